@@ -1,0 +1,1 @@
+"""The pytest plugin: an IMDS of your own for tests."""

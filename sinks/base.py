@@ -1,0 +1,231 @@
+"""The contract between the dispatcher and a destination. It never says how a destination works."""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
+
+from sinks.record import EventRecord, VmIdentity
+
+
+class SinkError(Exception):
+    """The destination did not acknowledge; the same record is tried again later.
+
+    `retry_after`: seconds that the destination asked for, or None.
+    `delivered`: how many records from the front of the batch were acknowledged all the same.
+    The message is shown to operators and stored: it must never hold a secret.
+    """
+
+    def __init__(
+        self, message: str, *, retry_after: float | None = None, delivered: int = 0
+    ) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+        self.delivered = delivered
+
+
+class SinkPaused(SinkError):
+    """The destination wants nothing more; the sink rests, backlog kept, until a person acts."""
+
+
+class SinkRejected(Exception):
+    """The destination will never take this record; it is parked as dead, with the reason.
+
+    `delivered`: how many records from the front of the batch were acknowledged before it, so the
+    refused record is `records[delivered]`.
+    `tries`: park it only after this many refusals in a row (1: at once).
+    """
+
+    def __init__(self, message: str, *, delivered: int = 0, tries: int = 1) -> None:
+        super().__init__(message)
+        self.delivered = delivered
+        self.tries = tries
+
+
+def _from_json(value: object) -> object:
+    """Environment variables carry lists and objects as JSON text."""
+    if isinstance(value, str) and value.lstrip()[:1] in ("[", "{"):
+        try:
+            return json.loads(value)
+        except ValueError as error:
+            message = f"this is not valid JSON ({error})"
+            raise ValueError(message) from None
+    return value
+
+
+JsonList = Annotated[tuple[str, ...], BeforeValidator(_from_json)]
+"""A list of strings; from the environment, a JSON list."""
+JsonDict = Annotated[dict[str, str], BeforeValidator(_from_json)]
+"""An object of strings; from the environment, a JSON object."""
+
+
+class SinkSettings(BaseModel):
+    """What every sink can be told. A kind adds its own fields in a frozen subclass."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+    kind: str = Field(description="What the sink is; the sink's name unless given")
+    types: JsonList | None = Field(
+        default=None,
+        description="JSON list of globs of record types that the sink gets; all unless given",
+    )
+    affects_this_vm_only: bool = Field(
+        default=False, description="Leave out events that do not name this VM"
+    )
+
+
+def read_secret(value: SecretStr | None, file: Path | None) -> str | None:
+    """The secret, from the setting or from its file, which is read anew each time (rotation).
+
+    Raises `SinkError` where the file cannot be read; the message names the file only.
+    """
+    if file is None:
+        return value.get_secret_value() if value is not None else None
+    try:
+        return file.read_text(encoding="utf-8").rstrip("\r\n")
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or type(error).__name__
+        message = f"the secret file {file} cannot be read: {why}"
+        raise SinkError(message) from None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PendingEvent:
+    """An event as it stands now: what a state topic or a status page shows of it."""
+
+    record_id: str
+    event_id: str
+    event_type: str | None
+    event_status: str
+    not_before: str | None
+    resources: tuple[str, ...]
+    affects_this_vm: bool
+    impact: str | None
+    revision: int
+    fingerprint: str
+
+    def to_wire(self) -> dict[str, Any]:
+        """The object as topics and pages show it."""
+        return {
+            "recordId": self.record_id,
+            "eventId": self.event_id,
+            "eventType": self.event_type,
+            "eventStatus": self.event_status,
+            "notBefore": self.not_before,
+            "resources": list(self.resources),
+            "affectsThisVm": self.affects_this_vm,
+            "impact": self.impact,
+            "revision": self.revision,
+            "fingerprint": self.fingerprint,
+        }
+
+
+def _nothing_pending() -> Sequence[PendingEvent]:
+    return ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SinkContext:
+    """What a sink may know of the bridge around it."""
+
+    vm: VmIdentity
+    now: Callable[[], datetime]
+    site: str = "default"
+    version: str = "0"
+    instance_id: str = ""
+    pending: Callable[[], Sequence[PendingEvent]] = field(default=_nothing_pending)
+    """The pending events as last committed; may be called from any thread."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """One line of `seb check`: what was looked at, how it stands, and what to do about it."""
+
+    level: Literal["ok", "warn", "fail"]
+    text: str
+    remedy: str | None = None
+
+
+S = TypeVar("S", bound=SinkSettings)
+
+
+class Sink(ABC, Generic[S]):
+    """A destination of records.
+
+    The contract:
+    - All methods but `abort` are called from one thread, one at a time; another sink's trouble
+      never reaches this one.
+    - `deliver` returns only when the destination has acknowledged every record of the batch. It
+      is called with records in order, and again with the same records after a failure: the
+      destination sees each record at least once, always with the same id and the same bytes.
+    - `SinkError` means again later; `SinkRejected` means never again for this record; any other
+      exception is a bug, is logged with its trace, and is treated as `SinkError`.
+    - A delivery that lasts longer than `deadline` is abandoned: `abort` is called, the thread is
+      left to itself and a new sink is made. The old one is never used again.
+    """
+
+    KIND: ClassVar[str]
+    """The word that selects this sink in the settings; also the entry point's name."""
+    Settings: ClassVar[type[SinkSettings]] = SinkSettings
+    """The frozen pydantic model of the sink's settings, with `extra="forbid"`."""
+    BATCH: ClassVar[int] = 1
+    """How many records `deliver` takes at most. Above 1, errors must say `delivered`."""
+
+    def __init__(self, name: str, settings: S, context: SinkContext) -> None:
+        self.name = name
+        self.settings = settings
+        self.context = context
+
+    @property
+    def deadline(self) -> float:
+        """Seconds after which a call counts as stuck."""
+        return 30.0
+
+    @property
+    def wants_heartbeats(self) -> bool:
+        """Whether heartbeats are for this sink where its `types` do not say."""
+        return True
+
+    def accepts(self, record: EventRecord) -> bool:
+        """Whether the record is for this sink, by its settings."""
+        if self.settings.affects_this_vm_only and record.affects_this_vm is False:
+            return False
+        if self.settings.types is not None:
+            return any(fnmatchcase(record.type, glob) for glob in self.settings.types)
+        return self.wants_heartbeats or not record.is_heartbeat
+
+    def open(self) -> None:
+        """Get ready: connect, or open a file. Called before the first delivery and after a failure
+        that `close`d the sink. Raises `SinkError` where the destination cannot be reached.
+        """
+
+    @abstractmethod
+    def deliver(self, records: Sequence[EventRecord]) -> None:
+        """Hand over at most `BATCH` records, in order; return once all are acknowledged."""
+
+    def maintain(self) -> None:
+        """Called when idle, about every 5 seconds, and right after each delivery: keep a
+        connection, renew what expires. Raises as `deliver` does.
+        """
+
+    def check(self) -> Sequence[Check]:
+        """Look at the destination without sending a record. Never raises for an unreachable one:
+        that is a `fail` line with its remedy.
+        """
+        return ()
+
+    def abort(self) -> None:
+        """Called from another thread when a call is stuck: cut the connection so that the thread
+        may end. Must return at once, and must not raise.
+        """
+
+    def close(self) -> None:
+        """Let go of everything. Called once after each successful or failed `open`."""

@@ -1,0 +1,224 @@
+"""The record: one CloudEvents 1.0 envelope, its bytes, and the identity of the VM in it.
+
+The bytes are made once, when the record is committed, and are the same in the store, in every
+signature and at every sink. This module never reads a clock, a file of the user's, or a network.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from importlib import resources
+from typing import Any, Final
+from uuid import UUID, uuid5
+
+JsonObject = Mapping[str, Any]
+
+SPECVERSION: Final = "1.0"
+DATA_CONTENT_TYPE: Final = "application/json"
+CONTENT_TYPE: Final = "application/cloudevents+json"
+DATA_SCHEMA: Final = "urn:scheduled-events-bridge:record:v1"
+
+EVENT_SCHEDULED: Final = "seb.event.scheduled.v1"
+EVENT_UPDATED: Final = "seb.event.updated.v1"
+EVENT_STARTED: Final = "seb.event.started.v1"
+EVENT_ENDED: Final = "seb.event.ended.v1"
+BRIDGE_HEARTBEAT: Final = "seb.bridge.heartbeat.v1"
+BRIDGE_STARTED: Final = "seb.bridge.started.v1"
+BRIDGE_STOPPED: Final = "seb.bridge.stopped.v1"
+BRIDGE_STORE_RESET: Final = "seb.bridge.store-reset.v1"
+BRIDGE_DEAD_LETTER: Final = "seb.bridge.dead-letter.v1"
+BRIDGE_GAP: Final = "seb.bridge.gap.v1"
+
+# The namespace of every record id. Changing it would give old facts new ids.
+ID_NAMESPACE: Final = UUID("6f1d7d0c-52d8-5a43-9a55-0c1f0f3bb0a9")
+
+
+class RecordError(ValueError):
+    """The bytes are not a record of this schema."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VmIdentity:
+    """Who the observing VM is, in the words of IMDS's instance document."""
+
+    vm_id: str
+    name: str
+    resource_id: str | None = None
+    subscription_id: str | None = None
+    resource_group: str | None = None
+    location: str | None = None
+    zone: str | None = None
+    scale_set: str | None = None
+    fault_domain: str | None = None
+    update_domain: str | None = None
+    os_type: str | None = None
+    vm_size: str | None = None
+    tags: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def source(self) -> str:
+        """The CloudEvents source: the ARM id, or a URN of the vmId where IMDS gives none."""
+        return self.resource_id or f"urn:uuid:{self.vm_id}"
+
+    def to_wire(self) -> dict[str, Any]:
+        """The object that stands in a record as `data.vm`."""
+        return {
+            "vmId": self.vm_id,
+            "name": self.name,
+            "resourceId": self.resource_id,
+            "subscriptionId": self.subscription_id,
+            "resourceGroup": self.resource_group,
+            "location": self.location,
+            "zone": self.zone,
+            "scaleSet": self.scale_set,
+            "faultDomain": self.fault_domain,
+            "updateDomain": self.update_domain,
+            "osType": self.os_type,
+            "vmSize": self.vm_size,
+            "tags": dict(self.tags),
+        }
+
+    @classmethod
+    def from_wire(cls, wire: JsonObject) -> VmIdentity:
+        """Read back what `to_wire` wrote. Raises `KeyError` where vmId or name is missing."""
+        return cls(
+            vm_id=wire["vmId"],
+            name=wire["name"],
+            resource_id=wire.get("resourceId"),
+            subscription_id=wire.get("subscriptionId"),
+            resource_group=wire.get("resourceGroup"),
+            location=wire.get("location"),
+            zone=wire.get("zone"),
+            scale_set=wire.get("scaleSet"),
+            fault_domain=wire.get("faultDomain"),
+            update_domain=wire.get("updateDomain"),
+            os_type=wire.get("osType"),
+            vm_size=wire.get("vmSize"),
+            tags=wire.get("tags") or {},
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordDraft:
+    """A record before the store has given it its place: no sequence, no stream, no bytes."""
+
+    type: str
+    source: str
+    subject: str
+    time: datetime
+    partition_key: str
+    data: JsonObject
+    id: str | None = None
+    """Fixed for facts about events; None lets the place in the stream decide."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventRecord:
+    """A committed record: its bytes, and the few attributes that sinks route by."""
+
+    body: bytes
+    id: str
+    type: str
+    source: str
+    subject: str
+    time: str
+    sequence: int
+    stream: str
+    partition_key: str
+    data: JsonObject
+
+    @property
+    def event_id(self) -> str | None:
+        """The EventId that the record is about; None for a record about the bridge itself."""
+        event = self.data.get("event")
+        return event.get("eventId") if isinstance(event, Mapping) else None
+
+    @property
+    def affects_this_vm(self) -> bool | None:
+        """Whether the event names the observing VM; None for a record that is not of an event."""
+        affects = self.data.get("affectsThisVm")
+        return affects if isinstance(affects, bool) else None
+
+    @property
+    def is_heartbeat(self) -> bool:
+        """Whether this is the record that only says that the bridge is alive."""
+        return self.type == BRIDGE_HEARTBEAT
+
+
+def event_record_id(
+    *, vm_id: str, event_id: str, transition: str, revision: int, fingerprint: str
+) -> str:
+    """The id of a fact about an event: the same fact gives the same id, on any day."""
+    name = json.dumps([vm_id.lower(), event_id, transition, revision, fingerprint])
+    return str(uuid5(ID_NAMESPACE, name))
+
+
+def rfc3339(moment: datetime) -> str:
+    """A moment in UTC as RFC 3339 with milliseconds and a Z. Raises `ValueError` on naive input."""
+    if moment.tzinfo is None:
+        message = "a moment without a time zone has no place in a record"
+        raise ValueError(message)
+    return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def canonical_json(value: object) -> bytes:
+    """The one spelling of a JSON value: sorted keys, no white space, UTF-8, no NaN.
+
+    Raises `ValueError` on NaN, infinity or text that UTF-8 cannot hold.
+    """
+    text = json.dumps(
+        value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
+    )
+    return text.encode()
+
+
+def seal(draft: RecordDraft, *, sequence: int, stream: str) -> EventRecord:
+    """Give a draft its place in a stream, and make the bytes that everybody will see."""
+    record_id = draft.id or str(uuid5(ID_NAMESPACE, json.dumps([stream, sequence, draft.type])))
+    envelope = {
+        "specversion": SPECVERSION,
+        "id": record_id,
+        "source": draft.source,
+        "type": draft.type,
+        "subject": draft.subject,
+        "time": rfc3339(draft.time),
+        "datacontenttype": DATA_CONTENT_TYPE,
+        "dataschema": DATA_SCHEMA,
+        "partitionkey": draft.partition_key,
+        "sequence": f"{sequence:020d}",
+        "stream": stream,
+        "data": draft.data,
+    }
+    text = json.dumps(envelope, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    return read_record(text.encode())
+
+
+def read_record(body: bytes) -> EventRecord:
+    """Read a record from its bytes. Raises `RecordError` where they are no record."""
+    try:
+        envelope = json.loads(body)
+        return EventRecord(
+            body=body,
+            id=envelope["id"],
+            type=envelope["type"],
+            source=envelope["source"],
+            subject=envelope["subject"],
+            time=envelope["time"],
+            sequence=int(envelope["sequence"]),
+            stream=envelope["stream"],
+            partition_key=envelope["partitionkey"],
+            data=envelope["data"],
+        )
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        message = f"not a record: {type(error).__name__}: {error}"
+        raise RecordError(message) from error
+
+
+def schema() -> dict[str, Any]:
+    """The JSON Schema (draft 2020-12) that every record is valid against."""
+    text = resources.files("sinks").joinpath("record.schema.json").read_text(encoding="utf-8")
+    loaded: dict[str, Any] = json.loads(text)
+    return loaded

@@ -1,0 +1,57 @@
+"""From a kind to its class. Only the kinds that a configuration names are ever imported."""
+
+from __future__ import annotations
+
+import importlib
+from importlib import metadata
+from typing import Any, Final
+
+from sinks.base import Sink
+
+ENTRY_POINT_GROUP: Final = "scheduled_events_bridge.sinks"
+
+BUILT_IN: Final = {
+    "eventhub": "sinks.eventhub:EventHubSink",
+    "file": "sinks.file:FileSink",
+    "mqtt": "sinks.mqtt:MqttSink",
+    "stdout": "sinks.stdout:StdoutSink",
+    "webhook": "sinks.webhook:WebhookSink",
+}
+
+
+class UnknownKindError(LookupError):
+    """No sink of this kind is installed; the message lists those that are."""
+
+
+class BrokenKindError(Exception):
+    """A sink of this kind is installed, but its code cannot be loaded or is no Sink."""
+
+
+def kinds() -> tuple[str, ...]:
+    """Every kind that can be configured here, sorted; nothing is imported."""
+    return tuple(sorted({*BUILT_IN, *_entry_points()}))
+
+
+def load(kind: str) -> type[Sink[Any]]:
+    """The class of a kind. Built-in kinds win over entry points of the same name.
+
+    Raises `UnknownKindError` or `BrokenKindError`.
+    """
+    target = BUILT_IN.get(kind) or _entry_points().get(kind)
+    if target is None:
+        message = f"no sink of kind {kind!r} is installed; there are: {', '.join(kinds())}"
+        raise UnknownKindError(message)
+    module_name, _, class_name = target.partition(":")
+    try:
+        loaded = getattr(importlib.import_module(module_name), class_name)
+    except (ImportError, AttributeError) as error:
+        message = f"the sink kind {kind!r} ({target}) cannot be loaded: {error}"
+        raise BrokenKindError(message) from error
+    if not (isinstance(loaded, type) and issubclass(loaded, Sink)):
+        message = f"the sink kind {kind!r} ({target}) is not a subclass of sinks.base.Sink"
+        raise BrokenKindError(message)
+    return loaded
+
+
+def _entry_points() -> dict[str, str]:
+    return {point.name: point.value for point in metadata.entry_points(group=ENTRY_POINT_GROUP)}

@@ -1,0 +1,350 @@
+"""What the author of a sink tests it with: sample records, a sink in memory, and `SinkContract`.
+
+Inherit `SinkContract` in a test module, give it a `destination` fixture, and pytest runs the
+contract of `sinks.base.Sink` against the sink. It never needs a bridge.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, ClassVar, Protocol
+
+import pytest
+from pydantic import ValidationError
+
+from sinks.base import Sink, SinkContext, SinkError, SinkSettings
+from sinks.record import (
+    BRIDGE_HEARTBEAT,
+    EVENT_SCHEDULED,
+    EventRecord,
+    RecordDraft,
+    VmIdentity,
+    event_record_id,
+    seal,
+)
+
+SAMPLE_TIME = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
+SAMPLE_STREAM = "7f8a2f2e-3c55-4c3e-9d53-6a4a8a0c1d11"
+SAMPLE_VM = VmIdentity(
+    vm_id="02aab8a4-74ef-476e-8182-f6d2ba4166a6",
+    name="db-0",
+    resource_id=(
+        "/subscriptions/1f6d9a7c-5b0a-4d0e-8a52-3c1d5a9e0b42/resourceGroups/data"
+        "/providers/Microsoft.Compute/virtualMachines/db-0"
+    ),
+    subscription_id="1f6d9a7c-5b0a-4d0e-8a52-3c1d5a9e0b42",
+    resource_group="data",
+    location="westeurope",
+    os_type="Linux",
+    vm_size="Standard_E8s_v5",
+)
+
+
+def sample_record(
+    sequence: int = 1,
+    *,
+    record_type: str = EVENT_SCHEDULED,
+    event_id: str | None = None,
+    resources: Sequence[str] = ("db-0",),
+    vm: VmIdentity = SAMPLE_VM,
+    description: str = "Host maintenance \u2013 pause of a few seconds.",
+) -> EventRecord:
+    """A valid record about an event, different for each sequence, the same on each call."""
+    transition = record_type.split(".")[2]
+    event_id = event_id or f"5D2C0B2E-1E7B-4B9B-9D1C-{sequence:012X}"
+    fingerprint = f"sha256:{sequence:064x}"
+    moment = SAMPLE_TIME + timedelta(seconds=sequence)
+    data: dict[str, Any] = {
+        "vm": vm.to_wire(),
+        "node": None,
+        "transition": transition,
+        "event": {
+            "eventId": event_id,
+            "eventType": "Freeze",
+            "resourceType": "VirtualMachine",
+            "resources": list(resources),
+            "eventStatus": "Scheduled",
+            "notBefore": "2026-03-01T12:15:00Z",
+            "description": description,
+            "eventSource": "Platform",
+            "durationInSeconds": 5,
+        },
+        "affectsThisVm": vm.name in resources,
+        "impact": "pause",
+        "revision": 1,
+        "fingerprint": fingerprint,
+        "document": {"incarnation": 2, "previousIncarnation": 1},
+        "observation": {"noticeSeconds": 899.0, "gapSeconds": 1.0, "latencyMs": 4.2},
+        "raw": {"EventId": event_id, "EventType": "Freeze"},
+        "bridge": {"version": "0.0.0", "instanceId": "sample"},
+    }
+    draft = RecordDraft(
+        type=record_type,
+        source=vm.source,
+        subject=f"scheduledEvents/{event_id}",
+        time=moment,
+        partition_key=vm.vm_id,
+        data=data,
+        id=event_record_id(
+            vm_id=vm.vm_id,
+            event_id=event_id,
+            transition=transition,
+            revision=1,
+            fingerprint=fingerprint,
+        ),
+    )
+    return seal(draft, sequence=sequence, stream=SAMPLE_STREAM)
+
+
+def sample_heartbeat(sequence: int = 1) -> EventRecord:
+    """A valid heartbeat record."""
+    draft = RecordDraft(
+        type=BRIDGE_HEARTBEAT,
+        source=SAMPLE_VM.source,
+        subject="bridge/sample",
+        time=SAMPLE_TIME + timedelta(seconds=sequence),
+        partition_key=SAMPLE_VM.vm_id,
+        data={
+            "vm": SAMPLE_VM.to_wire(),
+            "node": None,
+            "bridge": {"version": "0.0.0", "instanceId": "sample"},
+            "heartbeat": {
+                "intervalSeconds": 60,
+                "lastPollTime": "2026-03-01T12:00:00.000Z",
+                "pendingEvents": 0,
+                "lastRecordSequence": f"{sequence - 1:020d}",
+            },
+        },
+    )
+    return seal(draft, sequence=sequence, stream=SAMPLE_STREAM)
+
+
+def sample_context(vm: VmIdentity = SAMPLE_VM) -> SinkContext:
+    """A context whose clock stands still and where nothing is pending."""
+    return SinkContext(vm=vm, now=lambda: SAMPLE_TIME, version="0.0.0", instance_id="sample")
+
+
+class MemorySink(Sink[SinkSettings]):
+    """A sink that keeps what it got; it fails with the errors put into `failures`, one a call."""
+
+    KIND = "memory"
+    BATCH: ClassVar[int] = 10
+
+    def __init__(
+        self,
+        name: str = "memory",
+        settings: SinkSettings | None = None,
+        context: SinkContext | None = None,
+    ) -> None:
+        super().__init__(
+            name, settings or SinkSettings(kind="memory"), context or sample_context()
+        )
+        self.records: list[EventRecord] = []
+        self.failures: list[Exception] = []
+
+    def deliver(self, records: Sequence[EventRecord]) -> None:
+        """Keep the records, or raise the next failure."""
+        if self.failures:
+            raise self.failures.pop(0)
+        self.records.extend(records)
+
+
+class Destination(Protocol):
+    """The far end of a sink under test: real, on loopback, and able to go away and come back."""
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """The sink's settings without `kind`, as they would come from the environment."""
+
+    @property
+    def secrets(self) -> Sequence[str]:
+        """Texts in the settings that no message may show."""
+
+    def received(self) -> Sequence[bytes]:
+        """The body of every record that arrived, in order of arrival."""
+
+    def stop(self) -> None:
+        """Become unreachable."""
+
+    def start(self) -> None:
+        """Become reachable again at the same address, with what had arrived."""
+
+
+class SinkContract:
+    """The conformance suite: what every sink must do, seen from its far end.
+
+    A subclass sets `sink_class` and overrides the fixture `destination`.
+    """
+
+    sink_class: ClassVar[type[Sink[Any]]]
+
+    @pytest.fixture
+    def destination(self) -> Iterator[Destination]:
+        """A running destination; override me."""
+        raise NotImplementedError
+
+    @pytest.fixture
+    def sink(self, destination: Destination) -> Iterator[Sink[Any]]:
+        """The sink, not yet open."""
+        made = self.make(destination)
+        yield made
+        made.close()
+
+    def make(self, destination: Destination) -> Sink[Any]:
+        """A new sink for the destination."""
+        settings = self.sink_class.Settings(
+            kind=self.sink_class.KIND, **destination.settings
+        )
+        return self.sink_class("under-test", settings, sample_context())
+
+    def failure(self, sink: Sink[Any], record: EventRecord) -> SinkError:
+        """What opening the sink and delivering the record raises."""
+        with pytest.raises(SinkError) as caught:
+            sink.open()
+            sink.deliver([record])
+        return caught.value
+
+    def test_delivers_the_same_bytes_in_order(
+        self, sink: Sink[Any], destination: Destination
+    ) -> None:
+        """Records arrive in order, with exactly the bytes that were committed."""
+        records = [sample_record(n) for n in range(1, 6)]
+        sink.open()
+        for start in range(0, len(records), sink.BATCH):
+            sink.deliver(records[start : start + sink.BATCH])
+        assert [record.body for record in records] == list(destination.received())
+
+    def test_a_full_batch_arrives_whole(self, sink: Sink[Any], destination: Destination) -> None:
+        """As many records as `BATCH` says go through in one call."""
+        records = [sample_record(n) for n in range(1, sink.BATCH + 1)]
+        sink.open()
+        sink.deliver(records)
+        assert [record.body for record in records] == list(destination.received())
+
+    def test_a_repeated_record_keeps_its_bytes(
+        self, sink: Sink[Any], destination: Destination
+    ) -> None:
+        """A record that is delivered twice arrives as the same bytes, once or twice."""
+        record = sample_record(7)
+        sink.open()
+        sink.deliver([record])
+        sink.deliver([record])
+        assert {record.body} == set(destination.received())
+
+    def test_a_heartbeat_is_a_record_too(self, sink: Sink[Any], destination: Destination) -> None:
+        """A record without an event is delivered like any other."""
+        record = sample_heartbeat()
+        sink.open()
+        sink.deliver([record])
+        assert [record.body] == list(destination.received())
+
+    def test_a_large_record_arrives(self, sink: Sink[Any], destination: Destination) -> None:
+        """A record that lists a thousand VMs is not too large."""
+        record = sample_record(1, resources=[f"vmss_{n}" for n in range(1000)])
+        sink.open()
+        sink.deliver([record])
+        assert [record.body] == list(destination.received())
+
+    def test_an_unreachable_destination_is_a_sink_error(
+        self, sink: Sink[Any], destination: Destination
+    ) -> None:
+        """While nobody listens, `open` or `deliver` raises SinkError and shows no secret."""
+        destination.stop()
+        message = str(self.failure(sink, sample_record()))
+        assert message
+        assert not [secret for secret in destination.secrets if secret in message]
+
+    def test_delivers_after_the_destination_is_back(
+        self, sink: Sink[Any], destination: Destination
+    ) -> None:
+        """After a failure, close, and open, the same record goes through."""
+        record = sample_record()
+        destination.stop()
+        self.failure(sink, record)
+        sink.close()
+        destination.start()
+        sink.open()
+        sink.deliver([record])
+        assert record.body in destination.received()
+
+    def test_the_destination_may_go_away_and_come_back(
+        self, sink: Sink[Any], destination: Destination
+    ) -> None:
+        """A destination that restarts between two records costs at most an error or two."""
+        first, second = sample_record(1), sample_record(2)
+        sink.open()
+        sink.deliver([first])
+        destination.stop()
+        destination.start()
+        for _ in range(5):
+            try:
+                sink.open()
+                sink.deliver([second])
+                break
+            except SinkError:
+                sink.close()
+        assert destination.received()[-1] == second.body
+
+    def test_check_is_silent_about_secrets(
+        self, sink: Sink[Any], destination: Destination
+    ) -> None:
+        """`check` says something good of a running destination, and sends it no record."""
+        lines = list(sink.check())
+        assert lines
+        assert not [line for line in lines if line.level == "fail"]
+        assert not destination.received()
+
+    def test_check_tells_what_to_do(self, sink: Sink[Any], destination: Destination) -> None:
+        """`check` of a destination that is away fails in a line with a remedy, and no secret."""
+        destination.stop()
+        failed = [line for line in sink.check() if line.level == "fail"]
+        assert failed
+        shown = " ".join(f"{line.text} {line.remedy}" for line in failed)
+        assert all(line.remedy for line in failed)
+        assert not [secret for secret in destination.secrets if secret in shown]
+
+    def test_maintain_is_harmless(self, sink: Sink[Any], destination: Destination) -> None:
+        """Looking after an idle sink sends no record."""
+        sink.open()
+        sink.maintain()
+        assert not destination.received()
+
+    def test_close_and_abort_are_harmless(
+        self, sink: Sink[Any], destination: Destination
+    ) -> None:
+        """A sink may be closed twice, or aborted and closed, open or not."""
+        sink.close()
+        sink.open()
+        sink.abort()
+        sink.close()
+        sink.close()
+
+    def test_settings_refuse_unknown_names(self, destination: Destination) -> None:
+        """A misspelt setting is an error, not ignored."""
+        with pytest.raises(ValidationError):
+            self.sink_class.Settings(
+                kind=self.sink_class.KIND, no_such_setting="x", **destination.settings
+            )
+
+    def test_settings_are_frozen_and_hide_secrets(self, destination: Destination) -> None:
+        """Settings cannot change under a running sink, and printing them shows no secret."""
+        settings = self.sink_class.Settings(
+            kind=self.sink_class.KIND, **destination.settings
+        )
+        with pytest.raises(ValidationError):
+            settings.kind = "other"
+        assert not [secret for secret in destination.secrets if secret in repr(settings)]
+
+
+__all__ = [
+    "SAMPLE_STREAM",
+    "SAMPLE_TIME",
+    "SAMPLE_VM",
+    "Destination",
+    "MemorySink",
+    "SinkContract",
+    "sample_context",
+    "sample_heartbeat",
+    "sample_record",
+]
