@@ -13,7 +13,7 @@ from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
 
-from sinks.record import EventRecord, VmIdentity
+from sinks.record import BRIDGE_HEARTBEAT, EventRecord, VmIdentity
 
 
 class SinkError(Exception):
@@ -194,13 +194,15 @@ class Sink(ABC, Generic[S]):
         """Whether heartbeats are for this sink where its `types` do not say."""
         return True
 
-    def accepts(self, record: EventRecord) -> bool:
-        """Whether the record is for this sink, by its settings."""
-        if self.settings.affects_this_vm_only and record.affects_this_vm is False:
+    def accepts(self, record_type: str, affects_this_vm: bool | None) -> bool:  # noqa: FBT001
+        """Whether a record is for this sink, by its type and by whether its event names this VM
+        (None: it is not about an event).
+        """
+        if self.settings.affects_this_vm_only and affects_this_vm is False:
             return False
         if self.settings.types is not None:
-            return any(fnmatchcase(record.type, glob) for glob in self.settings.types)
-        return self.wants_heartbeats or not record.is_heartbeat
+            return any(fnmatchcase(record_type, glob) for glob in self.settings.types)
+        return self.wants_heartbeats or record_type != BRIDGE_HEARTBEAT
 
     def open(self) -> None:
         """Get ready: connect, or open a file. Called before the first delivery and after a failure

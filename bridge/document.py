@@ -1,0 +1,248 @@
+"""The document that IMDS answers, read into values; it never guesses and never fetches.
+
+Azure: every field of an event but EventId may be absent, depending on the api-version, and new
+words may appear at any time. What cannot be read is null here and untouched in `raw`.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from hashlib import sha256
+from typing import Any, Final
+
+from sinks.record import canonical_json
+
+STATUSES: Final = {
+    word.casefold(): word for word in ("Scheduled", "Started", "Completed", "Canceled")
+}
+UNKNOWN_STATUS: Final = "Unknown"
+
+IMPACTS: Final = {
+    "freeze": "pause",
+    "reboot": "restart",
+    "redeploy": "redeploy",
+    "preempt": "delete",
+    "terminate": "delete",
+}
+
+# A weekday may stand in front and may be wrong (it is in Microsoft's own example), so it is not
+# looked at. A zone that is not UTC or a number is not a date that we can read.
+_RFC_1123: Final = re.compile(
+    r"(?:[A-Za-z]+,)?\s*\d{1,2} [A-Za-z]{3} \d{4} \d{2}:\d{2}:\d{2}(?: (?:GMT|UTC|[+-]\d{4}))?"
+)
+_ISO_8601: Final = re.compile(r"\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}.*", re.ASCII)
+
+
+class DocumentError(ValueError):
+    """What IMDS sent is no Scheduled Events document; nothing can be concluded from it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduledEvent:
+    """One entry of Events, in values; `raw` is the entry as it came."""
+
+    event_id: str
+    event_type: str | None
+    resource_type: str | None
+    resources: tuple[str, ...]
+    event_status: str
+    not_before: datetime | None
+    description: str | None
+    event_source: str | None
+    duration_in_seconds: int | None
+    raw: Mapping[str, Any] = field(repr=False)
+
+    @property
+    def key(self) -> str:
+        """What identifies the event: its case differs between IMDS and ARM."""
+        return self.event_id.casefold()
+
+    @property
+    def impact(self) -> str | None:
+        """What type and duration mean for a VM that is named; None for an unknown type."""
+        impact = IMPACTS.get((self.event_type or "").casefold())
+        # Azure: a duration of 0 says that there is no interruption. Only a pause can be that
+        # short; a restart or a deletion is felt whatever the announced duration.
+        return "none" if impact == "pause" and self.duration_in_seconds == 0 else impact
+
+    def affects(self, vm_name: str) -> bool:
+        """Whether `resources` names the VM: the whole name, without regard to case."""
+        name = vm_name.casefold()
+        return any(resource.casefold() == name for resource in self.resources)
+
+    def to_wire(self, *, status: str | None = None) -> dict[str, Any]:
+        """The object that stands in a record as `data.event`, with another status if given."""
+        return {
+            "eventId": self.event_id,
+            "eventType": self.event_type,
+            "resourceType": self.resource_type,
+            "resources": list(self.resources),
+            "eventStatus": status or self.event_status,
+            "notBefore": moment_text(self.not_before),
+            "description": self.description,
+            "eventSource": self.event_source,
+            "durationInSeconds": self.duration_in_seconds,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Document:
+    """A document: its events by key, in its own order, and what of it could not be read."""
+
+    incarnation: int | None
+    events: Mapping[str, ScheduledEvent]
+    ignored: tuple[str, ...] = ()
+    """Why entries were left out. While there are any, absence of an event proves nothing."""
+
+
+def fingerprint(event: Mapping[str, Any]) -> str:
+    """The hash of what an approver must have seen, over the wire form of an event.
+
+    The same on every VM that sees the event: nothing of the observer goes in, and the order in
+    which IMDS lists the resources does not matter.
+    """
+    seen = {
+        "eventId": event["eventId"],
+        "eventType": event["eventType"],
+        "resourceType": event["resourceType"],
+        "resources": sorted(event["resources"]),
+        "eventStatus": event["eventStatus"],
+        "notBefore": event["notBefore"],
+        "eventSource": event["eventSource"],
+        "durationInSeconds": event["durationInSeconds"],
+    }
+    return f"sha256:{sha256(canonical_json(seen)).hexdigest()}"
+
+
+def moment_text(moment: datetime | None) -> str | None:
+    """A moment as RFC 3339 in UTC, with a fraction only where there is one."""
+    return None if moment is None else moment.isoformat().replace("+00:00", "Z")
+
+
+def parse_document(body: bytes) -> Document:
+    """Read a document. Raises `DocumentError` where the whole of it cannot be trusted."""
+    loaded = load_json(body)
+    if not isinstance(loaded, dict):
+        raise DocumentError(f"the document is a JSON {type(loaded).__name__}, not an object")
+    entries = loaded.get("Events")
+    if not isinstance(entries, list):
+        # An error body is an object without Events: read as 'no events', it would end them all.
+        raise DocumentError("the document has no list called Events")
+    events: dict[str, ScheduledEvent] = {}
+    ignored: list[str] = []
+    for place, entry in enumerate(entries):
+        event_id = entry.get("EventId") if isinstance(entry, dict) else None
+        if not isinstance(event_id, str) or not event_id.strip():
+            ignored.append(f"entry {place} has no EventId")
+        elif event_id.casefold() in events:
+            ignored.append(f"entry {place} repeats the EventId {event_id[:80]}")
+        else:
+            events[event_id.casefold()] = parse_event(entry)
+    incarnation = loaded.get("DocumentIncarnation")
+    return Document(incarnation=_integer(incarnation), events=events, ignored=tuple(ignored))
+
+
+def parse_event(raw: Mapping[str, Any]) -> ScheduledEvent:
+    """Read one entry that has an EventId; whatever else is missing or odd becomes None."""
+    duration = _integer(raw.get("DurationInSeconds"))
+    status = raw.get("EventStatus")
+    return ScheduledEvent(
+        event_id=raw["EventId"],
+        event_type=_text(raw.get("EventType")),
+        resource_type=_text(raw.get("ResourceType")),
+        resources=_resources(raw.get("Resources")),
+        event_status=STATUSES.get(str(status).strip().casefold(), UNKNOWN_STATUS),
+        not_before=parse_moment(raw.get("NotBefore")),
+        description=_text(raw.get("Description")),
+        event_source=_text(raw.get("EventSource")),
+        # Azure: -1 means that the duration is not known.
+        duration_in_seconds=duration if duration is not None and duration >= 0 else None,
+        raw=raw,
+    )
+
+
+def parse_moment(value: object) -> datetime | None:
+    """NotBefore as a moment in UTC; None where it is blank or cannot be read, never 'now'."""
+    text = value.strip() if isinstance(value, str) else ""
+    try:
+        if _RFC_1123.fullmatch(text):
+            moment = parsedate_to_datetime(text)
+        elif _ISO_8601.fullmatch(text):
+            moment = datetime.fromisoformat(text)
+        else:
+            return None
+        return moment.replace(tzinfo=moment.tzinfo or UTC).astimezone(UTC)
+    except (ValueError, OverflowError):
+        return None
+
+
+def load_json(body: bytes) -> Any:
+    """JSON as strict as a parser should be: no NaN, no duplicate keys, no endless nesting.
+
+    Raises `DocumentError`. Half surrogate pairs become U+FFFD, as UTF-8 could not carry them on.
+    """
+    if not body.strip():
+        raise DocumentError("the answer is empty")
+    try:
+        text = body.decode("utf-8-sig")
+        loaded = _loads(text)
+        if "\\ud" in text.lower():
+            whole = json.dumps(loaded, ensure_ascii=False)
+            loaded = _loads(whole.encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
+    except UnicodeDecodeError:
+        raise DocumentError("the answer is not UTF-8") from None
+    except RecursionError:
+        raise DocumentError("the JSON is nested too deeply") from None
+    except DocumentError:
+        raise
+    except ValueError as error:
+        raise DocumentError(f"the answer is not JSON: {error}") from None
+    return loaded
+
+
+def _loads(text: str) -> Any:
+    return json.loads(
+        text, parse_constant=_constant, parse_float=_finite, object_pairs_hook=_unique
+    )
+
+
+def _constant(name: str) -> float:
+    raise DocumentError(f"{name} is not JSON")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise DocumentError("a number is too large")
+    return number
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    loaded = dict(pairs)
+    if len(loaded) != len(pairs):
+        raise DocumentError("an object has the same key twice")
+    return loaded
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _integer(value: object) -> int | None:
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    return value if isinstance(value, int) else None
+
+
+def _resources(value: object) -> tuple[str, ...]:
+    names = value if isinstance(value, list) else [value]
+    # Azure: api-version 2017-03-01 puts an underscore in front; no VM name may begin with one.
+    return tuple(name.removeprefix("_") for name in names if isinstance(name, str) and name)

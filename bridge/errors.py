@@ -1,0 +1,44 @@
+"""The errors that end a command, each with its exit code; no module raises `SystemExit` itself."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Final
+
+OK: Final = 0
+NO: Final = 1
+USAGE: Final = 2
+UNREACHABLE: Final = 69
+BUG: Final = 70
+NO_REPLY: Final = 75
+NOT_PERMITTED: Final = 77
+CONFIGURATION: Final = 78
+
+
+class SebError(Exception):
+    """A command ends here; the message says what is wrong and what to do about it."""
+
+    exit_code: ClassVar[int] = BUG
+
+
+class ConfigurationError(SebError):
+    """A setting is wrong or missing; the message names the variable, never its secret value."""
+
+    exit_code = CONFIGURATION
+
+
+class UnreachableError(SebError):
+    """IMDS or a sink did not answer."""
+
+    exit_code = UNREACHABLE
+
+
+class NotPermittedError(SebError):
+    """The person or the token may not do this."""
+
+    exit_code = NOT_PERMITTED
+
+
+class TryLaterError(SebError):
+    """Nothing is wrong with the command; it may work later."""
+
+    exit_code = NO_REPLY

@@ -1,0 +1,78 @@
+"""What differs between operating systems, all of it here: boot id, paths, private files."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Final
+
+import platformdirs
+
+_APP: Final = "scheduled-events-bridge"
+_LINUX_BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
+_WINDOWS_BOOT_KEY: Final = (
+    r"SYSTEM\CurrentControlSet\Control\Session Manager\Memory Management\PrefetchParameters"
+)
+
+
+def is_windows() -> bool:
+    """Whether this is Windows."""
+    return sys.platform == "win32"
+
+
+def boot_id() -> str | None:
+    """What is the same until the machine boots again; None where the system does not tell."""
+    if is_windows():
+        return _windows_boot_id()
+    try:
+        return _LINUX_BOOT_ID.read_text(encoding="ascii").strip() or None
+    except OSError:
+        return None
+
+
+def default_state_dir() -> Path:
+    """Where the store lives unless SEB_STATE_DIR says otherwise: on the OS disk, never on an
+    ephemeral one, because Redeploy and Preempt lose those.
+    """
+    given = os.environ.get("STATE_DIRECTORY")  # systemd's StateDirectory=
+    if given:
+        return Path(given.split(":", maxsplit=1)[0])
+    if is_windows():
+        return Path(os.environ.get("PROGRAMDATA", r"C:\ProgramData")) / _APP
+    if os.access("/var/lib", os.W_OK):
+        return Path("/var/lib") / _APP
+    return Path(platformdirs.user_state_dir(_APP, appauthor=False))
+
+
+def make_private(path: Path) -> None:
+    """Let nobody but the owner look into a file or directory, where the system can say so.
+
+    Windows: files inherit what their directory allows, and ProgramData's default keeps others
+    from writing; there is nothing to do here.
+    """
+    if not is_windows():
+        path.chmod(0o700 if path.is_dir() else 0o600)
+
+
+def sync_directory(path: Path) -> None:
+    """Make a rename or a new file in the directory survive a power cut, where that is needed."""
+    if is_windows():  # NTFS journals names itself, and a directory cannot be opened for this
+        return
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _windows_boot_id() -> str | None:
+    if sys.platform != "win32":
+        return None
+    import winreg  # noqa: PLC0415  # exists on Windows only
+
+    try:
+        with winreg.OpenKey(winreg.HKEY_LOCAL_MACHINE, _WINDOWS_BOOT_KEY) as key:
+            return f"boot-{winreg.QueryValueEx(key, 'BootId')[0]}"
+    except OSError:
+        return None

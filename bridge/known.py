@@ -1,0 +1,100 @@
+"""What is known of an event from look to look, and its form in the store; no input, no output."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime
+
+from bridge.document import ScheduledEvent, fingerprint, parse_event
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """What happened to this VM since an event that names it was first seen."""
+
+    pause_seconds: float | None = None
+    restarted: bool | None = None
+    downtime_seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownEvent:
+    """An event as the bridge last saw it, kept from poll to poll and through restarts."""
+
+    event: ScheduledEvent
+    status: str
+    """The eventStatus of its latest record: that of `event`, or how it ended."""
+    revision: int
+    first_seen: datetime
+    not_before: datetime | None
+    """The last NotBefore that could be read: it is blank once the event has started."""
+    affects_this_vm: bool
+    pending: bool = True
+    record_id: str = ""
+    measured: Measured = Measured()
+
+    @property
+    def fingerprint(self) -> str:
+        """The fingerprint of its latest record."""
+        return fingerprint(self.event.to_wire(status=self.status))
+
+
+def measure(
+    known: Iterable[KnownEvent],
+    *,
+    pause_seconds: float | None = None,
+    downtime_seconds: float | None = None,
+) -> list[KnownEvent]:
+    """The pending events of this VM after a pause of so many seconds was measured, or after a
+    restart with so many seconds of downtime; only those are returned, changed.
+    """
+    changed = []
+    for each in known:
+        if not (each.pending and each.affects_this_vm):
+            continue
+        measured = each.measured
+        if pause_seconds is not None:
+            total = round((measured.pause_seconds or 0.0) + pause_seconds, 3)
+            measured = replace(measured, pause_seconds=total)
+        if downtime_seconds is not None:
+            measured = replace(
+                measured, restarted=True, downtime_seconds=round(downtime_seconds, 3)
+            )
+        changed.append(replace(each, measured=measured))
+    return changed
+
+
+def dump_known(known: KnownEvent) -> str:
+    """The event as text for the store."""
+    return json.dumps(
+        {
+            "raw": dict(known.event.raw),
+            "status": known.status,
+            "revision": known.revision,
+            "firstSeen": known.first_seen.isoformat(),
+            "notBefore": known.not_before and known.not_before.isoformat(),
+            "affectsThisVm": known.affects_this_vm,
+            "pending": known.pending,
+            "recordId": known.record_id,
+            "measured": asdict(known.measured),
+        }
+    )
+
+
+def load_known(text: str) -> KnownEvent:
+    """Read back what `dump_known` wrote. Raises `ValueError`, `KeyError` or `TypeError`."""
+    kept = json.loads(text)
+    not_before = kept["notBefore"]
+    return KnownEvent(
+        event=parse_event(kept["raw"]),
+        status=kept["status"],
+        revision=kept["revision"],
+        first_seen=datetime.fromisoformat(kept["firstSeen"]),
+        not_before=not_before and datetime.fromisoformat(not_before),
+        affects_this_vm=kept["affectsThisVm"],
+        pending=kept["pending"],
+        record_id=kept["recordId"],
+        measured=Measured(**kept["measured"]),
+    )
