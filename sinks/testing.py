@@ -7,122 +7,25 @@ contract of `sinks.base.Sink` against the sink. It never needs a bridge.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar, Protocol
 
 import pytest
 from pydantic import ValidationError
 
 from sinks.base import Sink, SinkContext, SinkError, SinkSettings
-from sinks.record import (
-    BRIDGE_HEARTBEAT,
-    EVENT_SCHEDULED,
-    EventRecord,
-    RecordDraft,
-    VmIdentity,
-    event_record_id,
-    seal,
+from sinks.record import EventRecord
+from sinks.samples import (
+    BRIDGE_TYPES,
+    EVENT_TYPES,
+    SAMPLE_STREAM,
+    SAMPLE_TIME,
+    SAMPLE_VM,
+    sample_bridge_record,
+    sample_context,
+    sample_heartbeat,
+    sample_record,
+    sample_records,
 )
-
-SAMPLE_TIME = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
-SAMPLE_STREAM = "7f8a2f2e-3c55-4c3e-9d53-6a4a8a0c1d11"
-SAMPLE_VM = VmIdentity(
-    vm_id="02aab8a4-74ef-476e-8182-f6d2ba4166a6",
-    name="db-0",
-    resource_id=(
-        "/subscriptions/1f6d9a7c-5b0a-4d0e-8a52-3c1d5a9e0b42/resourceGroups/data"
-        "/providers/Microsoft.Compute/virtualMachines/db-0"
-    ),
-    subscription_id="1f6d9a7c-5b0a-4d0e-8a52-3c1d5a9e0b42",
-    resource_group="data",
-    location="westeurope",
-    os_type="Linux",
-    vm_size="Standard_E8s_v5",
-)
-
-
-def sample_record(
-    sequence: int = 1,
-    *,
-    record_type: str = EVENT_SCHEDULED,
-    event_id: str | None = None,
-    resources: Sequence[str] = ("db-0",),
-    vm: VmIdentity = SAMPLE_VM,
-    description: str = "Host maintenance \u2013 pause of a few seconds.",
-) -> EventRecord:
-    """A valid record about an event, different for each sequence, the same on each call."""
-    transition = record_type.split(".")[2]
-    event_id = event_id or f"5D2C0B2E-1E7B-4B9B-9D1C-{sequence:012X}"
-    fingerprint = f"sha256:{sequence:064x}"
-    moment = SAMPLE_TIME + timedelta(seconds=sequence)
-    data: dict[str, Any] = {
-        "vm": vm.to_wire(),
-        "node": None,
-        "transition": transition,
-        "event": {
-            "eventId": event_id,
-            "eventType": "Freeze",
-            "resourceType": "VirtualMachine",
-            "resources": list(resources),
-            "eventStatus": "Scheduled",
-            "notBefore": "2026-03-01T12:15:00Z",
-            "description": description,
-            "eventSource": "Platform",
-            "durationInSeconds": 5,
-        },
-        "affectsThisVm": vm.name in resources,
-        "impact": "pause",
-        "revision": 1,
-        "fingerprint": fingerprint,
-        "document": {"incarnation": 2, "previousIncarnation": 1},
-        "observation": {"noticeSeconds": 899.0, "gapSeconds": 1.0, "latencyMs": 4.2},
-        "raw": {"EventId": event_id, "EventType": "Freeze"},
-        "bridge": {"version": "0.0.0", "instanceId": "sample"},
-    }
-    draft = RecordDraft(
-        type=record_type,
-        source=vm.source,
-        subject=f"scheduledEvents/{event_id}",
-        time=moment,
-        partition_key=vm.vm_id,
-        data=data,
-        id=event_record_id(
-            vm_id=vm.vm_id,
-            event_id=event_id,
-            transition=transition,
-            revision=1,
-            fingerprint=fingerprint,
-        ),
-    )
-    return seal(draft, sequence=sequence, stream=SAMPLE_STREAM)
-
-
-def sample_heartbeat(sequence: int = 1) -> EventRecord:
-    """A valid heartbeat record."""
-    draft = RecordDraft(
-        type=BRIDGE_HEARTBEAT,
-        source=SAMPLE_VM.source,
-        subject="bridge/sample",
-        time=SAMPLE_TIME + timedelta(seconds=sequence),
-        partition_key=SAMPLE_VM.vm_id,
-        data={
-            "vm": SAMPLE_VM.to_wire(),
-            "node": None,
-            "bridge": {"version": "0.0.0", "instanceId": "sample"},
-            "heartbeat": {
-                "intervalSeconds": 60,
-                "lastPollTime": "2026-03-01T12:00:00.000Z",
-                "pendingEvents": 0,
-                "lastRecordSequence": f"{sequence - 1:020d}",
-            },
-        },
-    )
-    return seal(draft, sequence=sequence, stream=SAMPLE_STREAM)
-
-
-def sample_context(vm: VmIdentity = SAMPLE_VM) -> SinkContext:
-    """A context whose clock stands still and where nothing is pending."""
-    return SinkContext(vm=vm, now=lambda: SAMPLE_TIME, version="0.0.0", instance_id="sample")
 
 
 class MemorySink(Sink[SinkSettings]):
@@ -328,13 +231,17 @@ class SinkContract:
 
 
 __all__ = [
+    "BRIDGE_TYPES",
+    "EVENT_TYPES",
     "SAMPLE_STREAM",
     "SAMPLE_TIME",
     "SAMPLE_VM",
     "Destination",
     "MemorySink",
     "SinkContract",
+    "sample_bridge_record",
     "sample_context",
     "sample_heartbeat",
     "sample_record",
+    "sample_records",
 ]
