@@ -1,0 +1,166 @@
+"""The readable line: one record for a person at a terminal.
+
+It never lets a control character of a record reach a terminal, and never leaves out a fact to
+fit: only the description is shortened.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from sinks.record import EventRecord
+
+_RESET: Final = "\x1b[0m"
+# By what a person must do about it: yellow for news, red for now, green for over, dim for noise.
+_COLOURS: Final = {
+    "scheduled": "\x1b[33m",
+    "updated": "\x1b[33m",
+    "started": "\x1b[31m",
+    "ended": "\x1b[32m",
+    "bridge heartbeat": "\x1b[2m",
+    "bridge gap": "\x1b[33m",
+    "bridge store-reset": "\x1b[31m",
+    "bridge dead-letter": "\x1b[31m",
+}
+_DESCRIPTION_AT_LEAST: Final = 12
+
+
+def escaped(text: str) -> str:
+    """The text with everything that is not printable written as JSON escapes.
+
+    Descriptions come from outside; C0, C1, DEL, and the signs that turn the direction of writing
+    could make a terminal show what is not there. Valid JSON stays valid and keeps its meaning.
+    """
+    if text.isprintable():
+        return text
+    return "".join(sign if sign.isprintable() else json.dumps(sign)[1:-1] for sign in text)
+
+
+def readable(
+    record: EventRecord, *, now: datetime, width: int | None = None, colour: bool = False
+) -> str:
+    """One line for a person: time, transition, and what matters of the record.
+
+    `now` gives the countdown; `width` is in columns, None for no limit. No line feed at the end.
+    """
+    word = record.type.split(".")[2] if record.type.count(".") > 1 else record.type
+    event = record.data.get("event")
+    if isinstance(event, Mapping):
+        facts, description = _event_facts(record, event, now), event.get("description") or ""
+    else:
+        facts, description = _bridge_facts(record, word), ""
+        word = f"bridge {word}"
+    label = escaped(f"{word:<9}")
+    start = f"{_clock(record.time)} {label}"
+    line = escaped("  ".join([start, *(fact for fact in facts if fact)]))
+    line += _shortened(escaped(description), None if width is None else width - len(line) - 2)
+    tint = _COLOURS.get(word) if colour else None
+    return line.replace(label, f"{tint}{label}{_RESET}", 1) if tint else line
+
+
+def _event_facts(record: EventRecord, event: Mapping[str, Any], now: datetime) -> list[str]:
+    changed = record.data.get("changed")
+    return [
+        f"{event.get('eventType') or 'unknown type'} {event.get('eventStatus')}",
+        _whom(record, event.get("resources") or []),
+        _when(event.get("notBefore"), now),
+        _impact(record.data.get("impact"), event.get("durationInSeconds")),
+        f"changed: {', '.join(changed)}" if changed else "",
+        _measured(record.data.get("observation") or {}),
+    ]
+
+
+def _whom(record: EventRecord, resources: list[Any]) -> str:
+    if record.affects_this_vm:
+        others = len(resources) - 1
+        return "this VM" + (f" and {others} more" if others > 0 else "")
+    if not resources:
+        return "no VM named"
+    return str(resources[0]) if len(resources) == 1 else f"{len(resources)} other VMs"
+
+
+def _when(not_before: object, now: datetime) -> str:
+    """The earliest start, and how far away it is; nothing where IMDS names none."""
+    if not isinstance(not_before, str):
+        return ""
+    try:
+        moment = datetime.fromisoformat(not_before)
+    except ValueError:
+        return f"not before {not_before}"
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    left = moment - now
+    clock = _clock(not_before) if left < timedelta(hours=20) else not_before
+    return f"not before {clock} ({_span(left)})"
+
+
+def _span(left: timedelta) -> str:
+    """A time to go, as short as a countdown can be."""
+    seconds = int(left.total_seconds())
+    if seconds <= 0:
+        return "now due"
+    minutes, seconds = divmod(seconds, 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    if days:
+        return f"in {days}d {hours}h"
+    if hours:
+        return f"in {hours}h {minutes:02}m"
+    return f"in {minutes}m {seconds:02}s" if minutes else f"in {seconds}s"
+
+
+def _impact(impact: object, duration: object) -> str:
+    if impact is None:
+        return "impact unknown"
+    expected = f" of {duration} s" if isinstance(duration, int) and duration > 0 else ""
+    return "no impact" if impact == "none" else f"{impact}{expected}"
+
+
+def _measured(observation: Mapping[str, Any]) -> str:
+    """What `started` and `ended` were seen to do to this VM."""
+    seen = []
+    if observation.get("pauseSeconds"):
+        seen.append(f"paused {observation['pauseSeconds']:.1f} s")
+    if observation.get("restarted"):
+        seen.append("restarted")
+    if observation.get("downtimeSeconds"):
+        seen.append(f"down {observation['downtimeSeconds']:.0f} s")
+    return f"measured: {', '.join(seen)}" if seen else ""
+
+
+def _bridge_facts(record: EventRecord, word: str) -> list[str]:
+    """The fields of a record about the bridge, as `name=value`; nested ones are left out."""
+    said = {
+        name: value
+        for body in (value for key, value in record.data.items() if key not in _AROUND)
+        if isinstance(body, Mapping)
+        for name, value in body.items()
+    }
+    if word == "heartbeat":
+        return [f"alive, {said.get('pendingEvents')} pending, last poll {said.get('lastPollTime')}"]
+    plain = (str, int, float)
+    return [
+        f"{name}={','.join(map(str, value)) if isinstance(value, list) else value}"
+        for name, value in said.items()
+        if isinstance(value, (*plain, list))
+    ] or [record.subject]
+
+
+_AROUND: Final = ("vm", "node", "bridge")
+
+
+def _clock(time: str) -> str:
+    """The time of day of an RFC 3339 time, without its fraction."""
+    return f"{time[11:19]}Z" if len(time) > len("2026-03-01T12:00:00") else time
+
+
+def _shortened(description: str, room: int | None) -> str:
+    """The description, cut to the room that is left; nothing where a cut would say nothing."""
+    if not description:
+        return ""
+    if room is None or len(description) <= room:
+        return f"  {description}"
+    return f"  {description[: room - 1]}\u2026" if room >= _DESCRIPTION_AT_LEAST else ""

@@ -1,0 +1,111 @@
+from datetime import timedelta
+
+import pytest
+
+from sinks.readable import escaped, readable
+from sinks.record import EVENT_ENDED, EVENT_STARTED, EventRecord
+from sinks.testing import (
+    BRIDGE_TYPES,
+    SAMPLE_TIME,
+    sample_bridge_record,
+    sample_heartbeat,
+    sample_record,
+    sample_records,
+)
+
+HOSTILE = "a\x1b[2Jb\x9b31mc\x7fd\re\nf\u202eg\u2028h\tz"
+
+
+def test_a_scheduled_event_is_told_whole() -> None:
+    """Time, transition, type, status, VM, countdown, impact and description are all there."""
+    assert readable(sample_record(), now=SAMPLE_TIME) == (
+        "12:00:01Z scheduled  Freeze Scheduled  this VM  not before 12:15:00Z (in 15m 00s)"
+        "  pause of 5 s  Host maintenance \u2013 pause of a few seconds."
+    )
+
+
+def test_what_was_measured_is_told() -> None:
+    """A started event shows the pause that this VM went through."""
+    line = readable(sample_record(3, record_type=EVENT_STARTED), now=SAMPLE_TIME, width=60)
+    assert line == (
+        "12:00:03Z started    Freeze Started  this VM  pause of 5 s  measured: paused 4.8 s"
+    )
+
+
+def test_a_heartbeat_is_short() -> None:
+    """A heartbeat says that the bridge lives, and no more."""
+    assert readable(sample_heartbeat(), now=SAMPLE_TIME) == (
+        "12:00:01Z bridge heartbeat  alive, 0 pending, last poll 2026-03-01T12:00:00.000Z"
+    )
+
+
+@pytest.mark.parametrize("record_type", BRIDGE_TYPES)
+def test_the_bridge_itself_is_told_apart(record_type: str) -> None:
+    """A bridge that started is not mistaken for an event that started."""
+    line = readable(sample_bridge_record(record_type=record_type), now=SAMPLE_TIME)
+    assert line.startswith(f"12:00:01Z bridge {record_type.split('.')[2]}  ")
+
+
+@pytest.mark.parametrize(
+    ("resources", "expected"),
+    [
+        (("db-0", "db-1", "db-2"), "this VM and 2 more"),
+        (("db-1",), "  db-1  "),
+        (("db-1", "db-2"), "2 other VMs"),
+        ((), "no VM named"),
+    ],
+)
+def test_whom_it_concerns(resources: tuple[str, ...], expected: str) -> None:
+    """Whether it is this VM comes first; a long list becomes a number."""
+    assert expected in readable(sample_record(resources=resources), now=SAMPLE_TIME)
+
+
+@pytest.mark.parametrize(
+    ("before", "expected"),
+    [
+        (timedelta(seconds=9), "12:15:00Z (in 9s)"),
+        (timedelta(minutes=2, seconds=5), "12:15:00Z (in 2m 05s)"),
+        (timedelta(hours=3, minutes=4), "12:15:00Z (in 3h 04m)"),
+        (timedelta(days=6, hours=2), "2026-03-01T12:15:00Z (in 6d 2h)"),
+        (timedelta(seconds=-1), "12:15:00Z (now due)"),
+    ],
+)
+def test_the_countdown(before: timedelta, expected: str) -> None:
+    """The time to go is told in the two units that matter, the date only where it is needed."""
+    now = SAMPLE_TIME + timedelta(minutes=15) - before
+    assert f"not before {expected}" in readable(sample_record(), now=now)
+
+
+def test_only_the_description_is_shortened() -> None:
+    """A narrow terminal costs the description, never a fact."""
+    full = readable(sample_record(description="x" * 500), now=SAMPLE_TIME)
+    facts = full.rstrip("x")
+    cut = readable(sample_record(description="x" * 500), now=SAMPLE_TIME, width=120)
+    assert cut == facts + "x" * (119 - len(facts)) + "\u2026"
+    assert readable(sample_record(description="x" * 500), now=SAMPLE_TIME, width=20) == facts[:-2]
+
+
+def test_no_control_character_comes_through() -> None:
+    """Whatever IMDS writes into a description or a name stays text."""
+    record = sample_record(description=HOSTILE, resources=[HOSTILE])
+    line = readable(record, now=SAMPLE_TIME)
+    assert line.isprintable()
+    assert "a\\u001b[2Jb\\u009b31mc\\u007fd\\re\\nf\\u202eg\\u2028h\\tz" in line
+
+
+def test_escapes_leave_readable_text_alone() -> None:
+    """Letters of any script are not escaped."""
+    assert escaped("Wartung \u2013 \u7dad\u8b77") == "Wartung \u2013 \u7dad\u8b77"
+
+
+def test_colour_marks_the_transition_only() -> None:
+    """Colour is on the transition, and without it the same text is left."""
+    plain = readable(sample_record(4, record_type=EVENT_ENDED), now=SAMPLE_TIME)
+    tinted = readable(sample_record(4, record_type=EVENT_ENDED), now=SAMPLE_TIME, colour=True)
+    assert tinted == plain.replace("ended    ", "\x1b[32mended    \x1b[0m")
+
+
+@pytest.mark.parametrize("record", sample_records(), ids=lambda record: record.type)
+def test_every_kind_of_record_is_one_line(record: EventRecord) -> None:
+    """No kind of record breaks the line or the program."""
+    assert readable(record, now=SAMPLE_TIME, width=80).isprintable()
