@@ -1,0 +1,218 @@
+"""Delivers records to an MQTT broker, with the VM's state and status as retained messages.
+
+It never counts a record as delivered that the broker has not acknowledged, and never sends while
+it is not connected. An acknowledgement says that the broker has the message, not that its disk
+has: Mosquitto, for one, saves its own store every 30 minutes unless it is told otherwise.
+
+A broker's ACL for this sink has to allow writing to `…/event`, `…/receipt`, `…/state` and
+`…/status` under `seb/v1/<site>/vm/<vmId>`, by name: a wildcard would take in `…/command`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import ClassVar, Final
+from uuid import uuid4
+
+from sinks.base import (
+    Check,
+    PendingEvent,
+    Sink,
+    SinkContext,
+    SinkError,
+    SinkRejected,
+    SinkSettings,
+)
+from sinks.mqtt_client import Limits, plan_for
+from sinks.mqtt_messages import (
+    Message,
+    Topics,
+    offline_message,
+    online_message,
+    record_message,
+    state_message,
+    topics,
+    will_message,
+)
+from sinks.mqtt_reasons import ABOUT_THE_MESSAGE, NOT_AUTHORIZED, reason
+from sinks.mqtt_session import Session
+from sinks.mqtt_settings import MqttSettings
+from sinks.record import EventRecord
+
+STATE_RENEWAL: Final = timedelta(hours=1)
+# Seconds. The dispatcher calls a delivery stuck after 30; what a slow line has acknowledged by
+# then is told, and the rest goes out on the next connection.
+_CONNECT_TIMEOUT: Final = 10.0
+_ACK_TIMEOUT: Final = 15.0
+_CLOSE_TIMEOUT: Final = 1.0
+# Where an error has no remedy of its own; the others are `what; remedy`.
+_REMEDY: Final = "see what the broker's log says"
+
+
+class MqttSink(Sink[MqttSettings]):
+    """An MQTT broker: records on `…/event` and `…/receipt`, state and status retained."""
+
+    KIND = "mqtt"
+    Settings: ClassVar[type[SinkSettings]] = MqttSettings
+    BATCH: ClassVar[int] = 100
+
+    def __init__(self, name: str, settings: MqttSettings, context: SinkContext) -> None:
+        super().__init__(name, settings, context)
+        self._session: Session | None = None
+        self._topics: Topics | None = None
+        self._shown: tuple[PendingEvent, ...] | None = None
+        self._shown_at: datetime | None = None
+
+    def open(self) -> None:
+        """Connect, and say that the bridge is online. Raises `SinkError` with the remedy."""
+        self.close()
+        where = topics(self.context)
+        will = will_message(context=self.context, sink=self.name, where=where)
+        self._session = session = Session(
+            plan_for(self.settings, client_id=self._client_id, will=will)
+        )
+        limits = session.connect(timeout=_CONNECT_TIMEOUT)
+        _require(limits)
+        self._topics = where
+        self._say(online_message(context=self.context, sink=self.name, where=where))
+
+    def deliver(self, records: Sequence[EventRecord]) -> None:
+        """Publish the records in order and wait for the broker's acknowledgement of each.
+
+        Raises `SinkError`, or `SinkRejected` for a record that the broker can never take.
+        """
+        session, where = self._opened()
+        messages = [record_message(record, where) for record in records]
+        outcome = session.publish(messages, timeout=_ACK_TIMEOUT)
+        if outcome.refusal is None:
+            return
+        topic = messages[outcome.delivered].topic
+        if outcome.refusal in ABOUT_THE_MESSAGE:
+            raise SinkRejected(_refused(topic, outcome.refusal), delivered=outcome.delivered)
+        raise SinkError(_refused(topic, outcome.refusal), delivered=outcome.delivered)
+
+    def maintain(self) -> None:
+        """See that the connection lives; publish the state where it has changed or is an hour old.
+
+        Comparing what is pending is more than 'after an event record': it holds too where this
+        sink's settings keep event records from it.
+        """
+        session, where = self._opened()
+        session.ensure()
+        now = self.context.now()
+        pending = tuple(self.context.pending())
+        # abs(): a clock that was set back must not keep the state from being renewed.
+        fresh = self._shown_at is not None and abs(now - self._shown_at) < STATE_RENEWAL
+        if fresh and pending == self._shown:
+            return
+        self._say(state_message(pending, context=self.context, now=now, where=where))
+        self._shown, self._shown_at = pending, now
+
+    def check(self) -> Sequence[Check]:
+        """Connect as another client would: no will, nothing published, the bridge undisturbed."""
+        found = list(self._warnings())
+        session = None
+        try:
+            topics(self.context)
+            # A client id of its own: the bridge's would take the running bridge's session over.
+            session = Session(plan_for(self.settings, client_id=f"seb-check-{uuid4().hex[:12]}"))
+            limits = session.connect(timeout=_CONNECT_TIMEOUT)
+            _require(limits)
+        except SinkError as error:
+            text, _, remedy = str(error).partition("; ")
+            found.append(Check(level="fail", text=text, remedy=remedy or _REMEDY))
+        else:
+            found.append(Check(level="ok", text=self._greeting(limits)))
+        finally:
+            if session is not None:
+                session.close(timeout=_CLOSE_TIMEOUT)
+        return found
+
+    def abort(self) -> None:
+        """Cut the connection at once; the broker then publishes the last will."""
+        if self._session is not None:
+            self._session.abort()
+
+    def close(self) -> None:
+        """Say that the bridge goes offline, and disconnect; about 2 seconds at most."""
+        session, where = self._session, self._topics
+        self._session, self._topics = None, None
+        self._shown, self._shown_at = None, None
+        if session is None:
+            return
+        if where is not None:
+            # A normal disconnect makes the broker drop the will (MQTT 5, 3.14.4): say it first.
+            farewell = offline_message(context=self.context, sink=self.name, where=where)
+            try:
+                session.publish([farewell], timeout=_CLOSE_TIMEOUT)
+            except SinkError:
+                # Without an orderly disconnect the broker says it for us.
+                session.abort()
+        session.close(timeout=_CLOSE_TIMEOUT)
+
+    @property
+    def _client_id(self) -> str:
+        # Fixed, so that the broker drops a stuck predecessor, and its will, as soon as we connect:
+        # the will of another client would come a minute later and call us offline. The sink's name
+        # is in it for two sinks at one broker.
+        return f"seb-{self.context.vm.vm_id}-{self.name}"
+
+    def _opened(self) -> tuple[Session, Topics]:
+        if self._session is None or self._topics is None:
+            raise SinkError("the sink is not open")
+        return self._session, self._topics
+
+    def _say(self, message: Message) -> None:
+        """Publish state or status; a refusal is the operator's to heal, never a dead record."""
+        if self._session is None:
+            return
+        outcome = self._session.publish([message], timeout=_ACK_TIMEOUT)
+        if outcome.refusal is not None:
+            raise SinkError(_refused(message.topic, outcome.refusal))
+
+    def _warnings(self) -> Sequence[Check]:
+        found = []
+        if self.settings.protocol == "3.1.1":
+            found.append(
+                Check(
+                    level="warn",
+                    text="MQTT 3.1.1: a broker that refuses a message cannot say so, and it would "
+                    "count as delivered; messages carry no expiry and no content type",
+                    remedy="use PROTOCOL 5 where the broker speaks it",
+                )
+            )
+        if self.settings.has_password and not self.settings.uses_tls and not self.settings.is_local:
+            found.append(
+                Check(
+                    level="warn",
+                    text="the password crosses the network in clear",
+                    remedy="turn TLS on: port 8883, or TLS__CA",
+                )
+            )
+        return found
+
+    def _greeting(self, limits: Limits) -> str:
+        packet = limits.maximum_packet_size
+        return (
+            f"{self.settings.host}:{self.settings.effective_port}: connected, "
+            f"MQTT {self.settings.protocol}, {limits.tls_version or 'no TLS'}, "
+            f"QoS up to {limits.maximum_qos}, {limits.receive_maximum} in flight, "
+            f"packets up to {packet if packet is not None else 'any number of'} bytes"
+        )
+
+
+def _require(limits: Limits) -> None:
+    """Raise `SinkError` where the broker lacks what the bridge's promises rest on."""
+    if limits.maximum_qos < 1:
+        raise SinkError("the broker takes QoS 0 only and so acknowledges nothing; allow QoS 1")
+    if not limits.retain:
+        raise SinkError(
+            "the broker keeps no retained messages; allow them for the state and status topics"
+        )
+
+
+def _refused(topic: str, code: int) -> str:
+    if code == NOT_AUTHORIZED:
+        return f"{topic}: not authorized (0x87); let the broker's ACL allow this user to write it"
+    return f"{topic}: {reason(code)}"

@@ -1,0 +1,205 @@
+"""How to connect: what paho is told for it, and what the broker answers. It opens no socket."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Final
+
+from paho.mqtt.client import Client
+from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.properties import Properties
+
+from sinks.base import SinkError, read_secret
+from sinks.mqtt_messages import Message
+from sinks.mqtt_settings import MqttSettings, MqttTls, Protocol
+
+KEEPALIVE: Final = 30
+"""Seconds of silence after which paho pings; after as many again the connection is lost."""
+
+# How long a broker keeps the session for commands: as long as a command can live.
+_COMMAND_SESSION: Final = 900
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """How to connect."""
+
+    host: str
+    port: int
+    client_id: str
+    protocol: Protocol = "5"
+    username: str | None = None
+    password: str | None = field(default=None, repr=False)
+    tls: ssl.SSLContext | None = None
+    will: Message | None = None
+    session_expiry: int = 0
+    """Seconds that the broker keeps the session after its end; 0 starts and ends it clean."""
+
+    @property
+    def address(self) -> str:
+        """Where to, as errors name it."""
+        return f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What the broker told in its CONNACK; the defaults are MQTT's (MQTT 5, 3.2.2.3)."""
+
+    maximum_qos: int = 2
+    receive_maximum: int = 65535
+    retain: bool = True
+    maximum_packet_size: int | None = None
+    tls_version: str | None = None
+
+
+def plan_for(settings: MqttSettings, *, client_id: str, will: Message | None = None) -> Plan:
+    """The plan that settings ask for; it reads their files, and raises `SinkError` where it cannot.
+
+    The broker keeps a session only for commands, and never for a client without a will.
+    """
+    return Plan(
+        host=settings.host,
+        port=settings.effective_port,
+        client_id=client_id,
+        protocol=settings.protocol,
+        username=settings.username,
+        password=read_secret(settings.password, settings.password_file),
+        tls=_tls(settings.tls or MqttTls()) if settings.uses_tls else None,
+        will=will,
+        session_expiry=_COMMAND_SESSION if settings.commands and will is not None else 0,
+    )
+
+
+def _tls(settings: MqttTls) -> ssl.SSLContext:
+    try:
+        context = ssl.create_default_context(cafile=settings.ca)
+    except OSError as error:
+        raise _unusable("CA", settings.ca, error) from None
+    if settings.cert is not None:
+        try:
+            # A password for the key is not ours to have: without this, OpenSSL asks the terminal.
+            context.load_cert_chain(settings.cert, settings.key, password=_no_password)
+        except (OSError, ValueError) as error:
+            raise _unusable("CERT or TLS__KEY", settings.key or settings.cert, error) from None
+    return context
+
+
+def _no_password() -> str:
+    raise ValueError("the key is encrypted")
+
+
+def _unusable(what: str, file: Path | None, error: Exception) -> SinkError:
+    why = getattr(error, "reason", None) or getattr(error, "strerror", None) or str(error)
+    return SinkError(f"{file} cannot be used: {why}; set TLS__{what} to a readable PEM file")
+
+
+def new_client(plan: Plan) -> Client:
+    """A paho client that does not reconnect by itself; not connected, without callbacks."""
+    if plan.protocol == "5":
+        made = Client(
+            CallbackAPIVersion.VERSION2,
+            client_id=plan.client_id,
+            protocol=MQTTProtocolVersion.MQTTv5,
+            reconnect_on_failure=False,
+        )
+    else:
+        made = Client(
+            CallbackAPIVersion.VERSION2,
+            client_id=plan.client_id,
+            clean_session=plan.session_expiry == 0,
+            protocol=MQTTProtocolVersion.MQTTv311,
+            reconnect_on_failure=False,
+        )
+    if plan.username is not None:
+        made.username_pw_set(plan.username, plan.password)
+    if plan.tls is not None:
+        made.tls_set_context(plan.tls)
+    if plan.will is not None:
+        properties = (
+            _properties(PacketTypes.WILLMESSAGE, plan.will) if plan.protocol == "5" else None
+        )
+        made.will_set(plan.will.topic, plan.will.payload, 1, plan.will.retain, properties)
+    made.on_socket_open = _send_at_once
+    # With this set, paho leaves writing to the thread that runs its loop.
+    made.on_socket_register_write = _nothing
+    return made
+
+
+def _send_at_once(_client: Client, _data: Any, connection: Any) -> None:
+    # Nagle's algorithm would hold a small PUBLISH back until the last one's TCP acknowledgement.
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+
+def _nothing(_client: Client, _data: Any, _connection: Any) -> None:
+    """Only its presence matters."""
+
+
+def read_limits(told: Properties | None, *, connection: object) -> Limits:
+    """The limits in a CONNACK's properties, and the TLS version of the connection."""
+    return Limits(
+        maximum_qos=getattr(told, "MaximumQoS", 2),
+        receive_maximum=getattr(told, "ReceiveMaximum", 65535),
+        retain=bool(getattr(told, "RetainAvailable", 1)),
+        maximum_packet_size=getattr(told, "MaximumPacketSize", None),
+        tls_version=connection.version() if isinstance(connection, ssl.SSLSocket) else None,
+    )
+
+
+def connect_properties(plan: Plan) -> Properties:
+    """The properties of a CONNECT (MQTT 5, 3.1.2.11)."""
+    made = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]
+    made.SessionExpiryInterval = plan.session_expiry
+    return made
+
+
+def packets(
+    messages: Sequence[Message], *, plan: Plan, limits: Limits
+) -> list[tuple[Message, Properties | None]]:
+    """The messages with their properties, up to the first one that the broker is too small for."""
+    made = []
+    for message in messages:
+        properties = publish_properties(message) if plan.protocol == "5" else None
+        limit = limits.maximum_packet_size
+        if limit is not None and publish_size(message, properties) > limit:
+            break
+        made.append((message, properties))
+    return made
+
+
+def publish_properties(message: Message) -> Properties:
+    """The properties of a PUBLISH (MQTT 5, 3.3.2.3)."""
+    if message.correlation is None:
+        return _common(message.content_type, message.expiry)
+    return _properties(PacketTypes.PUBLISH, message)
+
+
+def publish_size(message: Message, properties: Properties | None) -> int:
+    """Bytes of the PUBLISH packet at QoS 1 (MQTT 5, 3.3), its fixed header included."""
+    rest = 2 + len(message.topic.encode()) + 2 + len(message.payload)
+    if properties is not None:
+        rest += len(properties.pack())  # type: ignore[no-untyped-call]
+    # MQTT 5, 1.5.5: seven bits of the length to a byte.
+    return 1 + max(1, -(-rest.bit_length() // 7)) + rest
+
+
+@lru_cache(maxsize=16)
+def _common(content_type: str, expiry: int | None) -> Properties:
+    # Making properties costs a tenth of a whole publish, and nearly all messages share theirs.
+    message = Message(topic="", payload=b"", content_type=content_type, expiry=expiry)
+    return _properties(PacketTypes.PUBLISH, message)
+
+
+def _properties(packet: int, message: Message) -> Properties:
+    made = Properties(packet)  # type: ignore[no-untyped-call]
+    made.ContentType = message.content_type
+    if message.expiry is not None:
+        made.MessageExpiryInterval = message.expiry
+    if message.correlation is not None:
+        made.CorrelationData = message.correlation
+    return made

@@ -1,0 +1,157 @@
+"""What the MQTT sink says: its topics, and the documents on them. It never touches a network."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from sinks.base import PendingEvent, SinkContext, SinkError
+from sinks.record import CONTENT_TYPE, DATA_CONTENT_TYPE, EventRecord, canonical_json, rfc3339
+
+RECEIPT: Final = "seb.approval.v1"
+
+# Seconds that a broker keeps a message for a subscriber that is away, or as retained.
+EVENT_EXPIRY: Final = 7 * 24 * 3600
+RECEIPT_EXPIRY: Final = 24 * 3600
+STATE_EXPIRY: Final = 6 * 3600
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """One PUBLISH at QoS 1. Everything from `content_type` on is lost where MQTT is 3.1.1."""
+
+    topic: str
+    payload: bytes
+    retain: bool = False
+    content_type: str = DATA_CONTENT_TYPE
+    expiry: int | None = None
+    """Seconds, or None for as long as the broker likes."""
+    correlation: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Topics:
+    """The topics of one VM."""
+
+    event: str
+    state: str
+    status: str
+    receipt: str
+
+
+def topics(context: SinkContext) -> Topics:
+    """The topics under `seb/v1/<site>/vm/<vmId>`.
+
+    Raises `SinkError` where the site or the vmId would change the shape of the topic.
+    """
+    site = _level("SEB_SITE", context.site)
+    vm_id = _level("the vmId", context.vm.vm_id)
+    base = f"seb/v1/{site}/vm/{vm_id}"
+    return Topics(
+        event=f"{base}/event",
+        state=f"{base}/state",
+        status=f"{base}/status",
+        receipt=f"{base}/receipt",
+    )
+
+
+def _level(name: str, value: str) -> str:
+    # MQTT 5, 4.7: `+` and `#` are wildcards, `/` divides levels, NUL is forbidden; 1.5.4 advises
+    # against control characters, and brokers close the connection on them.
+    if not value or not value.isprintable() or any(sign in value for sign in "+#/"):
+        message = (
+            f"{name} is {value!r}, which cannot stand in an MQTT topic; "
+            "use at least one character, none of them +, # or /, and no control characters"
+        )
+        raise SinkError(message)
+    return value
+
+
+def record_message(record: EventRecord, where: Topics) -> Message:
+    """A record, byte for byte: receipts on the receipt topic, everything else on the event topic.
+
+    A receipt's Correlation Data is its `jti`, so that who asked finds the answer (MQTT 5, 4.10).
+    """
+    if record.type != RECEIPT:
+        return Message(
+            topic=where.event, payload=record.body, content_type=CONTENT_TYPE, expiry=EVENT_EXPIRY
+        )
+    jti = record.data.get("jti")
+    return Message(
+        topic=where.receipt,
+        payload=record.body,
+        content_type=CONTENT_TYPE,
+        expiry=RECEIPT_EXPIRY,
+        correlation=jti.encode() if isinstance(jti, str) else None,
+    )
+
+
+def state_message(
+    pending: Sequence[PendingEvent], *, context: SinkContext, now: datetime, where: Topics
+) -> Message:
+    """The events that are pending now, as a plain JSON object and no CloudEvent.
+
+    `{"vm": {vmId, name, resourceId}, "time": RFC 3339, "events": [...]}`, an event as
+    `PendingEvent.to_wire` has it: recordId, eventId, eventType, eventStatus, notBefore, resources,
+    affectsThisVm, impact, revision, fingerprint. Nothing pending is an empty list and not an empty
+    payload: an empty payload would delete the retained message, and say the same as no bridge.
+    """
+    document = {
+        "vm": _vm(context),
+        "time": rfc3339(now),
+        "events": [event.to_wire() for event in pending],
+    }
+    return Message(
+        topic=where.state, payload=canonical_json(document), retain=True, expiry=STATE_EXPIRY
+    )
+
+
+def online_message(*, context: SinkContext, sink: str, where: Topics) -> Message:
+    """The status after each connect: `{"status": "online", ...}`, as `offline_message` has it."""
+    now = rfc3339(context.now())
+    return _status("online", reason=None, time=now, context=context, sink=sink, where=where)
+
+
+def offline_message(*, context: SinkContext, sink: str, where: Topics) -> Message:
+    """The status on the way out: `{"status": "offline", "reason": "closed", ...}`.
+
+    The whole object is status, reason, time, version, session (the bridge's instance id), sink
+    (its name: two sinks may share a broker and so a topic) and vm.
+    """
+    now = rfc3339(context.now())
+    return _status("offline", reason="closed", time=now, context=context, sink=sink, where=where)
+
+
+def will_message(*, context: SinkContext, sink: str, where: Topics) -> Message:
+    """The status that the broker publishes for us, reason `lost`; it is written when we connect,
+    so it has no time.
+    """
+    return _status("offline", reason="lost", time=None, context=context, sink=sink, where=where)
+
+
+def _status(
+    status: str,
+    *,
+    reason: str | None,
+    time: str | None,
+    context: SinkContext,
+    sink: str,
+    where: Topics,
+) -> Message:
+    document = {
+        "status": status,
+        "reason": reason,
+        "time": time,
+        "version": context.version,
+        "session": context.instance_id,
+        "sink": sink,
+        "vm": _vm(context),
+    }
+    return Message(topic=where.status, payload=canonical_json(document), retain=True)
+
+
+def _vm(context: SinkContext) -> dict[str, str | None]:
+    vm = context.vm
+    return {"vmId": vm.vm_id, "name": vm.name, "resourceId": vm.resource_id}

@@ -1,0 +1,258 @@
+"""One MQTT connection, from CONNECT to its end. It never reconnects and never says what to send.
+
+The connection is served by a thread of our own instead of paho's `loop_start`: whatever ends the
+thread (an exception in a callback too, after which paho still calls itself connected) is noted as
+the reason of a lost connection; and a name server, a TCP or a TLS handshake that hangs cannot hold
+the caller longer than it asked for.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from paho.mqtt.client import Client, ConnectFlags, DisconnectFlags
+from paho.mqtt.enums import MQTTErrorCode
+from paho.mqtt.properties import Properties
+from paho.mqtt.reasoncodes import ReasonCode
+
+from sinks.base import SinkError
+from sinks.mqtt_client import (
+    KEEPALIVE,
+    Limits,
+    Plan,
+    connect_properties,
+    new_client,
+    packets,
+    read_limits,
+)
+from sinks.mqtt_messages import Message
+from sinks.mqtt_reasons import FIRST_FAILURE, PACKET_TOO_LARGE, network, reason
+
+# Well within the keepalive's half of tolerance; a publish or an answer ends the wait at once.
+_LOOP_SECONDS: Final = 5.0
+_GOES_ON: Final = MQTTErrorCode.MQTT_ERR_SUCCESS
+# Messages in flight at once; a broker's Receive Maximum lowers it.
+_WINDOW: Final = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """How far a publish came: so many acknowledged, then the refusal of the next, if any."""
+
+    delivered: int
+    refusal: int | None = None
+
+
+class Session:
+    """A connection: `connect` once, `publish` and `ensure` as often as needed, `close`."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._changed = threading.Condition()
+        # Guarded by `_changed`, which is never held while paho is called: paho calls back with
+        # locks of its own held.
+        self._limits: Limits | None = None
+        self._lost: str | None = None
+        self._acks: dict[int, int] = {}
+        self._awaited = 0
+        self._client = new_client(plan)
+        self._client.on_connect = self._on_connect
+        self._client.on_publish = self._on_publish
+        self._client.on_disconnect = self._on_disconnect
+        self._thread = threading.Thread(
+            target=self._run, name=f"mqtt {plan.client_id}", daemon=True
+        )
+
+    def connect(self, *, timeout: float) -> Limits:
+        """Connect and wait for the CONNACK, `timeout` seconds at most for all of it.
+
+        Raises `SinkError` with the remedy. Call it once.
+        """
+        self._client.connect_timeout = timeout
+        self._thread.start()
+        with self._changed:
+            self._changed.wait_for(lambda: self._limits or self._lost, timeout)
+            limits, lost = self._limits, self._lost
+        if lost is not None:
+            raise SinkError(lost)
+        if limits is None:
+            self.abort()
+            message = (
+                f"{self._plan.address}: no MQTT answer within {timeout:.0f} s; "
+                "check HOST and PORT, and that a broker listens there"
+            )
+            raise SinkError(message)
+        return limits
+
+    def publish(self, messages: Sequence[Message], *, timeout: float) -> Outcome:
+        """Send in order and wait for every acknowledgement, `timeout` seconds at most.
+
+        Nothing is sent after a refusal but what was in flight with it. Raises `SinkError`, with
+        `delivered`, where the connection is lost or an acknowledgement does not come.
+        """
+        deadline = time.monotonic() + timeout
+        limits = self._limits or Limits()
+        window = min(_WINDOW, limits.receive_maximum)
+        delivered = 0
+        while delivered < len(messages):
+            self.ensure(delivered=delivered)
+            some = messages[delivered : delivered + window]
+            sendable = packets(some, plan=self._plan, limits=limits)
+            if not sendable:
+                return Outcome(delivered=delivered, refusal=PACKET_TOO_LARGE)
+            for code in self._exchange(sendable, deadline):
+                if code is None:
+                    self._raise_unacknowledged(delivered, timeout)
+                elif code >= FIRST_FAILURE:
+                    return Outcome(delivered=delivered, refusal=code)
+                delivered += 1
+        return Outcome(delivered=delivered)
+
+    def ensure(self, *, delivered: int = 0) -> None:
+        """Raise `SinkError` with the reason where the connection is not there any more."""
+        with self._changed:
+            lost = self._lost
+        if lost is not None:
+            raise SinkError(lost, delivered=delivered)
+
+    def close(self, *, timeout: float) -> None:
+        """Disconnect, so that the broker drops the will, and let the thread end, `timeout` seconds
+        at most; a thread that does not end is left, as the daemon that it is.
+        """
+        if self._thread.ident is None:
+            return
+        self._client.disconnect()
+        self._thread.join(timeout)
+        if self._thread.is_alive():
+            self.abort()
+
+    def abort(self) -> None:
+        """Cut the connection, from any thread, at once; the broker then publishes the will."""
+        self._lose("the connection was cut because a call took too long")
+        connection = self._client.socket()
+        if isinstance(connection, socket.socket):
+            # Only shut down: closing is the network thread's, which may be in select just now.
+            # The method of the base class, because SSLSocket's would take away TLS from under it.
+            with contextlib.suppress(OSError):
+                socket.socket.shutdown(connection, socket.SHUT_RDWR)
+
+    def _exchange(
+        self, sendable: Sequence[tuple[Message, Properties | None]], deadline: float
+    ) -> list[int | None]:
+        """Send, wait, and tell the reason code of each acknowledgement; None: there was none."""
+        with self._changed:
+            self._acks.clear()
+            self._awaited = len(sendable)
+        mids = [
+            self._client.publish(
+                message.topic, message.payload, 1, retain=message.retain, properties=properties
+            ).mid
+            for message, properties in sendable
+        ]
+        with self._changed:
+            self._changed.wait_for(
+                lambda: self._lost or len(self._acks) >= self._awaited,
+                max(0.0, deadline - time.monotonic()),
+            )
+            return [self._acks.get(mid) for mid in mids]
+
+    def _raise_unacknowledged(self, delivered: int, timeout: float) -> None:
+        self.ensure(delivered=delivered)
+        # What is still in flight must not be mistaken for a later publish: this connection is over.
+        self.abort()
+        message = (
+            f"{self._plan.address}: the broker has not acknowledged within {timeout:.0f} s; "
+            "see how it and the network are doing"
+        )
+        raise SinkError(message, delivered=delivered)
+
+    def _lose(self, why: str) -> None:
+        """Note why the connection is gone; the first reason is the one that counts."""
+        with self._changed:
+            if self._lost is None:
+                self._lost = f"{self._plan.address}: {why}"
+            self._changed.notify_all()
+
+    # From here on: the network thread.
+
+    def _run(self) -> None:
+        try:
+            self._serve()
+        except Exception as error:  # noqa: BLE001  # the end of a thread: told to who waits for it
+            self._lose(network(error))
+        finally:
+            self._lose("the connection has ended")
+            self._let_go()
+
+    def _serve(self) -> None:
+        plan = self._plan
+        if plan.protocol == "5":
+            self._client.connect(
+                plan.host,
+                plan.port,
+                KEEPALIVE,
+                clean_start=plan.session_expiry == 0,
+                properties=connect_properties(plan),
+            )
+        else:
+            self._client.connect(plan.host, plan.port, KEEPALIVE)
+        while self._lost is None and self._client.loop(_LOOP_SECONDS) == _GOES_ON:
+            pass
+
+    def _let_go(self) -> None:
+        connection = self._client.socket()
+        if connection is not None:
+            connection.close()
+        # Callbacks are bound methods: without them nothing holds this session and paho's client,
+        # with its socket pair, any longer than the sink does.
+        self._client.on_connect = None
+        self._client.on_publish = None
+        self._client.on_disconnect = None
+
+    def _on_connect(
+        self,
+        client: Client,
+        _data: Any,
+        _flags: ConnectFlags,
+        code: ReasonCode,
+        told: Properties | None,
+    ) -> None:
+        if code.is_failure:
+            self._lose(f"the broker refused the connection: {reason(code.value)}")
+            return
+        limits = read_limits(told, connection=client.socket())
+        with self._changed:
+            self._limits = limits
+            self._changed.notify_all()
+
+    def _on_publish(
+        self, _client: Client, _data: Any, mid: int, code: ReasonCode, _told: Properties | None
+    ) -> None:
+        with self._changed:
+            self._acks[mid] = code.value
+            if len(self._acks) >= self._awaited:
+                self._changed.notify_all()
+
+    def _on_disconnect(
+        self,
+        _client: Client,
+        _data: Any,
+        flags: DisconnectFlags,
+        code: ReasonCode,
+        _told: Properties | None,
+    ) -> None:
+        if flags.is_disconnect_packet_from_server:
+            self._lose(f"the broker closed the connection: {reason(code.value)}")
+        elif self._limits is None:
+            self._lose(
+                "the connection was closed before the broker accepted it; check PORT and PROTOCOL, "
+                "and TLS__CERT and TLS__KEY where the broker asks for a certificate"
+            )
+        else:
+            self._lose("the connection was lost")
