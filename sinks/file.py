@@ -1,0 +1,174 @@
+"""A file of JSON lines as a destination, on disk before a record counts as delivered.
+
+It never leaves half a line for a reader, and never creates a directory: a mount that is missing
+must show as an error, not fill the disk below it.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import stat
+from collections.abc import Sequence
+from pathlib import Path
+from typing import ClassVar, Final
+
+from pydantic import Field
+
+from sinks.base import Check, Sink, SinkError, SinkSettings
+from sinks.record import EventRecord
+
+# Readable by the owner's group (log shippers), writable by the owner alone; umask narrows it.
+_MODE: Final = 0o640
+# O_BINARY: Windows would write \r\n. O_NONBLOCK: opening a FIFO must not wait for its reader.
+_FLAGS: Final = (
+    os.O_RDWR
+    | os.O_APPEND
+    | getattr(os, "O_BINARY", 0)
+    | getattr(os, "O_CLOEXEC", 0)
+    | getattr(os, "O_NONBLOCK", 0)
+)
+_LITTLE_SPACE: Final = 100 * 1024 * 1024
+_REMEDIES: Final = {
+    errno.ENOENT: "create its directory",
+    errno.ENOTDIR: "correct the path",
+    errno.EISDIR: "name a file in it",
+    errno.EACCES: "let the account that runs seb write there",
+    errno.EPERM: "let the account that runs seb write there",
+    errno.EROFS: "choose another path",
+    errno.ENOSPC: "free some space, or rotate the file",
+    errno.EDQUOT: "free some space, or raise the quota",
+    errno.EFBIG: "rotate the file, or raise the limit on its size",
+    errno.ENAMETOOLONG: "choose a shorter path",
+    errno.ELOOP: "correct the symbolic link",
+    errno.ENXIO: "name a regular file, or use the stdout sink",
+    errno.EIO: "look at the system's log for trouble with the disk",
+}
+
+
+class FileSettings(SinkSettings):
+    """Where the lines go."""
+
+    path: Path = Field(description="File that gets a JSON line per record; rotate it as you like")
+
+
+class FileSink(Sink[FileSettings]):
+    """Appends each batch with one write and one fsync.
+
+    The file is opened by its path for each batch. So it follows any rotation: a rename, a
+    deletion, a truncation in place; and on Windows, where an open file cannot be renamed, a
+    rotation is never in the sink's way.
+    """
+
+    KIND: ClassVar[str] = "file"
+    Settings: ClassVar[type[SinkSettings]] = FileSettings
+    BATCH: ClassVar[int] = 100
+
+    def open(self) -> None:
+        """Create the file where it is missing. Raises `SinkError` where that cannot be done."""
+        self.deliver(())
+
+    def deliver(self, records: Sequence[EventRecord]) -> None:
+        """Append a line per record and sync. Raises `SinkError`; then no line was left behind."""
+        path = self.settings.path
+        try:
+            _append(path, b"".join(record.body + b"\n" for record in records))
+        except OSError as error:
+            raise SinkError(f"{path}: {_reason(error)}; {_remedy(error)}") from None
+
+    def check(self) -> Sequence[Check]:
+        """Whether the file can be written, and how much room it has; nothing is written."""
+        path = self.settings.path
+        try:
+            _try(path)
+            free = shutil.disk_usage(path.parent).free
+        except OSError as error:
+            text = f"{path}: {_reason(error)}"
+            return (Check(level="fail", text=text, remedy=_remedy(error)),)
+        megabytes = free // (1024 * 1024)
+        if free < _LITTLE_SPACE:
+            text = f"{path} can be written, but only {megabytes} MiB are free"
+            return (Check(level="warn", text=text, remedy=_REMEDIES[errno.ENOSPC]),)
+        return (Check(level="ok", text=f"{path} can be written; {megabytes} MiB free"),)
+
+
+def _append(path: Path, lines: bytes) -> None:
+    """Write and sync it all, or leave the file as it was and raise `OSError`."""
+    _refuse_special(path)
+    new = not path.exists()
+    descriptor = os.open(path, _FLAGS | os.O_CREAT, _MODE)
+    try:
+        size = os.lseek(descriptor, 0, os.SEEK_END)
+        if lines:
+            _write(descriptor, _line_end(descriptor, size) + lines, size=size)
+    finally:
+        os.close(descriptor)
+    if new:
+        _sync_directory(path.parent)
+
+
+def _write(descriptor: int, data: bytes, *, size: int) -> None:
+    written = 0
+    try:
+        while written < len(data):
+            written += os.write(descriptor, data[written:])
+        os.fsync(descriptor)
+    except OSError:
+        # Another writer may have appended meanwhile: its lines are not ours to cut off. Then the
+        # torn line stays, and the next batch ends it.
+        if os.fstat(descriptor).st_size == size + written:
+            os.ftruncate(descriptor, size)
+        raise
+
+
+def _try(path: Path) -> None:
+    """Raise the `OSError` that appending would, as far as can be known without writing."""
+    _refuse_special(path)
+    if path.exists():
+        os.close(os.open(path, _FLAGS))
+        return
+    code = 0 if path.parent.is_dir() else errno.ENOENT
+    if not code and not os.access(path.parent, os.W_OK | os.X_OK):
+        code = errno.EACCES
+    if code:
+        raise OSError(code, os.strerror(code))
+
+
+def _line_end(descriptor: int, size: int) -> bytes:
+    """What ends a line that a power cut tore; its record comes again, as it was not synced."""
+    if size == 0:
+        return b""
+    os.lseek(descriptor, size - 1, os.SEEK_SET)
+    return b"" if os.read(descriptor, 1) == b"\n" else b"\n"
+
+
+def _refuse_special(path: Path) -> None:
+    """Raise `OSError` for anything but a regular file: a pipe or a device cannot be synced."""
+    try:
+        mode = path.stat().st_mode
+    except FileNotFoundError:
+        return
+    if stat.S_ISDIR(mode):  # Windows would say 'permission denied' on opening it
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+    if not stat.S_ISREG(mode):
+        raise OSError(errno.ENXIO, "a pipe, a socket or a device cannot keep a record")
+
+
+def _sync_directory(directory: Path) -> None:
+    """Make a new file's name as durable as its content."""
+    if not hasattr(os, "O_DIRECTORY"):
+        return  # Windows has no such call, and does not need it
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _reason(error: OSError) -> str:
+    return (error.strerror or type(error).__name__).lower()
+
+
+def _remedy(error: OSError) -> str:
+    return _REMEDIES.get(error.errno or 0, "see that the path can be written")

@@ -1,0 +1,266 @@
+import errno
+import os
+import stat
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from sinks.base import SinkError
+from sinks.file import FileSettings, FileSink
+from sinks.testing import SinkContract, sample_context, sample_record
+
+POSIX = pytest.mark.skipif(os.name != "posix", reason="needs POSIX files")
+
+
+class Directory:
+    """A directory that can be moved away and back, as a mount that comes and goes."""
+
+    secrets: Sequence[str] = ()
+
+    def __init__(self, tmp_path: Path) -> None:
+        self._here = tmp_path / "here"
+        self._away = tmp_path / "away"
+        self._here.mkdir()
+
+    @property
+    def path(self) -> Path:
+        return self._here / "records.jsonl"
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        return {"path": str(self.path)}
+
+    def received(self) -> Sequence[bytes]:
+        return self.path.read_bytes().splitlines() if self.path.exists() else []
+
+    def stop(self) -> None:
+        self._here.rename(self._away)
+
+    def start(self) -> None:
+        self._away.rename(self._here)
+
+
+class TestFileContract(SinkContract):
+    sink_class = FileSink
+
+    @pytest.fixture
+    def destination(self, tmp_path: Path) -> Directory:
+        return Directory(tmp_path)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Where the sink under test writes."""
+    return tmp_path / "records.jsonl"
+
+
+def a_sink(path: Path) -> FileSink:
+    """A sink that writes to this path."""
+    return FileSink("file", FileSettings(kind="file", path=path), sample_context())
+
+
+def line(sequence: int) -> bytes:
+    """The line that a sample record becomes."""
+    return sample_record(sequence).body + b"\n"
+
+
+def test_a_path_is_required() -> None:
+    """A file sink without a path is a mistake in the settings."""
+    with pytest.raises(ValidationError, match="path"):
+        FileSettings.model_validate({"kind": "file"})
+
+
+@POSIX
+def test_strangers_cannot_read_it(path: Path) -> None:
+    """A new file is for its owner and the owner's group only."""
+    a_sink(path).open()
+    assert stat.S_IMODE(path.stat().st_mode) & 0o137 == 0
+
+
+def test_a_file_that_is_there_is_appended_to(path: Path) -> None:
+    """What stood in the file before stays."""
+    path.write_bytes(line(1))
+    a_sink(path).deliver([sample_record(2)])
+    assert path.read_bytes() == line(1) + line(2)
+
+
+def test_it_follows_a_rename(path: Path) -> None:
+    """After a rotation by renaming, the next record goes to a new file."""
+    sink = a_sink(path)
+    sink.deliver([sample_record(1)])
+    old = path.rename(path.with_suffix(".1"))
+    sink.deliver([sample_record(2)])
+    assert (old.read_bytes(), path.read_bytes()) == (line(1), line(2))
+
+
+def test_it_follows_a_deletion(path: Path) -> None:
+    """A file that was deleted is made again."""
+    sink = a_sink(path)
+    sink.deliver([sample_record(1)])
+    path.unlink()
+    sink.deliver([sample_record(2)])
+    assert path.read_bytes() == line(2)
+
+
+def test_it_follows_a_truncation(path: Path) -> None:
+    """After a copy and truncation, the next record stands at the start, without a hole."""
+    sink = a_sink(path)
+    sink.deliver([sample_record(1)])
+    os.truncate(path, 0)
+    sink.deliver([sample_record(2)])
+    assert path.read_bytes() == line(2)
+
+
+def test_a_torn_line_is_ended_first(path: Path) -> None:
+    """A line that a power cut tore does not swallow the record after it."""
+    path.write_bytes(line(1) + line(2)[:40])
+    a_sink(path).deliver([sample_record(2)])
+    assert path.read_bytes() == line(1) + line(2)[:40] + b"\n" + line(2)
+
+
+def test_it_is_synced_before_it_counts(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file is synced with all its lines in it, before `deliver` returns."""
+    sizes: list[int] = []
+    real = os.fsync
+
+    def fsync(descriptor: int) -> None:
+        if stat.S_ISREG(os.fstat(descriptor).st_mode):
+            sizes.append(os.fstat(descriptor).st_size)
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    a_sink(path).deliver([sample_record(1), sample_record(2)])
+    assert sizes == [len(line(1) + line(2))]
+
+
+def test_a_disk_that_cannot_sync_leaves_no_line(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where fsync fails, nobody knows what is on disk: the lines are taken back, and told again."""
+    path.write_bytes(line(1))
+
+    def fsync(descriptor: int) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    with pytest.raises(SinkError, match="look at the system's log for trouble"):
+        a_sink(path).deliver([sample_record(2)])
+    assert path.read_bytes() == line(1)
+
+
+PROGRAM = """
+import resource, sys
+from pathlib import Path
+from sinks.base import SinkError
+from sinks.file import FileSettings, FileSink
+from sinks.testing import sample_context, sample_record
+limit = len(sample_record(1).body) + 100
+sink = FileSink("file", FileSettings(kind="file", path=Path(sys.argv[1])), sample_context())
+sink.deliver([sample_record(1)])
+resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+try:
+    sink.deliver([sample_record(2)])
+except SinkError as error:
+    print(error.delivered, error)
+"""
+
+
+@POSIX
+def test_half_a_write_is_taken_back(path: Path) -> None:
+    """Where the system takes only a part of the batch, no part of it stays in the file."""
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, str(path)], capture_output=True, text=True, check=True
+    )
+    assert (
+        done.stdout
+        == f"0 {path}: file too large; {'rotate the file, or raise the limit'} on its size\n"
+    )
+    assert path.read_bytes() == line(1)
+
+
+def test_lines_of_another_writer_are_not_cut_off(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Taking half a write back never removes what somebody else appended after it."""
+
+    def fsync(descriptor: int) -> None:
+        with path.open("ab") as other:
+            other.write(b"theirs\n")
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    with pytest.raises(SinkError):
+        a_sink(path).deliver([sample_record(1)])
+    assert path.read_bytes() == line(1) + b"theirs\n"
+
+
+@pytest.mark.parametrize(
+    ("code", "remedy"),
+    [
+        (errno.ENOSPC, "free some space"),
+        (errno.EROFS, "choose another path"),
+        (errno.EACCES, "let the account that runs seb write there"),
+        (errno.ESTALE, "see that the path can be written"),
+    ],
+)
+def test_each_trouble_has_its_remedy(
+    path: Path, monkeypatch: pytest.MonkeyPatch, code: int, remedy: str
+) -> None:
+    """The error names the path, the reason and what to do."""
+
+    def refuse(*arguments: object) -> int:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(os, "open", refuse)
+    with pytest.raises(SinkError) as caught:
+        a_sink(path).deliver([sample_record(1)])
+    assert str(caught.value).startswith(f"{path}: {os.strerror(code).lower()}; {remedy}")
+
+
+def test_a_directory_is_refused(tmp_path: Path) -> None:
+    """A directory instead of a file is told as such, by `check` too."""
+    sink = a_sink(tmp_path)
+    with pytest.raises(SinkError, match="name a file in it"):
+        sink.open()
+    assert [(line.level, line.remedy) for line in sink.check()] == [("fail", "name a file in it")]
+
+
+def test_the_directory_is_not_made(tmp_path: Path) -> None:
+    """A directory that is missing is an error, as a mount that is missing must be."""
+    with pytest.raises(SinkError, match="no such file or directory; create its directory"):
+        a_sink(tmp_path / "missing" / "x.jsonl").open()
+    assert not (tmp_path / "missing").exists()
+
+
+@POSIX
+@pytest.mark.parametrize("kind", ["fifo", "device"])
+def test_what_cannot_keep_a_record_is_refused(tmp_path: Path, kind: str) -> None:
+    """A FIFO or a device is refused at once; nobody waits for its reader."""
+    path = Path("/dev/null")
+    if kind == "fifo":
+        path = tmp_path / "fifo"
+        os.mkfifo(path)
+    sink = a_sink(path)
+    with pytest.raises(SinkError, match="use the stdout sink"):
+        sink.open()
+    assert [line.level for line in sink.check()] == ["fail"]
+
+
+def test_check_writes_nothing(path: Path) -> None:
+    """Looking at a file that is not there yet does not make it."""
+    (told,) = a_sink(path).check()
+    assert (told.level, path.exists()) == ("ok", False)
+
+
+def test_check_warns_of_a_disk_that_is_nearly_full(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Less than 100 MiB is worth a warning."""
+    monkeypatch.setattr("sinks.file._LITTLE_SPACE", 2**62)
+    (told,) = a_sink(path).check()
+    assert (told.level, told.remedy) == ("warn", "free some space, or rotate the file")
