@@ -1,0 +1,178 @@
+"""`seb simulate`: a stand-in for IMDS to point a bridge at, playing one scenario.
+
+Standard output is the URL line alone, ready to be copied; every change goes to standard error. It
+never listens beyond loopback unless `--listen` says so.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import click
+
+from bridge.simulator import (
+    FAULT_NAMES,
+    SCENARIOS,
+    Approval,
+    Fault,
+    SimulatedDocument,
+    SimulatedVm,
+    Simulator,
+    UnknownScenarioError,
+    parse_fault,
+)
+from bridge.simulator.scenarios import scenario as find_scenario
+
+DEFAULT_LISTEN = "127.0.0.1:8169"
+_SLICE = 0.5
+"""Seconds between two chances for Ctrl-C: Windows does not interrupt a wait."""
+_LINGER = 5.0
+"""Seconds at most, once played out, for a poller to get the last document."""
+
+
+def _parse_listen(_: click.Context, __: click.Parameter, value: str) -> tuple[str, int]:
+    host, colon, port = value.rpartition(":")
+    if not (colon and port.isdecimal() and int(port) <= 65535):  # noqa: PLR2004  # the last port
+        raise click.BadParameter(f"{value!r} is not ADDR:PORT, as in {DEFAULT_LISTEN}")
+    return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+def _parse_faults(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> list[Fault]:
+    try:
+        return [parse_fault(value) for value in values]
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+
+
+def _parse_scenario(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
+    if value is not None:
+        try:
+            find_scenario(value)
+        except UnknownScenarioError as error:
+            raise click.BadParameter(str(error)) from None
+    return value
+
+
+def _list_scenarios(context: click.Context, _: click.Parameter, value: bool) -> None:  # noqa: FBT001  # click's signature
+    if not value:
+        return
+    width = max(map(len, SCENARIOS))
+    for name, scenario in SCENARIOS.items():
+        click.echo(f"{name:<{width}}  {scenario.description}")
+    context.exit()
+
+
+@click.command(name="simulate")
+@click.argument("scenario", callback=_parse_scenario)
+@click.option(
+    "--speed",
+    type=click.FloatRange(min=0, min_open=True, max=1e6),
+    default=1.0,
+    show_default=True,
+    help="How many times as fast as Azure.",
+)
+@click.option(
+    "--listen",
+    metavar="ADDR:PORT",
+    default=DEFAULT_LISTEN,
+    show_default=True,
+    callback=_parse_listen,
+    help="Where to listen; port 0 takes a free one.",
+)
+@click.option("--vm", metavar="NAME", default="vm-0", show_default=True, help="The VM's name.")
+@click.option(
+    "--fault",
+    "faults",
+    metavar="NAME[=ARG]",
+    multiple=True,
+    callback=_parse_faults,
+    help=f"Misbehave at the next poll; may be given again for the one after: "
+    f"{', '.join(FAULT_NAMES)}. ARG is seconds (huge: MiB).",
+)
+@click.option("--loop", is_flag=True, help="Play again and again, until Ctrl-C.")
+@click.option(
+    "--list",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_list_scenarios,
+    help="List the scenarios and exit.",
+)
+def command(
+    *,
+    scenario: str,
+    speed: float,
+    listen: tuple[str, int],
+    vm: str,
+    faults: list[Fault],
+    loop: bool,
+) -> None:
+    """Stand in for the metadata service and play SCENARIO."""
+    host, port = listen
+    try:
+        simulator = Simulator(
+            vm=SimulatedVm(name=vm),
+            host=host,
+            port=port,
+            beyond_loopback=True,
+            speed=speed,
+            on_document=_log_document,
+            on_approval=_log_approval,
+        )
+        simulator.start()
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--listen") from None
+    except OSError as error:
+        raise click.BadParameter(
+            f"cannot listen on {host}:{port} ({error.strerror}); choose another port, or 0",
+            param_hint="--listen",
+        ) from None
+    try:
+        click.echo(f"SEB_IMDS__URL={simulator.url}")
+        _misbehave(simulator, faults)
+        _play(simulator, scenario, loop=loop)
+    except KeyboardInterrupt:
+        _log("interrupted")
+    finally:
+        simulator.stop()
+
+
+def _misbehave(simulator: Simulator, faults: list[Fault]) -> None:
+    for fault in faults:
+        simulator.fault(fault)
+        _log(f"fault {fault}")
+
+
+def _play(simulator: Simulator, scenario: str, *, loop: bool) -> None:
+    while True:
+        _log(f"playing {scenario}")
+        simulator.play(scenario)
+        while not simulator.wait(_SLICE):
+            continue
+        if not loop:
+            break
+    if simulator.gets:  # a poller that was here once gets the last document too
+        simulator.wait_until_served(timeout=_LINGER)
+    _log(f"played {scenario}: {simulator.gets} polls, {len(simulator.approvals)} approvals")
+
+
+def _log_document(document: SimulatedDocument) -> None:
+    content = document.json()
+    _log(f"incarnation {content['DocumentIncarnation']}, {len(content['Events'])} events")
+    for event in content["Events"]:
+        names = event["Resources"]
+        more = f" and {len(names) - 2} more" if len(names) > 2 else ""  # noqa: PLR2004
+        due = f", not before {event['NotBefore']}" if event["NotBefore"] else ""
+        _log(
+            f"  {event['EventId']} {event['EventType']} {event['EventStatus']}"
+            f" on {', '.join(names[:2])}{more}{due}"
+        )
+
+
+def _log_approval(approval: Approval) -> None:
+    _log(f"approval: {', '.join(approval.started) or 'without effect'}")
+
+
+def _log(line: str) -> None:
+    now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    click.echo(f"{now} {line}", err=True)

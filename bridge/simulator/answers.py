@@ -1,0 +1,178 @@
+"""What a healthy IMDS answers: a request in, an answer out, with IMDS's own refusals.
+
+It never touches a socket, and never shows a document to a caller that IMDS would refuse.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from email.utils import formatdate
+from http import HTTPStatus
+from typing import Any, Final, Literal
+from urllib.parse import parse_qs, urlsplit
+
+from bridge.simulator.approvals import Approvals, Post
+from bridge.simulator.clock import Clock
+from bridge.simulator.timeline import Timeline
+from bridge.simulator.vm import SimulatedVm
+from bridge.version import __version__
+
+EVENTS_PATH: Final = "/metadata/scheduledevents"
+INSTANCE_PATH: Final = "/metadata/instance"
+COMPUTE_PATH: Final = "/metadata/instance/compute"
+
+Target = Literal["events", "instance", "start"]
+"""The endpoints: GET of the events, GET of the instance, POST of StartRequests."""
+
+# Azure: the version history of the Instance Metadata Service, from the first to be supported on.
+INSTANCE_API_VERSIONS: Final = (
+    *("2017-04-02", "2017-08-01", "2017-12-01", "2018-02-01", "2018-04-02", "2018-10-01"),
+    *("2019-02-01", "2019-03-11", "2019-04-30", "2019-06-01", "2019-06-04", "2019-08-01"),
+    *("2019-08-15", "2019-11-01", "2020-06-01", "2020-07-15", "2020-09-01", "2020-10-01"),
+    *("2020-12-01", "2021-01-01", "2021-02-01"),
+)
+
+# What IMDS writes, word for word where it is documented or was recorded: clients match on it.
+_NO_HEADER: Final = "Bad request. Required metadata header not specified"
+_FORWARDED: Final = "Bad request. X-Forwarded-For header is not allowed"
+_BAD_VERSION: Final = (
+    "Bad request. api-version is invalid or was not specified in the request."
+    " For more information refer to aka.ms/azureimds"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """A request as it came; header names in lower case."""
+
+    method: str
+    target: str
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: bytes = b""
+
+    @property
+    def path(self) -> str:
+        """The path, in lower case and without a slash at its end."""
+        return urlsplit(self.target).path.rstrip("/").lower()
+
+    @property
+    def api_version(self) -> str:
+        """The api-version asked for, or the empty string."""
+        return parse_qs(urlsplit(self.target).query).get("api-version", [""])[0]
+
+    @property
+    def endpoint(self) -> Target | None:
+        """Which of the endpoints it is for; None where IMDS has nothing."""
+        if self.path == EVENTS_PATH:
+            return {"GET": "events", "POST": "start"}.get(self.method)  # type: ignore[return-value]
+        if self.path in (INSTANCE_PATH, COMPUTE_PATH) and self.method == "GET":
+            return "instance"
+        return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """An answer; `document` is the place in the history of the document that its body is."""
+
+    status: int
+    body: bytes = b""
+    content_type: str = "application/json; charset=utf-8"
+    headers: Mapping[str, str] = field(default_factory=dict)
+    document: int | None = None
+
+    def head(self) -> bytes:
+        """The status line and the headers, up to the blank line. Content-Length is the body's
+        unless `headers` frames it otherwise.
+        """
+        headers = {
+            "Content-Type": self.content_type,
+            "Server": f"seb-simulator/{__version__}",
+            "Date": formatdate(usegmt=True),
+            **self.headers,
+        }
+        if not headers.keys() & {"Content-Length", "Transfer-Encoding"}:
+            headers["Content-Length"] = str(len(self.body))
+        lines = [f"HTTP/1.1 {self.status} {HTTPStatus(self.status).phrase}"]
+        lines += [f"{name}: {value}" for name, value in headers.items()]
+        return "\r\n".join([*lines, "", ""]).encode("ascii")
+
+
+def refusal(status: int, error: str, **extra: Any) -> Answer:
+    """An error in IMDS's form: a JSON object with `error`, and without `Events`."""
+    return Answer(status=status, body=json.dumps({"error": error, **extra}).encode())
+
+
+class Imds:
+    """The healthy service. Safe to use from any thread."""
+
+    def __init__(
+        self,
+        *,
+        vm: SimulatedVm,
+        timeline: Timeline,
+        approvals: Approvals,
+        api_versions: Sequence[str],
+        rate_limit: int | None,
+        clock: Clock,
+    ) -> None:
+        self._vm = vm
+        self._timeline = timeline
+        self._approvals = approvals
+        self._versions = {"instance": INSTANCE_API_VERSIONS, "events": tuple(api_versions)}
+        self._limiter = _Limiter(rate_limit, clock.monotonic)
+
+    def answer(self, request: Request, post: Post | None = None) -> Answer:
+        """What IMDS says. `post` is the request's own entry among the approvals."""
+        refused = self._refuse(request)
+        if refused is not None:
+            return refused
+        if post is not None:
+            status, reply = self._approvals.judge(post, version=request.api_version)
+            return Answer(status=status, body=reply)
+        if request.path == EVENTS_PATH:
+            place, body = self._timeline.body(request.api_version)
+            return Answer(status=200, body=body, document=place)
+        instance = self._vm.compute() if request.path == COMPUTE_PATH else self._vm.instance()
+        return Answer(status=200, body=json.dumps(instance).encode())
+
+    def _refuse(self, request: Request) -> Answer | None:
+        if not self._limiter.allows():
+            return refusal(429, "Too many requests")
+        if "x-forwarded-for" in request.headers:
+            return refusal(400, _FORWARDED)
+        if request.headers.get("metadata", "").strip().lower() != "true":
+            return refusal(400, _NO_HEADER)
+        if request.endpoint is None:
+            known = request.path in (EVENTS_PATH, INSTANCE_PATH, COMPUTE_PATH)
+            return refusal(405, "Method not allowed") if known else refusal(404, "Not found")
+        versions = self._versions["instance" if request.endpoint == "instance" else "events"]
+        if request.api_version in versions:
+            return None
+        newest = sorted(versions, reverse=True)[:3]
+        return refusal(400, _BAD_VERSION, **{"newest-versions": newest})
+
+
+class _Limiter:
+    """At most so many requests in any one second; no limit for None."""
+
+    def __init__(self, limit: int | None, monotonic: Callable[[], float]) -> None:
+        self._limit = limit
+        self._monotonic = monotonic
+        self._recent: deque[float] = deque()
+        self._lock = threading.Lock()
+
+    def allows(self) -> bool:
+        if self._limit is None:
+            return True
+        with self._lock:
+            now = self._monotonic()
+            while self._recent and now - self._recent[0] >= 1:
+                self._recent.popleft()
+            if len(self._recent) >= self._limit:
+                return False
+            self._recent.append(now)
+            return True

@@ -1,0 +1,250 @@
+"""The ways in which IMDS misbehaves, one small class each.
+
+A fault stands in for the answer of one request. It never outlives the simulator: every pause ends
+when the client hangs up or the simulator stops.
+"""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import ClassVar, Protocol
+
+from bridge.simulator.answers import Answer, refusal
+
+_BLOCK = b" " * 65536
+_MEBIBYTE = 1024 * 1024
+
+
+class Exchange(Protocol):
+    """One request and its answer, as a fault sees them.
+
+    `pause`, `write` and `send` raise where the client has hung up or the simulator stops.
+    """
+
+    def answer(self) -> Answer:
+        """What the healthy service says, with all that follows from it."""
+
+    def pause(self, seconds: float) -> None:
+        """Let so many seconds pass."""
+
+    def write(self, data: bytes) -> None:
+        """Send bytes as they are."""
+
+    def send(self, answer: Answer) -> None:
+        """Send an answer whole."""
+
+    def mark(self, answer: Answer) -> None:
+        """Note that the answer reaches the client: its last byte is about to leave."""
+
+    def hang_up(self) -> None:
+        """Close the connection after this."""
+
+    def reset(self) -> None:
+        """Break the connection: the client sees a reset, not an end."""
+
+
+class Fault(ABC):
+    """What happens to a request instead of its answer."""
+
+    @abstractmethod
+    def apply(self, exchange: Exchange) -> None:
+        """Misbehave."""
+
+
+@dataclass(frozen=True, slots=True)
+class Slow(Fault):
+    """The right answer, so many seconds late."""
+
+    seconds: float = 10.0
+
+    def apply(self, exchange: Exchange) -> None:
+        """Wait, then answer."""
+        exchange.pause(self.seconds)
+        exchange.send(exchange.answer())
+
+
+@dataclass(frozen=True, slots=True)
+class Status(Fault):
+    """An error status with IMDS's JSON error; `retry_after` is whole seconds."""
+
+    status: int
+    retry_after: int | None = None
+
+    def apply(self, exchange: Exchange) -> None:
+        """Answer the error."""
+        error = refusal(self.status, HTTPStatus(self.status).phrase)
+        headers = {} if self.retry_after is None else {"Retry-After": str(self.retry_after)}
+        exchange.send(Answer(status=self.status, body=error.body, headers=headers))
+
+
+@dataclass(frozen=True, slots=True)
+class EmptyBody(Fault):
+    """200 with nothing in it, as IMDS often answers."""
+
+    def apply(self, exchange: Exchange) -> None:
+        """Answer nothing."""
+        exchange.send(Answer(status=200))
+
+
+@dataclass(frozen=True, slots=True)
+class Html(Fault):
+    """200 with a page, as a captive portal or a proxy answers."""
+
+    def apply(self, exchange: Exchange) -> None:
+        """Answer the page."""
+        page = b"<!DOCTYPE html><html><body><h1>Please sign in</h1></body></html>"
+        exchange.send(Answer(status=200, body=page, content_type="text/html"))
+
+
+@dataclass(frozen=True, slots=True)
+class NoEvents(Fault):
+    """200 with a JSON object that has no Events."""
+
+    def apply(self, exchange: Exchange) -> None:
+        """Answer the object."""
+        exchange.send(Answer(status=200, body=b'{"error":"Internal error"}'))
+
+
+@dataclass(frozen=True, slots=True)
+class Truncated(Fault):
+    """Half the right body: Content-Length promises the rest, then the connection ends."""
+
+    def apply(self, exchange: Exchange) -> None:
+        """Answer half."""
+        answer = exchange.answer()
+        exchange.write(answer.head() + _half(answer.body))
+        exchange.hang_up()
+
+
+@dataclass(frozen=True, slots=True)
+class CutJson(Fault):
+    """Half the right body, and a Content-Length that says so."""
+
+    def apply(self, exchange: Exchange) -> None:
+        """Answer half."""
+        answer = exchange.answer()
+        exchange.send(Answer(status=answer.status, body=_half(answer.body)))
+
+
+@dataclass(frozen=True, slots=True)
+class DripBody(Fault):
+    """The right answer, its body some bytes at a time, `interval` seconds apart."""
+
+    interval: float = 0.5
+    size: int = 1
+
+    def apply(self, exchange: Exchange) -> None:
+        """Drip."""
+        answer = exchange.answer()
+        exchange.write(answer.head())
+        for start in range(0, len(answer.body), self.size):
+            exchange.pause(self.interval)
+            if start + self.size >= len(answer.body):
+                exchange.mark(answer)
+            exchange.write(answer.body[start : start + self.size])
+
+
+@dataclass(frozen=True, slots=True)
+class DripHeaders(Fault):
+    """The right answer, its headers a byte at a time, `interval` seconds apart."""
+
+    interval: float = 0.5
+
+    def apply(self, exchange: Exchange) -> None:
+        """Drip."""
+        answer = exchange.answer()
+        for byte in answer.head():
+            exchange.write(bytes([byte]))
+            exchange.pause(self.interval)
+        exchange.mark(answer)
+        exchange.write(answer.body)
+
+
+@dataclass(frozen=True, slots=True)
+class Huge(Fault):
+    """A well-formed empty document, blown up with spaces to so many MiB."""
+
+    mebibytes: int = 10
+
+    def apply(self, exchange: Exchange) -> None:
+        """Answer with a Content-Length, as fast as the client reads."""
+        opening, closing = b'{"DocumentIncarnation":1,"Events":[', b"]}"
+        size = self.mebibytes * _MEBIBYTE
+        length = str(len(opening) + size + len(closing))
+        exchange.write(Answer(status=200, headers={"Content-Length": length}).head() + opening)
+        for _ in range(size // len(_BLOCK)):
+            exchange.write(_BLOCK)
+        exchange.write(closing)
+
+
+@dataclass(frozen=True, slots=True)
+class Endless(Fault):
+    """A chunked body that does not end of itself; after `seconds` the connection does."""
+
+    LIMIT: ClassVar[int] = 4096 * _MEBIBYTE
+
+    seconds: float = 60.0
+
+    def apply(self, exchange: Exchange) -> None:
+        """Send chunks until somebody has had enough."""
+        head = Answer(status=200, headers={"Transfer-Encoding": "chunked"}).head()
+        exchange.write(head + _chunk(b'{"DocumentIncarnation":1,"Events":['))
+        end = time.monotonic() + self.seconds
+        sent = 0
+        while time.monotonic() < end and sent < self.LIMIT:
+            exchange.pause(0)
+            exchange.write(_chunk(_BLOCK))
+            sent += len(_BLOCK)
+        exchange.hang_up()
+
+
+@dataclass(frozen=True, slots=True)
+class Reset(Fault):
+    """The connection is reset. `after_effect`: only once the request has done its work, so that
+    a POST starts the event and its answer is lost.
+    """
+
+    after_effect: bool = False
+
+    def apply(self, exchange: Exchange) -> None:
+        """Break the connection."""
+        if self.after_effect:
+            exchange.answer()
+        exchange.reset()
+
+
+@dataclass(frozen=True, slots=True)
+class Silence(Fault):
+    """Not a byte for so many seconds, then the connection ends."""
+
+    seconds: float = 60.0
+
+    def apply(self, exchange: Exchange) -> None:
+        """Say nothing."""
+        exchange.pause(self.seconds)
+        exchange.hang_up()
+
+
+@dataclass(frozen=True, slots=True)
+class Refused(Fault):
+    """Nobody listens for so many seconds (None: until `heal`), and open connections are cut.
+
+    It concerns the whole port, at once, and no request in particular.
+    """
+
+    seconds: float | None = 5.0
+
+    def apply(self, exchange: Exchange) -> None:
+        """A request that came in before is reset."""
+        exchange.reset()
+
+
+def _half(body: bytes) -> bytes:
+    return body[: len(body) // 2]
+
+
+def _chunk(data: bytes) -> bytes:
+    return b"%x\r\n%s\r\n" % (len(data), data)

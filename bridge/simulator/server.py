@@ -1,0 +1,236 @@
+"""The HTTP side of the simulator: threads, sockets, and nothing of what IMDS means.
+
+It never lets a connection outlive `close`, and never splits an answer into two packets.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import socketserver
+import struct
+import sys
+import threading
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, Protocol
+
+from bridge.simulator.answers import Answer, Request, refusal
+
+_BODY_LIMIT = 64 * 1024
+_POLL = 0.05
+"""Seconds between two looks at whether to stop, or whether the client is still there."""
+
+
+class HungUpError(Exception):
+    """The client has gone, or the simulator stops: nothing more can be said."""
+
+
+class Link:
+    """The connection of one request, as answers and faults use it."""
+
+    def __init__(self, connection: socket.socket, stopping: threading.Event) -> None:
+        self._connection = connection
+        self._stopping = stopping
+        self.closing = False
+
+    def pause(self, seconds: float) -> None:
+        """Let seconds pass. Raises `HungUpError` as soon as the client has gone or we stop."""
+        left = seconds
+        while not self._stopping.wait(min(left, _POLL)) and self._client_is_there():
+            left -= _POLL
+            if left <= 0:
+                return
+        raise HungUpError
+
+    def write(self, data: bytes) -> None:
+        """Send bytes in one call, so that Nagle's algorithm has nothing to wait for."""
+        self._connection.sendall(data)
+
+    def hang_up(self) -> None:
+        """Close the connection after this request."""
+        self.closing = True
+
+    def reset(self) -> None:
+        """Close it now, with a reset in place of an end."""
+        self.closing = True
+        layout = "hh" if os.name == "nt" else "ii"
+        self._connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack(layout, 1, 0))
+        # Only the last close of the descriptor resets, and the handler's files hold it too.
+        socket.close(self._connection.detach())
+
+    def _client_is_there(self) -> bool:
+        self._connection.settimeout(0)
+        try:
+            return self._connection.recv(1, socket.MSG_PEEK) != b""
+        except BlockingIOError:
+            return True
+        finally:
+            self._connection.settimeout(None)
+
+
+class Respond(Protocol):
+    """What the simulator does with a request."""
+
+    def __call__(self, request: Request, link: Link) -> None:
+        """Answer it, or misbehave. Raises `HungUpError` or `OSError` where the client has gone."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    server: _Server
+
+    def do_GET(self) -> None:
+        self._respond(b"")
+
+    def do_POST(self) -> None:
+        length = self.headers.get("Content-Length", "")
+        if not length.isdecimal():
+            self.send_error(HTTPStatus.LENGTH_REQUIRED)
+        elif int(length) > _BODY_LIMIT:
+            self.send_error(HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
+        else:
+            self._respond(self.rfile.read(int(length)))
+
+    def _respond(self, body: bytes) -> None:
+        headers = {name.lower(): value for name, value in self.headers.items()}
+        request = Request(method=self.command, target=self.path, headers=headers, body=body)
+        link = Link(self.connection, self.server.stopping)
+        try:
+            self.server.respond(request, link)
+        except (HungUpError, OSError):
+            self.close_connection = True
+        self.close_connection = self.close_connection or link.closing
+
+    def send_error(  # the signature is http.server's
+        self,
+        code: int,
+        message: str | None = None,  # noqa: ARG002
+        explain: str | None = None,  # noqa: ARG002
+    ) -> None:
+        """A request that http.server itself refuses: IMDS's form, not a page."""
+        # IMDS knows a method or does not allow it: there is no 501.
+        status = HTTPStatus.METHOD_NOT_ALLOWED if code == HTTPStatus.NOT_IMPLEMENTED else code
+        answer = refusal(status, HTTPStatus(status).phrase)
+        body = b"" if self.command == "HEAD" else answer.body
+        self.close_connection = True
+        closing = Answer(status=status, body=answer.body, headers={"Connection": "close"})
+        self.wfile.write(closing.head() + body)
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  # the base's own name
+        """Say nothing: a poll a second is no news."""
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    # Windows would let two servers share one port.
+    allow_reuse_address = os.name != "nt"
+    request_queue_size = 64
+
+    def __init__(
+        self, address: tuple[str, int], respond: Respond, stopping: threading.Event
+    ) -> None:
+        self.address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
+        self.respond = respond
+        self.stopping = stopping
+        self._lock = threading.Lock()
+        self._open: dict[threading.Thread, socket.socket] = {}
+        super().__init__(address, _Handler, bind_and_activate=False)
+
+    def server_bind(self) -> None:
+        # Not HTTPServer's: that asks the resolver for our name, which can take seconds.
+        socketserver.TCPServer.server_bind(self)
+        self.server_name = str(self.server_address[0])
+        self.server_port = self.server_address[1]
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        thread = threading.Thread(
+            target=self.process_request_thread,
+            args=(request, client_address),
+            name="imds-connection",
+            daemon=True,
+        )
+        with self._lock:
+            self._open[thread] = request
+        thread.start()
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            with self._lock:
+                self._open.pop(threading.current_thread(), None)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that breaks its connection is no error of ours; all else is shown."""
+        if not isinstance(sys.exc_info()[1], OSError):
+            super().handle_error(request, client_address)
+
+    def cut(self) -> None:
+        """End every open connection, and wait for its thread."""
+        with self._lock:
+            connections = dict(self._open)
+        for connection in connections.values():
+            try:
+                connection.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                continue
+        for thread in connections:
+            thread.join()
+
+
+class Listener:
+    """A port that is listened on, and can be made to refuse for a while."""
+
+    def __init__(self, address: tuple[str, int], respond: Respond) -> None:
+        self._respond = respond
+        self._stopping = threading.Event()
+        self._lock = threading.Lock()
+        self._server = self._bind(address)
+        self._thread: threading.Thread | None = None
+        self.port = self._server.server_port
+
+    def accept(self) -> None:
+        """Begin, or begin again, to listen. Does nothing while it does, or once closed."""
+        with self._lock:
+            if self._thread is not None or self._stopping.is_set():
+                return
+            self._server.server_activate()
+            self._thread = threading.Thread(
+                target=self._server.serve_forever, args=(_POLL,), name="imds-listen", daemon=True
+            )
+            self._thread.start()
+
+    def refuse(self) -> None:
+        """Refuse connections and cut those that are open; the port stays ours."""
+        with self._lock:
+            if self._thread is None:
+                return
+            address = self._server.server_address
+            self._end()
+            # Bound but not listening: the system refuses, and gives the port to nobody else.
+            self._server = self._bind((str(address[0]), int(address[1])))
+
+    def close(self) -> None:
+        """End every thread and give the port back. May be called twice."""
+        self._stopping.set()
+        with self._lock:
+            self._end()
+
+    def _bind(self, address: tuple[str, int]) -> _Server:
+        server = _Server(address, self._respond, self._stopping)
+        try:
+            server.server_bind()
+        except OSError:
+            server.server_close()
+            raise
+        return server
+
+    def _end(self) -> None:
+        if self._thread is not None:
+            self._server.shutdown()
+            self._thread.join()
+            self._thread = None
+        self._server.server_close()
+        self._server.cut()

@@ -1,0 +1,220 @@
+"""What the simulated IMDS stands for: the events now, each document so far, and who saw which.
+
+It is the oracle of tests, so it never forgets a document, and counts one as served only when its
+last byte leaves. It never touches a socket.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from bridge.simulator.clock import Clock
+from bridge.simulator.events import SimulatedEvent, render, visible
+
+
+class UnknownEventError(LookupError):
+    """No event of this EventId is in the document."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimulatedDocument:
+    """A document that the simulator stood for.
+
+    `time` and `first_served` are monotonic seconds, `wall` is UTC; `first_served` is None where no
+    GET ever got the document, and `gets` counts those that did. `body` is in the newest
+    api-version's words, or exactly what `serve` was given.
+    """
+
+    time: float
+    wall: datetime
+    body: bytes
+    first_served: float | None = None
+    gets: int = 0
+
+    def json(self) -> Any:
+        """The body, parsed. Raises `ValueError` where a hand-written one is no JSON."""
+        return json.loads(self.body)
+
+
+class Timeline:
+    """The document, how it changes, and its history. Safe to use from any thread."""
+
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        incarnation: int,
+        versions: Sequence[str],
+        on_change: Callable[[SimulatedDocument], None],
+    ) -> None:
+        self.changed = threading.Condition(threading.RLock())
+        """Notified at each change of the document, and each time that it is served."""
+        self._clock = clock
+        self._newest = max(versions)
+        self._on_change = on_change
+        self._incarnation = incarnation
+        self._events: tuple[SimulatedEvent, ...] = ()
+        self._edited: tuple[SimulatedEvent, ...] = ()
+        self._skipped = 0
+        self._reset: int | None = None
+        self._depth = 0
+        self._raw: dict[str, str] | None = None
+        self._approved: set[str] = set()
+        self._history: list[SimulatedDocument] = []
+        with self.changed:
+            self._stand_for(render((), incarnation=incarnation, version=self._newest))
+
+    @property
+    def history(self) -> list[SimulatedDocument]:
+        """Every document so far, oldest first; the last one is what a GET gets now."""
+        with self.changed:
+            return list(self._history)
+
+    def serve(self, document: Mapping[str, Any] | bytes) -> None:
+        """Stand for exactly this until the next change, for every api-version."""
+        body = document if isinstance(document, bytes) else json.dumps(document).encode()
+        with self.changed:
+            self._raw = _statuses(body)
+            self._approved.clear()
+            self._stand_for(body)
+
+    @contextmanager
+    def change(self) -> Iterator[None]:
+        """Several edits, one new document, one step of the incarnation (none without an edit)."""
+        with self.changed:
+            self._depth += 1
+            try:
+                yield
+            finally:
+                self._depth -= 1
+                if self._depth == 0:
+                    self._commit()
+
+    def announce(self, event: SimulatedEvent) -> None:
+        """Add an event. Raises `ValueError` where its EventId is already in the document."""
+        with self.change():
+            if any(_same(event.event_id, old.event_id) for old in self._edited):
+                raise ValueError(f"an event {event.event_id} is already in the document")
+            self._approved.discard(event.event_id.lower())
+            self._edited = (*self._edited, event)
+
+    def start_event(self, event_id: str) -> None:
+        """Let an event be Started. Raises `UnknownEventError`."""
+        self._replace(event_id, lambda event: replace(event, status="Started"))
+
+    def move(self, event_id: str, not_before: datetime) -> None:
+        """Give an event another NotBefore. Raises `UnknownEventError`, `ValueError`."""
+        self._replace(event_id, lambda event: replace(event, not_before=not_before))
+
+    def end_event(self, event_id: str) -> None:
+        """Take an event out of the document. Raises `UnknownEventError`."""
+        with self.change():
+            old = self.find(event_id)
+            self._edited = tuple(e for e in self._edited if e is not old)
+
+    def skip(self) -> None:
+        """Let the next change pass over one incarnation, as if a document went by unseen."""
+        with self.changed:
+            self._skipped += 1
+
+    def reset(self, incarnation: int) -> None:
+        """Number the next change's document so, as IMDS does after a day without a call."""
+        with self.changed:
+            self._reset = incarnation
+
+    def find(self, event_id: str) -> SimulatedEvent:
+        """The event as it stands. Raises `UnknownEventError`; case does not matter."""
+        with self.changed:
+            for event in self._edited:
+                if _same(event.event_id, event_id):
+                    return event
+        raise UnknownEventError(f"no event {event_id} is in the document")
+
+    def approve(self, event_ids: Sequence[str], *, version: str) -> list[str]:
+        """Note approvals; answer the ids of those that have effect: Scheduled, and the first.
+
+        Raises `UnknownEventError`, and notes nothing, where one of the ids is not in the document.
+        """
+        with self.changed:
+            statuses = self._known(version)
+            for event_id in event_ids:
+                if event_id.lower() not in statuses:
+                    raise UnknownEventError(f"no event {event_id} is in the document")
+            wanted = {event_id.lower(): event_id for event_id in event_ids}
+            fresh = [
+                event_id
+                for key, event_id in wanted.items()
+                if statuses[key] == "Scheduled" and key not in self._approved
+            ]
+            self._approved.update(event_id.lower() for event_id in fresh)
+            return fresh
+
+    def body(self, version: str) -> tuple[int, bytes]:
+        """The document now in an api-version's words, and its place in the history."""
+        with self.changed:
+            place = len(self._history) - 1
+            if self._raw is not None or version == self._newest:
+                return place, self._history[place].body
+            events, incarnation = self._events, self._incarnation
+        return place, render(events, incarnation=incarnation, version=version)
+
+    def mark_served(self, place: int) -> None:
+        """Note that a GET gets the document at this place of the history."""
+        with self.changed:
+            old = self._history[place]
+            first = self._clock.monotonic() if old.first_served is None else old.first_served
+            self._history[place] = replace(old, first_served=first, gets=old.gets + 1)
+            self.changed.notify_all()
+
+    def _replace(self, event_id: str, edit: Callable[[SimulatedEvent], SimulatedEvent]) -> None:
+        with self.change():
+            old = self.find(event_id)
+            self._edited = tuple(edit(e) if e is old else e for e in self._edited)
+
+    def _known(self, version: str) -> dict[str, str]:
+        if self._raw is not None:
+            return self._raw
+        shown = (event for event in self._events if visible(event, version))
+        return {event.event_id.lower(): event.status for event in shown}
+
+    def _commit(self) -> None:
+        before, after = (
+            render(events, incarnation=self._incarnation, version=self._newest)
+            for events in (self._events, self._edited)
+        )
+        if before == after:  # a move by less than a second shows nowhere
+            return
+        grown = self._incarnation + 1 + self._skipped
+        self._incarnation = grown if self._reset is None else self._reset
+        self._events, self._skipped, self._reset, self._raw = self._edited, 0, None, None
+        self._stand_for(render(self._events, incarnation=self._incarnation, version=self._newest))
+
+    def _stand_for(self, body: bytes) -> None:
+        if self._history and self._history[-1].body == body:
+            return
+        document = SimulatedDocument(
+            time=self._clock.monotonic(), wall=self._clock.now(), body=body
+        )
+        self._history.append(document)
+        self._on_change(document)
+        self.changed.notify_all()
+
+
+def _same(one: str, other: str) -> bool:
+    # Azure: ARM writes an EventId in lower case, IMDS in upper case.
+    return one.lower() == other.lower()
+
+
+def _statuses(body: bytes) -> dict[str, str]:
+    """What a hand-written document says of its events, as far as it can be read."""
+    try:
+        entries = json.loads(body)["Events"]
+        return {str(e["EventId"]).lower(): str(e.get("EventStatus")) for e in entries}
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return {}
