@@ -1,0 +1,235 @@
+"""The sink that sends records to an Azure Event Hub over AMQP.
+
+It must never send a token without TLS beyond this machine, and never wait without a limit of its
+own or a way for the dispatcher to end the wait.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
+
+from sinks.base import Check, Sink, SinkContext, SinkError, SinkRejected, SinkSettings
+from sinks.eventhub_errors import Trouble, diagnose
+from sinks.eventhub_settings import EventHubSettings
+from sinks.record import EventRecord
+
+if TYPE_CHECKING:
+    from azure.core.credentials import TokenCredential
+    from azure.eventhub import EventDataBatch
+
+    from sinks.eventhub_link import HubLink
+
+SEND_SECONDS: Final = 8.0
+PUMP_SECONDS: Final = 30.0
+CHECK_SECONDS: Final = 15.0
+MALFORMED_TRIES: Final = 5
+
+
+class _Filled(NamedTuple):
+    batch: EventDataBatch
+    size: int
+
+
+class EventHubSink(Sink[EventHubSettings]):
+    """Sends records in order under the VM's partition key, and waits for the hub's word."""
+
+    KIND: ClassVar[str] = "eventhub"
+    Settings: ClassVar[type[SinkSettings]] = EventHubSettings
+    BATCH: ClassVar[int] = 100
+
+    def __init__(self, name: str, settings: EventHubSettings, context: SinkContext) -> None:
+        super().__init__(name, settings, context)
+        self._link: HubLink | None = None
+        self._credential: TokenCredential | None = None
+        self._aborted = threading.Event()
+        self._last_answer = 0.0
+
+    @property
+    def deadline(self) -> float:
+        """Seconds: a connect and two sends, and less than the 30 s of notice before Preempt."""
+        return 20.0
+
+    def open(self) -> None:
+        """Connect, authenticate and attach. Raises `SinkError`."""
+        self._discard()
+        self._connect()
+
+    def deliver(self, records: Sequence[EventRecord]) -> None:
+        """Send the records in order, in as few batches as the hub's size limit allows.
+
+        Raises `SinkRejected` for a record that the hub will not take, `SinkError` for all else.
+        """
+        done, most = 0, len(records)
+        while done < len(records):
+            filled = self._fill(records[done : done + most], delivered=done)
+            trouble = self._send(filled, delivered=done)
+            if trouble is None:
+                done += filled.size
+            elif filled.size > 1:
+                most = filled.size // 2  # one of them is at fault: find it, in order
+            else:
+                tries = 1 if trouble.kind == "large" else MALFORMED_TRIES
+                raise SinkRejected(trouble.text(self._where()), delivered=done, tries=tries)
+
+    def maintain(self) -> None:
+        """Every half minute of silence, look whether the hub ended the link, and open it again.
+
+        Event Hubs detaches a link after 30 minutes without a message and closes a connection
+        after 4 without a frame; a record should not be the one to find out. Raises `SinkError`.
+        """
+        link = self._link
+        if link is None or time.monotonic() - self._last_answer < PUMP_SECONDS:
+            return
+        self._last_answer = time.monotonic()
+        try:
+            link.pump()
+        except Exception as error:  # noqa: BLE001 - the SDK raises almost anything
+            trouble = self._diagnose(error)
+            self._discard()
+            if trouble.kind != "lost":
+                raise trouble.error(link.address) from None
+            self._connect()
+
+    def check(self) -> Sequence[Check]:
+        """Attach a link, which proves the right to send, and count the partitions.
+
+        Lasts 30 seconds at most, 15 for each of the two.
+        """
+        from sinks.eventhub_link import Stuck, within  # noqa: PLC0415 - see _new_link
+
+        try:
+            link = self._new_link()
+        except SinkError as error:
+            remedy = "correct the setting, or the file that it names"
+            return (Check(level="fail", text=str(error), remedy=remedy),)
+        tls = "without TLS, as an emulator on this machine" if link.address.emulator else "over TLS"
+        lines: list[Check] = []
+        try:
+            within(CHECK_SECONDS, link.open)
+            lines.append(Check(level="ok", text=f"{link.address}: connected {tls}, may send"))
+            count = within(CHECK_SECONDS, link.partitions)
+            lines.append(Check(level="ok", text=f"{link.address}: {count} partitions"))
+        except Exception as error:  # noqa: BLE001 - the SDK raises almost anything
+            lines.append(_failed(link, error, attached=bool(lines)))
+            if isinstance(error, Stuck):
+                link.cut()
+        finally:
+            link.close()
+        return lines
+
+    def abort(self) -> None:
+        """Cut the connection under a stuck call. From another thread; at once; never raises."""
+        self._aborted.set()
+        link = self._link
+        if link is not None:
+            link.cut()
+
+    def close(self) -> None:
+        """Detach and disconnect, within 3 seconds. Harmless when closed."""
+        self._discard()
+
+    def _where(self) -> str:
+        return str(self._link.address) if self._link is not None else f"the hub of {self.name}"
+
+    def _fill(self, records: Sequence[EventRecord], *, delivered: int) -> _Filled:
+        from sinks.eventhub_message import fill  # noqa: PLC0415 - see _new_link
+
+        link = self._link or self._connect(delivered=delivered)
+        try:
+            batch = link.batch(records[0].partition_key)
+        except Exception as error:  # noqa: BLE001 - the SDK raises almost anything
+            raise self._lost(error).error(link.address, delivered=delivered) from None
+        size = fill(batch, records)
+        if size == 0:
+            raise SinkRejected(
+                f"{link.address}: the record of {len(records[0].body)} bytes is larger than the "
+                f"{batch.max_size_in_bytes} bytes that the hub takes; a higher tier takes more",
+                delivered=delivered,
+            )
+        return _Filled(batch, size)
+
+    def _send(self, filled: _Filled, *, delivered: int) -> Trouble | None:
+        """Send, and once more on a new link if the old one had ended, as an idle one does.
+
+        Returns None when acknowledged, or the trouble if it lies in the records themselves.
+        Raises `SinkError` for any other trouble.
+        """
+        first = True
+        while True:
+            link = self._link or self._connect(delivered=delivered)
+            try:
+                link.send(filled.batch, seconds=SEND_SECONDS)
+            except Exception as error:  # noqa: BLE001 - the SDK raises almost anything
+                trouble = self._lost(error)
+            else:
+                self._last_answer = time.monotonic()
+                return None
+            if trouble.kind in ("large", "malformed"):
+                return trouble
+            if trouble.kind != "lost" or not first:
+                raise trouble.error(link.address, delivered=delivered) from None
+            first = False
+
+    def _lost(self, error: Exception) -> Trouble:
+        """Diagnose, and throw the link away if it is of no more use."""
+        trouble = self._diagnose(error)
+        if trouble.link_lost:
+            self._discard()
+        return trouble
+
+    def _diagnose(self, error: Exception) -> Trouble:
+        condition = self._link.condition() if self._link is not None else None
+        return diagnose(error, link_condition=condition)
+
+    def _connect(self, *, delivered: int = 0) -> HubLink:
+        link = self._link = self._new_link(delivered=delivered)
+        try:
+            if self._aborted.is_set():
+                link.cut()  # the abort came while there was no link to cut
+            link.open()
+        except Exception as error:  # noqa: BLE001 - the SDK raises almost anything
+            trouble = self._diagnose(error)
+            self._discard()
+            raise trouble.error(link.address, delivered=delivered) from None
+        self._last_answer = time.monotonic()
+        return link
+
+    def _new_link(self, *, delivered: int = 0) -> HubLink:
+        # The SDK costs a third of a second and many megabytes; who only reads settings should not
+        # pay for it, and a bridge that starts should poll first.
+        from sinks.eventhub_link import HubLink  # noqa: PLC0415
+
+        try:
+            address = self.settings.address()
+            if self.settings.namespace is not None and self._credential is None:
+                self._credential = _managed_identity()
+        except SinkError as error:
+            raise SinkError(str(error), delivered=delivered) from None
+        return HubLink(address, credential=self._credential)
+
+    def _discard(self) -> None:
+        link, self._link = self._link, None
+        if link is not None:
+            link.close()
+
+
+def _failed(link: HubLink, error: Exception, *, attached: bool) -> Check:
+    trouble = diagnose(error, link_condition=link.condition())
+    if attached:  # the hub's properties are only news: records will get through
+        text = f"{link.address}: its partitions cannot be counted: {trouble.what}"
+        return Check(level="warn", text=text, remedy=trouble.remedy)
+    return Check(level="fail", text=f"{link.address}: {trouble.what}", remedy=trouble.remedy)
+
+
+def _managed_identity() -> TokenCredential:
+    try:
+        from azure.identity import DefaultAzureCredential  # noqa: PLC0415 - an optional extra
+    except ImportError:
+        raise SinkError(
+            "namespace: a managed identity needs a package that is not installed; run "
+            "pip install 'scheduled-events-bridge[azure-identity]'"
+        ) from None
+    return DefaultAzureCredential()

@@ -1,0 +1,206 @@
+"""What an error of azure-eventhub means for a record, and what to do about it.
+
+It must never pass on the SDK's own text: that can hold a token or a whole connection string.
+Nothing is imported from the SDK here; its exceptions are known by what they carry.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+import ssl
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Final, Literal, TypeVar
+
+from sinks.base import SinkError
+
+# Azure: after server-busy a client should wait 4 seconds before it tries again.
+BUSY_SECONDS: Final = 4.0
+
+T = TypeVar("T")
+
+Kind = Literal[
+    "auth",
+    "busy",
+    "disabled",
+    "identity",
+    "large",
+    "lost",
+    "malformed",
+    "missing",
+    "network",
+    "timeout",
+    "unknown",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trouble:
+    """A diagnosis: its kind decides what happens, its words are for people."""
+
+    kind: Kind
+    what: str
+    remedy: str
+    link_lost: bool = True
+    """Whether the link is of no more use."""
+
+    def text(self, where: object) -> str:
+        """One line for people: where, what, and what to do."""
+        return f"{where}: {self.what}; {self.remedy}"
+
+    def error(self, where: object, *, delivered: int = 0) -> SinkError:
+        """The error that the dispatcher gets."""
+        return SinkError(
+            self.text(where),
+            retry_after=BUSY_SECONDS if self.kind == "busy" else None,
+            delivered=delivered,
+        )
+
+
+_WORDS: Final[dict[Kind, tuple[str, str]]] = {
+    "auth": (
+        "access was refused",
+        "check that the key or identity is valid and may send to this hub, and the clock here",
+    ),
+    "missing": (
+        "the hub does not exist",
+        "check name, or EntityPath, against the namespace in the portal",
+    ),
+    "busy": (
+        "the namespace is throttling, or a quota is used up",
+        "it is tried again; if this lasts, add throughput units",
+    ),
+    "disabled": ("the hub is disabled", "set its status to Active in the portal"),
+    "large": (
+        "the record is larger than the hub takes",
+        "a hub of the Basic tier takes 256 KB, of Standard and Premium 1 MB",
+    ),
+    "malformed": ("the hub refused the record itself", "report it with the condition's name"),
+    "lost": ("the link was closed", "it is opened again at the next try"),
+    "timeout": (
+        "no answer in time",
+        "it is tried again; if this lasts, look at the network and at the namespace's health",
+    ),
+    "identity": (
+        "no token could be had for this machine's identity",
+        "give the VM a managed identity with the role Azure Event Hubs Data Sender",
+    ),
+    "unknown": ("the hub answered with an error", "it is tried again"),
+}
+_CONDITIONS: Final[dict[str, Kind]] = {
+    "amqp:unauthorized-access": "auth",
+    "amqp:not-found": "missing",
+    "amqp:resource-deleted": "missing",
+    "com.microsoft:server-busy": "busy",
+    "amqp:resource-limit-exceeded": "busy",
+    "com.microsoft:entity-disabled": "disabled",
+    "amqp:link:message-size-exceeded": "large",
+    "com.microsoft:message-size-exceeded": "large",
+    "com.microsoft:argument-error": "malformed",
+    "com.microsoft:argument-out-of-range": "malformed",
+    "amqp:decode-error": "malformed",
+    "amqp:invalid-field": "malformed",
+    "com.microsoft:timeout": "timeout",
+    "amqp:link:detach-forced": "lost",
+    "amqp:link:stolen": "lost",
+    "amqp:connection:forced": "lost",
+    "amqp:socket-error": "lost",
+    # What the SDK calls a transfer whose link went away before the answer came.
+    "amqp:unknown-error": "lost",
+}
+_STATUSES: Final[dict[int, Kind]] = {
+    401: "auth",
+    403: "auth",
+    404: "missing",
+    429: "busy",
+    503: "busy",
+}
+_IDENTITY_ERRORS: Final = ("ClientAuthenticationError", "CredentialUnavailableError")
+_CERTIFICATE: Final = (
+    "check the address; if a proxy opens TLS on the way, add its CA to the system's store"
+)
+_FIREWALL: Final = (
+    "check the address, and that a firewall lets this machine out to TCP port 5671 (AMQP over TLS)"
+)
+
+
+def diagnose(error: BaseException, *, link_condition: str | None = None) -> Trouble:
+    """What an exception of the SDK means.
+
+    `link_condition` is the condition with which the hub detached the link: the SDK reports only
+    an unknown error where a detach overtakes the answer to a transfer.
+    """
+    chain = list(_causes(error))
+    conditions = [symbol(getattr(cause, "condition", None)) for cause in chain]
+    condition = link_condition or _first(conditions)
+    network = _first(_network(cause) for cause in chain)
+    status = _first(_status(cause) for cause in chain)
+    timed_out = any(isinstance(cause, TimeoutError) for cause in chain)
+    expected = condition == "amqp:socket-error" or (condition is None and not timed_out)
+    if network is not None and expected:
+        return network
+    if any(type(cause).__name__ in _IDENTITY_ERRORS for cause in chain):
+        return _trouble("identity", None)
+    if timed_out:
+        return _trouble("timeout", None)
+    if status is not None:
+        return _trouble(_STATUSES.get(status, "unknown"), f"status {status}")
+    names = f"{type(error).__name__}, {type(chain[-1]).__name__}"
+    trouble = _trouble(_CONDITIONS.get(condition or "", "unknown"), condition or names)
+    # A rejected transfer leaves the link as good as it was; a detach does not.
+    rejected = type(error).__name__ == "EventDataSendError" and link_condition is None
+    return replace(trouble, link_lost=not rejected or trouble.kind == "lost")
+
+
+def symbol(condition: object) -> str | None:
+    """A condition as text, if it looks like one: the peer wrote it."""
+    value = getattr(condition, "value", condition)
+    text = value.decode("ascii", "replace") if isinstance(value, bytes) else value
+    return text if isinstance(text, str) and re.fullmatch(r"[a-zA-Z0-9:._-]{1,80}", text) else None
+
+
+def _trouble(kind: Kind, detail: str | None) -> Trouble:
+    what, remedy = _WORDS[kind]
+    return Trouble(kind=kind, what=f"{what} ({detail})" if detail else what, remedy=remedy)
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    pending: list[BaseException | None] = [error]
+    seen: set[int] = set()
+    while pending:
+        found = pending.pop(0)
+        if isinstance(found, BaseException) and id(found) not in seen:
+            seen.add(id(found))
+            yield found
+            # The SDK drops the cause with `from None`, or keeps it in an attribute.
+            inner = getattr(found, "inner_error", None)
+            pending += [found.__cause__, inner, found.__context__]
+
+
+def _first(found: Iterable[T | None]) -> T | None:
+    return next((one for one in found if one is not None), None)
+
+
+def _status(error: BaseException) -> int | None:
+    # The token service answers with a status of HTTP; 0 and amqp:client-error stand for none.
+    status = getattr(error, "status_code", None)
+    return status if type(status) is int and status >= 400 else None  # noqa: PLR2004
+
+
+def _network(error: BaseException) -> Trouble | None:
+    named = f"the connection broke ({type(error).__name__})"
+    causes: tuple[tuple[type[BaseException], Kind, str, str], ...] = (
+        (socket.gaierror, "network", "its name cannot be resolved", "check namespace and DNS"),
+        (ssl.SSLCertVerificationError, "network", "its certificate is not trusted", _CERTIFICATE),
+        (ssl.SSLError, "network", "TLS failed", f"the peer may not be Event Hubs: {_FIREWALL}"),
+        (ConnectionRefusedError, "network", "the connection was refused", _FIREWALL),
+        (TimeoutError, "network", "no connection in time", _FIREWALL),
+        (OSError, "lost", named, _FIREWALL),
+    )
+    if getattr(error, "condition", None) is not None:
+        return None
+    for kind_of_error, kind, what, remedy in causes:
+        if isinstance(error, kind_of_error):
+            return Trouble(kind=kind, what=what, remedy=remedy)
+    return None

@@ -1,0 +1,233 @@
+"""A producer's link to one hub, on the SDK, that another thread can cut.
+
+It must never outlive its trouble: a link that failed is thrown away, and `close` is not called on
+one that is stuck, because the SDK would block there too. This is the only module that imports
+azure.eventhub.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import ssl
+import threading
+import weakref
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import certifi
+from azure.eventhub import EventDataBatch, EventHubProducerClient, TransportType
+
+from sinks.eventhub_address import HubAddress
+from sinks.eventhub_errors import symbol
+
+if TYPE_CHECKING:
+    from azure.core.credentials import TokenCredential
+
+CLOSE_SECONDS: Final = 3.0
+HANDSHAKE_SECONDS: Final = 10.0
+
+T = TypeVar("T")
+
+
+class TlsSockets(ssl.SSLContext):
+    """A TLS context that bounds its handshakes and remembers its sockets, to cut them.
+
+    The SDK's own handshake waits for ever, and its socket cannot be reached meanwhile.
+    """
+
+    sockets: weakref.WeakSet[ssl.SSLSocket]
+    is_cut: bool
+
+    @classmethod
+    def trusting_the_system(cls) -> TlsSockets:
+        """Trusts what the system trusts, so that a private CA works, and the SDK's own list."""
+        made = cls(ssl.PROTOCOL_TLS_CLIENT)
+        made.sockets = weakref.WeakSet()
+        made.is_cut = False
+        made.load_default_certs()
+        made.load_verify_locations(certifi.where())
+        return made
+
+    def wrap_socket(  # noqa: PLR0917 - the signature of the base
+        self,
+        sock: socket.socket,
+        server_side: bool = False,  # noqa: FBT001, FBT002
+        do_handshake_on_connect: bool = True,  # noqa: FBT001, FBT002
+        suppress_ragged_eofs: bool = True,  # noqa: FBT001, FBT002
+        server_hostname: str | bytes | None = None,
+        session: ssl.SSLSession | None = None,
+    ) -> ssl.SSLSocket:
+        """As the base, within `HANDSHAKE_SECONDS`. Raises `OSError` where it is cut."""
+        sock.settimeout(HANDSHAKE_SECONDS)
+        wrapped = super().wrap_socket(
+            sock,
+            server_side=server_side,
+            do_handshake_on_connect=False,
+            suppress_ragged_eofs=suppress_ragged_eofs,
+            server_hostname=server_hostname,
+            session=session,
+        )
+        self.sockets.add(wrapped)
+        if self.is_cut:
+            _shut(wrapped)
+        if do_handshake_on_connect:
+            wrapped.do_handshake()
+        return wrapped
+
+    def cut(self) -> None:
+        """Shut every socket down, and those to come."""
+        self.is_cut = True
+        for wrapped in list(self.sockets):
+            _shut(wrapped)
+
+
+class HubLink:
+    """One client of the SDK with one link. Used by one thread; `cut` may come from another."""
+
+    def __init__(self, address: HubAddress, *, credential: TokenCredential | None = None) -> None:
+        self.address = address
+        self._is_cut = False
+        self._sockets: weakref.WeakSet[socket.socket] = weakref.WeakSet()
+        self._tls = None if address.emulator else TlsSockets.trusting_the_system()
+        common: dict[str, Any] = {
+            # No retries inside: the SDK would also repeat a send whose answer is merely late, and
+            # would connect once more after a cut. The sink repeats what an idle detach cost.
+            "retry_total": 0,
+            "retry_backoff_factor": 0,
+            # Explicit, so that no proxy setting can turn it into AMQP over WebSockets.
+            "transport_type": TransportType.Amqp,
+            "ssl_context": self._tls,
+        }
+        if credential is not None:
+            self._client = EventHubProducerClient(
+                fully_qualified_namespace=address.host,
+                eventhub_name=address.hub,
+                credential=credential,
+                **common,
+            )
+        else:
+            self._client = EventHubProducerClient.from_connection_string(
+                address.connection_string(), **common
+            )
+
+    def open(self) -> None:
+        """Connect, authenticate, attach. No limit of its own. Raises what the SDK raises."""
+        if self._is_cut:
+            raise ConnectionAbortedError
+        try:
+            self._client.create_batch()
+        finally:
+            self._remember()
+
+    def batch(self, partition_key: str) -> EventDataBatch:
+        """An empty batch of the size that the hub announced in bytes."""
+        return self._client.create_batch(partition_key=partition_key)
+
+    def send(self, batch: EventDataBatch, *, seconds: float) -> None:
+        """Send a batch and wait for the acknowledgement. Raises what the SDK raises."""
+        # Without `timeout` the SDK waits for ever, whatever its constructor was told.
+        self._client.send_batch(batch, timeout=seconds)
+
+    def partitions(self) -> int:
+        """How many partitions the hub has. No limit of its own."""
+        return len(self._client.get_eventhub_properties()["partition_ids"])
+
+    def pump(self) -> None:
+        """Let the SDK read what came in while idle: a detach, a close, an expiring token.
+
+        Lasts about 0.2 s. Raises what the SDK raises where the link has ended.
+        """
+        # The SDK only looks at the wire during a call, and has no public call for just that; its
+        # keep_alive does it, but on a thread of its own that shares the link without a lock.
+        work = getattr(self._handler(), "do_work", None)
+        if callable(work):
+            work()
+
+    def condition(self) -> str | None:
+        """The condition with which the hub ended the link or the connection, if the SDK knows."""
+        for place in ("_link", "_connection"):
+            ended = getattr(getattr(self._handler(), place, None), "_error", None)
+            condition = symbol(getattr(ended, "condition", None))
+            if condition is not None:
+                return condition
+        return None
+
+    def cut(self) -> None:
+        """From any thread: shut the sockets down, so that a stuck call ends. Returns at once."""
+        self._is_cut = True
+        if self._tls is not None:
+            self._tls.cut()
+        self._remember()
+        for sock in list(self._sockets):
+            _shut(sock)
+
+    def close(self) -> None:
+        """Say goodbye to the hub, for `CLOSE_SECONDS` at most; only cut where it was cut before."""
+        if self._is_cut:
+            return
+        self._remember()
+        try:
+            within(CLOSE_SECONDS, self._client.close)
+        except Exception:  # noqa: BLE001 - whatever it is, the link is thrown away
+            self.cut()
+            return
+        # The SDK leaves its socket to the garbage collector where the peer was first to go.
+        for sock in [*self._sockets, *(self._tls.sockets if self._tls is not None else ())]:
+            with contextlib.suppress(OSError):
+                sock.close()
+
+    def _remember(self) -> None:
+        # Without TLS (the emulator on loopback) the socket is only known to the SDK.
+        connection = getattr(self._handler(), "_connection", None)
+        sock = getattr(getattr(connection, "_transport", None), "sock", None)
+        if isinstance(sock, socket.socket):
+            self._sockets.add(sock)
+
+    def _handler(self) -> object | None:
+        # Private names, so everything here must bear their absence: then a stuck thread stays
+        # until its peer goes, a detach is noticed at the next send, and nothing else changes.
+        producers = getattr(self._client, "_producers", None)
+        if not isinstance(producers, dict):
+            return None
+        with contextlib.suppress(RuntimeError):  # the dictionary may change meanwhile
+            for producer in producers.values():
+                handler: object | None = getattr(producer, "_handler", None)
+                if handler is not None:
+                    return handler
+        return None
+
+
+class Stuck(TimeoutError):
+    """The call did not end in time, and its thread still waits."""
+
+
+def within(seconds: float, work: Callable[[], T]) -> T:
+    """Run something on a thread of its own. Raises what it raises, or `Stuck`.
+
+    The thread is left to itself then: the caller must cut what it waits for.
+    """
+    results: list[T] = []
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            results.append(work())
+        except BaseException as error:  # noqa: BLE001 - handed to the caller
+            errors.append(error)
+
+    thread = threading.Thread(target=run, name="eventhub-bounded", daemon=True)
+    thread.start()
+    thread.join(seconds)
+    if errors:
+        raise errors[0]
+    if not results:
+        raise Stuck
+    return results[0]
+
+
+def _shut(sock: socket.socket) -> None:
+    # Shut down, never closed: the other thread still reads from it, and a descriptor that is
+    # closed under it could by then belong to somebody else.
+    with contextlib.suppress(OSError, ValueError):
+        socket.socket.shutdown(sock, socket.SHUT_RDWR)

@@ -1,0 +1,70 @@
+"""The settings of the Event Hubs sink. They must never accept a token's way that is not TLS."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Self
+
+from pydantic import Field, SecretStr, model_validator
+
+from sinks.base import SinkError, SinkSettings, read_secret
+from sinks.eventhub_address import HubAddress, read_connection_string, read_namespace
+
+
+class EventHubSettings(SinkSettings):
+    """Where the hub is, and exactly one way to authenticate."""
+
+    connection_string: SecretStr | None = Field(
+        default=None, description="Connection string with a SAS key or a SAS signature"
+    )
+    connection_string_file: Path | None = Field(
+        default=None, description="File that holds the connection string; read anew at each connect"
+    )
+    namespace: str | None = Field(
+        default=None,
+        description="Host name of the namespace; authenticates with the managed identity",
+    )
+    name: str | None = Field(
+        default=None, description="Name of the hub; wins over EntityPath in a connection string"
+    )
+
+    @property
+    def way(self) -> str:
+        """The name of the setting that says how to authenticate."""
+        if self.namespace is not None:
+            return "namespace"
+        return "connection_string" if self.connection_string_file is None else _FILE
+
+    @model_validator(mode="after")
+    def _one_way_that_is_safe(self) -> Self:
+        ways = {
+            "connection_string": self.connection_string,
+            _FILE: self.connection_string_file,
+            "namespace": self.namespace,
+        }
+        given = [name for name, value in ways.items() if value is not None]
+        if len(given) != 1:
+            found = " and ".join(given) if given else "none of them"
+            raise ValueError(f"give exactly one of {', '.join(ways)}; there is {found}")
+        try:
+            self.address()
+        except SinkError as error:
+            raise ValueError(str(error)) from None
+        return self
+
+    def address(self) -> HubAddress:
+        """The hub, as the settings and the file have it now.
+
+        Raises `SinkError`, which names the setting, where the string is wrong or the file is
+        unreadable.
+        """
+        try:
+            if self.namespace is not None:
+                return read_namespace(self.namespace, self.name)
+            text = read_secret(self.connection_string, self.connection_string_file)
+            return read_connection_string(text or "", self.name)
+        except (ValueError, SinkError) as error:
+            raise SinkError(f"{self.way}: {error}") from None
+
+
+_FILE = "connection_string_file"
