@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
 import platformdirs
 
 _APP: Final = "scheduled-events-bridge"
+_SOCKET_PATH_BYTES: Final = 100
+"""sun_path holds 108 bytes on Linux, its end included."""
 _LINUX_BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 _WINDOWS_BOOT_KEY: Final = (
     r"SYSTEM\CurrentControlSet\Control\Session Manager\Memory Management\PrefetchParameters"
@@ -76,3 +80,28 @@ def _windows_boot_id() -> str | None:
             return f"boot-{winreg.QueryValueEx(key, 'BootId')[0]}"
     except OSError:
         return None
+
+
+def control_address(directory: Path) -> str | None:
+    """An address for a local socket that belongs to the state directory; None lets
+    `multiprocessing` choose one (a named pipe on Windows, or a private temporary directory where
+    the path is too long for a socket).
+    """
+    path = directory / "control.sock"
+    if is_windows() or len(os.fsencode(path)) > _SOCKET_PATH_BYTES:
+        return None
+    path.unlink(missing_ok=True)
+    return str(path)
+
+
+def on_stop_signal(stop: Callable[[], object]) -> None:
+    """Call `stop` on SIGTERM and SIGINT, and on Ctrl-Break, which is how Windows services end."""
+
+    def handle(number: int, frame: object) -> None:
+        del number, frame
+        stop()
+
+    names = ("SIGTERM", "SIGINT", "SIGBREAK")
+    for name in names:
+        if number := getattr(signal, name, None):
+            signal.signal(number, handle)

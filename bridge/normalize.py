@@ -1,13 +1,11 @@
-"""From a transition to a record in the making, and the records about the bridge itself.
+"""From a transition to a record in the making: everything but its place in the stream.
 
 Values in, values out: this module never reads a clock and never stores or sends anything.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
 from bridge.diff import Look, Transition
@@ -77,20 +75,6 @@ def normalize(transition: Transition, observer: Observer, look: Look) -> RecordD
             revision=known.revision,
             fingerprint=known.fingerprint,
         ),
-    )
-
-
-def bridge_record(
-    record_type: str, observer: Observer, now: datetime, *, key: str, detail: Mapping[str, Any]
-) -> RecordDraft:
-    """A record about the bridge itself: `detail` stands in `data` under `key`."""
-    return RecordDraft(
-        type=record_type,
-        source=observer.vm.source,
-        subject=f"bridge/{observer.instance_id}",
-        time=now,
-        partition_key=observer.vm.vm_id,
-        data={**observer.to_wire(), key: dict(detail)},
     )
 
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 import sqlite3
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 
-from bridge.store import Store
+from bridge.store import Store, StoreError
 from sinks.record import EventRecord, RecordDraft, read_record, rfc3339
 
 Accepts = Callable[[str, bool | None], bool]
@@ -111,7 +112,7 @@ class Outbox:
     def delivered(self, sink: str, batch: Batch, count: int | None = None) -> None:
         """Move past the first `count` records of a batch, or past all of it.
 
-        Not synced: a power cut repeats at most these deliveries. Raises `StoreError`.
+        Not synced: a power cut repeats at most these deliveries.
         """
         done = batch.records if count is None else batch.records[:count]
         if not done:
@@ -241,12 +242,14 @@ class Outbox:
         return Batch(records=records, cursor=records[-1].sequence, again=True)
 
     def _advance(self, sink: str, cursor: int) -> None:
-        with self._store.transaction(durable=False) as connection:
+        with self._lock:
+            self._cursors[sink] = max(self._cursors[sink], cursor)
+        # Where the disk takes nothing just now, the next move writes this one too; until then a
+        # restart would repeat these deliveries, and not to move on would repeat them for certain.
+        with suppress(StoreError), self._store.transaction(durable=False) as connection:
             connection.execute(
                 "UPDATE sinks SET cursor = max(cursor, ?) WHERE name = ?", (cursor, sink)
             )
-        with self._lock:
-            self._cursors[sink] = max(self._cursors[sink], cursor)
 
     def _begin_of_pending(self, connection: sqlite3.Connection) -> int:
         """The cursor just before the oldest kept record of an event that is pending."""

@@ -172,15 +172,18 @@ class Store:
 
         A file's time stamp does it without a sync each second: it outlives the process, and
         after a power cut it is at worst some seconds old, which lengthens the gap and hides
-        nothing. Raises `OSError`.
+        nothing. Raises `StoreError`.
         """
         path = self.directory / LOOKED_NAME
         stamp = int(moment.timestamp() * 1_000_000_000)
         try:
-            os.utime(path, ns=(stamp, stamp))
-        except FileNotFoundError:
-            path.touch()
-            os.utime(path, ns=(stamp, stamp))
+            try:
+                os.utime(path, ns=(stamp, stamp))
+            except FileNotFoundError:
+                path.touch()
+                os.utime(path, ns=(stamp, stamp))
+        except (OSError, OverflowError) as error:
+            raise StoreError(f"the state directory {self.directory}: {error}") from error
 
     def looked_at(self) -> datetime | None:
         """When IMDS last gave a good document; None for never."""

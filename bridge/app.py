@@ -1,0 +1,308 @@
+"""The composition root: it makes the parts, joins them, and takes them down in good order.
+
+It decides nothing about events and nothing about delivery.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import uuid
+from collections.abc import Callable
+from dataclasses import replace
+from enum import Enum
+from typing import Final
+
+from bridge import host, notices
+from bridge.clock import Clock, SystemClock
+from bridge.configuration import Configuration
+from bridge.control import ControlServer
+from bridge.desk import Desk
+from bridge.discovery import endpoints
+from bridge.dispatcher import Dispatcher
+from bridge.errors import UnreachableError
+from bridge.identity import IdentityError, await_identity, fetch_identity
+from bridge.imds import Imds, ImdsError
+from bridge.logs import Redactor
+from bridge.normalize import Observer
+from bridge.outbox import Outbox
+from bridge.poller import Poller
+from bridge.scheduler import TICK_SECONDS, Scheduler, Watch
+from bridge.settings import DEFAULT_IMDS_URL, Settings
+from bridge.sinkhealth import URGENT_NOTICE_SECONDS
+from bridge.store import Store, StoreError
+from bridge.storefile import StoreReset, open_store, put_aside
+from bridge.version import __version__
+from sinks.base import SinkContext
+from sinks.record import RecordDraft, VmIdentity
+
+log: Final = logging.getLogger(__name__)
+
+GRACE_SECONDS: Final = 5.0
+"""How long a stop may take: each sink gets one immediate try within it."""
+ONCE_SECONDS: Final = 30.0
+"""How long `seb run --once` lets its sinks take."""
+IDENTITY_SECONDS: Final = 3600.0
+"""How often the VM's size and tags are read again."""
+FRESH_IDENTITY_SECONDS: Final = 2.0
+"""How long a start waits for a fresh identity where an old one is kept."""
+
+
+class Outcome(Enum):
+    """How a run ended."""
+
+    STOPPED = "stopped"
+    ANOTHER_VM = "another vm"
+    """The state directory came from another VM: the next run begins with a new store."""
+
+
+class Bridge:
+    """One run of the bridge, from an open store to a closed one."""
+
+    def __init__(
+        self,
+        configuration: Configuration,
+        *,
+        stop: threading.Event,
+        redact: Redactor,
+        clock: Clock | None = None,
+        boot_id: Callable[[], str | None] = host.boot_id,
+    ) -> None:
+        self._settings = configuration.settings
+        self._sinks = configuration.sinks
+        self._stop = stop
+        self._redact = redact
+        self._clock = clock or SystemClock()
+        self._boot_id = boot_id()
+        self._outcome = Outcome.STOPPED
+
+    def run(self) -> Outcome:
+        """Run until told to stop. Raises `SebError` where it cannot begin."""
+        store, reset = open_store(self._settings.state_dir, self._clock.now())
+        try:
+            vm = self._identify(store, patient=True)
+            if vm is not None:
+                store, reset = self._own(store, reset, vm)
+                self._assemble(store, vm)
+                self._announce(reset)
+                self._work()
+            return self._outcome
+        finally:
+            store.close()
+
+    def run_once(self) -> bool:
+        """Look once, and deliver what there is; whether every sink has everything.
+
+        Raises `UnreachableError` where IMDS gives no document.
+        """
+        where = f"IMDS at {self._settings.imds.url}"
+        store, reset = open_store(self._settings.state_dir, self._clock.now())
+        try:
+            vm = self._identify(store, patient=False)
+            if vm is None:
+                raise UnreachableError(f"{where} does not say who this VM is; see `seb check`")
+            store, reset = self._own(store, reset, vm)
+            self._assemble(store, vm)
+            if reset is not None:
+                self._commit(notices.store_reset(self._observer, self._clock.now(), reset))
+            looked = self._poller.run()
+            self._dispatcher.start()
+            self._dispatcher.finish(ONCE_SECONDS)
+            if not looked:
+                raise UnreachableError(f"{where} gave no document; see `seb check`")
+            return not self._undelivered()
+        finally:
+            store.close()
+
+    @property
+    def _observer(self) -> Observer:
+        return self._poller.observer
+
+    def _fetch_identity(self, timeout: float | None = None) -> VmIdentity:
+        return fetch_identity(_client(self._settings, timeout), self._settings.identity.tags)
+
+    def _identify(self, store: Store, *, patient: bool) -> VmIdentity | None:
+        kept = store.identity()
+        return await_identity(
+            lambda: self._fetch_identity(FRESH_IDENTITY_SECONDS if kept else None),
+            kept,
+            stop=self._stop,
+            interval=self._settings.poll_interval,
+            patient=patient,
+        )
+
+    def _own(
+        self, store: Store, reset: StoreReset | None, vm: VmIdentity
+    ) -> tuple[Store, StoreReset | None]:
+        """The store of this VM: one that came along in a disk image is put aside."""
+        kept = store.identity()
+        if kept is not None and kept.vm_id != vm.vm_id:
+            reason = f"the store belongs to another VM, {kept.vm_id}"
+            store, reset = put_aside(store, self._clock.now(), reason=reason)
+        store.keep_identity(vm)
+        return store, reset
+
+    def _assemble(self, store: Store, vm: VmIdentity) -> None:
+        settings, node = self._settings, self._settings.node
+        observer = Observer(
+            vm=vm,
+            version=__version__,
+            instance_id=str(uuid.uuid4()),
+            cluster=node.cluster,
+            node=node.node,
+            pod=node.pod,
+        )
+        self._store = store
+        self._outbox = Outbox(store)
+        self._poller = Poller(
+            _client(settings, None),
+            store,
+            observer,
+            self._clock,
+            interval=settings.poll_interval,
+            scope_self=settings.scope == "self",
+            boot_id=self._boot_id,
+            committed=lambda: self._dispatcher.wake(),  # noqa: PLW0108  # it comes after
+        )
+        self._dispatcher = Dispatcher(
+            self._sinks,
+            self._outbox,
+            SinkContext(
+                vm=vm,
+                now=self._clock.now,
+                site=settings.site,
+                version=__version__,
+                instance_id=observer.instance_id,
+                pending=self._poller.pending,
+            ),
+            self._clock,
+            urgent=lambda: self._poller.urgent(URGENT_NOTICE_SECONDS),
+            dead_letter=lambda sink, record, reason, attempts: notices.dead_letter(
+                self._observer,
+                self._clock.now(),
+                sink=sink,
+                record=record,
+                reason=reason,
+                attempts=attempts,
+            ),
+            redact=self._redact,
+        )
+
+    def _announce(self, reset: StoreReset | None) -> None:
+        lookout, now, sinks = self._poller.lookout, self._clock.now(), list(self._dispatcher.health)
+        drafts = [] if reset is None else [notices.store_reset(self._observer, now, reset)]
+        drafts.append(
+            notices.started(
+                self._observer,
+                now,
+                sinks=sinks,
+                restarted=lookout.rebooted,
+                gap_seconds=lookout.gap(now).seconds,
+            )
+        )
+        self._commit(*drafts)
+        log.info(
+            "the bridge has started",
+            extra={
+                "action": "started",
+                "version": __version__,
+                "vm": self._observer.vm.name,
+                "sinks": ",".join(sinks),
+                "state_dir": str(self._settings.state_dir),
+                "store_reset": reset and reset.reason,
+            },
+        )
+
+    def _work(self) -> None:
+        """Poll and deliver until told to stop; the calling thread keeps the watch meanwhile."""
+        settings = self._settings
+        scheduler, watch = Scheduler(self._clock), Watch(self._clock)
+        scheduler.every(settings.poll_interval, self._poller.run)
+        scheduler.every(IDENTITY_SECONDS, self._refresh_identity, first=IDENTITY_SECONDS)
+        if beat := settings.heartbeat_interval:
+            scheduler.every(beat, self._heartbeat, first=beat)
+        control = ControlServer(settings.state_dir, Desk(self._outbox, self._dispatcher).answer)
+        self._dispatcher.start()
+        scheduler.start()
+        while not self._stop.wait(TICK_SECONDS):
+            self._look_around(scheduler, watch)
+        scheduler.stop()
+        control.close()
+        self._finish()
+
+    def _look_around(self, scheduler: Scheduler, watch: Watch) -> None:
+        jump, pause = watch.tick()
+        if pause:
+            self._poller.lookout.stood_still(pause)
+            log.info("the VM stood still", extra={"action": "pause", "seconds": pause})
+        if jump:
+            scheduler.run_now()
+            log.warning("the wall clock jumped", extra={"action": "clock_jump", "seconds": jump})
+        self._dispatcher.supervise()
+
+    def _finish(self) -> None:
+        reason = self._outcome.value
+        self._try_commit(notices.stopped(self._observer, self._clock.now(), reason=reason))
+        in_time = self._dispatcher.finish(GRACE_SECONDS)
+        log.info(
+            "the bridge has stopped",
+            extra={
+                "action": "stopped",
+                "undelivered": ",".join(self._undelivered()) or None,
+                "stuck": None if in_time else True,
+            },
+        )
+
+    def _undelivered(self) -> list[str]:
+        """The sinks that still have something to get."""
+        accepts = {name: self._dispatcher.sink(name).accepts for name in self._dispatcher.health}
+        return [name for name in accepts if self._outbox.backlog(name, accepts[name]).records]
+
+    def _commit(self, *drafts: RecordDraft) -> None:
+        self._store.commit(drafts)
+        self._dispatcher.wake()
+
+    def _try_commit(self, draft: RecordDraft) -> None:
+        """Commit a record that may be missed: the next one says as much."""
+        try:
+            self._commit(draft)
+        except StoreError as error:
+            log.warning(str(error), extra={"action": "store_trouble"})
+
+    def _heartbeat(self) -> None:
+        self._try_commit(
+            notices.heartbeat(
+                self._observer,
+                self._clock.now(),
+                interval=self._settings.heartbeat_interval,
+                looked_at=self._poller.lookout.looked_at,
+                pending=len(self._poller.pending()),
+                last_sequence=self._store.last_record_sequence,
+            )
+        )
+
+    def _refresh_identity(self) -> None:
+        try:
+            vm = self._fetch_identity()
+        except (ImdsError, IdentityError):
+            return  # the poller says when IMDS does not answer; the identity at hand goes on
+        if vm.vm_id != self._observer.vm.vm_id:
+            self._outcome = Outcome.ANOTHER_VM
+            self._stop.set()
+            return
+        self._poller.observer = replace(self._observer, vm=vm)
+        self._store.keep_identity(vm)
+
+
+def _client(settings: Settings, timeout: float | None) -> Imds:
+    """A client as the settings say. The endpoint is looked for elsewhere only by default: one
+    that the owner named is the only one that is asked.
+    """
+    imds = settings.imds
+    return Imds(
+        imds.url,
+        api_version=imds.api_version,
+        timeout=timeout or imds.timeout,
+        first_timeout=timeout or imds.first_timeout,
+        discover=endpoints if imds.url == DEFAULT_IMDS_URL else tuple,
+    )

@@ -1,0 +1,82 @@
+"""The command `seb`: one module a command, loaded only when it is called."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from typing import Final
+
+import click
+
+from bridge.errors import BUG, OK, USAGE, SebError
+
+COMMANDS: Final = {
+    "check": "Look at everything that could go wrong, one line per step.",
+    "config": "Show the settings in force, or every variable there is.",
+    "demo": "Show the bridge at work on a simulated VM; touches nothing.",
+    "outbox": "Look at what sinks still have to get, and at what they refused.",
+    "run": "Run the bridge.",
+    "schema": "Print the JSON Schema of the records.",
+    "simulate": "Be an IMDS that plays a scenario.",
+    "sinks": "List the kinds of sink, or try a configured one.",
+    "version": "Print the version.",
+}
+
+
+class _Commands(click.Group):
+    """Finds a command's module by its name, so that `seb version` imports nothing else."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        del ctx
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        del ctx
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = importlib.import_module(f"bridge.cli.{cmd_name}").command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        del ctx
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+def seb() -> None:
+    """Deliver Azure Scheduled Events from this VM to every sink, with nothing lost.
+
+    Settings come from SEB_ environment variables, .env and a TOML file; `seb config env` lists
+    them all. Try `seb demo` first.
+    """
+
+
+def main() -> None:
+    """Run a command and end the process with its exit code; errors go to standard error."""
+    try:
+        code = seb.main(standalone_mode=False)
+    except click.exceptions.Abort:
+        click.echo("interrupted", err=True)
+        sys.exit(130)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(USAGE)
+    except SebError as error:
+        click.echo(f"seb: {error}", err=True)
+        sys.exit(error.exit_code)
+    except BrokenPipeError:
+        # Whoever read our output has gone; what they have is all that they wanted.
+        sys.stderr.close()
+        sys.exit(OK)
+    except Exception as error:  # noqa: BLE001  # the last of the three places that catch broadly
+        _report_bug(error)
+        sys.exit(BUG)
+    sys.exit(code if isinstance(code, int) else OK)
+
+
+def _report_bug(error: Exception) -> None:
+    import traceback  # noqa: PLC0415  # only when it is needed
+
+    traceback.print_exception(error)
+    click.echo(f"seb: this is a bug: {type(error).__name__}; please report the trace", err=True)

@@ -1,0 +1,73 @@
+"""What several commands share: reading the settings, starting the log, listening for a stop."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from typing import Any, NoReturn
+
+import click
+from pydantic import BaseModel, SecretStr
+
+from bridge import configuration, host, logs
+from bridge.configuration import Configuration
+
+set_option = click.option(
+    "--set",
+    "overrides",
+    metavar="NAME=VALUE",
+    multiple=True,
+    help="A setting, in the environment's spelling; it wins over every other source.",
+)
+
+
+def read_configuration(overrides: tuple[str, ...]) -> Configuration:
+    """The configuration, with what the command line adds. Raises `ConfigurationError`."""
+    pairs = {}
+    for each in overrides:
+        name, equals, value = each.partition("=")
+        if not equals or not name.upper().startswith("SEB_"):
+            raise click.UsageError("--set takes SEB_NAME=VALUE")
+        pairs[name.upper()] = value
+    return configuration.load(pairs)
+
+
+def start_log(config: Configuration) -> logs.Redactor:
+    """Send the log to standard error as the settings say; returns what cuts out secrets."""
+    log = config.settings.log
+    return logs.configure(form=log.format, level=log.level, secrets=secrets_of(config))
+
+
+def secrets_of(config: Configuration) -> list[str]:
+    """Every secret value of the configuration that is known without reading a file."""
+    return [secret for spec in config.sinks for secret in _secrets(spec.settings)]
+
+
+def stop_event() -> threading.Event:
+    """An event that SIGTERM, SIGINT or their Windows equivalents set."""
+    stop = threading.Event()
+    host.on_stop_signal(stop.set)
+    return stop
+
+
+def leave(code: int) -> NoReturn:
+    """End the process now: a thread that is stuck in a sink must not hold it."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+def _secrets(value: Any) -> Iterator[str]:
+    if isinstance(value, SecretStr):
+        yield value.get_secret_value()
+    elif isinstance(value, BaseModel):
+        for name in type(value).model_fields:
+            yield from _secrets(getattr(value, name))
+    elif isinstance(value, Mapping):
+        for each in value.values():
+            yield from _secrets(each)
+    elif isinstance(value, (list, tuple)):
+        for each in value:
+            yield from _secrets(each)

@@ -1,0 +1,57 @@
+"""`seb run`."""
+
+from __future__ import annotations
+
+import tempfile
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
+
+import click
+
+from bridge.cli import common
+from bridge.configuration import Configuration, sink_spec
+from bridge.errors import OK, UNREACHABLE, SebError
+
+
+@click.command("run")
+@click.option("--once", is_flag=True, help="Look once, deliver, and end: 0 delivered, 69 not.")
+@click.option(
+    "--dry-run",
+    is_flag=True,
+    help="Print the records instead of delivering them, and keep no state.",
+)
+@common.set_option
+def command(once: bool, dry_run: bool, overrides: tuple[str, ...]) -> None:  # noqa: FBT001
+    """Run the bridge until SIGTERM or Ctrl-C.
+
+    It polls Scheduled Events, commits every change to disk and delivers it to every configured
+    sink (standard output where none is configured).
+    """
+    config = common.read_configuration(overrides)
+    with tempfile.TemporaryDirectory() if dry_run else nullcontext() as scratch:
+        code = _work(_dry(config, Path(scratch)) if scratch else config, once=once)
+    common.leave(code)
+
+
+def _work(config: Configuration, *, once: bool) -> int:
+    from bridge.app import Bridge, Outcome  # noqa: PLC0415  # `seb run --help` needs none of it
+
+    redact, stop = common.start_log(config), common.stop_event()
+    try:
+        while True:
+            bridge = Bridge(config, stop=stop, redact=redact)
+            if once:
+                return OK if bridge.run_once() else UNREACHABLE
+            if bridge.run() is Outcome.STOPPED:
+                return OK
+            stop.clear()
+    except SebError as error:
+        click.echo(f"seb: {error}", err=True)
+        return error.exit_code
+
+
+def _dry(config: Configuration, scratch: Path) -> Configuration:
+    """The same configuration with standard output for its only sink and a store that goes."""
+    settings = config.settings.model_copy(update={"state_dir": scratch})
+    return replace(config, settings=settings, sinks=(sink_spec("stdout", {}),))

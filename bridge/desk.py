@@ -1,0 +1,69 @@
+"""What a command may ask of the outbox, whether the bridge runs or not, in JSON both ways."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from bridge.control import ControlError
+from bridge.dispatcher import Dispatcher
+from bridge.outbox import Outbox
+
+
+class Desk:
+    """Answers requests about the outbox: `list`, `retry` and `drop`."""
+
+    def __init__(self, outbox: Outbox, dispatcher: Dispatcher | None = None) -> None:
+        self._outbox = outbox
+        self._dispatcher = dispatcher
+
+    def answer(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """The answer to a request. Raises `ControlError` on one that cannot be carried out."""
+        match request.get("ask"):
+            case "outbox.list":
+                return self._list()
+            case "outbox.retry":
+                return {"records": self._retry(self._sink(request), request.get("sequences"))}
+            case "outbox.drop":
+                sink = self._sink(request)
+                return {"records": self._outbox.drop(sink, request.get("sequences"))}
+            case other:
+                raise ControlError(f"the running bridge does not know {other!r}; is it older?")
+
+    def _list(self) -> dict[str, Any]:
+        sinks = []
+        for name, active in self._outbox.known_sinks().items():
+            running = self._dispatcher if active else None
+            accepts = running.sink(name).accepts if running else _everything
+            health = running.health[name] if running else None
+            backlog = self._outbox.backlog(name, accepts)
+            sinks.append(
+                {
+                    "sink": name,
+                    "configured": active,
+                    "state": health.state if health else None,
+                    "reason": health.reason if health else None,
+                    "backlog": backlog.records,
+                    "oldest": backlog.oldest,
+                    "dead": backlog.dead,
+                }
+            )
+        return {"sinks": sinks, "dead": [asdict(each) for each in self._outbox.dead()]}
+
+    def _retry(self, sink: str, sequences: list[int] | None) -> int:
+        count = self._outbox.retry(sink, sequences)
+        if self._dispatcher is not None and sink in self._dispatcher.health:
+            self._dispatcher.resume(sink)
+        return count
+
+    def _sink(self, request: Mapping[str, Any]) -> str:
+        name, known = str(request.get("sink")), self._outbox.known_sinks()
+        if name not in known:
+            raise ControlError(f"there is no sink {name}; there are: {', '.join(known) or 'none'}")
+        return name
+
+
+def _everything(record_type: str, affects_this_vm: bool | None) -> bool:  # noqa: FBT001
+    del record_type, affects_this_vm
+    return True

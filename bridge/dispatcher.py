@@ -1,0 +1,142 @@
+"""One worker per sink, and the watchdog that gives a sink whose worker is stuck a new one.
+
+It never looks into a record and never decides what is sent: the outbox does.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from bridge.clock import Clock
+from bridge.configuration import SinkSpec
+from bridge.logs import Redactor
+from bridge.outbox import Outbox
+from bridge.sinkhealth import Health
+from bridge.worker import Park, Worker
+from sinks.base import Sink, SinkContext
+from sinks.record import BRIDGE_DEAD_LETTER, EventRecord, RecordDraft
+
+log: Final = logging.getLogger(__name__)
+
+DeadLetter = Callable[[str, EventRecord, str, int], RecordDraft]
+"""Makes the record that says that a sink (by name) refused a record, why, after how many tries."""
+
+
+class Dispatcher:
+    """Serves every configured sink. All methods may be called from any thread."""
+
+    def __init__(
+        self,
+        sinks: Sequence[SinkSpec],
+        outbox: Outbox,
+        context: SinkContext,
+        clock: Clock,
+        *,
+        urgent: Callable[[], bool],
+        dead_letter: DeadLetter,
+        redact: Redactor,
+        draw: Callable[[], float] = random.random,
+    ) -> None:
+        self._specs = {spec.name: spec for spec in sinks}
+        self._outbox = outbox
+        self._context = context
+        self._clock = clock
+        self._urgent = urgent
+        self._dead_letter = dead_letter
+        self._redact = redact
+        self._draw = draw
+        self._lock = threading.Lock()
+        self._stuck: list[Worker] = []
+        outbox.register(self._specs)
+        self.health = {name: Health(since=clock.monotonic()) for name in self._specs}
+        self._workers = {name: self._worker(name) for name in self._specs}
+
+    def start(self) -> None:
+        """Begin to deliver to every sink."""
+        for worker in self._workers.values():
+            worker.start()
+
+    def wake(self) -> None:
+        """Something was committed."""
+        for worker in self._workers.values():
+            worker.wake()
+
+    def resume(self, sink: str) -> None:
+        """A person wants the sink to be tried now. Raises `KeyError` where there is none."""
+        self._workers[sink].resume()
+
+    def sink(self, name: str) -> Sink[Any]:
+        """The sink that is in use under a name. Raises `KeyError`."""
+        return self._workers[name].sink
+
+    def supervise(self) -> None:
+        """The watchdog: to be called about once a second, with a clock that never goes back."""
+        with self._lock:
+            for name, worker in list(self._workers.items()):
+                if worker.is_stuck():
+                    self._replace(name, worker)
+            self._stuck = [worker for worker in self._stuck if worker.is_alive()]
+            for name, health in self.health.items():
+                health.stuck_threads = sum(worker.name == name for worker in self._stuck)
+
+    def finish(self, seconds: float) -> bool:
+        """Give each sink one immediate try, and end within so many seconds; whether all did."""
+        deadline = self._clock.monotonic() + seconds
+        with self._lock:
+            workers = list(self._workers.values())
+        for worker in workers:
+            worker.finish()
+        ended = [worker.join(deadline - self._clock.monotonic()) for worker in workers]
+        return all(ended)
+
+    def _replace(self, name: str, worker: Worker) -> None:
+        reason = f"no answer within {worker.sink.deadline:g} s"
+        health = self.health[name]
+        health.failures += 1
+        if health.turn("failing", reason, self._clock.monotonic()):
+            log.warning(
+                "the sink is stuck and gets a new worker",
+                extra={"action": "sink_stuck", "sink": name, "reason": reason},
+            )
+        worker.abandon()
+        self._stuck.append(worker)
+        health.stuck_threads += 1
+        self._workers[name] = self._worker(name)
+        self._workers[name].start()
+
+    def _worker(self, name: str) -> Worker:
+        spec = self._specs[name]
+        return Worker(
+            spec.sink_class(spec.name, spec.settings, self._context),
+            self._outbox,
+            self._clock,
+            self.health[name],
+            urgent=self._urgent,
+            park=self._park(name),
+            redact=self._redact,
+            draw=self._draw,
+        )
+
+    def _park(self, name: str) -> Park:
+        def park(record: EventRecord, reason: str, attempts: int) -> None:
+            # A dead letter that is refused is parked in silence, or each would make another.
+            notice = (
+                None
+                if record.type == BRIDGE_DEAD_LETTER
+                else self._dead_letter(name, record, reason, attempts)
+            )
+            self._outbox.park(
+                name,
+                record.sequence,
+                reason=reason,
+                attempts=attempts,
+                now=self._clock.now(),
+                notice=notice,
+            )
+            self.wake()
+
+        return park

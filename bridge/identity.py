@@ -1,0 +1,93 @@
+"""Who this VM is, from IMDS's instance document; it never guesses from host names."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from bridge.imds import Imds, ImdsError
+from sinks.record import VmIdentity
+
+log: Final = logging.getLogger(__name__)
+
+
+class IdentityError(ValueError):
+    """The instance document does not say who this VM is."""
+
+
+def read_identity(compute: Mapping[str, Any], tags: Sequence[str]) -> VmIdentity:
+    """The identity in an instance document, with those of its tags that are named.
+
+    Raises `IdentityError` without a vmId or a name: no record can be made without them.
+    """
+    vm_id, name = _text(compute, "vmId"), _text(compute, "name")
+    if vm_id is None or name is None:
+        raise IdentityError("the instance document has no vmId or no name")
+    return VmIdentity(
+        vm_id=vm_id,
+        name=name,
+        resource_id=_text(compute, "resourceId"),
+        subscription_id=_text(compute, "subscriptionId"),
+        resource_group=_text(compute, "resourceGroupName"),
+        location=_text(compute, "location"),
+        zone=_text(compute, "zone"),
+        scale_set=_text(compute, "vmScaleSetName"),
+        fault_domain=_text(compute, "platformFaultDomain"),
+        update_domain=_text(compute, "platformUpdateDomain"),
+        os_type=_text(compute, "osType"),
+        vm_size=_text(compute, "vmSize"),
+        tags=_tags(compute.get("tagsList"), tags),
+    )
+
+
+def fetch_identity(imds: Imds, tags: Sequence[str]) -> VmIdentity:
+    """Ask IMDS once, and close the client. Raises `ImdsError` or `IdentityError`."""
+    try:
+        return read_identity(imds.instance(), tags)
+    finally:
+        imds.close()
+
+
+def await_identity(
+    fetch: Callable[[], VmIdentity],
+    kept: VmIdentity | None,
+    *,
+    stop: threading.Event,
+    interval: float,
+    patient: bool,
+) -> VmIdentity | None:
+    """Who this VM is: as IMDS says now, or as it said before, or as it will say at last.
+
+    None where it was told to stop first, or must not be patient. `interval`: seconds between
+    two tries.
+    """
+    said = None
+    while not stop.is_set():
+        try:
+            return fetch()
+        except (ImdsError, IdentityError) as error:
+            if kept is not None or not patient:
+                return kept
+            if str(error) != said:
+                said = str(error)
+                log.warning(said, extra={"action": "identity_trouble"})
+        stop.wait(interval)
+    return None
+
+
+def _text(compute: Mapping[str, Any], name: str) -> str | None:
+    """A field as text; Azure gives an empty string where there is nothing."""
+    value = compute.get(name)
+    return value if isinstance(value, str) and value else None
+
+
+def _tags(listed: object, wanted: Sequence[str]) -> dict[str, str]:
+    """The wanted tags; Azure: names of tags are not case-sensitive."""
+    found = {
+        entry["name"].casefold(): entry.get("value")
+        for entry in (listed if isinstance(listed, list) else ())
+        if isinstance(entry, dict) and isinstance(entry.get("name"), str)
+    }
+    return {name: str(found[name.casefold()]) for name in wanted if name.casefold() in found}

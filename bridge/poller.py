@@ -1,0 +1,206 @@
+"""One look at IMDS after the other: ask, compare, commit, wake the sinks.
+
+`Poller.poll` is the product's table of contents. Nothing here sends a record.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Final
+
+from bridge import notices
+from bridge.clock import Clock
+from bridge.diff import Look, Transition, diff, within
+from bridge.document import Document, DocumentError, parse_document
+from bridge.imds import Answer, Imds, ImdsError
+from bridge.known import KnownEvent, measure
+from bridge.lookout import Gap, Lookout
+from bridge.normalize import Observer, normalize, pending_event
+from bridge.store import Store, StoreError
+from sinks.base import PendingEvent
+from sinks.record import EventRecord, RecordDraft
+
+log: Final = logging.getLogger(__name__)
+
+
+class Poller:
+    """Looks at IMDS and commits what changed. One thread polls; any thread may ask."""
+
+    def __init__(
+        self,
+        imds: Imds,
+        store: Store,
+        observer: Observer,
+        clock: Clock,
+        *,
+        interval: float,
+        scope_self: bool,
+        boot_id: str | None,
+        committed: Callable[[], None],
+    ) -> None:
+        seen = store.seen(clock.now())
+        rebooted = None if None in (seen.boot_id, boot_id) else seen.boot_id != boot_id
+        self.observer = observer
+        self.lookout = Lookout(
+            clock, interval=interval, looked_at=seen.looked_at, rebooted=rebooted
+        )
+        self._imds = imds
+        self._store = store
+        self._clock = clock
+        self._scope_self = scope_self
+        self._boot_id = boot_id
+        self._committed = committed
+        self._known: Mapping[str, KnownEvent] = seen.known
+        self._incarnation = seen.incarnation
+        self._body: bytes | None = None
+        self._trouble: str | None = None
+        self._not_before = clock.monotonic()
+
+    def poll(self, now: datetime) -> None:
+        """One look: what changed is committed before the sinks are woken.
+
+        Raises `ImdsError`, `DocumentError` or `StoreError`; then nothing has changed, and the
+        next look finds the same changes again.
+        """
+        answer = self._imds.events()
+        gap = self.lookout.gap(now)
+        if answer.body != self._body or gap.is_long or gap.pause_seconds:
+            document = self._in_scope(parse_document(answer.body))
+            look = self._look(now, gap, answer, document)
+            known = _measured(self._known, gap)
+            transitions = diff(known, document, look)
+            drafts = [normalize(each, self.observer, look) for each in transitions]
+            known = known | _recorded(transitions, drafts)
+            self._commit([*notices.gap(self.observer, now, gap), *drafts], known, document)
+            self._body = answer.body
+        self.lookout.looked(now, gap)
+        self._store.mark_looked(now)
+
+    def run(self) -> bool:
+        """Poll, and say once what is wrong, and once that it is over; whether it went well.
+
+        This is one of the places that catch broadly: a poll that fails must not be the last.
+        """
+        if self._clock.monotonic() < self._not_before:
+            return False
+        try:
+            self.poll(self._clock.now())
+        except ImdsError as error:
+            self._not_before = self._clock.monotonic() + (error.retry_after or 0.0)
+            self._say(error.reason, str(error))
+        except DocumentError as error:
+            self._say("malformed", f"IMDS answered with something else: {error}")
+        except StoreError as error:
+            self._say("store", f"{error}; if the disk is full, free some space")
+        except Exception as error:
+            if self._trouble != "bug":
+                log.exception("this is a bug in the bridge", extra={"action": "poll_bug"})
+            self._say("bug", f"the poll ended with {type(error).__name__}")
+        else:
+            self._say(None, "IMDS answers")
+            return True
+        return False
+
+    def known(self) -> Mapping[str, KnownEvent]:
+        """What is known of every event, by key; never changed in place."""
+        return self._known
+
+    def pending(self) -> list[PendingEvent]:
+        """The events that are pending now, as committed."""
+        return [pending_event(each) for each in self._known.values() if each.pending]
+
+    def urgent(self, seconds: float) -> bool:
+        """Whether an event that names this VM has begun, or may begin within so many seconds."""
+        now = self._clock.now()
+        return any(
+            each.event.not_before is None
+            or (each.event.not_before - now).total_seconds() <= seconds
+            for each in self._known.values()
+            if each.pending and each.affects_this_vm
+        )
+
+    def _in_scope(self, document: Document) -> Document:
+        if document.ignored:
+            log.warning(
+                "parts of the document could not be read",
+                extra={"action": "document_ignored", "reason": "; ".join(document.ignored[:5])},
+            )
+        return within(document, self.observer.vm.name) if self._scope_self else document
+
+    def _look(self, now: datetime, gap: Gap, answer: Answer, document: Document) -> Look:
+        return Look(
+            now=now,
+            vm_name=self.observer.vm.name,
+            gap_seconds=gap.seconds,
+            looking=gap.looking,
+            boot_known=self._boot_id is not None,
+            latency_ms=answer.latency_ms,
+            incarnation=document.incarnation,
+            previous_incarnation=self._incarnation,
+        )
+
+    def _commit(
+        self, drafts: Sequence[RecordDraft], known: Mapping[str, KnownEvent], document: Document
+    ) -> None:
+        changed = [each for key, each in known.items() if each is not self._known.get(key)]
+        meta = {"incarnation": json.dumps(document.incarnation)}
+        if self._boot_id is not None:
+            meta["boot_id"] = self._boot_id
+        records = self._store.commit(drafts, known=changed, meta=meta)
+        self._known, self._incarnation = known, document.incarnation
+        for record in records:
+            _report(record)
+        self._committed()
+
+    def _say(self, trouble: str | None, message: str) -> None:
+        if trouble == self._trouble:
+            return
+        if trouble is None:
+            log.info(message, extra={"action": "imds_ok", "after": self._trouble})
+        else:
+            log.warning(message, extra={"action": "imds_trouble", "reason": trouble})
+        self._trouble = trouble
+
+
+def _report(record: EventRecord) -> None:
+    event = record.data.get("event", {})
+    log.info(
+        "committed",
+        extra={
+            "action": record.type.removeprefix("seb.").removesuffix(".v1"),
+            "event": event.get("eventId"),
+            "type": event.get("eventType"),
+            "status": event.get("eventStatus"),
+            "not_before": event.get("notBefore"),
+            "affects_this_vm": record.affects_this_vm,
+            "changed": ",".join(record.data.get("changed", ())) or None,
+            "sequence": record.sequence,
+            "record": record.id,
+        },
+    )
+
+
+def _measured(known: Mapping[str, KnownEvent], gap: Gap) -> dict[str, KnownEvent]:
+    """What is known, with what happened to this VM since the last look."""
+    after = dict(known)
+    if gap.pause_seconds:
+        for each in measure(after.values(), pause_seconds=gap.pause_seconds):
+            after[each.event.key] = each
+    if gap.restarted:
+        for each in measure(after.values(), downtime_seconds=gap.seconds or 0.0):
+            after[each.event.key] = each
+    return after
+
+
+def _recorded(
+    transitions: Sequence[Transition], drafts: Sequence[RecordDraft]
+) -> dict[str, KnownEvent]:
+    """What the transitions leave known, each with the id of its record."""
+    return {
+        each.known.event.key: replace(each.known, record_id=draft.id or "")
+        for each, draft in zip(transitions, drafts, strict=True)
+    }

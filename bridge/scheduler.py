@@ -1,0 +1,105 @@
+"""What happens when: the jobs on APScheduler, and the watch that keeps them going when a clock
+jumps. It knows nothing of what the jobs do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from apscheduler.events import EVENT_JOB_MAX_INSTANCES
+from apscheduler.executors.pool import ThreadPoolExecutor
+from apscheduler.schedulers.background import BackgroundScheduler
+from apscheduler.triggers.base import BaseTrigger
+
+from bridge.clock import Clock
+
+TICK_SECONDS: Final = 1.0
+"""How often `Watch.tick` is to be called."""
+JUMP_SECONDS: Final = 1.0
+"""The least difference between the clocks that counts as a jump, and the least pause."""
+LONGEST_PAUSE_SECONDS: Final = 120.0
+"""A wall clock that leaps further than this was set by somebody; a pause is shorter."""
+_THREADS: Final = 2
+
+
+class Every(BaseTrigger):  # type: ignore[misc]  # APScheduler has no types
+    """Fires at once, and then so many seconds after each time.
+
+    APScheduler's own interval trigger counts from the last due time: a clock that leaps a month
+    ahead would make it list every second of that month.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._interval = timedelta(seconds=seconds)
+
+    def get_next_fire_time(self, previous_fire_time: datetime | None, now: datetime) -> datetime:
+        """The next time, as APScheduler asks for it."""
+        return now if previous_fire_time is None else now + self._interval
+
+
+class Scheduler:
+    """The jobs of a run. A job that is still running when it is due again is skipped."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self.skipped = 0
+        """How often a job was due while it was still running."""
+        self._scheduler = BackgroundScheduler(
+            timezone="UTC",
+            executors={"default": ThreadPoolExecutor(_THREADS)},
+            job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None},
+        )
+        self._scheduler.add_listener(self._count_skip, EVENT_JOB_MAX_INSTANCES)
+
+    def every(self, seconds: float, job: Callable[[], object], *, first: float = 0.0) -> None:
+        """Run the job after `first` seconds, and then every so many seconds."""
+        self._scheduler.add_job(
+            job,
+            trigger=Every(seconds),
+            next_run_time=self._clock.now() + timedelta(seconds=first),
+        )
+
+    def start(self) -> None:
+        """Begin."""
+        self._scheduler.start()
+
+    def stop(self) -> None:
+        """Start nothing more; a job that is running is left to end."""
+        self._scheduler.shutdown(wait=False)
+
+    def run_now(self) -> None:
+        """Run every job now: their due times were reckoned by a clock that has jumped."""
+        for job in self._scheduler.get_jobs():
+            job.modify(next_run_time=self._clock.now())
+
+    def _count_skip(self, event: Any) -> None:
+        del event
+        self.skipped += 1
+
+
+class Watch:
+    """Compares the wall clock with the monotonic one, once a second."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._wall = clock.now()
+        self._monotonic = clock.monotonic()
+
+    def tick(self) -> tuple[float, float]:
+        """How many seconds the wall clock has jumped since the last tick, and how many this
+        machine stood still; 0.0 for neither.
+
+        A machine that stands still is late for its tick. Where its monotonic clock stood still
+        with it, the wall clock is set forward afterwards, by the length of the pause.
+        """
+        wall, monotonic = self._clock.now(), self._clock.monotonic()
+        elapsed = monotonic - self._monotonic
+        jump = (wall - self._wall).total_seconds() - elapsed
+        self._wall, self._monotonic = wall, monotonic
+        late = elapsed - TICK_SECONDS
+        pause = late if late >= JUMP_SECONDS else 0.0
+        if JUMP_SECONDS <= jump <= LONGEST_PAUSE_SECONDS:
+            pause += jump
+        return (jump if abs(jump) >= JUMP_SECONDS else 0.0, pause)
