@@ -1,0 +1,200 @@
+"""One POST at a time, over a connection that is kept, cut when its time is up.
+
+It never follows a redirect, reads `.netrc`, keeps a cookie, or puts an address into an error or a
+log: the path of a webhook's address is a secret in practice.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import ssl
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any, Final
+
+import certifi
+import requests
+from requests.adapters import HTTPAdapter
+from requests.utils import get_environ_proxies
+from urllib3.exceptions import HTTPError
+
+from sinks.base import SinkError
+from sinks.webhook_words import words
+
+# urllib3 writes addresses into its debug lines, and one of its warnings.
+logging.getLogger("urllib3.connectionpool").setLevel(logging.ERROR)
+
+_BODY_THAT_KEEPS_THE_CONNECTION: Final = 4096
+_CA_VARIABLES: Final = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """How long each part of a POST may take, in seconds."""
+
+    connect: float = 5.0
+    """To connect, and to shake hands for TLS; per address of the host."""
+    read: float = 10.0
+    """Between two bytes of the answer."""
+    total: float = 15.0
+    """From the first packet to the last header: timeouts alone never end a dripping answer."""
+    body: float = 1.0
+    """To read the body of an answer, which decides nothing but whether the connection is kept."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What a webhook said: all that matters of it."""
+
+    status: int
+    retry_after: str | None
+    location: str | None
+
+
+class _Cutter:
+    """Cuts the connection in use, from any thread."""
+
+    def __init__(self) -> None:
+        self.connection: Any = None
+        self.is_cut = False
+
+    def cut(self) -> None:
+        """End all reading and writing at once. Harmless where nothing is connected."""
+        self.is_cut = True
+        sock = getattr(self.connection, "sock", None)
+        sock = getattr(sock, "socket", sock)  # within TLS to a proxy
+        if isinstance(sock, socket.socket):
+            with suppress(OSError):
+                # Not SSLSocket's own method: it takes the TLS object away under its reader.
+                socket.socket.shutdown(sock, socket.SHUT_RDWR)
+
+    @contextmanager
+    def after(self, seconds: float) -> Iterator[None]:
+        """Cut, should the block last longer."""
+        timer = threading.Timer(seconds, self.cut)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+
+
+class _Adapter(HTTPAdapter):
+    """requests' own adapter, with connections that a cutter can reach, and our trust in CAs."""
+
+    def __init__(self, cutter: _Cutter, tls: ssl.SSLContext | None) -> None:
+        self._cutter = cutter
+        self._tls = tls
+        # Both methods below are the ones that requests documents for subclasses.
+        super().__init__(pool_connections=1, pool_maxsize=1)
+
+    def build_connection_pool_key_attributes(
+        self, request: Any, verify: Any, cert: Any = None
+    ) -> Any:
+        host, pool = super().build_connection_pool_key_attributes(request, verify, cert)
+        if self._tls is not None:
+            pool["ssl_context"] = self._tls
+        return host, pool
+
+    def get_connection_with_tls_context(
+        self, request: Any, verify: Any, proxies: Any = None, cert: Any = None
+    ) -> Any:
+        pool: Any = super().get_connection_with_tls_context(request, verify, proxies, cert)
+        if not hasattr(pool.ConnectionCls, "cutter"):
+            pool.ConnectionCls = _cuttable(pool.ConnectionCls, self._cutter)
+        return pool
+
+
+def _cuttable(base: Any, cutter: _Cutter) -> Any:
+    """The connection class, telling the cutter which connection is in use."""
+
+    class Cuttable(base):  # type: ignore[misc]
+        def connect(self) -> None:
+            cutter.connection = self
+            super().connect()
+            if cutter.is_cut:  # the time was up before there was a socket to cut
+                raise TimeoutError
+
+    Cuttable.cutter = cutter
+    return Cuttable
+
+
+class Poster:
+    """A kept connection to one address."""
+
+    def __init__(self, url: str, limits: Limits) -> None:
+        self._url = url
+        self._limits = limits
+        self._cutter = _Cutter()
+        tls = tls_context() if url.lower().startswith("https:") else None
+        # No Session: it would read .netrc, keep cookies, and look into a Location even when told
+        # not to follow it, where a bad one makes it raise (measured with requests 2.34.2).
+        self._adapter = _Adapter(self._cutter, tls)
+
+    def post(self, body: bytes, headers: Mapping[str, str]) -> Answer:
+        """Post, and give the answer's head. Raises `SinkError` where there is none."""
+        self._cutter.is_cut = False
+        request = requests.Request("POST", self._url, headers=dict(headers), data=body).prepare()
+        try:
+            with self._cutter.after(self._limits.total):
+                response = self._adapter.send(
+                    request,
+                    stream=True,
+                    timeout=(self._limits.connect, self._limits.read),
+                    proxies=get_environ_proxies(self._url, no_proxy=None),
+                )
+        except (requests.RequestException, HTTPError, OSError, ValueError) as error:
+            self._adapter.close()
+            if self._cutter.is_cut:
+                raise SinkError(f"no answer within {self._limits.total:g} s") from None
+            raise SinkError(words(error)) from None
+        self._let_go(response)
+        return Answer(
+            status=response.status_code,
+            retry_after=response.headers.get("Retry-After"),
+            location=response.headers.get("Location"),
+        )
+
+    def _let_go(self, response: requests.Response) -> None:
+        """Keep the connection if the body is small and there; else close it."""
+        with suppress(HTTPError, OSError, ValueError), self._cutter.after(self._limits.body):
+            response.raw.read(_BODY_THAT_KEEPS_THE_CONNECTION, decode_content=False)
+        response.close()
+
+    def abort(self) -> None:
+        """Cut the connection from another thread. Never raises."""
+        self._cutter.cut()
+
+    def close(self) -> None:
+        """Close the kept connection."""
+        self._adapter.close()
+
+
+def tls_context() -> ssl.SSLContext:
+    """Trust in what the system trusts, in Mozilla's list, and in the usual variables' bundle.
+
+    The system's store is where a company installs its own authority; `SSL_CERT_FILE` is part of
+    it. Raises `SinkError` where a bundle that a variable names cannot be read.
+    """
+    context = ssl.create_default_context()
+    context.load_verify_locations(certifi.where())
+    for name in _CA_VARIABLES:
+        if path := os.environ.get(name):
+            try:
+                _load(context, path)
+            except (OSError, ssl.SSLError) as error:
+                why = error.strerror or type(error).__name__
+                raise SinkError(f"{name} names {path}, which cannot be read: {why}") from None
+    return context
+
+
+def _load(context: ssl.SSLContext, path: str) -> None:
+    if os.path.isdir(path):  # noqa: PTH112 - a setting of others, used as they wrote it
+        context.load_verify_locations(capath=path)
+    else:
+        context.load_verify_locations(cafile=path)

@@ -1,0 +1,144 @@
+"""The settings of a webhook, checked before anything runs. No error of theirs shows a value."""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+from pathlib import Path
+from typing import Annotated, Final, Self
+from urllib.parse import SplitResult, urlsplit
+
+from pydantic import BeforeValidator, Field, SecretStr, field_validator, model_validator
+from requests.exceptions import RequestException
+from requests.models import PreparedRequest
+
+from sinks.base import SinkError, SinkSettings, read_secret
+from sinks.webhook_signature import SigningKey, read_keys
+from sinks.webhook_template import compile_template
+
+_OURS: Final = ("host", "content-length", "transfer-encoding", "connection")
+_OUR_PREFIX: Final = "webhook-"
+
+
+def _object_from_json(value: object) -> object:
+    """Environment variables carry objects as JSON text."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return json.loads(value)
+    except ValueError:
+        raise ValueError("this is not a JSON object") from None
+
+
+def _text_from_object(value: object) -> object:
+    """A template that is itself JSON may have been read as such on its way here."""
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, (dict, list)) else value
+
+
+SecretDict = Annotated[dict[str, SecretStr], BeforeValidator(_object_from_json)]
+SecretText = Annotated[SecretStr, BeforeValidator(_text_from_object)]
+
+
+class WebhookSettings(SinkSettings):
+    """Where to post, and how to prove who did."""
+
+    url: SecretStr = Field(description="http or https address; kept secret, for it often holds one")
+    secret: SecretStr | None = Field(
+        default=None,
+        description="Standard Webhooks key (whsec_…); two, separated by a space, while rotating",
+    )
+    secret_file: Path | None = Field(
+        default=None, description="File with the secret, read anew for each delivery"
+    )
+    headers: SecretDict = Field(
+        default_factory=dict, description="JSON object of further headers, such as Authorization"
+    )
+    template: SecretText | None = Field(
+        default=None, description="Jinja2 template of the body, or file: and its path"
+    )
+
+    @property
+    def target(self) -> SplitResult:
+        """The parts of the address."""
+        return urlsplit(self.url.get_secret_value())
+
+    @property
+    def shown(self) -> str:
+        """The address as far as it may be shown: scheme, host and port."""
+        return origin(self.target)
+
+    def keys(self) -> tuple[SigningKey, ...]:
+        """The signing keys as they are now; none where no secret is set.
+
+        Raises `SinkError` where the file cannot be read, `KeyFormatError` where it holds no key.
+        """
+        secret = read_secret(self.secret, self.secret_file)
+        return () if secret is None else read_keys(secret)
+
+    @field_validator("url")
+    @classmethod
+    def _url_is_an_address(cls, value: SecretStr) -> SecretStr:
+        text = value.get_secret_value()
+        try:
+            parts = urlsplit(text)
+            good = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+        except ValueError:  # a port that is no number, or half a pair of brackets
+            good = False
+        if not good or not text.isprintable() or " " in text:
+            raise ValueError("this is not an address such as https://hooks.example.com/path")
+        if parts.username is not None or parts.password is not None:
+            raise ValueError(
+                "user and password do not belong into the address; use headers (Authorization)"
+            )
+        try:
+            PreparedRequest().prepare_url(text, None)
+        except (RequestException, UnicodeError):
+            raise ValueError("the host of this address is not a valid name") from None
+        return value
+
+    @field_validator("headers")
+    @classmethod
+    def _headers_are_free(cls, value: dict[str, SecretStr]) -> dict[str, SecretStr]:
+        for name, secret in value.items():
+            lowered, text = name.lower(), secret.get_secret_value()
+            if lowered in _OURS or lowered.startswith(_OUR_PREFIX):
+                raise ValueError(f"the header {name!r} is set by the bridge itself")
+            token = name.replace("-", "").replace("_", "").replace(".", "")
+            if not (token.isascii() and token.isalnum()):
+                raise ValueError(f"{name!r} is not a header's name")
+            if not text.isascii() or not text.isprintable() or text != text.strip():
+                raise ValueError(f"the value of the header {name!r} has signs that HTTP forbids")
+        return value
+
+    @field_validator("template")
+    @classmethod
+    def _template_compiles(cls, value: SecretStr | None) -> SecretStr | None:
+        if value is not None:
+            compile_template(value.get_secret_value())
+        return value
+
+    @model_validator(mode="after")
+    def _secret_is_a_key(self) -> Self:
+        if self.secret is not None and self.secret_file is not None:
+            raise ValueError("set either secret or secret_file, not both")
+        try:
+            self.keys()
+        except SinkError as error:
+            raise ValueError(str(error)) from None
+        return self
+
+
+def origin(parts: SplitResult) -> str:
+    """Scheme, host and port of an address: nothing of it that could be a secret."""
+    host = parts.hostname or ""
+    name = f"[{host}]" if ":" in host else host
+    port = f":{parts.port}" if parts.port else ""
+    return f"{parts.scheme}://{name}{port}"
+
+
+def is_loopback(host: str) -> bool:
+    """Whether the host is this machine, by its name or address alone."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost" or host.lower().endswith(".localhost")

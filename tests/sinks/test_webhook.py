@@ -1,0 +1,273 @@
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cloudevents.core.bindings.http import HTTPMessage, from_http_event
+from http_server import HttpServer
+from standardwebhooks import Webhook
+from webhook_sinks import KEY, OTHER_KEY, PATH, QUERY, SECRETS, TOKEN, hasty, shows_no_secret
+
+from sinks.base import SinkError, SinkPaused, SinkRejected
+from sinks.record import EventRecord
+from sinks.testing import (
+    SAMPLE_TIME,
+    SinkContract,
+    sample_heartbeat,
+    sample_record,
+    sample_records,
+)
+from sinks.webhook import WebhookSink, seconds_to_wait
+
+
+@pytest.fixture
+def server() -> Iterator[HttpServer]:
+    """A server that answers 204 unless told otherwise."""
+    with HttpServer() as running:
+        yield running
+
+
+class Receiver:
+    """The server as the contract sees it."""
+
+    secrets: Sequence[str] = SECRETS
+
+    def __init__(self, server: HttpServer) -> None:
+        self._server = server
+        self.stop = server.stop
+        self.start = server.start
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        return {
+            "url": f"{self._server.origin}{PATH}?{QUERY}",
+            "secret": KEY,
+            "headers": '{"Authorization": "' + TOKEN + '"}',
+        }
+
+    def received(self) -> Sequence[bytes]:
+        return [request.body for request in self._server.requests()]
+
+
+class TestWebhookContract(SinkContract):
+    sink_class = WebhookSink
+
+    @pytest.fixture
+    def destination(self, server: HttpServer) -> Receiver:
+        return Receiver(server)
+
+
+def test_a_delivery_is_one_signed_post(server: HttpServer) -> None:
+    """Method, path, query, and each header are as Standard Webhooks and CloudEvents have them."""
+    hasty(server).deliver([sample_record()])
+    (request,) = server.requests()
+    headers = request.headers
+    assert (request.method, request.target) == ("POST", f"{PATH}?{QUERY}")
+    assert headers["webhook-id"] == sample_record().id
+    assert headers["content-type"] == "application/cloudevents+json"
+    assert headers["user-agent"] == "scheduled-events-bridge/1.2.3"
+    assert headers["authorization"] == TOKEN
+    assert headers["webhook-timestamp"].isdigit()
+
+
+def test_an_independent_verifier_agrees(server: HttpServer) -> None:
+    """The standardwebhooks package verifies each kind of record."""
+    sink = hasty(server)
+    for record in sample_records():
+        sink.deliver([record])
+    for request in server.requests():
+        Webhook(KEY).verify(request.body, request.headers)
+
+
+def test_both_keys_sign_while_they_are_rotated(server: HttpServer) -> None:
+    """With two keys, a receiver that knows either of them can verify."""
+    hasty(server, secret=f"{OTHER_KEY} {KEY}").deliver([sample_record()])
+    (request,) = server.requests()
+    for key in (KEY, OTHER_KEY):
+        Webhook(key).verify(request.body, request.headers)
+    assert len(request.headers["webhook-signature"].split(" ")) == 2
+
+
+def test_a_rotated_file_is_used_at_once(server: HttpServer, tmp_path: Path) -> None:
+    """A new key in the file signs the very next delivery, of the very same sink."""
+    file = tmp_path / "secret"
+    file.write_text(f"{KEY}\n")
+    sink = hasty(server, secret=None, secret_file=str(file))
+    sink.deliver([sample_record(1)])
+    file.write_text(OTHER_KEY)
+    sink.deliver([sample_record(2)])
+    first, second = server.requests()
+    Webhook(KEY).verify(first.body, first.headers)
+    Webhook(OTHER_KEY).verify(second.body, second.headers)
+
+
+@pytest.mark.parametrize("content", [None, "hunter2"])
+def test_a_file_that_went_bad_is_told(
+    server: HttpServer, tmp_path: Path, content: str | None
+) -> None:
+    """A secret file that vanishes, or holds no key any more, is an error that names the file."""
+    file = tmp_path / "secret"
+    file.write_text(KEY)
+    sink = hasty(server, secret=None, secret_file=str(file))
+    file.write_text(content) if content else file.unlink()
+    with pytest.raises(SinkError, match=str(file)) as caught:
+        sink.deliver([sample_record()])
+    assert "hunter2" not in str(caught.value)
+    assert server.requests() == []
+
+
+def test_without_a_secret_nothing_is_signed(server: HttpServer) -> None:
+    """No secret, no signature headers: none rather than an empty one."""
+    hasty(server, secret=None).deliver([sample_record()])
+    assert [name for name in server.requests()[0].headers if name.startswith("webhook-")] == []
+
+
+def test_an_independent_parser_reads_it(server: HttpServer) -> None:
+    """The cloudevents package reads the request as the event that was committed."""
+    hasty(server).deliver([sample_record()])
+    (request,) = server.requests()
+    event = from_http_event(HTTPMessage(headers=request.headers, body=request.body))
+    assert (event.get_id(), event.get_type()) == (sample_record().id, sample_record().type)
+    assert event.get_data() == sample_record().data
+
+
+def test_own_headers_replace_and_never_double(server: HttpServer) -> None:
+    """A header that the owner sets in any case stands there once."""
+    hasty(server, headers={"user-AGENT": "mine", "X-Ops": "1"}).deliver([sample_record()])
+    (request,) = server.requests()
+    assert request.head.lower().count(b"user-agent:") == 1
+    assert (request.headers["user-agent"], request.headers["x-ops"]) == ("mine", "1")
+
+
+@pytest.mark.parametrize("status", [200, 201, 202, 204, 206, 299])
+def test_any_2xx_is_a_delivery(server: HttpServer, status: int) -> None:
+    """2xx is the acknowledgement, whatever stands in the body."""
+    server.answer(status=status, body=b"" if status == 204 else b"no")
+    hasty(server).deliver([sample_record()])
+
+
+def raised(server: HttpServer, **answer: Any) -> Exception:
+    """What a delivery raises on this answer; no secret is in it."""
+    server.answer(**answer)
+    with pytest.raises((SinkError, SinkRejected)) as caught:
+        hasty(server).deliver([sample_record()])
+    assert shows_no_secret(f"{caught.value!r} {caught.value}")
+    return caught.value
+
+
+@pytest.mark.parametrize("status", [407, 408, 425, 429, 500, 501, 502, 503, 504, 507, 599, 600])
+def test_later_means_later(server: HttpServer, status: int) -> None:
+    """Overload and trouble at the far end are tried again."""
+    error = raised(server, status=status)
+    assert type(error) is SinkError
+    assert str(error).startswith(f"{server.origin} answered {status}")
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 405, 409, 413, 415, 422, 451, 499])
+def test_other_refusals_end_after_five_tries(server: HttpServer, status: int) -> None:
+    """Any other 4xx is a refusal of this record, believed on the fifth time."""
+    error = raised(server, status=status)
+    assert isinstance(error, SinkRejected)
+    assert (error.tries, error.delivered) == (5, 0)
+    assert str(error).startswith(f"{server.origin} answered {status}")
+
+
+def test_gone_pauses_the_sink(server: HttpServer) -> None:
+    """410 means that the receiver wants nothing more, and says how to go on."""
+    error = raised(server, status=410)
+    assert isinstance(error, SinkPaused)
+    assert "until retried" in str(error)
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_a_redirect_is_not_followed(server: HttpServer, status: int) -> None:
+    """A redirect is no delivery; only its origin is shown."""
+    with HttpServer() as elsewhere:
+        location = f"{elsewhere.origin}/hidden?code=hidden"
+        error = raised(server, status=status, headers={"Location": location})
+        assert (elsewhere.requests(), type(error)) == ([], SinkError)
+        assert f"it points to {elsewhere.origin}: set the address" in str(error)
+        assert "hidden" not in str(error)
+
+
+@pytest.mark.parametrize("location", ["", "/elsewhere", "http://[", "ftp://x/", "http://\x9b31m/"])
+def test_a_redirect_to_nowhere_is_told_too(server: HttpServer, location: str) -> None:
+    """A Location that is missing, relative or hostile is left out of the message."""
+    error = raised(server, status=302, headers={"Location": location})
+    assert str(error).endswith("is not followed; set the address to where the receiver really is")
+
+
+@pytest.mark.parametrize("status", [429, 503])
+def test_retry_after_is_passed_on(server: HttpServer, status: int) -> None:
+    """The dispatcher is told how long the receiver wants to be left alone."""
+    error = raised(server, status=status, headers={"Retry-After": "7"})
+    assert isinstance(error, SinkError)
+    assert error.retry_after == 7.0
+
+
+@pytest.mark.parametrize(
+    ("header", "expected"),
+    [
+        (None, None),
+        ("", None),
+        ("120", 120.0),
+        ("0", None),
+        ("-5", None),
+        ("soon", None),
+        ("nan", None),
+        ("inf", None),
+        ("9" * 400, None),
+        (format_datetime(SAMPLE_TIME + timedelta(seconds=90), usegmt=True), 90.0),
+        (format_datetime(SAMPLE_TIME - timedelta(seconds=90), usegmt=True), None),
+        ("Sun, 01 Mar 2026 12:00:30 -0000", 30.0),
+        ("Sun, 99 Mar 2026 12:00:30 GMT", None),
+    ],
+)
+def test_retry_after_is_read_with_care(header: str | None, expected: float | None) -> None:
+    """Seconds and dates count; the past, nonsense and infinity do not."""
+    assert expected == seconds_to_wait(header, now=SAMPLE_TIME)
+
+
+def test_the_timestamp_is_the_bridges(server: HttpServer) -> None:
+    """The signature carries the time of the delivery, in whole seconds, by the bridge's clock."""
+    before = int(datetime.now(UTC).timestamp())
+    hasty(server).deliver([sample_record()])
+    sent = int(server.requests()[0].headers["webhook-timestamp"])
+    assert before <= sent <= int(datetime.now(UTC).timestamp())
+
+
+@pytest.mark.parametrize(
+    ("others", "record", "expected"),
+    [
+        ({}, sample_heartbeat(), True),
+        ({"template": "x"}, sample_heartbeat(), False),
+        ({"template": "x"}, sample_record(), True),
+        ({"template": "x", "types": ["seb.bridge.*"]}, sample_heartbeat(), True),
+    ],
+)
+def test_a_templated_webhook_hears_no_heartbeats(
+    server: HttpServer, others: dict[str, Any], record: EventRecord, expected: bool
+) -> None:
+    """Heartbeats go to a plain webhook; to a templated one only where its types ask for them."""
+    assert expected == hasty(server, **others).accepts(
+        record.type, affects_this_vm=record.affects_this_vm
+    )
+
+
+def test_a_template_replaces_the_body_and_is_what_is_signed(server: HttpServer) -> None:
+    """The rendered body goes out as JSON, under a signature of just these bytes."""
+    template = '{"text": {{ (vm.name ~ " " ~ event.eventType) | tojson }}}'
+    hasty(server, template=template).deliver([sample_record()])
+    (request,) = server.requests()
+    assert request.body == b'{"text": "db-0 Freeze"}'
+    assert request.headers["content-type"] == "application/json"
+    Webhook(KEY).verify(request.body, request.headers)
+
+
+def test_a_template_that_does_not_fit_is_a_refusal(server: HttpServer) -> None:
+    """A record that the template cannot render is parked at once, with the template's line."""
+    with pytest.raises(SinkRejected, match="template, line 2: ") as caught:
+        hasty(server, template="a\n{{ event.nothing }}").deliver([sample_record()])
+    assert (caught.value.tries, server.requests()) == (1, [])
