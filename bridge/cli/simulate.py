@@ -6,6 +6,9 @@ never listens beyond loopback unless `--listen` says so.
 
 from __future__ import annotations
 
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 
 import click
@@ -128,13 +131,27 @@ def command(
             param_hint="--listen",
         ) from None
     try:
-        click.echo(f"SEB_IMDS__URL={simulator.url}")
-        _misbehave(simulator, faults)
-        _play(simulator, scenario, loop=loop)
+        with _interruptible():
+            click.echo(f"SEB_IMDS__URL={simulator.url}")
+            _misbehave(simulator, faults)
+            _play(simulator, scenario, loop=loop)
     except KeyboardInterrupt:
         _log("interrupted")
     finally:
         simulator.stop()
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """Be ended by Ctrl-C, also where a shell had it ignored, and by a polite kill likewise."""
+    names = [name for name in ("SIGINT", "SIGTERM", "SIGBREAK") if hasattr(signal, name)]
+    numbers = [signal.Signals[name] for name in names]
+    before = [signal.signal(number, signal.default_int_handler) for number in numbers]
+    try:
+        yield
+    finally:
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)
 
 
 def _misbehave(simulator: Simulator, faults: list[Fault]) -> None:
@@ -158,7 +175,8 @@ def _play(simulator: Simulator, scenario: str, *, loop: bool) -> None:
 
 def _log_document(document: SimulatedDocument) -> None:
     content = document.json()
-    _log(f"incarnation {content['DocumentIncarnation']}, {len(content['Events'])} events")
+    number = len(content["Events"])
+    _log(f"incarnation {content['DocumentIncarnation']}, {number} event{'s' * (number != 1)}")
     for event in content["Events"]:
         names = event["Resources"]
         more = f" and {len(names) - 2} more" if len(names) > 2 else ""  # noqa: PLR2004

@@ -109,7 +109,7 @@ class Player:
         timeline = self._timeline
         with timeline.changed:
             timeline.changed.wait_for(
-                lambda: self._stopping or timeline.history[-1].gets > 0, self._hold
+                lambda: self._stopping or timeline.current.gets > 0, self._hold
             )
 
     def _early(self, step: Step) -> bool:

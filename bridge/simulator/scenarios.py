@@ -197,6 +197,6 @@ def scenario(name: str) -> Scenario:
     try:
         return SCENARIOS[name]
     except KeyError:
-        near = get_close_matches(name, SCENARIOS, n=3, cutoff=0.4) or list(SCENARIOS)
+        near = get_close_matches(name, SCENARIOS, n=3, cutoff=0.5) or list(SCENARIOS)
         message = f"there is no scenario {name!r}; try {', '.join(near)}"
         raise UnknownScenarioError(message) from None

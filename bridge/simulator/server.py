@@ -6,6 +6,7 @@ It never lets a connection outlive `close`, and never splits an answer into two 
 from __future__ import annotations
 
 import os
+import selectors
 import socket
 import socketserver
 import struct
@@ -19,7 +20,7 @@ from bridge.simulator.answers import Answer, Request, refusal
 
 _BODY_LIMIT = 64 * 1024
 _POLL = 0.05
-"""Seconds between two looks at whether to stop, or whether the client is still there."""
+"""Seconds between two looks at whether the client is still there."""
 
 
 class HungUpError(Exception):
@@ -127,6 +128,7 @@ class _Server(ThreadingHTTPServer):
     # Windows would let two servers share one port.
     allow_reuse_address = os.name != "nt"
     request_queue_size = 64
+    timeout = 0  # handle_request is called when there is one
 
     def __init__(
         self, address: tuple[str, int], respond: Respond, stopping: threading.Event
@@ -136,6 +138,7 @@ class _Server(ThreadingHTTPServer):
         self.stopping = stopping
         self._lock = threading.Lock()
         self._open: dict[threading.Thread, socket.socket] = {}
+        self._waker, self._woken = socket.socketpair()
         super().__init__(address, _Handler, bind_and_activate=False)
 
     def server_bind(self) -> None:
@@ -143,6 +146,23 @@ class _Server(ThreadingHTTPServer):
         socketserver.TCPServer.server_bind(self)
         self.server_name = str(self.server_address[0])
         self.server_port = self.server_address[1]
+
+    def serve(self) -> None:
+        """Accept until `end`. Not serve_forever, which wakes up all day to see whether to end."""
+        with selectors.DefaultSelector() as selector:
+            selector.register(self.socket, selectors.EVENT_READ)
+            selector.register(self._woken, selectors.EVENT_READ)
+            while all(key.fileobj is not self._woken for key, _ in selector.select()):
+                self.handle_request()
+
+    def end(self) -> None:
+        """Let `serve` return."""
+        self._waker.send(b".")
+
+    def server_close(self) -> None:
+        super().server_close()
+        self._waker.close()
+        self._woken.close()
 
     def process_request(self, request: Any, client_address: Any) -> None:
         thread = threading.Thread(
@@ -198,7 +218,7 @@ class Listener:
                 return
             self._server.server_activate()
             self._thread = threading.Thread(
-                target=self._server.serve_forever, args=(_POLL,), name="imds-listen", daemon=True
+                target=self._server.serve, name="imds-listen", daemon=True
             )
             self._thread.start()
 
@@ -229,7 +249,7 @@ class Listener:
 
     def _end(self) -> None:
         if self._thread is not None:
-            self._server.shutdown()
+            self._server.end()
             self._thread.join()
             self._thread = None
         self._server.server_close()

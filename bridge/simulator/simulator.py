@@ -150,7 +150,7 @@ class Simulator:
         """Wait until the document that stands was served so often; False after `timeout` s."""
         with self._timeline.changed:
             return self._timeline.changed.wait_for(
-                lambda: self._timeline.history[-1].gets >= gets, timeout
+                lambda: self._timeline.current.gets >= gets, timeout
             )
 
     def serve(self, document: Mapping[str, Any] | bytes) -> None:

@@ -76,6 +76,12 @@ class Timeline:
         with self.changed:
             return list(self._history)
 
+    @property
+    def current(self) -> SimulatedDocument:
+        """The document that a GET gets now."""
+        with self.changed:
+            return self._history[-1]
+
     def serve(self, document: Mapping[str, Any] | bytes) -> None:
         """Stand for exactly this until the next change, for every api-version."""
         body = document if isinstance(document, bytes) else json.dumps(document).encode()
@@ -202,7 +208,8 @@ class Timeline:
             time=self._clock.monotonic(), wall=self._clock.now(), body=body
         )
         self._history.append(document)
-        self._on_change(document)
+        if len(self._history) > 1:
+            self._on_change(document)
         self.changed.notify_all()
 
 

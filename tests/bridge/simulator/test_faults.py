@@ -1,0 +1,288 @@
+from __future__ import annotations
+
+import json
+import time
+from contextlib import ExitStack
+from http.client import HTTPConnection, HTTPException, IncompleteRead
+
+import pytest
+from imds_client import COMPUTE, Reply, ask, connect, send_request
+
+from bridge.simulator import (
+    FAULT_NAMES,
+    CutJson,
+    DripBody,
+    DripHeaders,
+    EmptyBody,
+    Endless,
+    Fault,
+    Html,
+    Huge,
+    NoEvents,
+    Refused,
+    Reset,
+    Silence,
+    Simulator,
+    Slow,
+    Status,
+    Truncated,
+    parse_fault,
+)
+
+
+def suffer(simulator: Simulator, fault: Fault) -> Reply:
+    """The answer to the one GET that the fault is for."""
+    simulator.fault(fault)
+    return ask(simulator.url)
+
+
+@pytest.mark.parametrize("status", [401, 404, 410, 500, 503])
+def test_error_statuses_have_a_json_error(imds_simulator: Simulator, status: int) -> None:
+    """An error is a JSON object without Events, and is over with the next GET."""
+    reply = suffer(imds_simulator, Status(status))
+    assert (status, ["error"]) == (reply.status, list(reply.json()))
+    assert ask(imds_simulator.url).status == 200
+
+
+def test_too_many_requests_say_when_to_come_back(imds_simulator: Simulator) -> None:
+    """429 carries Retry-After."""
+    reply = suffer(imds_simulator, Status(429, retry_after=7))
+    assert (reply.status, reply.headers["Retry-After"]) == (429, "7")
+
+
+def test_a_slow_answer_is_right_in_the_end(imds_simulator: Simulator) -> None:
+    """The document comes late, and counts as served."""
+    begun = time.monotonic()
+    reply = suffer(imds_simulator, Slow(0.1))
+    assert time.monotonic() - begun >= 0.1
+    assert reply.json()["Events"] == []
+    assert imds_simulator.history[-1].gets == 1
+
+
+def test_a_client_that_gave_up_was_not_served(imds_simulator: Simulator) -> None:
+    """A document that is ready only after the client has gone counts as served to nobody."""
+    imds_simulator.fault(Slow(0.3))
+    send_request(imds_simulator.url).close()
+    assert imds_simulator.wait_for_gets(1)
+    assert not imds_simulator.wait_until_served(timeout=0.5)
+
+
+@pytest.mark.parametrize(
+    ("fault", "content_type", "body"),
+    [
+        (EmptyBody(), "application/json; charset=utf-8", b""),
+        (Html(), "text/html", None),
+        (NoEvents(), "application/json; charset=utf-8", b'{"error":"Internal error"}'),
+    ],
+)
+def test_a_200_may_hold_no_document(
+    imds_simulator: Simulator, fault: Fault, content_type: str, body: bytes | None
+) -> None:
+    """An empty body, a page, an object without Events: 200 each, and none counts as served."""
+    reply = suffer(imds_simulator, fault)
+    assert (200, content_type) == (reply.status, reply.headers["Content-Type"])
+    assert body is None or body == reply.body
+    assert imds_simulator.history[-1].gets == 0
+
+
+def test_a_truncated_answer_promises_more(imds_simulator: Simulator) -> None:
+    """Content-Length is that of the whole, and half of it comes."""
+    with pytest.raises(IncompleteRead):
+        suffer(imds_simulator, Truncated())
+    assert imds_simulator.history[-1].gets == 0
+
+
+def test_cut_json_has_a_right_length(imds_simulator: Simulator) -> None:
+    """The body is complete as HTTP sees it, and half a document."""
+    reply = suffer(imds_simulator, CutJson())
+    assert imds_simulator.history[-1].body.startswith(reply.body)
+    with pytest.raises(json.JSONDecodeError):
+        reply.json()
+
+
+def test_a_dripping_body_is_complete_in_the_end(imds_simulator: Simulator) -> None:
+    """Each piece comes well within a read timeout, and all of them take far longer."""
+    imds_simulator.fault(DripBody(interval=0.02, size=4))
+    begun = time.monotonic()
+    reply = ask(imds_simulator.url, timeout=1)
+    assert time.monotonic() - begun >= 0.1
+    assert reply.body == imds_simulator.history[-1].body
+
+
+def test_dripping_headers_are_complete_in_the_end(imds_simulator: Simulator) -> None:
+    """The same for headers, a byte at a time."""
+    reply = suffer(imds_simulator, DripHeaders(interval=0.001))
+    assert reply.body == imds_simulator.history[-1].body
+
+
+def test_a_huge_body_is_a_well_formed_document(imds_simulator: Simulator) -> None:
+    """Ten MiB of spaces in an empty document, which does not count as served."""
+    reply = suffer(imds_simulator, Huge(10))
+    assert len(reply.body) > 10 * 1024 * 1024
+    assert reply.json() == {"DocumentIncarnation": 1, "Events": []}
+    assert imds_simulator.history[-1].gets == 0
+
+
+def test_an_endless_body_goes_on_until_the_client_has_had_enough(
+    imds_simulator: Simulator,
+) -> None:
+    """Chunks come for as long as they are read."""
+    imds_simulator.fault(Endless())
+    connection = connect(imds_simulator.url)
+    connection.request("GET", "/metadata/scheduledevents?api-version=2020-07-01")
+    response = connection.getresponse()
+    read = sum(len(response.read(1_000_000)) for _ in range(20))
+    response.close()
+    connection.close()
+    assert read == 20_000_000
+
+
+def test_an_endless_body_has_a_limit(imds_simulator: Simulator) -> None:
+    """After its seconds the connection ends without the last chunk."""
+    with pytest.raises(IncompleteRead):
+        suffer(imds_simulator, Endless(seconds=0))
+
+
+def test_a_reset_connection(imds_simulator: Simulator) -> None:
+    """The client sees a reset, and a new connection works."""
+    with pytest.raises(ConnectionResetError):
+        suffer(imds_simulator, Reset())
+    assert ask(imds_simulator.url).status == 200
+
+
+def test_silence(imds_simulator: Simulator) -> None:
+    """Not a byte comes before the client's own timeout."""
+    imds_simulator.fault(Silence())
+    with pytest.raises(TimeoutError):
+        ask(imds_simulator.url, timeout=0.1)
+
+
+def test_silence_ends_with_the_connection(imds_simulator: Simulator) -> None:
+    """A client that waits long enough sees the connection end."""
+    with pytest.raises(HTTPException):
+        suffer(imds_simulator, Silence(0.05))
+
+
+def get_over(connection: HTTPConnection) -> int:
+    """The status of one more GET on a connection."""
+    connection.request("GET", "/")
+    return connection.getresponse().status
+
+
+def test_a_refused_connection(imds_simulator: Simulator) -> None:
+    """Open connections are cut, new ones refused, until it heals; the port stays the same."""
+    kept = connect(imds_simulator.url)
+    kept.connect()
+    imds_simulator.fault(Refused(seconds=None))
+    with pytest.raises((ConnectionError, HTTPException)):
+        get_over(kept)
+    kept.close()
+    with pytest.raises(ConnectionRefusedError):
+        ask(imds_simulator.url)
+    imds_simulator.heal()
+    assert ask(imds_simulator.url).status == 200
+
+
+def test_a_refused_connection_heals_of_itself(imds_simulator: Simulator) -> None:
+    """After its seconds the same port listens again."""
+    imds_simulator.fault(Refused(seconds=0.05))
+    deadline = time.monotonic() + 10
+    status = None
+    while status is None and time.monotonic() < deadline:
+        try:
+            status = ask(imds_simulator.url).status
+        except ConnectionRefusedError:
+            continue
+    assert status == 200
+
+
+def test_faults_queue_up(imds_simulator: Simulator) -> None:
+    """Each fault lasts its number of GETs, then the next one comes, then all is well."""
+    imds_simulator.fault(Status(500), times=2)
+    imds_simulator.fault(Status(503))
+    assert [ask(imds_simulator.url).status for _ in range(4)] == [500, 500, 503, 200]
+
+
+def test_a_lasting_fault_ends_when_healed(imds_simulator: Simulator) -> None:
+    """Without a number of times a fault stays until `heal`."""
+    imds_simulator.fault(Status(503), times=None)
+    before = [ask(imds_simulator.url).status for _ in range(3)]
+    imds_simulator.heal()
+    assert (before, ask(imds_simulator.url).status) == ([503, 503, 503], 200)
+
+
+def test_a_fault_can_aim_at_the_instance(imds_simulator: Simulator) -> None:
+    """A fault at `instance` leaves the events alone."""
+    imds_simulator.fault(Status(500), at="instance")
+    statuses = [ask(imds_simulator.url).status]
+    statuses += [ask(imds_simulator.url, COMPUTE).status for _ in range(2)]
+    assert statuses == [200, 500, 200]
+
+
+def test_no_times_is_an_error(imds_simulator: Simulator) -> None:
+    """A fault for no request at all is a mistake of the caller's."""
+    with pytest.raises(ValueError, match="at least 1"):
+        imds_simulator.fault(Status(500), times=0)
+
+
+def test_refusing_needs_a_started_simulator() -> None:
+    """Nothing can refuse before it listens."""
+    with pytest.raises(RuntimeError, match="start"):
+        Simulator().fault(Refused())
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [Slow(60), DripBody(1), DripHeaders(1), Endless(), Silence(), Huge(500), Refused(60)],
+    ids=lambda fault: type(fault).__name__,
+)
+def test_stopping_ends_every_fault_at_once(fault: Fault) -> None:
+    """A stop takes well under a second, also with a client that reads nothing."""
+    with Simulator() as simulator, ExitStack() as clients:
+        simulator.fault(fault)
+        if not isinstance(fault, Refused):
+            clients.enter_context(send_request(simulator.url))
+            assert simulator.wait_for_gets(1)
+        begun = time.monotonic()
+        simulator.stop()
+        took = time.monotonic() - begun
+    assert took < 1
+
+
+@pytest.mark.parametrize("name", FAULT_NAMES)
+def test_every_fault_has_a_name(name: str) -> None:
+    """Each name of the command line makes a fault without an argument."""
+    assert isinstance(parse_fault(name), Fault)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("slow=3", Slow(3)),
+        ("429=9", Status(429, retry_after=9)),
+        ("huge=2", Huge(2)),
+        ("drip=0.2", DripBody(0.2)),
+        ("refused=1", Refused(1)),
+        ("503", Status(503)),
+    ],
+)
+def test_a_fault_takes_an_argument(text: str, expected: Fault) -> None:
+    """`NAME=ARGUMENT` sets the seconds, or the MiB."""
+    assert expected == parse_fault(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("slwo", "try slow"),
+        ("503=1", "takes no argument"),
+        ("slow=x", "as in slow=5"),
+        ("slow=nan", "as in slow=5"),
+        ("slow=-1", "as in slow=5"),
+        ("slow=1e9", "as in slow=5"),
+    ],
+)
+def test_a_wrong_fault_says_what_is_right(text: str, message: str) -> None:
+    """The error names the nearest fault, or shows how the argument is written."""
+    with pytest.raises(ValueError, match=message):
+        parse_fault(text)

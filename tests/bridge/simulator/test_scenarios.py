@@ -1,0 +1,246 @@
+from __future__ import annotations
+
+import threading
+import time
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from imds_client import approve, ask
+
+from bridge.simulator import (
+    SCENARIOS,
+    Clock,
+    SimulatedDocument,
+    SimulatedVm,
+    Simulator,
+    UnknownScenarioError,
+)
+from bridge.simulator.vm import neighbour
+
+NOON = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
+STILL = Clock(now=lambda: NOON)
+
+
+def played(name: str, *, speed: float = 20_000, vm_name: str = "vm-0") -> list[dict[str, Any]]:
+    """The documents of a scenario, played by a clock that stands still at noon."""
+    simulator = Simulator(vm=SimulatedVm(name=vm_name), speed=speed, clock=STILL)
+    simulator.play(name)
+    assert simulator.wait(10)
+    simulator.stop()
+    return [document.json() for document in simulator.history]
+
+
+def story(documents: list[dict[str, Any]]) -> list[tuple[int, list[str]]]:
+    """Each document as its incarnation and its events' types and statuses."""
+    return [
+        (d["DocumentIncarnation"], [f"{e['EventType']} {e['EventStatus']}" for e in d["Events"]])
+        for d in documents
+    ]
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_every_scenario_begins_and_ends_with_nothing(name: str) -> None:
+    """Each scenario leaves an empty document behind, and is described."""
+    documents = played(name)
+    assert [documents[0]["Events"], documents[-1]["Events"]] == [[], []]
+    assert SCENARIOS[name].description
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_every_step_comes_in_order_and_starts_no_sooner_than_its_notice(name: str) -> None:
+    """Times only grow, and no event is scripted to start before its last NotBefore."""
+    due: dict[str, float] = {}
+    last = 0.0
+    for step in SCENARIOS[name].steps:
+        assert step.at >= last
+        last = step.at
+        kind, event = type(step).__name__, getattr(step, "event", "")
+        if kind == "Announce":
+            due[event] = step.at + (getattr(step, "notice", 0) or 0)
+        if kind == "Start":
+            assert step.at >= due[event]
+
+
+@pytest.mark.parametrize(
+    ("name", "event_type", "source", "duration", "vms"),
+    [
+        ("live-migration", "Freeze", "Platform", 5, 2),
+        ("host-maintenance", "Freeze", "Platform", 9, 1),
+        ("user-reboot", "Reboot", "User", -1, 1),
+        ("redeploy", "Redeploy", "Platform", -1, 1),
+        ("user-redeploy", "Redeploy", "User", -1, 1),
+        ("preempt", "Preempt", "Platform", -1, 1),
+        ("terminate", "Terminate", "User", -1, 1),
+        ("many-resources", "Freeze", "Platform", 9, 100),
+    ],
+)
+def test_the_usual_life_of_an_event(
+    name: str, event_type: str, source: str, duration: int, vms: int
+) -> None:
+    """Scheduled, Started, gone: one EventId, and incarnations that grow by one."""
+    documents = played(name)
+    scheduled, started = documents[1]["Events"][0], documents[2]["Events"][0]
+    expected = [
+        (1, []),
+        (2, [f"{event_type} Scheduled"]),
+        (3, [f"{event_type} Started"]),
+        (4, []),
+    ]
+    assert expected == story(documents)
+    assert {**scheduled, "EventStatus": "Started", "NotBefore": ""} == started
+    assert (source, duration) == (scheduled["EventSource"], scheduled["DurationInSeconds"])
+    assert (vms, "vm-0") == (len(scheduled["Resources"]), scheduled["Resources"][0])
+
+
+def test_notice_is_compressed_with_the_rest() -> None:
+    """At ten times the speed, 15 minutes' notice is 90 s of the bridge's clock."""
+    simulator = Simulator(speed=10, clock=STILL, on_document=lambda _: announced.set())
+    announced = threading.Event()
+    simulator.play("host-maintenance")
+    assert announced.wait(5)
+    simulator.stop()
+    document = simulator.history[-1].json()
+    assert document["Events"][0]["NotBefore"] == "Sun, 01 Mar 2026 12:01:30 GMT"
+
+
+def test_canceled_maintenance_never_starts() -> None:
+    """The event is Scheduled and then gone, long before its NotBefore."""
+    documents = played("canceled-maintenance", speed=1000)
+    assert story(documents) == [(1, []), (2, ["Redeploy Scheduled"]), (3, [])]
+    assert documents[1]["Events"][0]["NotBefore"] == "Sun, 01 Mar 2026 12:10:04 GMT"
+
+
+def test_a_hardware_failure_is_first_seen_as_started() -> None:
+    """The event appears as Started, without a NotBefore."""
+    documents = played("hardware-failure")
+    assert story(documents) == [(1, []), (2, ["Reboot Started"]), (3, [])]
+    assert documents[1]["Events"][0]["NotBefore"] == ""
+
+
+def test_two_events_are_of_different_vms() -> None:
+    """Both are announced in one document, and live on their own."""
+    documents = played("two-events", vm_name="db_0")
+    assert story(documents) == [
+        (1, []),
+        (2, ["Reboot Scheduled", "Freeze Scheduled"]),
+        (3, ["Reboot Scheduled", "Freeze Started"]),
+        (4, ["Reboot Started", "Freeze Started"]),
+        (5, ["Freeze Started"]),
+        (6, []),
+    ]
+    assert [event["Resources"] for event in documents[1]["Events"]] == [["db_0"], ["db_1"]]
+
+
+def test_notice_moves_there_and_back() -> None:
+    """NotBefore goes from A to B and back to exactly A."""
+    moved = threading.Event()
+    told: list[str] = []
+
+    def look(document: SimulatedDocument) -> None:
+        told.append(document.json()["Events"][0]["NotBefore"][17:25])
+        if len(told) == 3:
+            moved.set()
+
+    simulator = Simulator(speed=300, clock=STILL, on_document=look)
+    simulator.play("notice-moved")
+    assert moved.wait(5)
+    simulator.stop()
+    assert told[:3] == ["12:00:03", "12:00:05", "12:00:03"]
+
+
+def test_an_incarnation_can_be_skipped() -> None:
+    """The incarnation jumps from 2 to 4 and the event is never seen as Started."""
+    expected = [(1, []), (2, ["Reboot Scheduled"]), (4, [])]
+    assert expected == story(played("skipped-incarnation"))
+
+
+def test_incarnations_can_begin_anew() -> None:
+    """The incarnation falls to 0 with another event, and earlier numbers come again."""
+    assert story(played("incarnation-reset")) == [
+        (1, []),
+        (2, ["Freeze Scheduled"]),
+        (3, ["Freeze Started"]),
+        (0, ["Reboot Scheduled"]),
+        (1, ["Reboot Started"]),
+        (2, []),
+    ]
+
+
+def test_an_approval_brings_the_rest_forward() -> None:
+    """An event that is approved starts early, and the scenario does not wait for its NotBefore."""
+    announced, started = threading.Event(), threading.Event()
+
+    def look(document: SimulatedDocument) -> None:
+        (started if b"Started" in document.body else announced).set()
+
+    # At speed 50 the reboot would start after 18 s of its own accord.
+    with Simulator(speed=50, on_document=look) as simulator:
+        simulator.play("user-reboot")
+        assert announced.wait(5)
+        begun = time.monotonic()
+        approve(simulator.url, simulator.history[-1].json()["Events"][0]["EventId"])
+        assert started.wait(5)
+        assert simulator.wait(10)
+        took = time.monotonic() - begun
+        assert [d.json()["DocumentIncarnation"] for d in simulator.history] == [1, 2, 3, 4]
+    assert took < 15
+
+
+def test_a_held_scenario_shows_every_document() -> None:
+    """With `hold` a slow poller misses nothing, however fast the scenario is."""
+    with Simulator(speed=1e6) as simulator:
+        simulator.play("live-migration", hold=10)
+        seen = []
+        while not simulator.finished:
+            seen.append(ask(simulator.url).json()["DocumentIncarnation"])
+            simulator.wait(0.01)
+    assert sorted(set(seen)) == [1, 2, 3, 4]
+
+
+def test_a_test_may_interfere() -> None:
+    """A scenario whose event a test has ended by hand plays out all the same."""
+    announced = threading.Event()
+    with Simulator(speed=500, on_document=lambda _: announced.set()) as simulator:
+        simulator.play("preempt")
+        assert announced.wait(5)
+        simulator.end_event(simulator.history[-1].json()["Events"][0]["EventId"])
+        assert simulator.wait(5)
+        assert simulator.history[-1].json() == {"DocumentIncarnation": 3, "Events": []}
+
+
+def test_stopping_ends_a_scenario_at_once() -> None:
+    """A scenario that would last a quarter of an hour ends with the simulator."""
+    with Simulator() as simulator:
+        simulator.play("live-migration")
+        begun = time.monotonic()
+    assert time.monotonic() - begun < 2
+    assert simulator.finished
+
+
+def test_one_scenario_at_a_time() -> None:
+    """A second scenario is refused until the first has played out."""
+    with Simulator() as simulator:
+        simulator.play("live-migration")
+        with pytest.raises(RuntimeError, match="one scenario at a time"):
+            simulator.play("preempt")
+
+
+def test_an_unknown_scenario_suggests_the_nearest() -> None:
+    """The error names what was probably meant."""
+    with pytest.raises(UnknownScenarioError, match="try live-migration"):
+        Simulator().play("live-migraton")
+
+
+def test_nothing_played_is_nothing_finished() -> None:
+    """Without a scenario there is no end to wait for."""
+    simulator = Simulator()
+    assert (simulator.finished, simulator.wait(0.01)) == (False, False)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"), [("db_0", "db_3"), ("vm9", "vm12"), ("db", "db-3"), ("7", "10")]
+)
+def test_neighbours_are_counted_on(name: str, expected: str) -> None:
+    """A number at the end of a name is counted on; a name without one gets one."""
+    assert expected == neighbour(name, 3)

@@ -1,0 +1,145 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from imds_client import ask
+
+from bridge.simulator import Clock, SimulatedEvent, Simulator, UnknownEventError
+
+NOON = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
+
+
+def incarnations(simulator: Simulator) -> list[int]:
+    """The incarnations of every document so far."""
+    return [document.json()["DocumentIncarnation"] for document in simulator.history]
+
+
+def test_each_change_grows_the_incarnation() -> None:
+    """Announce, move, start and end make one document each."""
+    simulator = Simulator(incarnation=279)
+    event = simulator.announce(SimulatedEvent(not_before=NOON))
+    simulator.move(event.event_id, NOON + timedelta(minutes=5))
+    simulator.start_event(event.event_id)
+    simulator.end_event(event.event_id)
+    assert incarnations(simulator) == [279, 280, 281, 282, 283]
+
+
+def test_an_event_keeps_its_id() -> None:
+    """The EventId is the same, in upper case, from announcement to Started."""
+    simulator = Simulator()
+    event = simulator.announce(SimulatedEvent())
+    simulator.start_event(event.event_id)
+    ids = [d.json()["Events"][0]["EventId"] for d in simulator.history[1:]]
+    assert [event.event_id] * 2 == ids
+    assert event.event_id.upper() == event.event_id
+
+
+def test_what_changes_nothing_makes_no_document() -> None:
+    """A start of a Started event and a move by milliseconds leave document and number alone."""
+    simulator = Simulator()
+    event = simulator.announce(SimulatedEvent(not_before=NOON))
+    simulator.move(event.event_id, NOON + timedelta(milliseconds=1))
+    simulator.start_event(event.event_id)
+    simulator.start_event(event.event_id)
+    assert incarnations(simulator) == [1, 2, 3]
+
+
+def test_edits_in_one_block_make_one_document() -> None:
+    """Two announcements inside `change` are served together."""
+    simulator = Simulator()
+    with simulator.change():
+        simulator.announce(SimulatedEvent())
+        simulator.announce(SimulatedEvent(resources=("other",)))
+    assert [len(d.json()["Events"]) for d in simulator.history] == [0, 2]
+    assert incarnations(simulator) == [1, 2]
+
+
+def test_incarnations_can_be_skipped_and_reset() -> None:
+    """The next change jumps over one incarnation, or takes any other."""
+    simulator = Simulator()
+    simulator.announce(SimulatedEvent())
+    simulator.skip_incarnation()
+    simulator.announce(SimulatedEvent())
+    simulator.reset_incarnation(0)
+    simulator.announce(SimulatedEvent())
+    simulator.announce(SimulatedEvent())
+    assert incarnations(simulator) == [1, 2, 4, 0, 1]
+
+
+def test_the_history_tells_what_was_served_and_when() -> None:
+    """A document carries its stamps, how many GETs got it, and when the first one did."""
+    seconds = [50.0]
+    clock = Clock(now=lambda: NOON, monotonic=lambda: seconds[0])
+    with Simulator(clock=clock) as simulator:
+        simulator.announce(SimulatedEvent())
+        seconds[0] = 60.0
+        body = ask(simulator.url).body
+        seconds[0] = 70.0
+        ask(simulator.url)
+        ask(simulator.url, "/metadata/scheduledevents?api-version=bad")
+        never, served = simulator.history
+        gets = simulator.gets
+    assert (never.time, never.wall, never.first_served, never.gets) == (50.0, NOON, None, 0)
+    assert (body, 60.0, 2) == (served.body, served.first_served, served.gets)
+    assert gets == 3
+
+
+def test_a_get_in_an_older_version_serves_the_same_document(imds_simulator: Simulator) -> None:
+    """The history keeps the newest version's body, and counts every version's GETs."""
+    imds_simulator.announce(SimulatedEvent())
+    ask(imds_simulator.url, "/metadata/scheduledevents?api-version=2017-08-01")
+    document = imds_simulator.history[-1]
+    assert (document.gets, b"DurationInSeconds" in document.body) == (1, True)
+
+
+def test_waiting_ends_when_the_document_is_served(imds_simulator: Simulator) -> None:
+    """`wait_until_served` and `wait_for_gets` say whether it came to that in time."""
+    before = (
+        imds_simulator.wait_until_served(timeout=0.01),
+        imds_simulator.wait_for_gets(1, timeout=0.01),
+    )
+    ask(imds_simulator.url)
+    after = imds_simulator.wait_until_served(), imds_simulator.wait_for_gets(1)
+    assert (before, after) == ((False, False), (True, True))
+
+
+@pytest.mark.parametrize("edit", ["start_event", "end_event"])
+def test_an_unknown_event_is_an_error(edit: str) -> None:
+    """Editing an event that is not there raises and changes nothing."""
+    simulator = Simulator()
+    simulator.serve(b"[]")
+    with pytest.raises(UnknownEventError, match="no event nope"):
+        getattr(simulator, edit)("nope")
+    assert simulator.history[-1].body == b"[]"
+
+
+def test_one_event_id_is_there_once() -> None:
+    """A second event of the same EventId, in whatever case, is refused."""
+    simulator = Simulator()
+    simulator.announce(SimulatedEvent(event_id="ABC"))
+    with pytest.raises(ValueError, match="already"):
+        simulator.announce(SimulatedEvent(event_id="abc"))
+
+
+def test_a_naive_moment_is_refused() -> None:
+    """NotBefore without a time zone would be anybody's guess."""
+    with pytest.raises(ValueError, match="time zone"):
+        SimulatedEvent(not_before=datetime(2026, 3, 1))  # noqa: DTZ001  # that is the point
+
+
+def test_resources_are_this_vm_unless_said() -> None:
+    """None stands for the simulated VM, an empty tuple for nobody."""
+    simulator = Simulator()
+    simulator.announce(SimulatedEvent())
+    simulator.announce(SimulatedEvent(resources=()))
+    events = simulator.history[-1].json()["Events"]
+    assert [event["Resources"] for event in events] == [["vm-0"], []]
+
+
+def test_listeners_are_told_of_each_change() -> None:
+    """`on_document` gets each new document, and not the first one."""
+    told: list[bytes] = []
+    simulator = Simulator(on_document=lambda document: told.append(document.body))
+    simulator.announce(SimulatedEvent())
+    assert [simulator.history[-1].body] == told
