@@ -36,16 +36,13 @@ from sinks.mqtt_messages import (
     will_message,
 )
 from sinks.mqtt_reasons import ABOUT_THE_MESSAGE, NOT_AUTHORIZED, reason
-from sinks.mqtt_session import Session
+from sinks.mqtt_session import WINDOW, Session
 from sinks.mqtt_settings import MqttSettings
 from sinks.record import EventRecord
 
 STATE_RENEWAL: Final = timedelta(hours=1)
-# Seconds. The dispatcher calls a delivery stuck after 30; what a slow line has acknowledged by
-# then is told, and the rest goes out on the next connection.
-_CONNECT_TIMEOUT: Final = 10.0
-_ACK_TIMEOUT: Final = 15.0
-_CLOSE_TIMEOUT: Final = 1.0
+# Refusals that end the connection, before the record counts as the cause and not the broker.
+_TRIES: Final = 5
 # Where an error has no remedy of its own; the others are `what; remedy`.
 _REMEDY: Final = "see what the broker's log says"
 
@@ -57,25 +54,30 @@ class MqttSink(Sink[MqttSettings]):
     Settings: ClassVar[type[SinkSettings]] = MqttSettings
     BATCH: ClassVar[int] = 100
 
+    CONNECT_TIMEOUT: ClassVar[float] = 10.0
+    """Seconds for a connection, from the name's resolution to the broker's CONNACK."""
+    ACK_TIMEOUT: ClassVar[float] = 15.0
+    """Seconds for a batch, less than `deadline`: what a slow line got through by then is told, and
+    the rest goes out on the next connection."""
+    CLOSE_TIMEOUT: ClassVar[float] = 1.0
+    """Seconds for the farewell, and as many for the end of the connection."""
+
     def __init__(self, name: str, settings: MqttSettings, context: SinkContext) -> None:
         super().__init__(name, settings, context)
         self._session: Session | None = None
         self._topics: Topics | None = None
         self._shown: tuple[PendingEvent, ...] | None = None
         self._shown_at: datetime | None = None
+        self._suspicious = False
 
     def open(self) -> None:
         """Connect, and say that the bridge is online. Raises `SinkError` with the remedy."""
         self.close()
-        where = topics(self.context)
-        will = will_message(context=self.context, sink=self.name, where=where)
-        self._session = session = Session(
-            plan_for(self.settings, client_id=self._client_id, will=will)
-        )
-        limits = session.connect(timeout=_CONNECT_TIMEOUT)
-        _require(limits)
-        self._topics = where
-        self._say(online_message(context=self.context, sink=self.name, where=where))
+        try:
+            self._connect()
+        except SinkError:
+            self.close()
+            raise
 
     def deliver(self, records: Sequence[EventRecord]) -> None:
         """Publish the records in order and wait for the broker's acknowledgement of each.
@@ -84,13 +86,19 @@ class MqttSink(Sink[MqttSettings]):
         """
         session, where = self._opened()
         messages = [record_message(record, where) for record in records]
-        outcome = session.publish(messages, timeout=_ACK_TIMEOUT)
+        window = 1 if self._suspicious else WINDOW
+        outcome = session.publish(messages, timeout=self.ACK_TIMEOUT, window=window)
+        # Where the broker ended the connection over a message, the next tries go one by one, so
+        # that no record is parked for its neighbour.
+        self._suspicious = outcome.ended
         if outcome.refusal is None:
             return
-        topic = messages[outcome.delivered].topic
+        text = _refused(messages[outcome.delivered].topic, outcome.refusal)
+        if outcome.ended:
+            raise SinkRejected(text, delivered=outcome.delivered, tries=_TRIES)
         if outcome.refusal in ABOUT_THE_MESSAGE:
-            raise SinkRejected(_refused(topic, outcome.refusal), delivered=outcome.delivered)
-        raise SinkError(_refused(topic, outcome.refusal), delivered=outcome.delivered)
+            raise SinkRejected(text, delivered=outcome.delivered)
+        raise SinkError(text, delivered=outcome.delivered)
 
     def maintain(self) -> None:
         """See that the connection lives; publish the state where it has changed or is an hour old.
@@ -117,7 +125,7 @@ class MqttSink(Sink[MqttSettings]):
             topics(self.context)
             # A client id of its own: the bridge's would take the running bridge's session over.
             session = Session(plan_for(self.settings, client_id=f"seb-check-{uuid4().hex[:12]}"))
-            limits = session.connect(timeout=_CONNECT_TIMEOUT)
+            limits = session.connect(timeout=self.CONNECT_TIMEOUT)
             _require(limits)
         except SinkError as error:
             text, _, remedy = str(error).partition("; ")
@@ -126,7 +134,7 @@ class MqttSink(Sink[MqttSettings]):
             found.append(Check(level="ok", text=self._greeting(limits)))
         finally:
             if session is not None:
-                session.close(timeout=_CLOSE_TIMEOUT)
+                session.close(timeout=self.CLOSE_TIMEOUT)
         return found
 
     def abort(self) -> None:
@@ -145,11 +153,22 @@ class MqttSink(Sink[MqttSettings]):
             # A normal disconnect makes the broker drop the will (MQTT 5, 3.14.4): say it first.
             farewell = offline_message(context=self.context, sink=self.name, where=where)
             try:
-                session.publish([farewell], timeout=_CLOSE_TIMEOUT)
+                session.publish([farewell], timeout=self.CLOSE_TIMEOUT)
             except SinkError:
                 # Without an orderly disconnect the broker says it for us.
                 session.abort()
-        session.close(timeout=_CLOSE_TIMEOUT)
+        session.close(timeout=self.CLOSE_TIMEOUT)
+
+    def _connect(self) -> None:
+        where = topics(self.context)
+        will = will_message(context=self.context, sink=self.name, where=where)
+        self._session = session = Session(
+            plan_for(self.settings, client_id=self._client_id, will=will)
+        )
+        limits = session.connect(timeout=self.CONNECT_TIMEOUT)
+        _require(limits)
+        self._topics = where
+        self._say(online_message(context=self.context, sink=self.name, where=where))
 
     @property
     def _client_id(self) -> str:
@@ -167,7 +186,7 @@ class MqttSink(Sink[MqttSettings]):
         """Publish state or status; a refusal is the operator's to heal, never a dead record."""
         if self._session is None:
             return
-        outcome = self._session.publish([message], timeout=_ACK_TIMEOUT)
+        outcome = self._session.publish([message], timeout=self.ACK_TIMEOUT)
         if outcome.refusal is not None:
             raise SinkError(_refused(message.topic, outcome.refusal))
 

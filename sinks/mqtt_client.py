@@ -76,9 +76,21 @@ def plan_for(settings: MqttSettings, *, client_id: str, will: Message | None = N
     )
 
 
+class _Socket(ssl.SSLSocket):
+    """Closes itself after a failed handshake; paho leaves that to the garbage collector."""
+
+    def do_handshake(self, block: bool = False) -> None:  # noqa: FBT001, FBT002  # ssl's signature
+        try:
+            super().do_handshake(block)
+        except OSError:
+            self.close()
+            raise
+
+
 def _tls(settings: MqttTls) -> ssl.SSLContext:
     try:
         context = ssl.create_default_context(cafile=settings.ca)
+        context.sslsocket_class = _Socket
     except OSError as error:
         raise _unusable("CA", settings.ca, error) from None
     if settings.cert is not None:

@@ -9,10 +9,15 @@ import socket
 import ssl
 from typing import Final
 
+PROTOCOL_ERROR: Final = 0x82
+KEEP_ALIVE_TIMEOUT: Final = 0x8D
 NOT_AUTHORIZED: Final = 0x87
 TOPIC_NAME_INVALID: Final = 0x90
 PACKET_TOO_LARGE: Final = 0x95
 PAYLOAD_FORMAT_INVALID: Final = 0x99
+
+UNREADABLE: Final = 0x100
+"""Not MQTT's: the answer to a message was no MQTT 5 packet."""
 
 FIRST_FAILURE: Final = 0x80
 """MQTT 5, 2.4: codes from here on are failures."""
@@ -54,6 +59,12 @@ _WORDS: Final = {
 }
 
 
+# Mosquitto puts 0x95 into a PUBACK, where MQTT 5 (table 3-4) has no such code. (Seen with 2.0.11.)
+_UNREADABLE: Final = (
+    "the broker's answer is no MQTT 5, as Mosquitto's to a message that is larger than its "
+    "message_size_limit; raise that, or set max_packet_size instead"
+)
+
 _NETWORK: Final = (
     (
         (socket.gaierror, UnicodeError),
@@ -72,8 +83,30 @@ _NETWORK: Final = (
 
 def reason(code: int) -> str:
     """A reason code in words, with its number as the specification writes it."""
+    if code == UNREADABLE:
+        return _UNREADABLE
     words = _WORDS.get(code)
     return f"{words} (0x{code:02X})" if words else f"reason code 0x{code:02X}"
+
+
+def ending(code: int, *, from_broker: bool, accepted: bool) -> str:
+    """Why a connection has ended. `from_broker`: the code came in its DISCONNECT, and is not the
+    library's own; `accepted`: the broker had sent its CONNACK.
+    """
+    if from_broker:
+        return f"the broker closed the connection: {reason(code)}"
+    if not accepted:
+        return (
+            "the connection was closed before the broker accepted it; check PORT and PROTOCOL, "
+            "and TLS__CERT and TLS__KEY where the broker asks for a certificate"
+        )
+    if code in (PROTOCOL_ERROR, KEEP_ALIVE_TIMEOUT):
+        return reason(code)
+    # Mosquitto 2.0 gives no reason where it shuts down or another client takes the session over.
+    return (
+        "the connection was lost; see how the broker and the network are doing, "
+        "and that no second bridge runs for this VM"
+    )
 
 
 def network(error: Exception) -> str:

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from paho.mqtt.client import Client, ConnectFlags, DisconnectFlags
+from paho.mqtt.client import Client, DisconnectFlags
 from paho.mqtt.enums import MQTTErrorCode
 from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
@@ -32,13 +32,22 @@ from sinks.mqtt_client import (
     read_limits,
 )
 from sinks.mqtt_messages import Message
-from sinks.mqtt_reasons import FIRST_FAILURE, PACKET_TOO_LARGE, network, reason
+from sinks.mqtt_reasons import (
+    ABOUT_THE_MESSAGE,
+    FIRST_FAILURE,
+    PACKET_TOO_LARGE,
+    PROTOCOL_ERROR,
+    UNREADABLE,
+    ending,
+    network,
+    reason,
+)
 
 # Well within the keepalive's half of tolerance; a publish or an answer ends the wait at once.
 _LOOP_SECONDS: Final = 5.0
 _GOES_ON: Final = MQTTErrorCode.MQTT_ERR_SUCCESS
-# Messages in flight at once; a broker's Receive Maximum lowers it.
-_WINDOW: Final = 20
+WINDOW: Final = 20
+"""Messages in flight at once: past the point where more makes loopback any faster."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +56,8 @@ class Outcome:
 
     delivered: int
     refusal: int | None = None
+    ended: bool = False
+    """The refusal was the end of the connection; with others in flight, it may mean one of them."""
 
 
 class Session:
@@ -59,6 +70,7 @@ class Session:
         # locks of its own held.
         self._limits: Limits | None = None
         self._lost: str | None = None
+        self._blamed: int | None = None
         self._acks: dict[int, int] = {}
         self._awaited = 0
         self._client = new_client(plan)
@@ -84,21 +96,24 @@ class Session:
         if limits is None:
             self.abort()
             message = (
-                f"{self._plan.address}: no MQTT answer within {timeout:.0f} s; "
+                f"{self._plan.address}: no MQTT answer within {timeout:g} s; "
                 "check HOST and PORT, and that a broker listens there"
             )
             raise SinkError(message)
         return limits
 
-    def publish(self, messages: Sequence[Message], *, timeout: float) -> Outcome:
+    def publish(
+        self, messages: Sequence[Message], *, timeout: float, window: int = WINDOW
+    ) -> Outcome:
         """Send in order and wait for every acknowledgement, `timeout` seconds at most.
 
-        Nothing is sent after a refusal but what was in flight with it. Raises `SinkError`, with
+        At most `window` messages are in flight at once, and fewer where the broker says so; nothing
+        is sent after a refusal but what was in flight with it. Raises `SinkError`, with
         `delivered`, where the connection is lost or an acknowledgement does not come.
         """
         deadline = time.monotonic() + timeout
         limits = self._limits or Limits()
-        window = min(_WINDOW, limits.receive_maximum)
+        window = min(window, limits.receive_maximum)
         delivered = 0
         while delivered < len(messages):
             self.ensure(delivered=delivered)
@@ -107,9 +122,11 @@ class Session:
             if not sendable:
                 return Outcome(delivered=delivered, refusal=PACKET_TOO_LARGE)
             for code in self._exchange(sendable, deadline):
+                if code is None and self._blamed is not None:
+                    return Outcome(delivered=delivered, refusal=self._blamed, ended=True)
                 if code is None:
-                    self._raise_unacknowledged(delivered, timeout)
-                elif code >= FIRST_FAILURE:
+                    raise self._unacknowledged(delivered, timeout)
+                if code >= FIRST_FAILURE:
                     return Outcome(delivered=delivered, refusal=code)
                 delivered += 1
         return Outcome(delivered=delivered)
@@ -162,15 +179,16 @@ class Session:
             )
             return [self._acks.get(mid) for mid in mids]
 
-    def _raise_unacknowledged(self, delivered: int, timeout: float) -> None:
-        self.ensure(delivered=delivered)
+    def _unacknowledged(self, delivered: int, timeout: float) -> SinkError:
+        with self._changed:
+            lost = self._lost
         # What is still in flight must not be mistaken for a later publish: this connection is over.
         self.abort()
         message = (
-            f"{self._plan.address}: the broker has not acknowledged within {timeout:.0f} s; "
+            f"{self._plan.address}: the broker has not acknowledged within {timeout:g} s; "
             "see how it and the network are doing"
         )
-        raise SinkError(message, delivered=delivered)
+        return SinkError(lost or message, delivered=delivered)
 
     def _lose(self, why: str) -> None:
         """Note why the connection is gone; the first reason is the one that counts."""
@@ -216,12 +234,7 @@ class Session:
         self._client.on_disconnect = None
 
     def _on_connect(
-        self,
-        client: Client,
-        _data: Any,
-        _flags: ConnectFlags,
-        code: ReasonCode,
-        told: Properties | None,
+        self, client: Client, _data: Any, _flags: Any, code: ReasonCode, told: Properties | None
     ) -> None:
         if code.is_failure:
             self._lose(f"the broker refused the connection: {reason(code.value)}")
@@ -240,19 +253,13 @@ class Session:
                 self._changed.notify_all()
 
     def _on_disconnect(
-        self,
-        _client: Client,
-        _data: Any,
-        flags: DisconnectFlags,
-        code: ReasonCode,
-        _told: Properties | None,
+        self, _client: Client, _data: Any, flags: DisconnectFlags, code: ReasonCode, _told: Any
     ) -> None:
-        if flags.is_disconnect_packet_from_server:
-            self._lose(f"the broker closed the connection: {reason(code.value)}")
-        elif self._limits is None:
-            self._lose(
-                "the connection was closed before the broker accepted it; check PORT and PROTOCOL, "
-                "and TLS__CERT and TLS__KEY where the broker asks for a certificate"
-            )
-        else:
-            self._lose("the connection was lost")
+        from_broker = flags.is_disconnect_packet_from_server
+        if from_broker and code.value in ABOUT_THE_MESSAGE:
+            self._blamed = code.value
+        elif not from_broker and code.value == PROTOCOL_ERROR and self._limits is not None:
+            # Paho could not read what came instead of an acknowledgement. Acknowledgements come in
+            # order (MQTT 5, 4.6), so it was the one of the first message that has none.
+            self._blamed = UNREADABLE
+        self._lose(ending(code.value, from_broker=from_broker, accepted=self._limits is not None))

@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
+import json
+import threading
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from mosquitto import Mosquitto
-from mqtt_subscriber import Subscriber
+from mqtt_subscriber import Seen, Subscriber
 
+from sinks.base import PendingEvent, SinkContext, SinkError
 from sinks.mqtt import MqttSink
-from sinks.testing import SAMPLE_VM, SinkContract
+from sinks.record import RecordDraft, seal
+from sinks.testing import (
+    SAMPLE_STREAM,
+    SAMPLE_TIME,
+    SAMPLE_VM,
+    SinkContract,
+    sample_context,
+    sample_record,
+)
 
 BASE = f"seb/v1/default/vm/{SAMPLE_VM.vm_id}"
 PASSWORD = "correct horse battery staple"
@@ -57,3 +70,229 @@ class TestContract(SinkContract):
             broker.subscriber("seb/#") as seen,
         ):
             yield Broker(broker, seen)
+
+
+def make(
+    broker: Mosquitto, *, name: str = "ops", context: SinkContext | None = None, **settings: Any
+) -> MqttSink:
+    """A sink for the broker, as its first user where it has users."""
+    login: dict[str, Any] = {}
+    if broker.users:
+        user, password = next(iter(broker.users.items()))
+        login = {"username": user, "password": password}
+    told = {"kind": "mqtt", "host": broker.host, "port": broker.port, **login, **settings}
+    return MqttSink(name, MqttSink.Settings(**told), context or sample_context())
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[Mosquitto]:
+    """A broker that lets everybody in."""
+    with Mosquitto(tmp_path / "broker") as made:
+        yield made
+
+
+def at(broker: Mosquitto, topic: str) -> Seen:
+    """The retained message of a topic, as a newcomer sees it."""
+    with broker.subscriber(f"{BASE}/{topic}") as newcomer:
+        (seen,) = newcomer.messages()
+        return seen
+
+
+def test_a_record_has_the_properties_of_its_topic(broker: Mosquitto) -> None:
+    """An event is not retained, says what it is, and expires after 7 days."""
+    sink, record = make(broker), sample_record()
+    with broker.subscriber("seb/#") as seen:
+        sink.open()
+        sink.deliver([record])
+        message = seen.messages()[-1]
+    sink.close()
+    expected = Seen(
+        topic=f"{BASE}/event",
+        payload=record.body,
+        retain=False,
+        qos=1,
+        content_type="application/cloudevents+json",
+        expiry=7 * 24 * 3600,
+    )
+    assert expected == message
+
+
+def test_a_receipt_goes_to_its_own_topic(broker: Mosquitto) -> None:
+    """A receipt's Correlation Data is its jti, and it expires after 24 hours."""
+    draft = RecordDraft(
+        type="seb.approval.v1",
+        source=SAMPLE_VM.source,
+        subject="scheduledEvents/1",
+        time=SAMPLE_TIME,
+        partition_key=SAMPLE_VM.vm_id,
+        data={"vm": SAMPLE_VM.to_wire(), "jti": "one-of-a-kind", "state": "accepted"},
+    )
+    receipt = seal(draft, sequence=1, stream=SAMPLE_STREAM)
+    sink = make(broker)
+    with broker.subscriber("seb/#") as seen:
+        sink.open()
+        sink.deliver([receipt])
+        message = seen.messages()[-1]
+    sink.close()
+    expected = Seen(
+        topic=f"{BASE}/receipt",
+        payload=receipt.body,
+        retain=False,
+        qos=1,
+        content_type="application/cloudevents+json",
+        expiry=24 * 3600,
+        correlation=b"one-of-a-kind",
+    )
+    assert expected == message
+
+
+class Bridge:
+    """What a sink sees of a bridge: a clock and pending events that a test can set."""
+
+    def __init__(self) -> None:
+        self.time = SAMPLE_TIME
+        self.pending: tuple[PendingEvent, ...] = ()
+
+    @property
+    def context(self) -> SinkContext:
+        return SinkContext(
+            vm=SAMPLE_VM,
+            now=lambda: self.time,
+            version="1.2.3",
+            instance_id="instance-1",
+            pending=lambda: self.pending,
+        )
+
+
+PENDING = PendingEvent(
+    record_id="r",
+    event_id="E1",
+    event_type="Freeze",
+    event_status="Scheduled",
+    not_before="2026-03-01T12:15:00Z",
+    resources=("db-0",),
+    affects_this_vm=True,
+    impact="pause",
+    revision=1,
+    fingerprint="sha256:00",
+)
+
+
+def test_the_state_is_retained_and_follows_what_is_pending(broker: Mosquitto) -> None:
+    """A newcomer sees the pending events; once nothing is pending, an empty list."""
+    bridge = Bridge()
+    bridge.pending = (PENDING,)
+    sink = make(broker, context=bridge.context)
+    sink.open()
+    sink.maintain()
+    message = at(broker, "state")
+    document = {
+        "vm": {"vmId": SAMPLE_VM.vm_id, "name": "db-0", "resourceId": SAMPLE_VM.resource_id},
+        "time": "2026-03-01T12:00:00.000Z",
+        "events": [PENDING.to_wire()],
+    }
+    assert document == json.loads(message.payload)
+    assert message.retain
+    assert message.content_type == "application/json"
+    assert message.expiry in range(6 * 3600 - 5, 6 * 3600 + 1)
+    bridge.pending = ()
+    sink.maintain()
+    assert {**document, "events": []} == json.loads(at(broker, "state").payload)
+    sink.close()
+
+
+@pytest.mark.parametrize("passed", [timedelta(hours=1), timedelta(hours=-2)])
+def test_the_state_is_renewed_hourly(broker: Mosquitto, passed: timedelta) -> None:
+    """An unchanged state goes out again after an hour, or when the clock has jumped."""
+    bridge = Bridge()
+    sink = make(broker, context=bridge.context)
+    with broker.subscriber(f"{BASE}/state") as seen:
+        sink.open()
+        sink.maintain()
+        bridge.time += timedelta(minutes=59)
+        sink.maintain()
+        assert len(seen.messages()) == 1
+        bridge.time = SAMPLE_TIME + passed
+        sink.maintain()
+        assert len(seen.messages()) == 2
+    sink.close()
+
+
+def test_the_status_says_online_and_offline(broker: Mosquitto) -> None:
+    """The retained status is online after open and offline, closed, after close."""
+    sink = make(broker, context=Bridge().context)
+    sink.open()
+    online = {
+        "status": "online",
+        "reason": None,
+        "time": "2026-03-01T12:00:00.000Z",
+        "version": "1.2.3",
+        "session": "instance-1",
+        "sink": "ops",
+        "vm": {"vmId": SAMPLE_VM.vm_id, "name": "db-0", "resourceId": SAMPLE_VM.resource_id},
+    }
+    assert online == json.loads(at(broker, "status").payload)
+    sink.close()
+    offline = {**online, "status": "offline", "reason": "closed"}
+    assert offline == json.loads(at(broker, "status").payload)
+
+
+@pytest.mark.parametrize("protocol", ["5", "3.1.1"])
+def test_the_will_says_offline_where_the_bridge_cannot(broker: Mosquitto, protocol: str) -> None:
+    """A connection that is cut leaves the retained status offline, lost, without a time."""
+    sink = make(broker, protocol=protocol)
+    with broker.subscriber(f"{BASE}/status") as seen:
+        sink.open()
+        sink.abort()
+        will = seen.wait_for(lambda message: b"offline" in message.payload)
+    sink.close()
+    document = json.loads(will.payload)
+    assert will.retain
+    assert tuple(document[k] for k in ("status", "reason", "time")) == ("offline", "lost", None)
+
+
+def test_a_successor_is_online_after_its_predecessors_will(broker: Mosquitto) -> None:
+    """A second bridge takes the session over; the first is told, and the status is online."""
+    first, second = make(broker), make(broker)
+    first.open()
+    with its_connection_ends():
+        second.open()
+    with pytest.raises(SinkError, match="no second bridge"):
+        first.maintain()
+    first.close()
+    second.deliver([sample_record()])
+    assert json.loads(at(broker, "status").payload)["status"] == "online"
+    second.close()
+
+
+def test_two_sinks_share_a_broker(broker: Mosquitto) -> None:
+    """Sinks of different names do not take each other's session over."""
+    one, two = make(broker, name="one"), make(broker, name="two")
+    one.open()
+    two.open()
+    one.deliver([sample_record(1)])
+    two.deliver([sample_record(2)])
+    one.maintain()
+    one.close()
+    two.close()
+
+
+@pytest.mark.parametrize("how", ["stop", "kill"])
+def test_a_broker_that_goes_away_is_a_lost_connection(broker: Mosquitto, how: str) -> None:
+    """It is noticed when idle, without waiting for an acknowledgement."""
+    sink = make(broker)
+    sink.open()
+    with its_connection_ends():
+        getattr(broker, how)()
+    with pytest.raises(SinkError, match="the connection was lost"):
+        sink.maintain()
+    sink.close()
+
+
+@contextmanager
+def its_connection_ends() -> Iterator[None]:
+    """Wait until the connections that are there now have ended."""
+    threads = [thread for thread in threading.enumerate() if thread.name.startswith("mqtt ")]
+    yield
+    for thread in threads:
+        thread.join(5)

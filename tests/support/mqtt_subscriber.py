@@ -59,16 +59,15 @@ class Subscriber:
         self._inbox: queue.Queue[Seen] = queue.Queue()
         self._all: list[Seen] = []
         self._client: Client | None = None
-        self._connect()
-        self._pause()
+        # With its marker: to leave earlier would leave retained messages unacknowledged, and so
+        # have them come twice.
+        self.messages()
 
     def messages(self) -> Sequence[Seen]:
         """Everything so far, in order; complete up to what the broker has acknowledged."""
         self._connect()
         try:
-            token = uuid4().bytes
-            self._running.publish(self._marker, token, 1)
-            self._until(lambda seen: seen.topic == self._marker and seen.payload == token)
+            self._fetch()
         finally:
             self._pause()
         return tuple(self._all)
@@ -81,9 +80,11 @@ class Subscriber:
         """The next message that is wanted, as soon as it comes; `queue.Empty` after 10 s."""
         self._connect()
         try:
-            return self._until(wanted)
+            seen = self._until(wanted)
+            self._fetch()
         finally:
             self._pause()
+        return seen
 
     def close(self) -> None:
         """Leave; the session is the broker's to forget."""
@@ -94,6 +95,11 @@ class Subscriber:
         if self._client is None:
             raise RuntimeError("the subscriber is not connected")
         return self._client
+
+    def _fetch(self) -> None:
+        token = uuid4().bytes
+        self._running.publish(self._marker, token, 1)
+        self._until(lambda seen: seen.topic == self._marker and seen.payload == token)
 
     def _until(self, wanted: Callable[[Seen], bool]) -> Seen:
         while True:

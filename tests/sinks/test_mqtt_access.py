@@ -1,0 +1,275 @@
+"""The MQTT sink and who may do what: passwords, ACLs, TLS, limits, and settings."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mosquitto import Mosquitto
+from pydantic import ValidationError
+from throwaway_ca import ThrowawayCa
+
+from sinks.base import SinkError, SinkRejected
+from sinks.mqtt import MqttSink
+from sinks.testing import SAMPLE_VM, sample_context, sample_record
+
+BASE = f"seb/v1/default/vm/{SAMPLE_VM.vm_id}"
+PASSWORD = "correct horse battery staple"
+LARGE = sample_record(2, description="x" * 5000)
+
+
+def make(broker: Mosquitto, **settings: Any) -> MqttSink:
+    """A sink for the broker."""
+    told = {"kind": "mqtt", "host": broker.host, "port": broker.port, **settings}
+    return MqttSink("ops", MqttSink.Settings(**told), sample_context())
+
+
+def opening_fails(sink: MqttSink) -> str:
+    """The message of the SinkError that opening raises; `check` has to fail too."""
+    failed = [line for line in sink.check() if line.level == "fail"]
+    assert [line.remedy for line in failed if line.remedy]
+    with pytest.raises(SinkError) as caught:
+        sink.open()
+    sink.close()
+    return str(caught.value)
+
+
+@pytest.fixture
+def ca(tmp_path: Path) -> ThrowawayCa:
+    """Who signs."""
+    return ThrowawayCa(tmp_path / "ca")
+
+
+@pytest.fixture
+def guarded(tmp_path: Path) -> Iterator[Mosquitto]:
+    """A broker with one user."""
+    with Mosquitto(tmp_path / "broker", users={"bridge": PASSWORD}) as broker:
+        yield broker
+
+
+def test_a_wrong_password_is_a_sink_error(guarded: Mosquitto) -> None:
+    """The error says what to check, and shows neither the wrong nor the right password."""
+    message = opening_fails(make(guarded, username="bridge", password="not-the-password"))
+    assert "PASSWORD" in message
+    assert "not-the-password" not in message
+
+
+def test_a_password_file_is_read_anew_at_each_connect(guarded: Mosquitto, tmp_path: Path) -> None:
+    """A rotated password needs no restart of the bridge."""
+    file = tmp_path / "password"
+    file.write_text("old\n")
+    sink = make(guarded, username="bridge", password_file=str(file))
+    opening_fails(sink)
+    file.write_text(f"{PASSWORD}\n")
+    sink.open()
+    sink.deliver([sample_record()])
+    sink.close()
+
+
+def test_a_missing_password_file_is_a_sink_error(guarded: Mosquitto, tmp_path: Path) -> None:
+    """The file is named."""
+    sink = make(guarded, username="bridge", password_file=str(tmp_path / "nowhere"))
+    assert f"{tmp_path / 'nowhere'}" in opening_fails(sink)
+
+
+def test_a_publish_that_the_acl_denies_is_a_sink_error(tmp_path: Path) -> None:
+    """A denied topic is named with the remedy; the record is neither delivered nor dead."""
+    acl = ["user bridge", f"topic write {BASE}/status", f"topic write {BASE}/state"]
+    users = {"bridge": PASSWORD}
+    with Mosquitto(tmp_path / "broker", users=users, acl=acl) as broker:
+        sink = make(broker, username="bridge", password=PASSWORD)
+        sink.open()
+        with pytest.raises(SinkError, match=rf"^{BASE}/event: not authorized .*ACL") as caught:
+            sink.deliver([sample_record(1), sample_record(2)])
+        sink.close()
+    assert caught.value.delivered == 0
+
+
+def test_the_documented_acl_is_enough(tmp_path: Path) -> None:
+    """Four topics, named; nothing with a wildcard."""
+    topics = ("event", "receipt", "state", "status")
+    acl = ["user bridge", *(f"topic write {BASE}/{topic}" for topic in topics)]
+    users = {"bridge": PASSWORD}
+    with Mosquitto(tmp_path / "broker", users=users, acl=acl) as broker:
+        sink = make(broker, username="bridge", password=PASSWORD)
+        sink.open()
+        sink.deliver([sample_record()])
+        sink.maintain()
+        assert [line.level for line in sink.check()] == ["ok"]
+        sink.close()
+
+
+def test_tls_with_a_private_ca(tmp_path: Path, ca: ThrowawayCa) -> None:
+    """With the CA's file the broker is trusted, and `check` names the TLS version."""
+    with Mosquitto(tmp_path / "broker", tls=ca.server()) as broker:
+        trusting = ssl.create_default_context(cafile=ca.cert)
+        sink = make(broker, tls={"ca": str(ca.cert)})
+        with broker.subscriber(f"{BASE}/event", tls=trusting) as seen:
+            sink.open()
+            sink.deliver([sample_record()])
+            assert [sample_record().body] == seen.payloads()
+        (line,) = sink.check()
+        assert "TLSv1.3" in line.text
+        sink.close()
+
+
+def test_tls_with_the_wrong_ca(tmp_path: Path, ca: ThrowawayCa) -> None:
+    """A broker that another CA signed for is not trusted."""
+    other = ThrowawayCa(tmp_path / "other", "another CA")
+    with Mosquitto(tmp_path / "broker", tls=ca.server()) as broker:
+        assert "set TLS__CA" in opening_fails(make(broker, tls={"ca": str(other.cert)}))
+        assert "set TLS__CA" in opening_fails(make(broker, tls={}))
+
+
+def test_tls_with_the_wrong_name(tmp_path: Path, ca: ThrowawayCa) -> None:
+    """A certificate of the right CA for somebody else is not trusted."""
+    with Mosquitto(tmp_path / "broker", tls=ca.client("somebody")) as broker:
+        message = opening_fails(make(broker, tls={"ca": str(ca.cert)}))
+    assert "certificate is not trusted" in message
+
+
+def test_tls_where_the_broker_has_none(guarded: Mosquitto, ca: ThrowawayCa) -> None:
+    """A handshake with a plain broker fails soon, and says what to look at."""
+    assert "PORT" in opening_fails(make(guarded, tls={"ca": str(ca.cert)}))
+
+
+def test_no_tls_where_the_broker_wants_it(tmp_path: Path, ca: ThrowawayCa) -> None:
+    """The other way round as well."""
+    with Mosquitto(tmp_path / "broker", tls=ca.server()) as broker:
+        assert "PORT" in opening_fails(make(broker))
+
+
+def test_a_client_certificate_instead_of_a_password(tmp_path: Path, ca: ThrowawayCa) -> None:
+    """The broker knows the bridge by its certificate; without one it is told what is missing."""
+    pair = ca.client("bridge")
+    trust = {"ca": str(ca.cert)}
+    with Mosquitto(tmp_path / "broker", tls=ca.server(), client_ca=ca.cert) as broker:
+        sink = make(broker, tls={**trust, "cert": str(pair.cert), "key": str(pair.key)})
+        sink.open()
+        sink.deliver([sample_record()])
+        sink.close()
+        assert "TLS__CERT" in opening_fails(make(broker, tls=trust))
+
+
+@pytest.mark.parametrize("field", ["ca", "cert"])
+def test_a_file_that_is_no_certificate_is_named(
+    guarded: Mosquitto, tmp_path: Path, field: str
+) -> None:
+    """A missing file and a file of something else are a SinkError with the file's name."""
+    file = tmp_path / "some.pem"
+    assert f"{file} cannot be used" in opening_fails(make(guarded, tls={field: str(file)}))
+    file.write_text("not a certificate")
+    assert f"{file} cannot be used" in opening_fails(make(guarded, tls={field: str(file)}))
+
+
+@pytest.mark.parametrize("limit", ["max_packet_size 3000", "message_size_limit 3000"])
+def test_a_record_that_is_too_large_is_rejected(tmp_path: Path, limit: str) -> None:
+    """Mosquitto's two ways to limit a message both park it, and only it."""
+    with Mosquitto(tmp_path / "broker", extra=[limit]) as broker:
+        sink = make(broker)
+        sink.open()
+        with pytest.raises(SinkRejected, match=r"max_packet_size|maximum packet size") as caught:
+            sink.deliver([sample_record(1), LARGE, sample_record(3)])
+        sink.open()
+        sink.deliver([sample_record(3)])
+        sink.close()
+    assert caught.value.delivered == 1
+
+
+def test_mqtt_3_1_1_delivers_and_warns(tmp_path: Path) -> None:
+    """The fallback delivers the same bytes; `check` says what it cannot do."""
+    with (
+        Mosquitto(tmp_path / "broker") as broker,
+        broker.subscriber(f"{BASE}/event") as seen,
+    ):
+        sink = make(broker, protocol="3.1.1")
+        assert [line.level for line in sink.check()] == ["warn", "ok"]
+        sink.open()
+        sink.deliver([sample_record(1), sample_record(2)])
+        sink.maintain()
+        sink.close()
+        assert [sample_record(1).body, sample_record(2).body] == seen.payloads()
+
+
+def test_a_check_leaves_a_running_bridge_alone(guarded: Mosquitto) -> None:
+    """A check beside a running sink neither takes its session nor publishes anything."""
+    running = make(guarded, username="bridge", password=PASSWORD)
+    running.open()
+    with guarded.subscriber("#") as seen:
+        before = len(seen.messages())
+        beside = make(guarded, username="bridge", password=PASSWORD)
+        assert [line.level for line in beside.check()] == ["ok"]
+        assert before == len(seen.messages())
+    running.deliver([sample_record()])
+    running.close()
+
+
+@pytest.mark.parametrize("password", [{"password": "x"}, {"password_file": "/no/such/file"}])
+def test_a_password_in_clear_to_another_host_is_warned_of(password: dict[str, str]) -> None:
+    """Only TLS, or a broker on this machine, keeps a password from the network."""
+    told: dict[str, Any] = {"kind": "mqtt", "host": "no.invalid", "username": "u", **password}
+    clear = MqttSink("ops", MqttSink.Settings(**told), sample_context())
+    assert [line.level for line in clear.check()] == ["warn", "fail"]
+    told["port"] = 8883
+    encrypted = MqttSink("ops", MqttSink.Settings(**told), sample_context())
+    assert [line.level for line in encrypted.check()] == ["fail"]
+
+
+@pytest.mark.parametrize("site", ["a/b", "a+", "#", "", "a\0b", "a\nb", "\ud800"])
+def test_a_site_that_is_no_topic_level_is_refused(guarded: Mosquitto, site: str) -> None:
+    """A site cannot change the shape of the topics; nothing is connected for it."""
+    context = replace(sample_context(), site=site)
+    settings = MqttSink.Settings(kind="mqtt", host=guarded.host, port=guarded.port)
+    message = opening_fails(MqttSink("ops", settings, context))
+    assert message.startswith("SEB_SITE is ")
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"host": "mqtt://broker"},
+        {"host": "broker:1883"},
+        {"host": "two words"},
+        {"host": ""},
+        {"host": "broker", "port": "0"},
+        {"host": "broker", "protocol": "3"},
+        {"host": "broker", "password": PASSWORD},
+        {"host": "broker", "username": "u", "password": PASSWORD, "password_file": "f"},
+        {"host": "broker", "tls": {"key": "k"}},
+        {"host": "broker", "tls": {"insecure": "true"}},
+        {},
+    ],
+)
+def test_settings_that_cannot_work_are_refused(wrong: dict[str, Any]) -> None:
+    """A wrong setting is an error that shows no secret."""
+    with pytest.raises(ValidationError) as caught:
+        MqttSink.Settings(kind="mqtt", **wrong)
+    assert PASSWORD not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("told", "expected"),
+    [
+        ({}, (1883, False)),
+        ({"tls": {}}, (8883, True)),
+        ({"tls": {"ca": "f"}, "port": "1884"}, (1884, True)),
+        ({"port": "8883"}, (8883, True)),
+        ({"port": "1884"}, (1884, False)),
+    ],
+)
+def test_the_port_and_tls_follow_each_other(
+    told: dict[str, Any], expected: tuple[int, bool]
+) -> None:
+    """Port 8883 or any TLS setting turns TLS on; TLS alone means port 8883."""
+    settings = MqttSink.Settings(kind="mqtt", host="broker", **told)
+    assert expected == (settings.effective_port, settings.uses_tls)
+
+
+@pytest.mark.parametrize("host", ["::1", "fe80::1", "127.0.0.1", "broker.example"])
+def test_a_host_may_be_an_address(host: str) -> None:
+    """IPv6 addresses have colons and no port."""
+    assert host == MqttSink.Settings(kind="mqtt", host=host).host

@@ -1,0 +1,321 @@
+"""The MQTT sink against brokers that answer badly, late, or not at all."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+from mqtt_stub import DISCONNECT, DISCONNECT_WITH, HANG_UP, SILENCE, MqttStub, connack, packet
+
+from sinks.base import SinkError, SinkRejected
+from sinks.mqtt import MqttSink
+from sinks.testing import sample_context, sample_record
+
+RECORDS = [sample_record(n) for n in range(1, 31)]
+DESCRIPTORS = Path("/proc/self/fd")
+PASSWORD = "hunter2-in-a-test"
+
+
+class ImpatientSink(MqttSink):
+    CONNECT_TIMEOUT: ClassVar[float] = 0.3
+    ACK_TIMEOUT: ClassVar[float] = 0.3
+    CLOSE_TIMEOUT: ClassVar[float] = 0.2
+
+
+def impatient(host: str, port: int, **settings: Any) -> ImpatientSink:
+    """A sink that gives up within fractions of a second."""
+    made = ImpatientSink.Settings(kind="mqtt", host=host, port=port, **settings)
+    return ImpatientSink("ops", made, sample_context())
+
+
+@pytest.fixture
+def silent_port() -> Iterator[int]:
+    """A port where TCP connects and nothing ever answers."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield listener.getsockname()[1]
+
+
+def opening_fails(sink: MqttSink) -> str:
+    """The message of the SinkError that opening raises."""
+    with pytest.raises(SinkError) as caught:
+        sink.open()
+    sink.close()
+    return str(caught.value)
+
+
+def network_threads() -> list[threading.Thread]:
+    """The threads that serve a connection."""
+    return [thread for thread in threading.enumerate() if thread.name.startswith("mqtt ")]
+
+
+@pytest.mark.parametrize("protocol", ["5", "3.1.1"])
+def test_a_server_that_never_answers_ends_the_open_at_its_deadline(
+    silent_port: int, protocol: str
+) -> None:
+    """TCP that connects and then is silent costs the connect timeout, and no more."""
+    sink = impatient("127.0.0.1", silent_port, protocol=protocol)
+    started = time.monotonic()
+    message = opening_fails(sink)
+    assert "no MQTT answer within 0.3 s" in message
+    assert time.monotonic() - started < 5
+
+
+def test_a_tls_handshake_without_an_answer_ends_at_the_deadline(silent_port: int) -> None:
+    """The same with TLS, where the handshake hangs."""
+    message = opening_fails(impatient("127.0.0.1", silent_port, tls={}))
+    assert f"127.0.0.1:{silent_port}: no " in message
+
+
+def test_a_name_that_cannot_be_resolved_says_so() -> None:
+    """A broken HOST is named as such."""
+    # RFC 2606 keeps .invalid from ever resolving.
+    sink = MqttSink("ops", MqttSink.Settings(kind="mqtt", host="no.invalid"), sample_context())
+    assert "check HOST" in opening_fails(sink)
+
+
+def test_a_server_of_another_protocol_is_an_error() -> None:
+    """Garbage instead of a CONNACK is a SinkError and leaves no thread behind."""
+    with MqttStub(
+        greeting=b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n" + b"X: y\r\n" * 20
+    ) as stub:
+        message = opening_fails(impatient(stub.host, stub.port))
+    assert "check PORT and PROTOCOL" in message
+    assert not network_threads()
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        (0x84, "set PROTOCOL to 3.1.1"),
+        (0x86, "check USERNAME and PASSWORD"),
+        (0x87, "not authorized"),
+        (0x89, "the broker is busy"),
+        (0x9F, "too many connections"),
+        (0x83, "its log should say"),
+    ],
+)
+def test_a_refused_connection_says_why(code: int, words: str) -> None:
+    """A reason code in CONNACK becomes words, with the code, and without the password."""
+    with MqttStub(greeting=connack(code)) as stub:
+        sink = impatient(stub.host, stub.port, username="bridge", password=PASSWORD)
+        message = opening_fails(sink)
+    assert words in message
+    assert f"(0x{code:02X})" in message
+    assert PASSWORD not in message
+
+
+def test_an_unknown_reason_code_is_an_error_all_the_same() -> None:
+    """A CONNACK with a code that no specification has does not end in silence."""
+    with MqttStub(greeting=connack(0xEE)) as stub:
+        assert opening_fails(impatient(stub.host, stub.port))
+
+
+@pytest.mark.parametrize(
+    ("properties", "words"),
+    [(b"\x24\x00", "allow QoS 1"), (b"\x25\x00", "no retained messages")],
+)
+def test_a_broker_that_lacks_what_we_need_is_refused(properties: bytes, words: str) -> None:
+    """Maximum QoS 0, or no retained messages, is an error at once and in `check`."""
+    with MqttStub(greeting=connack(properties=properties)) as stub:
+        sink = impatient(stub.host, stub.port)
+        assert words in opening_fails(sink)
+        assert [line.level for line in sink.check()] == ["fail"]
+
+
+@pytest.mark.parametrize("code", [0x80, 0x83, 0x87, 0x97])
+def test_a_refusal_that_may_pass_is_a_sink_error_with_the_prefix(code: int) -> None:
+    """What was acknowledged before the refused record is told; the record is not parked."""
+    with MqttStub(answer=lambda n, _: code if n == 4 else 0) as stub:
+        sink = impatient(stub.host, stub.port)
+        sink.open()
+        with pytest.raises(SinkError) as caught:
+            sink.deliver(RECORDS)
+        sink.close()
+    assert caught.value.delivered == 3
+    assert f"0x{code:02X}" in str(caught.value)
+    assert "/event: " in str(caught.value)
+
+
+@pytest.mark.parametrize("code", [0x90, 0x99])
+def test_a_refusal_of_the_message_itself_is_a_rejection(code: int) -> None:
+    """What the broker can never take is rejected, with the place of the record."""
+    with MqttStub(answer=lambda n, _: code if n == 4 else 0) as stub:
+        sink = impatient(stub.host, stub.port)
+        sink.open()
+        with pytest.raises(SinkRejected) as caught:
+            sink.deliver(RECORDS)
+        sink.close()
+    assert caught.value.delivered == 3
+
+
+@pytest.mark.parametrize("refusal", [0x95, DISCONNECT_WITH + 0x95])
+def test_a_refusal_that_ends_the_connection_parks_the_right_record(refusal: int) -> None:
+    """An unreadable PUBACK 0x95, or a DISCONNECT 0x95, is blamed on one record, tried alone."""
+    large = RECORDS[4].body
+    left = RECORDS
+    with MqttStub(answer=lambda _, payload: refusal if payload == large else 0) as stub:
+        sink = impatient(stub.host, stub.port)
+        for most_in_flight in (20, 1, 1):
+            sink.open()
+            stub.most_in_flight = 0
+            with pytest.raises(SinkRejected, match=r"message_size_limit|0x95") as caught:
+                sink.deliver(left)
+            left = left[caught.value.delivered :]
+            assert caught.value.tries == 5
+            assert large == left[0].body
+            assert most_in_flight >= stub.most_in_flight
+            sink.close()
+        sink.open()
+        sink.deliver(left[1:])
+        sink.close()
+
+
+def test_nothing_is_sent_after_a_refusal_but_what_was_in_flight() -> None:
+    """A later record does not overtake a refused one by more than the window of 20."""
+    with MqttStub(answer=lambda n, _: 0x97 if n == 1 else 0) as stub:
+        sink = impatient(stub.host, stub.port)
+        sink.open()
+        with pytest.raises(SinkError):
+            sink.deliver(RECORDS)
+        assert stub.published == 21
+        sink.close()
+
+
+def test_a_refused_state_is_a_sink_error() -> None:
+    """A state or status that is refused is for the operator to heal, and never a dead record."""
+    with MqttStub(answer=lambda n, _: 0x99 if n == 1 else 0) as stub:
+        sink = impatient(stub.host, stub.port)
+        sink.open()
+        with pytest.raises(SinkError, match=r"/state: .*0x99"):
+            sink.maintain()
+        sink.close()
+
+
+def test_a_missing_acknowledgement_is_a_sink_error_with_the_prefix() -> None:
+    """A record without a PUBACK counts as undelivered, and the connection is given up."""
+    with MqttStub(answer=lambda n, _: SILENCE if n == 4 else 0) as stub:
+        sink = impatient(stub.host, stub.port)
+        sink.open()
+        with pytest.raises(SinkError, match="has not acknowledged") as caught:
+            sink.deliver(RECORDS)
+        assert caught.value.delivered == 3
+        with pytest.raises(SinkError):
+            sink.maintain()
+        sink.close()
+
+
+def test_a_connection_that_ends_in_a_batch_tells_the_prefix() -> None:
+    """Where the broker hangs up, exactly what it had acknowledged counts."""
+    with MqttStub(answer=lambda n, _: HANG_UP if n == 8 else 0) as stub:
+        sink = impatient(stub.host, stub.port)
+        sink.open()
+        with pytest.raises(SinkError, match="connection was lost") as caught:
+            sink.deliver(RECORDS)
+        sink.close()
+    assert caught.value.delivered == 7
+
+
+def test_the_receive_maximum_is_kept() -> None:
+    """Never more in flight than the broker allows, however large the batch."""
+    with MqttStub(greeting=connack(properties=b"\x21\x00\x03"), together=3) as stub:
+        sink = impatient(stub.host, stub.port)
+        sink.open()
+        sink.deliver(RECORDS)
+        assert stub.most_in_flight == 3
+        assert 1 + len(RECORDS) == stub.published
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [(0x8E, "same client id"), (0x8B, "shutting down"), (0x98, "administrator")],
+)
+def test_a_disconnect_says_why(code: int, words: str) -> None:
+    """The reason code in the broker's DISCONNECT is what the next call reports."""
+    with MqttStub() as stub:
+        sink = impatient(stub.host, stub.port)
+        sink.open()
+        stub.send(packet(DISCONNECT, bytes([code, 0])))
+        for thread in network_threads():
+            thread.join(5)
+        with pytest.raises(SinkError, match=words):
+            sink.maintain()
+        sink.close()
+
+
+def test_garbage_on_an_open_connection_is_a_lost_connection() -> None:
+    """A broker that goes mad ends the connection and its thread, and `maintain` says so."""
+    with MqttStub() as stub:
+        sink = impatient(stub.host, stub.port)
+        sink.open()
+        stub.send(packet(0x90, b"\xff"))
+        for thread in network_threads():
+            thread.join(5)
+        with pytest.raises(SinkError, match="0x82"):
+            sink.maintain()
+        sink.close()
+    assert not network_threads()
+
+
+def test_closing_is_bounded_where_the_broker_is_silent() -> None:
+    """A farewell that nobody acknowledges does not hold the shutdown."""
+    with MqttStub(answer=lambda n, _: SILENCE if n else 0) as stub:
+        sink = impatient(stub.host, stub.port)
+        sink.open()
+        started = time.monotonic()
+        sink.close()
+        assert time.monotonic() - started < 2
+
+
+def test_abort_frees_a_delivery_at_once() -> None:
+    """The watchdog's cut ends a call that waits, long before its own deadline."""
+    with MqttStub(answer=lambda n, _: SILENCE if n else 0) as stub:
+        settings = MqttSink.Settings(kind="mqtt", host=stub.host, port=stub.port)
+        sink = MqttSink("ops", settings, sample_context())
+        sink.open()
+        cut = threading.Timer(0.1, sink.abort)
+        cut.start()
+        started = time.monotonic()
+        with pytest.raises(SinkError, match="was cut"):
+            sink.deliver(RECORDS)
+        assert time.monotonic() - started < MqttSink.ACK_TIMEOUT / 3
+        cut.join()
+        sink.close()
+
+
+def test_abort_frees_an_open_at_once(silent_port: int) -> None:
+    """The same while it connects."""
+    settings = MqttSink.Settings(kind="mqtt", host="127.0.0.1", port=silent_port)
+    sink = MqttSink("ops", settings, sample_context())
+    cut = threading.Timer(0.1, sink.abort)
+    cut.start()
+    started = time.monotonic()
+    assert "was cut" in opening_fails(sink)
+    assert time.monotonic() - started < MqttSink.CONNECT_TIMEOUT / 3
+    cut.join()
+
+
+@pytest.mark.skipif(not DESCRIPTORS.is_dir(), reason="counts descriptors in /proc")
+def test_connections_leave_nothing_behind() -> None:
+    """A broker that refuses for days does not use up file descriptors or threads."""
+    with MqttStub(greeting=connack(0x87)) as stub:
+        sink = impatient(stub.host, stub.port)
+        opening_fails(sink)
+        before = len(list(DESCRIPTORS.iterdir()))
+        for _ in range(20):
+            # Not opening_fails: what pytest keeps of an exception holds on to its frames.
+            with suppress(SinkError):
+                sink.open()
+        assert len(list(DESCRIPTORS.iterdir())) <= before + 2
+
+
+def test_delivering_before_open_is_a_sink_error() -> None:
+    """A sink that is not open says so instead of queueing."""
+    sink = impatient("127.0.0.1", 1)
+    with pytest.raises(SinkError, match="not open"):
+        sink.deliver(RECORDS)
