@@ -40,6 +40,8 @@ log: Final = logging.getLogger(__name__)
 
 GRACE_SECONDS: Final = 5.0
 """How long a stop may take: each sink gets one immediate try within it."""
+SETTLE_SECONDS: Final = 1.0
+"""How long a stop waits for a poll that is under way, so that its news is delivered too."""
 ONCE_SECONDS: Final = 30.0
 """How long `seb run --once` lets its sinks take."""
 IDENTITY_SECONDS: Final = 3600.0
@@ -228,6 +230,7 @@ class Bridge:
             self._look_around(scheduler, watch)
         scheduler.stop()
         control.close()
+        self._poller.settle(SETTLE_SECONDS)
         self._finish()
 
     def _look_around(self, scheduler: Scheduler, watch: Watch) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import logging
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -58,6 +59,7 @@ class Poller:
         self._incarnation = seen.incarnation
         self._body: bytes | None = None
         self._trouble: str | None = None
+        self._polling = threading.Lock()
         self._not_before = clock.monotonic()
 
     def poll(self, now: datetime) -> None:
@@ -85,6 +87,15 @@ class Poller:
 
         This is one of the places that catch broadly: a poll that fails must not be the last.
         """
+        with self._polling:
+            return self._run()
+
+    def settle(self, seconds: float) -> None:
+        """Wait until a poll that is under way has ended, for so many seconds at most."""
+        if self._polling.acquire(timeout=seconds):
+            self._polling.release()
+
+    def _run(self) -> bool:
         if self._clock.monotonic() < self._not_before:
             return False
         try:

@@ -1,0 +1,50 @@
+"""`seb config`: the settings in force, and every variable there is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import click
+
+from bridge import reference
+from bridge.cli import common
+from bridge.reference import Variable
+from sinks import registry
+
+
+@click.group("config")
+def command() -> None:
+    """Show the settings in force, or every variable there is."""
+
+
+@command.command("show")
+@common.set_option
+def show(*, overrides: tuple[str, ...]) -> None:
+    """Print what is in force after all sources are read; secrets are masked."""
+    for name, value in reference.effective(common.read_configuration(overrides)):
+        click.echo(f"{name}={value}")
+
+
+@command.command("env")
+def env() -> None:
+    """Print every variable with its default, as a commented `.env` file."""
+    click.echo(env_file(), nl=False)
+
+
+def env_file() -> str:
+    """The text of `.env.example`."""
+    parts = ["# Every setting of scheduled-events-bridge with its default.\n"]
+    parts += [_lines(reference.bridge_variables())]
+    for kind in sorted(registry.BUILT_IN):
+        parts.append(
+            f"\n# A sink of kind {kind}. Another one of the same kind: choose a name NAME and set\n"
+            f"# SEB_SINK__NAME__KIND={kind} and SEB_SINK__NAME__… instead.\n"
+        )
+        parts.append(_lines(reference.sink_variables(kind)))
+    return "".join(parts)
+
+
+def _lines(variables: Iterable[Variable]) -> str:
+    return "".join(
+        f"# {each.description}\n#{each.name}={each.default or ''}\n" for each in variables
+    )
