@@ -60,11 +60,11 @@ class _Cutter:
 
     def __init__(self) -> None:
         self.connection: Any = None
-        self.is_cut = False
+        self.why = ""
 
-    def cut(self) -> None:
+    def cut(self, why: str) -> None:
         """End all reading and writing at once. Harmless where nothing is connected."""
-        self.is_cut = True
+        self.why = why
         sock = getattr(self.connection, "sock", None)
         sock = getattr(sock, "socket", sock)  # within TLS to a proxy
         if isinstance(sock, socket.socket):
@@ -75,7 +75,7 @@ class _Cutter:
     @contextmanager
     def after(self, seconds: float) -> Iterator[None]:
         """Cut, should the block last longer."""
-        timer = threading.Timer(seconds, self.cut)
+        timer = threading.Timer(seconds, self.cut, (f"no answer within {seconds:g} s",))
         timer.daemon = True
         timer.start()
         try:
@@ -117,7 +117,7 @@ def _cuttable(base: Any, cutter: _Cutter) -> Any:
         def connect(self) -> None:
             cutter.connection = self
             super().connect()
-            if cutter.is_cut:  # the time was up before there was a socket to cut
+            if cutter.why:  # the time was up before there was a socket to cut
                 raise TimeoutError
 
     Cuttable.cutter = cutter
@@ -138,7 +138,7 @@ class Poster:
 
     def post(self, body: bytes, headers: Mapping[str, str]) -> Answer:
         """Post, and give the answer's head. Raises `SinkError` where there is none."""
-        self._cutter.is_cut = False
+        self._cutter.why = ""
         request = requests.Request("POST", self._url, headers=dict(headers), data=body).prepare()
         try:
             with self._cutter.after(self._limits.total):
@@ -150,9 +150,10 @@ class Poster:
                 )
         except (requests.RequestException, HTTPError, OSError, ValueError) as error:
             self._adapter.close()
-            if self._cutter.is_cut:
-                raise SinkError(f"no answer within {self._limits.total:g} s") from None
-            raise SinkError(words(error)) from None
+            raise SinkError(self._cutter.why or words(error)) from None
+        if self._cutter.why:  # http.client takes headers that were cut off for whole ones
+            response.close()
+            raise SinkError(self._cutter.why)
         self._let_go(response)
         return Answer(
             status=response.status_code,
@@ -168,7 +169,7 @@ class Poster:
 
     def abort(self) -> None:
         """Cut the connection from another thread. Never raises."""
-        self._cutter.cut()
+        self._cutter.cut("the delivery was cut off")
 
     def close(self) -> None:
         """Close the kept connection."""

@@ -99,6 +99,9 @@ class _Server:
             if not (chunk := connection.recv(65536)):
                 return False
             data += chunk
+            if data.startswith(b"\x16\x03"):  # a TLS hello to a plain port
+                connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+                return False
         head, _, body = data.partition(b"\r\n\r\n")
         lengths = [
             int(line.partition(b":")[2])

@@ -25,7 +25,7 @@ SECRETS = (KEY, KEY.removeprefix("whsec_"), PATH, QUERY, TOKEN)
 class HastyWebhookSink(WebhookSink):
     """A webhook with limits that a test can wait for."""
 
-    LIMITS = Limits(connect=2.0, read=0.3, total=0.6, body=0.2)
+    LIMITS = Limits(connect=2.0, read=1.0, total=2.5, body=0.5)
 
 
 def settings(url: str, **others: Any) -> WebhookSettings:
