@@ -105,3 +105,21 @@ def on_stop_signal(stop: Callable[[], object]) -> None:
     for name in names:
         if number := getattr(signal, name, None):
             signal.signal(number, handle)
+
+
+def is_volatile(path: Path) -> bool:
+    """Whether a path is in memory or on a disk that Azure takes away, as far as can be told."""
+    if is_windows():
+        return path.drive.upper() == "D:"  # Azure: the temporary disk of Windows VMs
+    best, kind = 0, ""
+    try:
+        mounts = Path("/proc/mounts").read_text(encoding="utf-8", errors="replace")
+        resolved = path.resolve()
+    except OSError:
+        return False
+    for line in mounts.splitlines():
+        _, point, each, *_ = line.split(" ")
+        if resolved.is_relative_to(point) and len(point) >= best:
+            best, kind = len(point), each
+            resource_disk = point in ("/mnt", "/mnt/resource")  # Azure: where agents mount it
+    return kind in ("tmpfs", "ramfs") or (best > 1 and resource_disk)

@@ -76,7 +76,7 @@ def _play(simulator: Simulator, scratch: Path) -> None:
 def _direct(simulator: Simulator, stop: threading.Event) -> None:
     """Play the scenario once the bridge looks, and stop the bridge once it has seen it all."""
     simulator.wait_for_gets(1)
-    simulator.play("live-migration")
+    simulator.play("live-migration", hold=10.0)
     simulator.wait()
     simulator.wait_until_served()
     stop.set()

@@ -1,0 +1,69 @@
+"""`seb check`: every step of the way, one line each."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Final
+
+import click
+
+from bridge.checkup import Step, checkup
+from bridge.cli import common
+from bridge.errors import CONFIGURATION, OK, UNREACHABLE, ConfigurationError
+from sinks.base import Check
+
+_WORDS: Final = {"ok": "ok  ", "warn": "warn", "fail": "FAIL"}
+_COLOURS: Final = {"ok": "green", "warn": "yellow", "fail": "red"}
+
+
+@click.command("check")
+@click.option("--offline", is_flag=True, help="Look at settings and state only; ask nobody.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="One JSON object per step; their fields are stable."
+)
+@common.set_option
+def command(*, offline: bool, as_json: bool, overrides: tuple[str, ...]) -> None:
+    """Look at everything that could go wrong, one line per step: ok, warn or FAIL.
+
+    Exit codes: 0 nothing failed, 69 IMDS or a sink is unreachable, 78 settings or state. On a VM
+    that never asked for Scheduled Events before, this turns them on.
+    """
+    steps = []
+    try:
+        config = common.read_configuration(overrides)
+    except ConfigurationError as error:
+        for line in str(error).splitlines():
+            check = Check(level="fail", text=line, remedy="see `seb config env` for every setting")
+            steps.append(Step(about="settings", check=check))
+            _show(steps[-1], as_json=as_json)
+    else:
+        for step in checkup(config, offline=offline):
+            steps.append(step)
+            _show(step, as_json=as_json)
+    sys.stdout.flush()
+    common.leave(_exit_code(steps))
+
+
+def _show(step: Step, *, as_json: bool) -> None:
+    check = step.check
+    if as_json:
+        line = {
+            "step": step.about,
+            "level": check.level,
+            "text": check.text,
+            "remedy": check.remedy,
+        }
+        click.echo(json.dumps(line))
+        return
+    word = click.style(_WORDS[check.level], fg=_COLOURS[check.level])
+    click.echo(f"{word}  {step.about}: {check.text}")
+    if check.remedy and check.level != "ok":
+        click.echo(f"      -> {check.remedy}")
+
+
+def _exit_code(steps: list[Step]) -> int:
+    failed = {step.about for step in steps if step.check.level == "fail"}
+    if failed & {"settings", "state"}:
+        return CONFIGURATION
+    return UNREACHABLE if failed else OK

@@ -1,0 +1,119 @@
+"""`seb sinks`: the kinds there are, and a try of a configured one."""
+
+from __future__ import annotations
+
+import threading
+from datetime import UTC, datetime
+
+import click
+
+from bridge import control, notices
+from bridge.checkup import context_for
+from bridge.cli import common
+from bridge.configuration import Configuration, SinkSpec
+from bridge.errors import ConfigurationError, UnreachableError
+from bridge.identity import IdentityError, fetch_identity
+from bridge.imds import Imds, ImdsError
+from bridge.normalize import Observer
+from bridge.version import __version__
+from sinks import registry
+from sinks.record import EventRecord, VmIdentity, seal
+
+NIL = "00000000-0000-0000-0000-000000000000"
+
+
+@click.group("sinks")
+def command() -> None:
+    """List the kinds of sink, or try a configured one."""
+
+
+@command.command("list")
+def list_() -> None:
+    """Print every kind of sink that can be configured here, and what it is."""
+    for kind in registry.kinds():
+        try:
+            summary = (registry.load(kind).__doc__ or "").strip().splitlines()
+            click.echo(f"{kind}: {summary[0] if summary else 'no description'}")
+        except registry.BrokenKindError as error:
+            click.echo(f"{kind}: cannot be used: {error}")
+
+
+@command.command("test")
+@click.argument("name")
+@common.set_option
+def test(*, name: str, overrides: tuple[str, ...]) -> None:
+    """Deliver one heartbeat record to the configured sink NAME, now.
+
+    Its stream is all zeros, so that no consumer takes it for one of the bridge's own. Not while
+    the bridge runs: the sink is in its hands, and its own word on it is given instead.
+    """
+    config = common.read_configuration(overrides)
+    spec = next((spec for spec in config.sinks if spec.name == name), None)
+    if spec is None:
+        names = ", ".join(spec.name for spec in config.sinks)
+        raise ConfigurationError(f"no sink is called {name}; configured are: {names}")
+    redact = common.start_log(config)
+    running = control.ask(config.settings.state_dir, {"ask": "outbox.list"})
+    if running is not None:
+        _report(name, running)
+        return
+    problem = _deliver(spec, config)
+    if problem is not None:
+        raise UnreachableError(f"{name}: {redact(problem)}")
+    click.echo(f"{name}: delivered")
+
+
+def _report(name: str, running: dict[str, object]) -> None:
+    sinks = running["sinks"]
+    for sink in sinks if isinstance(sinks, list) else ():
+        if sink["sink"] == name:
+            click.echo(
+                f"{name}: the running bridge says {sink['state']}, {sink['backlog']} waiting"
+            )
+            if sink["state"] != "ok":
+                raise UnreachableError(f"{name}: {sink['reason']}")
+
+
+def _deliver(spec: SinkSpec, config: Configuration) -> str | None:
+    """Deliver the record within the sink's deadline; returns what went wrong."""
+    vm = _identity(config)
+    sink = spec.sink_class(spec.name, spec.settings, context_for(config, vm))
+    problems: list[str] = ["it gave no answer in time"]
+
+    def work() -> None:
+        try:
+            sink.open()
+            sink.deliver([_record(vm)])
+            sink.close()
+            problems.clear()
+        except Exception as error:  # noqa: BLE001  # a sink may be anybody's
+            problems[:] = [str(error) or type(error).__name__]
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    thread.join(sink.deadline)
+    return problems[0] if problems else None
+
+
+def _identity(config: Configuration) -> VmIdentity:
+    imds = config.settings.imds
+    client = Imds(
+        imds.url, api_version=imds.api_version, timeout=imds.timeout, first_timeout=imds.timeout
+    )
+    try:
+        return fetch_identity(client, config.settings.identity.tags)
+    except (ImdsError, IdentityError) as error:
+        raise UnreachableError(f"who this VM is, is not known: {error}") from None
+
+
+def _record(vm: VmIdentity) -> EventRecord:
+    now = datetime.now(UTC)
+    draft = notices.heartbeat(
+        Observer(vm=vm, version=__version__, instance_id="test"),
+        now,
+        interval=0.0,
+        looked_at=None,
+        pending=0,
+        last_sequence=0,
+    )
+    return seal(draft, sequence=0, stream=NIL)
