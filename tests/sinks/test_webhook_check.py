@@ -1,0 +1,122 @@
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from certificates import authority
+from http_server import HttpServer
+from webhook_sinks import KEY, HastyWebhookSink, hasty, shows_no_secret
+
+from sinks.base import Check
+
+
+@pytest.fixture
+def server() -> Iterator[HttpServer]:
+    """A server that counts what comes."""
+    with HttpServer() as running:
+        yield running
+
+
+@pytest.fixture(autouse=True)
+def no_proxy_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The variables of whoever runs the tests are not part of them."""
+    for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.upper(), raising=False)
+
+
+def lines(sink: HastyWebhookSink) -> list[Check]:
+    """What `check` says; no secret is in it, and whatever is not ok has a remedy."""
+    told = list(sink.check())
+    assert shows_no_secret(" ".join(f"{line.text} {line.remedy}" for line in told))
+    assert all(line.remedy for line in told if line.level != "ok")
+    return told
+
+
+def test_a_good_webhook_is_told_step_by_step(server: HttpServer) -> None:
+    """Key, name and connection are a line each, and no request is sent."""
+    assert [(line.level, line.text) for line in lines(hasty(server))] == [
+        ("ok", "signed with 1 key"),
+        ("ok", "127.0.0.1 is 127.0.0.1"),
+        ("ok", f"{server.origin} takes connections"),
+    ]
+    assert server.requests() == []
+
+
+def test_no_secret_is_worth_a_warning(server: HttpServer) -> None:
+    """Without a secret nobody can tell who sent a record."""
+    assert lines(hasty(server, secret=None))[0].level == "warn"
+
+
+def test_a_short_secret_is_worth_a_warning(server: HttpServer) -> None:
+    """A key below the standard's 24 bytes still signs, and is told."""
+    assert "24 bytes" in lines(hasty(server, secret="whsec_c2hvcnQ="))[0].text
+
+
+def test_a_secret_file_that_vanished(server: HttpServer, tmp_path: Path) -> None:
+    """The line names the file, and the other steps are still told."""
+    file = tmp_path / "secret"
+    file.write_text(KEY)
+    sink = hasty(server, secret=None, secret_file=str(file))
+    file.unlink()
+    first, *rest = lines(sink)
+    assert (first.level, str(file) in first.text, len(rest)) == ("fail", True, 2)
+
+
+def test_a_certificate_and_its_days(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """TLS is tried, and the days that the certificate has left are told."""
+    ca = authority(tmp_path)
+    monkeypatch.setenv("SSL_CERT_FILE", str(ca.bundle))
+    with HttpServer(tls=ca.leaf(days=30.5)) as secured:
+        last = lines(hasty(secured))[-1]
+        assert (last.level, last.text.endswith("certificate good for 30 more days")) == ("ok", True)
+        assert secured.requests() == []
+
+
+def test_a_certificate_that_ends_soon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Less than two weeks are worth a warning."""
+    ca = authority(tmp_path)
+    monkeypatch.setenv("SSL_CERT_FILE", str(ca.bundle))
+    with HttpServer(tls=ca.leaf(days=3)) as secured:
+        assert lines(hasty(secured))[-1].level == "warn"
+
+
+def test_a_certificate_that_is_not_trusted(tmp_path: Path) -> None:
+    """An unknown authority fails here as it would in a delivery, with the remedy."""
+    with HttpServer(tls=authority(tmp_path).leaf()) as secured:
+        last = lines(hasty(secured))[-1]
+        why = "its certificate is not trusted: unable to get local issuer certificate"
+        assert (last.level, last.text) == ("fail", f"{secured.origin}: {why}")
+        assert last.remedy == "renew it, or name its authority in SSL_CERT_FILE"
+
+
+def test_plain_http_to_another_machine(server: HttpServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unencrypted records across a network are worth a warning, and an unknown host a failure."""
+
+    def unknown(*arguments: object, **named: object) -> object:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", unknown)
+    told = lines(hasty(server, url="http://hooks.invalid/services/x"))
+    assert [line.level for line in told] == ["ok", "warn", "fail"]
+    assert told[2].text == "http://hooks.invalid: its host name cannot be resolved"
+
+
+def test_a_proxy_is_all_that_can_be_seen(
+    server: HttpServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a proxy, the proxy is looked at, and its password not shown."""
+    monkeypatch.setenv("https_proxy", server.origin.replace("://", "://me:token-that-is-secret@"))
+    told = lines(hasty(server, url="https://hooks.invalid/x"))
+    assert told[-1].text == f"proxy {server.origin} takes connections"
+
+
+def test_a_proxy_that_is_away(server: HttpServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A proxy that refuses is a failure of the proxy."""
+    monkeypatch.setenv("https_proxy", server.origin)
+    server.stop()
+    told = lines(hasty(server, url="https://hooks.invalid/x"))
+    assert (told[-1].level, told[-1].text) == (
+        "fail",
+        f"proxy {server.origin}: the connection was refused",
+    )

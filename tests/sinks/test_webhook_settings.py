@@ -1,0 +1,176 @@
+import base64
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+from webhook_sinks import KEY, OTHER_KEY, TOKEN, settings, shows_no_secret
+
+from sinks.webhook_settings import is_loopback
+
+URL = "https://hooks.example.com/services/path-that-is-secret"
+
+
+def refusal(**others: Any) -> str:
+    """What the settings say about values that are no good, in the words that a person sees."""
+    with pytest.raises(ValidationError) as caught:
+        settings(**{"url": URL, **others})
+    assert shows_no_secret(str(caught.value))
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "",
+        "hooks.example.com/x",
+        "ftp://hooks.example.com/x",
+        "https://",
+        "https:///path-that-is-secret",
+        "https://hooks.example.com:99999/x",
+        "https://hooks.example.com:0/x",
+        "https://hooks.example.com:port/x",
+        "https://[::1/x",
+        "https://hooks.example.com/a b",
+        "https://hooks.example.com/a\r\nHost: x",
+        "https://.example.com/x",
+        "https://*.example.com/x",
+    ],
+)
+def test_an_address_must_be_one(url: str) -> None:
+    """Whatever cannot be posted to is refused at start, without showing it."""
+    assert "url" in refusal(url=url)
+
+
+@pytest.mark.parametrize("url", ["https://me:path-that-is-secret@example.com/", "http://me@x/"])
+def test_a_password_in_the_address_is_refused(url: str) -> None:
+    """Where it belongs is said; it is not shown."""
+    assert "use headers (Authorization)" in refusal(url=url)
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        (URL, "https://hooks.example.com"),
+        ("http://127.0.0.1:8080/x?y=z#f", "http://127.0.0.1:8080"),
+        ("https://[::1]:8443/x", "https://[::1]:8443"),
+        ("HTTPS://Hooks.Example.com/x", "https://hooks.example.com"),
+    ],
+)
+def test_only_the_origin_is_shown(url: str, shown: str) -> None:
+    """Scheme, host and port are all that messages show of an address."""
+    assert shown == settings(url).shown
+
+
+def test_nothing_secret_is_printed() -> None:
+    """Neither printing nor dumping the settings shows a secret."""
+    made = settings(URL, secret=KEY, headers={"Authorization": TOKEN}, template="token-that-is")
+    assert shows_no_secret(f"{made!r} {made} {made.model_dump()} {made.model_dump_json()}")
+
+
+@pytest.mark.parametrize(
+    "secret",
+    [
+        KEY,
+        KEY.removeprefix("whsec_"),
+        KEY.rstrip("="),
+        f"{KEY} {OTHER_KEY}",
+        f"  {KEY}\t{OTHER_KEY}\n",
+        "whsec_" + base64.b64encode(b"short").decode(),
+    ],
+)
+def test_secrets_that_are_keys(secret: str) -> None:
+    """Standard Webhooks keys are taken, with or without prefix and padding, one or two."""
+    assert len(settings(URL, secret=secret).keys()) == len(secret.split())
+
+
+@pytest.mark.parametrize(
+    "secret",
+    ["", "token-that-is-secret", "whsec_", "whsec_!!", "whsec_\u00e9", "password", "a" * 31 + "*"],
+)
+def test_secrets_that_are_no_keys(secret: str) -> None:
+    """Plain text is refused: its signatures could never be verified."""
+    message = refusal(secret=secret)
+    assert "openssl rand -base64 32" in message or "this is 0" in message
+
+
+def test_three_keys_are_too_many() -> None:
+    """Two keys are a rotation; three are a sentence."""
+    assert "this is 3" in refusal(secret=f"{KEY} {KEY} {KEY}")
+
+
+def test_a_secret_and_its_file_exclude_each_other(tmp_path: Path) -> None:
+    """Nobody has to guess which of the two counts."""
+    assert "not both" in refusal(secret=KEY, secret_file=str(tmp_path / "x"))
+
+
+@pytest.mark.parametrize("content", [None, b"token-that-is-secret", b"\xff\xfe"])
+def test_a_secret_file_that_is_no_good(tmp_path: Path, content: bytes | None) -> None:
+    """A file that is missing, or holds no key, is found at start."""
+    file = tmp_path / "secret"
+    if content is not None:
+        file.write_bytes(content)
+    message = refusal(secret_file=str(file))
+    assert str(file) in message or "openssl rand" in message
+
+
+def test_headers_come_as_json() -> None:
+    """From the environment, headers are a JSON object."""
+    made = settings(URL, headers=json.dumps({"X-Ops": "1", "Authorization": TOKEN}))
+    assert {k: v.get_secret_value() for k, v in made.headers.items()} == {
+        "X-Ops": "1",
+        "Authorization": TOKEN,
+    }
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"webhook-id": "x"},
+        {"Webhook-Signature": "x"},
+        {"HOST": "x"},
+        {"Content-Length": "1"},
+        {"Transfer-Encoding": "chunked"},
+        {"": "x"},
+        {"a b": "x"},
+        {"a:b": "x"},
+        {"x": "a\r\nb: token-that-is-secret"},
+        {"x": "token-that-is-secret\u2013"},
+        {"x": " token-that-is-secret"},
+        "{token-that-is-secret",
+        '["token-that-is-secret"]',
+        '{"x": 1}',
+    ],
+)
+def test_headers_that_are_no_good(headers: Any) -> None:
+    """What the bridge sets itself, and what HTTP forbids, is refused without showing the value."""
+    assert "headers" in refusal(headers=headers)
+
+
+def test_a_template_is_compiled_at_start() -> None:
+    """A template's mistake is a mistake in the settings."""
+    assert "template, line 2: " in refusal(template="{\n{{ vm. }}")
+
+
+def test_a_template_that_is_json_may_have_been_read_as_json() -> None:
+    """What reads nested variables may have parsed a template that is JSON; it still counts."""
+    made = settings(URL, template={"text": "{{ vm.name }}"})
+    assert made.template
+    assert made.template.get_secret_value() == '{"text": "{{ vm.name }}"}'
+
+
+@pytest.mark.parametrize(
+    ("host", "expected"),
+    [
+        ("localhost", True),
+        ("a.localhost", True),
+        ("127.1.2.3", True),
+        ("::1", True),
+        ("localhost.example.com", False),
+        ("10.0.0.1", False),
+    ],
+)
+def test_loopback(host: str, expected: bool) -> None:
+    """Only this machine itself needs no encryption."""
+    assert expected == is_loopback(host)

@@ -1,0 +1,214 @@
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sinks.record import EVENT_ENDED, EventRecord
+from sinks.testing import EVENT_TYPES, sample_heartbeat, sample_record, sample_records
+from sinks.webhook_template import RenderError, TemplateFormatError, compile_template, render
+
+DOCS = Path(__file__).parents[2] / "docs" / "webhook-templates.md"
+EXAMPLES = dict(
+    re.findall(
+        r"^## (\w+)\n.*?```jinja\n(.*?)```", DOCS.read_text("utf-8"), re.MULTILINE | re.DOTALL
+    )
+)
+HOSTILE = 'quote " backslash \\ brace }} {{ <b> & \n \x1b[2J \u2028 end'
+
+
+def rendered(template: str, record: EventRecord | None = None) -> bytes:
+    """The body that a template makes of a record."""
+    return render(compile_template(template), record or sample_record()).body
+
+
+def test_the_documented_variables() -> None:
+    """`record`, `data`, `event` and `vm` are what the documentation says."""
+    template = "{{ record.id }} {{ data.transition }} {{ event.eventType }} {{ vm.name }}"
+    assert rendered(template) == f"{sample_record().id} scheduled Freeze db-0".encode()
+
+
+def test_there_is_no_event_in_a_heartbeat() -> None:
+    """A template can ask whether the record is about an event."""
+    assert rendered("{{ 'yes' if event else 'no' }}", sample_heartbeat()) == b"no"
+
+
+def test_tojson_is_json_and_not_html() -> None:
+    """A hostile description comes out as the same text, in JSON, unharmed by HTML's rules."""
+    body = rendered(
+        '{"text": {{ event.description | tojson }}}', sample_record(description=HOSTILE)
+    )
+    assert json.loads(body) == {"text": HOSTILE}
+    assert b"<b> &" in body
+
+
+@pytest.mark.parametrize(
+    ("template", "expected"),
+    [
+        ('{"a": 1}', "application/json"),
+        ("[1]", "application/json"),
+        ("hello", "text/plain; charset=utf-8"),
+        ('{"a": }', "text/plain; charset=utf-8"),
+        ("[" * 100_000, "text/plain; charset=utf-8"),
+    ],
+)
+def test_the_content_type_is_what_the_body_is(template: str, expected: str) -> None:
+    """What reads as JSON is sent as JSON, anything else as text."""
+    assert expected == render(compile_template(template), sample_record()).content_type
+
+
+def test_a_template_may_be_a_file(tmp_path: Path) -> None:
+    """`file:` and a path read the template from there."""
+    file = tmp_path / "chat.j2"
+    file.write_text("{{ vm.name }} \u2013\n", encoding="utf-8")
+    assert rendered(f"file:{file}") == "db-0 \u2013".encode()
+
+
+@pytest.mark.parametrize(
+    ("template", "said"),
+    [
+        ("a\n{{ vm. }}", "template, line 2: "),
+        ("{% if %}", "template, line 1: "),
+        ("{% for %}", "template, line 1: "),
+        ("{{ 'x' | no_such_filter }}", "template, line 1: No filter named"),
+        ("file:does-not-exist.j2", "the template's file cannot be read: "),
+    ],
+)
+def test_a_template_that_does_not_compile_is_told(template: str, said: str) -> None:
+    """A mistake in the template is found before anything runs, with its line."""
+    with pytest.raises(TemplateFormatError, match=said):
+        compile_template(template)
+
+
+def test_a_file_that_is_no_text(tmp_path: Path) -> None:
+    """A file in another encoding is told as that."""
+    file = tmp_path / "chat.j2"
+    file.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(TemplateFormatError, match="not UTF-8"):
+        compile_template(f"file:{file}")
+
+
+@pytest.mark.parametrize(
+    ("template", "said"),
+    [
+        ("\n\n{{ event.nothing }}", "template, line 3: .* has no attribute 'nothing'"),
+        ("{{ nothing }}", "template, line 1: 'nothing' is undefined"),
+        ("{{ nothing | tojson }}", "template, line 1: 'nothing' is undefined"),
+        ("{{ event.eventType + 1 }}", "template, line 1: TypeError"),
+        ("a\n{{ 1 / 0 }}", "template, line 2: ZeroDivisionError"),
+        ("{{ vm['name']['x']['y'] }}", "template, line 1: "),
+        ("{{ ''.__class__.__mro__ }}", "template, line 1: access to attribute '__class__'"),
+        ("{% include 'x' %}", "template, line 1: "),
+        ("{{ vm.update({}) }}", "template, line 1: .*unsafe"),
+        ("{{ '\\ud800' }}", "template: UnicodeEncodeError"),
+        ("  \n ", "nothing was rendered"),
+        ("{% if not event %}x{% endif %}", "nothing was rendered"),
+        ("{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", "RecursionError"),
+    ],
+)
+def test_a_mistake_that_shows_on_rendering_is_told(template: str, said: str) -> None:
+    """A template that does not fit the record, or wants out of the sandbox, names its line."""
+    with pytest.raises(RenderError, match=said):
+        rendered(template)
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        "{% for n in range(100000) %}{{ 'a' * 1000 }}{% endfor %}",
+        "{{ 'a' * 100000000 }}",
+        "{{ 100000000 * [1] }}",
+        "{{ 9 ** 9 ** 9 }}",
+        "{% for n in range(99999999) %}x{% endfor %}",
+    ],
+)
+def test_what_grows_without_measure_is_ended(template: str) -> None:
+    """A body that would fill the memory is refused before it does."""
+    with pytest.raises(RenderError, match=r"KiB were rendered|not for templates|Range too big"):
+        rendered(template)
+
+
+def test_what_takes_too_long_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rendering has a time limit."""
+    monkeypatch.setattr("sinks.webhook_template._SLOWEST", -1.0)
+    with pytest.raises(RenderError, match="more than"):
+        rendered("{% for n in range(10) %}x{% endfor %}")
+
+
+def test_arithmetic_still_works() -> None:
+    """The limit on repetition leaves numbers alone."""
+    assert rendered("{{ 2 * 3 }} {{ 'ab' * 2 }} {{ 1.5 * 2 }}") == b"6 abab 3.0"
+
+
+def get_of(example: str) -> list[EventRecord]:
+    """The records that a documented example gets: all but heartbeats; a pager gets events only."""
+    hostile = [
+        sample_record(n, record_type=kind, description=HOSTILE, resources=resources)
+        for n, kind in enumerate(EVENT_TYPES, 20)
+        for resources in ((), ("db-0",), ("a", "b", "c"))
+    ]
+    records = [record for record in sample_records() if not record.is_heartbeat] + hostile
+    return [r for r in records if example != "PagerDuty" or r.type.startswith("seb.event.")]
+
+
+def test_the_documentation_has_its_examples() -> None:
+    """Slack, Teams and PagerDuty are there to copy."""
+    assert list(EXAMPLES) == ["Slack", "Teams", "PagerDuty"]
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_each_example_fits_every_record_that_it_gets(example: str) -> None:
+    """No kind of record, and no text in one, breaks a documented template."""
+    template = compile_template(EXAMPLES[example])
+    for record in get_of(example):
+        made = render(template, record)
+        assert made.content_type == "application/json"
+        assert isinstance(json.loads(made.body), dict)
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_each_example_survives_nulls(example: str) -> None:
+    """What Azure leaves out is null in a record, and no reason to fail."""
+    envelope: dict[str, Any] = json.loads(sample_record().body)
+    envelope["data"]["impact"] = None
+    for name in ("eventType", "notBefore", "description", "eventSource", "durationInSeconds"):
+        envelope["data"]["event"][name] = None
+    body = json.dumps(envelope).encode()
+    record = EventRecord(
+        **{
+            name: getattr(sample_record(), name)
+            for name in EventRecord.__dataclass_fields__
+            if name != "body"
+        },
+        body=body,
+    )
+    assert b"None" not in render(compile_template(EXAMPLES[example]), record).body
+
+
+def test_slack_reads_well() -> None:
+    """The chat line names the VM, what is coming, when, and why."""
+    body = rendered(EXAMPLES["Slack"], sample_record(description="a < b & c"))
+    assert json.loads(body) == {
+        "text": "*db-0*: Freeze scheduled (pause), not before 2026-03-01T12:15:00Z\n"
+        "> a &lt; b &amp; c"
+    }
+
+
+def test_teams_gets_a_card() -> None:
+    """The card has a title, the description and the facts."""
+    (attachment,) = json.loads(rendered(EXAMPLES["Teams"]))["attachments"]
+    body = attachment["content"]["body"]
+    assert body[0]["text"] == "db-0: Freeze Scheduled"
+    assert body[2]["facts"][0] == {"title": "Not before", "value": "2026-03-01T12:15:00Z"}
+
+
+def test_pagerduty_opens_and_resolves_one_incident() -> None:
+    """The event's id joins the transitions; its end resolves the incident."""
+    event_id = "5D2C0B2E-1E7B-4B9B-9D1C-000000000001"
+    opened = json.loads(rendered(EXAMPLES["PagerDuty"], sample_record(1, event_id=event_id)))
+    ended = sample_record(2, event_id=event_id, record_type=EVENT_ENDED)
+    closed = json.loads(rendered(EXAMPLES["PagerDuty"], ended))
+    assert (opened["event_action"], closed["event_action"]) == ("trigger", "resolve")
+    assert opened["dedup_key"] == closed["dedup_key"] == event_id
+    assert opened["payload"]["severity"] == "warning"
