@@ -114,7 +114,7 @@ class MqttSink(Sink[MqttSettings]):
         fresh = self._shown_at is not None and abs(now - self._shown_at) < STATE_RENEWAL
         if fresh and pending == self._shown:
             return
-        self._say(state_message(pending, context=self.context, now=now, where=where))
+        self._say(session, state_message(pending, context=self.context, now=now, where=where))
         self._shown, self._shown_at = pending, now
 
     def check(self) -> Sequence[Check]:
@@ -168,7 +168,7 @@ class MqttSink(Sink[MqttSettings]):
         limits = session.connect(timeout=self.CONNECT_TIMEOUT)
         _require(limits)
         self._topics = where
-        self._say(online_message(context=self.context, sink=self.name, where=where))
+        self._say(session, online_message(context=self.context, sink=self.name, where=where))
 
     @property
     def _client_id(self) -> str:
@@ -182,11 +182,9 @@ class MqttSink(Sink[MqttSettings]):
             raise SinkError("the sink is not open")
         return self._session, self._topics
 
-    def _say(self, message: Message) -> None:
+    def _say(self, session: Session, message: Message) -> None:
         """Publish state or status; a refusal is the operator's to heal, never a dead record."""
-        if self._session is None:
-            return
-        outcome = self._session.publish([message], timeout=self.ACK_TIMEOUT)
+        outcome = session.publish([message], timeout=self.ACK_TIMEOUT)
         if outcome.refusal is not None:
             raise SinkError(_refused(message.topic, outcome.refusal))
 
@@ -216,8 +214,8 @@ class MqttSink(Sink[MqttSettings]):
         return (
             f"{self.settings.host}:{self.settings.effective_port}: connected, "
             f"MQTT {self.settings.protocol}, {limits.tls_version or 'no TLS'}, "
-            f"QoS up to {limits.maximum_qos}, {limits.receive_maximum} in flight, "
-            f"packets up to {packet if packet is not None else 'any number of'} bytes"
+            f"QoS up to {limits.maximum_qos}, {limits.receive_maximum} in flight"
+            + (f", packets up to {packet} bytes" if packet is not None else "")
         )
 
 

@@ -107,7 +107,11 @@ def _no_password() -> str:
 
 
 def _unusable(what: str, file: Path | None, error: Exception) -> SinkError:
-    why = getattr(error, "reason", None) or getattr(error, "strerror", None) or str(error)
+    if isinstance(error, ssl.SSLError):
+        # OpenSSL names a pair that does not match, and has only a line of its source for no PEM.
+        why = error.reason or "it holds no PEM of the right kind"
+    else:
+        why = getattr(error, "strerror", None) or str(error)
     return SinkError(f"{file} cannot be used: {why}; set TLS__{what} to a readable PEM file")
 
 

@@ -82,11 +82,11 @@ _NETWORK: Final = (
 
 
 def reason(code: int) -> str:
-    """A reason code in words, with its number as the specification writes it."""
+    """A reason code in words, `what (0x87); what to do`, its number as the specification has it."""
     if code == UNREADABLE:
         return _UNREADABLE
-    words = _WORDS.get(code)
-    return f"{words} (0x{code:02X})" if words else f"reason code 0x{code:02X}"
+    what, mark, remedy = _WORDS.get(code, "refused").partition("; ")
+    return f"{what} (0x{code:02X}){mark}{remedy}"
 
 
 def ending(code: int, *, from_broker: bool, accepted: bool) -> str:
@@ -98,7 +98,7 @@ def ending(code: int, *, from_broker: bool, accepted: bool) -> str:
     if not accepted:
         return (
             "the connection was closed before the broker accepted it; check PORT and PROTOCOL, "
-            "and TLS__CERT and TLS__KEY where the broker asks for a certificate"
+            "whether the broker wants TLS, and TLS__CERT where it asks for a certificate"
         )
     if code in (PROTOCOL_ERROR, KEEP_ALIVE_TIMEOUT):
         return reason(code)
@@ -123,5 +123,8 @@ def network(error: Exception) -> str:
         why = error.reason or type(error).__name__
         return f"the TLS handshake failed ({why}); check PORT, and whether the broker uses TLS"
     if isinstance(error, OSError):
-        return f"{error.strerror or type(error).__name__}; check HOST, PORT and the network"
-    return f"{type(error).__name__} in the connection, a bug here; please report it"
+        return (
+            f"{error.strerror or type(error).__name__}; check HOST and PORT, the network, and "
+            "whether the broker uses TLS"
+        )
+    return f"{type(error).__name__} over what the broker sent, a bug; please report it"

@@ -86,7 +86,8 @@ class Session:
 
         Raises `SinkError` with the remedy. Call it once.
         """
-        self._client.connect_timeout = timeout
+        # Half of it for each address: a name may stand for one that is dead and one that is not.
+        self._client.connect_timeout = timeout / 2
         self._thread.start()
         with self._changed:
             self._changed.wait_for(lambda: self._limits or self._lost, timeout)

@@ -89,6 +89,17 @@ def test_a_publish_that_the_acl_denies_is_a_sink_error(tmp_path: Path) -> None:
     assert caught.value.delivered == 0
 
 
+def test_a_status_that_the_acl_denies_is_a_sink_error(tmp_path: Path) -> None:
+    """The sink does not open without its status, and the error speaks of the ACL."""
+    users = {"bridge": PASSWORD}
+    acl = ["user bridge", f"topic write {BASE}/event"]
+    with Mosquitto(tmp_path / "broker", users=users, acl=acl) as broker:
+        sink = make(broker, username="bridge", password=PASSWORD)
+        with pytest.raises(SinkError, match="ACL"):
+            sink.open()
+        sink.close()
+
+
 def test_the_documented_acl_is_enough(tmp_path: Path) -> None:
     """Four topics, named; nothing with a wildcard."""
     topics = ("event", "receipt", "state", "status")
@@ -193,6 +204,20 @@ def test_mqtt_3_1_1_delivers_and_warns(tmp_path: Path) -> None:
         sink.maintain()
         sink.close()
         assert [sample_record(1).body, sample_record(2).body] == seen.payloads()
+
+
+@pytest.mark.parametrize("protocol", ["5", "3.1.1"])
+def test_a_sink_that_listens_for_commands_keeps_its_session(
+    guarded: Mosquitto, protocol: str
+) -> None:
+    """With COMMANDS the session outlives the connection; delivering is as without."""
+    told = {"username": "bridge", "password": PASSWORD, "protocol": protocol, "commands": "true"}
+    sink = make(guarded, **told)
+    for _ in range(2):
+        sink.open()
+        sink.deliver([sample_record()])
+        sink.close()
+    assert f"as seb-{SAMPLE_VM.vm_id}-ops (p{'5' if protocol == '5' else '2'}, c0" in guarded.log
 
 
 def test_a_check_leaves_a_running_bridge_alone(guarded: Mosquitto) -> None:
