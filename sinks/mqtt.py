@@ -59,6 +59,8 @@ class MqttSink(Sink[MqttSettings]):
     ACK_TIMEOUT: ClassVar[float] = 15.0
     """Seconds for a batch, less than `deadline`: what a slow line got through by then is told, and
     the rest goes out on the next connection."""
+    SAY_TIMEOUT: ClassVar[float] = 5.0
+    """Seconds for a state or a status; with the others, an `open` stays well within `deadline`."""
     CLOSE_TIMEOUT: ClassVar[float] = 1.0
     """Seconds for the farewell, and as many for the end of the connection."""
 
@@ -139,8 +141,9 @@ class MqttSink(Sink[MqttSettings]):
 
     def abort(self) -> None:
         """Cut the connection at once; the broker then publishes the last will."""
-        if self._session is not None:
-            self._session.abort()
+        session = self._session
+        if session is not None:
+            session.abort()
 
     def close(self) -> None:
         """Say that the bridge goes offline, and disconnect; about 2 seconds at most."""
@@ -184,7 +187,7 @@ class MqttSink(Sink[MqttSettings]):
 
     def _say(self, session: Session, message: Message) -> None:
         """Publish state or status; a refusal is the operator's to heal, never a dead record."""
-        outcome = session.publish([message], timeout=self.ACK_TIMEOUT)
+        outcome = session.publish([message], timeout=self.SAY_TIMEOUT)
         if outcome.refusal is not None:
             raise SinkError(_refused(message.topic, outcome.refusal))
 

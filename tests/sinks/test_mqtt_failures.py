@@ -25,6 +25,7 @@ PASSWORD = "hunter2-in-a-test"
 class ImpatientSink(MqttSink):
     CONNECT_TIMEOUT: ClassVar[float] = 0.3
     ACK_TIMEOUT: ClassVar[float] = 0.3
+    SAY_TIMEOUT: ClassVar[float] = 0.3
     CLOSE_TIMEOUT: ClassVar[float] = 0.2
 
 
