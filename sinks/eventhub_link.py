@@ -10,9 +10,11 @@ from __future__ import annotations
 import contextlib
 import socket
 import ssl
+import sys
 import threading
+import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import certifi
@@ -82,13 +84,28 @@ class TlsSockets(ssl.SSLContext):
             _shut(wrapped)
 
 
+class _Client(EventHubProducerClient):
+    """The SDK's client without its hidden second try.
+
+    Measured: whatever `retry_total` is, `send_batch` answers any error of the hub by asking
+    `$management` for the partitions, without a limit in time, and sending once more.
+    """
+
+    def _start_producer(self, partition_id: str, send_timeout: float | None = None) -> None:
+        error = sys.exception()
+        if error is not None:
+            raise error
+        super()._start_producer(partition_id, send_timeout)
+
+
 class HubLink:
     """One client of the SDK with one link. Used by one thread; `cut` may come from another."""
 
     def __init__(self, address: HubAddress, *, credential: TokenCredential | None = None) -> None:
         self.address = address
         self._is_cut = False
-        self._sockets: weakref.WeakSet[socket.socket] = weakref.WeakSet()
+        self._busy = False
+        self._sockets: set[socket.socket] = set()
         self._tls = None if address.emulator else TlsSockets.trusting_the_system()
         common: dict[str, Any] = {
             # No retries inside: the SDK would also repeat a send whose answer is merely late, and
@@ -100,49 +117,52 @@ class HubLink:
             "ssl_context": self._tls,
         }
         if credential is not None:
-            self._client = EventHubProducerClient(
+            self._client = _Client(
                 fully_qualified_namespace=address.host,
                 eventhub_name=address.hub,
                 credential=credential,
                 **common,
             )
         else:
-            self._client = EventHubProducerClient.from_connection_string(
-                address.connection_string(), **common
-            )
+            self._client = _Client.from_connection_string(address.connection_string(), **common)
 
     def open(self) -> None:
         """Connect, authenticate, attach. No limit of its own. Raises what the SDK raises."""
         if self._is_cut:
             raise ConnectionAbortedError
-        try:
+        with self._use():
             self._client.create_batch()
-        finally:
-            self._remember()
+        self.pump()  # a hub may attach first and refuse then
 
     def batch(self, partition_key: str) -> EventDataBatch:
         """An empty batch of the size that the hub announced in bytes."""
-        return self._client.create_batch(partition_key=partition_key)
+        with self._use():
+            return self._client.create_batch(partition_key=partition_key)
 
     def send(self, batch: EventDataBatch, *, seconds: float) -> None:
         """Send a batch and wait for the acknowledgement. Raises what the SDK raises."""
-        # Without `timeout` the SDK waits for ever, whatever its constructor was told.
-        self._client.send_batch(batch, timeout=seconds)
+        with self._use():
+            # Without `timeout` the SDK waits for ever, whatever its constructor was told.
+            self._client.send_batch(batch, timeout=seconds)
 
     def partitions(self) -> int:
-        """How many partitions the hub has. No limit of its own."""
-        return len(self._client.get_eventhub_properties()["partition_ids"])
+        """How many partitions the hub has. No limit of its own. Raises what the SDK raises."""
+        with self._use():
+            return len(self._client.get_eventhub_properties()["partition_ids"])
 
     def pump(self) -> None:
         """Let the SDK read what came in while idle: a detach, a close, an expiring token.
 
-        Lasts about 0.2 s. Raises what the SDK raises where the link has ended.
+        Lasts 0.2 s where nothing came. Raises what the SDK raises where the link has ended.
         """
         # The SDK only looks at the wire during a call, and has no public call for just that; its
         # keep_alive does it, but on a thread of its own that shares the link without a lock.
         work = getattr(self._handler(), "do_work", None)
         if callable(work):
-            work()
+            with self._use():
+                work()
+                if self.condition() is not None:
+                    work()  # the SDK raises at the next look what it read in this one
 
     def condition(self) -> str | None:
         """The condition with which the hub ended the link or the connection, if the SDK knows."""
@@ -158,24 +178,56 @@ class HubLink:
         self._is_cut = True
         if self._tls is not None:
             self._tls.cut()
-        self._remember()
-        for sock in list(self._sockets):
-            _shut(sock)
+        if not self._shut_all() and self._busy:
+            # The emulator's socket is not there yet: the SDK gives a connect one second.
+            threading.Thread(target=self._shut_soon, name="eventhub-cut", daemon=True).start()
 
     def close(self) -> None:
         """Say goodbye to the hub, for `CLOSE_SECONDS` at most; only cut where it was cut before."""
-        if self._is_cut:
-            return
         self._remember()
+        if self._is_cut:
+            if not self._busy:
+                self._release()
+            return
         try:
             within(CLOSE_SECONDS, self._client.close)
-        except Exception:  # noqa: BLE001 - whatever it is, the link is thrown away
+        except Stuck:
             self.cut()
-            return
+        except Exception:  # noqa: BLE001 - whatever it is, the link is thrown away
+            self._release()
+        else:
+            self._release()
+
+    def _shut_all(self) -> bool:
+        # Shut down, not closed: the other thread still reads from it, and a descriptor that is
+        # closed under it could by then belong to somebody else.
+        self._remember()
+        for sock in list(self._sockets):
+            _shut(sock)
+        return bool(self._sockets)
+
+    def _shut_soon(self) -> None:
+        until = time.monotonic() + CLOSE_SECONDS
+        while self._busy and not self._shut_all() and time.monotonic() < until:
+            time.sleep(0.05)
+
+    @contextlib.contextmanager
+    def _use(self) -> Iterator[None]:
+        self._busy = True
+        try:
+            yield
+        finally:
+            self._busy = False
+            self._remember()
+            if self._is_cut:
+                self._release()
+
+    def _release(self) -> None:
         # The SDK leaves its socket to the garbage collector where the peer was first to go.
         for sock in [*self._sockets, *(self._tls.sockets if self._tls is not None else ())]:
             with contextlib.suppress(OSError):
                 sock.close()
+        self._sockets.clear()
 
     def _remember(self) -> None:
         # Without TLS (the emulator on loopback) the socket is only known to the SDK.
@@ -227,7 +279,6 @@ def within(seconds: float, work: Callable[[], T]) -> T:
 
 
 def _shut(sock: socket.socket) -> None:
-    # Shut down, never closed: the other thread still reads from it, and a descriptor that is
-    # closed under it could by then belong to somebody else.
     with contextlib.suppress(OSError, ValueError):
+        # Not SSLSocket's own, which would also take the TLS state from under the other thread.
         socket.socket.shutdown(sock, socket.SHUT_RDWR)

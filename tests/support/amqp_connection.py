@@ -164,8 +164,10 @@ class Connection:
 
         link = self._link(channel, fields)
         self._links[(channel, link.handle)] = link
-        if isinstance(link, Sender) and self.server.struck(Fault.NO_ATTACH):
+        is_sender = isinstance(link, Sender)
+        if is_sender and self.server.struck(Fault.NO_ATTACH):
             return
+        refusal = self.server.struck(Fault.REFUSE_ATTACH) if is_sender else None
         announced = self.server.announced_size or self.server.max_message_size
         answer = [
             fields[0],
@@ -174,7 +176,7 @@ class Connection:
             fields[3],
             fields[4],
             fields[5],
-            fields[6],
+            None if refusal else fields[6],
             None,
             None,
             None if link.is_sink else UInt(0),
@@ -184,7 +186,7 @@ class Connection:
             None,
         ]
         self.send(channel, ATTACH, answer)
-        refusal = self.server.struck(Fault.REFUSE_ATTACH) if isinstance(link, Sender) else None
+        refusal = refusal or (self.server.struck(Fault.DETACH_AT_ONCE) if is_sender else None)
         if refusal:
             self.detach(link, refusal.condition, refusal.description)
         elif link.is_sink:
