@@ -22,7 +22,7 @@ from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 
 from sinks.base import SinkError
-from sinks.mqtt_client import (
+from sinks.mqtt.client import (
     KEEPALIVE,
     Limits,
     Plan,
@@ -31,8 +31,8 @@ from sinks.mqtt_client import (
     packets,
     read_limits,
 )
-from sinks.mqtt_messages import Message
-from sinks.mqtt_reasons import (
+from sinks.mqtt.messages import Message
+from sinks.mqtt.reasons import (
     ABOUT_THE_MESSAGE,
     FIRST_FAILURE,
     PACKET_TOO_LARGE,

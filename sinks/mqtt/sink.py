@@ -24,8 +24,8 @@ from sinks.base import (
     SinkRejected,
     SinkSettings,
 )
-from sinks.mqtt_client import Limits, plan_for
-from sinks.mqtt_messages import (
+from sinks.mqtt.client import Limits, plan_for
+from sinks.mqtt.messages import (
     Message,
     Topics,
     offline_message,
@@ -35,9 +35,9 @@ from sinks.mqtt_messages import (
     topics,
     will_message,
 )
-from sinks.mqtt_reasons import ABOUT_THE_MESSAGE, NOT_AUTHORIZED, reason
-from sinks.mqtt_session import WINDOW, Session
-from sinks.mqtt_settings import MqttSettings
+from sinks.mqtt.reasons import ABOUT_THE_MESSAGE, NOT_AUTHORIZED, reason
+from sinks.mqtt.session import WINDOW, Session
+from sinks.mqtt.settings import MqttSettings
 from sinks.record import EventRecord
 
 STATE_RENEWAL: Final = timedelta(hours=1)

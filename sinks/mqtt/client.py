@@ -16,8 +16,8 @@ from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
 from sinks.base import SinkError, read_secret
-from sinks.mqtt_messages import Message
-from sinks.mqtt_settings import MqttSettings, MqttTls, Protocol
+from sinks.mqtt.messages import Message
+from sinks.mqtt.settings import MqttSettings, MqttTls, Protocol
 
 KEEPALIVE: Final = 30
 """Seconds of silence after which paho pings; after as many again the connection is lost."""

@@ -1,0 +1,77 @@
+# Everything a person does with this repository. `make demo` and `make test` need only Python 3.11
+# or later and make; they set up the rest.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: help demo test test-slow lint format docs docs-check bench lock clean
+
+help: ## Show this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+demo: $(VENV)/run.stamp ## Show the bridge at work on a simulated VM
+	@$(BIN)/seb demo
+
+test: $(VENV)/dev.stamp mosquitto ## Run the tests, with a real MQTT broker
+	$(BIN)/pytest
+
+test-slow: $(VENV)/dev.stamp mosquitto ## Run the tests that take minutes
+	$(BIN)/pytest -m slow -s
+
+lint: $(VENV)/dev.stamp ## Check style, types, layers and generated documentation
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python docs/generate.py --check
+
+format: $(VENV)/dev.stamp ## Put the code into its form
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+docs: $(VENV)/dev.stamp ## Write the generated parts of the documentation
+	$(BIN)/python docs/generate.py
+
+bench: $(VENV)/dev.stamp mosquitto ## Measure latency, idle cost and start-up
+	$(BIN)/python -m tests.benchmarks
+
+lock: $(VENV)/dev.stamp ## Pin every dependency anew, with hashes
+	$(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --quiet \
+	  --upgrade pyproject.toml -o requirements.lock
+	$(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --quiet \
+	  --upgrade pyproject.toml --group dev --extra azure-identity -o requirements-dev.lock
+
+clean: ## Remove the environment and everything generated on the way
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+
+$(VENV)/made.stamp:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "Python 3.11 or later is needed; set PYTHON=... to name one" >&2; exit 1; }
+	@rm -rf $(VENV)
+	@$(PYTHON) -m venv $(VENV) || { $(MAKE) --no-print-directory python-venv && $(PYTHON) -m venv $(VENV); }
+	@touch $@
+
+$(VENV)/run.stamp: $(VENV)/made.stamp requirements.lock pyproject.toml
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -e .
+	@touch $@
+
+$(VENV)/dev.stamp: $(VENV)/run.stamp requirements-dev.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
+	@touch $@
+
+# The packages of the system that are needed and may be missing. Without apt: a word on what to do.
+.PHONY: mosquitto python-venv
+mosquitto:
+	@PATH="$$PATH:/usr/sbin:/usr/local/sbin:/opt/homebrew/sbin"; command -v mosquitto >/dev/null || \
+	  $(MAKE) --no-print-directory system-package PACKAGE=mosquitto
+
+python-venv:
+	@$(MAKE) --no-print-directory system-package PACKAGE=python3-venv
+
+.PHONY: system-package
+system-package:
+	@command -v apt-get >/dev/null || { echo "install $(PACKAGE) with your system's package manager, then run make again" >&2; exit 1; }
+	@SUDO=; [ "$$(id -u)" = 0 ] || SUDO=sudo; \
+	  $$SUDO apt-get update -qq && DEBIAN_FRONTEND=noninteractive $$SUDO apt-get install -y -qq --no-install-recommends $(PACKAGE) >/dev/null

@@ -1,0 +1,174 @@
+"""Write the parts of the documentation that follow from the code, or check that they are current.
+
+`python docs/generate.py` writes; `--check` changes nothing and fails where something is out of
+date. A generated part of a page stands between `<!-- begin NAME -->` and `<!-- end NAME -->`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import re
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from bridge import errors, reference
+from bridge.cli import COMMANDS
+from bridge.cli.config import env_file
+from bridge.reference import Variable
+from bridge.simulator import SCENARIOS
+from sinks import registry
+from sinks.record import schema
+
+ROOT: Final = Path(__file__).resolve().parent.parent
+PAGES: Final = ("README.md", "docs/reference.md")
+_PART: Final = re.compile(r"(<!-- begin (\w[\w-]*) -->\n).*?(<!-- end \2 -->)", re.DOTALL)
+_MEANINGS: Final = {
+    "OK": "fine",
+    "NO": "the answer is no",
+    "USAGE": "the command line is wrong",
+    "UNREACHABLE": "IMDS or a sink is unreachable",
+    "BUG": "a bug in the bridge",
+    "NO_REPLY": "no reply in time, or try again later",
+    "NOT_PERMITTED": "not permitted",
+    "CONFIGURATION": "a setting or the state directory is wrong",
+}
+
+
+def main() -> int:
+    """Write or check every file; the exit code says whether all is current."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true", help="change nothing")
+    check = parser.parse_args().check
+    stale = [path for path, text in files().items() if current(path) != text]
+    for path in stale:
+        if not check:
+            path.write_text(files()[path], encoding="utf-8", newline="\n")
+        verb = "is out of date: run `make docs`" if check else "written"
+        sys.stderr.write(f"{path.relative_to(ROOT)} {verb}\n")
+    return 1 if check and stale else 0
+
+
+def files() -> dict[Path, str]:
+    """Every generated file and what it should hold."""
+    made = {ROOT / ".env.example": env_file()}
+    parts = dict(generated())
+    for page in PAGES:
+        path = ROOT / page
+        made[path] = _PART.sub(
+            lambda found: f"{found[1]}{parts[found[2]]}{found[3]}", current(path)
+        )
+    return made
+
+
+def current(path: Path) -> str:
+    """What the file holds now."""
+    return path.read_text(encoding="utf-8") if path.exists() else ""
+
+
+def generated() -> Iterator[tuple[str, str]]:
+    """Every generated part by its name."""
+    yield "commands", table(("command", "what it does"), commands())
+    yield "exit-codes", table(("code", "meaning"), exit_codes())
+    yield (
+        "variables",
+        table(("variable", "default", "meaning"), map(variable_row, reference.bridge_variables())),
+    )
+    for kind in registry.BUILT_IN:
+        rows = map(variable_row, reference.sink_variables(kind))
+        yield f"sink-{kind}", table(("variable", "default", "meaning"), rows)
+    yield (
+        "scenarios",
+        table(
+            ("scenario", "what happens"), ((f"`{n}`", s.description) for n, s in SCENARIOS.items())
+        ),
+    )
+    yield "record", table(("field", "type", "meaning"), record_rows())
+
+
+def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    """A Markdown table."""
+    head = list(head)
+    lines = [head, ["---"] * len(head), *rows]
+    return "".join(
+        f"| {' | '.join(cell.replace('|', '&#124;') for cell in line)} |\n" for line in lines
+    )
+
+
+def commands() -> Iterator[tuple[str, str]]:
+    """Each command and its subcommands with their options."""
+    for name, summary in COMMANDS.items():
+        command: click.Command = importlib.import_module(f"bridge.cli.{name}").command
+        if isinstance(command, click.Group):
+            for inner in command.commands.values():
+                yield f"`seb {name} {usage(inner)}`", inner.get_short_help_str(limit=200)
+        else:
+            yield f"`seb {usage(command)}`", summary
+
+
+def usage(command: click.Command) -> str:
+    """The command's name with its arguments and options, as a usage line has them."""
+    words = [command.name or ""]
+    for parameter in command.params:
+        if isinstance(parameter, click.Argument):
+            words.append(parameter.make_metavar(click.Context(command)))
+        elif isinstance(parameter, click.Option) and not parameter.hidden:
+            takes = "" if parameter.is_flag else f" {option_metavar(parameter, command)}"
+            words.append(f"[{parameter.opts[0]}{takes}]")
+    return " ".join(words)
+
+
+def option_metavar(option: click.Option, command: click.Command) -> str:
+    """What stands for an option's value."""
+    return option.metavar or option.make_metavar(click.Context(command))
+
+
+def exit_codes() -> Iterator[tuple[str, str]]:
+    """Each exit code that a command can end with."""
+    for name, meaning in _MEANINGS.items():
+        yield str(getattr(errors, name)), meaning
+
+
+def variable_row(variable: Variable) -> tuple[str, str, str]:
+    """A variable's row; one that must be given has no default."""
+    default = "**required**" if variable.default is None else f"`{variable.default}`"
+    secret = " (secret)" if variable.secret else ""
+    return f"`{variable.name}`", default if default != "``" else "", variable.description + secret
+
+
+def record_rows() -> Iterator[tuple[str, str, str]]:
+    """Each field of a record, from its schema."""
+    whole = schema()
+    for name, field in whole["properties"].items():
+        if name != "data":
+            yield f"`{name}`", type_of(field), field.get("description", "")
+    yield from data_rows(whole, whole["$defs"]["eventData"], "data")
+
+
+def data_rows(
+    whole: Mapping[str, Any], node: Mapping[str, Any], path: str
+) -> Iterator[tuple[str, str, str]]:
+    """The fields below a place in the schema, references followed."""
+    for name, raw in node["properties"].items():
+        field = whole["$defs"][raw["$ref"].rpartition("/")[2]] if "$ref" in raw else raw
+        yield f"`{path}.{name}`", type_of(field), field.get("description", "")
+        if "properties" in field:
+            yield from data_rows(whole, field, f"{path}.{name}")
+
+
+def type_of(field: Mapping[str, Any]) -> str:
+    """The type of a field in a word or two."""
+    if "const" in field:
+        return f"`{field['const']}`"
+    if "enum" in field:
+        return ", ".join("null" if each is None else f"`{each}`" for each in field["enum"])
+    kinds = field.get("type", "")
+    return kinds if isinstance(kinds, str) else " or ".join(kinds)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
