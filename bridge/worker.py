@@ -135,8 +135,8 @@ class Worker:
 
     def _serve(self) -> None:
         """Open the sink, and deliver until there is nothing left to do and the end is near."""
+        self._opened = True  # whether it goes well or not: close is for both
         self._call(self.sink.open)
-        self._opened = True
         while True:
             batch = self._outbox.next(self.name, self.sink.accepts, self.sink.BATCH)
             if batch is not None:
