@@ -150,9 +150,11 @@ class SinkContract:
     ) -> None:
         """While nobody listens, `open` or `deliver` raises SinkError and shows no secret."""
         destination.stop()
-        message = str(self.failure(sink, sample_record()))
-        assert message
-        assert not [secret for secret in destination.secrets if secret in message]
+        error = self.failure(sink, sample_record())
+        shown = f"{error} {error!r}"
+        assert str(error)
+        assert error.delivered == 0
+        assert not [secret for secret in destination.secrets if secret in shown]
 
     def test_delivers_after_the_destination_is_back(
         self, sink: Sink[Any], destination: Destination
@@ -215,6 +217,15 @@ class SinkContract:
         sink.close()
         sink.close()
 
+    def test_the_class_says_what_it_is(self, sink: Sink[Any], destination: Destination) -> None:
+        """A kind that fits a variable's name, a batch, a deadline, and words for each setting."""
+        assert self.sink_class.KIND.isidentifier()
+        assert self.sink_class.KIND.islower()
+        assert self.sink_class.BATCH >= 1
+        assert sink.deadline > 0
+        fields = self.sink_class.Settings.model_fields
+        assert not [name for name, field in fields.items() if not field.description]
+
     def test_settings_refuse_unknown_names(self, destination: Destination) -> None:
         """A misspelt setting is an error, not ignored."""
         with pytest.raises(ValidationError):
@@ -227,7 +238,8 @@ class SinkContract:
         settings = self.sink_class.Settings(kind=self.sink_class.KIND, **destination.settings)
         with pytest.raises(ValidationError):
             settings.kind = "other"  # type: ignore[misc]
-        assert not [secret for secret in destination.secrets if secret in repr(settings)]
+        shown = f"{settings!r} {settings} {settings.model_dump()}"
+        assert not [secret for secret in destination.secrets if secret in shown]
 
 
 __all__ = [

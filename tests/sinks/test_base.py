@@ -1,0 +1,186 @@
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import SecretStr, ValidationError
+
+from sinks.base import (
+    PendingEvent,
+    Sink,
+    SinkError,
+    SinkPaused,
+    SinkRejected,
+    SinkSettings,
+    read_secret,
+)
+from sinks.record import EventRecord
+from sinks.testing import (
+    BRIDGE_TYPES,
+    MemorySink,
+    sample_context,
+    sample_heartbeat,
+    sample_record,
+    sample_records,
+)
+
+
+class QuietSink(MemorySink):
+    @property
+    def wants_heartbeats(self) -> bool:
+        return False
+
+
+def accepted(sink: Sink[Any], record: EventRecord) -> bool:
+    """Whether the sink takes the record."""
+    return sink.accepts(record.type, record.affects_this_vm)
+
+
+def settings(**others: Any) -> SinkSettings:
+    """Settings of a sink in memory."""
+    return SinkSettings.model_validate({"kind": "memory", **others})
+
+
+def test_a_sink_takes_everything_unless_told() -> None:
+    """Without types, a sink gets each kind of record."""
+    assert all(accepted(MemorySink(), record) for record in sample_records())
+
+
+@pytest.mark.parametrize(
+    ("types", "expected"),
+    [
+        (["seb.event.*"], {"scheduled", "updated", "started", "ended"}),
+        (["seb.event.started.v1"], {"started"}),
+        (["*.scheduled.v1", "*.gap.v1"], {"scheduled", "gap"}),
+        (["seb.bridge.heartbeat.v1"], {"heartbeat"}),
+        (["SEB.event.*"], set()),
+        ([], set()),
+    ],
+)
+def test_types_are_globs(types: list[str], expected: set[str]) -> None:
+    """A sink gets the record types that one of its globs matches, case and all."""
+    sink = MemorySink(settings=settings(types=types))
+    got = {r.type.split(".")[2] for r in sample_records() if accepted(sink, r)}
+    assert expected == got
+
+
+def test_types_come_as_json_from_the_environment() -> None:
+    """A JSON list in a variable is a list."""
+    assert settings(types='["seb.event.*", "seb.approval.*"]').types == (
+        "seb.event.*",
+        "seb.approval.*",
+    )
+
+
+@pytest.mark.parametrize("types", ['["x"', "seb.event.*", '{"a": 1}', "[1]"])
+def test_types_that_are_no_json_list_are_refused(types: str) -> None:
+    """What is not a list of texts is a mistake in the settings."""
+    with pytest.raises(ValidationError, match="types"):
+        settings(types=types)
+
+
+def test_a_sink_that_wants_no_heartbeats_can_be_asked_to() -> None:
+    """Heartbeats come only where the sink wants them, or its types ask."""
+    quiet = QuietSink()
+    asked = QuietSink(settings=settings(types=["seb.*"]))
+    assert (accepted(quiet, sample_heartbeat()), accepted(asked, sample_heartbeat())) == (
+        False,
+        True,
+    )
+
+
+def test_events_of_other_vms_can_be_left_out() -> None:
+    """`affects_this_vm_only` leaves out events of others, and nothing about the bridge."""
+    sink = MemorySink(settings=settings(affects_this_vm_only=True))
+    assert accepted(sink, sample_record())
+    assert not accepted(sink, sample_record(resources=["db-1"]))
+    taken = {r.type for r in sample_records() if accepted(sink, r)}
+    assert set(BRIDGE_TYPES) <= taken
+
+
+def test_settings_are_strict() -> None:
+    """An unknown name is refused, and the value is not shown."""
+    with pytest.raises(ValidationError, match="pasword") as caught:
+        settings(pasword="hunter2")
+    assert "hunter2" not in str(caught.value)
+
+
+def test_a_secret_comes_from_its_setting() -> None:
+    """Without a file, the setting counts."""
+    assert read_secret(SecretStr("hunter2"), None) == "hunter2"
+    assert read_secret(None, None) is None
+
+
+def test_a_secret_file_is_read_anew(tmp_path: Path) -> None:
+    """A secret that was replaced counts at once; the line end is not part of it."""
+    file = tmp_path / "secret"
+    file.write_bytes(b" one \r\n")
+    assert read_secret(None, file) == " one "
+    file.write_bytes(b"two\n")
+    assert read_secret(None, file) == "two"
+
+
+@pytest.mark.parametrize("content", [None, b"\xffhunter2"])
+def test_a_secret_file_that_cannot_be_read(tmp_path: Path, content: bytes | None) -> None:
+    """The error names the file, and nothing of what is in it."""
+    file = tmp_path / "secret"
+    if content:
+        file.write_bytes(content)
+    with pytest.raises(SinkError, match=str(file)) as caught:
+        read_secret(None, file)
+    assert "hunter2" not in str(caught.value)
+
+
+def test_errors_carry_what_the_dispatcher_needs() -> None:
+    """Defaults: nothing delivered, no wish to wait, dead at once."""
+    error, rejected = SinkError("x"), SinkRejected("x")
+    assert (error.retry_after, error.delivered) == (None, 0)
+    assert (rejected.delivered, rejected.tries) == (0, 1)
+    assert isinstance(SinkPaused("x"), SinkError)
+    assert not isinstance(rejected, SinkError)
+
+
+def test_a_sink_needs_no_more_than_deliver() -> None:
+    """All but `deliver` has a default that does nothing."""
+
+    class Least(Sink[SinkSettings]):
+        KIND = "least"
+
+        def deliver(self, records: Sequence[EventRecord]) -> None:
+            pass
+
+    sink = Least("least", settings(kind="least"), sample_context())
+    sink.open()
+    sink.maintain()
+    sink.abort()
+    sink.close()
+    assert (list(sink.check()), sink.BATCH, sink.deadline) == ([], 1, 30.0)
+
+
+def test_a_pending_event_on_the_wire() -> None:
+    """Field names of a pending event are the record's."""
+    event = PendingEvent(
+        record_id="r",
+        event_id="e",
+        event_type="Freeze",
+        event_status="Scheduled",
+        not_before=None,
+        resources=("a", "b"),
+        affects_this_vm=True,
+        impact="pause",
+        revision=2,
+        fingerprint="sha256:0",
+    )
+    assert event.to_wire() == {
+        "recordId": "r",
+        "eventId": "e",
+        "eventType": "Freeze",
+        "eventStatus": "Scheduled",
+        "notBefore": None,
+        "resources": ["a", "b"],
+        "affectsThisVm": True,
+        "impact": "pause",
+        "revision": 2,
+        "fingerprint": "sha256:0",
+    }
+    assert list(sample_context().pending()) == []

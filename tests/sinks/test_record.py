@@ -1,0 +1,234 @@
+import json
+import math
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+from cloudevents.core.bindings.http import HTTPMessage, from_http_event
+from jsonschema import Draft202012Validator, FormatChecker
+from jsonschema.exceptions import ValidationError
+
+from sinks.record import (
+    CONTENT_TYPE,
+    EVENT_SCHEDULED,
+    EventRecord,
+    RecordDraft,
+    RecordError,
+    VmIdentity,
+    canonical_json,
+    event_record_id,
+    read_record,
+    rfc3339,
+    schema,
+    seal,
+)
+from sinks.testing import (
+    BRIDGE_TYPES,
+    EVENT_TYPES,
+    SAMPLE_TIME,
+    SAMPLE_VM,
+    sample_heartbeat,
+    sample_record,
+    sample_records,
+)
+
+VALIDATOR = Draft202012Validator(schema(), format_checker=FormatChecker())
+FACT: dict[str, Any] = {
+    "vm_id": "02aab8a4-74ef-476e-8182-f6d2ba4166a6",
+    "event_id": "A",
+    "transition": "scheduled",
+    "revision": 1,
+    "fingerprint": "sha256:0",
+}
+
+
+@pytest.mark.parametrize("record", sample_records(), ids=lambda record: record.type)
+def test_every_kind_of_record_is_valid_against_the_schema(record: EventRecord) -> None:
+    """The schema that ships with the package describes each sample record."""
+    VALIDATOR.validate(json.loads(record.body))
+
+
+@pytest.mark.parametrize("record", sample_records(), ids=lambda record: record.type)
+def test_every_kind_of_record_is_a_cloudevent(record: EventRecord) -> None:
+    """The cloudevents package reads each record, extensions included."""
+    message = HTTPMessage(headers={"content-type": CONTENT_TYPE}, body=record.body)
+    event = from_http_event(message)
+    assert (event.get_id(), event.get_type(), event.get_source(), event.get_data()) == (
+        record.id,
+        record.type,
+        record.source,
+        record.data,
+    )
+    assert event.get_extension("sequence") == f"{record.sequence:020d}"
+
+
+def test_there_is_a_sample_of_every_kind_in_the_schema() -> None:
+    """No record type is described and never tried."""
+    assert schema()["properties"]["type"]["enum"][: len(EVENT_TYPES)] == list(EVENT_TYPES)
+    assert {*EVENT_TYPES, *BRIDGE_TYPES} <= set(schema()["properties"]["type"]["enum"])
+
+
+def test_the_schema_is_a_schema() -> None:
+    """The schema itself is valid."""
+    Draft202012Validator.check_schema(schema())
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        {"type": "seb.event.other.v1"},
+        {"time": "2026-03-01T12:00:00Z"},
+        {"sequence": "1"},
+        {"more": 1},
+        {"data": {}},
+    ],
+)
+def test_the_schema_refuses_what_is_no_record(broken: dict[str, Any]) -> None:
+    """A consumer that validates finds what does not belong."""
+    with pytest.raises(ValidationError):
+        VALIDATOR.validate(json.loads(sample_record().body) | broken)
+
+
+def test_sealing_and_reading_agree() -> None:
+    """What is read from the bytes is what was sealed."""
+    record = sample_record(42)
+    assert record == read_record(record.body)
+    assert (record.sequence, record.partition_key) == (42, SAMPLE_VM.vm_id)
+
+
+def test_the_same_draft_gives_the_same_bytes() -> None:
+    """Nothing in the bytes depends on when or where they are made."""
+    assert sample_record(7).body == sample_record(7).body
+
+
+def test_text_is_utf8_and_not_escaped() -> None:
+    """Descriptions keep their letters."""
+    assert (
+        "Wartung \u2013 \u7dad\u8b77".encode()
+        in sample_record(description="Wartung \u2013 \u7dad\u8b77").body
+    )
+
+
+def test_a_draft_without_an_id_gets_one_from_its_place() -> None:
+    """The same place in the same stream gives the same id, another place another."""
+    ids = {(n, sample_heartbeat(n).id) for n in (1, 2, 1)}
+    assert len(ids) == 2
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"", b"null", b"[]", b"{}", b"\xff", b'{"id": 1}', b"[" * 100_000],
+)
+def test_what_is_no_record_is_told(body: bytes) -> None:
+    """Bytes that are no record raise one error, whatever they are."""
+    with pytest.raises(RecordError, match="not a record"):
+        read_record(body)
+
+
+def test_a_fact_has_one_id() -> None:
+    """The same fact has the same id, whatever the case of the VM's id."""
+    again = FACT | {"vm_id": FACT["vm_id"].upper()}
+    assert event_record_id(**FACT) == event_record_id(**again)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"event_id": "B"},
+        {"transition": "updated"},
+        {"revision": 2},
+        {"fingerprint": "sha256:1"},
+        {"vm_id": "12aab8a4-74ef-476e-8182-f6d2ba4166a6"},
+    ],
+)
+def test_another_fact_has_another_id(other: dict[str, Any]) -> None:
+    """Each part of a fact counts."""
+    assert event_record_id(**FACT) != event_record_id(**(FACT | other))
+
+
+def test_the_id_of_a_fact_is_for_ever() -> None:
+    """This id must never change: consumers drop doubles by it."""
+    assert event_record_id(**FACT) == "85b08fcb-e42e-585f-bb7e-94303008133c"
+
+
+@pytest.mark.parametrize(
+    ("moment", "expected"),
+    [
+        (SAMPLE_TIME, "2026-03-01T12:00:00.000Z"),
+        (SAMPLE_TIME.replace(microsecond=999_999), "2026-03-01T12:00:00.999Z"),
+        (datetime(2026, 3, 1, 13, tzinfo=timezone(timedelta(hours=1))), "2026-03-01T12:00:00.000Z"),
+    ],
+)
+def test_times_are_utc_with_milliseconds(moment: datetime, expected: str) -> None:
+    """One spelling of a time, whatever its zone."""
+    assert expected == rfc3339(moment)
+
+
+def test_a_time_without_a_zone_is_refused() -> None:
+    """A naive time could mean anything."""
+    with pytest.raises(ValueError, match="time zone"):
+        rfc3339(datetime(2026, 3, 1, tzinfo=UTC).replace(tzinfo=None))
+
+
+def test_canonical_json() -> None:
+    """One spelling of a value: sorted, tight, UTF-8."""
+    assert canonical_json({"b": [1, None], "a": "\u2013"}) == '{"a":"\u2013","b":[1,null]}'.encode()
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, "\ud800"])
+def test_canonical_json_refuses_what_has_no_spelling(value: object) -> None:
+    """NaN, infinity and half a surrogate pair are not JSON in UTF-8."""
+    with pytest.raises(ValueError):
+        canonical_json(value)
+
+
+def test_an_identity_survives_the_wire() -> None:
+    """What `to_wire` writes, `from_wire` reads."""
+    vm = replace(SAMPLE_VM, tags={"env": "prod"}, zone="1")
+    assert vm == VmIdentity.from_wire(vm.to_wire())
+
+
+@pytest.mark.parametrize(
+    ("vm", "expected"),
+    [
+        (SAMPLE_VM, SAMPLE_VM.resource_id),
+        (VmIdentity(vm_id="x", name="db-0"), "urn:uuid:x"),
+    ],
+)
+def test_the_source_names_the_vm(vm: VmIdentity, expected: str) -> None:
+    """The ARM id, or the vmId where IMDS gives no ARM id."""
+    assert expected == vm.source
+
+
+@pytest.mark.parametrize(
+    ("record", "event_id", "affects", "heartbeat"),
+    [
+        (sample_record(1, event_id="A"), "A", True, False),
+        (sample_record(1, event_id="A", resources=["x"]), "A", False, False),
+        (sample_heartbeat(), None, None, True),
+    ],
+)
+def test_what_sinks_route_by(
+    record: EventRecord, event_id: str | None, affects: bool | None, heartbeat: bool
+) -> None:
+    """A record knows its event, whom it affects, and whether it is only a sign of life."""
+    assert (record.event_id, record.affects_this_vm, record.is_heartbeat) == (
+        event_id,
+        affects,
+        heartbeat,
+    )
+
+
+def test_a_draft_with_nan_is_refused() -> None:
+    """A record that no parser would read is never made."""
+    draft = RecordDraft(
+        type=EVENT_SCHEDULED,
+        source="x",
+        subject="x",
+        time=SAMPLE_TIME,
+        partition_key="x",
+        data={"x": math.nan},
+    )
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        seal(draft, sequence=1, stream="x")

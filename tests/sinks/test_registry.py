@@ -1,0 +1,78 @@
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from sinks import registry
+from sinks.registry import BUILT_IN, BrokenKindError, UnknownKindError
+
+
+def installed(directory: Path, patch: pytest.MonkeyPatch, **points: str) -> None:
+    """A package with these entry points, as an installer leaves it."""
+    info = directory / "someones_sinks-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: someones-sinks\nVersion: 1.0\n")
+    lines = [f"{name} = {value}\n" for name, value in points.items()]
+    (info / "entry_points.txt").write_text(f"[{registry.ENTRY_POINT_GROUP}]\n" + "".join(lines))
+    patch.syspath_prepend(directory)
+
+
+@pytest.mark.parametrize("kind", BUILT_IN)
+def test_each_built_in_kind_loads_the_class_that_says_so(kind: str) -> None:
+    """The word that selects a sink is the word that its class has."""
+    assert kind == registry.load(kind).KIND
+
+
+def test_an_unknown_kind_is_told_what_there_is() -> None:
+    """A typo is answered with the list."""
+    with pytest.raises(UnknownKindError, match=r"'mqttt'.*eventhub, file, mqtt, "):
+        registry.load("mqttt")
+
+
+def test_an_entry_point_is_a_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An installed package adds its kind to the list, and it loads."""
+    installed(tmp_path, monkeypatch, memory="sinks.testing:MemorySink")
+    assert "memory" in registry.kinds()
+    assert registry.load("memory").__name__ == "MemorySink"
+
+
+def test_built_in_kinds_win(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No package can put itself into the place of a built-in sink."""
+    installed(tmp_path, monkeypatch, file="sinks.testing:MemorySink")
+    assert registry.load("file").__name__ == "FileSink"
+    assert registry.kinds().count("file") == 1
+
+
+@pytest.mark.parametrize(
+    ("target", "said"),
+    [
+        ("no_such_module_of_anyone:X", "cannot be loaded"),
+        ("sinks.testing:NoSuchSink", "cannot be loaded"),
+        ("sinks.testing:SAMPLE_TIME", "not a subclass"),
+        ("sinks.testing:SinkContract", "not a subclass"),
+    ],
+)
+def test_a_broken_package_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str, said: str
+) -> None:
+    """A sink that cannot be loaded names itself and its target."""
+    installed(tmp_path, monkeypatch, theirs=target)
+    with pytest.raises(BrokenKindError, match=f"'theirs' .*{said}"):
+        registry.load("theirs")
+
+
+def test_only_what_is_loaded_is_imported() -> None:
+    """Loading one kind imports no other sink, and none of their libraries."""
+    program = """
+import sys
+from sinks import registry
+registry.kinds()
+registry.load("stdout")
+others = ("paho", "azure.eventhub", "requests", "jinja2", "sinks.mqtt", "sinks.file")
+print([name for name in others if name in sys.modules])
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "[]\n"

@@ -1,0 +1,146 @@
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from sinks.base import Check, SinkError
+from sinks.record import EventRecord
+from sinks.testing import (
+    BRIDGE_TYPES,
+    EVENT_TYPES,
+    MemorySink,
+    SinkContract,
+    sample_bridge_record,
+    sample_record,
+    sample_records,
+)
+
+
+class Shelf:
+    """A destination in memory: whatever lies here stays while it is 'away'."""
+
+    settings: Mapping[str, Any] = {}
+    secrets: Sequence[str] = ()
+
+    def __init__(self) -> None:
+        self.records: list[EventRecord] = []
+        self.away = False
+
+    def received(self) -> Sequence[bytes]:
+        return [record.body for record in self.records]
+
+    def stop(self) -> None:
+        self.away = True
+
+    def start(self) -> None:
+        self.away = False
+
+
+class ShelfSink(MemorySink):
+    shelf: Shelf
+
+    def deliver(self, records: Sequence[EventRecord]) -> None:
+        if self.shelf.away:
+            raise SinkError("the shelf is away")
+        self.shelf.records.extend(records)
+
+    def check(self) -> Sequence[Check]:
+        if self.shelf.away:
+            return [Check(level="fail", text="the shelf is away", remedy="bring it back")]
+        return [Check(level="ok", text="the shelf is here")]
+
+
+class TestTheSmallestSinkThatKeepsTheContract(SinkContract):
+    """The suite passes for a sink that does what it must and no more."""
+
+    sink_class = ShelfSink
+
+    @pytest.fixture
+    def destination(self) -> Shelf:
+        return Shelf()
+
+    def make(self, destination: Any) -> ShelfSink:
+        made = ShelfSink()
+        made.shelf = destination
+        return made
+
+
+class Forgetful(ShelfSink):
+    def deliver(self, records: Sequence[EventRecord]) -> None:
+        super().deliver(records[:1])
+
+
+class Careless(ShelfSink):
+    def deliver(self, records: Sequence[EventRecord]) -> None:
+        if not self.shelf.away:
+            super().deliver(records)
+
+
+class Rewriting(ShelfSink):
+    def deliver(self, records: Sequence[EventRecord]) -> None:
+        super().deliver([sample_record(record.sequence + 1) for record in records])
+
+
+class Silent(ShelfSink):
+    def check(self) -> Sequence[Check]:
+        return []
+
+
+@pytest.mark.parametrize(
+    ("sink_class", "test"),
+    [
+        (Forgetful, "test_a_full_batch_arrives_whole"),
+        (Forgetful, "test_delivers_the_same_bytes_in_order"),
+        (Rewriting, "test_a_repeated_record_keeps_its_bytes"),
+        (Rewriting, "test_a_large_record_arrives"),
+        (Careless, "test_an_unreachable_destination_is_a_sink_error"),
+        (Silent, "test_check_is_silent_about_secrets"),
+        (Silent, "test_check_tells_what_to_do"),
+    ],
+)
+def test_the_suite_finds_a_sink_that_breaks_its_word(
+    sink_class: type[ShelfSink], test: str
+) -> None:
+    """A suite that everything passes would prove nothing."""
+
+    class Suite(SinkContract):
+        pass
+
+    Suite.sink_class = sink_class
+    shelf = Shelf()
+    sink = sink_class()
+    sink.shelf = shelf
+    with pytest.raises((AssertionError, pytest.fail.Exception)):
+        getattr(Suite(), test)(sink, shelf)
+
+
+def test_samples_are_the_same_on_each_call() -> None:
+    """A test may compare bytes that were made at different times."""
+    assert sample_records() == sample_records()
+    assert sample_record(1) != sample_record(2)
+
+
+def test_there_is_one_sample_of_each_kind() -> None:
+    """No kind of record is left out, and each has its place in the stream."""
+    records = sample_records()
+    assert [record.type for record in records] == [*EVENT_TYPES, *BRIDGE_TYPES]
+    assert [record.sequence for record in records] == list(range(1, len(records) + 1))
+    assert len({record.id for record in records}) == len(records)
+
+
+def test_a_sample_of_a_kind_that_does_not_exist() -> None:
+    """A typo in a test is an error, not a strange record."""
+    with pytest.raises(KeyError):
+        sample_record(record_type="seb.event.other.v1")
+    with pytest.raises(KeyError):
+        sample_bridge_record(record_type="seb.bridge.other.v1")
+
+
+def test_a_sink_in_memory_fails_as_told() -> None:
+    """Failures are raised in order, one a call; then records are kept."""
+    sink = MemorySink()
+    sink.failures = [SinkError("one")]
+    with pytest.raises(SinkError, match="one"):
+        sink.deliver([sample_record()])
+    sink.deliver([sample_record()])
+    assert sink.records == [sample_record()]
