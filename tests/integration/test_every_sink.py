@@ -1,0 +1,302 @@
+"""One bridge, five sinks, every scenario: the same bytes everywhere, and the right ones."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from amqp_message import HubMessage
+from bridge_process import BridgeProcess, run_seb
+from cloudevents.core.formats.json import JSONFormat
+from five_sinks import HUB, KEY, FiveSinks
+from http_server import Request
+from jsonschema import Draft202012Validator
+from mqtt_subscriber import Seen
+from standardwebhooks import Webhook
+
+from bridge.simulator import SCENARIOS, SimulatedEvent, SimulatedVm, Simulator
+
+VM = SimulatedVm(name="vm-0", tags={"team": "blue", "secret-tag": "hush"})
+SPEED = 20_000.0
+TOPIC = f"seb/v1/north/vm/{VM.vm_id}"
+
+# By hand from DESIGN.md, section 4: event in order of appearance, transition, status, impact,
+# whether it names this VM, revision.
+FREEZE = [
+    ("A", "scheduled", "Scheduled", "pause", True, 1),
+    ("A", "started", "Started", "pause", True, 2),
+    ("A", "ended", "Completed", "pause", True, 3),
+]
+REBOOT = [(*row[:3], "restart", *row[4:]) for row in FREEZE]
+REDEPLOY = [(*row[:3], "redeploy", *row[4:]) for row in FREEZE]
+DELETE = [(*row[:3], "delete", *row[4:]) for row in FREEZE]
+EXPECTED = {
+    "live-migration": FREEZE,
+    "host-maintenance": FREEZE,
+    "user-reboot": REBOOT,
+    "redeploy": REDEPLOY,
+    "user-redeploy": REDEPLOY,
+    "canceled-maintenance": [
+        ("A", "scheduled", "Scheduled", "redeploy", True, 1),
+        ("A", "ended", "Canceled", "redeploy", True, 2),
+    ],
+    "preempt": DELETE,
+    "terminate": DELETE,
+    "hardware-failure": [
+        ("A", "started", "Started", "restart", True, 1),
+        ("A", "ended", "Completed", "restart", True, 2),
+    ],
+    "two-events": [
+        ("A", "scheduled", "Scheduled", "restart", True, 1),
+        ("B", "scheduled", "Scheduled", "pause", False, 1),
+        ("B", "started", "Started", "pause", False, 2),
+        ("A", "started", "Started", "restart", True, 2),
+        ("A", "ended", "Completed", "restart", True, 3),
+        ("B", "ended", "Completed", "pause", False, 3),
+    ],
+    "many-resources": FREEZE,
+    "notice-moved": [
+        ("A", "scheduled", "Scheduled", "pause", True, 1),
+        ("A", "updated", "Scheduled", "pause", True, 2),
+        ("A", "updated", "Scheduled", "pause", True, 3),
+        ("A", "started", "Started", "pause", True, 4),
+        ("A", "ended", "Completed", "pause", True, 5),
+    ],
+    # Nobody saw it Started, and its time had come: the bridge does not guess.
+    "skipped-incarnation": [
+        ("A", "scheduled", "Scheduled", "restart", True, 1),
+        ("A", "ended", "Unknown", "restart", True, 2),
+    ],
+    "incarnation-reset": [
+        *FREEZE,
+        ("B", "scheduled", "Scheduled", "restart", True, 1),
+        ("B", "started", "Started", "restart", True, 2),
+        ("B", "ended", "Completed", "restart", True, 3),
+    ],
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """What one run left behind."""
+
+    code: int
+    errors: str
+    received: dict[str, list[bytes]]
+    scenarios: dict[str, list[dict[str, Any]]]
+    """The records of each scenario, in order."""
+    pending: list[dict[str, Any]]
+    """The events of the retained state while one was pending."""
+    announced: dict[str, Any]
+    """The record of that event."""
+    requests: Sequence[Request]
+    mqtt: Sequence[Seen]
+    hub: Sequence[HubMessage]
+
+    @property
+    def records(self) -> list[dict[str, Any]]:
+        return [json.loads(body) for body in self.received["file"]]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
+    """One bridge that saw every scenario, and was then asked to stop."""
+    home = tmp_path_factory.mktemp("five")
+    with FiveSinks(home) as sinks, Simulator(vm=VM, speed=SPEED) as simulator:
+        with BridgeProcess("run", env=environment(sinks, simulator, home), home=home) as bridge:
+            bridge.wait_for_records(1)
+            scenarios = {name: play(name, simulator, bridge) for name in SCENARIOS}
+            event = simulator.announce(SimulatedEvent(event_type="Reboot"))
+            state = sinks.seen.wait_for(
+                lambda seen: seen.topic == f"{TOPIC}/state" and event.event_id in str(seen.payload)
+            )
+            (announced,) = about(bridge, event.event_id, 1)
+            simulator.end_event(event.event_id)
+            about(bridge, event.event_id, 2)
+            code = bridge.stop()
+        yield Run(
+            code=code,
+            errors=bridge.errors,
+            received=sinks.received(bridge),
+            scenarios=scenarios,
+            pending=json.loads(state.payload)["events"],
+            announced=announced,
+            requests=sinks.http.requests(),
+            mqtt=sinks.seen.messages(),
+            hub=sinks.hub.messages(HUB),
+        )
+        assert sinks.hub.bugs == []
+
+
+def environment(sinks: FiveSinks, simulator: Simulator, home: Path) -> dict[str, str]:
+    """The variables of the run."""
+    return {
+        **sinks.env,
+        "SEB_IMDS__URL": simulator.url,
+        "SEB_STATE_DIR": str(home / "state"),
+        "SEB_POLL_INTERVAL": "0.1",
+        "SEB_SITE": "north",
+        "SEB_IDENTITY__TAGS": '["team"]',
+    }
+
+
+def play(name: str, simulator: Simulator, bridge: BridgeProcess) -> list[dict[str, Any]]:
+    """Play a scenario, so slowly that the bridge sees each step; its records."""
+    before = len(bridge.records)
+    if name == "notice-moved":
+        move_notice(simulator)
+    else:
+        simulator.play(name, hold=10.0)
+        assert simulator.wait(30.0)
+    count = len(EXPECTED[name])
+    bridge.wait_until(lambda: len(bridge.records) >= before + count, name)
+    return bridge.records[before:]
+
+
+def move_notice(simulator: Simulator) -> None:
+    """The scenario by hand: NotBefore has whole seconds, and the speed leaves none of them."""
+    due = datetime.now(UTC) + timedelta(minutes=15)
+    event = simulator.announce(SimulatedEvent(duration=9, not_before=due))
+    for change in (
+        lambda: simulator.move(event.event_id, due + timedelta(minutes=10)),
+        lambda: simulator.move(event.event_id, due),
+        lambda: simulator.start_event(event.event_id),
+        lambda: simulator.end_event(event.event_id),
+    ):
+        assert simulator.wait_until_served()
+        change()
+
+
+def about(bridge: BridgeProcess, event_id: str, count: int) -> list[dict[str, Any]]:
+    """The records about an event, once there are so many."""
+
+    def found() -> list[dict[str, Any]]:
+        return [each for each in bridge.records if each["subject"].endswith(event_id)]
+
+    bridge.wait_until(lambda: len(found()) >= count, f"{count} records about {event_id}")
+    return found()
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_a_scenario_gives_its_records(run: Run, name: str) -> None:
+    """Transitions, statuses, impact and revisions are those of the design's table."""
+    letters: dict[str, str] = {}
+    found = []
+    for record in run.scenarios[name]:
+        data = record["data"]
+        letter = letters.setdefault(data["event"]["eventId"], "AB"[len(letters) % 2])
+        status = data["event"]["eventStatus"]
+        impact, affects, revision = data["impact"], data["affectsThisVm"], data["revision"]
+        found.append((letter, data["transition"], status, impact, affects, revision))
+    assert EXPECTED[name] == found
+
+
+@pytest.mark.parametrize("sink", ["stdout", "webhook", "mqtt", "eventhub"])
+def test_every_sink_gets_the_same_bytes(run: Run, sink: str) -> None:
+    """What one sink got, every sink got: the same bytes in the same order."""
+    assert run.received["file"] == run.received[sink]
+
+
+def test_the_run_is_whole(run: Run) -> None:
+    """Started comes first and stopped last, the sequence has no gap, no id comes twice."""
+    records = run.records
+    assert (records[0]["type"], records[-1]["type"]) == (
+        "seb.bridge.started.v1",
+        "seb.bridge.stopped.v1",
+    )
+    assert [f"{n:020d}" for n in range(1, len(records) + 1)] == [r["sequence"] for r in records]
+    assert len(records) == len({record["id"] for record in records})
+    assert len(records) == 2 + 2 + sum(map(len, EXPECTED.values()))
+    assert len({record["stream"] for record in records}) == 1
+    assert run.code == 0
+
+
+def test_every_record_is_valid(run: Run, tmp_path: Path) -> None:
+    """`seb schema` prints a schema that each record is valid against, formats included."""
+    schema = json.loads(run_seb("schema", home=tmp_path).out)
+    Draft202012Validator.check_schema(schema)
+    validator = Draft202012Validator(schema, format_checker=Draft202012Validator.FORMAT_CHECKER)
+    assert [error.message for each in run.records for error in validator.iter_errors(each)] == []
+
+
+def test_cloudevents_reads_every_record(run: Run) -> None:
+    """An independent parser reads the envelope that we build by hand."""
+    reader = JSONFormat()
+    for body, record in zip(run.received["mqtt"], run.records, strict=True):
+        event = reader.read(None, body)
+        assert (record["id"], record["type"], record["source"], record["data"]) == (
+            event.get_id(),
+            event.get_type(),
+            event.get_source(),
+            event.get_data(),
+        )
+
+
+def test_the_receiver_verifies_every_signature(run: Run) -> None:
+    """An independent verifier takes each request, and its id is the record's."""
+    verifier = Webhook(KEY)
+    for request in run.requests:
+        record = verifier.verify(request.body, request.headers)
+        assert record["id"] == request.headers["webhook-id"]
+        assert request.headers["content-type"] == "application/cloudevents+json"
+
+
+def test_the_hub_routes_by_vm_and_event(run: Run) -> None:
+    """Partition key, message id and correlation id are the VM's, the record's, the event's."""
+    found = [(m.partition_key, m.message_id, m.correlation_id) for m in run.hub]
+    expected = [
+        (VM.vm_id, each["id"], each["data"].get("event", {}).get("eventId")) for each in run.records
+    ]
+    assert expected == found
+
+
+def test_the_retained_state_is_what_is_pending(run: Run) -> None:
+    """While an event is pending the state shows it as its record does, and in the end nothing."""
+    data = run.announced["data"]
+    shown = {name: run.pending[0][name] for name in ("recordId", "eventId", "fingerprint")}
+    assert shown == {
+        "recordId": run.announced["id"],
+        "eventId": data["event"]["eventId"],
+        "fingerprint": data["fingerprint"],
+    }
+    assert len(run.pending) == 1
+    last = [seen for seen in run.mqtt if seen.topic == f"{TOPIC}/state"][-1]
+    assert json.loads(last.payload)["events"] == []
+    assert last.retain
+
+
+def test_the_status_says_offline_in_the_end(run: Run) -> None:
+    """A stop in good order is told as such, retained."""
+    said = [json.loads(each.payload) for each in run.mqtt if each.topic == f"{TOPIC}/status"]
+    assert [each["status"] for each in said] == ["online", "offline"]
+    assert said[-1]["reason"] == "closed"
+
+
+def test_a_moved_notice_names_what_changed(run: Run) -> None:
+    """There and back again gives three ids and names notBefore; the fingerprint returns."""
+    first, there, back = run.scenarios["notice-moved"][:3]
+    assert [each["data"]["changed"] for each in (there, back)] == [["notBefore"], ["notBefore"]]
+    assert len({first["id"], there["id"], back["id"]}) == 3
+    assert first["data"]["fingerprint"] == back["data"]["fingerprint"]
+
+
+def test_identity_carries_named_tags_only(run: Run) -> None:
+    """A tag that nobody named stays with the VM."""
+    vms = {json.dumps(record["data"]["vm"], sort_keys=True) for record in run.records}
+    assert len(vms) == 1
+    vm = json.loads(vms.pop())
+    assert (vm["vmId"], vm["name"], vm["tags"]) == (VM.vm_id, "vm-0", {"team": "blue"})
+
+
+def test_an_idle_poll_logs_nothing(run: Run) -> None:
+    """One line per transition and per change of a sink's health, and nothing else."""
+    actions = [json.loads(line)["action"] for line in run.errors.splitlines()]
+    transitions = [action for action in actions if action.startswith("event.")]
+    others = [action for action in actions if not action.startswith("event.")]
+    assert len(transitions) == 2 + sum(map(len, EXPECTED.values()))
+    assert sorted(others) == ["sink_up"] * 5 + ["started", "stopped"]
