@@ -124,7 +124,10 @@ class WebhookSink(Sink[WebhookSettings]):
         if 300 <= status < 400:  # noqa: PLR2004
             raise SinkError(f"{said}, which is not followed{_pointing_to(answer.location)}")
         if status == HTTPStatus.GONE:
-            raise SinkPaused(f"{said}: it wants no more records; the sink rests until retried")
+            raise SinkPaused(
+                f"{said}: it wants no more records; set another address,"
+                " or let it go on with: seb outbox retry"
+            )
         if status in _LATER or not 400 <= status < 500:  # noqa: PLR2004
             after = seconds_to_wait(answer.retry_after, now=self.context.now())
             raise SinkError(said, retry_after=after)

@@ -3,8 +3,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from certificates import authority
 from http_server import HttpServer
+from throwaway_ca import ThrowawayCa
 from webhook_sinks import KEY, HastyWebhookSink, hasty, shows_no_secret
 
 from sinks.base import Check
@@ -65,9 +65,9 @@ def test_a_secret_file_that_vanished(server: HttpServer, tmp_path: Path) -> None
 
 def test_a_certificate_and_its_days(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """TLS is tried, and the days that the certificate has left are told."""
-    ca = authority(tmp_path)
-    monkeypatch.setenv("SSL_CERT_FILE", str(ca.bundle))
-    with HttpServer(tls=ca.leaf(days=30.5)) as secured:
+    ca = ThrowawayCa(tmp_path)
+    monkeypatch.setenv("SSL_CERT_FILE", str(ca.cert))
+    with HttpServer(tls=ca.server(days=30.5)) as secured:
         last = lines(hasty(secured))[-1]
         assert (last.level, last.text.endswith("certificate good for 30 more days")) == ("ok", True)
         assert secured.requests() == []
@@ -75,15 +75,15 @@ def test_a_certificate_and_its_days(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 def test_a_certificate_that_ends_soon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Less than two weeks are worth a warning."""
-    ca = authority(tmp_path)
-    monkeypatch.setenv("SSL_CERT_FILE", str(ca.bundle))
-    with HttpServer(tls=ca.leaf(days=3)) as secured:
+    ca = ThrowawayCa(tmp_path)
+    monkeypatch.setenv("SSL_CERT_FILE", str(ca.cert))
+    with HttpServer(tls=ca.server(days=3)) as secured:
         assert lines(hasty(secured))[-1].level == "warn"
 
 
 def test_a_certificate_that_is_not_trusted(tmp_path: Path) -> None:
     """An unknown authority fails here as it would in a delivery, with the remedy."""
-    with HttpServer(tls=authority(tmp_path).leaf()) as secured:
+    with HttpServer(tls=ThrowawayCa(tmp_path).server()) as secured:
         last = lines(hasty(secured))[-1]
         why = "its certificate is not trusted: unable to get local issuer certificate"
         assert (last.level, last.text) == ("fail", f"{secured.origin}: {why}")

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from certificates import authority
 from http_server import HttpServer, Mode
+from throwaway_ca import ThrowawayCa
 from webhook_sinks import HastyWebhookSink, hasty, shows_no_secret
 
 from sinks.base import SinkError
@@ -172,9 +172,9 @@ def test_a_name_that_is_not_known(server: HttpServer, monkeypatch: pytest.Monkey
 
 def test_tls_with_a_trusted_authority(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A receiver whose authority SSL_CERT_FILE names is trusted, and its connection kept."""
-    ca = authority(tmp_path)
-    monkeypatch.setenv("SSL_CERT_FILE", str(ca.bundle))
-    with HttpServer(tls=ca.leaf()) as secured:
+    ca = ThrowawayCa(tmp_path)
+    monkeypatch.setenv("SSL_CERT_FILE", str(ca.cert))
+    with HttpServer(tls=ca.server()) as secured:
         sink = hasty(secured)
         sink.deliver([sample_record(1)])
         sink.deliver([sample_record(2)])
@@ -185,9 +185,9 @@ def test_tls_with_a_trusted_authority(tmp_path: Path, monkeypatch: pytest.Monkey
 @pytest.mark.parametrize("mode", ["silence", "drip-headers", "reset"])
 def test_tls_can_be_cut_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: Mode) -> None:
     """A receiver that drips, hangs or resets within TLS holds nobody."""
-    ca = authority(tmp_path)
-    monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(ca.bundle))
-    with HttpServer(tls=ca.leaf()) as secured:
+    ca = ThrowawayCa(tmp_path)
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(ca.cert))
+    with HttpServer(tls=ca.server()) as secured:
         secured.answer(mode=mode)
         sink = hasty(secured)
         began = time.monotonic()
@@ -208,9 +208,9 @@ def test_tls_of_yesterday_or_of_another_host(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, days: int, address: str, said: str
 ) -> None:
     """A certificate that has expired, or that names another host, is refused."""
-    ca = authority(tmp_path)
-    monkeypatch.setenv("SSL_CERT_FILE", str(ca.bundle))
-    with HttpServer(tls=ca.leaf(days=days, address=address)) as secured:
+    ca = ThrowawayCa(tmp_path)
+    monkeypatch.setenv("SSL_CERT_FILE", str(ca.cert))
+    with HttpServer(tls=ca.server(days=days, addresses=[address])) as secured:
         message = failure(hasty(secured))
         assert message.startswith(f"{secured.origin}: its certificate is not trusted: ")
         assert said in message
@@ -219,7 +219,7 @@ def test_tls_of_yesterday_or_of_another_host(
 
 def test_tls_of_a_stranger(tmp_path: Path) -> None:
     """A certificate that no known authority signed is refused, with a remedy."""
-    with HttpServer(tls=authority(tmp_path).leaf()) as secured:
+    with HttpServer(tls=ThrowawayCa(tmp_path).server()) as secured:
         assert failure(hasty(secured)) == (
             f"{secured.origin}: its certificate is not trusted: unable to get local issuer"
             " certificate; renew it, or name its authority in SSL_CERT_FILE"

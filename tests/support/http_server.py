@@ -19,6 +19,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Self
 
+from throwaway_ca import Pair
+
 Mode = Literal[
     "normal",  # an answer as told
     "silence",  # the request is read, and nothing is ever said
@@ -60,13 +62,13 @@ class Request:
 class HttpServer:
     """The parent's end: starts the process, talks to it over its standard input and output."""
 
-    tls: tuple[Path, Path] | None = None
-    """Certificate chain and key, in PEM."""
+    tls: Pair | None = None
+    """The certificate to serve with; without one, plain HTTP."""
     _process: subprocess.Popen[str] = field(init=False, repr=False)
     port: int = field(init=False, default=0)
 
     def __enter__(self) -> Self:
-        paths = [str(path) for path in self.tls or ()]
+        paths = [str(self.tls.cert), str(self.tls.key)] if self.tls else []
         self._process = subprocess.Popen(
             [sys.executable, Path(__file__).with_name("http_server_child.py"), *paths],
             stdin=subprocess.PIPE,

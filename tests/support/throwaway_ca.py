@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
@@ -37,23 +38,26 @@ class ThrowawayCa:
         )
         self.cert = self._write("ca.pem", self._pem(builder))
 
-    def server(self, name: str = "server") -> Pair:
-        """A certificate for `localhost` and the loopback addresses."""
-        names: list[x509.GeneralName] = [
-            x509.DNSName("localhost"),
-            x509.IPAddress(ip_address("127.0.0.1")),
-            x509.IPAddress(ip_address("::1")),
-        ]
-        return self._leaf(name, names)
+    def server(
+        self,
+        name: str = "server",
+        *,
+        addresses: Sequence[str] = ("127.0.0.1", "::1"),
+        days: float = 1,
+    ) -> Pair:
+        """A certificate for `localhost` and these addresses; negative days: it has expired."""
+        names: list[x509.GeneralName] = [x509.DNSName("localhost")]
+        names += [x509.IPAddress(ip_address(address)) for address in addresses]
+        return self._leaf(name, names, days=days)
 
     def client(self, name: str) -> Pair:
         """A certificate whose common name is `name`."""
         return self._leaf(name, [x509.DNSName("client.invalid")])
 
-    def _leaf(self, name: str, names: list[x509.GeneralName]) -> Pair:
+    def _leaf(self, name: str, names: list[x509.GeneralName], *, days: float = 1) -> Pair:
         key = ec.generate_private_key(ec.SECP256R1())
         builder = (
-            _builder(_name(name), self._name, key)
+            _builder(_name(name), self._name, key, days=days)
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
             .add_extension(x509.SubjectAlternativeName(names), critical=False)
             .add_extension(_usage(signs_certificates=False), critical=True)
@@ -88,17 +92,17 @@ def _name(common: str) -> x509.Name:
 
 
 def _builder(
-    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey, *, days: float = 1
 ) -> x509.CertificateBuilder:
-    now = datetime.now(UTC)
+    end = datetime.now(UTC) + timedelta(days=days)
     return (
         x509.CertificateBuilder()
         .subject_name(subject)
         .issuer_name(issuer)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - timedelta(hours=1))
-        .not_valid_after(now + timedelta(days=1))
+        .not_valid_before(end - timedelta(days=400))
+        .not_valid_after(end)
     )
 
 
