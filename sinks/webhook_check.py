@@ -89,8 +89,9 @@ def _through(proxy: str, limits: Limits) -> Check:
 
 def _connect(settings: WebhookSettings, host: str, port: int, limits: Limits) -> Iterator[Check]:
     addresses = {info[4][0] for info in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)}
-    shown = ", ".join(sorted(map(str, addresses)))
-    yield Check(level="ok", text=f"{host} is {shown}")
+    if addresses != {host}:
+        shown = ", ".join(sorted(map(str, addresses)))
+        yield Check(level="ok", text=f"{host} is {shown}")
     with socket.create_connection((host, port), timeout=limits.connect) as plain:
         yield Check(level="ok", text=f"{settings.shown} takes connections")
         if settings.target.scheme == "https":

@@ -117,14 +117,28 @@ class WebhookSettings(SinkSettings):
             compile_template(value.get_secret_value())
         return value
 
-    @model_validator(mode="after")
-    def _secret_is_a_key(self) -> Self:
-        if self.secret is not None and self.secret_file is not None:
-            raise ValueError("set either secret or secret_file, not both")
+    @field_validator("secret")
+    @classmethod
+    def _secret_is_a_key(cls, value: SecretStr | None) -> SecretStr | None:
+        if value is not None:
+            read_keys(value.get_secret_value())
+        return value
+
+    @field_validator("secret_file")
+    @classmethod
+    def _secret_file_holds_a_key(cls, value: Path | None) -> Path | None:
         try:
-            self.keys()
+            secret = read_secret(None, value)
         except SinkError as error:
             raise ValueError(str(error)) from None
+        if secret is not None:
+            read_keys(secret)
+        return value
+
+    @model_validator(mode="after")
+    def _one_secret(self) -> Self:
+        if self.secret is not None and self.secret_file is not None:
+            raise ValueError("set either secret or secret_file, not both")
         return self
 
 

@@ -92,6 +92,7 @@ def test_secrets_that_are_keys(secret: str) -> None:
 def test_secrets_that_are_no_keys(secret: str) -> None:
     """Plain text is refused: its signatures could never be verified."""
     message = refusal(secret=secret)
+    assert message.startswith("1 validation error for WebhookSettings\nsecret\n")
     assert "openssl rand -base64 32" in message or "this is 0" in message
 
 
@@ -112,6 +113,7 @@ def test_a_secret_file_that_is_no_good(tmp_path: Path, content: bytes | None) ->
     if content is not None:
         file.write_bytes(content)
     message = refusal(secret_file=str(file))
+    assert message.startswith("1 validation error for WebhookSettings\nsecret_file\n")
     assert str(file) in message or "openssl rand" in message
 
 
