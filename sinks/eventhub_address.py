@@ -13,6 +13,7 @@ from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Final
 
 AMQPS_PORT: Final = 5671
+MAX_PORT: Final = 65535
 
 _ENDPOINT: Final = re.compile(
     r"sb://(?P<host>\[[0-9a-f:.]{2,45}\]|[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?)(:(?P<port>\d{1,5}))?/?",
@@ -89,6 +90,8 @@ def read_connection_string(text: str, name: str | None) -> HubAddress:
         )
     emulator = _is_emulator(parts)
     host, port = matched["host"].lower(), int(matched["port"]) if matched["port"] else None
+    if port is not None and not 0 < port <= MAX_PORT:
+        raise ValueError("the port in Endpoint is a number from 1 to 65535")
     if emulator:
         host = _loopback(host)
     elif port not in (None, AMQPS_PORT):

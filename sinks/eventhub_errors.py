@@ -116,7 +116,12 @@ _STATUSES: Final[dict[int, Kind]] = {
     429: "busy",
     503: "busy",
 }
-_IDENTITY_ERRORS: Final = ("ClientAuthenticationError", "CredentialUnavailableError")
+_CLASSES: Final[dict[str, Kind]] = {
+    "ClientAuthenticationError": "identity",
+    "CredentialUnavailableError": "identity",
+    # A VM that was paused for longer than its token lived: a new connection puts a new one.
+    "TokenExpired": "lost",
+}
 _CERTIFICATE: Final = (
     "check the address; if a proxy opens TLS on the way, add its CA to the system's store"
 )
@@ -140,8 +145,9 @@ def diagnose(error: BaseException, *, link_condition: str | None = None) -> Trou
     expected = condition == "amqp:socket-error" or (condition is None and not timed_out)
     if network is not None and expected:
         return network
-    if any(type(cause).__name__ in _IDENTITY_ERRORS for cause in chain):
-        return _trouble("identity", None)
+    known = _first(_CLASSES.get(type(cause).__name__) for cause in chain)
+    if known is not None:
+        return _trouble(known, None)
     if timed_out:
         return _trouble("timeout", None)
     if status is not None:

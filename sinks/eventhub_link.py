@@ -9,79 +9,24 @@ from __future__ import annotations
 
 import contextlib
 import socket
-import ssl
 import sys
 import threading
 import time
-import weakref
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-import certifi
 from azure.eventhub import EventDataBatch, EventHubProducerClient, TransportType
 
 from sinks.eventhub_address import HubAddress
 from sinks.eventhub_errors import symbol
+from sinks.eventhub_tls import TlsSockets, shut
 
 if TYPE_CHECKING:
     from azure.core.credentials import TokenCredential
 
 CLOSE_SECONDS: Final = 3.0
-HANDSHAKE_SECONDS: Final = 10.0
 
 T = TypeVar("T")
-
-
-class TlsSockets(ssl.SSLContext):
-    """A TLS context that bounds its handshakes and remembers its sockets, to cut them.
-
-    The SDK's own handshake waits for ever, and its socket cannot be reached meanwhile.
-    """
-
-    sockets: weakref.WeakSet[ssl.SSLSocket]
-    is_cut: bool
-
-    @classmethod
-    def trusting_the_system(cls) -> TlsSockets:
-        """Trusts what the system trusts, so that a private CA works, and the SDK's own list."""
-        made = cls(ssl.PROTOCOL_TLS_CLIENT)
-        made.sockets = weakref.WeakSet()
-        made.is_cut = False
-        made.load_default_certs()
-        made.load_verify_locations(certifi.where())
-        return made
-
-    def wrap_socket(  # noqa: PLR0917 - the signature of the base
-        self,
-        sock: socket.socket,
-        server_side: bool = False,  # noqa: FBT001, FBT002
-        do_handshake_on_connect: bool = True,  # noqa: FBT001, FBT002
-        suppress_ragged_eofs: bool = True,  # noqa: FBT001, FBT002
-        server_hostname: str | bytes | None = None,
-        session: ssl.SSLSession | None = None,
-    ) -> ssl.SSLSocket:
-        """As the base, within `HANDSHAKE_SECONDS`. Raises `OSError` where it is cut."""
-        sock.settimeout(HANDSHAKE_SECONDS)
-        wrapped = super().wrap_socket(
-            sock,
-            server_side=server_side,
-            do_handshake_on_connect=False,
-            suppress_ragged_eofs=suppress_ragged_eofs,
-            server_hostname=server_hostname,
-            session=session,
-        )
-        self.sockets.add(wrapped)
-        if self.is_cut:
-            _shut(wrapped)
-        if do_handshake_on_connect:
-            wrapped.do_handshake()
-        return wrapped
-
-    def cut(self) -> None:
-        """Shut every socket down, and those to come."""
-        self.is_cut = True
-        for wrapped in list(self.sockets):
-            _shut(wrapped)
 
 
 class _Client(EventHubProducerClient):
@@ -128,8 +73,6 @@ class HubLink:
 
     def open(self) -> None:
         """Connect, authenticate, attach. No limit of its own. Raises what the SDK raises."""
-        if self._is_cut:
-            raise ConnectionAbortedError
         with self._use():
             self._client.create_batch()
         self.pump()  # a hub may attach first and refuse then
@@ -203,7 +146,7 @@ class HubLink:
         # closed under it could by then belong to somebody else.
         self._remember()
         for sock in list(self._sockets):
-            _shut(sock)
+            shut(sock)
         return bool(self._sockets)
 
     def _shut_soon(self) -> None:
@@ -213,8 +156,10 @@ class HubLink:
 
     @contextlib.contextmanager
     def _use(self) -> Iterator[None]:
-        self._busy = True
+        self._busy = True  # before the look at `_is_cut`, as `cut` sets that before it looks here
         try:
+            if self._is_cut:
+                raise ConnectionAbortedError
             yield
         finally:
             self._busy = False
@@ -276,9 +221,3 @@ def within(seconds: float, work: Callable[[], T]) -> T:
     if not results:
         raise Stuck
     return results[0]
-
-
-def _shut(sock: socket.socket) -> None:
-    with contextlib.suppress(OSError, ValueError):
-        # Not SSLSocket's own, which would also take the TLS state from under the other thread.
-        socket.socket.shutdown(sock, socket.SHUT_RDWR)

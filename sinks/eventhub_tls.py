@@ -1,0 +1,76 @@
+"""TLS towards a hub, whose sockets another thread can cut. It must never skip a certificate."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import ssl
+import weakref
+from typing import Final
+
+import certifi
+
+HANDSHAKE_SECONDS: Final = 10.0
+
+
+class TlsSockets(ssl.SSLContext):
+    """A TLS context that bounds its handshakes and remembers its sockets, to cut them.
+
+    The SDK's own handshake waits for ever, and its socket cannot be reached meanwhile.
+    """
+
+    sockets: weakref.WeakSet[ssl.SSLSocket]
+    is_cut: bool
+
+    @classmethod
+    def trusting_the_system(cls) -> TlsSockets:
+        """Trusts what the system trusts, so that a private CA works, and the SDK's own list."""
+        made = cls(ssl.PROTOCOL_TLS_CLIENT)
+        made.sockets = weakref.WeakSet()
+        made.is_cut = False
+        made.load_default_certs()
+        made.load_verify_locations(certifi.where())
+        return made
+
+    def wrap_socket(  # noqa: PLR0917 - the signature of the base
+        self,
+        sock: socket.socket,
+        server_side: bool = False,  # noqa: FBT001, FBT002
+        do_handshake_on_connect: bool = True,  # noqa: FBT001, FBT002
+        suppress_ragged_eofs: bool = True,  # noqa: FBT001, FBT002
+        server_hostname: str | bytes | None = None,
+        session: ssl.SSLSession | None = None,
+    ) -> ssl.SSLSocket:
+        """As the base, within `HANDSHAKE_SECONDS`. Raises `OSError` where it is cut."""
+        sock.settimeout(HANDSHAKE_SECONDS)
+        wrapped = super().wrap_socket(
+            sock,
+            server_side=server_side,
+            do_handshake_on_connect=False,
+            suppress_ragged_eofs=suppress_ragged_eofs,
+            server_hostname=server_hostname,
+            session=session,
+        )
+        self.sockets.add(wrapped)
+        if self.is_cut:
+            shut(wrapped)
+        if do_handshake_on_connect:
+            try:
+                wrapped.do_handshake()
+            except BaseException:
+                wrapped.close()  # the SDK only knows the socket that was wrapped
+                raise
+        return wrapped
+
+    def cut(self) -> None:
+        """Shut every socket down, and those to come."""
+        self.is_cut = True
+        for wrapped in list(self.sockets):
+            shut(wrapped)
+
+
+def shut(sock: socket.socket) -> None:
+    """End a connection in both directions, but leave the descriptor to its owner."""
+    with contextlib.suppress(OSError, ValueError):
+        # Not SSLSocket's own, which would also take the TLS state from under the other thread.
+        socket.socket.shutdown(sock, socket.SHUT_RDWR)

@@ -1,0 +1,184 @@
+from __future__ import annotations
+
+import pytest
+
+from sinks.eventhub_address import HubAddress, read_connection_string, read_namespace
+
+KEY = "c2VjcmV0IGtleSBvZiB0aGUgdGVzdA=="
+SIGNATURE = "SharedAccessSignature sr=sb%3a%2f%2fn&sig=c2VjcmV0%3d&se=1893456000&skn=send"
+REMOTE = f"SharedAccessKeyName=send;SharedAccessKey={KEY};EntityPath=hub"
+EMULATOR = f"{REMOTE};UseDevelopmentEmulator=true"
+
+
+def test_a_string_of_the_portal_is_read() -> None:
+    """Host, hub, policy and key are where the portal puts them."""
+    text = f"Endpoint=sb://Ns.servicebus.windows.net/;{REMOTE}"
+    expected = HubAddress(
+        host="ns.servicebus.windows.net", hub="hub", port=None, key_name="send", key=KEY
+    )
+    assert expected == read_connection_string(text, None)
+
+
+def test_a_signature_is_read() -> None:
+    """A shared access signature stands for the key, with its blank and its equals signs."""
+    text = f"Endpoint=sb://ns.example.com/;SharedAccessSignature={SIGNATURE};EntityPath=hub"
+    assert read_connection_string(text, None).signature == SIGNATURE
+
+
+def test_the_name_wins() -> None:
+    """A name that is set beside the string is the hub's."""
+    text = f"Endpoint=sb://ns.example.com/;{REMOTE}"
+    assert read_connection_string(text, "other").hub == "other"
+
+
+def test_keys_may_be_in_any_case_with_a_newline_at_the_end() -> None:
+    """The SDK reads keys in any case; a file ends with a newline."""
+    text = (
+        f"endpoint=sb://ns.example.com;sharedaccesskeyname=p;SHAREDACCESSKEY={KEY};entitypath=h;\n"
+    )
+    assert read_connection_string(text, None).key == KEY
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "host", "port"),
+    [
+        ("sb://localhost", "localhost", None),
+        ("sb://LOCALHOST:5672/", "localhost", 5672),
+        ("SB://127.0.0.1:5672", "127.0.0.1", 5672),
+        ("sb://127.8.9.10/", "127.8.9.10", None),
+        ("sb://[::1]:5672/", "localhost", 5672),
+    ],
+)
+def test_an_emulator_on_this_machine_is_allowed(endpoint: str, host: str, port: int | None) -> None:
+    """Without TLS a token may go to loopback, and only there."""
+    address = read_connection_string(f"Endpoint={endpoint};{EMULATOR}", None)
+    assert (host, port, True) == (address.host, address.port, address.emulator)
+
+
+@pytest.mark.parametrize(
+    "endpoint",
+    [
+        "sb://ns.servicebus.windows.net/",
+        "sb://localhost.evil.com/",
+        "sb://evil.com/localhost",
+        "sb://127.0.0.1.evil.com/",
+        "sb://127.0.0.1@evil.com/",
+        "sb://localhost:pw@evil.com/",
+        "sb://evil.com@127.0.0.1/",
+        "sb://localhost./",
+        "sb://127.0.0.1./",
+        "sb://127.1/",
+        "sb://0177.0.0.1/",
+        "sb://2130706433/",
+        "sb://0x7f.0.0.1/",
+        "sb://0.0.0.0/",
+        "sb://10.0.0.4:5672/",
+        "sb://169.254.169.254/",
+        "sb://[::]/",
+        "sb://[::2]/",
+        "sb://[::ffff:127.0.0.1]/",
+        "sb://[fe80::1]/",
+        "sb://[127.0.0.1]/",
+        "sb://::1/",
+        "sb:// localhost/",
+        "sb://localhost /",
+        "sb://localhost\t/",
+        "sb://localhost\n.evil.com/",
+        "sb://localhost#@evil.com/",
+        "sb://localhost?@evil.com/",
+        "sb://localhost\\@evil.com/",
+        "sb://evil.com\\localhost/",
+        "sb://localhost:5672:5672/",
+        "sb://localhost:0x1628/",
+        "sb://locаlhost/",  # noqa: RUF001 - the a is Cyrillic
+        "sb://ⓛocalhost/",
+        "sb://１27.0.0.1/",  # noqa: RUF001 - the 1 is wide
+        "amqp://localhost/",
+        "//localhost/",
+        "localhost",
+    ],
+)
+@pytest.mark.parametrize("switch", ["UseDevelopmentEmulator", "usedevelopmentemulator"])
+def test_an_emulator_anywhere_else_is_refused(endpoint: str, switch: str) -> None:
+    """However a remote host is dressed up, a token never goes there in clear."""
+    text = f"Endpoint={endpoint};{REMOTE};{switch}=true"
+    with pytest.raises(ValueError, match=r"Endpoint|UseDevelopmentEmulator") as caught:
+        read_connection_string(text, None)
+    assert KEY not in str(caught.value)
+    assert "evil" not in str(caught.value)
+
+
+@pytest.mark.parametrize("value", ["True", "TRUE", "false", "1", "yes", "true ", " true", "t"])
+def test_the_switch_has_one_spelling(value: str) -> None:
+    """Other spellings leave TLS on in the SDK without a word, so they are an error here."""
+    text = f"Endpoint=sb://localhost/;UseDevelopmentEmulator={value};{REMOTE}"
+    with pytest.raises(ValueError, match="UseDevelopmentEmulator"):
+        read_connection_string(text, None)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "made of key=value"),
+        (KEY, "made of key=value"),
+        (f"Endpoint=sb://n.example/;Key={KEY}", "made of key=value"),
+        (f"Endpoint=sb://n.example/;{REMOTE};TransportType=AmqpWebSockets", "made of key=value"),
+        (f"Endpoint=sb://n.example/;Endpoint=sb://m.example/;{REMOTE}", "Endpoint twice"),
+        (f"Endpoint=sb://n.example/;endpoint=sb://m.example/;{REMOTE}", "Endpoint twice"),
+        (REMOTE, "no Endpoint"),
+        (f"Endpoint=sb://n.example/;SharedAccessKey={KEY};EntityPath=h", "SharedAccessKeyName"),
+        ("Endpoint=sb://n.example/;EntityPath=h", "SharedAccessKeyName"),
+        (f"Endpoint=sb://n.example/;{REMOTE};SharedAccessSignature={SIGNATURE}", "keep one"),
+        (f"Endpoint=sb://n.example/;EntityPath=h;SharedAccessSignature=sig={KEY}", "se="),
+        (f"Endpoint=sb://n.example/;SharedAccessKeyName=p;SharedAccessKey={KEY}", "no EntityPath"),
+        (f"Endpoint=sb://n.example:5672/;{REMOTE}", "port 5671"),
+        (f"Endpoint=sb://n.example/;SharedAccessKeyName=a b;SharedAccessKey={KEY}", "a blank"),
+        (f"Endpoint=sb://n.example/;{REMOTE}".replace("=hub", "=h/../x"), "name of the hub"),
+    ],
+)
+def test_a_broken_string_is_told_without_its_secret(text: str, words: str) -> None:
+    """The error says what is wrong and quotes nothing of what may be a key."""
+    with pytest.raises(ValueError, match=words) as caught:
+        read_connection_string(text, None)
+    assert KEY not in str(caught.value)
+
+
+@pytest.mark.parametrize("port", [0, 65536, 99999])
+def test_a_port_is_a_port(port: int) -> None:
+    """A number that no port has is told at once, not by a socket later."""
+    with pytest.raises(ValueError, match="port"):
+        read_connection_string(f"Endpoint=sb://localhost:{port}/;{EMULATOR}", None)
+
+
+def test_what_the_sdk_gets_reads_back_the_same() -> None:
+    """The string that is written anew means what the user's did."""
+    address = read_connection_string(f"Endpoint=sb://127.0.0.1:99/;{EMULATOR}", "other")
+    assert address == read_connection_string(address.connection_string(), None)
+
+
+def test_the_address_shows_no_secret() -> None:
+    """Neither printing nor `repr` shows the key or the signature."""
+    keyed = read_connection_string(f"Endpoint=sb://n.example/;{REMOTE}", None)
+    text = f"Endpoint=sb://n.example/;SharedAccessSignature={SIGNATURE};EntityPath=h"
+    signed = read_connection_string(text, None)
+    shown = f"{keyed} {keyed!r} {signed} {signed!r}"
+    assert (KEY in shown, "c2VjcmV0" in shown) == (False, False)
+
+
+def test_a_namespace_is_a_host_name() -> None:
+    """A managed identity needs the namespace's full name and the hub's."""
+    expected = HubAddress(host="ns.servicebus.windows.net", hub="hub")
+    assert expected == read_namespace("ns.servicebus.windows.net", "hub")
+
+
+@pytest.mark.parametrize("namespace", ["ns", "sb://ns.example.com", "ns.example.com:5671", "a b.c"])
+def test_a_namespace_that_is_no_host_name_is_refused(namespace: str) -> None:
+    """A short name is ambiguous: the clouds differ in what follows."""
+    with pytest.raises(ValueError, match="full host name"):
+        read_namespace(namespace, "hub")
+
+
+def test_a_namespace_needs_a_name() -> None:
+    """A namespace alone does not say which hub."""
+    with pytest.raises(ValueError, match="name of the hub"):
+        read_namespace("ns.example.com", None)

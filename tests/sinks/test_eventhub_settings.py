@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from sinks.base import SinkError
+from sinks.eventhub import EventHubSink
+from sinks.eventhub_settings import EventHubSettings
+from sinks.testing import sample_context
+
+KEY = "c2VjcmV0IGtleSBvZiB0aGUgdGVzdA=="
+STRING = f"Endpoint=sb://n.example/;SharedAccessKeyName=p;SharedAccessKey={KEY};EntityPath=h"
+
+
+def refusal(**settings: object) -> str:
+    """What validation says."""
+    with pytest.raises(ValidationError) as caught:
+        EventHubSettings.model_validate({"kind": "eventhub", **settings})
+    assert KEY not in f"{caught.value} {caught.value!r} {caught.value.errors(include_input=False)}"
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({}, "there is none of them"),
+        ({"name": "h"}, "there is none of them"),
+        (
+            {"connection_string": STRING, "namespace": "n.example"},
+            "connection_string and namespace",
+        ),
+        ({"connection_string": STRING, "connection_string_file": "/x"}, "connection_string and co"),
+        ({"connection_string": f"{STRING};UseDevelopmentEmulator=true"}, "connection_string: UseD"),
+        ({"connection_string": STRING.replace(";EntityPath=h", "")}, "connection_string: .*Entity"),
+        ({"connection_string": ""}, "connection_string: "),
+        ({"connection_string": STRING, "name": "no hub"}, "connection_string: name is"),
+        ({"namespace": "n"}, "namespace: namespace is the full"),
+        ({"namespace": "n.example"}, "namespace: name"),
+        ({"connection_string": STRING, "proxy": "http://p"}, "proxy"),
+        ({"connection_string": STRING, "transport": "websocket"}, "transport"),
+    ],
+)
+def test_settings_that_cannot_work_are_refused(settings: dict[str, object], words: str) -> None:
+    """A setting that is wrong, missing or one too many is named, and its value is not."""
+    assert re.search(words, refusal(**settings))
+
+
+def test_an_unreadable_file_is_refused(tmp_path: Path) -> None:
+    """A file that cannot be read at the start is a mistake in the configuration."""
+    message = refusal(connection_string_file=tmp_path / "missing")
+    assert "connection_string_file: the secret file" in message
+
+
+def test_an_unsafe_file_is_refused(tmp_path: Path) -> None:
+    """What the file holds is looked at as if it stood in the setting."""
+    file = tmp_path / "connection"
+    file.write_text(f"{STRING};UseDevelopmentEmulator=true\n", encoding="utf-8")
+    assert "connection_string_file: UseDevelopmentEmulator" in refusal(connection_string_file=file)
+
+
+def test_printing_shows_no_secret(tmp_path: Path) -> None:
+    """Neither `repr` nor a dump to JSON shows the key."""
+    settings = EventHubSettings.model_validate({"kind": "eventhub", "connection_string": STRING})
+    assert KEY not in f"{settings!r} {settings} {settings.model_dump_json()}"
+
+
+def test_a_missing_package_is_told_with_its_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without azure-identity a managed identity is refused with what to install."""
+    monkeypatch.setitem(sys.modules, "azure.identity", None)
+    settings = EventHubSettings(kind="eventhub", namespace="n.invalid", name="h")
+    sink = EventHubSink("hub", settings, sample_context())
+    with pytest.raises(SinkError, match=r"pip install 'scheduled-events-bridge\[azure-identity\]'"):
+        sink.open()
+    (line,) = sink.check()
+    assert line.level == "fail"
+
+
+def test_settings_do_not_import_the_sdk() -> None:
+    """Who only reads settings pays neither the time nor the memory of the SDK."""
+    code = "import sys, sinks.eventhub; print([m for m in sys.modules if m.startswith('azure')])"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout.strip() == "[]"

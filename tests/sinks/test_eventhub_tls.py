@@ -1,0 +1,188 @@
+from __future__ import annotations
+
+import re
+import ssl
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import NamedTuple
+
+import pytest
+from amqp_server import SHARED_KEY, EventHubServer, Fault
+from eventhub_cases import HUB, abandoned, bodies, everything_about
+from throwaway_ca import ThrowawayCa
+
+from sinks.base import SinkError
+from sinks.eventhub import EventHubSink
+from sinks.eventhub_settings import EventHubSettings
+from sinks.testing import sample_context, sample_record
+
+TOKEN = "made-up.access.token"
+
+
+@pytest.fixture
+def ca(tmp_path: Path) -> ThrowawayCa:
+    """A CA that nobody trusts yet."""
+    return ThrowawayCa(tmp_path / "ca")
+
+
+@pytest.fixture
+def server(ca: ThrowawayCa, monkeypatch: pytest.MonkeyPatch) -> Iterator[EventHubServer]:
+    """A hub that speaks TLS, where the SDK expects one."""
+    pair = ca.server()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(pair.cert, pair.key)
+    with EventHubServer(tls=context) as made:
+        # With TLS the SDK knows no other port than 5671, which a test cannot count on.
+        monkeypatch.setattr("azure.eventhub._pyamqp._connection.SECURE_PORT", made.port)
+        yield made
+
+
+@pytest.fixture
+def trusted(ca: ThrowawayCa, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The CA is in the system's store."""
+    if sys.platform == "win32":
+        pytest.skip("the store of Windows is not a file that a test may point elsewhere")
+    monkeypatch.setenv("SSL_CERT_FILE", str(ca.cert))
+
+
+def make() -> EventHubSink:
+    """A sink with a key, and TLS."""
+    text = f"Endpoint=sb://localhost/;SharedAccessKeyName=p;SharedAccessKey={SHARED_KEY}"
+    settings = {"kind": "eventhub", "connection_string": text, "name": HUB}
+    return EventHubSink("hub", EventHubSettings.model_validate(settings), sample_context())
+
+
+@pytest.mark.usefixtures("trusted")
+def test_records_go_over_tls(server: EventHubServer) -> None:
+    """A hub whose certificate the system trusts gets the record."""
+    sink = make()
+    sink.open()
+    sink.deliver([sample_record()])
+    sink.close()
+    assert [sample_record().body] == bodies(server.messages(HUB))
+
+
+@pytest.mark.usefixtures("trusted")
+def test_check_says_that_tls_is_on(server: EventHubServer) -> None:
+    """`check` tells what protects the token."""
+    connected, counted = make().check()
+    assert (connected.level, connected.text.endswith("connected over TLS, may send")) == (
+        "ok",
+        True,
+    )
+    assert counted.level == "ok"
+
+
+def test_a_certificate_that_is_not_trusted_is_refused(server: EventHubServer) -> None:
+    """Nothing is sent to a hub that cannot prove its name, not even a token."""
+    with pytest.raises(SinkError, match="certificate is not trusted") as caught:
+        make().open()
+    assert (server.tokens, SHARED_KEY in everything_about(caught.value)) == ([], False)
+
+
+@pytest.mark.usefixtures("trusted")
+def test_proxies_do_not_matter(server: EventHubServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """AMQP goes straight to the hub, whatever proxy the environment names for HTTP."""
+    for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+        monkeypatch.setenv(name.lower(), "http://127.0.0.1:9")
+    sink = make()
+    sink.open()
+    sink.deliver([sample_record()])
+    sink.close()
+    assert len(server.messages(HUB)) == 1
+
+
+@pytest.mark.usefixtures("trusted")
+@pytest.mark.parametrize("fault", [Fault.SILENT, Fault.NO_CBS, Fault.NO_ATTACH])
+def test_an_abandoned_open_ends(server: EventHubServer, fault: Fault) -> None:
+    """A thread that waits in the handshake or after it ends soon after `abort`."""
+    sink = make()
+    server.misbehave(fault)
+    assert isinstance(abandoned(server, sink, sink.open), SinkError)
+
+
+@pytest.mark.usefixtures("trusted")
+def test_an_abandoned_delivery_ends(server: EventHubServer) -> None:
+    """So does one that waits for an acknowledgement."""
+    sink = make()
+    sink.open()
+    server.misbehave(Fault.NO_ACK)
+    ended = abandoned(server, sink, lambda: sink.deliver([sample_record()]))
+    assert isinstance(ended, SinkError)
+
+
+@pytest.mark.usefixtures("trusted")
+def test_check_of_a_silent_handshake_leaves_no_thread(
+    server: EventHubServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A peer that accepts TCP and never greets is a failed line, and no thread waits for it."""
+    monkeypatch.setattr("sinks.eventhub.CHECK_SECONDS", 1.0)
+    server.misbehave(Fault.SILENT)
+    (line,) = make().check()
+    assert line.level == "fail"
+    for thread in threading.enumerate():
+        if thread.name == "eventhub-bounded":
+            thread.join(5)
+            assert not thread.is_alive()
+
+
+class _Token(NamedTuple):
+    token: str
+    expires_on: int
+
+
+class _Credential:
+    made = 0
+
+    def __init__(self) -> None:
+        type(self).made += 1
+
+    def get_token(self, *scopes: str) -> _Token:
+        assert scopes == ("https://eventhubs.azure.net//.default",)
+        return _Token(TOKEN, 2_000_000_000)
+
+
+class _NoIdentity(_Credential):
+    def get_token(self, *scopes: str) -> _Token:
+        raise CredentialUnavailableError(TOKEN)
+
+
+class CredentialUnavailableError(Exception):
+    """As azure-identity's."""
+
+
+def identity(monkeypatch: pytest.MonkeyPatch, credential: type) -> EventHubSink:
+    """A sink whose azure-identity is a stand-in, since the real one would ask 169.254.169.254."""
+    module = ModuleType("azure.identity")
+    module.DefaultAzureCredential = credential  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "azure.identity", module)
+    # A namespace is a host name with dots; this one is looked up nowhere.
+    monkeypatch.setattr("sinks.eventhub_address._HOST", re.compile("localhost"))
+    settings = EventHubSettings(kind="eventhub", namespace="localhost", name=HUB)
+    return EventHubSink("hub", settings, sample_context())
+
+
+@pytest.mark.usefixtures("trusted")
+def test_a_managed_identity_sends(server: EventHubServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The token of the identity is what the hub gets; the credential outlives the connection."""
+    sink = identity(monkeypatch, _Credential)
+    before = _Credential.made
+    for number in (1, 2):
+        sink.open()
+        sink.deliver([sample_record(number)])
+        sink.close()
+    assert (server.tokens, _Credential.made - before) == ([TOKEN, TOKEN], 1)
+
+
+@pytest.mark.usefixtures("trusted")
+def test_a_machine_without_an_identity_is_told(
+    server: EventHubServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where no token can be had, the remedy is the identity and its role."""
+    with pytest.raises(SinkError, match="managed identity with the role") as caught:
+        identity(monkeypatch, _NoIdentity).open()
+    assert TOKEN not in everything_about(caught.value)
