@@ -9,10 +9,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 from urllib.parse import urlsplit
 
-from requests.utils import get_environ_proxies, select_proxy
-
 from sinks.base import Check, SinkError
-from sinks.webhook_http import Limits, tls_context
+from sinks.webhook_http import Limits, proxy_of, tls_context
 from sinks.webhook_settings import WebhookSettings, is_loopback, origin
 from sinks.webhook_words import words
 
@@ -32,9 +30,7 @@ def look_at(settings: WebhookSettings, limits: Limits) -> Iterator[Check]:
             remedy="use an https address",
         )
     try:
-        url = settings.url.get_secret_value()
-        proxy = select_proxy(url, get_environ_proxies(url, no_proxy=None))
-        if proxy:
+        if proxy := proxy_of(settings.url.get_secret_value()):
             yield _through(proxy, limits)
             return
         yield from _connect(settings, host, parts.port or _PORTS[parts.scheme], limits)

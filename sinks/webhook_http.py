@@ -19,7 +19,7 @@ from typing import Any, Final
 import certifi
 import requests
 from requests.adapters import HTTPAdapter
-from requests.utils import get_environ_proxies
+from requests.utils import get_environ_proxies, select_proxy
 from urllib3.exceptions import HTTPError
 
 from sinks.base import SinkError
@@ -174,6 +174,11 @@ class Poster:
     def close(self) -> None:
         """Close the kept connection."""
         self._adapter.close()
+
+
+def proxy_of(url: str) -> str | None:
+    """The proxy that the environment (on Windows, the system's settings) names for an address."""
+    return select_proxy(url, get_environ_proxies(url, no_proxy=None))
 
 
 def tls_context() -> ssl.SSLContext:

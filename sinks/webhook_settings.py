@@ -9,8 +9,6 @@ from typing import Annotated, Final, Self
 from urllib.parse import SplitResult, urlsplit
 
 from pydantic import BeforeValidator, Field, SecretStr, field_validator, model_validator
-from requests.exceptions import RequestException
-from requests.models import PreparedRequest
 
 from sinks.base import SinkError, SinkSettings, read_secret
 from sinks.webhook_signature import SigningKey, read_keys
@@ -90,10 +88,8 @@ class WebhookSettings(SinkSettings):
             raise ValueError(
                 "user and password do not belong into the address; use headers (Authorization)"
             )
-        try:
-            PreparedRequest().prepare_url(text, None)
-        except (RequestException, UnicodeError):
-            raise ValueError("the host of this address is not a valid name") from None
+        if not _is_a_name(parts.hostname or ""):
+            raise ValueError("the host of this address is not a valid name")
         return value
 
     @field_validator("headers")
@@ -148,6 +144,14 @@ def origin(parts: SplitResult) -> str:
     name = f"[{host}]" if ":" in host else host
     port = f":{parts.port}" if parts.port else ""
     return f"{parts.scheme}://{name}{port}"
+
+
+def _is_a_name(host: str) -> bool:
+    """Whether a connection to this host could be tried: what requests would refuse only then."""
+    try:
+        return bool(host.encode("idna")) and "*" not in host
+    except UnicodeError:  # a label that is empty or too long, or signs that no name can have
+        return False
 
 
 def is_loopback(host: str) -> bool:

@@ -36,6 +36,7 @@ def refusal(**others: Any) -> str:
         "https://hooks.example.com/a\r\nHost: x",
         "https://.example.com/x",
         "https://*.example.com/x",
+        f"https://{'a' * 64}.example.com/x",
     ],
 )
 def test_an_address_must_be_one(url: str) -> None:
@@ -103,7 +104,9 @@ def test_three_keys_are_too_many() -> None:
 
 def test_a_secret_and_its_file_exclude_each_other(tmp_path: Path) -> None:
     """Nobody has to guess which of the two counts."""
-    assert "not both" in refusal(secret=KEY, secret_file=str(tmp_path / "x"))
+    file = tmp_path / "secret"
+    file.write_text(KEY)
+    assert "not both" in refusal(secret=KEY, secret_file=str(file))
 
 
 @pytest.mark.parametrize("content", [None, b"token-that-is-secret", b"\xff\xfe"])
