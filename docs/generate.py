@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import json
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
@@ -87,7 +88,43 @@ def generated() -> Iterator[tuple[str, str]]:
             ("scenario", "what happens"), ((f"`{n}`", s.description) for n, s in SCENARIOS.items())
         ),
     )
+    yield "figures", figures()
     yield "record", table(("field", "type", "meaning"), record_rows())
+
+
+def figures() -> str:
+    """What `make bench` measured last, in words."""
+    path = ROOT / "docs" / "benchmarks.json"
+    if not path.exists():
+        return "Not measured yet: `make bench`.\n"
+    found = json.loads(current(path))
+    latency, idle, start = found["latency"], found["idle"], found["start"]
+    cpu = idle["cpu_percent"] / idle["bare_cpu_percent"]
+    memory = idle["memory_mib"] / idle["imports_memory_mib"]
+    rows = [
+        (
+            "IMDS serves a change \u2192 an MQTT subscriber has the record, synced on the way",
+            f"{latency['median_ms']} ms median, {latency['p99_ms']} ms p99",
+            f"{latency['ratio']} \u00d7 a loop of requests and paho that stores nothing",
+        ),
+        (
+            "CPU at one poll a second, MQTT sink connected",
+            f"{idle['cpu_percent']} % of a core",
+            f"{cpu:.2f} \u00d7 a bare loop of requests",
+        ),
+        (
+            "resident memory, MQTT sink connected",
+            f"{idle['memory_mib']} MiB",
+            f"{memory:.2f} \u00d7 a Python that only imports the libraries",
+        ),
+        ("start of the process \u2192 first poll", f"{start['first_poll_s']} s", ""),
+        ("`seb version`", f"{start['version_s']} s", ""),
+    ]
+    return (
+        table(("what", "figure", "against"), rows)
+        + f"\nMeasured on {found['machine']} with `make bench`. The time that a change waits "
+        "for the next poll is taken out; it is half a second on average.\n"
+    )
 
 
 def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
