@@ -53,7 +53,7 @@ class Transition:
 
 def diff(known: Mapping[str, KnownEvent], document: Document, look: Look) -> list[Transition]:
     """The transitions from what is known to the document: endings first, then its own order."""
-    transitions = [] if document.ignored else list(_endings(known, document, look))
+    transitions = list(_endings(known, document, look)) if document.whole else []
     for key, event in document.events.items():
         before = known.get(key)
         if before is None or not before.pending:
@@ -92,7 +92,8 @@ def _endings(
 
 def _how_it_ended(before: KnownEvent, look: Look) -> str:
     """Azure: IMDS has no Completed; an event that is over is simply gone."""
-    measured = before.measured
+    # Only where the event names this VM does what happened to it say how the event went.
+    measured = before.measured if before.affects_this_vm else Measured()
     early = before.not_before is not None and look.now < before.not_before
     match before.event.event_status:
         case "Started":
@@ -143,10 +144,21 @@ def _changed(before: ScheduledEvent, after: ScheduledEvent) -> tuple[str, ...]:
         return ()
     old, new = before.to_wire(), after.to_wire()
     old["resources"], new["resources"] = sorted(before.resources), sorted(after.resources)
-    names = [name for name in _FIELDS.values() if old[name] != new[name]]
+    names = [
+        name
+        for azure, name in _FIELDS.items()
+        if old[name] != new[name]
+        or _unread(new[name], before.raw.get(azure)) != _unread(new[name], after.raw.get(azure))
+    ]
     others = {*before.raw, *after.raw} - {*_FIELDS, "EventId"}
     missing = object()
     names += sorted(
         name for name in others if before.raw.get(name, missing) != after.raw.get(name, missing)
     )
     return tuple(names)
+
+
+def _unread(value: object, raw: object) -> object:
+    """What IMDS says in a field that we could not read: `raw` tells people what our null hides."""
+    blank = raw in (None, -1) or (isinstance(raw, str) and not raw.strip())
+    return raw if value in (None, UNKNOWN_STATUS) and not blank else None

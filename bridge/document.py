@@ -12,7 +12,6 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from hashlib import sha256
 from typing import Any, Final
 
@@ -31,12 +30,19 @@ IMPACTS: Final = {
     "terminate": "delete",
 }
 
+MAX_DEPTH: Final = 64
+"""How deep a document may be nested. Azure's is three deep; a record must hold it, and every
+reader of the record must be able to."""
+
 # A weekday may stand in front and may be wrong (it is in Microsoft's own example), so it is not
 # looked at. A zone that is not UTC or a number is not a date that we can read.
 _RFC_1123: Final = re.compile(
-    r"(?:[A-Za-z]+,)?\s*\d{1,2} [A-Za-z]{3} \d{4} \d{2}:\d{2}:\d{2}(?: (?:GMT|UTC|[+-]\d{4}))?"
+    r"(?:[a-z]+,)?\s*(\d{1,2}) ([a-z]{3}) (\d{4}) (\d{2}:\d{2}:\d{2})(?: (?:GMT|UTC|([+-]\d{4})))?",
+    re.ASCII | re.IGNORECASE,
 )
-_ISO_8601: Final = re.compile(r"\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}.*", re.ASCII)
+_MONTHS: Final = "jan feb mar apr may jun jul aug sep oct nov dec"  # whatever the locale
+_ISO_8601: Final = re.compile(r"\d{4}-\d{2}-\d{2}[t ]\d{2}:\d{2}.*", re.ASCII | re.IGNORECASE)
+_INT_64: Final = range(-(1 << 63), 1 << 63)
 
 
 class DocumentError(ValueError):
@@ -98,7 +104,9 @@ class Document:
     incarnation: int | None
     events: Mapping[str, ScheduledEvent]
     ignored: tuple[str, ...] = ()
-    """Why entries were left out. While there are any, absence of an event proves nothing."""
+    """Why entries were left out."""
+    whole: bool = True
+    """Whether absence of an event proves anything: not while an entry might be any event."""
 
 
 def fingerprint(event: Mapping[str, Any]) -> str:
@@ -136,28 +144,34 @@ def parse_document(body: bytes) -> Document:
         raise DocumentError("the document has no list called Events")
     events: dict[str, ScheduledEvent] = {}
     ignored: list[str] = []
+    whole = True
     for place, entry in enumerate(entries):
         event_id = entry.get("EventId") if isinstance(entry, dict) else None
         if not isinstance(event_id, str) or not event_id.strip():
             ignored.append(f"entry {place} has no EventId")
+            whole = False
         elif event_id.casefold() in events:
-            ignored.append(f"entry {place} repeats the EventId {event_id[:80]}")
+            ignored.append(f"entry {place} repeats the EventId {event_id[:80]!r}")
         else:
             events[event_id.casefold()] = parse_event(entry)
-    incarnation = loaded.get("DocumentIncarnation")
-    return Document(incarnation=_integer(incarnation), events=events, ignored=tuple(ignored))
+    return Document(
+        incarnation=_integer(loaded.get("DocumentIncarnation")),
+        events=events,
+        ignored=tuple(ignored),
+        whole=whole,
+    )
 
 
 def parse_event(raw: Mapping[str, Any]) -> ScheduledEvent:
     """Read one entry that has an EventId; whatever else is missing or odd becomes None."""
     duration = _integer(raw.get("DurationInSeconds"))
-    status = raw.get("EventStatus")
+    status = _text(raw.get("EventStatus")) or ""
     return ScheduledEvent(
         event_id=raw["EventId"],
         event_type=_text(raw.get("EventType")),
         resource_type=_text(raw.get("ResourceType")),
         resources=_resources(raw.get("Resources")),
-        event_status=STATUSES.get(str(status).strip().casefold(), UNKNOWN_STATUS),
+        event_status=STATUSES.get(status.strip().casefold(), UNKNOWN_STATUS),
         not_before=parse_moment(raw.get("NotBefore")),
         description=_text(raw.get("Description")),
         event_source=_text(raw.get("EventSource")),
@@ -171,12 +185,13 @@ def parse_moment(value: object) -> datetime | None:
     """NotBefore as a moment in UTC; None where it is blank or cannot be read, never 'now'."""
     text = value.strip() if isinstance(value, str) else ""
     try:
-        if _RFC_1123.fullmatch(text):
-            moment = parsedate_to_datetime(text)
-        elif _ISO_8601.fullmatch(text):
-            moment = datetime.fromisoformat(text)
-        else:
+        if match := _RFC_1123.fullmatch(text):
+            day, month, year, time, zone = match.groups()
+            number = _MONTHS.index(month.lower()) // 4 + 1
+            text = f"{year}-{number:02}-{day:0>2}T{time}{zone or 'Z'}"
+        elif not _ISO_8601.fullmatch(text):
             return None
+        moment = datetime.fromisoformat(text.upper())
         return moment.replace(tzinfo=moment.tzinfo or UTC).astimezone(UTC)
     except (ValueError, OverflowError):
         return None
@@ -199,17 +214,37 @@ def load_json(body: bytes) -> Any:
         raise DocumentError("the answer is not UTF-8") from None
     except RecursionError:
         raise DocumentError("the JSON is nested too deeply") from None
-    except DocumentError:
-        raise
-    except ValueError as error:
+    except json.JSONDecodeError as error:
         raise DocumentError(f"the answer is not JSON: {error}") from None
     return loaded
 
 
 def _loads(text: str) -> Any:
-    return json.loads(
-        text, parse_constant=_constant, parse_float=_finite, object_pairs_hook=_unique
-    )
+    try:
+        loaded = json.loads(
+            text, parse_constant=_constant, parse_float=_finite, object_pairs_hook=_unique
+        )
+    except (DocumentError, json.JSONDecodeError):
+        raise
+    except ValueError:  # Python reads no integer of more than 4,300 digits
+        raise DocumentError("a number is too large") from None
+    if text.count("[") + text.count("{") > MAX_DEPTH:
+        _require_shallow(loaded)
+    return loaded
+
+
+def _require_shallow(loaded: object) -> None:
+    level = [loaded]
+    for _ in range(MAX_DEPTH):
+        level = [
+            child
+            for each in level
+            if isinstance(each, (dict, list))
+            for child in (each.values() if isinstance(each, dict) else each)
+            if isinstance(child, (dict, list))
+        ]
+    if level:
+        raise DocumentError("the JSON is nested too deeply")
 
 
 def _constant(name: str) -> float:
@@ -235,14 +270,16 @@ def _text(value: object) -> str | None:
 
 
 def _integer(value: object) -> int | None:
+    """A whole number that every reader of a record can hold."""
     if isinstance(value, bool):
         return None
     if isinstance(value, float) and value.is_integer():
-        return int(value)
-    return value if isinstance(value, int) else None
+        value = int(value)
+    return value if isinstance(value, int) and value in _INT_64 else None
 
 
 def _resources(value: object) -> tuple[str, ...]:
     names = value if isinstance(value, list) else [value]
     # Azure: api-version 2017-03-01 puts an underscore in front; no VM name may begin with one.
-    return tuple(name.removeprefix("_") for name in names if isinstance(name, str) and name)
+    plain = (name.removeprefix("_") for name in names if isinstance(name, str))
+    return tuple(name for name in plain if name)

@@ -78,16 +78,22 @@ def await_identity(
 
 
 def _text(compute: Mapping[str, Any], name: str) -> str | None:
-    """A field as text; Azure gives an empty string where there is nothing."""
+    """A field as text; Azure gives an empty string where there is nothing. Domains are numbers
+    that IMDS writes as strings; a stand-in may forget the quotes.
+    """
     value = compute.get(name)
-    return value if isinstance(value, str) and value else None
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    return value if isinstance(value, str) and value.strip() else None
 
 
 def _tags(listed: object, wanted: Sequence[str]) -> dict[str, str]:
     """The wanted tags; Azure: names of tags are not case-sensitive."""
     found = {
-        entry["name"].casefold(): entry.get("value")
+        entry["name"].casefold(): entry["value"]
         for entry in (listed if isinstance(listed, list) else ())
-        if isinstance(entry, dict) and isinstance(entry.get("name"), str)
+        if isinstance(entry, dict)
+        and isinstance(entry.get("name"), str)
+        and isinstance(entry.get("value"), str)
     }
-    return {name: str(found[name.casefold()]) for name in wanted if name.casefold() in found}
+    return {name: found[name.casefold()] for name in wanted if name.casefold() in found}

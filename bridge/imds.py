@@ -6,53 +6,37 @@ anything from an answer: an error body looks like a document without events.
 
 from __future__ import annotations
 
-import json
-import socket
-import threading
+import re
 import time
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
 import requests
 from requests.adapters import HTTPAdapter
-from urllib3.connection import HTTPConnection
-from urllib3.connectionpool import HTTPConnectionPool
 from urllib3.exceptions import HTTPError
+
+from bridge import deadline
+from bridge.apiversions import EVENTS_VERSIONS, INSTANCE_VERSIONS, ApiVersions
+from bridge.document import DocumentError, load_json
+from bridge.imdserror import ImdsError, explain
+
+__all__ = ["Answer", "Imds", "ImdsError"]
 
 EVENTS_PATH: Final = "/metadata/scheduledevents"
 INSTANCE_PATH: Final = "/metadata/instance/compute"
-INSTANCE_API_VERSION: Final = "2021-02-01"
 MAX_BODY_BYTES: Final = 8 << 20
-MAX_RETRY_AFTER: Final = 60.0
-# Azure's documentation of Scheduled Events, newest first.
-API_VERSIONS: Final = (
-    "2020-07-01",
-    "2019-08-01",
-    "2019-04-01",
-    "2019-01-01",
-    "2017-11-01",
-    "2017-08-01",
-    "2017-03-01",
-)
-MAX_NAMED_VERSIONS: Final = 3
+MAX_RETRY_AFTER: Final = 10.0
+"""Seconds of rest that IMDS is granted: Preempt gives 30 seconds of notice in all."""
+# No Accept-Encoding: the answers are small, and what is not packed cannot be a bomb.
+HEADERS: Final = {"Metadata": "true", "Accept": "application/json"}
 _CHUNK: Final = 65536
 _CONNECT_SECONDS: Final = 5.0
 _BAD_REQUEST: Final = 400
 _OK: Final = 200
-
-
-class ImdsError(Exception):
-    """IMDS gave no document; nothing can be concluded, and the next poll asks again.
-
-    `reason`: one word for logs and metrics. `retry_after`: seconds that IMDS asked for, or None.
-    """
-
-    def __init__(self, message: str, *, reason: str, retry_after: float | None = None) -> None:
-        super().__init__(message)
-        self.reason = reason
-        self.retry_after = retry_after
+_NAMED: Final = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,8 +47,20 @@ class Answer:
     latency_ms: float
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Reply:
+    status: int
+    headers: Mapping[str, str]
+    answer: Answer
+
+
 class Imds:
-    """A client with one kept connection; for one thread at a time."""
+    """A client with one kept connection; for one thread at a time.
+
+    `timeout` is seconds for a whole request, `first_timeout` the same until the first document:
+    the first request ever may take two minutes. `discover` names other base URLs, to be tried
+    where nobody can be reached at `url`.
+    """
 
     def __init__(
         self,
@@ -76,12 +72,21 @@ class Imds:
         discover: Callable[[], Sequence[str]] = tuple,
     ) -> None:
         self.url = url
-        self.api_version = api_version
+        self._given = url
         self._timeout = timeout
         self._first_timeout = first_timeout
-        self._answered = False
         self._discover = discover
-        self._session = _session()
+        self._answered = False
+        self._kept = False
+        self._events = ApiVersions(api_version, EVENTS_VERSIONS)
+        self._instance = ApiVersions(INSTANCE_VERSIONS[0], INSTANCE_VERSIONS)
+        self._adapter = _adapter()
+        self._prepared: dict[str, requests.PreparedRequest] = {}
+
+    @property
+    def api_version(self) -> str:
+        """The api-version that events are asked for with: as given, or the one that works."""
+        return self._events.current
 
     def events(self) -> Answer:
         """The Scheduled Events document as bytes. Raises `ImdsError`.
@@ -89,132 +94,125 @@ class Imds:
         Where IMDS refuses the api-version, the older ones and then those that its refusal names
         are tried, and the first that works is kept.
         """
-        refused: list[str] = []
-        versions = [self.api_version, *_older(self.api_version)]
-        for version in versions:
-            status, body, latency, headers = self._get(
-                EVENTS_PATH, version, self._timeout if self._answered else self._first_timeout
-            )
-            if status == _BAD_REQUEST:
-                refused.append(version)
-                if version == versions[-1]:
-                    versions += [each for each in _named(body) if each not in versions]
-                continue
-            _require_ok(status, headers.get("Retry-After"))
-            self._answered = True
-            self.api_version = version
-            return Answer(body=body, latency_ms=latency)
-        raise ImdsError(
-            f"IMDS refuses every api-version that was tried ({', '.join(refused)}); check "
-            "SEB_IMDS__API_VERSION and that nothing between strips the Metadata header",
-            reason="http_400",
-        )
+        # Azure: the first request turns the service on; only a document says that it is on.
+        timeout = self._timeout if self._answered else self._first_timeout
+        answer = self._ask(EVENTS_PATH, self._events, timeout)
+        self._answered = True
+        return answer
 
     def instance(self) -> dict[str, Any]:
         """The instance document of this VM. Raises `ImdsError`."""
-        status, body, _, headers = self._get(INSTANCE_PATH, INSTANCE_API_VERSION, self._timeout)
-        _require_ok(status, headers.get("Retry-After"))
+        answer = self._ask(INSTANCE_PATH, self._instance, self._timeout)
         try:
-            loaded = json.loads(body)
-        except (ValueError, RecursionError):
-            loaded = None
+            loaded = load_json(answer.body)
+        except DocumentError as error:
+            raise ImdsError(f"the instance document: {error}", reason="malformed") from None
         if not isinstance(loaded, dict):
             raise ImdsError("the instance document is not a JSON object", reason="malformed")
         return loaded
 
     def close(self) -> None:
         """Let go of the connection."""
-        self._session.close()
+        self._adapter.close()
 
-    def _get(
-        self, path: str, api_version: str, timeout: float
-    ) -> tuple[int, bytes, float, requests.structures.CaseInsensitiveDict[str]]:
+    def _ask(self, path: str, versions: ApiVersions, timeout: float) -> Answer:
+        waiting, refused = deque(versions.candidates()), list[str]()
+        while waiting:
+            version = waiting.popleft()
+            reply = self._get(path, version, timeout)
+            if reply.status != _BAD_REQUEST:
+                self._require_ok(reply)
+                versions.settle(version)
+                return reply.answer
+            refused.append(version)
+            if not waiting:
+                named = [each for each in _named(reply.answer.body) if each not in refused]
+                waiting.extend(named[: versions.room(refused)])
+        versions.refused()
+        raise ImdsError(
+            f"IMDS refuses every api-version that was tried ({', '.join(refused)}); check "
+            "SEB_IMDS__API_VERSION and that nothing between strips the Metadata header",
+            reason="http_400",
+            # Azure: more than five requests a second are refused to every poller of the VM.
+            retry_after=MAX_RETRY_AFTER if len(refused) > 1 else None,
+        )
+
+    def _get(self, path: str, api_version: str, timeout: float) -> _Reply:
         """One GET within `timeout` seconds in all: connect, headers and body."""
-        started = time.monotonic()
-        _asking.deadline = started + timeout
+        deadline.allow(timeout)
+        url = f"{self.url}{path}?api-version={api_version}"
         try:
-            with self._session.get(
-                f"{self.url}{path}",
-                params={"api-version": api_version},
-                timeout=(min(timeout, _CONNECT_SECONDS), timeout),
-                allow_redirects=False,
-                stream=True,
-            ) as response:
-                body = _read(response)
-                latency = (time.monotonic() - started) * 1000
-                return response.status_code, body, latency, response.headers
+            if self._kept:
+                self._kept = False
+                # A connection that the server closed while it was idle says nothing of IMDS.
+                with suppress(requests.ConnectionError):
+                    return self._exchange(url)
+                if not deadline.left():
+                    raise TimeoutError("the deadline has passed")
+            return self._exchange(url)
         except (requests.RequestException, HTTPError, OSError) as error:
-            self._look_elsewhere()
-            raise _explained(error, self.url, timeout) from error
+            explained = explain(error, self.url, timeout)
+            self._look_elsewhere(unreachable=explained.unreachable)
+            raise explained from error
 
-    def _look_elsewhere(self) -> None:
-        """Until the first answer, try the endpoint that DHCP names: outside a VNet it differs."""
-        if self._answered:
+    def _exchange(self, url: str) -> _Reply:
+        started = time.monotonic()
+        request = self._prepared.get(url)
+        if request is None:
+            request = requests.Request("GET", url, headers=HEADERS).prepare()
+            self._prepared = {**self._prepared, url: request}
+        # The adapter, not a session: no environment's proxies, no .netrc, no cookies, and no body
+        # of a redirect read without a limit.
+        seconds = deadline.left()
+        timeout = (min(seconds, _CONNECT_SECONDS), seconds)
+        with self._adapter.send(request, stream=True, timeout=timeout) as response:
+            body = _read(response)
+        self._kept = True
+        return _Reply(
+            status=response.status_code,
+            headers=response.headers,
+            answer=Answer(body=body, latency_ms=(time.monotonic() - started) * 1000),
+        )
+
+    def _require_ok(self, reply: _Reply) -> None:
+        if reply.status == _OK:
             return
-        others = [url for url in self._discover() if url != self.url]
-        if others:
-            self.url = others[0]
+        self._look_elsewhere(unreachable=False)
+        raise ImdsError(
+            f"IMDS at {self.url} answered HTTP {reply.status}",
+            reason=f"http_{reply.status}",
+            retry_after=_seconds(reply.headers.get("Retry-After")),
+        )
+
+    def _look_elsewhere(self, *, unreachable: bool) -> None:
+        """Until the first document: where nobody can be reached, try the endpoints that DHCP
+        names (outside a VNet it differs), one after the other, and then the given one again.
+
+        In a VNet, DHCP names a service that knows no events, so one that answers anything but a
+        document is passed over.
+        """
+        if self._answered or not (unreachable or self.url != self._given):
+            return
+        ring = list(dict.fromkeys([self._given, *self._discover()]))
+        place = ring.index(self.url) if self.url in ring else -1
+        self.url = ring[(place + 1) % len(ring)]
 
 
-class _Asking(threading.local):
-    """By when the request that this thread is at must be over, in monotonic seconds."""
-
-    deadline: float = 0.0
-
-
-_asking = _Asking()
-
-
-class _DeadlineSocket(socket.socket):
-    """A socket whose every read ends by a deadline: requests' own timeout is per read, and a
-    body that drips held a call of one second for ten.
-    """
-
-    def recv_into(self, *args: Any) -> int:
-        left = _asking.deadline - time.monotonic()
-        if left <= 0:
-            raise TimeoutError("the deadline has passed")
-        self.settimeout(left)
-        return super().recv_into(*args)
-
-
-class _DeadlineConnection(HTTPConnection):
-    """A connection on such a socket."""
-
-    def _new_conn(self) -> socket.socket:
-        plain = super()._new_conn()
-        return _DeadlineSocket(plain.family, plain.type, plain.proto, fileno=plain.detach())
-
-
-class _Pool(HTTPConnectionPool):
-    ConnectionCls = _DeadlineConnection
-
-
-def _session() -> requests.Session:
-    session = requests.Session()
-    # `proxies={}` is not enough: the environment's proxies and .netrc would still be read.
-    session.trust_env = False
-    session.headers.clear()
-    session.headers.update({"Metadata": "true", "Accept": "application/json"})
+def _adapter() -> HTTPAdapter:
     adapter = HTTPAdapter(pool_connections=1, pool_maxsize=1)
     adapter.poolmanager.pool_classes_by_scheme = {
         **adapter.poolmanager.pool_classes_by_scheme,
-        "http": _Pool,
+        "http": deadline.DeadlinePool,
     }
-    session.mount("http://", adapter)
-    return session
-
-
-def _older(api_version: str) -> list[str]:
-    return [version for version in API_VERSIONS if version < api_version]
+    return adapter
 
 
 def _named(refusal: bytes) -> list[str]:
-    """The versions that the body of a 400 names."""
+    """The versions that the body of a 400 names, as far as they look like versions."""
     try:
-        named = json.loads(refusal)["newest-versions"]
-        return [version for version in named if isinstance(version, str)][:MAX_NAMED_VERSIONS]
-    except (ValueError, KeyError, TypeError, RecursionError):
+        named = load_json(refusal)["newest-versions"]
+        return [each for each in named if isinstance(each, str) and _NAMED.fullmatch(each)]
+    except (DocumentError, KeyError, TypeError):
         return []
 
 
@@ -231,28 +229,9 @@ def _read(response: requests.Response) -> bytes:
     return bytes(body)
 
 
-def _require_ok(status: int, retry_after: str | None) -> None:
-    if status == _OK:
-        return
-    raise ImdsError(
-        f"IMDS answered HTTP {status}", reason=f"http_{status}", retry_after=_seconds(retry_after)
-    )
-
-
 def _seconds(retry_after: str | None) -> float | None:
     with suppress(TypeError, ValueError):
         seconds = float(retry_after or "")
         if seconds >= 0:
             return min(seconds, MAX_RETRY_AFTER)
     return None
-
-
-def _explained(error: Exception, url: str, timeout: float) -> ImdsError:
-    text = f"{type(error).__name__} {error}"
-    if "Timeout" in text or "timed out" in text or "deadline" in text:
-        return ImdsError(f"IMDS at {url} did not answer within {timeout:g} s", reason="timeout")
-    if "refused" in text or "10061" in text:
-        return ImdsError(f"nobody listens at {url}", reason="refused")
-    return ImdsError(
-        f"the connection to IMDS at {url} broke ({type(error).__name__})", reason="connection"
-    )

@@ -12,10 +12,11 @@ from bridge.document import ScheduledEvent, fingerprint, parse_event
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """What happened to this VM since an event that names it was first seen."""
+    """What happened to this VM since an event was first seen, whichever VMs it names."""
 
     pause_seconds: float | None = None
     restarted: bool | None = None
+    """None where a restart would not have been noticed."""
     downtime_seconds: float | None = None
 
 
@@ -44,24 +45,26 @@ class KnownEvent:
 def measure(
     known: Iterable[KnownEvent],
     *,
-    pause_seconds: float | None = None,
+    pause_seconds: float = 0.0,
+    restarted: bool = False,
     downtime_seconds: float | None = None,
 ) -> list[KnownEvent]:
-    """The pending events of this VM after a pause of so many seconds was measured, or after a
-    restart with so many seconds of downtime; only those are returned, changed.
+    """The pending events after a pause of so many seconds was measured, or after a restart with
+    so many seconds of downtime (None: not known); only those that this changes.
     """
+    if not pause_seconds and not restarted:
+        return []
     changed = []
     for each in known:
-        if not (each.pending and each.affects_this_vm):
+        if not each.pending:
             continue
         measured = each.measured
-        if pause_seconds is not None:
+        if pause_seconds:
             total = round((measured.pause_seconds or 0.0) + pause_seconds, 3)
             measured = replace(measured, pause_seconds=total)
-        if downtime_seconds is not None:
-            measured = replace(
-                measured, restarted=True, downtime_seconds=round(downtime_seconds, 3)
-            )
+        if restarted:
+            down = None if downtime_seconds is None else round(downtime_seconds, 3)
+            measured = replace(measured, restarted=True, downtime_seconds=down)
         changed.append(replace(each, measured=measured))
     return changed
 
@@ -86,7 +89,7 @@ def dump_known(known: KnownEvent) -> str:
 def load_known(text: str) -> KnownEvent:
     """Read back what `dump_known` wrote. Raises `ValueError`, `KeyError` or `TypeError`."""
     kept = json.loads(text)
-    not_before = kept["notBefore"]
+    not_before, measured = kept["notBefore"], kept["measured"]
     return KnownEvent(
         event=parse_event(kept["raw"]),
         status=kept["status"],
@@ -96,5 +99,9 @@ def load_known(text: str) -> KnownEvent:
         affects_this_vm=kept["affectsThisVm"],
         pending=kept["pending"],
         record_id=kept["recordId"],
-        measured=Measured(**kept["measured"]),
+        measured=Measured(
+            pause_seconds=measured["pause_seconds"],
+            restarted=measured["restarted"],
+            downtime_seconds=measured["downtime_seconds"],
+        ),
     )

@@ -26,6 +26,7 @@ class Gap:
     since: datetime | None
     is_long: bool
     looking: bool
+    """Whether somebody looked all the while, so that how an event vanished was seen."""
     reason: GapReason
     restarted: bool
     """Whether this is the first look since the VM booted."""
@@ -59,7 +60,9 @@ class Lookout:
             seconds=seconds,
             since=None if seconds is None else self._since(now, seconds),
             is_long=seconds is not None and seconds > max(LONG_SECONDS, longest),
-            looking=seconds is not None and seconds <= max(LOOKING_SECONDS, longest),
+            # Between two runs nobody looked, however short that was, and the wall clock that
+            # measures it may have been set.
+            looking=not first and seconds is not None and seconds <= max(LOOKING_SECONDS, longest),
             reason=self._reason(first=first, pause=pause, seconds=seconds),
             restarted=first and bool(self.rebooted),
             pause_seconds=pause,

@@ -41,7 +41,7 @@ class Observer:
 def normalize(transition: Transition, observer: Observer, look: Look) -> RecordDraft:
     """The record of a transition, all but its place in the stream."""
     known, observed = transition.known, observer.to_wire()
-    event = known.event
+    event, fingerprint = known.event, known.fingerprint
     data: dict[str, Any] = {
         "vm": observed["vm"],
         "node": observed["node"],
@@ -50,7 +50,7 @@ def normalize(transition: Transition, observer: Observer, look: Look) -> RecordD
         "affectsThisVm": known.affects_this_vm,
         "impact": event.impact,
         "revision": known.revision,
-        "fingerprint": known.fingerprint,
+        "fingerprint": fingerprint,
         "document": {
             "incarnation": look.incarnation,
             "previousIncarnation": look.previous_incarnation,
@@ -73,7 +73,7 @@ def normalize(transition: Transition, observer: Observer, look: Look) -> RecordD
             event_id=event.event_id,
             transition=transition.kind,
             revision=known.revision,
-            fingerprint=known.fingerprint,
+            fingerprint=fingerprint,
         ),
     )
 

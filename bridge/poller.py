@@ -10,7 +10,7 @@ import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
 from bridge import notices
@@ -55,7 +55,7 @@ class Poller:
         self._scope_self = scope_self
         self._boot_id = boot_id
         self._committed = committed
-        self._known: Mapping[str, KnownEvent] = seen.known
+        self._known: Mapping[str, KnownEvent] = _scoped(seen.known, scope_self=scope_self)
         self._incarnation = seen.incarnation
         self._body: bytes | None = None
         self._trouble: str | None = None
@@ -63,12 +63,13 @@ class Poller:
         self._not_before = clock.monotonic()
 
     def poll(self, now: datetime) -> None:
-        """One look: what changed is committed before the sinks are woken.
+        """One look that begins `now`: what changed is committed before the sinks are woken.
 
         Raises `ImdsError`, `DocumentError` or `StoreError`; then nothing has changed, and the
         next look finds the same changes again.
         """
         answer = self._imds.events()
+        now += timedelta(milliseconds=answer.latency_ms)  # the first answer may take two minutes
         gap = self.lookout.gap(now)
         if answer.body != self._body or gap.is_long or gap.pause_seconds:
             document = self._in_scope(parse_document(answer.body))
@@ -195,16 +196,27 @@ def _report(record: EventRecord) -> None:
     )
 
 
+def _scoped(known: Mapping[str, KnownEvent], *, scope_self: bool) -> Mapping[str, KnownEvent]:
+    """What is known, in scope: an event of other VMs that was recorded while the scope was wider
+    is not followed any more, and has not ended for that.
+    """
+    if not scope_self:
+        return known
+    return {
+        key: each if each.affects_this_vm else replace(each, pending=False)
+        for key, each in known.items()
+    }
+
+
 def _measured(known: Mapping[str, KnownEvent], gap: Gap) -> dict[str, KnownEvent]:
     """What is known, with what happened to this VM since the last look."""
-    after = dict(known)
-    if gap.pause_seconds:
-        for each in measure(after.values(), pause_seconds=gap.pause_seconds):
-            after[each.event.key] = each
-    if gap.restarted:
-        for each in measure(after.values(), downtime_seconds=gap.seconds or 0.0):
-            after[each.event.key] = each
-    return after
+    after = measure(
+        known.values(),
+        pause_seconds=gap.pause_seconds,
+        restarted=gap.restarted,
+        downtime_seconds=gap.seconds,
+    )
+    return {**known, **{each.event.key: each for each in after}}
 
 
 def _recorded(

@@ -1,0 +1,61 @@
+"""Which api-version to ask IMDS with, and which ones to try where it is refused.
+
+It never asks; `imds` does, and tells it what came of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+# Azure's documentation of Scheduled Events, newest first.
+EVENTS_VERSIONS: Final = (
+    "2020-07-01",
+    "2019-08-01",
+    "2019-04-01",
+    "2019-01-01",
+    "2017-11-01",
+    "2017-08-01",
+    "2017-03-01",
+)
+# Azure's documentation of the instance document: with all that a record says of the VM, with
+# tagsList, with resourceId, and the first with a name and a vmId.
+INSTANCE_VERSIONS: Final = ("2021-02-01", "2019-06-04", "2019-03-11", "2017-04-02")
+MAX_TRIED: Final = 10
+"""How many versions one look tries: more than five requests a second are too many for IMDS."""
+PATIENCE: Final = 3
+"""After how many refusals in a row a version that has worked is given up."""
+
+
+class ApiVersions:
+    """The version that is asked with, and the ones that could stand in for it."""
+
+    def __init__(self, wanted: str, known: Sequence[str]) -> None:
+        self.current = wanted
+        self._fallbacks = [version for version in known if version < wanted]
+        self._works = False
+        self._refusals = 0
+
+    def candidates(self) -> list[str]:
+        """The versions to try now, in order.
+
+        One that has worked is not given up at the first refusal: an older version leaves out
+        fields, and every event would seem to have changed.
+        """
+        if self._works and self._refusals + 1 < PATIENCE:
+            return [self.current]
+        return [self.current, *(each for each in self._fallbacks if each != self.current)]
+
+    def room(self, tried: Sequence[str]) -> int:
+        """How many versions that a refusal names may be tried, now that these were refused: none
+        before all that we know of were.
+        """
+        return max(0, MAX_TRIED - len(tried)) if len(tried) > len(self._fallbacks) else 0
+
+    def settle(self, version: str) -> None:
+        """The version works."""
+        self.current, self._works, self._refusals = version, True, 0
+
+    def refused(self) -> None:
+        """All that was tried was refused."""
+        self._refusals += 1

@@ -1,0 +1,56 @@
+"""Why IMDS gave no document: one error, one word for logs, one sentence for people.
+
+It never asks IMDS, and concludes nothing about events.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from urllib3.exceptions import ConnectTimeoutError, NewConnectionError
+from urllib3.exceptions import TimeoutError as PoolTimeoutError
+
+
+class ImdsError(Exception):
+    """IMDS gave no document; nothing can be concluded, and the next poll asks again.
+
+    `reason`: one word for logs and metrics. `retry_after`: seconds that IMDS asked for, or None.
+    """
+
+    def __init__(self, message: str, *, reason: str, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.retry_after = retry_after
+
+    @property
+    def unreachable(self) -> bool:
+        """Whether not even a connection could be made."""
+        return self.reason in ("refused", "unreachable")
+
+
+def explain(error: Exception, url: str, timeout: float) -> ImdsError:
+    """The error of a request that had `timeout` seconds, whatever its cause is wrapped in."""
+    causes = list(_causes(error))
+    if _any(causes, ConnectionRefusedError):
+        return ImdsError(f"nobody listens at {url}", reason="refused")
+    if _any(causes, TimeoutError, PoolTimeoutError) and not _any(causes, NewConnectionError):
+        connecting = _any(causes, ConnectTimeoutError)
+        return ImdsError(
+            f"IMDS at {url} did not answer within {timeout:g} s",
+            reason="unreachable" if connecting else "timeout",
+        )
+    texts = (cause.strerror for cause in causes if isinstance(cause, OSError))
+    why = next(filter(None, texts), type(error).__name__)
+    if _any(causes, NewConnectionError):
+        return ImdsError(f"IMDS at {url} cannot be reached: {why}", reason="unreachable")
+    return ImdsError(f"the connection to IMDS at {url} broke: {why}", reason="connection")
+
+
+def _any(causes: list[BaseException], *kinds: type[BaseException]) -> bool:
+    return any(isinstance(cause, kinds) for cause in causes)
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__

@@ -1,0 +1,124 @@
+import json
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+from documents import NOW, body, entry
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bridge.document import parse_document
+from bridge.known import KnownEvent, Measured, dump_known, load_known, measure
+
+MOMENTS = st.datetimes(timezones=st.just(UTC))
+SECONDS = st.none() | st.floats(0, 1e9)
+
+
+def known(
+    raw: dict[str, Any] | None = None, *, pending: bool = True, measured: Measured = Measured()
+) -> KnownEvent:
+    """An event as it is known after its first sight."""
+    (event,) = parse_document(body(raw or entry())).events.values()
+    return KnownEvent(
+        event=event,
+        status=event.event_status,
+        revision=1,
+        first_seen=NOW,
+        not_before=event.not_before,
+        affects_this_vm=event.affects("web_3"),
+        pending=pending,
+        record_id="0b7f5f0e-8f0c-5b0e-9f54-0f6d2c1f9a10",
+        measured=measured,
+    )
+
+
+@given(
+    st.builds(
+        KnownEvent,
+        event=st.sampled_from([known().event, known({"EventId": "x \u2028", "n": [1.5]}).event]),
+        status=st.text(),
+        revision=st.integers(1),
+        first_seen=MOMENTS,
+        not_before=st.none() | MOMENTS,
+        affects_this_vm=st.booleans(),
+        pending=st.booleans(),
+        record_id=st.text(),
+        measured=st.builds(
+            Measured,
+            pause_seconds=SECONDS,
+            restarted=st.none() | st.booleans(),
+            downtime_seconds=SECONDS,
+        ),
+    )
+)
+def test_what_is_known_survives_the_store(event: KnownEvent) -> None:
+    """What is read back is what was written."""
+    assert event == load_known(dump_known(event))
+
+
+@pytest.mark.parametrize("text", ["", "null", "{}", "[1]", '{"raw": 1}'])
+def test_what_is_no_dump_is_an_error(text: str) -> None:
+    """A damaged row raises one of the errors that are named."""
+    with pytest.raises((ValueError, KeyError, TypeError)):
+        load_known(text)
+
+
+def test_a_later_version_may_add_fields() -> None:
+    """A store that a newer version wrote can be read by this one."""
+    kept = json.loads(dump_known(known())) | {"later": 1}
+    kept["measured"]["later"] = 2
+    assert known() == load_known(json.dumps(kept))
+
+
+def test_the_raw_entry_keeps_its_order() -> None:
+    """A record of an end after a restart shows the entry as it came."""
+    raw = {"Zeta": 1, "EventId": "x", "Alpha": [0.1, {"b": 1, "a": 2}]}
+    assert json.dumps(raw) == json.dumps(load_known(dump_known(known(raw))).event.raw)
+
+
+def test_the_fingerprint_is_that_of_the_latest_record() -> None:
+    """How an event ended is part of what a record says."""
+    ended = load_known(dump_known(known()).replace('"status": "Scheduled"', '"status": "Canceled"'))
+    assert known().fingerprint != ended.fingerprint
+
+
+def test_nothing_measured_changes_nothing() -> None:
+    """No pause and no restart: no event is written again."""
+    assert measure([known()]) == []
+
+
+def test_pauses_add_up() -> None:
+    """Several short pauses while an event runs are told as one sum, in seconds."""
+    (once,) = measure([known()], pause_seconds=1.25)
+    (twice,) = measure([once], pause_seconds=2.5004)
+    assert Measured(pause_seconds=3.75) == twice.measured
+
+
+def test_a_restart_is_measured() -> None:
+    """With its downtime in seconds, rounded."""
+    (after,) = measure([known()], restarted=True, downtime_seconds=61.23456)
+    assert Measured(restarted=True, downtime_seconds=61.235) == after.measured
+
+
+def test_a_restart_of_unknown_length_is_a_restart() -> None:
+    """A downtime that nobody measured is null, not zero."""
+    (after,) = measure([known()], restarted=True)
+    assert Measured(restarted=True, downtime_seconds=None) == after.measured
+
+
+def test_only_pending_events_are_measured() -> None:
+    """What happens after an event has ended is not its doing."""
+    assert measure([known(pending=False)], pause_seconds=1.0, restarted=True) == []
+
+
+def test_other_vms_events_are_measured_too() -> None:
+    """The measurement is of this VM; whether it says anything of the event is for `diff`."""
+    (after,) = measure([known(entry(resources=["web_4"]))], restarted=True)
+    assert (after.affects_this_vm, after.measured.restarted) == (False, True)
+
+
+def test_a_moment_keeps_its_instant() -> None:
+    """Whatever zone it was given in."""
+    there = datetime(2026, 3, 2, 12, 0, tzinfo=timezone(timedelta(hours=2)))
+    kept = load_known(dump_known(known())).first_seen
+    assert there == kept
