@@ -26,7 +26,7 @@ SEB = (sys.executable, "-m", "bridge")
 # Discard: nobody listens there, and it is not the real address.
 NOWHERE = "http://127.0.0.1:9"
 PATIENCE = 20.0
-_KEPT = ("PATH", "SYSTEMROOT", "TEMP", "TMP", "TMPDIR", "COVERAGE_PROCESS_START")
+_KEPT = ("PATH", "PYTHONPATH", "SYSTEMROOT", "TEMP", "TMP", "TMPDIR", "COVERAGE_PROCESS_START")
 
 
 @dataclass(frozen=True, slots=True)

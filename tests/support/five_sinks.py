@@ -67,10 +67,10 @@ class FiveSinks:
             "SEB_SINK__EVENTHUB__CONNECTION_STRING": self.hub.connection_string(HUB),
         }
 
-    def received(self, bridge: BridgeProcess) -> dict[str, list[bytes]]:
-        """What every far end has, in the order of its arrival."""
+    def received(self, bridge: BridgeProcess | None = None) -> dict[str, list[bytes]]:
+        """What every far end has, in the order of its arrival; of a process, its output too."""
         return {
-            "stdout": [line.text.rstrip(b"\n") for line in bridge.output],
+            "stdout": [line.text.rstrip(b"\n") for line in bridge.output] if bridge else [],
             "file": self.file.read_bytes().splitlines(),
             "webhook": [request.body for request in self.http.requests()],
             "mqtt": [each.payload for each in self.seen.messages() if is_event(each.topic)],
