@@ -12,7 +12,7 @@ from webhook_sinks import HastyWebhookSink, hasty, shows_no_secret
 
 from sinks.base import SinkError
 from sinks.testing import sample_record
-from sinks.webhook_http import Limits
+from sinks.webhook.http import Limits
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import pytest
 
 from sinks.record import EVENT_ENDED, EventRecord
 from sinks.testing import EVENT_TYPES, sample_heartbeat, sample_record, sample_records
-from sinks.webhook_template import RenderError, TemplateFormatError, compile_template, render
+from sinks.webhook.template import RenderError, TemplateFormatError, compile_template, render
 
 DOCS = Path(__file__).parents[2] / "docs" / "webhook-templates.md"
 EXAMPLES = dict(
@@ -131,7 +131,7 @@ def test_what_grows_without_measure_is_ended(template: str) -> None:
 
 def test_what_takes_too_long_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rendering has a time limit."""
-    monkeypatch.setattr("sinks.webhook_template._SLOWEST", -1.0)
+    monkeypatch.setattr("sinks.webhook.template._SLOWEST", -1.0)
     with pytest.raises(RenderError, match="more than"):
         rendered("{% for n in range(10) %}x{% endfor %}")
 

@@ -11,8 +11,8 @@ from http_server import HttpServer
 from sinks.base import SinkContext
 from sinks.testing import SAMPLE_VM
 from sinks.webhook import WebhookSink
-from sinks.webhook_http import Limits
-from sinks.webhook_settings import WebhookSettings
+from sinks.webhook.http import Limits
+from sinks.webhook.settings import WebhookSettings
 
 KEY = "whsec_" + base64.b64encode(b"a key of thirty-two bytes, or so").decode()
 OTHER_KEY = "whsec_" + base64.b64encode(b"another key of thirty-two bytes.").decode()

@@ -11,8 +11,8 @@ from urllib.parse import SplitResult, urlsplit
 from pydantic import BeforeValidator, Field, SecretStr, field_validator, model_validator
 
 from sinks.base import SinkError, SinkSettings, read_secret
-from sinks.webhook_signature import SigningKey, read_keys
-from sinks.webhook_template import compile_template
+from sinks.webhook.signature import SigningKey, read_keys
+from sinks.webhook.template import compile_template
 
 _OURS: Final = ("host", "content-length", "transfer-encoding", "connection")
 _OUR_PREFIX: Final = "webhook-"

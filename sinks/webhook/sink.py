@@ -16,11 +16,11 @@ from urllib.parse import urlsplit
 
 from sinks.base import Check, Sink, SinkContext, SinkError, SinkPaused, SinkRejected, SinkSettings
 from sinks.record import CONTENT_TYPE, EventRecord
-from sinks.webhook_check import look_at
-from sinks.webhook_http import Answer, Limits, Poster
-from sinks.webhook_settings import WebhookSettings, origin
-from sinks.webhook_signature import KeyFormatError, signature_headers
-from sinks.webhook_template import Rendered, RenderError, compile_template, render
+from sinks.webhook.check import look_at
+from sinks.webhook.http import Answer, Limits, Poster
+from sinks.webhook.settings import WebhookSettings, origin
+from sinks.webhook.signature import KeyFormatError, signature_headers
+from sinks.webhook.template import Rendered, RenderError, compile_template, render
 
 # Told to come back later; and 407, which a proxy says and not the receiver.
 _LATER: Final = (407, 408, 425, 429)

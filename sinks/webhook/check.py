@@ -10,9 +10,9 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from sinks.base import Check, SinkError
-from sinks.webhook_http import Limits, proxy_of, tls_context
-from sinks.webhook_settings import WebhookSettings, is_loopback, origin
-from sinks.webhook_words import words
+from sinks.webhook.http import Limits, proxy_of, tls_context
+from sinks.webhook.settings import WebhookSettings, is_loopback, origin
+from sinks.webhook.words import words
 
 _SOON: Final = timedelta(days=14)
 _PORTS: Final = {"http": 80, "https": 443}

@@ -23,7 +23,7 @@ from requests.utils import get_environ_proxies, select_proxy
 from urllib3.exceptions import HTTPError
 
 from sinks.base import SinkError
-from sinks.webhook_words import words
+from sinks.webhook.words import words
 
 # urllib3 writes addresses into its debug lines, and one of its warnings.
 logging.getLogger("urllib3.connectionpool").setLevel(logging.ERROR)
