@@ -8,15 +8,16 @@ import struct
 import threading
 from typing import TYPE_CHECKING, Any
 
-from amqp_codec import Described, Reader, Symbol, Symbols, UByte, UInt, ULong, UShort, encode
-from amqp_links import Consumer, Link, Requests, Sender, address_of
+from amqp_codec import Described, Reader, Symbols, UByte, UInt, ULong, UShort, encode
+from amqp_faults import Fault
+from amqp_links import Consumer, Link, Requests, Sender, address_of, error
 
 if TYPE_CHECKING:
     from amqp_server import EventHubServer
 
 OPEN, BEGIN, ATTACH, FLOW, TRANSFER = 0x10, 0x11, 0x12, 0x13, 0x14
 DISPOSITION, DETACH, END, CLOSE = 0x15, 0x16, 0x17, 0x18
-SASL_MECHANISMS, SASL_OUTCOME, ERROR = 0x40, 0x44, 0x1D
+SASL_MECHANISMS, SASL_OUTCOME = 0x40, 0x44
 SASL_HEADER, AMQP_HEADER = b"AMQP\x03\x01\x00\x00", b"AMQP\x00\x01\x00\x00"
 MAX_FRAME = 65536
 WINDOW = UInt(1_000_000)
@@ -37,8 +38,6 @@ class Connection:
 
     def run(self) -> None:
         """Serve until the end; a peer that breaks off is normal."""
-        from amqp_server import Fault  # noqa: PLC0415 - the two need each other
-
         try:
             if self.server.struck(Fault.SILENT):
                 while self._socket.recv(65536):
@@ -162,8 +161,6 @@ class Connection:
         self.send(0, OPEN, fields)
 
     def _attach(self, channel: int, fields: list[Any]) -> None:
-        from amqp_server import Fault  # noqa: PLC0415 - the two need each other
-
         link = self._link(channel, fields)
         self._links[(channel, link.handle)] = link
         is_sender = isinstance(link, Sender)
@@ -240,8 +237,3 @@ class Connection:
                 tag = struct.pack(">I", number)
                 fields = [link.handle, UInt(number), tag, UInt(0), False, more, *[None] * 4, False]
                 self.send(link.channel, TRANSFER, fields, message[start : start + room])
-
-
-def error(condition: str, description: str) -> Described:
-    """An AMQP error, all three fields written."""
-    return Described(ERROR, [Symbol(condition), description, {}])

@@ -6,13 +6,14 @@ import re
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from amqp_codec import Described, Timestamp
+from amqp_codec import Described, Symbol, Timestamp
+from amqp_faults import Fault
 from amqp_message import decode_message, reply, unpack
 
 if TYPE_CHECKING:
     from amqp_connection import Connection
 
-ACCEPTED, REJECTED, RELEASED = 0x24, 0x25, 0x26
+ACCEPTED, REJECTED, RELEASED, ERROR = 0x24, 0x25, 0x26, 0x1D
 TOO_LARGE = "amqp:link:message-size-exceeded"
 _SELECTOR = re.compile(r"amqp\.annotation\.x-opt-([a-z-]+) (>=?) '([^']*)'")
 
@@ -21,6 +22,11 @@ def address_of(terminus: Described) -> str:
     """The path of a source or a target, whatever host stands before it."""
     address = str(terminus.value[0])
     return urlsplit(address).path.lstrip("/") if "://" in address else address
+
+
+def error(condition: str, description: str) -> Described:
+    """An AMQP error, all three fields written, because the SDK counts places."""
+    return Described(ERROR, [Symbol(condition), description, {}])
 
 
 class Link:
@@ -62,8 +68,6 @@ class Sender(Link):
     is_sink = True
 
     def arrived(self, delivery: int, message_format: int, payload: bytes) -> None:
-        from amqp_server import Fault  # noqa: PLC0415 - the two need each other
-
         server, connection = self.connection.server, self.connection
         if len(payload) > server.max_message_size:
             connection.detach(self, TOO_LARGE, "the message is too large")
@@ -76,8 +80,6 @@ class Sender(Link):
         elif server.struck(Fault.NO_ACK):
             return
         elif armed := server.struck(Fault.REJECT):
-            from amqp_connection import error  # noqa: PLC0415 - the two need each other
-
             refused = Described(REJECTED, [error(armed.condition, armed.description)])
             connection.settle(self, delivery, refused)
             connection.grant(self)
@@ -160,8 +162,6 @@ class Requests(Link):
         self.connection.deliver(back, message)
 
     def _token(self, token: Any) -> tuple[int, Any] | None:
-        from amqp_server import Fault  # noqa: PLC0415 - the two need each other
-
         server = self.connection.server
         server.tokens.append(token.decode() if isinstance(token, bytes) else str(token))
         if server.struck(Fault.NO_CBS):
@@ -170,8 +170,6 @@ class Requests(Link):
         return (refusal.status if refusal else 202), None
 
     def _read(self, request: Any) -> tuple[int, Any] | None:
-        from amqp_server import Fault  # noqa: PLC0415 - the two need each other
-
         server, asked = self.connection.server, request.application_properties
         if server.struck(Fault.NO_MANAGEMENT):
             return None

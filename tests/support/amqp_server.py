@@ -13,44 +13,14 @@ import time
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from enum import StrEnum
 from types import TracebackType
 from typing import Self
 
 from amqp_connection import Connection
+from amqp_faults import Armed, Fault
 from amqp_message import HubMessage
 
 SHARED_KEY = "c2VlIHRoZSBzdGFuZC1pbiBodWI="
-
-
-class Fault(StrEnum):
-    """What can go wrong at the far end."""
-
-    SILENT = "TCP is accepted, then nothing is ever answered"
-    NO_CBS = "the token is never answered"
-    CBS_STATUS = "the token is refused with a status"
-    NO_ATTACH = "a sender's attach is never answered"
-    REFUSE_ATTACH = "a sender's attach is refused: no target, then a detach with a condition"
-    DETACH_AT_ONCE = "a sender's link is attached, then detached with a condition"
-    NO_MANAGEMENT = "a management request is never answered"
-    MANAGEMENT_STATUS = "a management request is refused with a status"
-    NO_ACK = "a transfer is swallowed: neither stored nor answered"
-    LOST_ACK = "a transfer is stored but not answered"
-    REJECT = "a transfer is rejected with a condition"
-    RELEASE = "a transfer is released: neither accepted nor rejected"
-    DETACH = "a transfer is answered with a detach and its condition"
-    CLOSE = "a transfer is answered with a close of the connection and its condition"
-    DROP = "a transfer is answered by cutting the TCP connection"
-
-
-@dataclass
-class _Armed:
-    fault: Fault
-    condition: str
-    description: str
-    status: int
-    skip: int
-    left: int | None
 
 
 @dataclass
@@ -90,7 +60,7 @@ class EventHubServer:
         self._hubs: dict[str, list[Partition]] = {}
         self._arrivals: dict[str, list[HubMessage]] = {}
         self._readers: dict[str, int] = {}
-        self._armed: dict[Fault, _Armed] = {}
+        self._armed: dict[Fault, Armed] = {}
         self._listener: socket.socket | None = None
         self._connections: list[Connection] = []
         self._threads: list[threading.Thread] = []
@@ -132,7 +102,7 @@ class EventHubServer:
         """
         with self.lock:
             self.misbehaved.clear()
-            self._armed[fault] = _Armed(fault, condition, description, status, after, times)
+            self._armed[fault] = Armed(fault, condition, description, status, after, times)
 
     def heal(self) -> None:
         """Disarm every fault. What was swallowed stays swallowed."""
@@ -214,7 +184,7 @@ class EventHubServer:
 
     # What a connection asks.
 
-    def struck(self, fault: Fault) -> _Armed | None:
+    def struck(self, fault: Fault) -> Armed | None:
         """The fault, if it is armed; it then counts as having struck."""
         with self.lock:
             armed = self._armed.get(fault)
@@ -254,3 +224,6 @@ class EventHubServer:
             listeners = list(self._connections)
         for connection in listeners:
             connection.pump()
+
+
+__all__ = ["SHARED_KEY", "EventHubServer", "Fault"]
