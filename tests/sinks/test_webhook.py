@@ -19,7 +19,8 @@ from sinks.testing import (
     sample_record,
     sample_records,
 )
-from sinks.webhook import WebhookSink, seconds_to_wait
+from sinks.webhook import WebhookSink
+from sinks.webhook.sink import seconds_to_wait
 
 
 @pytest.fixture
