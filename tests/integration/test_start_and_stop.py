@@ -1,0 +1,176 @@
+"""How a run begins and ends, on good days and on bad ones."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+from pathlib import Path
+
+import pytest
+from eventually import eventually
+from http_server import HttpServer
+from launch import Launch
+
+from bridge.simulator import Refused, Silence, SimulatedEvent, SimulatedVm, Simulator
+
+STORE = "seb.db"
+
+
+def test_a_state_directory_is_made(launch: Launch) -> None:
+    """Missing parents too, and nobody but the owner may look inside."""
+    deep = launch.home / "not" / "yet" / "there"
+    bridge = launch(SEB_STATE_DIR=str(deep))
+    bridge.wait_for_records(1)
+    assert (bridge.stop(), (deep / STORE).exists()) == (0, True)
+    assert deep.stat().st_mode & 0o077 == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_stops_in_good_order(launch: Launch, number: signal.Signals) -> None:
+    """SIGTERM and SIGINT alike: a stopped record, exit code 0, no traceback."""
+    bridge = launch()
+    bridge.wait_for_records(1)
+    bridge.send(number)
+    assert bridge.wait() == 0
+    assert [r["type"].split(".")[2] for r in bridge.records] == ["started", "stopped"]
+    assert "Traceback" not in bridge.errors
+
+
+def test_a_stop_during_a_hanging_first_poll_is_quick(launch: Launch, simulator: Simulator) -> None:
+    """The first answer ever may take two minutes; a stop does not wait for it."""
+    simulator.fault(Silence(seconds=60), times=None)
+    bridge = launch()
+    assert simulator.wait_for_gets(1)
+    begun = time.monotonic()
+    assert bridge.stop() == 0
+    assert time.monotonic() - begun < 3.0
+
+
+def test_a_stop_while_the_identity_hangs_is_quick(launch: Launch, simulator: Simulator) -> None:
+    """Nothing is known yet, so there is nothing to finish."""
+    simulator.fault(Silence(seconds=60), times=None, at="instance")
+    bridge = launch()
+    eventually((launch.state / STORE).exists, what="the store")
+    begun = time.monotonic()
+    assert bridge.stop() == 0
+    assert time.monotonic() - begun < 3.0
+
+
+def test_imds_that_is_down_at_start_is_waited_for(launch: Launch, simulator: Simulator) -> None:
+    """One line says so; the records come once it answers."""
+    simulator.fault(Refused())
+    bridge = launch()
+    said = bridge.wait_for_log("identity_trouble")
+    assert "nobody listens at" in said["message"]
+    simulator.heal()
+    bridge.wait_for_log("started")
+    event = simulator.announce(SimulatedEvent())
+    (record,) = bridge.wait_for_records(1, types="seb.event.")
+    assert record["data"]["event"]["eventId"] == event.event_id
+    assert len(bridge.logs("identity_trouble")) == 1
+
+
+def test_a_backlog_needs_no_imds(launch: Launch, simulator: Simulator) -> None:
+    """After a reboot the news goes out though IMDS does not answer yet."""
+    with HttpServer() as server:
+        server.stop()
+        hook = {"SEB_SINK__WEBHOOK__URL": f"{server.origin}/x", "SEB_SINK__STDOUT__FORMAT": "json"}
+        event = simulator.announce(SimulatedEvent())
+        first = launch(**hook)
+        first.wait_for_records(1, types="seb.event.")
+        first.kill()
+
+        simulator.fault(Refused())
+        server.start()
+        second = launch(**hook)
+        eventually(lambda: len(server.requests()) >= 3, what="the backlog")
+        assert event.event_id in server.requests()[1].body.decode()
+        trouble = second.wait_for_log("imds_trouble")
+        assert trouble["reason"] == "refused"
+        assert second.stop() == 0
+
+
+def test_a_sink_that_is_down_at_start_gets_everything_later(
+    launch: Launch, simulator: Simulator
+) -> None:
+    """In order, once it is up; one line each when it goes and comes."""
+    with HttpServer() as server:
+        server.stop()
+        bridge = launch(
+            SEB_SINK__WEBHOOK__URL=f"{server.origin}/x", SEB_SINK__STDOUT__FORMAT="json"
+        )
+        down = bridge.wait_for_log("sink_down")
+        assert (down["sink"], "refuse" in down["reason"]) == ("webhook", True)
+        simulator.announce(SimulatedEvent())
+        bridge.wait_for_records(1, types="seb.event.")
+        server.start()
+        eventually(lambda: len(server.requests()) == 2, what="the backlog")
+        assert [line.text.rstrip() for line in bridge.output] == [
+            request.body for request in server.requests()
+        ]
+        bridge.wait_until(
+            lambda: "webhook" in [line["sink"] for line in bridge.logs("sink_up")], "sink_up"
+        )
+        assert len(bridge.logs("sink_down")) == 1
+
+
+def test_a_state_directory_has_one_bridge(launch: Launch) -> None:
+    """The second one ends with 78 and says what to do."""
+    launch().wait_for_log("started")
+    second = launch()
+    assert second.wait() == 78
+    assert second.errors == (
+        f"seb: SEB_STATE_DIR: the state directory {launch.state} is in use by another bridge; "
+        "stop that one, or give this one a directory of its own\n"
+    )
+
+
+def test_a_corrupt_store_is_put_aside_and_told(launch: Launch, simulator: Simulator) -> None:
+    """Every sink learns of it, the old file is kept, and the pending event is told anew."""
+    records = launch.home / "records.jsonl"
+    sinks = {"SEB_SINK__FILE__PATH": str(records), "SEB_SINK__STDOUT__FORMAT": "json"}
+    simulator.announce(SimulatedEvent())
+    first = launch(**sinks)
+    before = first.wait_for_records(1, types="seb.event.")[0]
+    first.stop()
+    count = len(records.read_bytes().splitlines())
+    (launch.state / STORE).write_bytes(b"this is no database, whatever its name says" * 100)
+
+    second = launch(**sinks)
+    again = second.wait_for_records(1, types="seb.event.")[0]
+    assert second.stop() == 0
+    reset = second.records[0]
+    assert reset["type"] == "seb.bridge.store-reset.v1"
+    kept = launch.state / reset["data"]["storeReset"]["keptAs"]
+    assert kept.read_bytes().startswith(b"this is no database")
+    assert [each["id"] for each in second.records] == [
+        json.loads(line)["id"] for line in records.read_bytes().splitlines()[count:]
+    ]
+    assert (before["id"], before["stream"] != again["stream"]) == (again["id"], True)
+
+
+def test_a_store_of_another_vm_is_put_aside(launch: Launch, tmp_path: Path) -> None:
+    """A state directory that came along in a disk image does not speak for this VM."""
+    first = launch()
+    first.wait_for_records(1)
+    first.stop()
+    with Simulator(vm=SimulatedVm(vm_id="11111111-2222-4333-8444-555555555555")) as other:
+        second = launch(SEB_IMDS__URL=other.url)
+        reset, started = second.wait_for_records(2)
+        second.stop()
+    assert "another VM" in reset["data"]["storeReset"]["reason"]
+    assert started["data"]["vm"]["vmId"] == "11111111-2222-4333-8444-555555555555"
+
+
+def test_the_gap_of_a_restart_is_measured(launch: Launch) -> None:
+    """The started record says how long nobody looked, and that the VM was not booted."""
+    first = launch()
+    first.wait_for_records(1)
+    first.stop()
+    second = launch()
+    (started,) = second.wait_for_records(1)
+    second.stop()
+    told = started["data"]["started"]
+    assert told["restarted"] is False
+    assert 0 < told["gapSeconds"] < 10
