@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from sinks.eventhub_address import HubAddress, read_connection_string, read_namespace
+from sinks.eventhub.address import HubAddress, read_connection_string, read_namespace
 
 KEY = "c2VjcmV0IGtleSBvZiB0aGUgdGVzdA=="
 SIGNATURE = "SharedAccessSignature sr=sb%3a%2f%2fn&sig=c2VjcmV0%3d&se=1893456000&skn=send"

@@ -5,7 +5,7 @@ import ssl
 
 import pytest
 
-from sinks.eventhub_errors import diagnose, symbol
+from sinks.eventhub.errors import diagnose, symbol
 
 SECRET = "SharedAccessKey=c2VjcmV0"
 

@@ -121,7 +121,7 @@ def test_an_idle_sink_finds_the_detach_itself(
     server: EventHubServer, sink: EventHubSink, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`maintain` reads what came in while idle, and has a new link before the next record."""
-    monkeypatch.setattr("sinks.eventhub.PUMP_SECONDS", 0.0)
+    monkeypatch.setattr("sinks.eventhub.sink.PUMP_SECONDS", 0.0)
     server.detach_all()
     for _ in range(3):
         sink.maintain()
@@ -148,7 +148,7 @@ def test_a_missing_acknowledgement_is_an_error(
     stored: int,
 ) -> None:
     """A send without an answer ends in time, and is not repeated behind the dispatcher's back."""
-    monkeypatch.setattr("sinks.eventhub.SEND_SECONDS", 0.5)
+    monkeypatch.setattr("sinks.eventhub.sink.SEND_SECONDS", 0.5)
     server.misbehave(fault)
     with pytest.raises(SinkError, match="no answer in time"):
         sink.deliver([sample_record()])

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from sinks.base import SinkError
 from sinks.eventhub import EventHubSink
-from sinks.eventhub_settings import EventHubSettings
+from sinks.eventhub.settings import EventHubSettings
 from sinks.testing import sample_context
 
 KEY = "c2VjcmV0IGtleSBvZiB0aGUgdGVzdA=="

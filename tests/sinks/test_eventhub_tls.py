@@ -16,7 +16,7 @@ from throwaway_ca import ThrowawayCa
 
 from sinks.base import SinkError
 from sinks.eventhub import EventHubSink
-from sinks.eventhub_settings import EventHubSettings
+from sinks.eventhub.settings import EventHubSettings
 from sinks.testing import sample_context, sample_record
 
 TOKEN = "made-up.access.token"
@@ -120,7 +120,7 @@ def test_check_of_a_silent_handshake_leaves_no_thread(
     server: EventHubServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A peer that accepts TCP and never greets is a failed line, and no thread waits for it."""
-    monkeypatch.setattr("sinks.eventhub.CHECK_SECONDS", 1.0)
+    monkeypatch.setattr("sinks.eventhub.sink.CHECK_SECONDS", 1.0)
     server.misbehave(Fault.SILENT)
     (line,) = make().check()
     assert line.level == "fail"
@@ -161,7 +161,7 @@ def identity(monkeypatch: pytest.MonkeyPatch, credential: type) -> EventHubSink:
     module.DefaultAzureCredential = credential  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "azure.identity", module)
     # A namespace is a host name with dots; this one is looked up nowhere.
-    monkeypatch.setattr("sinks.eventhub_address._HOST", re.compile("localhost"))
+    monkeypatch.setattr("sinks.eventhub.address._HOST", re.compile("localhost"))
     settings = EventHubSettings(kind="eventhub", namespace="localhost", name=HUB)
     return EventHubSink("hub", settings, sample_context())
 

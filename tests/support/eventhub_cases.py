@@ -14,7 +14,7 @@ from amqp_server import EventHubServer
 from azure.eventhub import EventData, EventHubConsumerClient, PartitionContext
 
 from sinks.eventhub import EventHubSink
-from sinks.eventhub_settings import EventHubSettings
+from sinks.eventhub.settings import EventHubSettings
 from sinks.record import EventRecord
 from sinks.testing import sample_context, sample_record
 

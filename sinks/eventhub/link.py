@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from azure.eventhub import EventDataBatch, EventHubProducerClient, TransportType
 
-from sinks.eventhub_address import HubAddress
-from sinks.eventhub_errors import symbol
-from sinks.eventhub_tls import TlsSockets, shut
+from sinks.eventhub.address import HubAddress
+from sinks.eventhub.errors import symbol
+from sinks.eventhub.tls import TlsSockets, shut
 
 if TYPE_CHECKING:
     from azure.core.credentials import TokenCredential

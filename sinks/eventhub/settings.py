@@ -8,7 +8,7 @@ from typing import Self
 from pydantic import Field, SecretStr, model_validator
 
 from sinks.base import SinkError, SinkSettings, read_secret
-from sinks.eventhub_address import HubAddress, read_connection_string, read_namespace
+from sinks.eventhub.address import HubAddress, read_connection_string, read_namespace
 
 
 class EventHubSettings(SinkSettings):

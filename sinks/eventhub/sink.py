@@ -12,15 +12,15 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 
 from sinks.base import Check, Sink, SinkContext, SinkError, SinkRejected, SinkSettings
-from sinks.eventhub_errors import Trouble, diagnose
-from sinks.eventhub_settings import EventHubSettings
+from sinks.eventhub.errors import Trouble, diagnose
+from sinks.eventhub.settings import EventHubSettings
 from sinks.record import EventRecord
 
 if TYPE_CHECKING:
     from azure.core.credentials import TokenCredential
     from azure.eventhub import EventDataBatch
 
-    from sinks.eventhub_link import HubLink
+    from sinks.eventhub.link import HubLink
 
 SEND_SECONDS: Final = 8.0
 PUMP_SECONDS: Final = 30.0
@@ -98,7 +98,7 @@ class EventHubSink(Sink[EventHubSettings]):
 
         Lasts 30 seconds at most, 15 for each of the two.
         """
-        from sinks.eventhub_link import Stuck, within  # noqa: PLC0415 - see _new_link
+        from sinks.eventhub.link import Stuck, within  # noqa: PLC0415 - see _new_link
 
         try:
             link = self._new_link()
@@ -135,7 +135,7 @@ class EventHubSink(Sink[EventHubSettings]):
         return str(self._link.address) if self._link is not None else f"the hub of {self.name}"
 
     def _fill(self, records: Sequence[EventRecord], *, delivered: int) -> _Filled:
-        from sinks.eventhub_message import fill  # noqa: PLC0415 - see _new_link
+        from sinks.eventhub.message import fill  # noqa: PLC0415 - see _new_link
 
         link = self._link or self._connect(delivered=delivered)
         try:
@@ -200,7 +200,7 @@ class EventHubSink(Sink[EventHubSettings]):
     def _new_link(self, *, delivered: int = 0) -> HubLink:
         # The SDK costs 0.1 s and 5 MiB or more (measured): who only reads settings should not pay
         # for it, and a bridge that starts should poll first.
-        from sinks.eventhub_link import HubLink  # noqa: PLC0415
+        from sinks.eventhub.link import HubLink  # noqa: PLC0415
 
         try:
             address = self.settings.address()
