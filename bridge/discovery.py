@@ -6,6 +6,7 @@ It only reads what the DHCP client left on the machine; it never asks the networ
 from __future__ import annotations
 
 import re
+import struct
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -14,16 +15,20 @@ from pathlib import Path
 from typing import Final
 
 _OPTION: Final = 245
+_ADDRESS_BYTES: Final = 4
+_HEADER: Final = struct.Struct("<I4xII4x")
 _LEASE_GLOBS: Final = (
     "var/lib/dhcp/*.leases",
     "var/lib/dhclient/*.lease*",
     "var/lib/NetworkManager/*.lease",
     "run/systemd/netif/leases/*",
 )
-# dhclient writes `option unknown-245 a8:3f:81:10;`, systemd-networkd `OPTION_245=a83f8110`.
+# dhclient writes `option unknown-245 a8:3f:81:10;`, or the four characters in quotes where each
+# can be printed; systemd-networkd and NetworkManager write `OPTION_245=a83f8110`.
 _LEASE_LINE: Final = re.compile(
-    r"(?:unknown-245|option-245|OPTION_245)[\s=\"]+((?:[0-9a-fA-F]{1,2}:){3}[0-9a-fA-F]{1,2}"
-    r"|[0-9a-fA-F]{8})\b"
+    r"(?:unknown-245|option-245|OPTION_245)(?:\s+|=)"
+    r"(?:((?:[0-9a-f]{1,2}:){3}[0-9a-f]{1,2})|([0-9a-f]{8})|\"((?:\\.|[^\"\\]){4})\")(?![0-9a-f:])",
+    re.ASCII | re.IGNORECASE,
 )
 _WINDOWS_INTERFACES: Final = r"SYSTEM\CurrentControlSet\Services\Tcpip\Parameters\Interfaces"
 
@@ -36,16 +41,17 @@ def endpoints(root: Path = Path("/")) -> Sequence[str]:
 
 def parse_windows_options(blob: bytes) -> IPv4Address | None:
     """Option 245 from the registry's DhcpInterfaceOptions: entries of five little-endian words
-    (code, unknown, length, unknown, expiry) and the value, padded to four bytes.
+    (code, unknown, length, whether it is a vendor's own, expiry) and the value, padded to four
+    bytes. Not documented by Microsoft; several tools read it so.
     """
     place = 0
-    while place + 20 <= len(blob):
-        code = int.from_bytes(blob[place : place + 4], "little")
-        length = int.from_bytes(blob[place + 8 : place + 12], "little")
-        value = blob[place + 20 : place + 20 + length]
-        if code == _OPTION and len(value) == 4:  # noqa: PLR2004
+    while place + _HEADER.size <= len(blob):
+        code, length, vendors = _HEADER.unpack_from(blob, place)
+        place += _HEADER.size
+        value = blob[place : place + length]
+        if (code, vendors, len(value)) == (_OPTION, 0, _ADDRESS_BYTES):
             return IPv4Address(value)
-        place += 20 + length + (-length % 4)
+        place += length + (-length % 4)
     return None
 
 
@@ -61,9 +67,14 @@ def _lease_options(root: Path) -> Iterator[IPv4Address]:
 
 
 def _addresses(text: str) -> Iterable[IPv4Address]:
-    for match in _LEASE_LINE.finditer(text):
-        digits = match[1].split(":") if ":" in match[1] else re.findall("..", match[1])
-        yield IPv4Address(bytes(int(pair, 16) for pair in digits))
+    for pairs, digits, quoted in _LEASE_LINE.findall(text):
+        if quoted:
+            value = re.sub(r"\\(.)", r"\1", quoted).encode("latin-1", "replace")
+        elif digits:
+            value = bytes.fromhex(digits)
+        else:
+            value = bytes(int(pair, 16) for pair in pairs.split(":"))
+        yield IPv4Address(value)
 
 
 def _windows_options() -> Iterator[IPv4Address]:
@@ -76,6 +87,7 @@ def _windows_options() -> Iterator[IPv4Address]:
                 name = winreg.EnumKey(interfaces, place)
                 with suppress(OSError), winreg.OpenKey(interfaces, name) as interface:
                     blob, _ = winreg.QueryValueEx(interface, "DhcpInterfaceOptions")
-                    if address := parse_windows_options(blob):
+                    address = parse_windows_options(blob) if isinstance(blob, bytes) else None
+                    if address is not None:
                         yield address
     yield from ()

@@ -14,9 +14,7 @@ MOMENTS = st.datetimes(timezones=st.just(UTC))
 SECONDS = st.none() | st.floats(0, 1e9)
 
 
-def known(
-    raw: dict[str, Any] | None = None, *, pending: bool = True, measured: Measured = Measured()
-) -> KnownEvent:
+def known(raw: dict[str, Any] | None = None, *, pending: bool = True) -> KnownEvent:
     """An event as it is known after its first sight."""
     (event,) = parse_document(body(raw or entry())).events.values()
     return KnownEvent(
@@ -28,7 +26,6 @@ def known(
         affects_this_vm=event.affects("web_3"),
         pending=pending,
         record_id="0b7f5f0e-8f0c-5b0e-9f54-0f6d2c1f9a10",
-        measured=measured,
     )
 
 
