@@ -24,10 +24,10 @@ class Desk:
             case "outbox.list":
                 return self._list()
             case "outbox.retry":
-                return {"records": self._retry(self._sink(request), request.get("sequences"))}
+                return {"records": self._retry(self._sink(request), _sequences(request))}
             case "outbox.drop":
-                sink = self._sink(request)
-                return {"records": self._outbox.drop(sink, request.get("sequences"))}
+                sink, sequences = self._sink(request), _sequences(request)
+                return {"records": self._outbox.dead.drop(sink, sequences)}
             case other:
                 raise ControlError(f"the running bridge does not know {other!r}; is it older?")
 
@@ -49,10 +49,10 @@ class Desk:
                     "dead": backlog.dead,
                 }
             )
-        return {"sinks": sinks, "dead": [asdict(each) for each in self._outbox.dead()]}
+        return {"sinks": sinks, "dead": [asdict(each) for each in self._outbox.dead.shown()]}
 
     def _retry(self, sink: str, sequences: list[int] | None) -> int:
-        count = self._outbox.retry(sink, sequences)
+        count = self._outbox.dead.retry(sink, sequences)
         if self._dispatcher is not None and sink in self._dispatcher.health:
             self._dispatcher.resume(sink)
         return count
@@ -62,6 +62,14 @@ class Desk:
         if name not in known:
             raise ControlError(f"there is no sink {name}; there are: {', '.join(known) or 'none'}")
         return name
+
+
+def _sequences(request: Mapping[str, Any]) -> list[int] | None:
+    """The dead records that a request names; None for all of the sink's."""
+    named = request.get("sequences")
+    if named is None or (isinstance(named, list) and all(type(each) is int for each in named)):
+        return named
+    raise ControlError("sequences is a list of numbers, or nothing for all")
 
 
 def _everything(record_type: str, affects_this_vm: bool | None) -> bool:  # noqa: FBT001

@@ -17,13 +17,34 @@ from bridge.logs import Redactor
 from bridge.outbox import Outbox
 from bridge.sinkhealth import Health
 from bridge.worker import Park, Worker
-from sinks.base import Sink, SinkContext
+from sinks.base import Sink, SinkContext, SinkSettings
 from sinks.record import BRIDGE_DEAD_LETTER, EventRecord, RecordDraft
 
 log: Final = logging.getLogger(__name__)
 
 DeadLetter = Callable[[str, EventRecord, str, int], RecordDraft]
 """Makes the record that says that a sink (by name) refused a record, why, after how many tries."""
+
+
+class BrokenSink(Sink[SinkSettings]):
+    """Stands in for a sink that could not even be made, so that it is seen to fail."""
+
+    KIND = "broken"
+
+    def __init__(
+        self, name: str, settings: SinkSettings, context: SinkContext, error: Exception
+    ) -> None:
+        super().__init__(name, settings, context)
+        self._error = error
+
+    def open(self) -> None:
+        """Say what went wrong."""
+        raise self._error
+
+    def deliver(self, records: Sequence[EventRecord]) -> None:
+        """Say what went wrong."""
+        del records
+        raise self._error
 
 
 class Dispatcher:
@@ -77,24 +98,31 @@ class Dispatcher:
         """The watchdog: to be called about once a second, with a clock that never goes back."""
         with self._lock:
             for name, worker in list(self._workers.items()):
-                if worker.is_stuck():
-                    self._replace(name, worker)
+                if worker.abandon_if_stuck():
+                    self._stuck.append(worker)
+                    self._replace(name, f"no answer within {worker.guard.limit:g} s")
+                elif worker.has_died():
+                    self._replace(name, "its thread ended")
             self._stuck = [worker for worker in self._stuck if worker.is_alive()]
             for name, health in self.health.items():
                 health.stuck_threads = sum(worker.name == name for worker in self._stuck)
 
     def finish(self, seconds: float) -> bool:
-        """Give each sink one immediate try, and end within so many seconds; whether all did."""
+        """Give each sink one immediate try, and end within so many seconds; whether all did.
+
+        What has not ended by then is abandoned: it touches neither sink nor store any more.
+        """
         deadline = self._clock.monotonic() + seconds
         with self._lock:
             workers = list(self._workers.values())
         for worker in workers:
             worker.finish()
-        ended = [worker.join(deadline - self._clock.monotonic()) for worker in workers]
-        return all(ended)
+        late = [each for each in workers if not each.join(deadline - self._clock.monotonic())]
+        for worker in late:
+            worker.abandon()
+        return not late
 
-    def _replace(self, name: str, worker: Worker) -> None:
-        reason = f"no answer within {worker.sink.deadline:g} s"
+    def _replace(self, name: str, reason: str) -> None:
         health = self.health[name]
         health.failures += 1
         if health.turn("failing", reason, self._clock.monotonic()):
@@ -102,16 +130,14 @@ class Dispatcher:
                 "the sink is stuck and gets a new worker",
                 extra={"action": "sink_stuck", "sink": name, "reason": reason},
             )
-        worker.abandon()
-        self._stuck.append(worker)
-        health.stuck_threads += 1
+        health.stuck_threads = sum(worker.name == name for worker in self._stuck)
         self._workers[name] = self._worker(name)
         self._workers[name].start()
 
     def _worker(self, name: str) -> Worker:
         spec = self._specs[name]
         return Worker(
-            spec.sink_class(spec.name, spec.settings, self._context),
+            self._sink(spec),
             self._outbox,
             self._clock,
             self.health[name],
@@ -121,12 +147,19 @@ class Dispatcher:
             draw=self._draw,
         )
 
+    def _sink(self, spec: SinkSpec) -> Sink[Any]:
+        try:
+            return spec.sink_class(spec.name, spec.settings, self._context)
+        except Exception as error:  # noqa: BLE001  # one sink's bug must not stop the others
+            return BrokenSink(spec.name, spec.settings, self._context, error)
+
     def _park(self, name: str) -> Park:
         def park(record: EventRecord, reason: str, attempts: int) -> None:
-            # A dead letter that is refused is parked in silence, or each would make another.
+            # A dead letter that is refused is parked in silence, or each would make another; so
+            # is a heartbeat, for there is no end of them.
             notice = (
                 None
-                if record.type == BRIDGE_DEAD_LETTER
+                if record.is_heartbeat or record.type == BRIDGE_DEAD_LETTER
                 else self._dead_letter(name, record, reason, attempts)
             )
             self._outbox.park(

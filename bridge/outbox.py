@@ -8,25 +8,23 @@ from __future__ import annotations
 import sqlite3
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Final
 
+from bridge.batch import COLUMNS, Batch, read_batch
+from bridge.deadrecords import DeadRecords
 from bridge.store import Store, StoreError
-from sinks.record import EventRecord, RecordDraft, read_record, rfc3339
+from sinks.record import RecordDraft
 
 Accepts = Callable[[str, bool | None], bool]
 """Whether a sink wants a record of this type that affects this VM, or does not, or has no event."""
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Batch:
-    """Records for one delivery, and where the cursor stands once they are delivered."""
-
-    records: tuple[EventRecord, ...]
-    cursor: int
-    again: bool = False
-    """Whether these are dead records that a person asked to try again."""
+_LOOK_AHEAD: Final = 1_000
+"""How many records are looked at in one read where a sink does not want those before."""
+_WRITE_EVERY: Final = 256
+"""How many unwanted records are passed over before that is written down: until it is, they are
+held back from being forgotten."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,19 +38,6 @@ class Backlog:
     dead: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeadRecord:
-    """A record that a sink refused for good."""
-
-    sink: str
-    sequence: int
-    record_id: str
-    record_type: str
-    time: str
-    reason: str
-    attempts: int
-
-
 class Outbox:
     """The sinks' side of the store. All methods may be called from any thread."""
 
@@ -60,7 +45,8 @@ class Outbox:
         self._store = store
         self._lock = threading.Lock()
         self._cursors: dict[str, int] = {}
-        self._again: set[str] = set()
+        self._written: dict[str, int] = {}
+        self.dead = DeadRecords(store)
 
     def register(self, names: Iterable[str]) -> dict[str, int]:
         """Name the configured sinks. Those that are gone no longer hold records back.
@@ -78,35 +64,36 @@ class Outbox:
                 [(name, begin) for name in wanted],
             )
             kept = dict(connection.execute("SELECT name, cursor FROM sinks WHERE active"))
-            again = connection.execute("SELECT DISTINCT sink FROM dead WHERE again").fetchall()
         with self._lock:
-            self._cursors = kept
-            self._again = {sink for (sink,) in again}
-        return dict(kept)
+            self._cursors, self._written = dict(kept), dict(kept)
+        self.dead.look()
+        return kept
 
     def next(self, sink: str, accepts: Accepts, limit: int) -> Batch | None:
         """The next records for the sink, in order; None where it has everything."""
-        with self._lock:
-            cursor, again = self._cursors[sink], sink in self._again
-        if again and (batch := self._next_again(sink, limit)):
+        if batch := self.dead.next(sink, limit):
             return batch
-        while cursor < self._store.head:
+        with self._lock:
+            cursor = self._cursors[sink]
+        ahead = limit
+        while cursor < (head := self._store.head):
             rows = self._store.read(
-                "SELECT sequence, type, affects, body FROM records "
+                "SELECT sequence, type, affects FROM records INDEXED BY waiting "
                 "WHERE sequence > ? ORDER BY sequence LIMIT ?",
-                (cursor, limit),
+                (cursor, ahead),
             )
             wanted = [
-                read_record(body)
-                for _, kind, affects, body in rows
+                sequence
+                for sequence, kind, affects in rows
                 if accepts(kind, None if affects is None else bool(affects))
             ]
+            end = rows[-1][0] if rows else head
             if wanted:
-                return Batch(records=tuple(wanted), cursor=rows[-1][0])
-            # What the sink does not want is passed over; a restart may pass over it again.
-            cursor = rows[-1][0] if rows else self._store.head
-            with self._lock:
-                self._cursors[sink] = cursor
+                end = end if len(wanted) <= limit else wanted[limit - 1]
+                if batch := self._read(wanted[:limit], end):
+                    return batch
+            cursor, ahead = end, _LOOK_AHEAD
+            self._pass_over(sink, cursor)
         return None
 
     def delivered(self, sink: str, batch: Batch, count: int | None = None) -> None:
@@ -118,11 +105,7 @@ class Outbox:
         if not done:
             return
         if batch.again:
-            with self._store.transaction(durable=False) as connection:
-                connection.executemany(
-                    "DELETE FROM dead WHERE sink = ? AND sequence = ?",
-                    [(sink, record.sequence) for record in done],
-                )
+            self.dead.settle(sink, [record.sequence for record in done])
             return
         self._advance(sink, batch.cursor if len(done) == len(batch.records) else done[-1].sequence)
 
@@ -142,11 +125,7 @@ class Outbox:
         """
 
         def move(connection: sqlite3.Connection) -> None:
-            connection.execute(
-                "INSERT OR REPLACE INTO dead (sink, sequence, time, reason, attempts, again) "
-                "VALUES (?, ?, ?, ?, ?, 0)",
-                (sink, sequence, rfc3339(now), reason, attempts),
-            )
+            self.dead.add(connection, sink, sequence, reason=reason, attempts=attempts, now=now)
             connection.execute(
                 "UPDATE sinks SET cursor = max(cursor, ?) WHERE name = ?", (sequence, sink)
             )
@@ -163,8 +142,8 @@ class Outbox:
             rows = self._store.read("SELECT cursor FROM sinks WHERE name = ?", (sink,))
             cursor = rows[0][0] if rows else 0
         rows = self._store.read(
-            "SELECT type, affects, count(*), min(time) FROM records WHERE sequence > ? "
-            "GROUP BY type, affects",
+            "SELECT type, affects, count(*), min(time) FROM records INDEXED BY waiting "
+            "WHERE sequence > ? GROUP BY type, affects",
             (cursor,),
         )
         waiting = [
@@ -172,12 +151,11 @@ class Outbox:
             for kind, affects, count, oldest in rows
             if accepts(kind, None if affects is None else bool(affects))
         ]
-        ((dead,),) = self._store.read("SELECT count(*) FROM dead WHERE sink = ?", (sink,))
         return Backlog(
             sink=sink,
             records=sum(count for count, _ in waiting),
             oldest=min((oldest for _, oldest in waiting), default=None),
-            dead=dead,
+            dead=self.dead.count(sink),
         )
 
     def known_sinks(self) -> dict[str, bool]:
@@ -185,71 +163,38 @@ class Outbox:
         rows = self._store.read("SELECT name, active FROM sinks ORDER BY name", ())
         return {name: bool(active) for name, active in rows}
 
-    def dead(self, sink: str | None = None) -> list[DeadRecord]:
-        """The records that sinks refused for good, oldest first."""
+    def _read(self, sequences: Sequence[int], end: int) -> Batch | None:
+        """The records as one batch; None where all of them were heartbeats that are replaced."""
+        marks = ",".join("?" * len(sequences))
         rows = self._store.read(
-            "SELECT dead.sink, dead.sequence, body, dead.time, reason, attempts FROM dead "
-            "JOIN records USING (sequence) WHERE ? IS NULL OR dead.sink = ? "
-            "ORDER BY dead.sink, dead.sequence",
-            (sink, sink),
+            f"SELECT {COLUMNS} FROM records "  # noqa: S608  # our columns, and question marks
+            f"WHERE sequence IN ({marks}) ORDER BY sequence",
+            sequences,
         )
-        return [
-            DeadRecord(
-                sink=name,
-                sequence=sequence,
-                record_id=(record := read_record(body)).id,
-                record_type=record.type,
-                time=time,
-                reason=reason,
-                attempts=attempts,
-            )
-            for name, sequence, body, time, reason, attempts in rows
-        ]
+        return read_batch(rows, end=end)
 
-    def retry(self, sink: str, sequences: Sequence[int] | None = None) -> int:
-        """Have dead records tried again, all of the sink's or these; returns how many."""
-        count = self._change_dead("UPDATE dead SET again = 1", sink, sequences)
+    def _pass_over(self, sink: str, cursor: int) -> None:
+        """Nothing up to here is wanted; a restart may pass over some of it again."""
         with self._lock:
-            self._again.add(sink)
-        return count
-
-    def drop(self, sink: str, sequences: Sequence[int] | None = None) -> int:
-        """Forget dead records, all of the sink's or these; returns how many."""
-        return self._change_dead("DELETE FROM dead", sink, sequences)
-
-    def _change_dead(self, change: str, sink: str, sequences: Sequence[int] | None) -> int:
-        with self._store.transaction() as connection:
-            if sequences is None:
-                return connection.execute(f"{change} WHERE sink = ?", (sink,)).rowcount
-            return sum(
-                connection.execute(
-                    f"{change} WHERE sink = ? AND sequence = ?", (sink, each)
-                ).rowcount
-                for each in sequences
-            )
-
-    def _next_again(self, sink: str, limit: int) -> Batch | None:
-        rows = self._store.read(
-            "SELECT body FROM dead JOIN records USING (sequence) "
-            "WHERE dead.sink = ? AND again ORDER BY sequence LIMIT ?",
-            (sink, limit),
-        )
-        if not rows:
-            with self._lock:
-                self._again.discard(sink)
-            return None
-        records = tuple(read_record(body) for (body,) in rows)
-        return Batch(records=records, cursor=records[-1].sequence, again=True)
+            self._cursors[sink] = max(self._cursors[sink], cursor)
+            unwritten = cursor - self._written[sink]
+        if unwritten >= _WRITE_EVERY:
+            self._advance(sink, cursor)
 
     def _advance(self, sink: str, cursor: int) -> None:
         with self._lock:
             self._cursors[sink] = max(self._cursors[sink], cursor)
         # Where the disk takes nothing just now, the next move writes this one too; until then a
         # restart would repeat these deliveries, and not to move on would repeat them for certain.
-        with suppress(StoreError), self._store.transaction(durable=False) as connection:
-            connection.execute(
-                "UPDATE sinks SET cursor = max(cursor, ?) WHERE name = ?", (cursor, sink)
-            )
+        try:
+            with self._store.transaction(durable=False) as connection:
+                connection.execute(
+                    "UPDATE sinks SET cursor = max(cursor, ?) WHERE name = ?", (cursor, sink)
+                )
+        except StoreError:
+            return
+        with self._lock:
+            self._written[sink] = max(self._written[sink], cursor)
 
     def _begin_of_pending(self, connection: sqlite3.Connection) -> int:
         """The cursor just before the oldest kept record of an event that is pending."""

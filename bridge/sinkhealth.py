@@ -17,6 +17,10 @@ URGENT_NOTICE_SECONDS: Final = 120.0
 """How near that is."""
 MAX_RETRY_AFTER_SECONDS: Final = 300.0
 """A destination that asks for a longer wait than this is asked again after this."""
+MAX_STUCK_THREADS: Final = 8
+"""From this many on, hurry makes no more of them."""
+MAX_REASON_LENGTH: Final = 500
+"""Reasons are stored, logged and sent to every sink: a page of HTML is no reason."""
 
 State = Literal["starting", "ok", "failing", "paused"]
 
@@ -45,9 +49,41 @@ class Health:
         self.state, self.reason = state, reason
         return changed
 
+    def may_hurry(self, *, urgent: bool) -> bool:
+        """Whether to wait less because an event is near."""
+        return urgent and self.stuck_threads < MAX_STUCK_THREADS
+
+    def delay(
+        self,
+        retry_after: float | None,
+        *,
+        urgent: bool,
+        draw: Callable[[], float] = random.random,
+    ) -> float:
+        """Seconds until the next try; `retry_after` is what the destination asked for."""
+        if retry_after is not None:
+            return min(max(retry_after, 0.0), MAX_RETRY_AFTER_SECONDS)
+        if self.may_hurry(urgent=urgent):
+            return retry_delay(self.failures, cap=URGENT_RETRY_SECONDS, draw=draw)
+        # Each call that is still stuck in an abandoned thread slows the making of more of them.
+        stuck = self.stuck_threads * MAX_RETRY_SECONDS
+        return retry_delay(self.failures, cap=MAX_RETRY_SECONDS, draw=draw) + stuck
+
+
+def reason_of(error: Exception, redact: Callable[[str], str]) -> str:
+    """What an exception says, without secrets, as one line that fits a record and a log."""
+    try:
+        text = str(error)
+    except Exception:  # noqa: BLE001  # other people's exceptions; the reason must not be lost
+        text = ""
+    line = " ".join(redact(text).split()).encode("utf-8", "replace").decode()
+    if len(line) > MAX_REASON_LENGTH:
+        line = f"{line[:MAX_REASON_LENGTH]}…"
+    return line or type(error).__name__
+
 
 def retry_delay(failures: int, *, cap: float, draw: Callable[[], float] = random.random) -> float:
     """Seconds until the next try after so many failures in a row: full jitter under a ceiling
     that doubles from 1 s to `cap`, so that a fleet does not return as one.
     """
-    return draw() * min(cap, FIRST_RETRY_SECONDS * 2 ** min(failures - 1, 16))
+    return draw() * min(cap, FIRST_RETRY_SECONDS * 2.0 ** min(max(failures, 1) - 1, 16))

@@ -10,16 +10,20 @@ import json
 import os
 import sqlite3
 import threading
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
+from bridge.ballast import Ballast
 from bridge.known import KnownEvent, dump_known, load_known
+from bridge.retention import KEEP_ENDED, PRUNE_EVERY, prune, shrink
 from sinks.record import (
     BRIDGE_HEARTBEAT,
+    BRIDGE_STORE_RESET,
     EventRecord,
     RecordDraft,
     VmIdentity,
@@ -28,15 +32,13 @@ from sinks.record import (
     seal,
 )
 
-BALLAST_NAME: Final = "ballast"
 LOOKED_NAME: Final = "looked"
-BALLAST_BYTES: Final = 1 << 20
-KEEP_DELIVERED: Final = 1_000
-"""Delivered records that stay readable, for pages and for a sink that is configured later."""
-KEEP_ENDED: Final = timedelta(days=60)
-"""How long after its first sight an event that ended is remembered, so that its revisions grow on
-if it returns. Azure announces at most some days ahead."""
-_PRUNE_AT_ONCE: Final = 500
+CONDEMNED_NAME: Final = "condemned"
+"""A file that says that the store was found damaged while in use; the next start puts it aside."""
+RESET_KEY: Final = "reset"
+"""What is kept in `meta` of a reset of the store until the record that tells it is committed."""
+_FULL: Final = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR})
+_DAMAGED: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 
 
 class StoreError(Exception):
@@ -63,7 +65,11 @@ class Store:
         self._meta: dict[str, str] = dict(connection.execute("SELECT key, value FROM meta"))
         self.stream = self._meta["stream"]
         self._head = int(self._meta["sequence"])
-        self._keep_ballast()
+        self._until_prune = 0
+        self._ballast = Ballast(directory)
+        self._ballast.keep()
+        self.damaged: str | None = None
+        """Why the store is to be put aside at the next start; None while it is sound."""
 
     @property
     def head(self) -> int:
@@ -80,7 +86,8 @@ class Store:
         """One transaction; durable ones are on disk, fsynced, when the block has ended.
 
         A transaction that is not durable survives the end of the process but not a power cut; it
-        is for progress that may be repeated. Raises `StoreError`, after which nothing has changed.
+        is for progress that may be repeated: a durable one after it takes it along. Raises
+        `StoreError`, after which nothing has changed.
         """
         with self._lock:
             try:
@@ -95,9 +102,9 @@ class Store:
                     if self._connection.in_transaction:
                         self._connection.execute("ROLLBACK")
                 if isinstance(error, sqlite3.Error):
-                    self._drop_ballast(error)
-                    raise StoreError(f"the store in {self.directory}: {error}") from error
+                    raise self._trouble(error) from error
                 raise
+            self._ballast.keep()
 
     def read(self, query: str, values: Sequence[object] = ()) -> list[tuple[Any, ...]]:
         """The rows that a query gives. Raises `StoreError`."""
@@ -105,7 +112,11 @@ class Store:
             try:
                 return self._connection.execute(query, values).fetchall()
             except sqlite3.Error as error:
-                raise StoreError(f"the store in {self.directory}: {error}") from error
+                raise self._trouble(error) from error
+
+    def remembered(self, key: str) -> str | None:
+        """What was committed in `meta` under a key; None for nothing."""
+        return self._meta.get(key)
 
     def seen(self, now: datetime) -> Seen:
         """What is remembered of IMDS from before. Raises `StoreError`."""
@@ -113,7 +124,13 @@ class Store:
             connection.execute(
                 "DELETE FROM events WHERE NOT pending AND seen < ?", (rfc3339(now - KEEP_ENDED),)
             )
-            rows = connection.execute("SELECT key, value FROM events").fetchall()
+        return self.load_seen()
+
+    def load_seen(self) -> Seen:
+        """The same without forgetting what is old. Raises `StoreError`, and `ValueError`,
+        `LookupError` or `TypeError` where what was kept is damaged.
+        """
+        rows = self.read("SELECT key, value FROM events")
         return Seen(
             incarnation=json.loads(self._meta.get("incarnation", "null")),
             known={key: load_known(value) for key, value in rows},
@@ -145,15 +162,24 @@ class Store:
             lasting = [record.sequence for record in records if not record.is_heartbeat]
             if lasting:
                 changed["record_sequence"] = str(lasting[-1])
+            if any(record.type == BRIDGE_STORE_RESET for record in records):
+                changed[RESET_KEY] = "null"
+            left = self._until_prune - len(records)
             with self.transaction() as connection:
                 _insert_records(connection, records)
                 _upsert_known(connection, known)
                 connection.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", changed.items())
                 if also is not None:
                     also(connection)
-                _prune(connection, self._head)
+                pruning = left <= 0
+                if pruning:
+                    left = 0 if prune(connection) else PRUNE_EVERY
             self._meta |= changed
+            self._until_prune = left
             self._head += len(records)
+            if pruning:
+                with suppress(sqlite3.Error):  # it is committed; the room is given back later
+                    shrink(self._connection)
             return records
 
     def identity(self) -> VmIdentity | None:
@@ -198,36 +224,38 @@ class Store:
         with self._lock:
             self._connection.close()
 
-    def _drop_ballast(self, error: sqlite3.Error) -> None:
-        # A full disk stops DELETE as well as INSERT; what the ballast frees lets both go on.
-        if getattr(error, "sqlite_errorcode", None) in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR):
+    def _trouble(self, error: sqlite3.Error) -> StoreError:
+        """What to raise for SQLite's error, after doing what may help the next try."""
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the rest is SQLite's detail
+        if code in _FULL:
+            self._ballast.drop()
+        if code in _DAMAGED:
+            self.damaged = str(error)
             with suppress(OSError):
-                (self.directory / BALLAST_NAME).unlink()
-
-    def _keep_ballast(self) -> None:
-        path = self.directory / BALLAST_NAME
-        with suppress(OSError):
-            if not path.exists():
-                path.write_bytes(b"\0" * BALLAST_BYTES)
+                (self.directory / CONDEMNED_NAME).touch()
+        return StoreError(f"the store in {self.directory}: {error}")
 
 
 def _insert_records(connection: sqlite3.Connection, records: Sequence[EventRecord]) -> None:
     if any(record.is_heartbeat for record in records):
         # Only the newest heartbeat matters: a backlog must not grow by them.
         connection.execute(
-            "DELETE FROM records WHERE type = ? AND sequence NOT IN (SELECT sequence FROM dead)",
+            "DELETE FROM records WHERE type = ? "
+            "AND NOT EXISTS (SELECT 1 FROM dead WHERE dead.sequence = records.sequence)",
             (BRIDGE_HEARTBEAT,),
         )
     connection.executemany(
-        "INSERT INTO records (sequence, type, time, event, affects, body) "
-        "VALUES (?, ?, ?, ?, ?, ?)",
+        "INSERT INTO records (sequence, id, type, time, event, affects, crc, body) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
         [
             (
                 record.sequence,
+                record.id,
                 record.type,
                 record.time,
                 record.event_id and record.event_id.casefold(),
                 record.affects_this_vm,
+                zlib.crc32(record.body),
                 record.body,
             )
             for record in records
@@ -240,18 +268,3 @@ def _upsert_known(connection: sqlite3.Connection, known: Iterable[KnownEvent]) -
         "INSERT OR REPLACE INTO events (key, pending, seen, value) VALUES (?, ?, ?, ?)",
         [(k.event.key, k.pending, rfc3339(k.first_seen), dump_known(k)) for k in known],
     )
-
-
-def _prune(connection: sqlite3.Connection, head: int) -> None:
-    """Forget what every sink has, a bounded number of rows at a time."""
-    (oldest,) = connection.execute("SELECT min(sequence) FROM records").fetchone()
-    (slowest,) = connection.execute("SELECT min(cursor) FROM sinks WHERE active").fetchone()
-    floor = min(head - KEEP_DELIVERED, slowest if slowest is not None else head)
-    if oldest is None or oldest > floor:
-        return
-    pruned = connection.execute(
-        "DELETE FROM records WHERE sequence <= ? AND sequence NOT IN (SELECT sequence FROM dead)",
-        (min(floor, oldest + _PRUNE_AT_ONCE),),
-    )
-    if pruned.rowcount:
-        connection.execute(f"PRAGMA incremental_vacuum({_PRUNE_AT_ONCE})").fetchall()

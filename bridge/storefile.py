@@ -5,17 +5,27 @@ Nothing that was committed is ever deleted here: a file that cannot be used is r
 
 from __future__ import annotations
 
+import json
 import sqlite3
 import uuid
-from contextlib import closing, suppress
-from dataclasses import dataclass
+from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
-from typing import Final
+from typing import Final, NoReturn
 
 from bridge import host
+from bridge.ballast import Ballast
 from bridge.errors import ConfigurationError, TryLaterError
-from bridge.store import BALLAST_NAME, LOOKED_NAME, Store
+from bridge.store import RESET_KEY, Store, StoreError
+from bridge.storereset import (
+    DamagedError,
+    StoreReset,
+    find_lost,
+    put_file_aside,
+    refuse_condemned,
+)
+
+__all__ = ["FILE_NAME", "LOCK_WAIT_SECONDS", "StoreReset", "open_store", "put_aside"]
 
 FILE_NAME: Final = "seb.db"
 SCHEMA_VERSION: Final = 1
@@ -26,61 +36,75 @@ _SCHEMA: Final = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE events (key TEXT PRIMARY KEY, pending INTEGER NOT NULL, seen TEXT NOT NULL,
                      value TEXT NOT NULL) WITHOUT ROWID;
-CREATE TABLE records (sequence INTEGER PRIMARY KEY, type TEXT NOT NULL, time TEXT NOT NULL,
-                      event TEXT, affects INTEGER, body BLOB NOT NULL);
+CREATE TABLE records (sequence INTEGER PRIMARY KEY, id TEXT NOT NULL, type TEXT NOT NULL,
+                      time TEXT NOT NULL, event TEXT, affects INTEGER, crc INTEGER NOT NULL,
+                      body BLOB NOT NULL);
 CREATE TABLE sinks (name TEXT PRIMARY KEY, cursor INTEGER NOT NULL,
                     active INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE dead (sink TEXT NOT NULL, sequence INTEGER NOT NULL, time TEXT NOT NULL,
                    reason TEXT NOT NULL, attempts INTEGER NOT NULL, again INTEGER NOT NULL,
                    PRIMARY KEY (sink, sequence)) WITHOUT ROWID;
 CREATE INDEX heartbeats ON records (sequence) WHERE type = 'seb.bridge.heartbeat.v1';
+CREATE INDEX waiting ON records (sequence, type, affects, time);
+CREATE INDEX of_event ON records (event) WHERE event IS NOT NULL;
+CREATE INDEX dead_records ON dead (sequence);
 """
+# A check of every page reads the whole file: on a slow disk a large backlog would hold up a start
+# for many seconds. Above this size only what the start itself needs is checked; a record's own
+# checksum finds the rest when it is read.
+_WHOLE_CHECK_BYTES: Final = 64 << 20
+_SMALL_TABLES: Final = ("meta", "events", "sinks", "dead")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoreReset:
-    """Why a new store was begun where there had been one."""
+def open_store(
+    directory: Path, now: datetime, *, wait: float = LOCK_WAIT_SECONDS
+) -> tuple[Store, StoreReset | None]:
+    """Open the store in the directory, making either if need be; `wait` is how many seconds a
+    predecessor may take to let go of it.
 
-    reason: str
-    previous_stream: str | None
-    kept_as: str | None
-
-
-class _DamagedError(Exception):
-    """The file is no store of ours, or a broken one."""
-
-
-def open_store(directory: Path, now: datetime) -> tuple[Store, StoreReset | None]:
-    """Open the store in the directory, making either if need be.
-
-    Raises `ConfigurationError` where the directory cannot be used or another bridge uses it, and
+    With it comes the reset that no record has told yet, if there was one. Raises
+    `ConfigurationError` where the directory cannot be used or another bridge uses it, and
     `TryLaterError` where the disk is full.
     """
     _make_directory(directory)
     path = directory / FILE_NAME
-    reset = _lost(path)
     try:
-        return _open(path), reset
-    except _DamagedError as error:
-        reset = _put_aside(path, now, reason=str(error))
-    return _open(path), reset
+        reset = find_lost(path, now)
+        try:
+            refuse_condemned(path)
+            store = _open(path, wait)
+        except DamagedError as error:
+            reset = put_file_aside(path, now, reason=str(error))
+            store = _open(path, wait)
+    except OSError as error:
+        raise ConfigurationError(
+            f"SEB_STATE_DIR: the state directory {directory} cannot be used ({error.strerror}); "
+            "this user must own it and every file in it"
+        ) from error
+    return store, _untold(store, reset)
 
 
 def put_aside(store: Store, now: datetime, *, reason: str) -> tuple[Store, StoreReset]:
     """Close a store that belongs to another VM, keep it under another name, and begin anew."""
     store.close()
     path = store.directory / FILE_NAME
-    reset = _put_aside(path, now, reason=reason)
-    return _open(path), reset
+    reset = put_file_aside(path, now, reason=reason)
+    store = _open(path, LOCK_WAIT_SECONDS)
+    _untold(store, reset)
+    return store, reset
 
 
-def _lost(path: Path) -> StoreReset | None:
-    """What to say where a store has been in use here, and its file is gone or empty."""
-    used = (path.parent / LOOKED_NAME).exists()
-    if not used or (path.exists() and path.stat().st_size):
-        return None
-    reason = "the file is empty" if path.exists() else "the file is missing"
-    return StoreReset(reason=reason, previous_stream=None, kept_as=None)
+def _untold(store: Store, reset: StoreReset | None) -> StoreReset | None:
+    """The reset that has not been told: it is kept, for a kill may come before its record."""
+    if reset is not None:
+        try:
+            store.commit(meta={RESET_KEY: json.dumps(asdict(reset))})
+        except StoreError as error:
+            store.close()
+            raise TryLaterError(f"SEB_STATE_DIR: {error}; is the disk full?") from error
+        return reset
+    kept = json.loads(store.remembered(RESET_KEY) or "null")
+    return None if kept is None else StoreReset(**kept)
 
 
 def _make_directory(directory: Path) -> None:
@@ -89,6 +113,7 @@ def _make_directory(directory: Path) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         if not existed:
             host.make_private(directory)
+            host.sync_directory(directory.parent)
     except OSError as error:
         raise ConfigurationError(
             f"SEB_STATE_DIR: the state directory {directory} cannot be made ({error.strerror}); "
@@ -96,22 +121,28 @@ def _make_directory(directory: Path) -> None:
         ) from error
 
 
-def _open(path: Path) -> Store:
+def _open(path: Path, wait: float) -> Store:
     try:
-        connection = _connect(path)
+        connection = _connect(path, wait)
     except sqlite3.Error as error:
         _explain(path, error)
     try:
-        return Store(path.parent, connection)
-    except (sqlite3.Error, KeyError, ValueError) as error:
+        store = Store(path.parent, connection)
+        # What a start reads: it must not fail on this again and again.
+        store.load_seen()
+        store.identity()
+        json.loads(store.remembered(RESET_KEY) or "null")
+        _verify_head(store)
+    except (StoreError, sqlite3.Error, LookupError, ValueError, TypeError, AttributeError) as error:
         connection.close()
-        raise _DamagedError(f"{type(error).__name__}: {error}") from error
+        raise DamagedError(f"{type(error).__name__}: {error}") from error
+    return store
 
 
-def _connect(path: Path) -> sqlite3.Connection:
-    connection = sqlite3.connect(
-        path, timeout=LOCK_WAIT_SECONDS, isolation_level=None, check_same_thread=False
-    )
+def _connect(path: Path, wait: float) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, timeout=wait, isolation_level=None, check_same_thread=False)
+    # A text with a damaged byte must not make its row, and all after it, unreadable.
+    connection.text_factory = lambda text: text.decode(errors="replace")
     try:
         # Exclusive before WAL: one connection needs no shared memory, and holds the only lock.
         connection.execute("PRAGMA locking_mode=EXCLUSIVE")
@@ -124,12 +155,15 @@ def _connect(path: Path) -> sqlite3.Connection:
         if not tables:
             _create(connection)
         connection.execute("COMMIT")
+        if not tables:
+            # Out of the log at once, so that the stream's id can be read whatever happens to it.
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         _verify(connection, path)
+        host.make_private(path)
+        host.sync_directory(path.parent)
     except BaseException:
         connection.close()
         raise
-    host.make_private(path)
-    host.sync_directory(path.parent)
     return connection
 
 
@@ -150,12 +184,20 @@ def _verify(connection: sqlite3.Connection, path: Path) -> None:
             f"{version}, this program's {SCHEMA_VERSION}); run that version, or name another "
             "state directory"
         )
-    (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
-    if verdict != "ok":
-        raise _DamagedError(f"the integrity check says: {verdict}")
+    whole = path.stat().st_size <= _WHOLE_CHECK_BYTES
+    for what in ("1",) if whole else _SMALL_TABLES:
+        (verdict,) = connection.execute(f"PRAGMA quick_check({what})").fetchone()
+        if verdict != "ok":
+            raise DamagedError(f"the integrity check says: {verdict}")
 
 
-def _explain(path: Path, error: sqlite3.Error) -> None:
+def _verify_head(store: Store) -> None:
+    ((newest,),) = store.read("SELECT max(sequence) FROM records")
+    if newest is not None and newest > store.head:
+        raise ValueError(f"record {newest} is beyond the newest, {store.head}")
+
+
+def _explain(path: Path, error: sqlite3.Error) -> NoReturn:
     """Turn SQLite's error into ours, which says what to do."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     directory = path.parent
@@ -165,40 +207,13 @@ def _explain(path: Path, error: sqlite3.Error) -> None:
             "that one, or give this one a directory of its own"
         ) from error
     if code == sqlite3.SQLITE_FULL:
-        with suppress(OSError):
-            (directory / BALLAST_NAME).unlink()
+        Ballast(directory).drop()
         raise TryLaterError(
             f"SEB_STATE_DIR: the disk under {directory} is full; free some space and start again"
         ) from error
     if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
-        raise _DamagedError(str(error)) from error
+        raise DamagedError(str(error)) from error
     raise ConfigurationError(
         f"SEB_STATE_DIR: the store {path} cannot be opened ({error}); this user must be able to "
         "write to the directory and every file in it"
     ) from error
-
-
-def _put_aside(path: Path, now: datetime, *, reason: str) -> StoreReset:
-    previous = _stream_of(path)
-    kept = path.with_name(f"{path.name}.{now:%Y%m%dT%H%M%S%f}.kept")
-    try:
-        path.rename(kept)
-        for suffix in ("-wal", "-shm"):
-            extra = path.with_name(path.name + suffix)
-            if extra.exists():
-                extra.rename(kept.with_name(kept.name + suffix))
-        host.sync_directory(path.parent)
-    except OSError as error:
-        raise ConfigurationError(
-            f"SEB_STATE_DIR: the store {path} is damaged ({reason}) and cannot be renamed "
-            f"({error.strerror}); move it away by hand"
-        ) from error
-    return StoreReset(reason=reason, previous_stream=previous, kept_as=kept.name)
-
-
-def _stream_of(path: Path) -> str | None:
-    """The stream id of a damaged store, if it can still be read."""
-    with suppress(sqlite3.Error), closing(sqlite3.connect(path, timeout=1)) as connection:
-        row = connection.execute("SELECT value FROM meta WHERE key = 'stream'").fetchone()
-        return str(row[0]) if row else None
-    return None

@@ -11,17 +11,17 @@ import threading
 from collections.abc import Callable
 from typing import Any, Final
 
+from bridge.batch import Batch
 from bridge.clock import Clock
+from bridge.guard import AbandonedError, Guard, SinkBugError
 from bridge.logs import Redactor
-from bridge.outbox import Batch, Outbox
+from bridge.outbox import Outbox
 from bridge.sinkhealth import (
     IDLE_SECONDS,
-    MAX_RETRY_AFTER_SECONDS,
-    MAX_RETRY_SECONDS,
     URGENT_RETRY_SECONDS,
     Health,
     State,
-    retry_delay,
+    reason_of,
 )
 from bridge.store import StoreError
 from sinks.base import Sink, SinkError, SinkPaused, SinkRejected
@@ -33,8 +33,7 @@ Park = Callable[[EventRecord, str, int], None]
 """Parks a record as dead: the record, the reason, and how often it was tried."""
 
 
-class _AbandonedError(Exception):
-    """The call came back after the watchdog had given up on it."""
+_ACTIONS: Final = {"failing": "sink_down", "paused": "sink_paused"}
 
 
 class Worker:
@@ -55,6 +54,7 @@ class Worker:
         self.sink = sink
         self.name = sink.name
         self.health = health
+        self.guard = Guard(clock)
         self._outbox = outbox
         self._clock = clock
         self._urgent = urgent
@@ -62,12 +62,11 @@ class Worker:
         self._redact = redact
         self._draw = draw
         self._opened = False
-        self._busy_since: float | None = None
+        self._ended = False
         self._refused: str | None = None
         self._wake = threading.Event()
         self._resumed = threading.Event()
         self._finishing = threading.Event()
-        self._abandoned = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"sink-{self.name}", daemon=True)
 
     def start(self) -> None:
@@ -88,26 +87,27 @@ class Worker:
         self._resumed.set()
         self._wake.set()
 
-    def is_stuck(self) -> bool:
-        """Whether the call that is under way has passed the sink's deadline."""
-        since = self._busy_since
-        return since is not None and self._clock.monotonic() - since > self.sink.deadline
+    def abandon_if_stuck(self) -> bool:
+        """Give up on a call that has passed the sink's deadline; whether there was one."""
+        if not self.guard.abandon_if_overdue():
+            return False
+        self.abandon()
+        return True
 
     def is_alive(self) -> bool:
         """Whether the thread runs."""
         return self._thread.is_alive()
 
+    def has_died(self) -> bool:
+        """Whether the thread has ended without being told to."""
+        return self._thread.ident is not None and not (self._thread.is_alive() or self._ended)
+
     def abandon(self) -> None:
         """Never use this worker's results again; its thread ends when its call comes back."""
-        self._abandoned.set()
+        self.guard.abandon()
         self._wake.set()
-        try:
-            self.sink.abort()
-        except Exception as error:
-            log.exception(
-                "the sink's abort failed",
-                extra={"action": "sink_bug", "sink": self.name, "error": type(error).__name__},
-            )
+        # In a thread of its own, for a cut that hangs would hold up everybody.
+        threading.Thread(target=self._abort, name=f"abort-{self.name}", daemon=True).start()
 
     def join(self, seconds: float) -> bool:
         """Wait until the thread has ended; False where it has not within so many seconds."""
@@ -117,21 +117,31 @@ class Worker:
     def _run(self) -> None:
         if self.health.failures:
             self._wait(self._delay(None))
-        while not self._abandoned.is_set():
+        while not self.guard.is_abandoned:
             last = self._finishing.is_set()
             try:
                 self._serve()
                 break
-            except _AbandonedError:
-                return
+            except AbandonedError:
+                break
             except Exception as error:  # noqa: BLE001  # one of the three places that catch broadly
                 self._close()
-                if last or self._abandoned.is_set():
+                if last or self.guard.is_abandoned:
                     break
                 self._wait(self._failed(error))
                 if self.health.state == "paused" and self._finishing.is_set():
                     break
         self._close()
+        self._ended = True
+
+    def _abort(self) -> None:
+        try:
+            self.sink.abort()
+        except Exception as error:
+            log.exception(
+                "the sink's abort failed",
+                extra={"action": "sink_bug", "sink": self.name, "error": type(error).__name__},
+            )
 
     def _serve(self) -> None:
         """Open the sink, and deliver until there is nothing left to do and the end is near."""
@@ -150,17 +160,32 @@ class Worker:
                 self._wake.clear()
 
     def _deliver(self, batch: Batch) -> None:
+        if batch.damaged is not None:
+            self._give_up(batch.records[0], batch.damaged, tries=0)
+            return
         try:
             self._call(lambda: self.sink.deliver(batch.records))
         except SinkRejected as error:
-            self._outbox.delivered(self.name, batch, error.delivered)
-            self._refuse(batch.records[min(error.delivered, len(batch.records) - 1)], error)
+            self._mark_part(batch, error.delivered)
+            if not 0 <= error.delivered < len(batch.records):
+                raise SinkBugError(
+                    f"it refused record {error.delivered} of a batch of {len(batch.records)}"
+                ) from error
+            self._refuse(batch.records[error.delivered], error)
         except SinkError as error:
-            self._outbox.delivered(self.name, batch, error.delivered)
+            self._mark_part(batch, error.delivered)
             raise
         else:
             self._outbox.delivered(self.name, batch)
             self.health.delivered += len(batch.records)
+
+    def _mark_part(self, batch: Batch, count: int) -> None:
+        """So many records from the front of the batch are delivered, then something went wrong."""
+        done = min(max(count, 0), len(batch.records))
+        if done:
+            self._outbox.delivered(self.name, batch, done)
+            self.health.delivered += done
+            self.health.failures = 0  # a sink that gets on is not made to wait longer each time
 
     def _refuse(self, record: EventRecord, error: SinkRejected) -> None:
         """Park the record, or have it tried again where the sink says that it may yet be taken."""
@@ -168,8 +193,11 @@ class Worker:
         self._refused = record.id
         if self.health.refusals < error.tries:
             raise SinkError(str(error)) from error
-        reason = self._redact(str(error))
-        self._park(record, reason, self.health.refusals)
+        self._give_up(record, reason_of(error, self._redact), tries=self.health.refusals)
+        self.health.refusals, self._refused = 0, None
+
+    def _give_up(self, record: EventRecord, reason: str, *, tries: int) -> None:
+        self._park(record, reason, tries)
         log.error(
             "a record is dead for this sink",
             extra={
@@ -180,23 +208,16 @@ class Worker:
                 "reason": reason,
             },
         )
-        self.health.refusals, self._refused = 0, None
 
     def _call(self, work: Callable[[], None]) -> None:
-        self._busy_since = self._clock.monotonic()
-        try:
-            work()
-        finally:
-            self._busy_since = None
-            if self._abandoned.is_set():
-                raise _AbandonedError from None
+        self.guard.call(work, limit=self.sink.deadline)
 
     def _close(self) -> None:
         if self._opened:
             self._opened = False
             try:
                 self._call(self.sink.close)
-            except _AbandonedError:
+            except AbandonedError:
                 pass
             except Exception as error:
                 log.exception(
@@ -223,18 +244,18 @@ class Worker:
 
     def _failed(self, error: Exception) -> float | None:
         """Note a failure; returns the seconds to wait, or None for until a person acts."""
-        health = self.health
-        reason = self._redact(str(error))
-        if not isinstance(error, (SinkError, StoreError)):
+        health, reason = self.health, reason_of(error, self._redact)
+        is_bug = not isinstance(error, (SinkError, StoreError))
+        if is_bug:
             reason = f"a bug in the sink: {type(error).__name__}: {reason}"
-            log.error(reason, exc_info=error, extra={"action": "sink_bug", "sink": self.name})
         health.failures += 1
         state: State = "paused" if isinstance(error, SinkPaused) else "failing"
         if health.turn(state, reason, self._clock.monotonic()):
             log.warning(
                 "the sink takes no records",
+                exc_info=error if is_bug else None,
                 extra={
-                    "action": "sink_paused" if state == "paused" else "sink_down",
+                    "action": "sink_bug" if is_bug else _ACTIONS[state],
                     "sink": self.name,
                     "reason": reason,
                 },
@@ -244,18 +265,12 @@ class Worker:
         return self._delay(error.retry_after if isinstance(error, SinkError) else None)
 
     def _delay(self, retry_after: float | None) -> float:
-        if retry_after is not None:
-            return min(max(retry_after, 0.0), MAX_RETRY_AFTER_SECONDS)
-        # Each call that is still stuck in an abandoned thread slows the making of more of them.
-        cap = URGENT_RETRY_SECONDS if self._urgent() else MAX_RETRY_SECONDS
-        return retry_delay(self.health.failures, cap=cap, draw=self._draw) + (
-            self.health.stuck_threads * MAX_RETRY_SECONDS
-        )
+        return self.health.delay(retry_after, urgent=self._urgent(), draw=self._draw)
 
     def _wait(self, seconds: float | None) -> None:
         """Wait so long, or until there is a reason not to."""
         started = self._clock.monotonic()
-        while not (self._finishing.is_set() or self._abandoned.is_set()):
+        while not (self._finishing.is_set() or self.guard.is_abandoned):
             if self._resumed.is_set():
                 self._resumed.clear()
                 return
@@ -264,5 +279,7 @@ class Worker:
                 return
             self._wake.wait(left if left is None else min(left, IDLE_SECONDS))
             self._wake.clear()
-            if left is not None and left > URGENT_RETRY_SECONDS and self._urgent():
+            if left is None or left <= URGENT_RETRY_SECONDS:
+                continue
+            if self.health.may_hurry(urgent=self._urgent()):
                 started, seconds = self._clock.monotonic(), self._draw() * URGENT_RETRY_SECONDS

@@ -1,0 +1,41 @@
+"""A file that takes up room for a day when the disk is full; it never holds anything of worth."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+FILE_NAME: Final = "ballast"
+SIZE_BYTES: Final = 1 << 20
+ROOM_BYTES: Final = 8 * SIZE_BYTES
+"""How much must be free before the ballast is made: it must not itself fill the disk."""
+
+
+class Ballast:
+    """A full disk stops SQLite's DELETE as well as its INSERT; what the ballast frees lets both go
+    on, and it is made again once there is room. Errors are of no concern: it is only a help.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._path = directory / FILE_NAME
+        self._there = self._path.exists()
+
+    def keep(self) -> None:
+        """Make the file where it is missing and there is room; costs nothing where it exists."""
+        if self._there:
+            return
+        with suppress(OSError):
+            if shutil.disk_usage(self._path.parent).free < ROOM_BYTES:
+                return
+            # Random, for a disk that compresses would store zeros in no room at all.
+            self._path.write_bytes(os.urandom(SIZE_BYTES))
+            self._there = True
+
+    def drop(self) -> None:
+        """Free its room."""
+        self._there = False
+        with suppress(OSError):
+            self._path.unlink(missing_ok=True)

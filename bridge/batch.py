@@ -1,0 +1,66 @@
+"""What is handed to a sink at once, and how it is read from the store's rows. A record whose bytes
+are not those that were committed is never handed on.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from sinks.record import EventRecord, RecordError, read_record
+
+COLUMNS: Final = "sequence, id, type, records.time, crc, body"
+"""The columns of `records` that `read_batch` reads."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """Records for one delivery, and where the cursor stands once they are delivered."""
+
+    records: tuple[EventRecord, ...]
+    cursor: int
+    again: bool = False
+    """Whether these are dead records that a person asked to try again."""
+    damaged: str | None = None
+    """Why the batch's one record cannot be read: it is to be parked, not delivered."""
+
+
+def read_batch(
+    rows: Sequence[tuple[Any, ...]], *, end: int = 0, again: bool = False
+) -> Batch | None:
+    """The records that can be read, up to the first that cannot; that one in a batch of its own."""
+    records: list[EventRecord] = []
+    for row in rows:
+        record, damage = _read_row(row)
+        if damage is not None:
+            if not records:
+                return Batch(records=(record,), cursor=row[0], again=again, damaged=damage)
+            return Batch(records=tuple(records), cursor=records[-1].sequence, again=again)
+        records.append(record)
+    return Batch(records=tuple(records), cursor=end, again=again) if records else None
+
+
+def _read_row(row: tuple[Any, ...]) -> tuple[EventRecord, str | None]:
+    """The record, and what is wrong with it; a damaged one has no more than its columns."""
+    sequence, record_id, kind, time, crc, body = row
+    damage = "the store gives other bytes than were committed"
+    if isinstance(body, bytes) and zlib.crc32(body) == crc:
+        try:
+            return read_record(body), None
+        except RecordError as error:
+            damage = str(error)
+    unreadable = EventRecord(
+        body=b"",
+        id=record_id,
+        type=kind,
+        source="",
+        subject="",
+        time=time,
+        sequence=sequence,
+        stream="",
+        partition_key="",
+        data={},
+    )
+    return unreadable, damage

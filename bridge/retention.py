@@ -1,0 +1,57 @@
+"""What the store keeps of delivered records, and for how long. It never deletes a record that a
+configured sink still has to get, that a sink has as dead, or whose event is pending.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from datetime import timedelta
+from typing import Final
+
+KEEP_DELIVERED: Final = 1_000
+"""Delivered records that stay readable, for pages and for a sink that is configured later."""
+KEEP_ENDED: Final = timedelta(days=60)
+"""How long after its first sight an event that ended is remembered, so that its revisions grow on
+if it returns. Azure announces at most some days ahead."""
+PRUNE_EVERY: Final = 100
+"""How many records are committed between two looks at what may go."""
+PRUNE_ROWS: Final = 500
+"""How many records one commit deletes at most: a large backlog must not delay the next news."""
+FREE_PAGES: Final = 512
+"""Free pages that stay in the file, for the records to come."""
+
+
+def prune(connection: sqlite3.Connection) -> bool:
+    """Forget some of what every sink has; whether there may be more to forget.
+
+    Raises `sqlite3.Error`.
+    """
+    # Rows, not sequences: heartbeats are counted too, and each replaces the one before it.
+    oldest_kept = connection.execute(
+        "SELECT sequence FROM records ORDER BY sequence DESC LIMIT 1 OFFSET ?", (KEEP_DELIVERED,)
+    ).fetchone()
+    if oldest_kept is None:
+        return False
+    (slowest,) = connection.execute("SELECT min(cursor) FROM sinks WHERE active").fetchone()
+    floor = oldest_kept[0] if slowest is None else min(oldest_kept[0], slowest)
+    pruned = connection.execute(
+        "DELETE FROM records WHERE sequence IN ("
+        "SELECT sequence FROM records WHERE sequence <= ? "
+        "AND NOT EXISTS (SELECT 1 FROM dead WHERE dead.sequence = records.sequence) "
+        "AND (event IS NULL OR event NOT IN (SELECT key FROM events WHERE pending)) "
+        "ORDER BY sequence LIMIT ?)",
+        (floor, PRUNE_ROWS),
+    )
+    return pruned.rowcount >= PRUNE_ROWS
+
+
+def shrink(connection: sqlite3.Connection) -> None:
+    """Give some free pages back to the disk, in a transaction of its own that is not synced.
+
+    Raises `sqlite3.Error`.
+    """
+    (free,) = connection.execute("PRAGMA freelist_count").fetchone()
+    if free > 2 * FREE_PAGES:
+        connection.execute("PRAGMA synchronous=NORMAL")
+        # `execute` would stop at the first page: Python takes a row without columns for the end.
+        connection.executescript(f"PRAGMA incremental_vacuum({FREE_PAGES})")

@@ -1,0 +1,93 @@
+"""What is done with a store that is lost or damaged: it is renamed, and the reset is told.
+
+It never deletes what was committed, and never opens a store for writing.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from bridge import host
+from bridge.errors import ConfigurationError
+from bridge.store import CONDEMNED_NAME, LOOKED_NAME
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreReset:
+    """Why a new store was begun where there had been one."""
+
+    reason: str
+    previous_stream: str | None
+    kept_as: str | None
+
+
+class DamagedError(Exception):
+    """The file is no store of ours, or a broken one."""
+
+
+def find_lost(path: Path, now: datetime) -> StoreReset | None:
+    """What to say where a store has been in use here, and its file is gone or empty."""
+    if path.exists() and (not path.is_file() or path.stat().st_size):
+        return None
+    left = path.with_name(f"{path.name}-wal")
+    kept = None
+    if left.exists() and left.stat().st_size:
+        # SQLite deletes a log that has no file, and with it all that was committed last.
+        kept = _kept_name(path, now).name + "-wal"
+        left.rename(path.with_name(kept))
+    elif not (path.parent / LOOKED_NAME).exists():
+        return None
+    reason = "the file is empty" if path.exists() else "the file is missing"
+    return StoreReset(reason=reason, previous_stream=None, kept_as=kept)
+
+
+def refuse_condemned(path: Path) -> None:
+    """Raise `DamagedError` for what is no file, or was found damaged while in use."""
+    if not path.exists():
+        (path.parent / CONDEMNED_NAME).unlink(missing_ok=True)
+        return
+    if not path.is_file():
+        raise DamagedError("there is no file, but a directory or a device")
+    if (path.parent / CONDEMNED_NAME).exists():
+        raise DamagedError("it was found damaged while it was in use")
+
+
+def put_file_aside(path: Path, now: datetime, *, reason: str) -> StoreReset:
+    """Rename a store's file, and what SQLite keeps beside it. Raises `ConfigurationError`."""
+    kept = _kept_name(path, now)
+    try:
+        # The file first: a log without its file is found and kept by the next start, but a file
+        # without its log could pass for a whole one that is older, and count on from there.
+        path.rename(kept)
+        for suffix in ("-wal", "-shm"):
+            extra = path.with_name(path.name + suffix)
+            if extra.exists():
+                extra.rename(kept.with_name(kept.name + suffix))
+        (path.parent / CONDEMNED_NAME).unlink(missing_ok=True)
+        host.sync_directory(path.parent)
+    except OSError as error:
+        raise ConfigurationError(
+            f"SEB_STATE_DIR: the store {path} is damaged ({reason}) and cannot be renamed "
+            f"({error.strerror}); move it away by hand"
+        ) from error
+    return StoreReset(reason=reason, previous_stream=_stream_of(kept), kept_as=kept.name)
+
+
+def _kept_name(path: Path, now: datetime) -> Path:
+    return path.with_name(f"{path.name}.{now:%Y%m%dT%H%M%S%f}.kept")
+
+
+def _stream_of(path: Path) -> str | None:
+    """The stream id of a damaged store, if it can still be read; the file is not touched."""
+    address = f"{path.absolute().as_uri()}?mode=ro&immutable=1"
+    with (
+        suppress(sqlite3.Error, ValueError),
+        closing(sqlite3.connect(address, uri=True)) as connection,
+    ):
+        row = connection.execute("SELECT value FROM meta WHERE key = 'stream'").fetchone()
+        return str(row[0]) if row else None
+    return None

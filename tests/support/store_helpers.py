@@ -1,0 +1,94 @@
+"""What the tests of the store and of its users share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from bridge.document import parse_event
+from bridge.known import KnownEvent
+from bridge.normalize import Observer
+from bridge.store import Store
+from bridge.storefile import open_store
+from sinks.record import EventRecord, RecordDraft
+from sinks.samples import SAMPLE_VM, sample_bridge_record, sample_record
+
+NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
+
+
+class HandClock:
+    """A clock that stands still until it is moved."""
+
+    def __init__(self) -> None:
+        self.wall = NOW
+        self.seconds = 1000.0
+
+    def now(self) -> datetime:
+        return self.wall
+
+    def monotonic(self) -> float:
+        return self.seconds
+
+    def advance(self, seconds: float) -> None:
+        self.wall += timedelta(seconds=seconds)
+        self.seconds += seconds
+
+
+def as_draft(record: EventRecord) -> RecordDraft:
+    """A record as it was before the store gave it its place."""
+    return RecordDraft(
+        type=record.type,
+        source=record.source,
+        subject=record.subject,
+        time=NOW,
+        partition_key=record.partition_key,
+        data=record.data,
+        id=record.id if record.event_id else None,
+    )
+
+
+def draft(number: int = 1, **how: Any) -> RecordDraft:
+    """A draft about an event, different for each number."""
+    return as_draft(sample_record(number, **how))
+
+
+def bridge_draft(record_type: str) -> RecordDraft:
+    """A draft about the bridge itself."""
+    return as_draft(sample_bridge_record(record_type=record_type))
+
+
+def known_event(event_id: str, *, pending: bool = True) -> KnownEvent:
+    """What the store keeps of an event."""
+    raw = {"EventId": event_id, "EventType": "Freeze", "EventStatus": "Scheduled"}
+    return KnownEvent(
+        event=parse_event(raw),
+        status="Scheduled" if pending else "Completed",
+        revision=1,
+        first_seen=NOW,
+        not_before=None,
+        affects_this_vm=True,
+        pending=pending,
+    )
+
+
+@contextmanager
+def opened(directory: Path, *, wait: float = 5.0) -> Iterator[Store]:
+    """The store of a directory, closed afterwards."""
+    store, _ = open_store(directory, NOW, wait=wait)
+    try:
+        yield store
+    finally:
+        store.close()
+
+
+def sequences(records: Sequence[EventRecord]) -> list[int]:
+    """The places of records in their stream."""
+    return [record.sequence for record in records]
+
+
+def observer() -> Observer:
+    """An observer of the sample VM."""
+    return Observer(vm=SAMPLE_VM, version="0", instance_id="test")
