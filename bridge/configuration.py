@@ -6,8 +6,9 @@ Only the kinds of sink that the configuration names are imported. No message sho
 from __future__ import annotations
 
 import os
+import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -31,6 +32,15 @@ from sinks.base import Sink, SinkSettings
 CONFIG_VARIABLE: Final = "SEB_CONFIG"
 SECRETS_VARIABLE: Final = "SEB_SECRETS_DIR"
 ENV_FILE: Final = Path(".env")
+# pydantic's types of problem, in the words of somebody who sets a variable.
+_WORDS: Final = {
+    "missing": "this must be given",
+    "tuple_type": 'give a JSON list, such as ["a", "b"]',
+    "dict_type": "give a JSON object, or one variable per field",
+    "int_parsing": "this is not a whole number",
+    "float_parsing": "this is not a number",
+    "bool_parsing": "give true or false",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +109,7 @@ def load_settings(overrides: Mapping[str, str], environ: Mapping[str, str]) -> S
     except ValidationError as error:
         raise ConfigurationError(_problems(error, PREFIX)) from None
     except SettingsError as error:
-        raise ConfigurationError(f"{error}; objects and lists are given as JSON") from None
+        raise ConfigurationError(_not_json(error, (overrides, environ, dotenv, secrets))) from None
 
 
 class _Variables(EnvSettingsSource):
@@ -175,16 +185,24 @@ def sink_spec(name: str, fields: Mapping[str, Any]) -> SinkSpec:
     return SinkSpec(name=name, sink_class=sink_class, settings=settings)
 
 
+def _not_json(error: SettingsError, sources: Iterable[Mapping[str, str]]) -> str:
+    """Which variable should have held JSON; pydantic-settings names the field alone."""
+    field = re.search(r'field "(\w+)"', str(error))
+    prefix = f"{PREFIX}{field[1]}".upper() if field else PREFIX
+    given = [name.upper() for each in sources for name in each if name.upper().startswith(prefix)]
+    whole = [name for name in given if name == prefix]
+    names_given = " or ".join(sorted(set(whole or given)))
+    return f'{names_given}: this is not JSON; a list is ["a", "b"], an object {{"a": "b"}}'
+
+
 def _problems(error: ValidationError, prefix: str, known: list[str] | None = None) -> str:
     """What pydantic found, in the environment's names, without any value."""
     lines = []
     for problem in error.errors(include_url=False, include_context=False, include_input=False):
         place = "__".join(str(part).upper() for part in problem["loc"])
         variable = (prefix + place).removesuffix("__")
-        message = problem["msg"].removeprefix("Value error, ")
-        if problem["type"] == "missing":
-            message = "this must be given"
-        elif problem["type"] == "extra_forbidden":
+        message = _WORDS.get(problem["type"]) or problem["msg"].removeprefix("Value error, ")
+        if problem["type"] == "extra_forbidden":
             message = "there is no such setting" + names.suggestion(
                 str(problem["loc"][-1]), known or [], prefix
             )
