@@ -97,7 +97,7 @@ def test_a_lease_without_an_address_names_nothing(tmp_path: Path, line: str) -> 
     ("text", "expected"), [('"dX8a"', "100.88.56.97"), ('"\\"\\\\8a"', "34.92.56.97")]
 )
 def test_a_lease_may_quote_its_bytes(tmp_path: Path, text: str, expected: str) -> None:
-    """An address is printed by dhclient as text where each of its bytes is a printable character."""
+    """An address whose bytes are all printable characters is printed as text by dhclient."""
     lease(tmp_path, "var/lib/dhclient/dhclient--eth0.lease", f"  option unknown-245 {text};\n")
     assert endpoints(tmp_path) == [f"http://{expected}"]
 
