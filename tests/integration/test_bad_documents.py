@@ -1,0 +1,152 @@
+"""Whatever IMDS answers, no event is lost, none is ended by mistake, and the log says it once."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from bridge_process import BridgeProcess
+from launch import Launch
+
+from bridge.simulator import (
+    CutJson,
+    EmptyBody,
+    Fault,
+    Html,
+    Huge,
+    NoEvents,
+    Reset,
+    SimulatedEvent,
+    Simulator,
+    Status,
+    Truncated,
+)
+
+HOSTILE = {
+    "not JSON": b"Events: none",
+    "not UTF-8": b'{"DocumentIncarnation":9,"Events":["\xff\xfe"]}',
+    "a list": b"[]",
+    "Events is an object": b'{"DocumentIncarnation":9,"Events":{}}',
+    "a key twice": b'{"DocumentIncarnation":9,"Events":[],"Events":[]}',
+    "NaN": b'{"DocumentIncarnation":NaN,"Events":[]}',
+    "a huge number": b'{"DocumentIncarnation":1e999,"Events":[]}',
+    "deep nesting": b'{"Events":' + b"[" * 100_000 + b"]" * 100_000 + b"}",
+    "10 MB": b'{"DocumentIncarnation":9,"Events":[],"x":"' + b"x" * 10_000_000 + b'"}',
+    "an entry without an id": b'{"DocumentIncarnation":9,"Events":[{"EventStatus":"Started"}]}',
+    "a nameless entry": b'{"DocumentIncarnation":9,"Events":[null,7,"x",[]]}',
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Running:
+    """One bridge that lives through all the trouble of this module."""
+
+    simulator: Simulator
+    bridge: BridgeProcess
+
+    def trouble(self) -> list[dict[str, Any]]:
+        """The lines about trouble so far."""
+        return [each for each in self.bridge.logs() if each["level"] in ("warning", "error")]
+
+    def follow(self, misbehave: Callable[[], None]) -> None:
+        """A pending event lives through trouble that is said in one line, and ends in the end."""
+        before, said = len(self.bridge.records), len(self.trouble())
+        event = self.simulator.announce(SimulatedEvent())
+        self.wait_for(before + 1)
+        misbehave()
+        self.simulator.start_event(event.event_id)  # also heals what was served by hand
+        self.wait_for(before + 2)
+        self.simulator.end_event(event.event_id)
+        self.wait_for(before + 3)
+        records = self.bridge.records[before:]
+        assert [(r["type"].split(".")[2], r["data"]["revision"]) for r in records] == [
+            ("scheduled", 1),
+            ("started", 2),
+            ("ended", 3),
+        ]
+        (line,) = self.trouble()[said:]
+        assert len(json.dumps(line)) < 500
+        assert "Traceback" not in self.bridge.errors
+
+    def wait_for(self, count: int) -> None:
+        """Wait for so many records in all."""
+        self.bridge.wait_until(lambda: len(self.bridge.records) >= count, f"record {count}")
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """The bridge and its IMDS."""
+    with ExitStack() as stack, Simulator() as simulator:
+        launch = Launch(stack, simulator.url, tmp_path_factory.mktemp("bad"))
+        bridge = launch()
+        bridge.wait_for_records(1)
+        yield Running(simulator=simulator, bridge=bridge)
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_document(running: Running, name: str) -> None:
+    """It is said once, in one line, and the next good document goes on where the last one was."""
+
+    def serve() -> None:
+        running.simulator.serve(HOSTILE[name])
+        assert running.simulator.wait_until_served(gets=3)
+
+    running.follow(serve)
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        *(CutJson(), EmptyBody(), Html(), Huge(), NoEvents(), Reset(), Truncated()),
+        *(Status(401), Status(404), Status(410), Status(429, retry_after=1), Status(503)),
+    ],
+    ids=str,
+)
+def test_a_fault(running: Running, fault: Fault) -> None:
+    """Two bad answers in a row cost one line when they begin, and one when they are over."""
+
+    def misbehave() -> None:
+        over = len(running.bridge.logs("imds_ok"))
+        running.simulator.fault(fault, times=2)
+        running.bridge.wait_for_log("imds_ok", count=over + 1)
+
+    running.follow(misbehave)
+
+
+def test_a_document_never_seen_before(launch: Launch, simulator: Simulator) -> None:
+    """Unknown words and fields, odd types and dates: null where unreadable, untouched in raw."""
+    due = datetime.now(UTC).replace(microsecond=0) + timedelta(days=2)
+    entry: dict[str, Any] = {
+        "EventId": "Nobody-Has-Seen-This",
+        "EventStatus": "Paused",
+        "EventType": "Teleport",
+        "ResourceType": 7,
+        "Resources": ["other", "VM-0", None],
+        "NotBefore": f"Foo, {due:%d %b %Y %H:%M:%S} GMT",
+        "DurationInSeconds": -1,
+        "Brand": {"New": [1, 2.5, "ä \u2028 \U0001f600"]},
+    }
+    bridge = launch()
+    bridge.wait_for_records(1)
+    simulator.serve({"DocumentIncarnation": -3, "Extra": 1, "Events": [entry]})
+    (record,) = bridge.wait_for_records(1, types="seb.event.")
+    data = record["data"]
+    assert data["raw"] == entry
+    assert data["event"] == {
+        "eventId": "Nobody-Has-Seen-This",
+        "eventType": "Teleport",
+        "resourceType": None,
+        "resources": ["other", "VM-0"],
+        "eventStatus": "Unknown",
+        "notBefore": f"{due:%Y-%m-%dT%H:%M:%SZ}",
+        "description": None,
+        "eventSource": None,
+        "durationInSeconds": None,
+    }
+    assert (data["affectsThisVm"], data["impact"]) == (True, None)
+    assert data["document"]["incarnation"] == -3

@@ -1,0 +1,84 @@
+"""`seb run --once` and `--dry-run`: one look with an exit code, and a look that leaves no trace."""
+
+from __future__ import annotations
+
+from http_server import HttpServer
+from launch import Launch
+
+from bridge.simulator import Html, Refused, SimulatedEvent, Simulator
+
+
+def types(records: list[dict[str, object]]) -> list[object]:
+    """The types of records."""
+    return [record["type"] for record in records]
+
+
+def test_once_delivers_and_ends_with_0(launch: Launch, simulator: Simulator) -> None:
+    """One look gives the records of what is there; the next one those of what changed."""
+    event = simulator.announce(SimulatedEvent())
+    first = launch("--once")
+    assert (first.wait(), types(first.records)) == (0, ["seb.event.scheduled.v1"])
+    again = launch("--once")
+    assert (again.wait(), again.records) == (0, [])
+    simulator.end_event(event.event_id)
+    last = launch("--once")
+    assert (last.wait(), types(last.records)) == (0, ["seb.event.ended.v1"])
+
+
+def test_once_without_imds_is_69(launch: Launch, simulator: Simulator) -> None:
+    """The message names the address, and the command that looks closer."""
+    simulator.fault(Refused())
+    bridge = launch("--once")
+    assert bridge.wait() == 69
+    assert simulator.url in bridge.errors
+    assert "see `seb check`" in bridge.errors
+    assert "Traceback" not in bridge.errors
+
+
+def test_once_with_a_bad_document_is_69(launch: Launch, simulator: Simulator) -> None:
+    """A page instead of a document is no answer."""
+    simulator.fault(Html(), times=None)
+    bridge = launch("--once")
+    assert (bridge.wait(), bridge.output) == (69, [])
+
+
+def test_once_with_a_sink_that_is_down_is_69(launch: Launch, simulator: Simulator) -> None:
+    """The record stays in the store, and the next look delivers it."""
+    simulator.announce(SimulatedEvent())
+    with HttpServer() as server:
+        server.stop()
+        url = f"{server.origin}/x"
+        assert launch("--once", SEB_SINK__WEBHOOK__URL=url).wait() == 69
+        server.start()
+        assert launch("--once", SEB_SINK__WEBHOOK__URL=url).wait() == 0
+        assert len(server.requests()) == 1
+
+
+def test_a_dry_run_leaves_no_trace(launch: Launch, simulator: Simulator) -> None:
+    """Standard output is the only sink, whatever is configured, and no state is kept."""
+    simulator.announce(SimulatedEvent())
+    with HttpServer() as server:
+        hook = {"SEB_SINK__WEBHOOK__URL": f"{server.origin}/x"}
+        first, second = (launch("--dry-run", "--once", **hook) for _ in range(2))
+        assert (first.wait(), second.wait()) == (0, 0)
+        assert types(first.records) == types(second.records) == ["seb.event.scheduled.v1"]
+        assert server.connections() == 0
+    assert not launch.state.exists()
+
+
+def test_a_dry_run_goes_on_until_it_is_stopped(launch: Launch, simulator: Simulator) -> None:
+    """Without `--once` it follows what happens."""
+    bridge = launch("--dry-run")
+    bridge.wait_for_records(1)
+    simulator.announce(SimulatedEvent())
+    bridge.wait_for_records(1, types="seb.event.")
+    assert bridge.stop() == 0
+    assert not launch.state.exists()
+
+
+def test_a_dry_run_beside_a_running_bridge(launch: Launch, simulator: Simulator) -> None:
+    """It needs no lock of the bridge that is at work, and leaves its store alone."""
+    launch().wait_for_log("started")
+    simulator.announce(SimulatedEvent())
+    dry = launch("--dry-run", "--once")
+    assert (dry.wait(), types(dry.records)) == (0, ["seb.event.scheduled.v1"])

@@ -1,0 +1,36 @@
+"""A VM that stands still: SIGSTOP is to the bridge what a freeze of the host is to the VM."""
+
+from __future__ import annotations
+
+import signal
+import threading
+
+from launch import Launch
+
+from bridge.simulator import SimulatedEvent, Simulator
+
+PAUSE = 3.0
+TOLERANCE = 1.2
+"""Seconds: the clocks are compared once a second."""
+
+
+def test_a_pause_is_measured(launch: Launch, simulator: Simulator) -> None:
+    """The ended record of an event that names this VM says how long it stood still."""
+    bridge = launch()
+    bridge.wait_for_records(1)
+    event = simulator.announce(SimulatedEvent())
+    bridge.wait_for_records(1, types="seb.event.scheduled")
+    simulator.start_event(event.event_id)
+    bridge.wait_for_records(1, types="seb.event.started")
+
+    bridge.send(signal.SIGSTOP)
+    threading.Event().wait(PAUSE)  # the length of the pause is the experiment
+    bridge.send(signal.SIGCONT)
+    said = bridge.wait_for_log("pause")
+    assert abs(said["seconds"] - PAUSE) < TOLERANCE
+    simulator.end_event(event.event_id)
+    (ended,) = bridge.wait_for_records(1, types="seb.event.ended")
+    measured = ended["data"]["observation"]
+    assert abs(measured["pauseSeconds"] - PAUSE) < TOLERANCE
+    assert (measured["restarted"], measured["downtimeSeconds"]) == (False, None)
+    assert ended["data"]["event"]["eventStatus"] == "Completed"

@@ -1,0 +1,107 @@
+"""No secret leaves the process but to the destination that it is for."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from bridge_process import BridgeProcess, run_seb
+from five_sinks import PASSWORD, SECRETS, FiveSinks
+from launch import Launch
+
+from bridge.simulator import SimulatedEvent, Simulator
+
+
+@pytest.fixture
+def sinks(tmp_path: Path) -> Iterator[FiveSinks]:
+    """Every far end."""
+    with FiveSinks(tmp_path / "far") as made:
+        yield made
+
+
+SINKS = {
+    "SEB_SINK__MQTT__HOST": "127.0.0.1",
+    "SEB_SINK__WEBHOOK__URL": "http://127.0.0.1:9/path-that-is-secret",
+}
+
+
+def found_in(text: str | bytes) -> list[str]:
+    """The secrets that stand in a text."""
+    raw = text.encode() if isinstance(text, str) else text
+    return [secret for secret in SECRETS if secret.encode() in raw]
+
+
+def check_nothing_is_told(bridge: BridgeProcess, state: Path) -> None:
+    """Neither output, nor log, nor any file of the state directory holds a secret."""
+    assert found_in(b"".join(line.text for line in bridge.output)) == []
+    assert found_in(bridge.errors) == []
+    for path in state.rglob("*"):
+        if path.is_file():
+            assert found_in(path.read_bytes()) == [], path.name
+
+
+def test_a_good_day_at_debug_level(launch: Launch, simulator: Simulator, sinks: FiveSinks) -> None:
+    """Libraries that log what they do are no way out."""
+    bridge = launch(**sinks.env, SEB_LOG__LEVEL="debug")
+    bridge.wait_for_log("sink_up", count=5)
+    simulator.announce(SimulatedEvent())
+    bridge.wait_for_records(1, types="seb.event.")
+    check_nothing_is_told(bridge, launch.state)
+    assert bridge.stop() == 0
+    check_nothing_is_told(bridge, launch.state)
+
+
+def test_a_bad_day_at_debug_level(launch: Launch, simulator: Simulator, sinks: FiveSinks) -> None:
+    """Refused connections, dead records and what is said of them name no secret."""
+    sinks.http.answer(status=400, times=50)
+    sinks.broker.stop()
+    sinks.hub.stop()
+    bridge = launch(**sinks.env, SEB_LOG__LEVEL="debug")
+    bridge.wait_for_log("sink_down", count=3)
+    simulator.announce(SimulatedEvent())
+    bridge.wait_for_records(1, types="seb.event.")
+    environment = {**launch.env, **sinks.env}
+    for command in (("outbox", "list"), ("outbox", "list", "--json"), ("check",)):
+        said = run_seb(*command, home=launch.home, env=environment)
+        assert found_in(said.out + said.err) == []
+    check_nothing_is_told(bridge, launch.state)
+    bridge.kill()
+    check_nothing_is_told(bridge, launch.state)
+
+
+def test_a_refused_password(launch: Launch, sinks: FiveSinks) -> None:
+    """The broker's refusal is shown, the password that it refused is not."""
+    wrong = {"SEB_SINK__MQTT__PASSWORD": f"{PASSWORD}-but-wrong"}
+    bridge = launch(**{**sinks.env, **wrong}, SEB_LOG__LEVEL="debug")
+    bridge.wait_for_log("sink_down")
+    check_nothing_is_told(bridge, launch.state)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("SEB_SINK__WEBHOOK__SECRET", "whsec_path-that-is-secret"),
+        ("SEB_SINK__WEBHOOK__URL", "ftp://x/path-that-is-secret"),
+        ("SEB_SINK__WEBHOOK__HEADERS", '{"Authorization": "path-that-is-secret'),
+        ("SEB_SINK__WEBHOOK__TEMPLATE", "{{ path-that-is-secret"),
+        ("SEB_SINK__MQTT__PASSWORDS", PASSWORD),
+        ("SEB_SINK__MQTT", json.dumps({"password": PASSWORD, "port": "x"})),
+        ("SEB_SINK__EVENTHUB__CONNECTION_STRING", "Endpoint=path-that-is-secret"),
+        ("SEB_SINK", '{"mqtt": "path-that-is-secret'),
+    ],
+)
+def test_a_wrong_setting_is_78_without_its_value(launch: Launch, name: str, value: str) -> None:
+    """The variable is named, what it holds is not."""
+    said = run_seb("run", home=launch.home, env={**launch.env, **SINKS, name: value})
+    assert (said.code, said.out) == (78, "")
+    assert found_in(said.err) == []
+    assert name.split("__", maxsplit=1)[0] in said.err
+
+
+def test_what_is_in_force_is_shown_masked(launch: Launch, sinks: FiveSinks) -> None:
+    """`seb config show` shows that there is a secret, and nothing of it."""
+    said = run_seb("config", "show", home=launch.home, env={**launch.env, **sinks.env})
+    assert (said.code, found_in(said.out + said.err)) == (0, [])
+    assert "SEB_SINK__MQTT__PASSWORD=**********\n" in said.out
