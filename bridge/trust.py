@@ -1,0 +1,96 @@
+"""Whose commands count: the keys of one JWKS file, each with the issuer that it belongs to.
+
+The file is the allow-list. Nothing is ever fetched, whatever a token says.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import jwt
+
+ALGORITHMS: Final = {"EdDSA": ("OKP", "Ed25519"), "ES256": ("EC", "P-256")}
+"""What a key may be used for, and the key type and curve that go with it."""
+
+
+class TrustError(ValueError):
+    """The file is no JWKS that can be trusted; the message says which key and why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrustedKey:
+    """A public key, and the only issuer that may use it."""
+
+    kid: str
+    alg: str
+    issuer: str
+    key: Any = field(repr=False)
+
+
+class Trust:
+    """The keys of a file, read anew when it changes; a file that cannot be read trusts nobody."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.trouble: str | None = None
+        """Why the file is not in force; None while it is."""
+        self._stamp: object = None
+        self._keys: Mapping[str, TrustedKey] = {}
+
+    def find(self, kid: str) -> TrustedKey | None:
+        """The key of this id, if it is trusted now."""
+        self.refresh()
+        return self._keys.get(kid)
+
+    def refresh(self) -> None:
+        """Read the file again if it is another one than before."""
+        try:
+            stat = self.path.stat()
+            stamp = (stat.st_mtime_ns, stat.st_size, stat.st_ino)
+            if stamp == self._stamp:
+                return
+            self._keys = read_trust(self.path)
+            self._stamp, self.trouble = stamp, None
+        except (OSError, TrustError) as error:
+            self._keys, self._stamp, self.trouble = {}, None, str(error)
+
+
+def read_trust(path: Path) -> dict[str, TrustedKey]:
+    """The keys of a JWKS file by their id. Raises `TrustError`, or `OSError` if unreadable."""
+    try:
+        loaded = json.loads(path.read_text(encoding="utf-8"))
+        entries = loaded["keys"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise TrustError(f"{path} is not a JWKS: it needs a list called keys") from error
+    if not isinstance(entries, list):
+        raise TrustError(f"{path} is not a JWKS: keys is not a list")
+    keys = [_key(entry, f"{path}: key {place}") for place, entry in enumerate(entries)]
+    found = {key.kid: key for key in keys}
+    if len(found) != len(keys):
+        raise TrustError(f"{path}: two keys have the same kid")
+    return found
+
+
+def _key(entry: object, where: str) -> TrustedKey:
+    if not isinstance(entry, dict):
+        raise TrustError(f"{where} is not an object")
+    texts = {name: entry.get(name) for name in ("kid", "alg", "iss")}
+    for name, text in texts.items():
+        if not isinstance(text, str) or not text:
+            raise TrustError(f"{where} has no {name}; `seb keys generate` writes all three")
+    if "d" in entry or "k" in entry:
+        raise TrustError(f"{where} is a private key; put only public keys here")
+    wanted = ALGORITHMS.get(entry["alg"])
+    if wanted is None or (entry.get("kty"), entry.get("crv")) != wanted:
+        raise TrustError(f"{where} is neither EdDSA on Ed25519 nor ES256 on P-256")
+    if entry.get("use", "sig") != "sig":
+        raise TrustError(f"{where} is not for signatures")
+    try:
+        key = jwt.PyJWK(entry, algorithm=entry["alg"]).key
+    except (jwt.PyJWTError, ValueError, KeyError, TypeError):
+        raise TrustError(f"{where} is not a valid public key") from None
+    return TrustedKey(kid=entry["kid"], alg=entry["alg"], issuer=entry["iss"], key=key)
