@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -71,15 +72,12 @@ def sync_directory(path: Path) -> None:
 
 
 def _windows_boot_id() -> str | None:
-    if sys.platform != "win32":
-        return None
-    import winreg  # noqa: PLC0415  # exists on Windows only
+    if sys.platform == "win32":
+        import winreg  # noqa: PLC0415  # exists on Windows only
 
-    try:
-        with winreg.OpenKey(winreg.HKEY_LOCAL_MACHINE, _WINDOWS_BOOT_KEY) as key:
+        with suppress(OSError), winreg.OpenKey(winreg.HKEY_LOCAL_MACHINE, _WINDOWS_BOOT_KEY) as key:
             return f"boot-{winreg.QueryValueEx(key, 'BootId')[0]}"
-    except OSError:
-        return None
+    return None
 
 
 def control_address(directory: Path) -> str | None:

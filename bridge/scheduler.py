@@ -21,7 +21,8 @@ JUMP_SECONDS: Final = 1.0
 """The least difference between the clocks that counts as a jump, and the least pause."""
 LONGEST_PAUSE_SECONDS: Final = 120.0
 """A wall clock that leaps further than this was set by somebody; a pause is shorter."""
-_THREADS: Final = 2
+_THREADS: Final = 4
+"""More than there are jobs: two that hang on IMDS must not keep the heartbeat from going out."""
 
 
 class Every(BaseTrigger):  # type: ignore[misc]  # APScheduler has no types
