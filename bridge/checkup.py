@@ -7,30 +7,24 @@ not name.
 from __future__ import annotations
 
 import json
-import shutil
-import tempfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Final
 
-from bridge import control, host
 from bridge.configuration import Configuration, SinkSpec
 from bridge.document import DocumentError, parse_document
-from bridge.errors import SebError
 from bridge.identity import IdentityError, fetch_identity
 from bridge.imds import Imds, ImdsError
 from bridge.settings import DEFAULT_IMDS_URL, Settings
-from bridge.storefile import FILE_NAME, open_store
+from bridge.statecheck import look_at_state
 from bridge.version import __version__
 from sinks.base import Check, SinkContext
 from sinks.record import VmIdentity
 
 SINK_SECONDS: Final = 30.0
 """How long a sink's own check may take."""
-LOW_DISK_BYTES: Final = 64 << 20
 _NOBODY: Final = VmIdentity(vm_id="00000000-0000-0000-0000-000000000000", name="unknown")
 
 
@@ -42,13 +36,22 @@ class Step:
     check: Check
 
 
-def checkup(config: Configuration, *, offline: bool) -> Iterator[Step]:
-    """The steps, in the order in which a person would look; the network only unless offline."""
+def checkup(
+    config: Configuration, *, offline: bool, asking: Callable[[str], None] = lambda _: None
+) -> Iterator[Step]:
+    """The steps, in the order in which a person would look; the network only unless offline.
+
+    `asking` is told of what may take long, before it is begun.
+    """
     yield Step(about="settings", check=_settings(config))
-    yield from (Step(about="state", check=each) for each in _state(config.settings.state_dir))
+    yield from (
+        Step(about="state", check=each) for each in look_at_state(config.settings.state_dir)
+    )
     if offline:
         return
+    asking(f"asking {config.settings.imds.url}; the first answer ever can take two minutes")
     vm, steps = _imds(config.settings)
+    asking("asking the sinks")
     yield from steps
     for spec, checks in zip(config.sinks, _sinks(config, vm or _NOBODY), strict=True):
         yield from (Step(about=f"sink {spec.name}", check=each) for each in checks)
@@ -79,92 +82,6 @@ def _settings(config: Configuration) -> Check:
     return Check(level="ok", text=f"every setting is valid; sinks: {sinks}")
 
 
-def _state(directory: Path) -> Iterator[Check]:
-    try:
-        running = control.ask(directory, {"ask": "outbox.list"})
-    except (control.ControlError, OSError):
-        running = None
-    if running is not None:
-        yield Check(level="ok", text=f"{directory} is in use by the bridge that runs here")
-        yield from _outbox(running)
-        return
-    try:
-        yield _try_store(directory)
-    except SebError as error:
-        text, _, remedy = str(error).partition("; ")
-        yield Check(level="fail", text=text, remedy=remedy or "choose another SEB_STATE_DIR")
-        return
-    except OSError as error:
-        yield Check(
-            level="fail",
-            text=f"{directory} cannot be written ({error.strerror})",
-            remedy="make it writable for this user, or set SEB_STATE_DIR",
-        )
-        return
-    free = shutil.disk_usage(_existing(directory)).free
-    if free < LOW_DISK_BYTES:
-        yield Check(
-            level="warn",
-            text=f"only {free >> 20} MiB are free where {directory} is",
-            remedy="free some space: without it nothing new can be committed",
-        )
-    if host.is_volatile(directory):
-        yield Check(
-            level="warn",
-            text=f"{directory} is in memory or on a temporary disk",
-            remedy="set SEB_STATE_DIR to the OS disk: a redeploy loses the others",
-        )
-
-
-def _try_store(directory: Path) -> Check:
-    """Open the store that is there, or one in a directory beside, and leave no trace."""
-    if (directory / FILE_NAME).exists():
-        store, reset = open_store(directory, datetime.now(UTC))
-        store.close()
-        if reset is not None:
-            return Check(
-                level="warn",
-                text=f"the store in {directory} was damaged ({reason(reset.reason)})",
-                remedy=f"it is kept as {reset.kept_as}, and a new one is ready; nothing to do",
-            )
-        return Check(level="ok", text=f"the store in {directory} opens and can be written")
-    parent = _existing(directory)
-    with tempfile.TemporaryDirectory(dir=parent) as scratch:
-        store, _ = open_store(Path(scratch), datetime.now(UTC))
-        store.close()
-    return Check(level="ok", text=f"a store can be made in {directory}")
-
-
-def reason(text: str) -> str:
-    """A reason on one line."""
-    return " ".join(text.split())
-
-
-def _existing(directory: Path) -> Path:
-    while not directory.exists():
-        directory = directory.parent
-    return directory
-
-
-def _outbox(answer: dict[str, object]) -> Iterator[Check]:
-    """What the running bridge says of its sinks."""
-    sinks = answer["sinks"]
-    for sink in sinks if isinstance(sinks, list) else ():
-        state = f"{sink['sink']}: {sink['state']}, {sink['backlog']} to deliver"
-        if sink["state"] in ("failing", "paused"):
-            yield Check(
-                level="warn",
-                text=f"{state} ({sink['reason']})",
-                remedy=f"see the line of sink {sink['sink']} below; `seb outbox retry` wakes it",
-            )
-        if sink["dead"]:
-            yield Check(
-                level="warn",
-                text=f"{sink['sink']}: {sink['dead']} records are dead",
-                remedy="see `seb outbox list`, then `seb outbox retry` or `seb outbox drop`",
-            )
-
-
 def _imds(settings: Settings) -> tuple[VmIdentity | None, list[Step]]:
     client = Imds(
         settings.imds.url,
@@ -183,7 +100,7 @@ def _imds(settings: Settings) -> tuple[VmIdentity | None, list[Step]]:
                     level="ok",
                     text=(
                         f"{client.url} answers in {answer.latency_ms:.0f} ms with api-version "
-                        f"{client.api_version}: {len(document.events)} events are pending"
+                        f"{client.api_version}; {_pending(len(document.events))}"
                     ),
                 ),
             )
@@ -194,6 +111,12 @@ def _imds(settings: Settings) -> tuple[VmIdentity | None, list[Step]]:
         client.close()
     vm, step = _identity(settings)
     return vm, [*steps, step]
+
+
+def _pending(count: int) -> str:
+    return {0: "no event is pending", 1: "1 event is pending"}.get(
+        count, f"{count} events are pending"
+    )
 
 
 def _imds_failed(settings: Settings, error: Exception) -> Step:

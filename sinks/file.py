@@ -54,11 +54,11 @@ class FileSettings(SinkSettings):
 
 
 class FileSink(Sink[FileSettings]):
-    """Appends each batch with one write and one fsync.
+    """A file that gets a JSON line per record, on disk before the record counts as delivered.
 
-    The file is opened by its path for each batch. So it follows any rotation: a rename, a
-    deletion, a truncation in place; and on Windows, where an open file cannot be renamed, a
-    rotation is never in the sink's way.
+    Each batch is one write and one fsync. The file is opened by its path for each batch. So it
+    follows any rotation: a rename, a deletion, a truncation in place; and on Windows, where an
+    open file cannot be renamed, a rotation is never in the sink's way.
     """
 
     KIND: ClassVar[str] = "file"

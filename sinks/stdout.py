@@ -40,7 +40,10 @@ class _Raw(Protocol):
 
 
 class StdoutSink(Sink[StdoutSettings]):
-    """Writes each record and flushes it. What reads the other end acknowledges nothing more."""
+    """Standard output: a JSON line per record, or a readable line on a terminal.
+
+    Each record is flushed; what reads the other end acknowledges nothing more.
+    """
 
     KIND: ClassVar[str] = "stdout"
     Settings: ClassVar[type[SinkSettings]] = StdoutSettings

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+from difflib import get_close_matches
 from typing import Final
 
 import click
@@ -37,6 +38,15 @@ class _Commands(click.Group):
         command: click.Command = importlib.import_module(f"bridge.cli.{cmd_name}").command
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args[0] not in COMMANDS and not args[0].startswith("-"):
+            near = get_close_matches(args[0], COMMANDS, n=1)
+            hint = f"did you mean `seb {near[0]}`?" if near else "`seb --help` lists them all"
+            ctx.fail(f"there is no command {args[0]!r}; {hint}")
+        return super().resolve_command(ctx, args)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         del ctx
         with formatter.section("Commands"):
@@ -55,7 +65,7 @@ def seb() -> None:
 def main() -> None:
     """Run a command and end the process with its exit code; errors go to standard error."""
     try:
-        code = seb.main(standalone_mode=False)
+        code = seb.main(prog_name="seb", standalone_mode=False)
     except click.exceptions.Abort:
         click.echo("interrupted", err=True)
         sys.exit(130)

@@ -38,11 +38,17 @@ def command(*, offline: bool, as_json: bool, overrides: tuple[str, ...]) -> None
             steps.append(Step(about="settings", check=check))
             _show(steps[-1], as_json=as_json)
     else:
-        for step in checkup(config, offline=offline):
+        for step in checkup(config, offline=offline, asking=_wait):
             steps.append(step)
             _show(step, as_json=as_json)
     sys.stdout.flush()
     common.leave(_exit_code(steps))
+
+
+def _wait(what: str) -> None:
+    """Tell a person why nothing happens; a program needs no such line."""
+    if sys.stderr.isatty():
+        click.echo(f"      {what} ...", err=True)
 
 
 def _show(step: Step, *, as_json: bool) -> None:
@@ -57,9 +63,9 @@ def _show(step: Step, *, as_json: bool) -> None:
         click.echo(json.dumps(line))
         return
     word = click.style(_WORDS[check.level], fg=_COLOURS[check.level])
-    click.echo(f"{word}  {step.about}: {check.text}")
+    click.echo(f"{word}  {step.about}: {common.plain(check.text)}")
     if check.remedy and check.level != "ok":
-        click.echo(f"      -> {check.remedy}")
+        click.echo(f"      -> {common.plain(check.remedy)}")
 
 
 def _exit_code(steps: list[Step]) -> int:

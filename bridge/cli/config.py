@@ -11,13 +11,15 @@ from bridge.cli import common
 from bridge.reference import Variable
 from sinks import registry
 
+_MUST = " (must be given)"
+
 
 @click.group("config")
 def command() -> None:
     """Show the settings in force, or every variable there is."""
 
 
-@command.command("show")
+@command.command("show", short_help="Print what is in force, secrets masked.")
 @common.set_option
 def show(*, overrides: tuple[str, ...]) -> None:
     """Print what is in force after all sources are read; secrets are masked."""
@@ -25,7 +27,7 @@ def show(*, overrides: tuple[str, ...]) -> None:
         click.echo(f"{name}={value}")
 
 
-@command.command("env")
+@command.command("env", short_help="Print every variable with its default.")
 def env() -> None:
     """Print every variable with its default, as a commented `.env` file."""
     click.echo(env_file(), nl=False)
@@ -46,5 +48,7 @@ def env_file() -> str:
 
 def _lines(variables: Iterable[Variable]) -> str:
     return "".join(
-        f"# {each.description}\n#{each.name}={each.default or ''}\n" for each in variables
+        f"# {each.description}{_MUST if each.default is None else ''}\n"
+        f"#{each.name}={each.default or ''}\n"
+        for each in variables
     )

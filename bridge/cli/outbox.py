@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import click
@@ -23,7 +25,7 @@ def command() -> None:
     """
 
 
-@command.command("list")
+@command.command("list", short_help="Show each sink's backlog and every dead record.")
 @click.option("--json", "as_json", is_flag=True, help="As one JSON object; its fields are stable.")
 @common.set_option
 def list_(*, as_json: bool, overrides: tuple[str, ...]) -> None:
@@ -32,66 +34,96 @@ def list_(*, as_json: bool, overrides: tuple[str, ...]) -> None:
     if as_json:
         click.echo(json.dumps(answer, indent=2))
         return
-    for sink in answer["sinks"]:
-        state = sink["state"] or ("not running" if sink["configured"] else "not configured")
-        oldest = f", oldest of {sink['oldest']}" if sink["oldest"] else ""
-        reason = f" ({sink['reason']})" if sink["reason"] else ""
-        click.echo(
-            f"{sink['sink']}: {state}{reason}, {sink['backlog']} to deliver{oldest}, "
-            f"{sink['dead']} dead"
-        )
+    _show_sinks(answer["sinks"])
+    if answer["dead"]:
+        click.echo("\nDead records; `seb outbox retry` sends them again, `drop` forgets them:")
     for dead in answer["dead"]:
+        tries = "1 try" if dead["attempts"] == 1 else f"{dead['attempts']} tries"
         click.echo(
-            f"dead: {dead['sink']} {dead['sequence']} {dead['record_type']} {dead['record_id']} "
-            f"after {dead['attempts']} tries at {dead['time']}: {dead['reason']}"
+            f"{dead['sink']}  {dead['sequence']}  {dead['record_type']}  after {tries} "
+            f"at {dead['time']}\n    {common.plain(dead['reason'])}"
         )
-    if not answer["sinks"]:
+
+
+def _show_sinks(sinks: list[dict[str, Any]]) -> None:
+    if not sinks:
         click.echo("no sink has been configured with this state directory yet")
+        return
+    name = max(len("SINK"), *(len(sink["sink"]) for sink in sinks))
+    click.echo(f"{'SINK':<{name}}  {'STATE':<14}  TO DELIVER  DEAD  OLDEST")
+    for sink in sinks:
+        state = sink["state"] or ("not running" if sink["configured"] else "not configured")
+        click.echo(
+            f"{sink['sink']:<{name}}  {state:<14}  {sink['backlog']:>10}  {sink['dead']:>4}  "
+            f"{sink['oldest'] or '-'}"
+        )
+        if sink["reason"]:
+            click.echo(f"    {common.plain(sink['reason'])}")
 
 
-@command.command("retry")
+@command.command("retry", short_help="Have dead records of SINK tried again, and SINK now.")
 @click.argument("sink")
 @click.argument("sequences", metavar="[SEQUENCE]...", nargs=-1, type=int)
 @common.set_option
 def retry(*, sink: str, sequences: tuple[int, ...], overrides: tuple[str, ...]) -> None:
-    """Have dead records of SINK tried again, all or those named; wakes a paused sink too."""
+    """Have dead records of SINK tried again, all or those named.
+
+    Where the bridge runs, the sink is tried at once, a paused one too. Exit code 1: none of the
+    records named is dead.
+    """
     answer = _ask(
         {"ask": "outbox.retry", "sink": sink, "sequences": list(sequences) or None}, overrides
     )
-    click.echo(f"{answer['records']} records of {sink} will be tried again")
+    _report(answer["records"], sink, sequences, "will be tried again")
 
 
-@command.command("drop")
+@command.command("drop", short_help="Forget dead records of SINK for good.")
 @click.argument("sink")
 @click.argument("sequences", metavar="[SEQUENCE]...", nargs=-1, type=int)
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @common.set_option
 def drop(*, sink: str, sequences: tuple[int, ...], yes: bool, overrides: tuple[str, ...]) -> None:
-    """Forget dead records of SINK, all or those named; they will never be delivered to it."""
-    what = f"{len(sequences)} dead records" if sequences else "all dead records"
+    """Forget dead records of SINK, all or those named; they will never be delivered to it.
+
+    Exit code 1: none of the records named is dead.
+    """
+    if not yes and not sys.stdin.isatty():
+        raise click.UsageError("nobody can be asked here; add --yes")
     if not yes:
+        what = f"record {', '.join(map(str, sequences))}" if sequences else "all dead records"
         click.confirm(f"Forget {what} of {sink}?", abort=True, err=True)
     answer = _ask(
         {"ask": "outbox.drop", "sink": sink, "sequences": list(sequences) or None}, overrides
     )
-    click.echo(f"{answer['records']} dead records of {sink} are forgotten")
+    _report(answer["records"], sink, sequences, "forgotten")
+
+
+def _report(count: int, sink: str, sequences: tuple[int, ...], what: str) -> None:
+    if count:
+        click.echo(f"{sink}: {count} dead {'record' if count == 1 else 'records'} {what}")
+        return
+    click.echo(f"{sink} has no {'such ' if sequences else ''}dead record")
+    if sequences:
+        raise click.exceptions.Exit(NO)
 
 
 def _ask(request: Mapping[str, Any], overrides: tuple[str, ...]) -> dict[str, Any]:
     directory = common.read_configuration(overrides).settings.state_dir
     try:
         answer = control.ask(directory, request)
-        return _open_and_ask(request, overrides) if answer is None else answer
+        return _open_and_ask(request, directory) if answer is None else answer
     except control.ControlError as error:
         click.echo(f"seb: {error}", err=True)
         raise click.exceptions.Exit(NO) from None
 
 
-def _open_and_ask(request: Mapping[str, Any], overrides: tuple[str, ...]) -> dict[str, Any]:
+def _open_and_ask(request: Mapping[str, Any], directory: Path) -> dict[str, Any]:
     from bridge.outbox import Outbox  # noqa: PLC0415  # a bridge that runs answers without it
-    from bridge.storefile import open_store  # noqa: PLC0415
+    from bridge.storefile import FILE_NAME, open_store  # noqa: PLC0415
 
-    directory = common.read_configuration(overrides).settings.state_dir
+    # Whoever only looks must not be the one who makes the store, as a user that is not the bridge.
+    if not (directory / FILE_NAME).exists():
+        raise control.ControlError(f"there is no store in {directory} yet; has the bridge run?")
     store, _ = open_store(directory, datetime.now(UTC))
     try:
         return Desk(Outbox(store)).answer(request)

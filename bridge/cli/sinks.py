@@ -27,18 +27,23 @@ def command() -> None:
     """List the kinds of sink, or try a configured one."""
 
 
-@command.command("list")
+@command.command("list", short_help="Print every kind of sink there is.")
 def list_() -> None:
     """Print every kind of sink that can be configured here, and what it is."""
+    width = max(map(len, registry.kinds()))
     for kind in registry.kinds():
-        try:
-            summary = (registry.load(kind).__doc__ or "").strip().splitlines()
-            click.echo(f"{kind}: {summary[0] if summary else 'no description'}")
-        except registry.BrokenKindError as error:
-            click.echo(f"{kind}: cannot be used: {error}")
+        click.echo(f"{kind:<{width}}  {_summary(kind)}")
 
 
-@command.command("test")
+def _summary(kind: str) -> str:
+    try:
+        lines = (registry.load(kind).__doc__ or "").strip().splitlines()
+    except registry.BrokenKindError as error:
+        return f"cannot be used: {error}"
+    return lines[0] if lines else "no description"
+
+
+@command.command("test", short_help="Deliver one heartbeat record to a sink, now.")
 @click.argument("name")
 @common.set_option
 def test(*, name: str, overrides: tuple[str, ...]) -> None:
@@ -68,7 +73,7 @@ def _report(name: str, running: dict[str, object]) -> None:
     for sink in sinks if isinstance(sinks, list) else ():
         if sink["sink"] == name:
             click.echo(
-                f"{name}: the running bridge says {sink['state']}, {sink['backlog']} waiting"
+                f"{name}: the running bridge says {sink['state']}, {sink['backlog']} to deliver"
             )
             if sink["state"] != "ok":
                 raise UnreachableError(f"{name}: {sink['reason']}")
@@ -103,7 +108,7 @@ def _identity(config: Configuration) -> VmIdentity:
     try:
         return fetch_identity(client, config.settings.identity.tags)
     except (ImdsError, IdentityError) as error:
-        raise UnreachableError(f"who this VM is, is not known: {error}") from None
+        raise UnreachableError(f"who this VM is, is not known: {error}; see `seb check`") from None
 
 
 def _record(vm: VmIdentity) -> EventRecord:

@@ -34,7 +34,7 @@ class _Filled(NamedTuple):
 
 
 class EventHubSink(Sink[EventHubSettings]):
-    """Sends records in order under the VM's partition key, and waits for the hub's word."""
+    """An Azure event hub, over AMQP: records in order, under the VM's partition key."""
 
     KIND: ClassVar[str] = "eventhub"
     Settings: ClassVar[type[SinkSettings]] = EventHubSettings

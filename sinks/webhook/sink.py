@@ -36,7 +36,7 @@ _HINTS: Final = {
 
 
 class WebhookSink(Sink[WebhookSettings]):
-    """Posts each record; 2xx is the acknowledgement."""
+    """An HTTP endpoint: one POST per record, signed after Standard Webhooks."""
 
     KIND: ClassVar[str] = "webhook"
     Settings: ClassVar[type[SinkSettings]] = WebhookSettings

@@ -1,0 +1,107 @@
+"""The state directory and its store, as `seb check` looks at them.
+
+It leaves no store behind where there was none, and never opens one that a bridge has open.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from bridge import control, host
+from bridge.errors import SebError
+from bridge.storefile import FILE_NAME, open_store
+from sinks.base import Check
+
+LOW_DISK_BYTES: Final = 64 << 20
+
+
+def look_at_state(directory: Path) -> Iterator[Check]:
+    """How the directory and its store stand; a bridge that runs there is asked instead."""
+    try:
+        running = control.ask(directory, {"ask": "outbox.list"})
+    except (control.ControlError, OSError):
+        running = None
+    if running is not None:
+        yield Check(level="ok", text=f"{directory} is in use by the bridge that runs here")
+        yield from _outbox(running)
+        return
+    try:
+        yield _try_store(directory)
+    except SebError as error:
+        text, _, remedy = str(error).partition("; ")
+        yield Check(level="fail", text=text, remedy=remedy or "choose another SEB_STATE_DIR")
+        return
+    except OSError as error:
+        yield Check(
+            level="fail",
+            text=f"{directory} cannot be written ({error.strerror})",
+            remedy="create it for this user, or set SEB_STATE_DIR to one that it may write to",
+        )
+        return
+    free = shutil.disk_usage(_existing(directory)).free
+    if free < LOW_DISK_BYTES:
+        yield Check(
+            level="warn",
+            text=f"only {free >> 20} MiB are free where {directory} is",
+            remedy="free some space: without it nothing new can be committed",
+        )
+    if host.is_volatile(directory):
+        yield Check(
+            level="warn",
+            text=f"{directory} is in memory or on a temporary disk",
+            remedy="set SEB_STATE_DIR to the OS disk: a redeploy loses the others",
+        )
+
+
+def _try_store(directory: Path) -> Check:
+    """Open the store that is there, or one in a directory beside, and leave no trace."""
+    if (directory / FILE_NAME).exists():
+        store, reset = open_store(directory, datetime.now(UTC))
+        store.close()
+        if reset is not None:
+            return Check(
+                level="warn",
+                text=f"the store in {directory} was damaged ({_one_line(reset.reason)})",
+                remedy=f"it is kept as {reset.kept_as}, and a new one is ready; nothing to do",
+            )
+        return Check(level="ok", text=f"the store in {directory} opens and can be written")
+    parent = _existing(directory)
+    with tempfile.TemporaryDirectory(dir=parent) as scratch:
+        store, _ = open_store(Path(scratch), datetime.now(UTC))
+        store.close()
+    return Check(level="ok", text=f"a store can be made in {directory}")
+
+
+def _one_line(text: str) -> str:
+    """A reason on one line."""
+    return " ".join(text.split())
+
+
+def _existing(directory: Path) -> Path:
+    while not directory.exists():
+        directory = directory.parent
+    return directory
+
+
+def _outbox(answer: dict[str, object]) -> Iterator[Check]:
+    """What the running bridge says of its sinks."""
+    sinks = answer["sinks"]
+    for sink in sinks if isinstance(sinks, list) else ():
+        state = f"{sink['sink']}: {sink['state']}, {sink['backlog']} to deliver"
+        if sink["state"] in ("failing", "paused"):
+            yield Check(
+                level="warn",
+                text=f"{state} ({sink['reason']})",
+                remedy=f"see the line of sink {sink['sink']} below; `seb outbox retry` wakes it",
+            )
+        if sink["dead"]:
+            yield Check(
+                level="warn",
+                text=f"{sink['sink']}: {sink['dead']} dead",
+                remedy="see `seb outbox list`, then `seb outbox retry` or `seb outbox drop`",
+            )
