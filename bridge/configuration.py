@@ -7,17 +7,14 @@ from __future__ import annotations
 
 import os
 import re
-import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, get_args
 
-from dotenv import dotenv_values
-from pydantic import ValidationError
+from pydantic import BaseModel, SecretStr, ValidationError
 from pydantic_settings import (
     BaseSettings,
-    EnvSettingsSource,
     InitSettingsSource,
     PydanticBaseSettingsSource,
     SettingsError,
@@ -26,12 +23,10 @@ from pydantic_settings import (
 from bridge import names
 from bridge.errors import ConfigurationError
 from bridge.settings import PREFIX, Settings
+from bridge.sources import Variables, read_sources
 from sinks import registry
 from sinks.base import Sink, SinkSettings
 
-CONFIG_VARIABLE: Final = "SEB_CONFIG"
-SECRETS_VARIABLE: Final = "SEB_SECRETS_DIR"
-ENV_FILE: Final = Path(".env")
 # pydantic's types of problem, in the words of somebody who sets a variable.
 _WORDS: Final = {
     "missing": "this must be given",
@@ -78,11 +73,9 @@ def load(
 
 def load_settings(overrides: Mapping[str, str], environ: Mapping[str, str]) -> Settings:
     """The settings alone, the sinks' fields not yet checked. Raises `ConfigurationError`."""
-    dotenv = _dotenv()
-    secrets = _secrets(environ.get(SECRETS_VARIABLE) or environ.get("CREDENTIALS_DIRECTORY"))
-    for source in (overrides, environ, dotenv, secrets):
+    sources = read_sources(overrides, environ)
+    for source in sources.variables:
         names.refuse_unknown(source)
-    toml = _toml(environ.get(CONFIG_VARIABLE) or dotenv.get(CONFIG_VARIABLE))
 
     class _Sourced(Settings):
         """The settings with this call's sources; pydantic-settings wants a class for that."""
@@ -97,71 +90,19 @@ def load_settings(overrides: Mapping[str, str], environ: Mapping[str, str]) -> S
             file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
         ) -> tuple[PydanticBaseSettingsSource, ...]:
             return (
-                _Variables(settings_cls, overrides),
-                _Variables(settings_cls, environ),
-                _Variables(settings_cls, dotenv),
-                InitSettingsSource(settings_cls, init_kwargs=toml),
-                _Variables(settings_cls, secrets),
+                Variables(settings_cls, sources.overrides),
+                Variables(settings_cls, sources.environ),
+                Variables(settings_cls, sources.dotenv),
+                InitSettingsSource(settings_cls, init_kwargs=dict(sources.toml)),
+                Variables(settings_cls, sources.secrets),
             )
 
     try:
         return _Sourced()
     except ValidationError as error:
-        raise ConfigurationError(_problems(error, PREFIX)) from None
+        raise ConfigurationError(_problems(error, PREFIX, Settings)) from None
     except SettingsError as error:
-        raise ConfigurationError(_not_json(error, (overrides, environ, dotenv, secrets))) from None
-
-
-class _Variables(EnvSettingsSource):
-    """Names and values in the environment's spelling, wherever they came from."""
-
-    def __init__(self, settings_cls: type[BaseSettings], variables: Mapping[str, str]) -> None:
-        self._variables = {name.lower(): value for name, value in variables.items()}
-        super().__init__(settings_cls)
-
-    def _load_env_vars(self) -> Mapping[str, str | None]:
-        return self._variables
-
-
-def _dotenv() -> dict[str, str]:
-    if not ENV_FILE.is_file():
-        return {}
-    try:
-        read = dotenv_values(ENV_FILE, encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"{ENV_FILE} cannot be read: {error}") from None
-    return {name: value for name, value in read.items() if value is not None}
-
-
-def _secrets(directory: str | None) -> dict[str, str]:
-    """Files named like variables, one secret each (a mounted secret, systemd's credentials)."""
-    if not directory:
-        return {}
-    try:
-        files = [path for path in Path(directory).iterdir() if path.is_file()]
-        return {
-            path.name: path.read_text(encoding="utf-8").rstrip("\r\n")
-            for path in files
-            if path.name.upper().startswith(PREFIX)
-        }
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigurationError(
-            f"{SECRETS_VARIABLE}: the secrets in {directory} cannot be read "
-            f"({getattr(error, 'strerror', None) or type(error).__name__})"
-        ) from None
-
-
-def _toml(path: str | None) -> dict[str, Any]:
-    if not path:
-        return {}
-    try:
-        return tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigurationError(
-            f"{CONFIG_VARIABLE}: {path} cannot be read ({error.strerror})"
-        ) from None
-    except ValueError as error:  # TOMLDecodeError and UnicodeDecodeError; neither shows a value
-        raise ConfigurationError(f"{CONFIG_VARIABLE}: {path} is not TOML: {error}") from None
+        raise ConfigurationError(_not_json(error, sources.variables)) from None
 
 
 def sink_spec(name: str, fields: Mapping[str, Any]) -> SinkSpec:
@@ -177,12 +118,54 @@ def sink_spec(name: str, fields: Mapping[str, Any]) -> SinkSpec:
             f"{variable}: {error}. The kind is the sink's name unless {variable}__KIND says "
             "otherwise"
         ) from None
+    model = sink_class.Settings
+    _refuse_unreadable(model, fields, f"{variable}__")
     try:
-        settings = sink_class.Settings.model_validate(fields)
+        settings = model.model_validate(fields)
     except ValidationError as error:
-        known = [field for field in sink_class.Settings.model_fields if field != "kind"]
-        raise ConfigurationError(_problems(error, f"{variable}__", known)) from None
+        told = _problems(error, f"{variable}__", model)
+        for secret in _secret_texts(model, fields):
+            told = told.replace(secret, "[secret]")  # a sink's own check may have quoted it
+        raise ConfigurationError(told) from None
     return SinkSpec(name=name, sink_class=sink_class, settings=settings)
+
+
+def _refuse_unreadable(model: type[BaseModel], fields: Mapping[str, Any], prefix: str) -> None:
+    """Raise `ConfigurationError` where a file that holds a secret or a certificate cannot be read:
+    it is better to learn that now than on the day of the first event.
+    """
+    for name, field in model.model_fields.items():
+        value = fields.get(name)
+        inner = _model_in(field.annotation)
+        if inner is not None and isinstance(value, Mapping):
+            _refuse_unreadable(inner, value, f"{prefix}{name.upper()}__")
+        wanted = name.endswith("_file") or prefix.endswith("__TLS__")
+        if not (wanted and isinstance(value, str) and "Path" in repr(field.annotation)):
+            continue
+        try:
+            with Path(value).open("rb") as file:
+                file.read(1)
+        except OSError as error:
+            raise ConfigurationError(
+                # Not its name: a secret itself is easily given where its file is asked for.
+                f"{prefix}{name.upper()}: the file that it names cannot be read ({error.strerror})"
+            ) from None
+
+
+def _secret_texts(model: type[BaseModel], fields: Mapping[str, Any]) -> Iterator[str]:
+    """The texts in the fields that are for secrets."""
+    for name, field in model.model_fields.items():
+        value = fields.get(name)
+        if isinstance(value, str) and SecretStr.__name__ in repr(field.annotation):
+            yield from [value] if len(value) > 3 else []  # noqa: PLR2004  # would cut words
+
+
+def _model_in(annotation: object) -> type[BaseModel] | None:
+    """The model that a field holds, or may hold."""
+    for each in (annotation, *get_args(annotation)):
+        if isinstance(each, type) and issubclass(each, BaseModel):
+            return each
+    return None
 
 
 def _not_json(error: SettingsError, sources: Iterable[Mapping[str, str]]) -> str:
@@ -195,7 +178,7 @@ def _not_json(error: SettingsError, sources: Iterable[Mapping[str, str]]) -> str
     return f'{names_given}: this is not JSON; a list is ["a", "b"], an object {{"a": "b"}}'
 
 
-def _problems(error: ValidationError, prefix: str, known: list[str] | None = None) -> str:
+def _problems(error: ValidationError, prefix: str, model: type[BaseModel]) -> str:
     """What pydantic found, in the environment's names, without any value."""
     lines = []
     for problem in error.errors(include_url=False, include_context=False, include_input=False):
@@ -203,8 +186,20 @@ def _problems(error: ValidationError, prefix: str, known: list[str] | None = Non
         variable = (prefix + place).removesuffix("__")
         message = _WORDS.get(problem["type"]) or problem["msg"].removeprefix("Value error, ")
         if problem["type"] == "extra_forbidden":
+            known = _names_beside(model, problem["loc"])
             message = "there is no such setting" + names.suggestion(
-                str(problem["loc"][-1]), known or [], prefix
+                str(problem["loc"][-1]), known, variable[: -len(str(problem["loc"][-1]))]
             )
         lines.append(f"{variable}: {message}")
     return "\n".join(lines)
+
+
+def _names_beside(model: type[BaseModel], place: tuple[int | str, ...]) -> list[str]:
+    """The names that would have been right in this place."""
+    for part in place[:-1]:
+        field = model.model_fields.get(str(part))
+        inner = None if field is None else _model_in(field.annotation)
+        if inner is None:
+            return []
+        model = inner
+    return [name for name in model.model_fields if name != "kind"]

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
+from math import isfinite
 from typing import Any, Final, TextIO
+from urllib.parse import quote, urlsplit
 
 _STANDARD: Final = frozenset(logging.LogRecord("", 0, "", 0, "", None, None).__dict__) | {
     "message",
@@ -28,11 +31,14 @@ _QUIET: Final = {
 
 
 class Redactor:
-    """Cuts known secrets out of text."""
+    """Cuts known secrets out of text, also where a library has quoted or escaped them, or shows
+    only the part that matters.
+    """
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
+        forms = {form for secret in secrets for part in _parts(secret) for form in _forms(part)}
         # The longest first: one secret may contain another. Very short ones would cut words.
-        self._secrets = sorted({s for s in secrets if len(s) > 3}, key=len, reverse=True)  # noqa: PLR2004
+        self._secrets = sorted({s for s in forms if len(s) > 3}, key=len, reverse=True)  # noqa: PLR2004
 
     def __call__(self, text: str) -> str:
         """The text without any secret."""
@@ -41,23 +47,84 @@ class Redactor:
         return text
 
 
+def _parts(secret: str) -> Iterator[str]:
+    """A secret, and what in it is secret by itself."""
+    yield secret
+    yield from secret.split()  # two keys while rotating
+    for field in secret.split(";"):  # a connection string
+        name, _, value = field.partition("=")
+        if name.strip().lower().endswith(("key", "signature", "password")):
+            yield value
+    try:
+        parts = urlsplit(secret)
+    except ValueError:
+        return
+    if parts.scheme in ("http", "https"):
+        # Errors of HTTP libraries show path and query alone, and there a hook has its token.
+        yield f"{parts.path}?{parts.query}" if parts.query else parts.path
+        yield from (parts.path, parts.query)
+
+
+def _forms(secret: str) -> Iterator[str]:
+    """How a secret may be written."""
+    yield secret
+    yield json.dumps(secret)[1:-1]
+    yield json.dumps(secret, ensure_ascii=False)[1:-1]
+    yield repr(secret)[1:-1]
+    for safe in ("", "/"):
+        try:
+            quoted = quote(secret, safe=safe)
+        except UnicodeEncodeError:
+            continue
+        yield from (quoted, re.sub("%..", lambda code: code[0].lower(), quoted))
+        yield quoted.replace("%20", "+")
+
+
 class _Formatter(logging.Formatter):
     def __init__(self, redact: Redactor) -> None:
         super().__init__()
         self._redact = redact
 
     def fields(self, record: logging.LogRecord) -> dict[str, Any]:
+        """What the line says; every text is without secrets."""
         moment = datetime.fromtimestamp(record.created, UTC)
         fields: dict[str, Any] = {
             "time": moment.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
             "level": record.levelname.lower(),
             "action": getattr(record, "action", record.name),
-            "message": record.getMessage(),
+            "message": _message(record),
         }
         fields |= {k: v for k, v in record.__dict__.items() if k not in _STANDARD and v is not None}
         if record.exc_info:
             fields["trace"] = self.formatException(record.exc_info)
-        return fields
+        return {key: self._plain(value) for key, value in fields.items()}
+
+    def _plain(self, value: object) -> object:
+        # Before a line is made of it: a secret such as `true` must not be cut out of the syntax.
+        if isinstance(value, (bool, int)):
+            return value
+        if isinstance(value, float):
+            return value if isfinite(value) else str(value)
+        return self._redact(str(value))
+
+
+def _message(record: logging.LogRecord) -> str:
+    try:
+        return record.getMessage()
+    except Exception:  # noqa: BLE001  # a library's format that does not fit is no reason to lose it
+        return str(record.msg)
+
+
+def _printable(text: str) -> str:
+    """A line with every sign escaped that could end it, colour it or turn it round."""
+    if text.isprintable():
+        return text
+    return "".join(sign if sign.isprintable() else _escaped(sign) for sign in text)
+
+
+def _escaped(sign: str) -> str:
+    units = sign.encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))
 
 
 class JsonFormatter(_Formatter):
@@ -65,7 +132,7 @@ class JsonFormatter(_Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """The line."""
-        return self._redact(json.dumps(self.fields(record), ensure_ascii=False, default=str))
+        return _printable(json.dumps(self.fields(record), ensure_ascii=False))
 
 
 class LogfmtFormatter(_Formatter):
@@ -74,7 +141,7 @@ class LogfmtFormatter(_Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """The line."""
         pairs = (f"{key}={_quoted(value)}" for key, value in self.fields(record).items())
-        return self._redact(" ".join(pairs))
+        return " ".join(pairs)
 
 
 def configure(
@@ -101,4 +168,4 @@ def _quoted(value: object) -> str:
         return f"{value:.3f}".rstrip("0").rstrip(".")
     text = str(value)
     plain = text and text.isprintable() and not any(sign in text for sign in ' ="\\')
-    return text if plain else json.dumps(text, ensure_ascii=not text.isprintable())
+    return text if plain else _printable(json.dumps(text, ensure_ascii=False))

@@ -20,6 +20,8 @@ _INJECTED: Final = re.compile(
     r"SEB_([A-Z0-9_]+_)?(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?"
     r"|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)|SEB_PORT"
 )
+# SEB_SINKS__OPS__URL, SEB_SINK_OPS_URL and their like: near to other names by mere letters.
+_SINK_LIKE: Final = re.compile(r"SEB_SINK(S_+|_(?!_))(?=.)")
 
 
 def refuse_unknown(variables: Mapping[str, str]) -> None:
@@ -49,6 +51,8 @@ def setting_names() -> Iterator[str]:
 
 def suggestion(name: str, known: Iterable[str], prefix: str = "") -> str:
     """'; did you mean …?' for the end of a sentence, or nothing."""
+    if found := _SINK_LIKE.match(name.upper()):
+        return f"; did you mean {PREFIX}SINK__{name[found.end() :].upper()}?"
     near = get_close_matches(name.upper(), [each.upper() for each in known], n=1)
     return f"; did you mean {prefix}{near[0]}?" if near else ""
 

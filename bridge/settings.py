@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from bridge import host
+from bridge.approvalsettings import ApprovalSettings, CommandsSettings
 from sinks.base import JsonList
 
 PREFIX: Final = "SEB_"
@@ -23,24 +24,38 @@ DEFAULT_API_VERSION: Final = "2020-07-01"
 
 
 def _base_url(url: str) -> str:
-    parts = urlsplit(url.strip())
-    if parts.scheme not in ("http", "https") or not parts.hostname:
+    url = url.strip().rstrip("/")
+    try:
+        parts = urlsplit(url)
+        good = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # half a pair of brackets, or a port that is none
+        good = False
+    if not good or not url.isprintable() or " " in url:
         raise ValueError("this is not an http:// or https:// URL with a host")
-    if parts.username or parts.query or parts.fragment:
+    if "@" in parts.netloc or parts.path or parts.query or parts.fragment:
         raise ValueError("the URL must be scheme, host and port only")
-    _ = parts.port  # raises ValueError where it is no port
-    return url.strip().rstrip("/")
+    return url
 
 
 def _listen(address: str) -> str:
     if not address:
         return address
     name, _, port = address.rpartition(":")
-    if not name or not port.isdecimal() or int(port) > 65535:  # noqa: PLR2004
-        raise ValueError("this is not HOST:PORT (or empty, for none)")
-    if name.strip("[]") != "localhost":
-        ip_address(name.strip("[]"))
+    good = bool(name) and port.isascii() and port.isdecimal() and int(port) <= 65535  # noqa: PLR2004
+    try:
+        if name != "localhost":
+            ip_address(name.strip("[]"))
+    except ValueError:
+        good = False
+    if not good:
+        raise ValueError("this is not ADDRESS:PORT, such as 127.0.0.1:9469 (or empty, for none)")
     return address
+
+
+def _given(path: object) -> object:
+    if path == "":
+        raise ValueError("this is empty, which would be the current directory; name one")
+    return path
 
 
 def _topic_level(text: str) -> str:
@@ -50,7 +65,7 @@ def _topic_level(text: str) -> str:
 
 
 Url = Annotated[str, AfterValidator(_base_url)]
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Positive = Annotated[float, Field(gt=0, le=3600, allow_inf_nan=False)]
 
 
 class _Section(BaseModel):
@@ -128,9 +143,9 @@ class Settings(BaseSettings):
 
     imds: ImdsSettings = ImdsSettings()
     poll_interval: Positive = Field(
-        1.0, ge=0.1, le=3600, description="Seconds from one look at IMDS to the next"
+        1.0, ge=0.1, description="Seconds from one look at IMDS to the next"
     )
-    state_dir: Path = Field(
+    state_dir: Annotated[Path, BeforeValidator(_given)] = Field(
         default_factory=host.default_state_dir,
         description="Directory of the store, on a disk that outlives a redeploy",
     )
@@ -145,9 +160,12 @@ class Settings(BaseSettings):
     heartbeat_interval: float = Field(
         60.0,
         ge=0,
+        le=86_400,
         allow_inf_nan=False,
         description="Seconds from one heartbeat record to the next; 0 for none",
     )
+    approval: ApprovalSettings = ApprovalSettings()
+    commands: CommandsSettings = CommandsSettings()
     http: HttpSettings = HttpSettings()
     log: LogSettings = LogSettings()
     sink: dict[str, dict[str, Any]] = Field(
