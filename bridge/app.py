@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 import threading
-import uuid
 from collections.abc import Callable
 from dataclasses import replace
 from enum import Enum
@@ -18,22 +17,16 @@ from bridge.clock import Clock, SystemClock
 from bridge.configuration import Configuration
 from bridge.control import ControlServer
 from bridge.desk import Desk
-from bridge.discovery import endpoints
-from bridge.dispatcher import Dispatcher
 from bridge.errors import UnreachableError
 from bridge.identity import IdentityError, await_identity, fetch_identity
-from bridge.imds import Imds, ImdsError
+from bridge.imds import ImdsError
 from bridge.logs import Redactor
 from bridge.normalize import Observer
-from bridge.outbox import Outbox
-from bridge.poller import Poller
+from bridge.parts import assemble, client
 from bridge.scheduler import TICK_SECONDS, Scheduler, Watch
-from bridge.settings import DEFAULT_IMDS_URL, Settings
-from bridge.sinkhealth import URGENT_NOTICE_SECONDS
 from bridge.store import Store, StoreError
 from bridge.storefile import StoreReset, open_store, put_aside
 from bridge.version import __version__
-from sinks.base import SinkContext
 from sinks.record import RecordDraft, VmIdentity
 
 log: Final = logging.getLogger(__name__)
@@ -121,7 +114,7 @@ class Bridge:
         return self._poller.observer
 
     def _fetch_identity(self, timeout: float | None = None) -> VmIdentity:
-        return fetch_identity(_client(self._settings, timeout), self._settings.identity.tags)
+        return fetch_identity(client(self._settings, timeout), self._settings.identity.tags)
 
     def _identify(self, store: Store, *, patient: bool) -> VmIdentity | None:
         kept = store.identity()
@@ -145,50 +138,21 @@ class Bridge:
         return store, reset
 
     def _assemble(self, store: Store, vm: VmIdentity) -> None:
-        settings, node = self._settings, self._settings.node
-        observer = Observer(
-            vm=vm,
-            version=__version__,
-            instance_id=str(uuid.uuid4()),
-            cluster=node.cluster,
-            node=node.node,
-            pod=node.pod,
-        )
-        self._store = store
-        self._outbox = Outbox(store)
-        self._poller = Poller(
-            _client(settings, None),
-            store,
-            observer,
-            self._clock,
-            interval=settings.poll_interval,
-            scope_self=settings.scope == "self",
-            boot_id=self._boot_id,
-            committed=lambda: self._dispatcher.wake(),  # noqa: PLW0108  # it comes after
-        )
-        self._dispatcher = Dispatcher(
+        parts = assemble(
+            self._settings,
             self._sinks,
-            self._outbox,
-            SinkContext(
-                vm=vm,
-                now=self._clock.now,
-                site=settings.site,
-                version=__version__,
-                instance_id=observer.instance_id,
-                pending=self._poller.pending,
-            ),
-            self._clock,
-            urgent=lambda: self._poller.urgent(URGENT_NOTICE_SECONDS),
-            dead_letter=lambda sink, record, reason, attempts: notices.dead_letter(
-                self._observer,
-                self._clock.now(),
-                sink=sink,
-                record=record,
-                reason=reason,
-                attempts=attempts,
-            ),
+            store,
+            vm=vm,
+            imds=client(self._settings),
+            clock=self._clock,
+            boot_id=self._boot_id,
             redact=self._redact,
         )
+        self._store = store
+        self._outbox = parts.outbox
+        self._poller = parts.poller
+        self._approver = parts.approver
+        self._dispatcher = parts.dispatcher
 
     def _announce(self, reset: StoreReset | None) -> None:
         lookout, now, sinks = self._poller.lookout, self._clock.now(), list(self._dispatcher.health)
@@ -223,7 +187,9 @@ class Bridge:
         scheduler.every(IDENTITY_SECONDS, self._refresh_identity, first=IDENTITY_SECONDS)
         if beat := settings.heartbeat_interval:
             scheduler.every(beat, self._heartbeat, first=beat)
-        control = ControlServer(settings.state_dir, Desk(self._outbox, self._dispatcher).answer)
+        desk = Desk(self._outbox, self._dispatcher, self._poller, self._approver)
+        control = ControlServer(settings.state_dir, desk.answer)
+        self._approver.start()
         self._dispatcher.start()
         scheduler.start()
         while not self._stop.wait(TICK_SECONDS):
@@ -231,6 +197,7 @@ class Bridge:
         scheduler.stop()
         control.close()
         self._poller.settle(SETTLE_SECONDS)
+        self._approver.stop(SETTLE_SECONDS)
         self._finish()
 
     def _look_around(self, scheduler: Scheduler, watch: Watch) -> None:
@@ -295,17 +262,3 @@ class Bridge:
             return
         self._poller.observer = replace(self._observer, vm=vm)
         self._store.keep_identity(vm)
-
-
-def _client(settings: Settings, timeout: float | None) -> Imds:
-    """A client as the settings say. The endpoint is looked for elsewhere only by default: one
-    that the owner named is the only one that is asked.
-    """
-    imds = settings.imds
-    return Imds(
-        imds.url,
-        api_version=imds.api_version,
-        timeout=timeout or imds.timeout,
-        first_timeout=timeout or imds.first_timeout,
-        discover=endpoints if imds.url == DEFAULT_IMDS_URL else tuple,
-    )

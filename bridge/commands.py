@@ -71,16 +71,17 @@ class Situation:
 
 
 class Rate:
-    """At most so many good commands a minute."""
+    """At most so many a minute."""
 
-    def __init__(self) -> None:
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
         self._times: deque[float] = deque()
 
     def allows(self, now: float) -> bool:
         """Whether one more is within the limit; if so, it counts."""
         while self._times and not now - RATE_SECONDS < self._times[0] <= now:
             self._times.popleft()
-        if len(self._times) >= MAX_COMMANDS:
+        if len(self._times) >= self._limit:
             return False
         self._times.append(now)
         return True

@@ -1,22 +1,39 @@
-"""What a command may ask of the outbox, whether the bridge runs or not, in JSON both ways."""
+"""What a command on this machine may ask, in JSON both ways.
+
+The outbox answers whether the bridge runs or not; the rest needs one that runs.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Any
+from typing import Any, Final
 
+from bridge.approver import Approver
 from bridge.control import ControlError
 from bridge.dispatcher import Dispatcher
 from bridge.outbox import Outbox
+from bridge.poller import Poller
+from bridge.store import StoreError
+
+APPROVE_SECONDS: Final = 15.0
+"""How long a person's approval may take until IMDS has answered."""
 
 
 class Desk:
-    """Answers requests about the outbox: `list`, `retry` and `drop`."""
+    """Answers requests about the outbox, about pending events, and to approve one."""
 
-    def __init__(self, outbox: Outbox, dispatcher: Dispatcher | None = None) -> None:
+    def __init__(
+        self,
+        outbox: Outbox,
+        dispatcher: Dispatcher | None = None,
+        poller: Poller | None = None,
+        approver: Approver | None = None,
+    ) -> None:
         self._outbox = outbox
         self._dispatcher = dispatcher
+        self._poller = poller
+        self._approver = approver
 
     def answer(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """The answer to a request. Raises `ControlError` on one that cannot be carried out."""
@@ -28,8 +45,22 @@ class Desk:
             case "outbox.drop":
                 sink, sequences = self._sink(request), _sequences(request)
                 return {"records": self._outbox.dead.drop(sink, sequences)}
+            case "pending":
+                pending = self._poller.pending() if self._poller else []
+                return {"events": [event.to_wire() for event in pending]}
+            case "approve":
+                return self._approve(str(request.get("event")), str(request.get("user")))
             case other:
                 raise ControlError(f"the running bridge does not know {other!r}; is it older?")
+
+    def _approve(self, event_id: str, user: str) -> dict[str, Any]:
+        if self._approver is None:
+            raise ControlError("no bridge is running here; an approval needs one")
+        try:
+            entry = self._approver.local(event_id, user=user, seconds=APPROVE_SECONDS)
+        except (LookupError, TimeoutError, StoreError) as error:
+            raise ControlError(str(error) or type(error).__name__) from error
+        return {"jti": entry.jti, "state": entry.state, "reason": entry.reason}
 
     def _list(self) -> dict[str, Any]:
         sinks = []

@@ -6,6 +6,7 @@ anything from an answer: an error body looks like a document without events.
 
 from __future__ import annotations
 
+import json
 import re
 import time
 from collections import deque
@@ -111,6 +112,28 @@ class Imds:
             raise ImdsError("the instance document is not a JSON object", reason="malformed")
         return loaded
 
+    def start(self, event_id: str) -> None:
+        """Approve an event: Azure may start it now, for every VM that it lists.
+
+        Azure answers 200 for any valid id, also where another VM was first, and may take its
+        time; only the event's status tells that it has started. Always on a connection of its
+        own, so another thread than the one that polls may call it. Raises `ImdsError`.
+        """
+        url = f"{self.url}{EVENTS_PATH}?api-version={self.api_version}"
+        body = json.dumps({"StartRequests": [{"EventId": event_id}]})
+        headers = {**HEADERS, "Content-Type": "application/json", "Connection": "close"}
+        request = requests.Request("POST", url, headers=headers, data=body).prepare()
+        adapter = _adapter()
+        deadline.allow(self._timeout)
+        try:
+            reply = self._send(adapter, request)
+        except (requests.RequestException, HTTPError, OSError) as error:
+            raise explain(error, self.url, self._timeout) from error
+        finally:
+            adapter.close()
+        if reply.status != _OK:
+            raise _refusal(reply, self.url)
+
     def close(self) -> None:
         """Let go of the connection."""
         self._adapter.close()
@@ -156,18 +179,22 @@ class Imds:
             raise explained from error
 
     def _exchange(self, url: str) -> _Reply:
-        started = time.monotonic()
         request = self._prepared.get(url)
         if request is None:
             request = requests.Request("GET", url, headers=HEADERS).prepare()
             self._prepared = {**self._prepared, url: request}
+        reply = self._send(self._adapter, request)
+        self._kept = True
+        return reply
+
+    def _send(self, adapter: HTTPAdapter, request: requests.PreparedRequest) -> _Reply:
+        """One exchange within what is left of this thread's deadline."""
         # The adapter, not a session: no environment's proxies, no .netrc, no cookies, and no body
         # of a redirect read without a limit.
-        seconds = deadline.left()
+        started, seconds = time.monotonic(), deadline.left()
         timeout = (min(seconds, _CONNECT_SECONDS), seconds)
-        with self._adapter.send(request, stream=True, timeout=timeout) as response:
+        with adapter.send(request, stream=True, timeout=timeout) as response:
             body = _read(response)
-        self._kept = True
         return _Reply(
             status=response.status_code,
             headers=response.headers,
@@ -177,12 +204,9 @@ class Imds:
     def _require_ok(self, reply: _Reply) -> None:
         if reply.status == _OK:
             return
+        url = self.url
         self._look_elsewhere(unreachable=False)
-        raise ImdsError(
-            f"IMDS at {self.url} answered HTTP {reply.status}",
-            reason=f"http_{reply.status}",
-            retry_after=_seconds(reply.headers.get("Retry-After")),
-        )
+        raise _refusal(reply, url)
 
     def _look_elsewhere(self, *, unreachable: bool) -> None:
         """Until the first document: where nobody can be reached, try the endpoints that DHCP
@@ -196,6 +220,14 @@ class Imds:
         ring = list(dict.fromkeys([self._given, *self._discover()]))
         place = ring.index(self.url) if self.url in ring else -1
         self.url = ring[(place + 1) % len(ring)]
+
+
+def _refusal(reply: _Reply, url: str) -> ImdsError:
+    return ImdsError(
+        f"IMDS at {url} answered HTTP {reply.status}",
+        reason=f"http_{reply.status}",
+        retry_after=_seconds(reply.headers.get("Retry-After")),
+    )
 
 
 def _adapter() -> HTTPAdapter:

@@ -158,6 +158,25 @@ class Outbox:
             dead=self.dead.count(sink),
         )
 
+    def acknowledged(self, sink: str, record_id: str, accepts: Accepts) -> bool:
+        """Whether the sink got a record, by its id, and took it: not whether it passed it over.
+
+        Raises `StoreError`.
+        """
+        rows = self._store.read(
+            "SELECT sequence, type, affects FROM records WHERE id = ? ORDER BY sequence DESC",
+            (record_id,),
+        )
+        with self._lock:
+            cursor = self._cursors.get(sink)
+        if not rows or cursor is None or cursor < rows[0][0]:
+            return False
+        sequence, kind, affects = rows[0]
+        dead = self._store.read(
+            "SELECT 1 FROM dead WHERE sink = ? AND sequence = ?", (sink, sequence)
+        )
+        return accepts(kind, None if affects is None else bool(affects)) and not dead
+
     def known_sinks(self) -> dict[str, bool]:
         """Every sink that the store has a cursor of, and whether it is configured now."""
         rows = self._store.read("SELECT name, active FROM sinks ORDER BY name", ())

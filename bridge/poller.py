@@ -42,6 +42,7 @@ class Poller:
         scope_self: bool,
         boot_id: str | None,
         committed: Callable[[], None],
+        polled: Callable[[], None] = lambda: None,
     ) -> None:
         seen = store.seen(clock.now())
         rebooted = None if None in (seen.boot_id, boot_id) else seen.boot_id != boot_id
@@ -54,7 +55,9 @@ class Poller:
         self._clock = clock
         self._scope_self = scope_self
         self._boot_id = boot_id
-        self._committed = committed
+        self.committed = committed
+        """To be called after every commit of records: it wakes the sinks."""
+        self._polled = polled
         self._known: Mapping[str, KnownEvent] = _scoped(seen.known, scope_self=scope_self)
         self._incarnation = seen.incarnation
         self._body: bytes | None = None
@@ -114,6 +117,7 @@ class Poller:
             self._say("bug", f"the poll ended with {type(error).__name__}")
         else:
             self._say(None, "IMDS answers")
+            self._polled()
             return True
         return False
 
@@ -166,7 +170,7 @@ class Poller:
         self._known, self._incarnation = known, document.incarnation
         for record in records:
             _report(record)
-        self._committed()
+        self.committed()
 
     def _say(self, trouble: str | None, message: str) -> None:
         if trouble == self._trouble:

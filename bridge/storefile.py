@@ -41,6 +41,10 @@ CREATE TABLE records (sequence INTEGER PRIMARY KEY, id TEXT NOT NULL, type TEXT 
                       body BLOB NOT NULL);
 CREATE TABLE sinks (name TEXT PRIMARY KEY, cursor INTEGER NOT NULL,
                     active INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE approvals (cause TEXT PRIMARY KEY, time TEXT NOT NULL, jti TEXT NOT NULL, event TEXT,
+                        fingerprint TEXT, actor TEXT NOT NULL, issuer TEXT,
+                        resources TEXT NOT NULL, state TEXT NOT NULL, reason TEXT,
+                        asked TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE dead (sink TEXT NOT NULL, sequence INTEGER NOT NULL, time TEXT NOT NULL,
                    reason TEXT NOT NULL, attempts INTEGER NOT NULL, again INTEGER NOT NULL,
                    PRIMARY KEY (sink, sequence)) WITHOUT ROWID;

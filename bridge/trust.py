@@ -32,9 +32,11 @@ class TrustedKey:
 
 
 class Trust:
-    """The keys of a file, read anew when it changes; a file that cannot be read trusts nobody."""
+    """The keys of a file, read anew when it changes; a file that cannot be read trusts nobody,
+    and neither does no file.
+    """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path | None) -> None:
         self.path = path
         self.trouble: str | None = None
         """Why the file is not in force; None while it is."""
@@ -48,6 +50,8 @@ class Trust:
 
     def refresh(self) -> None:
         """Read the file again if it is another one than before."""
+        if self.path is None:
+            return
         try:
             stat = self.path.stat()
             stamp = (stat.st_mtime_ns, stat.st_size, stat.st_ino)

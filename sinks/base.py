@@ -133,6 +133,31 @@ def _nothing_pending() -> Sequence[PendingEvent]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CommandMessage:
+    """A signed command as it came in over a sink's own connection, not yet looked at.
+
+    `settled` is called, from another thread and without raising, once what became of it is
+    stored (or it was refused): only then may the channel acknowledge it to its sender.
+    """
+
+    token: bytes
+    channel: str
+    """The sink's name."""
+    retained: bool = False
+    settled: Callable[[], None] = lambda: None
+
+
+CommandSource = Callable[[CommandMessage], bool]
+"""Where a sink hands in commands; False where there are too many, and the message is to be
+dropped or to be left unacknowledged. May be called from any thread; returns at once."""
+
+
+def _no_commands(message: CommandMessage) -> bool:
+    del message
+    return False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SinkContext:
     """What a sink may know of the bridge around it."""
 
@@ -143,6 +168,8 @@ class SinkContext:
     instance_id: str = ""
     pending: Callable[[], Sequence[PendingEvent]] = field(default=_nothing_pending)
     """The pending events as last committed; may be called from any thread."""
+    command: CommandSource = _no_commands
+    """Takes a signed command that came in over the sink's connection."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

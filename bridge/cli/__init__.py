@@ -75,9 +75,9 @@ def main() -> None:
     except SebError as error:
         click.echo(f"seb: {error}", err=True)
         sys.exit(error.exit_code)
-    except BrokenPipeError:
-        # Whoever read our output has gone; what they have is all that they wanted.
-        sys.stderr.close()
+    except SystemExit:
+        # click ends so, with 1, where whoever read our output has gone: what they have is all
+        # that they wanted.
         sys.exit(OK)
     except Exception as error:  # noqa: BLE001  # the last of the three places that catch broadly
         _report_bug(error)

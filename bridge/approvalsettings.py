@@ -1,0 +1,102 @@
+"""What the owner of the VM says about approval: rules, trusted keys, and where commands come from.
+
+Nothing of it is on by default: without a rule and without a key nothing is ever approved.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, model_validator
+
+from bridge.policy import Rule
+from bridge.trust import read_trust
+from sinks.base import JsonList
+
+
+def _trust_file(path: Path) -> Path:
+    """A file that cannot be trusted is refused at the start, not at the first command."""
+    try:
+        read_trust(path)
+    except OSError as error:
+        raise ValueError(f"the file {path} cannot be read: {error.strerror}") from None
+    return path
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+
+class RuleSettings(_Section):
+    """One rule, as an object of SEB_APPROVAL__RULES or a table [[approval.rules]]."""
+
+    name: str = Field(min_length=1, max_length=100, description="Stands in receipts")
+    event_type: JsonList = Field((), description="Azure's words to match; any unless given")
+    event_source: JsonList = Field((), description="Azure's words to match; any unless given")
+    max_duration: float | None = Field(
+        None, ge=0, allow_inf_nan=False, description="Seconds, where the duration is known"
+    )
+    affects_this_vm: bool = Field(default=True, description="Match only events that name this VM")
+    max_resources: int = Field(1, ge=0, description="Refuse to release more VMs than this")
+    after: JsonList = Field((), description="Sinks that must have acknowledged the event first")
+    leader: Literal["first"] | None = Field(
+        None, description="first: only the first VM that the event lists acts"
+    )
+    takeover: float | None = Field(
+        None, gt=0, allow_inf_nan=False, description="Seconds until the next VM may act instead"
+    )
+
+    @model_validator(mode="after")
+    def _takeover_needs_leader(self) -> Self:
+        if self.takeover is not None and self.leader is None:
+            raise ValueError('takeover means something only with leader = "first"')
+        return self
+
+    def rule(self) -> Rule:
+        """The rule itself."""
+        return Rule(
+            name=self.name,
+            event_type=self.event_type,
+            event_source=self.event_source,
+            max_duration=self.max_duration,
+            affects_this_vm=self.affects_this_vm,
+            max_resources=self.max_resources,
+            after=self.after,
+            leader_first=self.leader == "first",
+            takeover=self.takeover,
+        )
+
+
+class ApprovalSettings(_Section):
+    """Who may approve."""
+
+    rules: tuple[RuleSettings, ...] = Field(
+        (), description="JSON list of the owner's rules; the first that matches an event decides"
+    )
+    trust: Annotated[Path, AfterValidator(_trust_file)] | None = Field(
+        None, description="JWKS file with the public keys whose commands count"
+    )
+
+    @model_validator(mode="after")
+    def _names_are_unique(self) -> Self:
+        names = [rule.name for rule in self.rules]
+        if len(set(names)) != len(names):
+            raise ValueError("two rules have the same name")
+        return self
+
+
+class CommandsSettings(_Section):
+    """Where commands are fetched from, for networks that allow only outgoing HTTPS."""
+
+    pull_url: SecretStr | None = Field(None, description="URL of the long poll for commands")
+    pull_token: SecretStr | None = Field(None, description="Bearer token for it")
+    pull_token_file: Path | None = Field(None, description="File with the bearer token")
+
+    def fields(self) -> dict[str, Any]:
+        """The same as the fields of a sink of kind pull."""
+        return {
+            "url": self.pull_url,
+            "token": self.pull_token,
+            "token_file": self.pull_token_file,
+        }

@@ -1,0 +1,172 @@
+"""The ledger of approvals: every cause that was ever acted upon, and how far it has come.
+
+An entry is written before IMDS is asked, and each step in one transaction with its receipt, so
+that a crash between any two steps leaves one approval and one final receipt.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any, Final, Literal
+
+from bridge.known import KnownEvent
+from bridge.normalize import Observer
+from bridge.receipts import State, receipt
+from bridge.store import Store
+from sinks.record import RecordDraft, rfc3339
+
+KEEP: Final = timedelta(days=60)
+"""How long a cause is remembered; a token lives for a quarter of an hour."""
+OPEN_STATES: Final = ("accepted", "posted")
+
+Asked = Literal["maybe", "in vain"]
+"""Whether IMDS may have got the request: not known, or known that it could not be reached."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One cause: a command, a rule's decision or a person's word, and its state."""
+
+    cause: str
+    """What makes it one and the same: issuer and jti, or rule and state of the event."""
+    jti: str
+    event_id: str | None
+    fingerprint: str | None
+    actor: str
+    issuer: str | None
+    resources: tuple[str, ...]
+    state: State = "accepted"
+    reason: str | None = None
+    asked: Asked = "maybe"
+
+
+class Ledger:
+    """The entries in the store. All methods may be called from any thread."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def has(self, cause: str) -> bool:
+        """Whether the cause has been acted upon. Raises `StoreError`."""
+        return bool(self._store.read("SELECT 1 FROM approvals WHERE cause = ?", (cause,)))
+
+    def unfinished(self) -> list[Entry]:
+        """The entries that have no final receipt yet, oldest first. Raises `StoreError`."""
+        rows = self._store.read(
+            "SELECT cause, jti, event, fingerprint, actor, issuer, resources, state, reason, asked "
+            "FROM approvals WHERE state IN (?, ?) AND event IS NOT NULL ORDER BY time",
+            OPEN_STATES,
+        )
+        return [_entry(row) for row in rows]
+
+    def write(
+        self,
+        entry: Entry,
+        observer: Observer,
+        now: datetime,
+        *,
+        state: State,
+        reason: str | None = None,
+    ) -> Entry:
+        """Bring an entry to a state, with the receipt that says so, in one synced transaction.
+
+        Raises `StoreError`; then neither has happened.
+        """
+        after = replace(entry, state=state, reason=reason)
+        self._store.commit(
+            [_receipt(after, observer, now)], also=lambda connection: _put(connection, after, now)
+        )
+        return after
+
+    def answer(
+        self, entry: Entry, observer: Observer, now: datetime, *, state: State, reason: str | None
+    ) -> None:
+        """Commit a receipt alone: the cause is not used up by it. Raises `StoreError`."""
+        self._store.commit([_receipt(replace(entry, state=state, reason=reason), observer, now)])
+
+    def in_vain(self, entry: Entry, now: datetime) -> Entry:
+        """Note that IMDS could not be reached. Raises `StoreError`."""
+        if entry.asked == "in vain":
+            return entry
+        after = replace(entry, asked="in vain")
+        self._store.commit(also=lambda connection: _put(connection, after, now))
+        return after
+
+    def about_to_ask(self, entry: Entry, now: datetime) -> Entry:
+        """Note, before a further try, that IMDS may get the request. Raises `StoreError`."""
+        if entry.asked == "maybe":
+            return entry
+        after = replace(entry, asked="maybe")
+        self._store.commit(also=lambda connection: _put(connection, after, now))
+        return after
+
+
+def _entry(row: Sequence[Any]) -> Entry:
+    cause, jti, event_id, fingerprint, actor, issuer, resources, state, reason, asked = row
+    return Entry(
+        cause=cause,
+        jti=jti,
+        event_id=event_id,
+        fingerprint=fingerprint,
+        actor=actor,
+        issuer=issuer,
+        resources=tuple(json.loads(resources)),
+        state=state,
+        reason=reason,
+        asked=asked,
+    )
+
+
+def entry_of(known: KnownEvent, *, cause: str, jti: str, actor: str) -> Entry:
+    """An entry about an event as it stands now, for a cause that is no token."""
+    return Entry(
+        cause=cause,
+        jti=jti,
+        event_id=known.event.event_id,
+        fingerprint=known.fingerprint,
+        actor=actor,
+        issuer=None,
+        resources=known.event.resources,
+    )
+
+
+def _receipt(entry: Entry, observer: Observer, now: datetime) -> RecordDraft:
+    return receipt(
+        observer,
+        now,
+        jti=entry.jti,
+        event_id=entry.event_id,
+        state=entry.state,
+        reason=entry.reason,
+        actor=entry.actor,
+        issuer=entry.issuer,
+        resources=entry.resources,
+    )
+
+
+def _put(connection: sqlite3.Connection, entry: Entry, now: datetime) -> None:
+    values: Sequence[object] = (
+        entry.cause,
+        rfc3339(now),
+        entry.jti,
+        entry.event_id,
+        entry.fingerprint,
+        entry.actor,
+        entry.issuer,
+        json.dumps(entry.resources),
+        entry.state,
+        entry.reason,
+        entry.asked,
+    )
+    connection.execute(
+        "INSERT INTO approvals (cause, time, jti, event, fingerprint, actor, issuer, resources, "
+        "state, reason, asked) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
+        "ON CONFLICT (cause) DO UPDATE SET state = excluded.state, reason = excluded.reason, "
+        "asked = excluded.asked",
+        values,
+    )
+    connection.execute("DELETE FROM approvals WHERE time < ?", (rfc3339(now - KEEP),))

@@ -1,0 +1,170 @@
+"""The parts of a running bridge, made from its settings and joined to each other.
+
+It starts nothing: that is the application's part.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from bridge import notices
+from bridge.approvals import Approvals
+from bridge.approver import Approver
+from bridge.clock import Clock
+from bridge.configuration import SinkSpec
+from bridge.discovery import endpoints
+from bridge.dispatcher import DeadLetter, Dispatcher
+from bridge.imds import Imds
+from bridge.ledger import Ledger
+from bridge.logs import Redactor
+from bridge.normalize import Observer
+from bridge.outbox import Outbox
+from bridge.poller import Poller
+from bridge.rulings import Rulings
+from bridge.settings import DEFAULT_IMDS_URL, Settings
+from bridge.sinkhealth import URGENT_NOTICE_SECONDS
+from bridge.store import Store
+from bridge.trust import Trust
+from bridge.version import __version__
+from sinks.base import SinkContext
+from sinks.record import EventRecord, RecordDraft, VmIdentity
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """What works together while the bridge runs."""
+
+    outbox: Outbox
+    poller: Poller
+    approver: Approver
+    dispatcher: Dispatcher
+
+
+class _Hooks:
+    """Joins parts that call each other: each is made before the ones that it calls."""
+
+    dispatcher: Dispatcher
+    approver: Approver
+
+    def committed(self) -> None:
+        self.dispatcher.wake()
+
+    def polled(self) -> None:
+        self.approver.polled()
+
+
+def client(settings: Settings, timeout: float | None = None) -> Imds:
+    """A client of IMDS as the settings say, or with another timeout in seconds.
+
+    The endpoint is looked for elsewhere only by default: one that the owner named is the only one
+    that is asked.
+    """
+    imds = settings.imds
+    return Imds(
+        imds.url,
+        api_version=imds.api_version,
+        timeout=timeout or imds.timeout,
+        first_timeout=timeout or imds.first_timeout,
+        discover=endpoints if imds.url == DEFAULT_IMDS_URL else tuple,
+    )
+
+
+def assemble(
+    settings: Settings,
+    sinks: Sequence[SinkSpec],
+    store: Store,
+    *,
+    vm: VmIdentity,
+    imds: Imds,
+    clock: Clock,
+    boot_id: str | None,
+    redact: Redactor,
+) -> Parts:
+    """Make the parts. Raises `StoreError` where what is remembered cannot be read."""
+    hooks, outbox = _Hooks(), Outbox(store)
+    poller = Poller(
+        imds,
+        store,
+        _observer(settings, vm),
+        clock,
+        interval=settings.poll_interval,
+        scope_self=settings.scope == "self",
+        boot_id=boot_id,
+        committed=hooks.committed,
+        polled=hooks.polled,
+    )
+    approvals = _approvals(
+        settings, store, poller, imds=imds, clock=clock, outbox=outbox, hooks=hooks
+    )
+    hooks.approver = Approver(approvals)
+    hooks.dispatcher = Dispatcher(
+        sinks,
+        outbox,
+        SinkContext(
+            vm=vm,
+            now=clock.now,
+            site=settings.site,
+            version=__version__,
+            instance_id=poller.observer.instance_id,
+            pending=poller.pending,
+            command=hooks.approver.command,
+        ),
+        clock,
+        urgent=lambda: poller.urgent(URGENT_NOTICE_SECONDS),
+        dead_letter=_dead_letters(poller, clock),
+        redact=redact,
+    )
+    return Parts(outbox=outbox, poller=poller, approver=hooks.approver, dispatcher=hooks.dispatcher)
+
+
+def _observer(settings: Settings, vm: VmIdentity) -> Observer:
+    return Observer(
+        vm=vm,
+        version=__version__,
+        instance_id=str(uuid.uuid4()),
+        cluster=settings.node.cluster,
+        node=settings.node.node,
+        pod=settings.node.pod,
+    )
+
+
+def _approvals(
+    settings: Settings,
+    store: Store,
+    poller: Poller,
+    *,
+    imds: Imds,
+    clock: Clock,
+    outbox: Outbox,
+    hooks: _Hooks,
+) -> Approvals:
+    """What approves, by the owner's rules and the keys that the owner trusts."""
+    ledger = Ledger(store)
+    rulings = Rulings(
+        [rule.rule() for rule in settings.approval.rules],
+        ledger,
+        clock,
+        vm_name=poller.observer.vm.name,
+        acknowledged=lambda sink, known: outbox.acknowledged(
+            sink, known.record_id, hooks.dispatcher.sink(sink).accepts
+        ),
+    )
+    return Approvals(
+        poller, ledger, imds, clock, rulings=rulings, trust=Trust(settings.approval.trust)
+    )
+
+
+def _dead_letters(poller: Poller, clock: Clock) -> DeadLetter:
+    def dead_letter(sink: str, record: EventRecord, reason: str, attempts: int) -> RecordDraft:
+        return notices.dead_letter(
+            poller.observer,
+            clock.now(),
+            sink=sink,
+            record=record,
+            reason=reason,
+            attempts=attempts,
+        )
+
+    return dead_letter
