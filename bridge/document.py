@@ -6,8 +6,6 @@ words may appear at any time. What cannot be read is null here and untouched in 
 
 from __future__ import annotations
 
-import json
-import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -15,6 +13,7 @@ from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Any, Final
 
+from bridge.strictjson import JsonError, load_json
 from sinks.record import canonical_json
 
 STATUSES: Final = {
@@ -29,10 +28,6 @@ IMPACTS: Final = {
     "preempt": "delete",
     "terminate": "delete",
 }
-
-MAX_DEPTH: Final = 64
-"""How deep a document may be nested. Azure's is three deep; a record must hold it, and every
-reader of the record must be able to."""
 
 # A weekday may stand in front and may be wrong (it is in Microsoft's own example), so it is not
 # looked at. A zone that is not UTC or a number is not a date that we can read.
@@ -135,7 +130,10 @@ def moment_text(moment: datetime | None) -> str | None:
 
 def parse_document(body: bytes) -> Document:
     """Read a document. Raises `DocumentError` where the whole of it cannot be trusted."""
-    loaded = load_json(body)
+    try:
+        loaded = load_json(body)
+    except JsonError as error:
+        raise DocumentError(str(error)) from None
     if not isinstance(loaded, dict):
         raise DocumentError(f"the document is a JSON {type(loaded).__name__}, not an object")
     entries = loaded.get("Events")
@@ -195,74 +193,6 @@ def parse_moment(value: object) -> datetime | None:
         return moment.replace(tzinfo=moment.tzinfo or UTC).astimezone(UTC)
     except (ValueError, OverflowError):
         return None
-
-
-def load_json(body: bytes) -> Any:
-    """JSON as strict as a parser should be: no NaN, no duplicate keys, no endless nesting.
-
-    Raises `DocumentError`. Half surrogate pairs become U+FFFD, as UTF-8 could not carry them on.
-    """
-    if not body.strip():
-        raise DocumentError("the answer is empty")
-    try:
-        text = body.decode("utf-8-sig")
-        loaded = _loads(text)
-        if "\\ud" in text.lower():
-            whole = json.dumps(loaded, ensure_ascii=False)
-            loaded = _loads(whole.encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
-    except UnicodeDecodeError:
-        raise DocumentError("the answer is not UTF-8") from None
-    except RecursionError:
-        raise DocumentError("the JSON is nested too deeply") from None
-    except json.JSONDecodeError as error:
-        raise DocumentError(f"the answer is not JSON: {error}") from None
-    return loaded
-
-
-def _loads(text: str) -> Any:
-    try:
-        loaded = json.loads(
-            text, parse_constant=_constant, parse_float=_finite, object_pairs_hook=_unique
-        )
-    except (DocumentError, json.JSONDecodeError):
-        raise
-    except ValueError:  # Python reads no integer of more than 4,300 digits
-        raise DocumentError("a number is too large") from None
-    if text.count("[") + text.count("{") > MAX_DEPTH:
-        _require_shallow(loaded)
-    return loaded
-
-
-def _require_shallow(loaded: object) -> None:
-    level = [loaded]
-    for _ in range(MAX_DEPTH):
-        level = [
-            child
-            for each in level
-            if isinstance(each, (dict, list))
-            for child in (each.values() if isinstance(each, dict) else each)
-            if isinstance(child, (dict, list))
-        ]
-    if level:
-        raise DocumentError("the JSON is nested too deeply")
-
-
-def _constant(name: str) -> float:
-    raise DocumentError(f"{name} is not JSON")
-
-
-def _finite(text: str) -> float:
-    number = float(text)
-    if not math.isfinite(number):
-        raise DocumentError("a number is too large")
-    return number
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    loaded = dict(pairs)
-    if len(loaded) != len(pairs):
-        raise DocumentError("an object has the same key twice")
-    return loaded
 
 
 def _text(value: object) -> str | None:

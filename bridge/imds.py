@@ -21,8 +21,8 @@ from urllib3.exceptions import HTTPError
 
 from bridge import deadline
 from bridge.apiversions import EVENTS_VERSIONS, INSTANCE_VERSIONS, ApiVersions
-from bridge.document import DocumentError, load_json
 from bridge.imdserror import ImdsError, explain
+from bridge.strictjson import JsonError, load_json
 
 __all__ = ["Answer", "Imds", "ImdsError"]
 
@@ -106,7 +106,7 @@ class Imds:
         answer = self._ask(INSTANCE_PATH, self._instance, self._timeout)
         try:
             loaded = load_json(answer.body)
-        except DocumentError as error:
+        except JsonError as error:
             raise ImdsError(f"the instance document: {error}", reason="malformed") from None
         if not isinstance(loaded, dict):
             raise ImdsError("the instance document is not a JSON object", reason="malformed")
@@ -244,7 +244,7 @@ def _named(refusal: bytes) -> list[str]:
     try:
         named = load_json(refusal)["newest-versions"]
         return [each for each in named if isinstance(each, str) and _NAMED.fullmatch(each)]
-    except (DocumentError, KeyError, TypeError):
+    except (JsonError, KeyError, TypeError):
         return []
 
 

@@ -7,7 +7,7 @@ from datetime import datetime
 
 from bridge.lookout import Gap
 from bridge.normalize import Observer
-from bridge.storefile import StoreReset
+from bridge.storereset import StoreReset
 from sinks.record import (
     BRIDGE_DEAD_LETTER,
     BRIDGE_GAP,

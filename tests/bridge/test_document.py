@@ -11,16 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bridge.document import (
-    MAX_DEPTH,
     DocumentError,
     ScheduledEvent,
     fingerprint,
-    load_json,
     moment_text,
     parse_document,
     parse_event,
     parse_moment,
 )
+from bridge.strictjson import MAX_DEPTH
 from sinks.record import canonical_json
 
 SCALARS = (
@@ -322,23 +321,6 @@ def test_a_large_document_is_read() -> None:
     """Ten megabytes of text in a field are only text."""
     event = only(body(entry(description="x" * 10_000_000)))
     assert len(event.description or "") == 10_000_000
-
-
-@pytest.mark.parametrize(
-    ("document", "expected"),
-    [
-        (b'\xef\xbb\xbf{"EventId":"bom"}', "bom"),
-        (b'{"EventId":"half \\ud83d"}', "half �"),
-        (b'{"EventId":"\\udc00\\ud83dx"}', "��x"),
-        (b'{"EventId":"whole \\ud83d\\ude00"}', "whole 😀"),
-        (b'{"EventId":"C:\\\\users\\\\ud83d"}', "C:\\users\\ud83d"),
-        (b'{"EventId":"nul \\u0000"}', "nul \0"),
-        ('{"EventId":"é\u2028"}'.encode(), "é\u2028"),
-    ],
-)
-def test_odd_text_is_kept_or_made_whole(document: bytes, expected: str) -> None:
-    """A byte order mark is no data; half a surrogate pair cannot be written again."""
-    assert {"EventId": expected} == load_json(document)
 
 
 @given(st.binary(max_size=200) | st.text(max_size=200).map(str.encode))

@@ -74,8 +74,9 @@ def test_records_are_committed_before_anybody_is_woken(bench: Bench) -> None:
 def test_an_idle_poll_does_nothing(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
     """It wakes nobody, writes no record and logs no line."""
     woken: list[bool] = []
+    bench.poller = bench._poller(committed=lambda: woken.append(True))
     bench.serve(body(entry()))
-    bench.poller._committed = lambda: woken.append(True)
+    woken.clear()
     caplog.set_level(logging.DEBUG)
     for _ in range(10):
         bench.serve(body(entry()))

@@ -1,0 +1,85 @@
+"""JSON from outside, read as strictly as a reader should; it never hands on what a record cannot
+hold, and knows nothing of what the JSON is about.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any, Final
+
+MAX_DEPTH: Final = 64
+"""How deep it may be nested. Azure's documents are three deep; a record must hold them, and every
+reader of the record must be able to."""
+
+
+class JsonError(ValueError):
+    """This is not JSON, or not the kind that everybody reads alike."""
+
+
+def load_json(body: bytes) -> Any:
+    """JSON as strict as a parser should be: no NaN, no duplicate keys, no endless nesting.
+
+    Raises `JsonError`. Half surrogate pairs become U+FFFD, as UTF-8 could not carry them on.
+    """
+    if not body.strip():
+        raise JsonError("the answer is empty")
+    try:
+        text = body.decode("utf-8-sig")
+        loaded = _loads(text)
+        if "\\ud" in text.lower():
+            whole = json.dumps(loaded, ensure_ascii=False)
+            loaded = _loads(whole.encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
+    except UnicodeDecodeError:
+        raise JsonError("the answer is not UTF-8") from None
+    except RecursionError:
+        raise JsonError("the JSON is nested too deeply") from None
+    except json.JSONDecodeError as error:
+        raise JsonError(f"the answer is not JSON: {error}") from None
+    return loaded
+
+
+def _loads(text: str) -> Any:
+    try:
+        loaded = json.loads(
+            text, parse_constant=_constant, parse_float=_finite, object_pairs_hook=_unique
+        )
+    except (JsonError, json.JSONDecodeError):
+        raise
+    except ValueError:  # Python reads no integer of more than 4,300 digits
+        raise JsonError("a number is too large") from None
+    if text.count("[") + text.count("{") > MAX_DEPTH:
+        _require_shallow(loaded)
+    return loaded
+
+
+def _require_shallow(loaded: object) -> None:
+    level = [loaded]
+    for _ in range(MAX_DEPTH):
+        level = [
+            child
+            for each in level
+            if isinstance(each, (dict, list))
+            for child in (each.values() if isinstance(each, dict) else each)
+            if isinstance(child, (dict, list))
+        ]
+    if level:
+        raise JsonError("the JSON is nested too deeply")
+
+
+def _constant(name: str) -> float:
+    raise JsonError(f"{name} is not JSON")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise JsonError("a number is too large")
+    return number
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    loaded = dict(pairs)
+    if len(loaded) != len(pairs):
+        raise JsonError("an object has the same key twice")
+    return loaded
