@@ -40,6 +40,8 @@ class Health:
     delivered: int = 0
     stuck_threads: int = 0
     """Abandoned threads whose call has not come back."""
+    next_try_at: float | None = None
+    """Monotonic time of the next try while it waits, infinite where a person has to act."""
 
     def turn(self, state: State, reason: str | None, now: float) -> bool:
         """Take on a state; whether that is worth a line in the log."""

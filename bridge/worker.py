@@ -9,6 +9,7 @@ import logging
 import random
 import threading
 from collections.abc import Callable
+from math import inf
 from typing import Any, Final
 
 from bridge.batch import Batch
@@ -268,18 +269,18 @@ class Worker:
         return self.health.delay(retry_after, urgent=self._urgent(), draw=self._draw)
 
     def _wait(self, seconds: float | None) -> None:
-        """Wait so long, or until there is a reason not to."""
-        started = self._clock.monotonic()
-        while not (self._finishing.is_set() or self.guard.is_abandoned):
-            if self._resumed.is_set():
-                self._resumed.clear()
-                return
-            left = None if seconds is None else started + seconds - self._clock.monotonic()
-            if left is not None and left <= 0:
-                return
-            self._wake.wait(left if left is None else min(left, IDLE_SECONDS))
+        """Wait so long, or for a person, or until there is a reason not to."""
+        at = self._clock.monotonic() + (inf if seconds is None else seconds)
+        while not (self._finishing.is_set() or self.guard.is_abandoned or self._resumed.is_set()):
+            self.health.next_try_at = at
+            left = at - self._clock.monotonic()
+            if left <= 0:
+                break
+            self._wake.wait(min(left, IDLE_SECONDS))
             self._wake.clear()
-            if left is None or left <= URGENT_RETRY_SECONDS:
-                continue
-            if self.health.may_hurry(urgent=self._urgent()):
-                started, seconds = self._clock.monotonic(), self._draw() * URGENT_RETRY_SECONDS
+            now = self._clock.monotonic()
+            long = URGENT_RETRY_SECONDS < at - now < inf
+            if long and self.health.may_hurry(urgent=self._urgent()):
+                at = now + self._draw() * URGENT_RETRY_SECONDS
+        self._resumed.clear()
+        self.health.next_try_at = None

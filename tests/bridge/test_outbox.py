@@ -366,8 +366,7 @@ def test_a_large_backlog_is_read_quickly(store: Store, outbox: Outbox) -> None:
     """What is waiting is found by an index, and without the records' bodies."""
     for query in (
         "SELECT sequence, type, affects FROM records INDEXED BY waiting WHERE sequence > 1 LIMIT 9",
-        "SELECT type, affects, count(*) FROM records INDEXED BY waiting WHERE sequence > 1 "
-        + "GROUP BY type, affects",
+        "SELECT type, count(*) FROM records INDEXED BY waiting WHERE sequence > 1 GROUP BY type",
     ):
         plan = " ".join(str(row[3]) for row in store.read(f"EXPLAIN QUERY PLAN {query}"))
         assert "USING COVERING INDEX waiting" in plan
