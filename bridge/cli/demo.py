@@ -21,11 +21,13 @@ SPEED = 300.0
 POLL_SECONDS = 0.1
 
 _WELCOME = """\
-A simulated VM is about to be moved to another host, {speed:g} times as fast as Azure would.
-Each line is a record, as it would reach Event Hubs, MQTT or a webhook. Nothing leaves this machine.
+A simulated VM is moved to another host, {speed:g} times as fast as Azure would.
+Each line is a record, as it would reach Event Hubs, MQTT or a webhook.
+Nothing leaves this machine.
 """
 _GOODBYE = """\
-That was all. `seb demo | head -2` shows the records as JSON; `seb schema` describes every field.
+That was all. `seb demo | head -2` shows two of the records as JSON, and
+`seb schema` describes every field.
 """
 
 

@@ -64,6 +64,8 @@ class BridgeProcess:
         self._err: list[str] = []
         self._process: subprocess.Popen[bytes] | None = None
         self._readers: list[threading.Thread] = []
+        self._open = 0
+        """How many of its two outputs have not come to their end."""
 
     def __enter__(self) -> Self:
         self.start()
@@ -173,9 +175,13 @@ class BridgeProcess:
     def wait_until(
         self, done: Callable[[], bool], what: str = "it", timeout: float = PATIENCE
     ) -> None:
-        """Wait until something holds that its output changes. Raises `AssertionError`."""
+        """Wait until something holds that its output changes; no longer than it lives.
+
+        Raises `AssertionError` with all that it said.
+        """
         with self._changed:
-            if not self._changed.wait_for(done, timeout):
+            self._changed.wait_for(lambda: done() or not self._open, timeout)
+            if not done():
                 raise AssertionError(f"{what} did not come; standard error:\n{self.errors}")
 
     def _read(self, stream: IO[bytes] | None, keep: Callable[[bytes], None]) -> None:
@@ -186,7 +192,11 @@ class BridgeProcess:
                 with self._changed:
                     keep(line)
                     self._changed.notify_all()
+            with self._changed:
+                self._open -= 1
+                self._changed.notify_all()
 
+        self._open += 1
         reader = threading.Thread(target=read, name="bridge-output", daemon=True)
         self._readers.append(reader)
         reader.start()

@@ -71,7 +71,7 @@ class FiveSinks:
         """What every far end has, in the order of its arrival; of a process, its output too."""
         return {
             "stdout": [line.text.rstrip(b"\n") for line in bridge.output] if bridge else [],
-            "file": self.file.read_bytes().splitlines(),
+            "file": self.file.read_bytes().splitlines() if self.file.exists() else [],
             "webhook": [request.body for request in self.http.requests()],
             "mqtt": [each.payload for each in self.seen.messages() if is_event(each.topic)],
             "eventhub": [message.body for message in self.hub.messages(HUB)],

@@ -1,0 +1,132 @@
+"""`seb check`: the most important screen of the product."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from bridge_process import Ended, run_seb
+from five_sinks import PASSWORD, FiveSinks
+from launch import Launch
+
+from bridge.simulator import Html, SimulatedEvent, Simulator
+
+UNKNOWN = "there is no such setting; did you mean"
+
+
+def check(launch: Launch, *arguments: str, **variables: str) -> Ended:
+    """The outcome of a check."""
+    return run_seb("check", *arguments, home=launch.home, env={**launch.env, **variables})
+
+
+def steps(said: Ended) -> list[tuple[str, str]]:
+    """What was looked at, and how it stands."""
+    return [(each["step"], each["level"]) for each in objects(said)]
+
+
+def objects(said: Ended) -> list[dict[str, Any]]:
+    """The objects of `--json`."""
+    return [json.loads(line) for line in said.out.splitlines()]
+
+
+def test_all_is_well(launch: Launch, imds_simulator: Simulator) -> None:
+    """A line a step, exit code 0, no store made, no record sent, nothing on standard error."""
+    imds_simulator.announce(SimulatedEvent())
+    with FiveSinks(launch.home / "far") as sinks:
+        said = check(launch, **sinks.env)
+        assert (said.code, said.err) == (0, "")
+        assert {line[:6] for line in said.out.splitlines()} == {"ok    "}
+        assert "this VM is vm-0 (3f6a1c1e-8d55-4c0b-9a3e-5b1f0c7d2e90) in westeurope" in said.out
+        assert "api-version 2020-07-01; 1 event is pending" in said.out
+        for name in ("stdout", "file", "webhook", "mqtt", "eventhub"):
+            assert f"\nok    sink {name}: " in said.out
+        assert set(map(len, sinks.received().values())) == {0}
+    assert not launch.state.exists()
+
+
+def test_as_json(launch: Launch) -> None:
+    """One object a step with four fields."""
+    said = check(launch, "--json")
+    assert [sorted(each) for each in objects(said)] == [["level", "remedy", "step", "text"]] * 5
+    assert steps(said) == [
+        *(("settings", "warn"), ("state", "ok"), ("imds", "ok"), ("identity", "ok")),
+        ("sink stdout", "ok"),
+    ]
+
+
+def test_nobody_answers(launch: Launch, imds_simulator: Simulator) -> None:
+    """IMDS, a broker that refuses the password and a receiver that is down: 69, with remedies."""
+    with FiveSinks(launch.home / "far") as sinks:
+        sinks.http.stop()
+        wrong = {"SEB_SINK__MQTT__PASSWORD": f"{PASSWORD}x", "SEB_IMDS__URL": "http://127.0.0.1:9"}
+        said = check(launch, "--json", **{**sinks.env, **wrong})
+    assert said.code == 69
+    failed = [each for each in objects(said) if each["level"] == "fail"]
+    names = ["imds", "identity", "sink webhook", "sink mqtt"]
+    assert [each["step"] for each in failed] == names
+    assert all(each["remedy"] for each in failed)
+
+
+def test_something_else_answers(launch: Launch, imds_simulator: Simulator) -> None:
+    """A page instead of a document is a failure of IMDS, and of nothing else."""
+    imds_simulator.fault(Html(), times=None)
+    said = check(launch, "--json")
+    assert said.code == 69
+    assert ("imds", "fail") in steps(said)
+    assert ("identity", "ok") in steps(said)
+
+
+def test_wrong_settings(launch: Launch) -> None:
+    """78, a line for each that is wrong, and no look at anything else."""
+    said = check(launch, SEB_SINK__MQTT__PROT="1")
+    assert (said.code, said.err) == (78, "")
+    assert said.out.splitlines() == [
+        "FAIL  settings: SEB_SINK__MQTT__HOST: this must be given",
+        "      -> see `seb config env` for every setting",
+        f"FAIL  settings: SEB_SINK__MQTT__PROT: {UNKNOWN} SEB_SINK__MQTT__PORT?",
+        "      -> see `seb config env` for every setting",
+    ]
+
+
+def test_offline_asks_nobody(launch: Launch, imds_simulator: Simulator) -> None:
+    """Settings and state only."""
+    said = check(launch, "--offline", "--json")
+    assert (said.code, steps(said)) == (0, [("settings", "warn"), ("state", "ok")])
+    assert imds_simulator.gets == 0
+
+
+def test_a_state_directory_that_cannot_be(launch: Launch) -> None:
+    """A file in its place is 78, with what to do."""
+    (launch.home / "state").write_text("in the way")
+    said = check(launch, "--offline", "--json")
+    (found,) = [each for each in objects(said) if each["step"] == "state"]
+    assert (said.code, found["level"], bool(found["remedy"])) == (78, "fail", True)
+
+
+def test_beside_a_bridge_that_runs(launch: Launch, imds_simulator: Simulator) -> None:
+    """It asks the bridge, says which sink is in trouble, and does not disturb it."""
+    with FiveSinks(launch.home / "far") as sinks:
+        sinks.http.stop()
+        bridge = launch(**sinks.env)
+        bridge.wait_for_log("sink_down")
+        bridge.wait_for_log("sink_up", count=4)
+        said = check(launch, **sinks.env)
+        assert said.code == 69
+        assert f"ok    state: {launch.state} is in use by the bridge that runs here\n" in said.out
+        assert "warn  state: webhook: failing, " in said.out
+        online = [each.payload for each in sinks.seen.messages() if each.topic.endswith("/status")]
+        assert [json.loads(payload)["status"] for payload in online] == ["online"]
+        assert bridge.stop() == 0
+
+
+def test_a_damaged_store_is_a_warning(launch: Launch, tmp_path: Path) -> None:
+    """It is put aside at once, and the line says under which name."""
+    bridge = launch()
+    bridge.wait_for_log("started")
+    bridge.stop()
+    (launch.state / "seb.db").write_bytes(b"no database" * 1000)
+    said = check(launch, "--offline", "--json")
+    (found,) = [each for each in objects(said) if each["step"] == "state"]
+    (kept,) = launch.state.glob("*.kept")
+    assert (said.code, found["level"], kept.name in found["remedy"]) == (0, "warn", True)

@@ -1,0 +1,85 @@
+"""What every command has in common: help, bad usage, exit codes, what is loaded."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from bridge_process import SEB, clean_environment, run_seb
+from click.testing import CliRunner
+
+from bridge.cli import COMMANDS, seb
+from bridge.version import __version__
+
+GROUPS = {"config": ("show", "env"), "outbox": ("list", "retry", "drop"), "sinks": ("list", "test")}
+PATHS = [(name,) for name in COMMANDS] + [
+    (group, each) for group in GROUPS for each in GROUPS[group]
+]
+
+
+def test_the_first_screen(tmp_path: Path) -> None:
+    """`seb --help` lists every command, whole, within eighty columns."""
+    said = run_seb("--help", home=tmp_path)
+    assert (said.code, said.err) == (0, "")
+    assert said.out.startswith("Usage: seb [OPTIONS] COMMAND [ARGS]...\n")
+    for name, summary in COMMANDS.items():
+        assert f"{name:<8}  {summary}\n" in said.out
+    assert max(map(len, said.out.splitlines())) <= 80
+
+
+def test_help_needs_no_valid_setting(tmp_path: Path) -> None:
+    """Somebody whose settings are wrong can still read how to set them, and no line is cut off."""
+    for path in PATHS:
+        said = CliRunner().invoke(seb, [*path, "--help"], prog_name="seb")
+        assert said.exit_code == 0, path
+        assert said.output.startswith(f"Usage: seb {' '.join(path)} ")
+        assert "..." not in said.output.replace("]...", "").replace("[ARGS]...", "")
+    assert run_seb("run", "--help", home=tmp_path, env={"SEB_NONSENSE": "1"}).code == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((), "Usage: seb"),
+        (("chek",), "there is no command 'chek'; did you mean `seb check`?"),
+        (("frobnicate",), "there is no command 'frobnicate'; `seb --help` lists them all"),
+        (("run", "--onse"), "No such option"),
+        (("run", "--set", "x=3"), "--set takes SEB_NAME=VALUE"),
+        (("run", "--set", "SEB_POLL_INTERVAL"), "--set takes SEB_NAME=VALUE"),
+        (("outbox", "retry"), "Missing argument 'SINK'"),
+        (("outbox", "drop", "ops"), "nobody can be asked here; add --yes"),
+        (("outbox", "retry", "ops", "one"), "'one' is not a valid integer"),
+        (("sinks", "test"), "Missing argument 'NAME'"),
+        (("version", "now"), "unexpected extra argument"),
+    ],
+)
+def test_bad_usage_is_2(tmp_path: Path, arguments: tuple[str, ...], message: str) -> None:
+    """What is wrong, and what would be right, on standard error and without a trace."""
+    said = run_seb(*arguments, home=tmp_path)
+    assert (said.code, said.out) == (2, "")
+    assert message in said.err
+    assert "Traceback" not in said.err
+
+
+def test_version(tmp_path: Path) -> None:
+    """One line, and the same from the installed script."""
+    assert run_seb("version", home=tmp_path).out == f"{__version__}\n"
+
+
+@pytest.mark.parametrize("arguments", [("version",), ("config", "env"), ("schema",), ("--help",)])
+def test_a_reader_that_goes_away_is_no_error(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    """`seb schema | head -1` ends quietly, and with 0."""
+    process = subprocess.Popen(
+        [*SEB, *arguments],
+        env=clean_environment(tmp_path, {}),
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    process.stdout.close()  # long before it can have written
+    assert process.stderr is not None
+    errors = process.stderr.read()
+    process.stderr.close()
+    assert (process.wait(), errors) == (0, b"")

@@ -1,0 +1,77 @@
+"""`seb config`: what is in force, and every variable there is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from bridge_process import run_seb
+
+from sinks import registry
+
+
+def test_every_variable_is_listed(tmp_path: Path) -> None:
+    """A `.env` file of comments; taken as it is, it changes nothing."""
+    said = run_seb("config", "env", home=tmp_path)
+    assert (said.code, said.err) == (0, "")
+    for name in ("SEB_IMDS__URL", "SEB_STATE_DIR", "SEB_SINK__MQTT__TLS__CA", "SEB_CONFIG"):
+        assert f"#{name}=" in said.out
+    for kind in registry.BUILT_IN:
+        assert f"# A sink of kind {kind}." in said.out
+    assert [line for line in said.out.splitlines() if line and not line.startswith("#")] == []
+    plain = run_seb("config", "show", home=tmp_path)
+    (tmp_path / ".env").write_text(said.out)
+    assert run_seb("config", "show", home=tmp_path) == plain
+
+
+def test_the_order_of_sources(tmp_path: Path) -> None:
+    """Command line, environment, `.env`, TOML, secrets directory; each alone is seen."""
+    (tmp_path / "seb.toml").write_text('site = "toml"\npoll_interval = 5\nscope = "self"\n')
+    (tmp_path / ".env").write_text("SEB_SITE=dotenv\nSEB_POLL_INTERVAL=4\n")
+    secrets = tmp_path / "secrets"
+    secrets.mkdir()
+    (secrets / "SEB_SITE").write_text("secret\n")
+    (secrets / "SEB_IMDS__TIMEOUT").write_text("7\n")
+    env = {
+        "SEB_CONFIG": str(tmp_path / "seb.toml"),
+        "SEB_SECRETS_DIR": str(secrets),
+        "SEB_SITE": "environment",
+    }
+    said = run_seb("config", "show", "--set", "seb_site=line", home=tmp_path, env=env)
+    shown = dict(line.split("=", 1) for line in said.out.splitlines())
+    assert (shown["SEB_SITE"], shown["SEB_POLL_INTERVAL"]) == ("line", "4")
+    assert (shown["SEB_SCOPE"], shown["SEB_IMDS__TIMEOUT"]) == ("self", "7")
+    assert "SEB_SITE=environment\n" in run_seb("config", "show", home=tmp_path, env=env).out
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("SEB_POL_INTERVAL", "3", "there is no such setting; did you mean SEB_POLL_INTERVAL?"),
+        (
+            "SEB_SINK__FILE__PAHT",
+            "x",
+            "there is no such setting; did you mean SEB_SINK__FILE__PATH",
+        ),
+        ("SEB_SINK__MQTT__PORT", "", "this is not a whole number"),
+        ("SEB_SINK__OPS", "{}", "no sink of kind 'ops' is installed"),
+        ("SEB_IDENTITY__TAGS", "team", "this is not JSON"),
+        ("SEB_IMDS__URL", "imds", "this is not an http:// or https:// URL with a host"),
+        ("SEB_CONFIG", "/no/such/file", "cannot be read (No such file or directory)"),
+    ],
+)
+def test_a_wrong_setting_is_78(tmp_path: Path, name: str, value: str, message: str) -> None:
+    """The line names the variable and says what to do."""
+    said = run_seb("config", "show", home=tmp_path, env={name: value})
+    assert (said.code, said.out) == (78, "")
+    assert [line for line in said.err.splitlines() if name in line and message in line]
+
+
+def test_names_that_kubernetes_injects_are_ignored(tmp_path: Path) -> None:
+    """A Service called seb puts its address into every pod's environment."""
+    env = {
+        "SEB_SERVICE_HOST": "10.0.0.1",
+        "SEB_PORT": "tcp://10.0.0.1:80",
+        "SEB_SERVICE_PORT": "80",
+    }
+    assert run_seb("config", "show", home=tmp_path, env=env).code == 0

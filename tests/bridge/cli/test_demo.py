@@ -1,0 +1,141 @@
+"""`seb demo`: the first thing that anybody runs."""
+
+from __future__ import annotations
+
+import os
+import pty
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from bridge_process import SEB, BridgeProcess, clean_environment
+
+# Notes every address that the process connects to, and then is `seb`.
+SPY = """
+import sys
+def note(event, arguments):
+    if event == "socket.connect" and isinstance(arguments[1], tuple):
+        with open("connected", "a") as file:
+            print(arguments[1][0], file=file)
+sys.addaudithook(note)
+from bridge.cli import main
+main()
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Demos:
+    """Three demos, played side by side: each takes five seconds."""
+
+    piped: BridgeProcess
+    home: Path
+    elsewhere: socket.socket
+    screen: bytes
+    seen_enough: tuple[int, bytes]
+
+
+@pytest.fixture(scope="module")
+def demos(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demos]:
+    """One into a pipe with hostile settings, one on a terminal, one whose reader goes away."""
+    home, rest = tmp_path_factory.mktemp("piped"), tmp_path_factory.mktemp("rest")
+    with socket.create_server(("127.0.0.1", 0)) as elsewhere:
+        elsewhere.setblocking(False)
+        env = hostile(f"127.0.0.1:{elsewhere.getsockname()[1]}", home)
+        with BridgeProcess("demo", env=env, home=home, prefix=(sys.executable, "-c", SPY)) as piped:
+            terminal, ours = on_a_terminal(rest)
+            leaving = popen(rest, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+            seen_enough = read_a_line(leaving)
+            screen = read_all(ours)
+            assert (piped.wait(), terminal.wait(10)) == (0, 0)
+        yield Demos(
+            piped=piped, home=home, elsewhere=elsewhere, screen=screen, seen_enough=seen_enough
+        )
+
+
+def hostile(other: str, home: Path) -> dict[str, str]:
+    """Settings that would point the demo at something else, if it looked at them."""
+    return {
+        "SEB_IMDS__URL": f"http://{other}",
+        "SEB_SINK__WEBHOOK__URL": f"http://{other}/hook",
+        "SEB_STATE_DIR": str(home / "state"),
+        "SEB_LOG__LEVEL": "nonsense",
+    }
+
+
+def popen(home: Path, **streams: int) -> subprocess.Popen[bytes]:
+    """`seb demo` on these streams."""
+    env = clean_environment(home, {"NO_COLOR": "1", "TERM": "xterm"})
+    command = [*SEB, "demo"]
+    return subprocess.Popen(command, env=env, cwd=home, stdin=subprocess.DEVNULL, **streams)
+
+
+def on_a_terminal(home: Path) -> tuple[subprocess.Popen[bytes], int]:
+    """The process, and the descriptor that its screen is read from."""
+    ours, theirs = pty.openpty()
+    process = popen(home, stdout=theirs, stderr=theirs)
+    os.close(theirs)
+    return process, ours
+
+
+def read_a_line(process: subprocess.Popen[bytes]) -> tuple[int, bytes]:
+    """Read a line of its output and close that; its exit code and what it complained of."""
+    assert process.stdout is not None
+    process.stdout.readline()
+    process.stdout.close()
+    assert process.stderr is not None
+    errors = process.stderr.read()
+    process.stderr.close()
+    return process.wait(20), errors
+
+
+def read_all(descriptor: int) -> bytes:
+    """Everything until the other end is closed, which Linux tells with an error."""
+    chunks = []
+    try:
+        while chunk := os.read(descriptor, 65536):
+            chunks.append(chunk)
+    except OSError:
+        pass
+    finally:
+        os.close(descriptor)
+    return b"".join(chunks)
+
+
+def test_piped_it_prints_the_life_of_an_event(demos: Demos) -> None:
+    """Scheduled, started and ended of one event for this VM, as JSON lines and nothing else."""
+    lives: list[dict[str, Any]] = [
+        record["data"] for record in demos.piped.records if record["type"].startswith("seb.event.")
+    ]
+    assert [each["transition"] for each in lives] == ["scheduled", "started", "ended"]
+    assert {each["affectsThisVm"] for each in lives} == {True}
+    assert len({each["event"]["eventId"] for each in lives}) == 1
+    assert demos.piped.errors == ""
+
+
+def test_it_touches_nothing_but_its_own_simulator(demos: Demos) -> None:
+    """No setting can point it elsewhere, it connects to loopback only, and leaves no file."""
+    with pytest.raises(BlockingIOError):
+        demos.elsewhere.accept()
+    assert set((demos.home / "connected").read_text().split()) == {"127.0.0.1"}
+    assert [path.name for path in demos.home.iterdir()] == ["connected"]
+
+
+def test_on_a_terminal_it_is_readable(demos: Demos) -> None:
+    """A line a record, and a word before and after in eighty columns; no JSON."""
+    screen = demos.screen.decode()
+    lines = screen.splitlines()
+    assert "A simulated VM is moved to another host" in lines[0]
+    for word in ("scheduled  Freeze", "started    Freeze", "ended      Freeze Completed"):
+        assert [line for line in lines if word in line], word
+    assert "{" not in screen
+    assert max(len(line) for line in lines if not line[:1].isdecimal()) <= 80
+
+
+def test_a_reader_that_has_seen_enough(demos: Demos) -> None:
+    """`seb demo | head -2` is what the demo itself recommends: it ends well and in silence."""
+    assert demos.seen_enough == (0, b"")

@@ -1,0 +1,135 @@
+"""`seb outbox`: asked of a bridge that runs, and of a store that nobody has open."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from bridge_process import BridgeProcess, Ended, run_seb
+from eventually import eventually
+from http_server import HttpServer
+from launch import Launch
+
+from bridge.simulator import SimulatedEvent, Simulator
+
+
+@pytest.fixture
+def server() -> Iterator[HttpServer]:
+    """A receiver."""
+    with HttpServer() as made:
+        yield made
+
+
+def environment(launch: Launch, server: HttpServer) -> dict[str, str]:
+    """A webhook and standard output."""
+    return {
+        **launch.env,
+        "SEB_SINK__HOOK__KIND": "webhook",
+        "SEB_SINK__HOOK__URL": f"{server.origin}/x",
+        "SEB_SINK__HOOK__TYPES": '["seb.event.*"]',
+        "SEB_SINK__STDOUT__FORMAT": "json",
+    }
+
+
+def outbox(launch: Launch, server: HttpServer, *arguments: str) -> Ended:
+    """The outcome of a command on the outbox."""
+    return run_seb("outbox", *arguments, home=launch.home, env=environment(launch, server))
+
+
+def hook_of(said: Ended) -> dict[str, Any]:
+    """What `list --json` says of the webhook."""
+    assert said.code == 0
+    (found,) = [each for each in json.loads(said.out)["sinks"] if each["sink"] == "hook"]
+    return dict(found)
+
+
+def refused_for_good(launch: Launch, server: HttpServer, imds: Simulator) -> BridgeProcess:
+    """A bridge whose webhook refused the one record of an event five times."""
+    bridge = launch(**environment(launch, server))
+    bridge.wait_for_log("started")
+    server.answer(status=400, times=5)
+    imds.announce(SimulatedEvent())
+    # `retry` wakes the sink, or the tries would be seconds apart.
+    while not bridge.logs("record_dead"):
+        assert outbox(launch, server, "retry", "hook", "1").code == 1
+    return bridge
+
+
+def test_nothing_yet(launch: Launch, server: HttpServer) -> None:
+    """To look makes no store, and no directory: the bridge may run as another user."""
+    said = outbox(launch, server, "list")
+    assert (said.code, said.out) == (1, "")
+    assert said.err == f"seb: there is no store in {launch.state} yet; has the bridge run?\n"
+    assert not launch.state.exists()
+
+
+def test_dead_records_of_a_running_bridge(
+    launch: Launch, server: HttpServer, imds_simulator: Simulator
+) -> None:
+    """Listed with their reason, told as a record, tried again when asked."""
+    bridge = refused_for_good(launch, server, imds_simulator)
+    said = outbox(launch, server, "list")
+    lines = said.out.splitlines()
+    assert lines[0].split() == ["SINK", "STATE", "TO", "DELIVER", "DEAD", "OLDEST"]
+    assert next(line for line in lines if line.startswith("hook")).split()[2:4] == ["0", "1"]
+    assert "Dead records; `seb outbox retry` sends them again, `drop` forgets them:" in lines
+    assert lines[-2].split()[:5] == ["hook", "2", "seb.event.scheduled.v1", "after", "5"]
+    assert lines[-1].strip() == f"{server.origin} answered 400 Bad Request"
+    told = bridge.wait_for_records(1, types="seb.bridge.dead-letter")[0]["data"]["deadLetter"]
+    assert (told["sink"], told["recordSequence"], told["attempts"]) == ("hook", f"{2:020d}", 5)
+
+    assert outbox(launch, server, "retry", "hook", "99").code == 1
+    assert outbox(launch, server, "retry", "hook").out == (
+        "hook: 1 dead record will be tried again\n"
+    )
+    eventually(lambda: len(server.requests()) == 6, what="the sixth try")
+    eventually(
+        lambda: hook_of(outbox(launch, server, "list", "--json"))["dead"] == 0, what="no dead"
+    )
+
+
+def test_dead_records_of_a_store_at_rest(
+    launch: Launch, server: HttpServer, imds_simulator: Simulator
+) -> None:
+    """The same questions and answers where no bridge runs; what is dropped never comes."""
+    bridge = launch(**environment(launch, server), SEB_SINK__HOOK__TEMPLATE="{{ 1 / 0 }}")
+    bridge.wait_for_log("started")
+    imds_simulator.announce(SimulatedEvent())
+    bridge.wait_for_log("record_dead")
+    assert bridge.stop() == 0
+    found = hook_of(outbox(launch, server, "list", "--json"))
+    assert (found["state"], found["configured"], found["dead"]) == (None, True, 1)
+    assert outbox(launch, server, "drop", "hook", "--yes", "7").out == (
+        "hook has no such dead record\n"
+    )
+    assert outbox(launch, server, "drop", "hook", "--yes", "2").out == (
+        "hook: 1 dead record forgotten\n"
+    )
+    assert hook_of(outbox(launch, server, "list", "--json"))["dead"] == 0
+    assert outbox(launch, server, "list").out.splitlines()[1].split()[:3] == [
+        *("hook", "not", "running")
+    ]
+
+
+def test_an_unknown_sink(launch: Launch, server: HttpServer) -> None:
+    """The answer is no, with the names that there are, from a bridge and from a store."""
+    bridge = launch(**environment(launch, server))
+    bridge.wait_for_log("started")
+    running = outbox(launch, server, "retry", "hoook")
+    bridge.stop()
+    resting = outbox(launch, server, "retry", "hoook")
+    expected = Ended(1, "", "seb: there is no sink hoook; there are: hook, stdout\n")
+    assert running == resting == expected
+
+
+def test_a_look_at_a_damaged_store_hides_nothing(launch: Launch, server: HttpServer) -> None:
+    """Whoever looks first finds the damage; the bridge still tells every sink of it."""
+    bridge = launch(**environment(launch, server))
+    bridge.wait_for_log("started")
+    bridge.stop()
+    (launch.state / "seb.db").write_bytes(b"no database" * 1000)
+    assert outbox(launch, server, "list").code == 0
+    again = launch(**environment(launch, server))
+    assert again.wait_for_records(1)[0]["type"] == "seb.bridge.store-reset.v1"

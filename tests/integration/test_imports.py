@@ -1,0 +1,58 @@
+"""What is loaded, and what is not: a fast start, little memory, and no sink that nobody named."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from bridge_process import run_seb
+from launch import Launch
+
+# `-X importtime` does not see what importlib imports.
+LISTING = """
+import atexit, os, sys
+leave = os._exit
+def note(code=None):
+    with open("modules", "w") as file:
+        print(*sys.modules, file=file)
+    if code is not None:
+        leave(code)
+os._exit = note
+atexit.register(note)
+from bridge.cli import main
+main()
+"""
+SINKS = {"sinks.eventhub", "sinks.file", "sinks.mqtt", "sinks.stdout", "sinks.webhook"}
+HEAVY = {"azure", "paho", "jinja2", "apscheduler", "requests", "pydantic", "sqlite3", "ssl"}
+
+
+def loaded(*arguments: str, home: Path, env: Mapping[str, str] | None = None) -> set[str]:
+    """The modules that a command imports."""
+    said = run_seb(*arguments, home=home, env=env, prefix=(sys.executable, "-c", LISTING))
+    assert said.code == 0, said.err
+    return set((home / "modules").read_text().split())
+
+
+def test_version_loads_next_to_nothing(tmp_path: Path) -> None:
+    """No setting, no sink, no library but click."""
+    found = loaded("version", home=tmp_path)
+    assert found & (HEAVY | SINKS | {"bridge.settings", "bridge.simulator", "asyncio"}) == set()
+    assert {name for name in found if name.startswith("bridge")} == {
+        *("bridge", "bridge.cli", "bridge.cli.version", "bridge.errors", "bridge.version")
+    }
+
+
+def test_a_run_loads_the_sinks_that_are_named(launch: Launch) -> None:
+    """With a file for its only sink there is no MQTT, no AMQP, no template."""
+    env = {**launch.env, "SEB_SINK__OPS__KIND": "file", "SEB_SINK__OPS__PATH": "records"}
+    found = loaded("run", "--once", home=launch.home, env=env)
+    assert found & SINKS == {"sinks.file"}
+    assert found & {"azure", "paho", "jinja2", "bridge.simulator"} == set()
+    assert found >= {"apscheduler", "requests", "sqlite3"}
+
+
+def test_a_check_loads_the_sinks_that_are_named(launch: Launch) -> None:
+    """The same for `seb check`, which falls back to standard output."""
+    found = loaded("check", home=launch.home, env=launch.env)
+    assert found & SINKS == {"sinks.stdout"}
