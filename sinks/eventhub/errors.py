@@ -145,7 +145,7 @@ def diagnose(error: BaseException, *, link_condition: str | None = None) -> Trou
     expected = condition == "amqp:socket-error" or (condition is None and not timed_out)
     if network is not None and expected:
         return network
-    known = _first(_CLASSES.get(type(cause).__name__) for cause in chain)
+    known: Kind | None = _first(_CLASSES.get(type(cause).__name__) for cause in chain)
     if known is not None:
         return _trouble(known, None)
     if timed_out:

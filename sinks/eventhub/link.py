@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TYPE_CHECKING, TypeVar, cast
 
 from azure.eventhub import EventDataBatch, EventHubProducerClient, TransportType
 
@@ -69,7 +69,9 @@ class HubLink:
                 **common,
             )
         else:
-            self._client = _Client.from_connection_string(address.connection_string(), **common)
+            # Typed as its base class by the SDK, but made as the class that is asked.
+            made = _Client.from_connection_string(address.connection_string(), **common)
+            self._client = cast("_Client", made)
 
     def open(self) -> None:
         """Connect, authenticate, attach. No limit of its own. Raises what the SDK raises."""

@@ -15,7 +15,8 @@ def to_event(record: EventRecord) -> EventData:
     """
     event = EventData(record.body)
     event.message_id = record.id
-    event.correlation_id = record.event_id
+    if record.event_id is not None:
+        event.correlation_id = record.event_id
     event.content_type = CONTENT_TYPE
     attributes = {
         "specversion": SPECVERSION,
