@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import Any, Final, TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from azure.eventhub import EventDataBatch, EventHubProducerClient, TransportType
 
