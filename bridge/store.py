@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from bridge.ballast import Ballast
+from bridge.errors import TryLaterError
 from bridge.known import KnownEvent, dump_known, load_known
 from bridge.retention import KEEP_ENDED, PRUNE_EVERY, prune, shrink
 from sinks.record import (
@@ -41,7 +42,7 @@ _FULL: Final = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR})
 _DAMAGED: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 
 
-class StoreError(Exception):
+class StoreError(TryLaterError):
     """The store could not be read or written just now; what was to be committed is not."""
 
 
