@@ -49,6 +49,8 @@ class Outcome(Enum):
     STOPPED = "stopped"
     ANOTHER_VM = "another vm"
     """The state directory came from another VM: the next run begins with a new store."""
+    DAMAGED_STORE = "damaged store"
+    """The store cannot be read any more: the next run puts it aside and begins with a new one."""
 
 
 class Bridge:
@@ -209,6 +211,9 @@ class Bridge:
             scheduler.run_now()
             log.warning("the wall clock jumped", extra={"action": "clock_jump", "seconds": jump})
         self._dispatcher.supervise()
+        if self._store.damaged is not None:
+            self._outcome = Outcome.DAMAGED_STORE
+            self._stop.set()
 
     def _finish(self) -> None:
         reason = self._outcome.value
@@ -218,10 +223,17 @@ class Bridge:
             "the bridge has stopped",
             extra={
                 "action": "stopped",
-                "undelivered": ",".join(self._undelivered()) or None,
+                "undelivered": ",".join(self._waiting()) or None,
                 "stuck": None if in_time else True,
             },
         )
+
+    def _waiting(self) -> list[str]:
+        """The same for the last line of the log, which a store that fails must not prevent."""
+        try:
+            return self._undelivered()
+        except StoreError:
+            return list(self._dispatcher.health)
 
     def _undelivered(self) -> list[str]:
         """The sinks that still have something to get."""
@@ -261,4 +273,7 @@ class Bridge:
             self._stop.set()
             return
         self._poller.observer = replace(self._observer, vm=vm)
-        self._store.keep_identity(vm)
+        try:
+            self._store.keep_identity(vm)
+        except StoreError as error:
+            log.warning(str(error), extra={"action": "store_trouble"})

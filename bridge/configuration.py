@@ -98,11 +98,13 @@ def load_settings(overrides: Mapping[str, str], environ: Mapping[str, str]) -> S
             )
 
     try:
-        return _Sourced()
+        settings = _Sourced()
     except ValidationError as error:
         raise ConfigurationError(_problems(error, PREFIX, Settings)) from None
     except SettingsError as error:
         raise ConfigurationError(_not_json(error, sources.variables)) from None
+    _refuse_unreadable(Settings, settings.model_dump(exclude={"sink"}), PREFIX)
+    return settings
 
 
 def sink_spec(name: str, fields: Mapping[str, Any]) -> SinkSpec:
@@ -140,7 +142,7 @@ def _refuse_unreadable(model: type[BaseModel], fields: Mapping[str, Any], prefix
         if inner is not None and isinstance(value, Mapping):
             _refuse_unreadable(inner, value, f"{prefix}{name.upper()}__")
         wanted = name.endswith("_file") or prefix.endswith("__TLS__")
-        if not (wanted and isinstance(value, str) and "Path" in repr(field.annotation)):
+        if not (wanted and isinstance(value, (str, Path)) and "Path" in repr(field.annotation)):
             continue
         try:
             with Path(value).open("rb") as file:
