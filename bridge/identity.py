@@ -5,12 +5,16 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, wait
 from typing import Any, Final
 
 from bridge.imds import Imds, ImdsError
 from sinks.record import VmIdentity
 
 log: Final = logging.getLogger(__name__)
+
+_STOP_SECONDS: Final = 0.2
+"""How soon a stop is noticed while IMDS is asked."""
 
 
 class IdentityError(ValueError):
@@ -66,7 +70,7 @@ def await_identity(
     said = None
     while not stop.is_set():
         try:
-            return fetch()
+            return _unless_stopped(fetch, stop)
         except (ImdsError, IdentityError) as error:
             if kept is not None or not patient:
                 return kept
@@ -74,6 +78,26 @@ def await_identity(
                 said = str(error)
                 log.warning(said, extra={"action": "identity_trouble"})
         stop.wait(interval)
+    return None
+
+
+def _unless_stopped(fetch: Callable[[], VmIdentity], stop: threading.Event) -> VmIdentity | None:
+    """What the fetch gives or raises, or None as soon as it was told to stop.
+
+    The request runs in a thread of its own: a stop must not wait for an IMDS that hangs.
+    """
+    future: Future[VmIdentity] = Future()
+
+    def work() -> None:
+        try:
+            future.set_result(fetch())
+        except Exception as error:  # noqa: BLE001  # raised again below, in the caller's thread
+            future.set_exception(error)
+
+    threading.Thread(target=work, name="identity", daemon=True).start()
+    while not stop.is_set():
+        if wait((future,), _STOP_SECONDS).done:
+            return future.result()
     return None
 
 

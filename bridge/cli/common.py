@@ -57,6 +57,16 @@ def stop_event() -> threading.Event:
     return stop
 
 
+def interruption() -> threading.Event:
+    """An event that nobody sets: those signals raise `KeyboardInterrupt` in the main thread."""
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    host.on_stop_signal(interrupt)
+    return threading.Event()
+
+
 def leave(code: int) -> NoReturn:
     """End the process now: a thread that is stuck in a sink must not hold it."""
     sys.stdout.flush()

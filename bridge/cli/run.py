@@ -37,7 +37,9 @@ def command(once: bool, dry_run: bool, overrides: tuple[str, ...]) -> None:  # n
 def _work(config: Configuration, *, once: bool) -> int:
     from bridge.app import Bridge, Outcome  # noqa: PLC0415  # `seb run --help` needs none of it
 
-    redact, stop = common.start_log(config), common.stop_event()
+    # One look has nothing to finish, and what is committed is safe: a signal ends it at once.
+    stop = common.interruption() if once else common.stop_event()
+    redact = common.start_log(config)
     try:
         while True:
             bridge = Bridge(config, stop=stop, redact=redact)

@@ -94,7 +94,7 @@ def test_a_hostile_document(running: Running, name: str) -> None:
 
     def serve() -> None:
         running.simulator.serve(HOSTILE[name])
-        assert running.simulator.wait_until_served(gets=3)
+        assert running.simulator.wait_until_served(gets=2)
 
     running.follow(serve)
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import signal
+import time
+
+import pytest
 from http_server import HttpServer
 from launch import Launch
 
-from bridge.simulator import Html, Refused, SimulatedEvent, Simulator
+from bridge.simulator import Html, Refused, Silence, SimulatedEvent, Simulator
 
 
 def types(records: list[dict[str, object]]) -> list[object]:
@@ -52,6 +56,18 @@ def test_once_with_a_sink_that_is_down_is_69(launch: Launch, simulator: Simulato
         server.start()
         assert launch("--once", SEB_SINK__WEBHOOK__URL=url).wait() == 0
         assert len(server.requests()) == 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_once_can_be_interrupted(launch: Launch, simulator: Simulator, number: int) -> None:
+    """A look that hangs ends at once; nothing is lost, as nothing was promised."""
+    simulator.fault(Silence(seconds=60), times=None)
+    bridge = launch("--once")
+    assert simulator.wait_for_gets(1)
+    begun = time.monotonic()
+    bridge.send(number)
+    assert (bridge.wait(), bridge.errors.strip()) == (130, "interrupted")
+    assert time.monotonic() - begun < 2.0
 
 
 def test_a_dry_run_leaves_no_trace(launch: Launch, simulator: Simulator) -> None:
