@@ -5,6 +5,7 @@ Nothing of it is on by default: without a rule and without a key nothing is ever
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -24,6 +25,22 @@ def _trust_file(path: Path) -> Path:
     return path
 
 
+def _printable(name: str) -> str:
+    if not name.isprintable() or name != name.strip():
+        raise ValueError("this must be one line of text, without spaces around it")
+    return name
+
+
+def _some(words: tuple[str, ...]) -> tuple[str, ...]:
+    if not words or not all(word.strip() for word in words):
+        # Read as 'none' by the one who wrote it, and as 'any' by the rule.
+        raise ValueError("an empty list or word matches nothing; leave it out to match any")
+    return tuple(word.strip() for word in words)
+
+
+_Words = Annotated[JsonList, AfterValidator(_some)]
+
+
 class _Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
@@ -31,9 +48,11 @@ class _Section(BaseModel):
 class RuleSettings(_Section):
     """One rule, as an object of SEB_APPROVAL__RULES or a table [[approval.rules]]."""
 
-    name: str = Field(min_length=1, max_length=100, description="Stands in receipts")
-    event_type: JsonList = Field((), description="Azure's words to match; any unless given")
-    event_source: JsonList = Field((), description="Azure's words to match; any unless given")
+    name: Annotated[str, AfterValidator(_printable)] = Field(
+        min_length=1, max_length=100, description="Stands in receipts"
+    )
+    event_type: _Words = Field((), description="Azure's words to match; any unless given")
+    event_source: _Words = Field((), description="Azure's words to match; any unless given")
     max_duration: float | None = Field(
         None, ge=0, allow_inf_nan=False, description="Seconds, where the duration is known"
     )
@@ -85,6 +104,18 @@ class ApprovalSettings(_Section):
             raise ValueError("two rules have the same name")
         return self
 
+    def waits_in_vain(self, sinks: Iterable[str]) -> str | None:
+        """What is wrong where a rule waits for a sink that is none of these: it would never
+        approve, and nobody would know why.
+        """
+        known = list(sinks)
+        for rule in self.rules:
+            for name in rule.after:
+                if name not in known:
+                    there = f"there is none of that name; there are: {', '.join(known)}"
+                    return f"the rule {rule.name} waits for the sink {name}, and {there}"
+        return None
+
 
 class CommandsSettings(_Section):
     """Where commands are fetched from, for networks that allow only outgoing HTTPS."""
@@ -94,9 +125,12 @@ class CommandsSettings(_Section):
     pull_token_file: Path | None = Field(None, description="File with the bearer token")
 
     def fields(self) -> dict[str, Any]:
-        """The same as the fields of a sink of kind pull."""
-        return {
-            "url": self.pull_url,
-            "token": self.pull_token,
-            "token_file": self.pull_token_file,
-        }
+        """What is given of it, as the fields of a sink of kind pull, secrets and all."""
+        given: dict[str, Any] = {}
+        if self.pull_url is not None:
+            given["url"] = self.pull_url.get_secret_value()
+        if self.pull_token is not None:
+            given["token"] = self.pull_token.get_secret_value()
+        if self.pull_token_file is not None:
+            given["token_file"] = str(self.pull_token_file)
+        return given

@@ -21,6 +21,7 @@ from pydantic_settings import (
 )
 
 from bridge import names
+from bridge.approvalsettings import CommandsSettings
 from bridge.errors import ConfigurationError
 from bridge.settings import PREFIX, Settings
 from bridge.sources import Variables, read_sources
@@ -36,6 +37,10 @@ _WORDS: Final = {
     "float_parsing": "this is not a number",
     "bool_parsing": "give true or false",
 }
+
+_PULL: Final = f"{PREFIX}COMMANDS__PULL_"
+_PULL_SINKS: Final = {"pull": "pull", "pull-receipts": "pull_receipts"}
+"""The sinks that fetching commands consists of: names and kinds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,10 +70,11 @@ def load(
     environ = os.environ if environ is None else environ
     settings = load_settings(overrides or {}, environ)
     declared = settings.sink or {"stdout": {}}
-    return Configuration(
-        settings=settings,
-        sinks=tuple(sink_spec(name, fields) for name, fields in declared.items()),
-    )
+    if problem := settings.approval.waits_in_vain(declared):
+        raise ConfigurationError(f"{PREFIX}APPROVAL__RULES: {problem}")
+    sinks = [sink_spec(name, fields) for name, fields in declared.items()]
+    sinks += _pull_specs(settings.commands, taken=declared)
+    return Configuration(settings=settings, sinks=tuple(sinks))
 
 
 def load_settings(overrides: Mapping[str, str], environ: Mapping[str, str]) -> Settings:
@@ -113,6 +119,11 @@ def sink_spec(name: str, fields: Mapping[str, Any]) -> SinkSpec:
     if not name.replace("_", "").replace("-", "").isalnum():
         raise ConfigurationError(f"{variable}: a sink's name is letters, digits, - and _")
     fields = {"kind": name, **fields}
+    if fields["kind"] in registry.INTERNAL:
+        raise ConfigurationError(
+            f"{variable}: no sink of kind {fields['kind']} is declared; set {_PULL}URL to fetch "
+            "commands"
+        )
     try:
         sink_class = registry.load(str(fields["kind"]))
     except (registry.UnknownKindError, registry.BrokenKindError) as error:
@@ -120,12 +131,41 @@ def sink_spec(name: str, fields: Mapping[str, Any]) -> SinkSpec:
             f"{variable}: {error}. The kind is the sink's name unless {variable}__KIND says "
             "otherwise"
         ) from None
+    return _checked_spec(name, sink_class, fields, prefix=f"{variable}__")
+
+
+def _pull_specs(commands: CommandsSettings, *, taken: Iterable[str]) -> list[SinkSpec]:
+    """The two sinks that fetching commands needs, where it is asked for.
+
+    Raises `ConfigurationError`.
+    """
+    fields = commands.fields()
+    if "url" not in fields:
+        if fields:
+            raise ConfigurationError(f"{_PULL}TOKEN means something only with {_PULL}URL")
+        return []
+    clash = next((name for name in taken if name.lower() in _PULL_SINKS), None)
+    if clash is not None:
+        raise ConfigurationError(
+            f"{PREFIX}SINK__{clash.upper()}: with {_PULL}URL set, the bridge has a sink of this "
+            "name itself; give yours another name"
+        )
+    return [
+        _checked_spec(name, registry.load(kind), {"kind": kind, **fields}, prefix=_PULL)
+        for name, kind in _PULL_SINKS.items()
+    ]
+
+
+def _checked_spec(
+    name: str, sink_class: type[Sink[Any]], fields: Mapping[str, Any], *, prefix: str
+) -> SinkSpec:
+    """A sink from its checked fields; `prefix` and a field's name are its variable."""
     model = sink_class.Settings
-    _refuse_unreadable(model, fields, f"{variable}__")
+    _refuse_unreadable(model, fields, prefix)
     try:
         settings = model.model_validate(fields)
     except ValidationError as error:
-        told = _problems(error, f"{variable}__", model)
+        told = _problems(error, prefix, model)
         for secret in _secret_texts(model, fields):
             told = told.replace(secret, "[secret]")  # a sink's own check may have quoted it
         raise ConfigurationError(told) from None

@@ -59,6 +59,8 @@ def effective(config: Configuration) -> Iterator[tuple[str, str]]:
         if not name.startswith(f"{PREFIX}SINK"):
             yield name, value
     for spec in config.sinks:
+        if spec.settings.kind in registry.INTERNAL:
+            continue  # settings of the bridge's own, shown above
         yield from _values(f"{PREFIX}SINK__{spec.name.upper()}__", spec.settings)
 
 

@@ -13,7 +13,25 @@ from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
 
+from sinks.command import CommandMessage, CommandSender, CommandSource, no_commands
 from sinks.record import BRIDGE_HEARTBEAT, EventRecord, VmIdentity
+
+__all__ = [
+    "Check",
+    "CommandMessage",
+    "CommandSender",
+    "CommandSource",
+    "JsonDict",
+    "JsonList",
+    "PendingEvent",
+    "Sink",
+    "SinkContext",
+    "SinkError",
+    "SinkPaused",
+    "SinkRejected",
+    "SinkSettings",
+    "read_secret",
+]
 
 
 class SinkError(Exception):
@@ -133,31 +151,6 @@ def _nothing_pending() -> Sequence[PendingEvent]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CommandMessage:
-    """A signed command as it came in over a sink's own connection, not yet looked at.
-
-    `settled` is called, from another thread and without raising, once what became of it is
-    stored (or it was refused): only then may the channel acknowledge it to its sender.
-    """
-
-    token: bytes
-    channel: str
-    """The sink's name."""
-    retained: bool = False
-    settled: Callable[[], None] = lambda: None
-
-
-CommandSource = Callable[[CommandMessage], bool]
-"""Where a sink hands in commands; False where there are too many, and the message is to be
-dropped or to be left unacknowledged. May be called from any thread; returns at once."""
-
-
-def _no_commands(message: CommandMessage) -> bool:
-    del message
-    return False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SinkContext:
     """What a sink may know of the bridge around it."""
 
@@ -168,7 +161,7 @@ class SinkContext:
     instance_id: str = ""
     pending: Callable[[], Sequence[PendingEvent]] = field(default=_nothing_pending)
     """The pending events as last committed; may be called from any thread."""
-    command: CommandSource = _no_commands
+    command: CommandSource = no_commands
     """Takes a signed command that came in over the sink's connection."""
 
 
@@ -210,6 +203,14 @@ class Sink(ABC, Generic[S]):
         self.name = name
         self.settings = settings
         self.context = context
+
+    @classmethod
+    def sender(cls, settings: S, *, site: str, vm_id: str) -> CommandSender | None:
+        """A control plane's way to the VM of that id through the same destination, not yet open;
+        None where this kind carries no commands.
+        """
+        del settings, site, vm_id
+        return None
 
     @property
     def deadline(self) -> float:

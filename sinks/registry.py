@@ -14,9 +14,16 @@ BUILT_IN: Final = {
     "eventhub": "sinks.eventhub:EventHubSink",
     "file": "sinks.file:FileSink",
     "mqtt": "sinks.mqtt:MqttSink",
+    "program": "sinks.program:ProgramSink",
     "stdout": "sinks.stdout:StdoutSink",
     "webhook": "sinks.webhook:WebhookSink",
 }
+
+INTERNAL: Final = {
+    "pull": "sinks.pull:PullSink",
+    "pull_receipts": "sinks.pull:ReceiptSink",
+}
+"""Kinds that a setting of the bridge brings in, and that nobody declares."""
 
 
 class UnknownKindError(LookupError):
@@ -37,7 +44,7 @@ def load(kind: str) -> type[Sink[Any]]:
 
     Raises `UnknownKindError` or `BrokenKindError`.
     """
-    target = BUILT_IN.get(kind) or _entry_points().get(kind)
+    target = BUILT_IN.get(kind) or INTERNAL.get(kind) or _entry_points().get(kind)
     if target is None:
         message = f"no sink of kind {kind!r} is installed; there are: {', '.join(kinds())}"
         raise UnknownKindError(message)

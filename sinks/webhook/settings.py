@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import json
 from pathlib import Path
 from typing import Annotated, Final, Self
@@ -11,6 +10,7 @@ from urllib.parse import SplitResult, urlsplit
 from pydantic import BeforeValidator, Field, SecretStr, field_validator, model_validator
 
 from sinks.base import SinkError, SinkSettings, read_secret
+from sinks.http.address import checked_address, origin
 from sinks.webhook.signature import SigningKey, read_keys
 from sinks.webhook.template import compile_template
 
@@ -76,20 +76,7 @@ class WebhookSettings(SinkSettings):
     @field_validator("url")
     @classmethod
     def _url_is_an_address(cls, value: SecretStr) -> SecretStr:
-        text = value.get_secret_value()
-        try:
-            parts = urlsplit(text)
-            good = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
-        except ValueError:  # a port that is no number, or half a pair of brackets
-            good = False
-        if not good or not text.isprintable() or " " in text:
-            raise ValueError("this is not an address such as https://hooks.example.com/path")
-        if parts.username is not None or parts.password is not None:
-            raise ValueError(
-                "user and password do not belong into the address; use headers (Authorization)"
-            )
-        if not _is_a_name(parts.hostname or ""):
-            raise ValueError("the host of this address is not a valid name")
+        checked_address(value.get_secret_value(), instead="use headers (Authorization)")
         return value
 
     @field_validator("headers")
@@ -136,27 +123,3 @@ class WebhookSettings(SinkSettings):
         if self.secret is not None and self.secret_file is not None:
             raise ValueError("set either secret or secret_file, not both")
         return self
-
-
-def origin(parts: SplitResult) -> str:
-    """Scheme, host and port of an address: nothing of it that could be a secret."""
-    host = parts.hostname or ""
-    name = f"[{host}]" if ":" in host else host
-    port = f":{parts.port}" if parts.port else ""
-    return f"{parts.scheme}://{name}{port}"
-
-
-def _is_a_name(host: str) -> bool:
-    """Whether a connection to this host could be tried: what requests would refuse only then."""
-    try:
-        return bool(host.encode("idna")) and "*" not in host
-    except UnicodeError:  # a label that is empty or too long, or signs that no name can have
-        return False
-
-
-def is_loopback(host: str) -> bool:
-    """Whether the host is this machine, by its name or address alone."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host.lower() == "localhost" or host.lower().endswith(".localhost")

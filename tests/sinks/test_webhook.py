@@ -11,6 +11,7 @@ from standardwebhooks import Webhook
 from webhook_sinks import KEY, OTHER_KEY, PATH, QUERY, SECRETS, TOKEN, hasty, shows_no_secret
 
 from sinks.base import SinkError, SinkPaused, SinkRejected
+from sinks.http.verdict import seconds_to_wait
 from sinks.record import EventRecord
 from sinks.testing import (
     SAMPLE_TIME,
@@ -20,7 +21,6 @@ from sinks.testing import (
     sample_records,
 )
 from sinks.webhook import WebhookSink
-from sinks.webhook.sink import seconds_to_wait
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ from throwaway_ca import ThrowawayCa
 from webhook_sinks import HastyWebhookSink, hasty, shows_no_secret
 
 from sinks.base import SinkError
+from sinks.http.client import Limits
 from sinks.testing import sample_record
-from sinks.webhook.http import Limits
 
 
 @pytest.fixture

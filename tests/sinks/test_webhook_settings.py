@@ -7,7 +7,7 @@ import pytest
 from pydantic import ValidationError
 from webhook_sinks import KEY, OTHER_KEY, TOKEN, settings, shows_no_secret
 
-from sinks.webhook.settings import is_loopback
+from sinks.http.address import is_loopback
 
 URL = "https://hooks.example.com/services/path-that-is-secret"
 

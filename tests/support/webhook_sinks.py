@@ -9,9 +9,9 @@ from typing import Any
 from http_server import HttpServer
 
 from sinks.base import SinkContext
+from sinks.http.client import Limits
 from sinks.testing import SAMPLE_VM
 from sinks.webhook import WebhookSink
-from sinks.webhook.http import Limits
 from sinks.webhook.settings import WebhookSettings
 
 KEY = "whsec_" + base64.b64encode(b"a key of thirty-two bytes, or so").decode()

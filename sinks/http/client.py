@@ -1,4 +1,4 @@
-"""One POST at a time, over a connection that is kept, cut when its time is up.
+"""One request at a time, over a connection that is kept, cut when its time is up.
 
 It never follows a redirect, reads `.netrc`, keeps a cookie, or puts an address into an error or a
 log: the path of a webhook's address is a secret in practice.
@@ -12,7 +12,7 @@ import socket
 import ssl
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -23,7 +23,7 @@ from requests.utils import get_environ_proxies, select_proxy
 from urllib3.exceptions import HTTPError
 
 from sinks.base import SinkError
-from sinks.webhook.words import words
+from sinks.http.words import words
 
 # urllib3 writes addresses into its debug lines, and one of its warnings.
 logging.getLogger("urllib3.connectionpool").setLevel(logging.ERROR)
@@ -34,7 +34,7 @@ _CA_VARIABLES: Final = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """How long each part of a POST may take, in seconds."""
+    """How long each part of a request may take, in seconds."""
 
     connect: float = 5.0
     """To connect, and to shake hands for TLS; per address of the host."""
@@ -43,16 +43,18 @@ class Limits:
     total: float = 15.0
     """From the first packet to the last header: timeouts alone never end a dripping answer."""
     body: float = 1.0
-    """To read the body of an answer, which decides nothing but whether the connection is kept."""
+    """To read the body of a POST's answer, which decides only whether the connection is kept."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What a webhook said: all that matters of it."""
+    """What a server said: all that matters of it."""
 
     status: int
     retry_after: str | None
     location: str | None
+    body: bytes = b""
+    """Of an answer to a GET."""
 
 
 class _Cutter:
@@ -124,13 +126,14 @@ def _cuttable(base: Any, cutter: _Cutter) -> Any:
     return Cuttable
 
 
-class Poster:
+class Client:
     """A kept connection to one address."""
 
     def __init__(self, url: str, limits: Limits) -> None:
         self._url = url
         self._limits = limits
         self._cutter = _Cutter()
+        self._ended = ""
         tls = tls_context() if url.lower().startswith("https:") else None
         # No Session: it would read .netrc, keep cookies, and look into a Location even when told
         # not to follow it, where a bad one makes it raise (measured with requests 2.34.2).
@@ -138,27 +141,50 @@ class Poster:
 
     def post(self, body: bytes, headers: Mapping[str, str]) -> Answer:
         """Post, and give the answer's head. Raises `SinkError` where there is none."""
-        self._cutter.why = ""
-        request = requests.Request("POST", self._url, headers=dict(headers), data=body).prepare()
-        try:
-            with self._cutter.after(self._limits.total):
-                response = self._adapter.send(
-                    request,
-                    stream=True,
-                    timeout=(self._limits.connect, self._limits.read),
-                    proxies=get_environ_proxies(self._url, no_proxy=None),
-                )
-        except (requests.RequestException, HTTPError, OSError, ValueError) as error:
-            self._adapter.close()
-            raise SinkError(self._cutter.why or words(error)) from None
+        request = requests.Request("POST", self._url, headers=dict(headers), data=body)
+        with self._told(), self._cutter.after(self._limits.total):
+            response = self._send(request)
         if self._cutter.why:  # http.client takes headers that were cut off for whole ones
             response.close()
             raise SinkError(self._cutter.why)
         self._let_go(response)
-        return Answer(
-            status=response.status_code,
-            retry_after=response.headers.get("Retry-After"),
-            location=response.headers.get("Location"),
+        return _answer(response, b"")
+
+    def get(self, params: Mapping[str, str], headers: Mapping[str, str], *, largest: int) -> Answer:
+        """Get, and give the answer with its body.
+
+        Raises `SinkError` where there is none, or where its body has more than `largest` bytes.
+        """
+        request = requests.Request("GET", self._url, headers=dict(headers), params=dict(params))
+        with self._told(), self._cutter.after(self._limits.total):
+            response = self._send(request)
+            with closing(response):
+                body = response.raw.read(largest + 1, decode_content=False)
+        if self._cutter.why:
+            raise SinkError(self._cutter.why)
+        if len(body) > largest:
+            raise SinkError(f"its answer is larger than {largest} bytes")
+        return _answer(response, body)
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        """Tell what goes wrong within as a `SinkError`, in our own words."""
+        self._cutter.why = ""
+        # In this order: an abort in between still meets a connection that it can cut.
+        if self._ended:
+            raise SinkError(self._ended)
+        try:
+            yield
+        except (requests.RequestException, HTTPError, OSError, ValueError) as error:
+            self._adapter.close()
+            raise SinkError(self._cutter.why or words(error)) from None
+
+    def _send(self, request: requests.Request) -> requests.Response:
+        return self._adapter.send(
+            request.prepare(),
+            stream=True,
+            timeout=(self._limits.connect, self._limits.read),
+            proxies=get_environ_proxies(self._url, no_proxy=None),
         )
 
     def _let_go(self, response: requests.Response) -> None:
@@ -168,12 +194,22 @@ class Poster:
         response.close()
 
     def abort(self) -> None:
-        """Cut the connection from another thread. Never raises."""
-        self._cutter.cut("the delivery was cut off")
+        """Cut the connection from another thread, for good. Never raises."""
+        self._ended = "the delivery was cut off"
+        self._cutter.cut(self._ended)
 
     def close(self) -> None:
         """Close the kept connection."""
         self._adapter.close()
+
+
+def _answer(response: requests.Response, body: bytes) -> Answer:
+    return Answer(
+        status=response.status_code,
+        retry_after=response.headers.get("Retry-After"),
+        location=response.headers.get("Location"),
+        body=body,
+    )
 
 
 def proxy_of(url: str) -> str | None:

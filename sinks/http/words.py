@@ -1,4 +1,4 @@
-"""What went wrong with a POST, in words of our own: the libraries' own words show the address."""
+"""What went wrong with a request, in our own words: the libraries' own words show the address."""
 
 from __future__ import annotations
 

@@ -1,0 +1,69 @@
+"""The contract of command channels: how a signed command comes in, and how it is sent.
+
+It never looks into a token: whether one is good is for the bridge to say.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandMessage:
+    """A signed command as it came in over a sink's own connection, not yet looked at.
+
+    `settled` is called, from another thread and without raising, once what became of it is
+    stored (or it was refused): only then may the channel acknowledge it to its sender.
+    """
+
+    token: bytes
+    channel: str
+    """The sink's name."""
+    retained: bool = False
+    redelivered: bool = False
+    """The channel says that it handed over this very message before (MQTT's DUP flag): where it
+    was carried out then, that is no replay that anybody needs to hear of."""
+    settled: Callable[[], None] = lambda: None
+
+
+CommandSource = Callable[[CommandMessage], bool]
+"""Where a sink hands in commands; False where there are too many, and the message is to be
+dropped or to be left unacknowledged. May be called from any thread; returns at once."""
+
+
+def no_commands(message: CommandMessage) -> bool:
+    """A source that takes none."""
+    del message
+    return False
+
+
+class CommandSender(ABC):
+    """The control plane's end of a command channel, to one VM. For one thread.
+
+    Every method but `close` raises `sinks.base.SinkError` where the other end cannot be reached.
+    """
+
+    @abstractmethod
+    def open(self) -> None:
+        """Connect, and listen for receipts from now on."""
+
+    @abstractmethod
+    def state(self, seconds: float) -> bytes | None:
+        """What is pending at the VM, as its state topic has it; None where nothing came in time."""
+
+    @abstractmethod
+    def send(self, token: bytes, *, lifetime: int) -> bool:
+        """Send a command that is void after `lifetime` seconds; False where nobody hears it now.
+
+        Raises `sinks.base.SinkRejected` where this sender is not allowed to.
+        """
+
+    @abstractmethod
+    def receipt(self, seconds: float) -> bytes | None:
+        """The next receipt of the VM, whoever asked; None where none came in time."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let go of everything. Harmless before `open`."""

@@ -1,0 +1,49 @@
+"""Addresses: which ones can be asked, and how much of one may be shown. It opens no connection."""
+
+from __future__ import annotations
+
+import ipaddress
+from urllib.parse import SplitResult, urlsplit
+
+
+def checked_address(text: str, *, instead: str) -> SplitResult:
+    """The parts of an http or https address; `instead`: what to use for user and password.
+
+    Raises `ValueError`, which shows none of it.
+    """
+    try:
+        parts = urlsplit(text)
+        good = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:  # a port that is no number, or half a pair of brackets
+        good = False
+    if not good or not text.isprintable() or " " in text:
+        raise ValueError("this is not an address such as https://hooks.example.com/path")
+    if parts.username is not None or parts.password is not None:
+        raise ValueError(f"user and password do not belong into the address; {instead}")
+    if not _is_a_name(parts.hostname or ""):
+        raise ValueError("the host of this address is not a valid name")
+    return parts
+
+
+def origin(parts: SplitResult) -> str:
+    """Scheme, host and port of an address: nothing of it that could be a secret."""
+    host = parts.hostname or ""
+    name = f"[{host}]" if ":" in host else host
+    port = f":{parts.port}" if parts.port else ""
+    return f"{parts.scheme}://{name}{port}"
+
+
+def is_loopback(host: str) -> bool:
+    """Whether the host is this machine, by its name or address alone."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost" or host.lower().endswith(".localhost")
+
+
+def _is_a_name(host: str) -> bool:
+    """Whether a connection to this host could be tried: what requests would refuse only then."""
+    try:
+        return bool(host.encode("idna")) and "*" not in host
+    except UnicodeError:  # a label that is empty or too long, or signs that no name can have
+        return False

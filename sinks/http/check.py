@@ -1,0 +1,81 @@
+"""What `seb check` says of an address, one step per line. It never sends a request."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Final
+from urllib.parse import SplitResult, urlsplit
+
+from sinks.base import Check, SinkError
+from sinks.http.address import is_loopback, origin
+from sinks.http.client import Limits, proxy_of, tls_context
+from sinks.http.words import words
+
+_SOON: Final = timedelta(days=14)
+_PORTS: Final = {"http": 80, "https": 443}
+
+
+def look_at_address(url: str, limits: Limits) -> Iterator[Check]:
+    """Transport, name, connection, certificate; ends at the first step that fails."""
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    if parts.scheme == "http" and not is_loopback(host):
+        yield Check(
+            level="warn",
+            text=f"{origin(parts)} is not encrypted: anybody on the way can read records",
+            remedy="use an https address",
+        )
+    try:
+        if proxy := proxy_of(url):
+            yield _through(proxy, limits)
+            return
+        yield from _connect(parts, host, parts.port or _PORTS[parts.scheme], limits)
+    except (OSError, ValueError, SinkError) as error:
+        fact, _, remedy = (str(error) if isinstance(error, SinkError) else words(error)).partition(
+            "; "
+        )
+        yield Check(
+            level="fail",
+            text=f"{origin(parts)}: {fact}",
+            remedy=remedy or "see that the receiver runs and can be reached from here",
+        )
+
+
+def _through(proxy: str, limits: Limits) -> Check:
+    """Whether the proxy takes connections; what is behind it cannot be seen without a request."""
+    parts = urlsplit(proxy if "://" in proxy else f"http://{proxy}")
+    address = parts.hostname or "", parts.port or _PORTS.get(parts.scheme, 80)
+    try:
+        socket.create_connection(address, timeout=limits.connect).close()
+    except OSError as error:
+        return Check(
+            level="fail",
+            text=f"proxy {origin(parts)}: {words(error).partition('; ')[0]}",
+            remedy="see HTTPS_PROXY and HTTP_PROXY, or name the host in NO_PROXY",
+        )
+    return Check(level="ok", text=f"proxy {origin(parts)} takes connections")
+
+
+def _connect(parts: SplitResult, host: str, port: int, limits: Limits) -> Iterator[Check]:
+    addresses = {info[4][0] for info in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)}
+    if addresses != {host}:
+        shown = ", ".join(sorted(map(str, addresses)))
+        yield Check(level="ok", text=f"{host} is {shown}")
+    with socket.create_connection((host, port), timeout=limits.connect) as plain:
+        yield Check(level="ok", text=f"{origin(parts)} takes connections")
+        if parts.scheme == "https":
+            with tls_context().wrap_socket(plain, server_hostname=host) as secured:
+                yield _certificate(secured)
+
+
+def _certificate(secured: ssl.SSLSocket) -> Check:
+    """How long the certificate is good for."""
+    end = str((secured.getpeercert() or {})["notAfter"])
+    left = datetime.fromtimestamp(ssl.cert_time_to_seconds(end), UTC) - datetime.now(UTC)
+    text = f"{secured.version()}, certificate good for {left.days} more days"
+    if left < _SOON:
+        return Check(level="warn", text=text, remedy="renew the receiver's certificate")
+    return Check(level="ok", text=text)

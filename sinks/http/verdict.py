@@ -1,0 +1,80 @@
+"""What the answer to a delivery means: taken, later, never, or no more. It sends nothing."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from http import HTTPStatus
+from typing import Final
+from urllib.parse import urlsplit
+
+from sinks.base import SinkError, SinkPaused, SinkRejected
+from sinks.http.address import origin
+from sinks.http.client import Answer
+
+# Told to come back later; and 407, which a proxy says and not the receiver.
+_LATER: Final = (407, 408, 425, 429)
+_PATIENCE: Final = 5
+
+
+def judge(
+    answer: Answer, *, shown: str, now: datetime, hints: Mapping[int, str], resume: str
+) -> None:
+    """Return where a record was taken; raise what the status means for anything else.
+
+    `shown` is the address as far as errors may name it, `hints` say what to do about a status, and
+    `resume` what makes a destination that wants no more go on. Raises `SinkError`, `SinkPaused` on
+    410, and `SinkRejected` where trying again is no use.
+    """
+    status = answer.status
+    said = f"{shown} answered {status_words(status)}"
+    if 200 <= status < 300:  # noqa: PLR2004 - HTTP's classes are read as numbers
+        return
+    if 300 <= status < 400:  # noqa: PLR2004
+        raise SinkError(f"{said}, which is not followed{pointing_to(answer.location)}")
+    if status == HTTPStatus.GONE:
+        raise SinkPaused(f"{said}: it wants no more records; {resume}")
+    if status in _LATER or not 400 <= status < 500:  # noqa: PLR2004
+        raise SinkError(said, retry_after=seconds_to_wait(answer.retry_after, now=now))
+    hint = hints.get(status)
+    raise SinkRejected(f"{said}; {hint}" if hint else said, tries=_PATIENCE)
+
+
+def seconds_to_wait(retry_after: str | None, *, now: datetime) -> float | None:
+    """What a Retry-After header asks for, in seconds; None for none, nonsense, or the past.
+
+    RFC 9110, 10.2.3: a number of seconds, or a date.
+    """
+    if not retry_after:
+        return None
+    try:
+        seconds = float(retry_after)
+    except ValueError:
+        try:
+            date = parsedate_to_datetime(retry_after)
+        except (ValueError, OverflowError, IndexError, TypeError):
+            return None
+        date = date if date.tzinfo else date.replace(tzinfo=UTC)
+        seconds = (date - now).total_seconds()
+    return seconds if seconds > 0 and math.isfinite(seconds) else None
+
+
+def status_words(status: int) -> str:
+    """A status with its name, where it has one."""
+    try:
+        return f"{status} {HTTPStatus(status).phrase}"
+    except ValueError:
+        return str(status)
+
+
+def pointing_to(location: str | None) -> str:
+    """Where a redirect points, as far as it may be shown."""
+    try:
+        target = origin(urlsplit(location or ""))
+    except ValueError:
+        target = ""
+    if not target.startswith("http") or not target.isprintable():
+        return "; set the address to where the receiver really is"
+    return f"; it points to {target}: set the address to where the receiver really is"
