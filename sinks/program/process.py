@@ -1,0 +1,163 @@
+"""One run of a program, with all that it starts; and all that differs between operating systems.
+
+It never uses a shell, never waits without a limit, and never keeps all that a program says.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import stat
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import IO, Any, Final
+
+from sinks.program.output import Tail
+
+WINDOWS: Final = sys.platform == "win32"
+GRACE_SECONDS: Final = 2.0
+"""From the request to end to the end by force."""
+REAP_SECONDS: Final = 1.0
+"""After that; longer only where the system itself does not let go of the process."""
+LAST_WORDS_SECONDS: Final = 0.5
+"""How long to wait for output after the end. Whoever the program left behind may hold the pipe."""
+_CHUNK: Final = 65_536
+
+
+class Run:
+    """A running program: a process group (on Windows a tree) of its own.
+
+    `kill` may be called from any thread; everything else from the one that made it.
+    """
+
+    def __init__(self, command: Sequence[str], *, env: Mapping[str, str], body: bytes) -> None:
+        """Start it with `body` on its standard input. Raises `OSError` or `ValueError`."""
+        self._process = subprocess.Popen(  # noqa: S603  # the owner's own words, and no shell
+            command,
+            env=env,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            bufsize=0,
+            **_own_group(),
+        )
+        self._out, self._err = Tail(), Tail()
+        self._readers = [
+            _thread(partial(_read, self._process.stdout, self._out)),
+            _thread(partial(_read, self._process.stderr, self._err)),
+        ]
+        # In a thread, for a program need not read, and a pipe holds less than a record may have.
+        _thread(partial(_write, self._process.stdin, body))
+
+    def wait(self, seconds: float) -> int | None:
+        """The exit code, negative for a signal; None where it has not ended in so many seconds."""
+        try:
+            return self._process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return None
+
+    def end(self) -> bool:
+        """Ask it to end, and make it; whether it has, after about three seconds at most."""
+        _ask_to_end(self._process.pid)
+        self.wait(GRACE_SECONDS)
+        self.kill()
+        return self.wait(REAP_SECONDS) is not None
+
+    def kill(self) -> None:
+        """End it and all that it started, at once. It may have ended before."""
+        _kill(self._process.pid)
+        with suppress(OSError):
+            self._process.kill()  # the program itself, where there is no taskkill
+
+    def last_words(self) -> str:
+        """The end of its error output, or of its output where there is no other."""
+        deadline = time.monotonic() + LAST_WORDS_SECONDS
+        for reader in self._readers:
+            reader.join(max(0.0, deadline - time.monotonic()))
+        return self._err.text() or self._out.text()
+
+
+def signal_name(number: int) -> str:
+    """What a person calls a signal."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def writable_by_anybody(path: Path) -> bool:
+    """Whether any account may change a file, as far as its mode says; Windows' modes say nothing.
+
+    Raises `OSError`.
+    """
+    return not WINDOWS and bool(path.stat().st_mode & stat.S_IWOTH)
+
+
+if sys.platform == "win32":
+
+    def _own_group() -> dict[str, Any]:
+        # No window: a service has none to show it in, and a person did not ask for one.
+        flags = subprocess.CREATE_NEW_PROCESS_GROUP | subprocess.CREATE_NO_WINDOW
+        return {"creationflags": flags}
+
+    def _ask_to_end(pid: int) -> None:
+        """Nothing: a process without a console and without a window would not hear it."""
+
+    def _kill(pid: int) -> None:
+        taskkill = Path(os.environ.get("SYSTEMROOT", r"C:\Windows"), "System32", "taskkill.exe")
+        with suppress(OSError, subprocess.TimeoutExpired):
+            subprocess.run(  # noqa: S603  # a program of the system's, and a number
+                [taskkill, "/T", "/F", "/PID", str(pid)],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                creationflags=subprocess.CREATE_NO_WINDOW,
+                timeout=REAP_SECONDS,
+                check=False,
+            )
+
+else:
+
+    def _own_group() -> dict[str, Any]:
+        return {"start_new_session": True}
+
+    def _ask_to_end(pid: int) -> None:
+        _signal_group(pid, signal.SIGTERM)
+
+    def _kill(pid: int) -> None:
+        _signal_group(pid, signal.SIGKILL)
+
+    def _signal_group(pid: int, number: int) -> None:
+        # Nobody is left; or, behind `sudo` and its like, somebody who is not ours to end.
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(pid, number)
+
+
+def _thread(work: Callable[[], None]) -> threading.Thread:
+    # Threads, for Windows cannot wait for several pipes at once. One outlives the run where the
+    # program left somebody behind who holds the pipe; it goes on reading, so that he can write.
+    thread = threading.Thread(target=work, name="program-pipe", daemon=True)
+    thread.start()
+    return thread
+
+
+def _read(stream: IO[bytes] | None, tail: Tail) -> None:
+    assert stream is not None  # noqa: S101 - it was asked for
+    with suppress(OSError), stream:
+        while data := stream.read(_CHUNK):
+            tail.add(data)
+
+
+def _write(stream: IO[bytes] | None, body: bytes) -> None:
+    assert stream is not None  # noqa: S101 - it was asked for
+    # A program that does not read its input may well know what it does: its exit code decides.
+    with suppress(OSError), stream:
+        rest = memoryview(body)
+        while rest:
+            rest = rest[stream.write(rest) :]

@@ -1,0 +1,93 @@
+"""Whether a program can be run, and what to do where it cannot. It never runs one."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from sinks.base import Check, SinkError
+from sinks.program.process import writable_by_anybody
+from sinks.program.settings import ProgramSettings
+from sinks.readable import escaped
+
+_ABSENT: Final = "there is no such program; install it, or correct command"
+_NOT_A_FILE: Final = "it is not a file; correct command"
+_NOT_EXECUTABLE: Final = (
+    "it is not executable; allow it (chmod +x), or name its interpreter first in command"
+)
+_BY_ERRNO: Final = {
+    errno.EACCES: _NOT_EXECUTABLE,
+    # The file is there, so it is the interpreter of its first line that is not. A carriage return
+    # at the end of that line makes a name that no interpreter has.
+    errno.ENOENT: (
+        "the interpreter in its first line is missing; correct that line, and see that lines end "
+        "with a line feed alone"
+    ),
+    errno.ENOEXEC: (
+        "the system cannot run this kind of file; begin a script with #!/bin/sh, or name its "
+        "interpreter first in command"
+    ),
+    errno.E2BIG: "command and environment are too long for the system; make them shorter",
+    errno.EAGAIN: "the system allows no more processes; raise the limit",
+    errno.ENOMEM: "the system has no memory for it; free some",
+    errno.ETXTBSY: "somebody is writing it; it is tried again",
+}
+
+
+def require(program: str) -> str:
+    """The path that would be run. Raises `SinkError` with what to do where there is none."""
+    found = shutil.which(program)
+    if found is None:
+        raise SinkError(f"{escaped(program)}: {_why_not(program)}")
+    return found
+
+
+def reason_of(error: OSError | ValueError, program: str) -> str:
+    """Why the system did not run it, and what to do."""
+    if not isinstance(error, OSError):
+        return f"the system cannot take this command ({type(error).__name__}); correct command"
+    if shutil.which(program) is None:
+        return _why_not(program)
+    told = _BY_ERRNO.get(error.errno or 0)
+    # Windows has no errno of its own for a file that is no program (193).
+    if told is None and getattr(error, "winerror", None) == 193:  # noqa: PLR2004
+        told = _BY_ERRNO[errno.ENOEXEC]
+    return told or f"it cannot be run: {error.strerror}; try it by hand"
+
+
+def look_at(settings: ProgramSettings) -> Iterator[Check]:
+    """The lines of `seb check`."""
+    program = settings.command[0]
+    try:
+        path = require(program)
+        open_to_all = writable_by_anybody(Path(path))
+    except (SinkError, OSError) as error:
+        text, _, remedy = str(error).partition("; ")
+        remedy = remedy or "see that the program can be read"
+        yield Check(level="fail", text=text, remedy=remedy)
+        return
+    if open_to_all:
+        yield Check(
+            level="warn",
+            text=f"{escaped(path)} can be changed by any account, and runs as seb does",
+            remedy="let only its owner write it (chmod o-w)",
+        )
+    yield Check(level="ok", text=f"{escaped(path)} can be run, for {settings.timeout:g} s a record")
+    if settings.types is None:
+        yield Check(
+            level="warn",
+            text="it is run for records about the bridge itself too, such as its start",
+            remedy='set types to ["seb.event.*"], or to all that it knows what to do with',
+        )
+
+
+def _why_not(program: str) -> str:
+    """Why nothing was found under a name."""
+    path = Path(program)
+    if not os.path.dirname(program) or not path.exists():  # noqa: PTH120  # Path drops a lone ./
+        return _ABSENT
+    return _NOT_EXECUTABLE if path.is_file() else _NOT_A_FILE

@@ -1,0 +1,127 @@
+"""A local command as a destination: it gets the record, and its exit code is the acknowledgement.
+
+It never runs two at a time, never uses a shell, and never gives a program the bridge's secrets.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import ClassVar, Final
+
+from sinks.base import Check, Sink, SinkContext, SinkError, SinkRejected, SinkSettings
+from sinks.program.process import Run, signal_name
+from sinks.program.search import look_at, reason_of, require
+from sinks.program.settings import ProgramSettings
+from sinks.program.variables import environment
+from sinks.readable import escaped
+from sinks.record import EventRecord
+
+REFUSED: Final = 65
+"""EX_DATAERR of sysexits.h: the program will never take this record."""
+_MARGIN_SECONDS: Final = 5.0
+"""What ending a program that takes too long may take on top."""
+
+
+class ProgramSink(Sink[ProgramSettings]):
+    """A local command: the record on its standard input, facts of it in SEB_EVENT_* variables.
+
+    Exit code 0 acknowledges the record, 65 refuses it for good, and any other has it run again
+    later, with the same record: it must be able to bear that. `sinks.program.variables` has the
+    variables.
+    """
+
+    KIND: ClassVar[str] = "program"
+    Settings: ClassVar[type[SinkSettings]] = ProgramSettings
+
+    def __init__(self, name: str, settings: ProgramSettings, context: SinkContext) -> None:
+        super().__init__(name, settings, context)
+        self._run: Run | None = None
+        self._aborted = False
+
+    @property
+    def deadline(self) -> float:
+        """Seconds; the sink's own timeout ends a run before that."""
+        return self.settings.timeout + _MARGIN_SECONDS
+
+    @property
+    def wants_heartbeats(self) -> bool:
+        """Nobody starts a program each minute to hear that nothing happened."""
+        return False
+
+    @property
+    def _program(self) -> str:
+        """The program as a person may see it; its arguments are nobody's business."""
+        return escaped(self.settings.command[0])
+
+    def open(self) -> None:
+        """See that the program is there. Raises `SinkError` where it cannot be run."""
+        require(self.settings.command[0])
+
+    def maintain(self) -> None:
+        """See that it still is: better now than on the day of an event."""
+        self.open()
+
+    def deliver(self, records: Sequence[EventRecord]) -> None:
+        """Run the program, once per record, to its end.
+
+        Raises `SinkError` where it cannot be run, fails, or takes longer than `timeout`, and
+        `SinkRejected` where it ends with 65.
+        """
+        for record in records:
+            self._deliver(record)
+
+    def _deliver(self, record: EventRecord) -> None:
+        run = self._run = self._start(record)
+        if self._aborted:  # meanwhile; whoever called could not see the run yet
+            run.kill()
+        try:
+            self._judge(run, run.wait(self.settings.timeout))
+        finally:
+            self._run = None
+
+    def _judge(self, run: Run, code: int | None) -> None:
+        """Return for 0; leave nothing running and raise what it means for anything else."""
+        if code is None:
+            ended = run.end()
+            raise SinkError(self._took_too_long(run, ended=ended))
+        if code == 0:
+            return
+        run.kill()  # what failed runs leave behind would add up
+        if code == REFUSED:
+            raise SinkRejected(f"{self._program} refused the record{_last_words(run)}")
+        raise SinkError(f"{self._program} {_how_it_ended(code)}{_last_words(run)}")
+
+    def _start(self, record: EventRecord) -> Run:
+        command = self.settings.command
+        try:
+            return Run(command, env=environment(record, os.environ), body=record.body)
+        except (OSError, ValueError) as error:
+            raise SinkError(f"{self._program}: {reason_of(error, command[0])}") from None
+
+    def _took_too_long(self, run: Run, *, ended: bool) -> str:
+        after = f"{self._program} did not end within {self.settings.timeout:g} s"
+        what = "and was ended" if ended else "and cannot be ended: see what holds it"
+        return f"{after}, {what}; raise timeout if it needs longer{_last_words(run)}"
+
+    def check(self) -> Sequence[Check]:
+        """Whether the program could be run, and what for; it is not run."""
+        return tuple(look_at(self.settings))
+
+    def abort(self) -> None:
+        """End the program, by force: nobody may be left to wait for it."""
+        self._aborted = True
+        run = self._run
+        if run is not None:
+            run.kill()
+
+
+def _how_it_ended(code: int) -> str:
+    if code < 0:
+        return f"was ended by {signal_name(-code)}"
+    return f"ended with exit code {code}"
+
+
+def _last_words(run: Run) -> str:
+    said = run.last_words()
+    return f"; it said: {said}" if said else "; it said nothing"

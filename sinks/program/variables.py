@@ -1,0 +1,141 @@
+"""What a program finds in its environment. It never finds a secret of the bridge there.
+
+A value is one safe word, so that a careless script or batch file cannot be made to run a part of
+it: the record on standard input has every value as it is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from sinks.record import EventRecord
+
+_OURS: Final = "SEB_"
+# What a service manager means for its service alone: systemd's credentials hold secrets, and who
+# has the sockets could speak in the bridge's name (systemd.exec(5), sd_notify(3)).
+_OF_THE_SERVICE: Final = frozenset(
+    {
+        "CREDENTIALS_DIRECTORY",
+        "FDSTORE",
+        "INVOCATION_ID",
+        "JOURNAL_STREAM",
+        "LISTEN_FDNAMES",
+        "LISTEN_FDS",
+        "LISTEN_PID",
+        "MAINPID",
+        "MEMORY_PRESSURE_WATCH",
+        "MEMORY_PRESSURE_WRITE",
+        "NOTIFY_SOCKET",
+        "STATE_DIRECTORY",
+        "SYSTEMD_EXEC_PID",
+        "WATCHDOG_PID",
+        "WATCHDOG_USEC",
+    }
+)
+# A dash in front would make a name an option. cmd.exe expands %NAME% before it looks for `&`, so
+# quoting is no help there; and with `..` and a slash a file name leads elsewhere. What Azure really
+# sends is made of these signs.
+_UNSAFE: Final = re.compile(r"^-|[^A-Za-z0-9._:+-]")
+_LONGEST: Final = 1000
+# Windows: 32,767 characters for a variable with its name. Linux: 131,072 bytes.
+_LONGEST_LIST: Final = 30_000
+
+Value = Callable[[EventRecord], object]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Variable:
+    """One variable, and where its value is in a record."""
+
+    name: str
+    meaning: str
+    value: Value
+
+
+def _data(*path: str) -> Value:
+    """The value at a place below `data`; None where a record has no such place."""
+
+    def value(record: EventRecord) -> object:
+        found: Any = record.data
+        for name in path:
+            found = found.get(name) if isinstance(found, Mapping) else None
+        return found
+
+    return value
+
+
+def _count(record: EventRecord) -> object:
+    names = _data("event", "resources")(record)
+    return len(names) if isinstance(names, list) else None
+
+
+VARIABLES: Final = tuple(
+    Variable(name=f"SEB_EVENT_{name}", meaning=meaning, value=value)
+    for name, meaning, value in (
+        ("TYPE", "Type of the record, such as `seb.event.scheduled.v1`", lambda r: r.type),
+        ("RECORD_ID", "Id of the record, the same each time it is handed over", lambda r: r.id),
+        (
+            "TRANSITION",
+            "`scheduled`, `updated`, `started` or `ended`",
+            _data("transition"),
+        ),
+        ("ID", "EventId", _data("event", "eventId")),
+        ("EVENT_TYPE", "Azure's word, such as `Freeze` or `Reboot`", _data("event", "eventType")),
+        (
+            "STATUS",
+            "`Scheduled`, `Started`, `Completed`, `Canceled` or `Unknown`",
+            _data("event", "eventStatus"),
+        ),
+        ("SOURCE", "`Platform` or `User`", _data("event", "eventSource")),
+        ("NOT_BEFORE", "Earliest start, RFC 3339 in UTC", _data("event", "notBefore")),
+        ("DURATION", "Expected seconds of interruption", _data("event", "durationInSeconds")),
+        (
+            "IMPACT",
+            "On the VM: `none`, `pause`, `restart`, `redeploy` or `delete`",
+            _data("impact"),
+        ),
+        ("AFFECTS_THIS_VM", "`true` where the event names this VM", _data("affectsThisVm")),
+        ("RESOURCES", "Names of the VMs that it names, one a line", _data("event", "resources")),
+        ("RESOURCE_COUNT", "How many those are", _count),
+        ("REVISION", "Grows with each change of the event", _data("revision")),
+        ("FINGERPRINT", "The same on every VM that sees this state", _data("fingerprint")),
+        ("VM_NAME", "Name of this VM, as events name it", _data("vm", "name")),
+    )
+)
+"""Every one is set for every record; empty where the record has no such value."""
+
+
+def environment(record: EventRecord, parent: Mapping[str, str]) -> dict[str, str]:
+    """The parent's environment without what is the bridge's own, and the record's variables."""
+    # Names have no case on Windows, and the bridge reads its own without it everywhere.
+    kept = {
+        name: value
+        for name, value in parent.items()
+        if not name.upper().startswith(_OURS) and name.upper() not in _OF_THE_SERVICE
+    }
+    return kept | {each.name: _text(each.value(record)) for each in VARIABLES}
+
+
+def _text(value: object) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, list):
+        return _lines(value)
+    return _UNSAFE.sub("_", str(value)[:_LONGEST])
+
+
+def _lines(values: Sequence[object]) -> str:
+    """As many whole names as there is room for; the count tells of the rest."""
+    lines: list[str] = []
+    room = _LONGEST_LIST
+    for line in map(_text, values):
+        room -= len(line) + 1
+        if room < 0:
+            break
+        lines.append(line)
+    return "\n".join(lines)

@@ -1,0 +1,132 @@
+import os
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from scripts import shell_script
+
+from sinks.program.variables import environment
+from sinks.record import EVENT_ENDED, EVENT_STARTED, EVENT_UPDATED, EventRecord
+from sinks.samples import sample_bridge_record
+from sinks.testing import sample_record
+
+SCRIPT = Path(__file__).parents[2] / "examples" / "drain.sh"
+
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs POSIX scripts")
+
+
+class Vm:
+    """What the script sees of a VM: its directory, and an `ss` that lists connections."""
+
+    def __init__(self, directory: Path) -> None:
+        self._bin = directory / "bin"
+        self._bin.mkdir()
+        self.marks = directory / "drain"
+        self._connections = directory / "connections"
+        self._connections.touch()
+        # Each look at the connections finds one less.
+        shell_script(
+            self._bin / "ss",
+            f'cd "{directory}"; cat connections; tail -n +2 connections > less; '
+            "mv less connections",
+        )
+
+    def connect(self, count: int) -> None:
+        """So many clients."""
+        self._connections.write_text("ESTAB\n" * count)
+
+    def without_ss(self) -> None:
+        """A machine where the tool is missing or broken."""
+        shell_script(self._bin / "ss", "exit 127")
+
+    def run(self, record: EventRecord, **variables: str) -> int:
+        """The script's exit code for a record."""
+        parent: Mapping[str, str] = {
+            "PATH": f"{self._bin}{os.pathsep}{os.environ['PATH']}",
+            "DRAIN_DIR": str(self.marks),
+            **variables,
+        }
+        done = subprocess.run(
+            [SCRIPT], env=environment(record, parent), input=record.body, check=False, timeout=30
+        )
+        return done.returncode
+
+    def draining(self) -> set[str]:
+        """The events that keep it out of service."""
+        return {path.name for path in self.marks.iterdir()} if self.marks.exists() else set()
+
+
+@pytest.fixture
+def vm(tmp_path: Path) -> Vm:
+    """A VM in service."""
+    return Vm(tmp_path)
+
+
+def reboot(sequence: int = 1, *, impact: str = "restart", **fields: str) -> EventRecord:
+    """A record of an event that restarts the VM."""
+    record = sample_record(sequence, event_id="A-1", **fields)  # type: ignore[arg-type]
+    record.data["impact"] = impact  # type: ignore[index]
+    return record
+
+
+def test_it_takes_the_vm_out_of_service_and_back(vm: Vm) -> None:
+    """From the notice to the end; each step twice, as a record may come twice."""
+    for record in (reboot(1), reboot(2, record_type=EVENT_UPDATED)):
+        assert (vm.run(record), vm.run(record), vm.draining()) == (0, 0, {"A-1"})
+    ended = reboot(3, record_type=EVENT_ENDED)
+    assert (vm.run(ended), vm.run(ended), vm.draining()) == (0, 0, set())
+
+
+def test_two_events_overlap(vm: Vm) -> None:
+    """The end of one does not undo the preparation for the other."""
+    other = sample_record(2, event_id="B-2")
+    other.data["impact"] = "redeploy"  # type: ignore[index]
+    assert (vm.run(reboot()), vm.run(other)) == (0, 0)
+    assert vm.run(reboot(3, record_type=EVENT_ENDED)) == 0
+    assert vm.draining() == {"B-2"}
+
+
+def test_an_end_without_a_beginning_is_no_trouble(vm: Vm) -> None:
+    """As after a reboot, which clears the directory."""
+    assert vm.run(reboot(record_type=EVENT_ENDED)) == 0
+
+
+@pytest.mark.parametrize("impact", ["none", "pause"])
+def test_nothing_is_drained_for_a_pause(vm: Vm, impact: str) -> None:
+    """It costs less than the drain would."""
+    assert (vm.run(reboot(impact=impact)), vm.draining()) == (0, set())
+
+
+def test_other_vms_and_the_bridge_itself_are_no_reason(vm: Vm) -> None:
+    """Though the sink should not even pass them on."""
+    other = sample_record(resources=("db-1",))
+    assert (vm.run(other), vm.run(sample_bridge_record()), vm.draining()) == (0, 0, set())
+
+
+def test_it_waits_until_nobody_is_connected(vm: Vm) -> None:
+    """The preparation is done once the last client has gone."""
+    vm.connect(1)
+    assert vm.run(reboot(), DRAIN_PORT="8080") == 0
+    assert vm.draining() == {"A-1"}
+
+
+def test_clients_that_stay_are_a_failure(vm: Vm, capfd: pytest.CaptureFixture[str]) -> None:
+    """The VM stays out of service, and nothing is approved."""
+    vm.connect(9)
+    assert vm.run(reboot(), DRAIN_PORT="8080", DRAIN_SECONDS="0") == 1
+    assert vm.draining() == {"A-1"}
+    assert "port 8080 still has connections" in capfd.readouterr().err
+
+
+def test_a_missing_tool_is_not_taken_for_silence(vm: Vm) -> None:
+    """What cannot be seen is not there to be approved."""
+    vm.without_ss()
+    assert vm.run(reboot(), DRAIN_PORT="8080") != 0
+
+
+def test_an_event_that_has_started_is_not_waited_for(vm: Vm) -> None:
+    """Hardware that failed gives no notice."""
+    vm.connect(9)
+    assert vm.run(reboot(record_type=EVENT_STARTED), DRAIN_PORT="8080") == 0
+    assert vm.draining() == {"A-1"}

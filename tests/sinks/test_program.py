@@ -1,0 +1,178 @@
+import json
+import os
+import signal
+import sys
+import tracemalloc
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from program_sinks import a_sink, failure, shell
+from scripts import python_script
+
+from sinks.base import SinkRejected
+from sinks.program import ProgramSink
+from sinks.program.settings import ProgramSettings
+from sinks.record import APPROVAL, BRIDGE_HEARTBEAT, BRIDGE_STARTED, EVENT_ENDED
+from sinks.testing import SinkContract, sample_context, sample_record
+
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs POSIX scripts")
+
+
+class Appender:
+    """A program that appends what it is given to a file, and can be taken away and put back."""
+
+    secrets: Sequence[str] = ("token-that-is-secret",)
+
+    def __init__(self, tmp_path: Path) -> None:
+        self._file = tmp_path / "received"
+        self._away = tmp_path / "away"
+        self._program = python_script(
+            tmp_path / "append",
+            "import sys\n"
+            "with open(sys.argv[1], 'ab') as file:\n"
+            "    file.write(sys.stdin.buffer.read() + b'\\n')",
+        )
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        return {
+            "command": f'["{self._program}", "{self._file}", "--secret=token-that-is-secret"]',
+            "types": '["seb.event.*"]',
+        }
+
+    def received(self) -> Sequence[bytes]:
+        return self._file.read_bytes().splitlines() if self._file.exists() else []
+
+    def stop(self) -> None:
+        self._program.rename(self._away)
+
+    def start(self) -> None:
+        self._away.rename(self._program)
+
+
+class TestProgramContract(SinkContract):
+    sink_class = ProgramSink
+
+    @pytest.fixture
+    def destination(self, tmp_path: Path) -> Appender:
+        return Appender(tmp_path)
+
+    def test_settings_are_frozen_and_hide_secrets(self, destination: Any) -> None:
+        """A command line is no secret: every account sees it in the list of processes."""
+        destination.secrets = ()
+        super().test_settings_are_frozen_and_hide_secrets(destination)
+
+
+# Exit codes and what the program said.
+
+
+@pytest.mark.parametrize("code", [1, 2, 64, 66, 75, 126, 127, 255])
+def test_an_exit_code_other_than_0_is_no_acknowledgement(code: int) -> None:
+    """The record stays, and the reason has the code and the end of the error output."""
+    told = failure(shell(f"echo done so far; echo no such node >&2; exit {code}"))
+    assert told == f"/bin/sh ended with exit code {code}; it said: no such node"
+
+
+def test_65_refuses_the_record_for_good() -> None:
+    """A program can say that no further try will do: the record is dead at once."""
+    with pytest.raises(SinkRejected) as caught:
+        shell("echo not with me; exit 65").deliver([sample_record()])
+    assert str(caught.value) == "/bin/sh refused the record; it said: not with me"
+    assert (caught.value.tries, caught.value.delivered) == (1, 0)
+
+
+def test_a_program_that_is_killed_has_acknowledged_nothing() -> None:
+    """The signal is named as people know it."""
+    assert failure(shell("kill -KILL $$")) == "/bin/sh was ended by SIGKILL; it said nothing"
+
+
+def test_a_signal_without_a_name_has_its_number() -> None:
+    """A real-time signal is told too."""
+    number = getattr(signal, "SIGRTMIN", 34) + 3
+    assert f"was ended by signal {number}" in failure(shell(f"kill -{number} $$"))
+
+
+def test_nothing_that_a_program_says_can_move_a_cursor() -> None:
+    """Control characters are escaped, bytes that are no UTF-8 replaced, lines joined."""
+    told = failure(shell(r"printf 'one\r\n\n  \033[2Jtwo\377\a\n' >&2; exit 1"))
+    assert told.endswith("it said: one | \\u001b[2Jtwo\ufffd\\u0007")
+
+
+def test_the_end_of_long_output_is_told() -> None:
+    """What was said last says most; it fits into the 500 characters that a reason may have."""
+    told = failure(
+        shell("i=0; while [ $i -lt 999 ]; do echo line $i >&2; i=$((i+1)); done; exit 1")
+    )
+    assert told.startswith("/bin/sh ended with exit code 1; it said: …")
+    assert told.endswith("line 997 | line 998")
+    assert 430 < len(told) < 500
+
+
+def test_huge_output_is_read_and_forgotten() -> None:
+    """100 MB on each output neither stop the program nor fill the memory."""
+    sink = a_sink(
+        *(sys.executable, "-SEc"),
+        "import os, sys\n"
+        "chunk = b'x' * 1000000\n"
+        "for _ in range(100):\n"
+        "    sys.stdout.buffer.write(chunk), sys.stderr.buffer.write(chunk)\n"
+        "sys.stderr.write('the end')\n"
+        "sys.stderr.flush(), os._exit(1)",
+    )
+    tracemalloc.start()
+    told = failure(sink)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert told.endswith("xxxthe end")
+    assert peak < 4_000_000
+
+
+# Input.
+
+
+def test_a_program_need_not_read(tmp_path: Path) -> None:
+    """A record larger than a pipe holds is no trouble for a program that reads none of it."""
+    record = sample_record(resources=[f"vmss_{n}" for n in range(30_000)])
+    shell("exit 0").deliver([record])
+    shell("exec 0<&-; exit 0").deliver([record])
+
+
+def test_a_program_reads_to_the_end(tmp_path: Path) -> None:
+    """Standard input holds the record's bytes, all of them, and nothing else."""
+    record = sample_record(resources=[f"vmss_{n}" for n in range(30_000)])
+    shell('cat > "$1"', tmp_path / "got").deliver([record])
+    assert (tmp_path / "got").read_bytes() == record.body
+
+
+def test_no_shell_looks_at_the_arguments(tmp_path: Path) -> None:
+    """Arguments arrive as they are."""
+    words = ["$(touch x)", "a  b", "*", "`id`", "'", "\\", "ü"]
+    out = tmp_path / "out"
+    script = python_script(
+        tmp_path / "program",
+        "import json, sys\nopen(sys.argv[1], 'w').write(json.dumps(sys.argv[2:]))",
+    )
+    a_sink(script, out, *words).deliver([sample_record()])
+    assert words == json.loads(out.read_text())
+
+
+# What it gets.
+
+
+@pytest.mark.parametrize(
+    ("record_type", "expected"),
+    [(EVENT_ENDED, True), (APPROVAL, True), (BRIDGE_STARTED, True), (BRIDGE_HEARTBEAT, False)],
+)
+def test_it_gets_everything_but_heartbeats(record_type: str, expected: bool) -> None:
+    """Unless its types say otherwise."""
+    settings = ProgramSettings(kind="program", command=("true",))
+    sink = ProgramSink("drain", settings, sample_context())
+    assert expected == sink.accepts(record_type, None)
+
+
+def test_it_gets_heartbeats_where_it_asks() -> None:
+    """A type that is named is wanted."""
+    settings = ProgramSettings(kind="program", command=("true",), types=("seb.bridge.*",))
+    assert ProgramSink("drain", settings, sample_context()).accepts(BRIDGE_HEARTBEAT, None)

@@ -1,0 +1,92 @@
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from eventually import eventually
+from program_sinks import a_sink, failure, shell
+from scripts import is_running, pids
+
+from sinks.program import process
+from sinks.testing import sample_record
+
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs POSIX scripts")
+
+
+STUBBORN = 'trap \'\' TERM; sleep 600 & echo $$ $! > "$1.new"; mv "$1.new" "$1"; wait; sleep 600'
+
+
+def test_a_program_that_takes_too_long_is_ended_with_all_that_it_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After the request that it does not hear, it and its child are gone before `deliver` is."""
+    monkeypatch.setattr(process, "GRACE_SECONDS", 0.1)
+    told = failure(shell(STUBBORN, tmp_path / "pids", timeout=1.0))
+    assert told == (
+        "/bin/sh did not end within 1 s, and was ended; raise timeout if it needs longer; "
+        "it said nothing"
+    )
+    found = pids(tmp_path / "pids", 2)
+    assert len(found) == 2
+    eventually(lambda: not any(map(is_running, found)), what="the end of both")
+
+
+def test_a_program_is_asked_to_end_first(tmp_path: Path) -> None:
+    """It has the time to tidy up, and still has acknowledged nothing."""
+    code = "trap 'echo tidied >&2; exit 0' TERM; while :; do sleep 0.05; done"
+    told = failure(shell(code, timeout=0.5))
+    assert told.endswith("tidied")
+
+
+def test_a_run_that_failed_leaves_nobody_behind(tmp_path: Path) -> None:
+    """Else each try would add one more."""
+    shell_code = 'sleep 600 & echo $! > "$1"; exit 3'
+    assert "exit code 3" in failure(shell(shell_code, tmp_path / "pids"))
+    (pid,) = pids(tmp_path / "pids", 1)
+    eventually(lambda: not is_running(pid), what="its end")
+
+
+def test_whoever_is_left_behind_on_purpose_lives_and_delays_nobody(tmp_path: Path) -> None:
+    """After exit 0 a background process goes on, though it holds the outputs open."""
+    began = time.monotonic()
+    shell('sleep 600 & echo $! > "$1"; exit 0', tmp_path / "pids").deliver([sample_record()])
+    took = time.monotonic() - began
+    (pid,) = pids(tmp_path / "pids", 1)
+    try:
+        assert is_running(pid)
+        assert took < 10
+    finally:
+        os.kill(pid, signal.SIGKILL)
+
+
+def test_abort_ends_a_run_at_once(tmp_path: Path) -> None:
+    """Called from another thread; the thread that waits for the program comes back."""
+    sink = shell(STUBBORN, tmp_path / "pids", timeout=500)
+    told: list[str] = []
+    thread = threading.Thread(target=lambda: told.append(failure(sink)))
+    thread.start()
+    eventually(lambda: bool(pids(tmp_path / "pids", 2)), what="the start of both")
+    began = time.monotonic()
+    sink.abort()
+    assert time.monotonic() - began < 1
+    thread.join(15)
+    assert told == ["/bin/sh was ended by SIGKILL; it said nothing"]
+    found = pids(tmp_path / "pids", 2)
+    eventually(lambda: not any(map(is_running, found)), what="the end of both")
+
+
+def test_an_abort_during_the_start_counts_too() -> None:
+    """A program that came up meanwhile is ended as well."""
+    sink = a_sink("sleep", "600", timeout=500)
+    sink.abort()
+    assert failure(sink) == "sleep was ended by SIGKILL; it said nothing"
+
+
+def test_the_watchdog_comes_after_the_timeout() -> None:
+    """The sink ends the program itself, before the bridge gives up on the sink."""
+    margin = process.GRACE_SECONDS + process.REAP_SECONDS + process.LAST_WORDS_SECONDS
+    sink = a_sink("true", timeout=7)
+    assert sink.deadline == 12
+    assert sink.deadline > 7 + margin

@@ -1,0 +1,114 @@
+import json
+
+import pytest
+from pydantic import ValidationError
+
+from sinks.program.settings import ProgramSettings, split_command
+
+
+def read(**fields: object) -> ProgramSettings:
+    """The settings from the fields, as from the environment."""
+    return ProgramSettings.model_validate({"kind": "program", **fields})
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("/usr/local/bin/drain.sh", ["/usr/local/bin/drain.sh"]),
+        ("  drain.sh   --all\t-v \n", ["drain.sh", "--all", "-v"]),
+        ("'/opt/my drain' \"a b\" c\\ d", ["/opt/my drain", "a b", "c d"]),
+        ("drain.sh '' #no-comment", ["drain.sh", "", "#no-comment"]),
+        ("drain.sh $HOME ~ * a|b c;d", ["drain.sh", "$HOME", "~", "*", "a|b", "c;d"]),
+        ("sh -c 'a | b && c > d'", ["sh", "-c", "a | b && c > d"]),
+        ("drän.sh ü", ["drän.sh", "ü"]),
+    ],
+)
+def test_a_line_is_split_as_a_shell_would(text: str, expected: list[str]) -> None:
+    """Quotes and backslashes as in POSIX, and nothing else that a shell does."""
+    assert tuple(expected) == split_command(text, windows=False)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (r"C:\seb\drain.exe", ["C:\\seb\\drain.exe"]),
+        (r'"C:\Program Files\drain.exe" --all', ["C:\\Program Files\\drain.exe", "--all"]),
+        (r'"C:\dir with end\" x', ["C:\\dir with end\\", "x"]),
+        (r"\\server\share\drain.cmd \n", ["\\\\server\\share\\drain.cmd", "\\n"]),
+        (r"C:\O'Brien\drain.exe it's", ["C:\\O'Brien\\drain.exe", "it's"]),
+        (
+            r"powershell -NoProfile -File C:\seb\drain.ps1",
+            ["powershell", "-NoProfile", "-File", "C:\\seb\\drain.ps1"],
+        ),
+    ],
+)
+def test_on_windows_a_backslash_is_itself(text: str, expected: list[str]) -> None:
+    """Paths stay as they are, and only double quotes group."""
+    assert tuple(expected) == split_command(text, windows=True)
+
+
+@pytest.mark.parametrize("windows", [False, True])
+@pytest.mark.parametrize("text", ["a | b", "a && b", "a > b", "a 2>&1", "a ; b", "a &"])
+def test_what_only_a_shell_could_run_is_refused(text: str, windows: bool) -> None:
+    """It would have been an argument, and nobody would have known."""
+    with pytest.raises(ValueError, match="it is run without a shell"):
+        split_command(text, windows=windows)
+
+
+def test_a_list_is_taken_as_it_is() -> None:
+    """From the environment as JSON, from a file as a list; nothing is split or refused in it."""
+    words = ("/opt/my drain", "a | b", "|", "", "$(x)")
+    assert words == read(command=json.dumps(words)).command
+    assert words == read(command=list(words)).command
+
+
+def test_a_line_is_a_command_too() -> None:
+    """The simple case needs no JSON."""
+    assert read(command="drain.sh --all").command == ("drain.sh", "--all")
+
+
+@pytest.mark.parametrize(
+    ("command", "reason"),
+    [
+        ("", "name a program"),
+        ("   ", "name a program"),
+        ("[]", "name a program"),
+        ('["", "a"]', "name a program"),
+        ('[" "]', "name a program"),
+        ("'drain.sh", "a quote is not closed"),
+        ('["a"', "this begins like a JSON list, and is none"),
+        ("[1]", "valid string"),
+        ('[["a"]]', "valid string"),
+        ('["a\\u0000b"]', "NUL"),
+        (None, "valid tuple"),
+    ],
+)
+def test_a_command_that_cannot_be_one_is_refused(command: object, reason: str) -> None:
+    """The message says what is wrong, and shows no value."""
+    with pytest.raises(ValidationError, match=reason):
+        read(command=command)
+
+
+def test_no_message_shows_an_argument() -> None:
+    """Somebody may have put a secret there all the same."""
+    with pytest.raises(ValidationError) as caught:
+        read(command='["drain.sh", "--token=that-is-secret"')
+    assert "secret" not in str(caught.value)
+
+
+def test_a_command_is_required() -> None:
+    """There is no program that would be right for everybody."""
+    with pytest.raises(ValidationError, match="command"):
+        read()
+
+
+@pytest.mark.parametrize("timeout", ["0", "-1", "nan", "inf", "86401", "soon"])
+def test_a_timeout_is_a_time(timeout: str) -> None:
+    """More than nothing, at most a day."""
+    with pytest.raises(ValidationError, match="timeout"):
+        read(command="true", timeout=timeout)
+
+
+def test_a_timeout_is_a_minute_unless_given() -> None:
+    """A program that hangs is noticed while there is still time to do something."""
+    assert (read(command="true").timeout, read(command="true", timeout="1.5").timeout) == (60, 1.5)

@@ -1,0 +1,138 @@
+import os
+import re
+from pathlib import Path
+
+import pytest
+from scripts import python_script
+
+from sinks.program import ProgramSink
+from sinks.program.settings import ProgramSettings
+from sinks.program.variables import VARIABLES, environment
+from sinks.record import EVENT_ENDED, EventRecord
+from sinks.samples import sample_bridge_record
+from sinks.testing import sample_context, sample_record
+
+PAGE = Path(__file__).parents[2] / "docs" / "prepare-and-recover.md"
+SECRETS = {
+    "SEB_SINK__MQTT__PASSWORD": "broker-secret",
+    "seb_sink__hook__secret": "hook-secret",
+    "Seb_Commands__Pull_Token": "pull-secret",
+    "CREDENTIALS_DIRECTORY": "/run/credentials/seb.service",
+    "NOTIFY_SOCKET": "/run/systemd/notify",
+    "LISTEN_FDS": "3",
+    "WATCHDOG_USEC": "7654321",
+}
+
+
+def variables(record: EventRecord) -> dict[str, str]:
+    """The record's variables, without SEB_EVENT_ in front."""
+    made = environment(record, {})
+    return {name.removeprefix("SEB_EVENT_"): value for name, value in made.items()}
+
+
+def test_an_event_in_variables() -> None:
+    """Every one, by its name."""
+    record = sample_record(3, resources=("db-0", "db-1"))
+    assert variables(record) == {
+        "TYPE": "seb.event.scheduled.v1",
+        "RECORD_ID": record.id,
+        "TRANSITION": "scheduled",
+        "ID": record.event_id,
+        "EVENT_TYPE": "Freeze",
+        "STATUS": "Scheduled",
+        "SOURCE": "Platform",
+        "NOT_BEFORE": "2026-03-01T12:15:00Z",
+        "DURATION": "5",
+        "IMPACT": "pause",
+        "AFFECTS_THIS_VM": "true",
+        "RESOURCES": "db-0\ndb-1",
+        "RESOURCE_COUNT": "2",
+        "REVISION": "1",
+        "FINGERPRINT": f"sha256:{3:064x}",
+        "VM_NAME": "db-0",
+    }
+
+
+def test_what_is_not_known_is_empty() -> None:
+    """A variable is always there, so that `set -u` is no trap."""
+    found = variables(sample_record(record_type=EVENT_ENDED, resources=("db-1",)))
+    assert (found["NOT_BEFORE"], found["AFFECTS_THIS_VM"]) == ("", "false")
+    about_itself = variables(sample_bridge_record())
+    assert {name for name, value in about_itself.items() if value} == {
+        *("TYPE", "RECORD_ID", "VM_NAME")
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("vmss_18", "vmss_18"),
+        ("a.b-c:d+e", "a.b-c:d+e"),
+        ("../../etc/passwd", ".._.._etc_passwd"),
+        ("$(reboot)", "__reboot_"),
+        ("a;b|c&d>e<f", "a_b_c_d_e_f"),
+        ("%PATH% !x! ^", "_PATH___x___"),
+        ("`id` 'q' \"q\"", "_id___q___q_"),
+        ("a\0b\nc\rd\x1be", "a_b_c_d_e"),
+        ("-rf", "_rf"),
+        ("* ? [x] {y} ~ # \\", "_____x___y_______"),
+        ("größe \u202e \ud7ff", "gr__e____"),
+        ("x" * 5000, "x" * 1000),
+    ],
+)
+def test_a_value_is_one_safe_word(name: str, expected: str) -> None:
+    """Whatever IMDS says, no script can be made to run it or to split it."""
+    record = sample_record(resources=(name,), event_id=name)
+    found = variables(record)
+    assert (found["RESOURCES"], found["ID"]) == (expected, expected)
+
+
+def test_values_of_another_type_are_no_trouble() -> None:
+    """A list with numbers and nulls in it still makes lines."""
+    record = sample_record(resources=("db-0", None, 7, {"a": 1}))  # type: ignore[arg-type]
+    assert variables(record)["RESOURCES"] == "db-0\n\n7\n__a_:_1_"
+
+
+def test_a_long_list_is_cut_between_names() -> None:
+    """It fits into what Windows takes, and the count still says how many there are."""
+    names = [f"vmss_{n:06d}" for n in range(5000)]
+    found = variables(sample_record(resources=names))
+    kept = found["RESOURCES"].split("\n")
+    assert kept == names[: len(kept)]
+    assert 2000 < len(kept) < 3000
+    assert len(found["RESOURCES"]) < 32_000
+    assert found["RESOURCE_COUNT"] == "5000"
+
+
+def test_the_rest_of_the_environment_is_inherited_without_ours() -> None:
+    """In any case: the bridge reads its variables without it."""
+    parent = {"PATH": "/bin", "LANG": "C.UTF-8", "NOT_SEB_": "1", **SECRETS}
+    made = environment(sample_record(), parent)
+    theirs = {name: value for name, value in made.items() if not name.startswith("SEB_EVENT_")}
+    assert theirs == {"PATH": "/bin", "LANG": "C.UTF-8", "NOT_SEB_": "1"}
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs POSIX scripts")
+def test_a_program_sees_no_secret_of_the_bridge(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its real environment has the record's variables and nothing of the bridge's."""
+    for name, value in SECRETS.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("DRAIN_PORT", "8080")
+    out = tmp_path / "environment"
+    code = "import os, sys\nopen(sys.argv[1], 'w').write(repr(dict(os.environ)))"
+    script = python_script(tmp_path / "program", code)
+    settings = ProgramSettings(kind="program", command=(str(script), str(out)))
+    ProgramSink("drain", settings, sample_context()).deliver([sample_record()])
+    seen = out.read_text()
+    assert not [name for name in SECRETS if repr(name) in seen]
+    assert not [value for value in SECRETS.values() if "secret" in value and value in seen]
+    assert set(re.findall(r"(?i)'(SEB_\w+)':", seen)) == {each.name for each in VARIABLES}
+    assert "'DRAIN_PORT': '8080'" in seen
+
+
+def test_the_documentation_has_every_variable() -> None:
+    """The table on the page is the one in the code."""
+    table = "".join(f"| `{each.name}` | {each.meaning} |\n" for each in VARIABLES)
+    assert table in PAGE.read_text(encoding="utf-8")
