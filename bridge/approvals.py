@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import uuid
 from collections import Counter
+from dataclasses import dataclass
 from typing import Final
 
 from bridge.clock import Clock
@@ -18,7 +19,9 @@ from bridge.known import KnownEvent
 from bridge.ledger import OPEN_STATES, Entry, Ledger, entry_of
 from bridge.poller import Poller
 from bridge.receipts import State
+from bridge.refusals import Refusals
 from bridge.rulings import Rulings
+from bridge.store import StoreError
 from bridge.trust import Trust
 from sinks.base import CommandMessage
 
@@ -27,11 +30,22 @@ log: Final = logging.getLogger(__name__)
 RETRY_SECONDS: Final = 1.0
 """How soon IMDS is asked again where it could not be reached; each further wait is doubled."""
 MAX_RETRY_SECONDS: Final = 5.0
-LINES_A_MINUTE: Final = 60
-"""How many refusals are logged one by one; the counter has them all."""
-_REFUSED_FOR_GOOD: Final = frozenset(f"http_{code}" for code in (400, 401, 403, 404, 405))
+# Azure: 400 and 405 do not heal; 404, 410, 429 and 5xx do, and a peer met a single 401.
+_REFUSED_FOR_GOOD: Final = frozenset({"http_400", "http_405"})
 _BEGUN: Final = frozenset({"Started", "Completed", "Canceled"})
-_CERTAINLY_IN_VAIN: Final = frozenset({"refused", "http_429"})
+_NO_CONNECTION: Final = frozenset({"refused", "unreachable"})
+
+
+@dataclass(slots=True, kw_only=True)
+class _Tries:
+    """How IMDS was asked for an entry so far, in this run."""
+
+    unsure: bool
+    """Whether a request may have had its effect although its answer was lost."""
+    due: float = 0.0
+    wait: float = 0.0
+    refused: bool = False
+    taken: bool = False
 
 
 class Approvals:
@@ -53,41 +67,50 @@ class Approvals:
         self._clock = clock
         self._rulings = rulings
         self._trust = trust
-        self._good, self._answers = Rate(MAX_COMMANDS), Rate(MAX_COMMANDS)
-        self._lines = Rate(LINES_A_MINUTE)
+        self._trouble: str | None = None
+        self._rate = Rate(MAX_COMMANDS, clock.monotonic)
+        self._refusals = Refusals(clock)
         self._open = {entry.cause: entry for entry in ledger.unfinished()}
-        self._retries: dict[str, tuple[float, float]] = {}
-        self.refused: Counter[str] = Counter()
+        self._tries = {
+            cause: _Tries(unsure=entry.asked == "maybe") for cause, entry in self._open.items()
+        }
+
+    @property
+    def refused(self) -> Counter[str]:
         """Commands that were refused, by reason."""
+        return self._refusals.counts
 
     def command(self, message: CommandMessage) -> None:
-        """Verify a signed command and carry it out. Raises `StoreError`: then nothing was done."""
+        """Verify a signed command and carry it out.
+
+        Raises `StoreError` where nothing was done, and the message is not settled.
+        """
         try:
             command = self._verify(message)
         except RefusedError as refused:
-            self._refuse(refused, message.channel)
+            self._refuse(refused, message)
             message.settled()
             return
         known = self._known(command.event_id)
         entry = self._write(_of_command(command, known), "accepted")
         message.settled()
         if known is not None:
-            self._post(entry)
+            self._begin(entry)
 
     def local(self, event_id: str, *, user: str) -> Entry:
         """Carry out what a person on this VM said.
 
         Raises `LookupError` where there is no such event or it is no longer Scheduled, and
-        `StoreError`.
+        `StoreError`; then nothing was done.
         """
         known = self._known(event_id)
         if known is None or not known.pending:
             raise LookupError("unknown_event")
         if known.event.event_status != "Scheduled":
             raise LookupError("already_started")
-        jti = str(uuid.uuid4())
+        jti, user = str(uuid.uuid4()), user[:100] if user.isprintable() else "unknown"
         entry = entry_of(known, cause=f"local\n{jti}", jti=jti, actor=f"local:{user}")
-        return self._post(self._write(entry, "accepted"))
+        return self._begin(self._write(entry, "accepted"))
 
     def polled(self) -> None:
         """IMDS was just looked at: follow what is under way, then ask the rules.
@@ -100,97 +123,118 @@ class Approvals:
         for key, known in self._poller.known().items():
             ruling = None if key in under_way else self._rulings.on(known)
             if ruling is not None and ruling.approve:
-                self._post(self._write(ruling.entry, "accepted"))
+                self._ask(self._write(ruling.entry, "accepted"))
             elif ruling is not None:
                 self._write(ruling.entry, "rejected", "not_allowed")
 
     def _verify(self, message: CommandMessage) -> Command:
+        now = self._clock.now()
         situation = Situation(
             vm_id=self._poller.observer.vm.vm_id,
-            now=self._clock.now(),
+            now=now,
             known=self._poller.known(),
-            used=lambda command: self._ledger.has(_cause(command)),
+            used=lambda command: (
+                self._ledger.may_have_lost(command.issued, now) or self._ledger.has(_cause(command))
+            ),
         )
-        return verify(
-            message.token,
-            retained=message.retained,
-            trust=self._trust,
-            situation=situation,
-            rate=self._good,
-        )
-
-    def _refuse(self, refused: RefusedError, channel: str) -> None:
-        """Count a refusal; answer it only where a good signature says whom, and not too often."""
-        self.refused[refused.reason] += 1
-        now, command = self._clock.now(), refused.command
-        if self._lines.allows(now.timestamp()):
-            log.warning(
-                "a command was refused",
-                extra={
-                    "action": "command_refused",
-                    "reason": refused.reason,
-                    "channel": channel,
-                    "jti": command and command.jti,
-                    "refusals": self.refused[refused.reason],
-                },
+        try:
+            return verify(
+                message.token,
+                retained=message.retained,
+                trust=self._trust,
+                situation=situation,
+                rate=self._rate,
             )
-        if command is not None and self._answers.allows(now.timestamp()):
-            entry = _of_command(command, self._known(command.event_id))
+        finally:
+            self._say_trust()
+
+    def _say_trust(self) -> None:
+        trouble = self._trust.trouble
+        if trouble != self._trouble:
+            self._trouble = trouble
+            extra = {"action": "trust_trouble" if trouble else "trust_ok"}
+            log.warning(trouble or "the trusted keys can be read again", extra=extra)
+
+    def _refuse(self, refused: RefusedError, message: CommandMessage) -> None:
+        if self._refusals.note(refused, message) and refused.command is not None:
             self._ledger.answer(
-                entry, self._poller.observer, now, state="rejected", reason=refused.reason
+                _of_command(refused.command, self._known(refused.command.event_id)),
+                self._poller.observer,
+                self._clock.now(),
+                state="rejected",
+                reason=refused.reason,
             )
             self._poller.committed()
 
+    def _begin(self, entry: Entry) -> Entry:
+        """Ask IMDS at once, on the ground of a look that is fresh; else the next look does.
+
+        From here on the entry is on disk, and what the disk does not take now is done then too.
+        """
+        try:
+            if self._poller.lookout.gap(self._clock.now()).looking:
+                return self._ask(entry)
+            return self._note(self._ledger.in_vain(entry, self._clock.now()))
+        except StoreError as error:
+            log.warning(str(error), extra={"action": "store_trouble"})
+            return entry
+
     def _follow(self, entry: Entry) -> None:
         """Bring an entry on its way to its end, or ask IMDS again."""
-        known = self._known(entry.event_id)
+        known, tries = self._known(entry.event_id), self._tries[entry.cause]
         if known is None or not known.pending or known.event.event_status in _BEGUN:
             if entry.state == "accepted" and entry.asked == "in vain":
                 self._write(entry, "failed", "imds_unreachable")
             else:
                 self._write(entry, "confirmed")
-        elif entry.state == "accepted" and self._is_due(entry):
-            if known.fingerprint != entry.fingerprint:
-                self._write(entry, "failed", "event_changed")
-            else:
-                self._post(self._ledger.about_to_ask(entry, self._clock.now()))
+        elif entry.state == "accepted" and tries.taken:
+            self._write(entry, "posted")  # the disk did not take it when IMDS did
+        elif entry.state == "accepted" and known.fingerprint != entry.fingerprint:
+            self._write(entry, "failed", "event_changed")
+        elif entry.state == "accepted" and self._clock.monotonic() >= tries.due:
+            self._ask(entry)
 
-    def _post(self, entry: Entry) -> Entry:
-        """Ask IMDS to start the event, and write down what became of it."""
+    def _ask(self, entry: Entry) -> Entry:
+        """Ask IMDS to start the event, and write down what became of it. Raises `StoreError`."""
+        entry = self._note(self._ledger.about_to_ask(entry, self._clock.now()))
         try:
             self._imds.start(entry.event_id or "")
         except ImdsError as error:
-            if error.reason in _REFUSED_FOR_GOOD:
-                return self._write(entry, "failed", "imds_refused")
-            if error.reason in _CERTAINLY_IN_VAIN:
-                entry = self._open[entry.cause] = self._ledger.in_vain(entry, self._clock.now())
-            self._put_off(entry, error)
-            return entry
+            return self._not_taken(entry, error)
+        self._tries[entry.cause].taken = True
         return self._write(entry, "posted")
 
-    def _put_off(self, entry: Entry, error: ImdsError) -> None:
-        _, wait = self._retries.get(entry.cause, (0.0, RETRY_SECONDS / 2))
-        wait = min(2 * wait, MAX_RETRY_SECONDS)
-        self._retries[entry.cause] = (self._clock.monotonic() + wait, wait)
+    def _not_taken(self, entry: Entry, error: ImdsError) -> Entry:
+        tries = self._put_off(entry, error)
+        if error.reason in _REFUSED_FOR_GOOD:
+            # A request before this one may have started the event, and it may be over: then IMDS
+            # does not know it any more, and the next look says so.
+            if tries.refused or not tries.unsure:
+                return self._write(entry, "failed", "imds_refused")
+            tries.refused = True
+        elif error.reason not in _NO_CONNECTION and not error.reason.startswith("http_4"):
+            tries.unsure = True
+        if tries.unsure:
+            return entry
+        return self._note(self._ledger.in_vain(entry, self._clock.now()))
+
+    def _put_off(self, entry: Entry, error: ImdsError) -> _Tries:
+        tries = self._tries[entry.cause]
+        tries.wait = min(2 * tries.wait or RETRY_SECONDS, MAX_RETRY_SECONDS)
+        tries.due = self._clock.monotonic() + max(tries.wait, error.retry_after or 0.0)
         log.warning(
-            "IMDS did not take the approval and will be asked again",
+            "IMDS did not take the approval",
             extra={"action": "approval_retry", "jti": entry.jti, "reason": str(error)},
         )
-
-    def _is_due(self, entry: Entry) -> bool:
-        due, _ = self._retries.get(entry.cause, (0.0, 0.0))
-        return self._clock.monotonic() >= due
+        return tries
 
     def _write(self, entry: Entry, state: State, reason: str | None = None) -> Entry:
         """The next state of an entry, on disk with its receipt; then the sinks are woken."""
-        after = self._ledger.write(
-            entry, self._poller.observer, self._clock.now(), state=state, reason=reason
+        after = self._note(
+            self._ledger.write(
+                entry, self._poller.observer, self._clock.now(), state=state, reason=reason
+            )
         )
-        if state in OPEN_STATES and after.event_id is not None:
-            self._open[after.cause] = after
-        else:
-            self._open.pop(after.cause, None)
-            self._retries.pop(after.cause, None)
         log.info(
             "an approval goes on",
             extra={
@@ -203,6 +247,16 @@ class Approvals:
         )
         self._poller.committed()
         return after
+
+    def _note(self, entry: Entry) -> Entry:
+        """Keep in mind what is on disk of an entry."""
+        if entry.state in OPEN_STATES and entry.event_id is not None:
+            self._open[entry.cause] = entry
+            self._tries.setdefault(entry.cause, _Tries(unsure=False))
+        else:
+            self._open.pop(entry.cause, None)
+            self._tries.pop(entry.cause, None)
+        return entry
 
     def _known(self, event_id: str | None) -> KnownEvent | None:
         return self._poller.known().get(event_id.casefold()) if event_id else None

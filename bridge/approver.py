@@ -1,4 +1,4 @@
-"""The thread that approvals happen on: commands, a person's word, and a look after every poll.
+"""The thread that approvals happen on: a person's word, a look after every poll, and commands.
 
 What comes in while too much is waiting is turned away; nothing here waits for a sink.
 """
@@ -6,13 +6,16 @@ What comes in while too much is waiting is turned away; nothing here waits for a
 from __future__ import annotations
 
 import logging
-import queue
 import threading
+import time
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
+from dataclasses import replace
 from typing import Final
 
 from bridge.approvals import Approvals
+from bridge.commands import MAX_TOKEN_BYTES
 from bridge.ledger import Entry
 from bridge.store import StoreError
 from sinks.base import CommandMessage
@@ -20,38 +23,63 @@ from sinks.base import CommandMessage
 log: Final = logging.getLogger(__name__)
 
 WAITING: Final = 64
-"""How many commands may wait; each is at most 8 KiB long, or is refused at sight."""
+"""How many commands may wait."""
+FIRST_LOOK_SECONDS: Final = 5.0
+"""How long commands wait for this run's first look at IMDS: one may be about an event that was
+announced while nobody looked."""
+STORE_SECONDS: Final = 1.0
+"""How long a command waits that could not be stored; a look at IMDS ends that wait too."""
 
 Job = Callable[[], object]
 
 
 class Approver:
-    """Does one thing after the other. All methods may be called from any thread."""
+    """Does one thing after the other. All methods may be called from any thread.
+
+    A person and a look go before commands, so that no flood of these can hold up a rule.
+    """
 
     def __init__(self, approvals: Approvals) -> None:
         self._approvals = approvals
-        self._jobs: queue.Queue[Job | None] = queue.Queue(WAITING)
-        self._look = threading.Event()
+        self._changed = threading.Condition()
+        self._people: deque[Job] = deque()
+        self._commands: deque[CommandMessage] = deque()
+        self._looked = False
+        self._stopping = False
+        self._held_until = 0.0
         self._thread = threading.Thread(target=self._run, name="approver", daemon=True)
 
     def start(self) -> None:
         """Begin."""
+        self._held_until = time.monotonic() + FIRST_LOOK_SECONDS
         self._thread.start()
 
     def stop(self, seconds: float) -> None:
-        """End after what is under way, within so many seconds."""
-        self._put(None)
+        """End after what is under way, within so many seconds. What waits is not carried out, and
+        not settled: its channel has it again.
+        """
+        with self._changed:
+            self._stopping = True
+            self._changed.notify()
         self._thread.join(seconds)
 
     def command(self, message: CommandMessage) -> bool:
         """Take a command from a channel; False where too many are waiting."""
-        return self._put(lambda: self._approvals.command(message))
+        # What is too large is refused as such, and need not be kept whole until then.
+        message = replace(message, token=message.token[: MAX_TOKEN_BYTES + 1])
+        with self._changed:
+            if len(self._commands) >= WAITING or self._stopping:
+                return False
+            self._commands.append(message)
+            self._changed.notify()
+        return True
 
     def polled(self) -> None:
         """IMDS was just looked at."""
-        if not self._look.is_set():
-            self._look.set()
-            self._put(self._after_look)
+        with self._changed:
+            self._looked = True
+            self._held_until = 0.0
+            self._changed.notify()
 
     def local(self, event_id: str, *, user: str, seconds: float) -> Entry:
         """Carry out what a person on this VM said, within so many seconds.
@@ -61,28 +89,25 @@ class Approver:
         answer: Future[Entry] = Future()
 
         def work() -> None:
+            if not answer.set_running_or_notify_cancel():
+                return
             try:
                 answer.set_result(self._approvals.local(event_id, user=user))
             except (LookupError, StoreError) as error:
                 answer.set_exception(error)
 
-        if not self._put(work):
-            raise TimeoutError("too many commands are waiting")
-        return answer.result(seconds)
-
-    def _after_look(self) -> None:
-        self._look.clear()
-        self._approvals.polled()
-
-    def _put(self, job: Job | None) -> bool:
+        with self._changed:
+            self._people.append(work)
+            self._changed.notify()
         try:
-            self._jobs.put_nowait(job)
-        except queue.Full:
-            return False
-        return True
+            return answer.result(seconds)
+        except TimeoutError:
+            if answer.cancel():
+                raise TimeoutError("nothing was done: other approvals are under way") from None
+            raise TimeoutError("it is under way, and IMDS has not answered yet") from None
 
     def _run(self) -> None:
-        while (job := self._jobs.get()) is not None:
+        while (job := self._next()) is not None:
             try:
                 job()
             except StoreError as error:
@@ -93,3 +118,34 @@ class Approver:
                     "this is a bug in the bridge",
                     extra={"action": "approval_bug", "error": type(error).__name__},
                 )
+
+    def _next(self) -> Job | None:
+        """What is to be done next, once there is something; None at the end."""
+        with self._changed:
+            while not self._stopping:
+                if self._people:
+                    return self._people.popleft()
+                if self._looked:
+                    self._looked = False
+                    return self._approvals.polled
+                held = max(0.0, self._held_until - time.monotonic())
+                if self._commands and not held:
+                    return self._take_command
+                self._changed.wait(held if self._commands else None)
+        return None
+
+    def _take_command(self) -> None:
+        message = self._commands[0]
+        try:
+            self._approvals.command(message)
+        except StoreError:
+            # Nothing was done: it stays the first in the queue.
+            with self._changed:
+                self._held_until = time.monotonic() + STORE_SECONDS
+            raise
+        except Exception:
+            # A message that finds a bug must not fill the channel's window by never being settled.
+            self._commands.popleft()
+            message.settled()
+            raise
+        self._commands.popleft()

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
+from bridge.approvalcheck import look_at_approval
 from bridge.configuration import Configuration, SinkSpec
 from bridge.document import DocumentError, parse_document
 from bridge.identity import IdentityError, fetch_identity
@@ -30,7 +31,7 @@ _NOBODY: Final = VmIdentity(vm_id="00000000-0000-0000-0000-000000000000", name="
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One line of the report. `about`: settings, state, imds, identity, or sink NAME."""
+    """One line of the report. `about`: settings, state, approval, imds, identity, or sink NAME."""
 
     about: str
     check: Check
@@ -47,6 +48,7 @@ def checkup(
     yield from (
         Step(about="state", check=each) for each in look_at_state(config.settings.state_dir)
     )
+    yield from (Step(about="approval", check=each) for each in look_at_approval(config))
     if offline:
         return
     asking(f"asking {config.settings.imds.url}; the first answer ever can take two minutes")

@@ -5,8 +5,6 @@ It approves nothing itself, and fetches nothing because a token says so.
 
 from __future__ import annotations
 
-import base64
-import json
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -15,6 +13,7 @@ from typing import Any, Final
 
 import jwt
 
+from bridge.compact import header_of, read_object
 from bridge.known import KnownEvent
 from bridge.trust import ALGORITHMS, Trust, TrustedKey
 
@@ -30,13 +29,15 @@ _HEADERS: Final = {"alg", "kid", "typ"}
 _TEXTS: Final = ("iss", "sub", "jti", "act")
 _TIMES: Final = ("iat", "nbf", "exp")
 _MAX_TEXT: Final = 512
+_MAX_TIME: Final = 1 << 40
+"""Seconds since 1970 that every clock and every reader of JSON can hold."""
 
 
 class RefusedError(Exception):
     """The command is not carried out; `reason` is the one word that says why.
 
-    `command` is what was asked, once the signature is known to be good: only then is there
-    somebody to answer. Before that, refusals are counted.
+    `command` is what was asked, as far as it can be read, once the signature is known to be good:
+    only then is there somebody to answer. Before that, refusals are counted.
     """
 
     def __init__(self, reason: str, command: Command | None = None) -> None:
@@ -47,16 +48,18 @@ class RefusedError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """What a good signature asks for. Times are seconds since 1970."""
+    """What a good signature asks for; what cannot be read is empty or None."""
 
     issuer: str
+    """Whose key it is: never what the token says, which may be another's name."""
     subject: str
     jti: str
     act: str
     event_id: str | None
     fingerprint: str | None
     why: str | None
-    expires: int
+    issued: int
+    """Seconds since 1970."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,15 +74,19 @@ class Situation:
 
 
 class Rate:
-    """At most so many a minute."""
+    """At most so many a minute, by a clock that never goes back: the wall clock may be set, and
+    must then neither hold up a good command nor let a flood through.
+    """
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, monotonic: Callable[[], float]) -> None:
         self._limit = limit
+        self._monotonic = monotonic
         self._times: deque[float] = deque()
 
-    def allows(self, now: float) -> bool:
+    def allows(self) -> bool:
         """Whether one more is within the limit; if so, it counts."""
-        while self._times and not now - RATE_SECONDS < self._times[0] <= now:
+        now = self._monotonic()
+        while self._times and self._times[0] <= now - RATE_SECONDS:
             self._times.popleft()
         if len(self._times) >= self._limit:
             return False
@@ -96,8 +103,27 @@ def verify(
     if retained:
         raise RefusedError("retained")
     key = _key(_header(token), trust)
-    claims = _claims(_signed(token, key))
-    command = _command(claims)
+    payload = _signed(token, key)
+    # From here on there is somebody to answer: the one who holds the key.
+    command = _checked(payload, key, situation)
+    if situation.used(command):
+        raise RefusedError("replayed", command)
+    if command.act == "approve":
+        _check_event(_known(command, situation), command)
+    if not rate.allows():
+        raise RefusedError("rate_limited", command)
+    return command
+
+
+def _checked(payload: bytes, key: TrustedKey, situation: Situation) -> Command:
+    """What was asked, if it is asked rightly and of this VM, now, within local policy."""
+    try:
+        claims = read_object(payload)
+    except ValueError:
+        raise RefusedError("malformed", _command({}, key)) from None
+    command = _command(claims, key)
+    if not _is_well_typed(claims):
+        raise RefusedError("malformed", command)
     if claims["iss"] != key.issuer:
         raise RefusedError("not_allowed", command)
     if claims.get("aud") != f"urn:seb:vm:{situation.vm_id}":
@@ -105,25 +131,23 @@ def verify(
     _check_times(claims, situation.now, command)
     if command.act not in ACTS:
         raise RefusedError("not_allowed", command)
-    known = situation.known.get((command.event_id or "").casefold())
+    known = _known(command, situation)
     if known is not None and known.pending and not known.affects_this_vm:
         # Approving it would release machines that are none of this VM's business.
         raise RefusedError("not_allowed", command)
-    if situation.used(command):
-        raise RefusedError("replayed", command)
-    if command.act == "approve":
-        _check_event(known, command)
-    if not rate.allows(situation.now.timestamp()):
-        raise RefusedError("rate_limited", command)
     return command
 
 
+def _known(command: Command, situation: Situation) -> KnownEvent | None:
+    return situation.known.get((command.event_id or "").casefold())
+
+
 def _header(token: bytes) -> Mapping[str, Any]:
-    """Shape and header: three parts, and of headers exactly the three that a command has."""
-    parts = token.split(b".")
-    if len(parts) != 3 or not all(parts):  # noqa: PLR2004  # header, claims, signature
-        raise RefusedError("malformed")
-    header = _json(parts[0])
+    """Shape and header: the three that a command has, no crit, no b64, no key of its own."""
+    try:
+        header = read_object(header_of(token))
+    except ValueError:
+        raise RefusedError("malformed") from None
     if set(header) != _HEADERS or not all(isinstance(each, str) for each in header.values()):
         raise RefusedError("malformed")
     if header["typ"] != TYPE or header["alg"] not in ALGORITHMS:
@@ -151,15 +175,12 @@ def _signed(token: bytes, key: TrustedKey) -> bytes:
     return payload
 
 
-def _claims(payload: bytes) -> dict[str, Any]:
-    """Duplicate keys and types: PyJWT takes the last of two keys and a text for a time."""
-    claims = _object(payload)
-    texts = [claims.get(name) for name in _TEXTS]
-    times = [claims.get(name) for name in _TIMES]
-    if not all(_is_text(each) for each in texts):
-        raise RefusedError("malformed")
-    if not all(type(each) is int and 0 <= each < 1 << 40 for each in times):
-        raise RefusedError("malformed")
+def _is_well_typed(claims: Mapping[str, Any]) -> bool:
+    """Whether each claim is of its type; PyJWT takes a text for a time."""
+    if not all(_is_text(claims.get(name)) for name in _TEXTS):
+        return False
+    if not all(_is_moment(claims.get(name)) for name in _TIMES):
+        return False
     about = [claims.get("evt"), claims.get("evh")]
     if claims["act"] == "approve":
         right = all(_is_text(each) for each in about)
@@ -167,9 +188,7 @@ def _claims(payload: bytes) -> dict[str, Any]:
         right = about == [None, None]
     else:
         right = all(each is None or _is_text(each) for each in about)
-    if not right or not (claims.get("rsn") is None or _is_text(claims["rsn"])):
-        raise RefusedError("malformed")
-    return claims
+    return right and (claims.get("rsn") is None or _is_text(claims["rsn"]))
 
 
 def _is_text(value: object) -> bool:
@@ -177,25 +196,32 @@ def _is_text(value: object) -> bool:
     return isinstance(value, str) and 0 < len(value) <= _MAX_TEXT and value.isprintable()
 
 
-def _command(claims: Mapping[str, Any]) -> Command:
+def _is_moment(value: object) -> bool:
+    """Whether a claim is a time in whole seconds; a bool is an int only to Python."""
+    return type(value) is int and 0 <= value < _MAX_TIME
+
+
+def _command(claims: Mapping[str, Any], key: TrustedKey) -> Command:
+    text = {name: value for name, value in claims.items() if _is_text(value)}
     return Command(
-        issuer=claims["iss"],
-        subject=claims["sub"],
-        jti=claims["jti"],
-        act=claims["act"],
-        event_id=claims.get("evt"),
-        fingerprint=claims.get("evh"),
-        why=claims.get("rsn"),
-        expires=claims["exp"],
+        issuer=key.issuer,
+        subject=text.get("sub", ""),
+        jti=text.get("jti", ""),
+        act=text.get("act", ""),
+        event_id=text.get("evt"),
+        fingerprint=text.get("evh"),
+        why=text.get("rsn"),
+        issued=claims["iat"] if _is_moment(claims.get("iat")) else 0,
     )
 
 
 def _check_times(claims: Mapping[str, Any], now: datetime, command: Command) -> None:
     seconds = now.timestamp()
+    begins = max(claims["nbf"], claims["iat"])
     times = [claims[name] for name in _TIMES]
     if seconds >= claims["exp"]:
         raise RefusedError("expired", command)
-    if max(claims["nbf"], claims["iat"]) > seconds + SKEW_SECONDS:
+    if begins > seconds + SKEW_SECONDS or begins >= claims["exp"]:
         raise RefusedError("not_yet_valid", command)
     if max(times) - min(times) > MAX_LIFETIME_SECONDS:
         raise RefusedError("lifetime_too_long", command)
@@ -208,37 +234,3 @@ def _check_event(known: KnownEvent | None, command: Command) -> None:
         raise RefusedError("already_started", command)
     if known.fingerprint != command.fingerprint:
         raise RefusedError("event_changed", command)
-
-
-def _json(part: bytes) -> dict[str, Any]:
-    """A part of a token as an object."""
-    if set(part) - _BASE64URL:
-        raise RefusedError("malformed")
-    try:
-        return _object(base64.urlsafe_b64decode(part + b"=" * (-len(part) % 4)))
-    except ValueError:
-        raise RefusedError("malformed") from None
-
-
-def _object(text: bytes) -> dict[str, Any]:
-    try:
-        loaded = json.loads(text.decode(), object_pairs_hook=_unique, parse_constant=_refuse)
-    except (ValueError, RecursionError):
-        raise RefusedError("malformed") from None
-    if not isinstance(loaded, dict):
-        raise RefusedError("malformed")
-    return loaded
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    loaded = dict(pairs)
-    if len(loaded) != len(pairs):
-        raise ValueError("duplicate key")
-    return loaded
-
-
-def _refuse(constant: str) -> float:
-    raise ValueError(constant)
-
-
-_BASE64URL: Final = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_")

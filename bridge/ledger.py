@@ -16,11 +16,18 @@ from typing import Any, Final, Literal
 from bridge.known import KnownEvent
 from bridge.normalize import Observer
 from bridge.receipts import State, receipt
-from bridge.store import Store
+from bridge.store import RESET_KEY, Store
 from sinks.record import RecordDraft, rfc3339
 
-KEEP: Final = timedelta(days=60)
-"""How long a cause is remembered; a token lives for a quarter of an hour."""
+KEEP: Final = 5_000
+"""How many causes are remembered at least: ten times as many as can come in while one token lives
+(450), so that a wall clock that is set cannot make a used one good again."""
+KEEP_TIME: Final = timedelta(days=1)
+"""How long each is, however many there are."""
+PRUNE_EVERY: Final = 100
+"""How many causes come in between two looks at which may go."""
+LOST_KEY: Final = "ledger_lost"
+"""In `meta`: when an earlier ledger was lost together with its store, seconds since 1970."""
 OPEN_STATES: Final = ("accepted", "posted")
 
 Asked = Literal["maybe", "in vain"]
@@ -47,8 +54,20 @@ class Entry:
 class Ledger:
     """The entries in the store. All methods may be called from any thread."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, now: datetime) -> None:
+        """Raises `StoreError` where the store was lost and that cannot be written down."""
         self._store = store
+        self._until_prune = 0
+        if store.remembered(RESET_KEY) not in (None, "null"):
+            store.commit(meta={LOST_KEY: str(int(now.timestamp()))})
+        self._lost = int(store.remembered(LOST_KEY) or 0)
+
+    def may_have_lost(self, issued: int, now: datetime) -> bool:
+        """Whether a token of that time, in seconds since 1970, may have been in the ledger that was
+        lost: then nobody knows whether it has been used.
+        """
+        # Not while the clock is before that moment: it was wrong then, or it is now.
+        return issued < self._lost <= now.timestamp()
 
     def has(self, cause: str) -> bool:
         """Whether the cause has been acted upon. Raises `StoreError`."""
@@ -77,9 +96,14 @@ class Ledger:
         Raises `StoreError`; then neither has happened.
         """
         after = replace(entry, state=state, reason=reason)
-        self._store.commit(
-            [_receipt(after, observer, now)], also=lambda connection: _put(connection, after, now)
-        )
+
+        def put(connection: sqlite3.Connection) -> None:
+            _put(connection, after, now)
+            if self._until_prune <= 0:
+                _prune(connection, now)
+
+        self._store.commit([_receipt(after, observer, now)], also=put)
+        self._until_prune = PRUNE_EVERY if self._until_prune <= 0 else self._until_prune - 1
         return after
 
     def answer(
@@ -169,4 +193,14 @@ def _put(connection: sqlite3.Connection, entry: Entry, now: datetime) -> None:
         "asked = excluded.asked",
         values,
     )
-    connection.execute("DELETE FROM approvals WHERE time < ?", (rfc3339(now - KEEP),))
+
+
+def _prune(connection: sqlite3.Connection, now: datetime) -> None:
+    """Forget what is old, closed and beyond the number that is kept; never what is under way."""
+    connection.execute(
+        "DELETE FROM approvals WHERE cause IN ("
+        "SELECT cause FROM approvals "
+        "WHERE (state NOT IN (?, ?) OR event IS NULL) AND (time < ? OR time > ?) "
+        "ORDER BY time LIMIT max(0, (SELECT count(*) FROM approvals) - ?))",
+        (*OPEN_STATES, rfc3339(now - KEEP_TIME), rfc3339(now + KEEP_TIME), KEEP),
+    )

@@ -141,7 +141,7 @@ def _approvals(
     hooks: _Hooks,
 ) -> Approvals:
     """What approves, by the owner's rules and the keys that the owner trusts."""
-    ledger = Ledger(store)
+    ledger = Ledger(store, clock.now())
     rulings = Rulings(
         [rule.rule() for rule in settings.approval.rules],
         ledger,

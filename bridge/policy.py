@@ -47,23 +47,53 @@ class Rule:
             )
         )
 
+    def covers(self, other: Rule) -> bool:
+        """Whether this rule matches every event that the other one matches."""
+        return (
+            _within(other.event_type, self.event_type)
+            and _within(other.event_source, self.event_source)
+            and (other.affects_this_vm or not self.affects_this_vm)
+            and (
+                self.max_duration is None
+                or (other.max_duration is not None and other.max_duration <= self.max_duration)
+            )
+        )
+
     def sentence(self) -> str:
         """What the rule will do, for `seb check`."""
-        kinds = " or ".join(self.event_type) or "every event"
-        parts = [f"rule {self.name}: approves {kinds}"]
+        text = f"rule {self.name} {'approves' if self.max_resources else 'refuses'} every "
+        text += f"{' or '.join(self.event_type)} event" if self.event_type else "event"
         if self.event_source:
-            parts.append(f"from {' or '.join(self.event_source)}")
+            text += f" of source {' or '.join(self.event_source)}"
         if self.max_duration is not None:
-            parts.append(f"announced to last at most {self.max_duration:g} s")
-        parts.append("that names this VM" if self.affects_this_vm else "of any VM")
-        parts.append(f"and lists at most {self.max_resources} VMs")
+            text += f" that is to last at most {self.max_duration:g} s and {self._reach()}"
+        else:
+            text += f" that {self._reach()}"
+        if not self.max_resources:
+            return text
         if self.after:
-            parts.append(f"once {' and '.join(self.after)} acknowledged its latest record")
+            have = "have" if len(self.after) > 1 else "has"
+            text += f", once {' and '.join(self.after)} {have} acknowledged its latest record"
         if self.leader_first:
-            parts.append("if this VM is the first that it lists")
-            if self.takeover is not None:
-                parts.append(f"(each next one takes over after {self.takeover:g} s)")
-        return " ".join(parts)
+            text += ", where this VM is the first that it lists"
+        if self.takeover is not None:
+            text += (
+                f"; while it has not started, the next one listed acts {self.takeover:g} s after "
+                "it first saw the event, and so on"
+            )
+        return text
+
+    def _reach(self) -> str:
+        """Which VMs an event may name."""
+        others = self.max_resources - 1
+        if self.max_resources and self.affects_this_vm:
+            many = f"at most {others} other{'s' if others > 1 else ''}" if others else "no other"
+            return f"names this VM and {many}"
+        if self.affects_this_vm:
+            return "names this VM"
+        if not self.max_resources:
+            return "names whichever VM"
+        return f"names any VM, at most {self.max_resources} at once"
 
 
 class Verdict(Enum):
@@ -130,3 +160,8 @@ def _may_lead(rule: Rule, known: KnownEvent, vm_name: str, now: datetime) -> boo
 def _listed(word: str | None, words: Sequence[str]) -> bool:
     """Whether a word of Azure's is one of these; Azure's case is not relied on."""
     return not words or (word or "").casefold() in {each.casefold() for each in words}
+
+
+def _within(words: Sequence[str], others: Sequence[str]) -> bool:
+    """Whether whatever is one of the words is one of the others; no words stand for any."""
+    return not others or (bool(words) and all(_listed(word, others) for word in words))

@@ -5,7 +5,6 @@ The file is the allow-list. Nothing is ever fetched, whatever a token says.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +12,9 @@ from typing import Any, Final
 
 import jwt
 
+from bridge.strictjson import JsonError, load_json
+
+MAX_FILE_BYTES: Final = 1 << 20
 ALGORITHMS: Final = {"EdDSA": ("OKP", "Ed25519"), "ES256": ("EC", "P-256")}
 """What a key may be used for, and the key type and curve that go with it."""
 
@@ -40,7 +42,7 @@ class Trust:
         self.path = path
         self.trouble: str | None = None
         """Why the file is not in force; None while it is."""
-        self._stamp: object = None
+        self._content: bytes | None = None
         self._keys: Mapping[str, TrustedKey] = {}
 
     def find(self, kid: str) -> TrustedKey | None:
@@ -49,27 +51,42 @@ class Trust:
         return self._keys.get(kid)
 
     def refresh(self) -> None:
-        """Read the file again if it is another one than before."""
+        """Read the file again, and take it in where it is not what it was.
+
+        Its bytes decide, not its time stamp: two files of one size can follow each other within
+        what a file system takes for one moment, and a key that is out must be out.
+        """
         if self.path is None:
             return
         try:
-            stat = self.path.stat()
-            stamp = (stat.st_mtime_ns, stat.st_size, stat.st_ino)
-            if stamp == self._stamp:
-                return
-            self._keys = read_trust(self.path)
-            self._stamp, self.trouble = stamp, None
+            content = _content(self.path)
+            if content != self._content:
+                self._keys = _keys(content, self.path)
+                self._content, self.trouble = content, None
         except (OSError, TrustError) as error:
-            self._keys, self._stamp, self.trouble = {}, None, str(error)
+            self._keys, self._content, self.trouble = {}, None, str(error)
 
 
 def read_trust(path: Path) -> dict[str, TrustedKey]:
     """The keys of a JWKS file by their id. Raises `TrustError`, or `OSError` if unreadable."""
+    return _keys(_content(path), path)
+
+
+def _content(path: Path) -> bytes:
+    if path.exists() and not path.is_file():
+        raise TrustError(f"{path} is not a file")  # a pipe would be waited for without end
+    with path.open("rb") as file:
+        content = file.read(MAX_FILE_BYTES + 1)
+    if len(content) > MAX_FILE_BYTES:
+        raise TrustError(f"{path} is larger than {MAX_FILE_BYTES >> 20} MiB; this is no JWKS")
+    return content
+
+
+def _keys(content: bytes, path: Path) -> dict[str, TrustedKey]:
     try:
-        loaded = json.loads(path.read_text(encoding="utf-8"))
-        entries = loaded["keys"]
-    except (ValueError, KeyError, TypeError) as error:
-        raise TrustError(f"{path} is not a JWKS: it needs a list called keys") from error
+        entries = load_json(content)["keys"]
+    except (JsonError, KeyError, TypeError):
+        raise TrustError(f"{path} is not a JWKS: it needs a list called keys") from None
     if not isinstance(entries, list):
         raise TrustError(f"{path} is not a JWKS: keys is not a list")
     keys = [_key(entry, f"{path}: key {place}") for place, entry in enumerate(entries)]

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from bridge.approvalsettings import ApprovalSettings, CommandsSettings
 from bridge.cli import common
 from bridge.configuration import Configuration, sink_spec
 from bridge.errors import OK, UNREACHABLE, SebError
@@ -54,6 +55,9 @@ def _work(config: Configuration, *, once: bool) -> int:
 
 
 def _dry(config: Configuration, scratch: Path) -> Configuration:
-    """The same configuration with standard output for its only sink and a store that goes."""
-    settings = config.settings.model_copy(update={"state_dir": scratch})
+    """The same configuration with standard output for its only sink and a store that goes; it
+    approves nothing.
+    """
+    silent = {"approval": ApprovalSettings(), "commands": CommandsSettings()}
+    settings = config.settings.model_copy(update={"state_dir": scratch, **silent})
     return replace(config, settings=settings, sinks=(sink_spec("stdout", {}),))

@@ -1,0 +1,116 @@
+"""What `seb check` says of approval: each rule in a sentence, whose commands count, and what of it
+can never work. It asks nobody and approves nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Final
+
+from bridge.configuration import Configuration, SinkSpec
+from bridge.policy import Rule
+from bridge.trust import TrustError, read_trust
+from sinks.base import Check
+from sinks.record import EVENT_SCHEDULED, EVENT_UPDATED
+
+# Azure: the Scheduled Events documentation.
+EVENT_TYPES: Final = ("Freeze", "Reboot", "Redeploy", "Preempt", "Terminate")
+EVENT_SOURCES: Final = ("Platform", "User")
+
+
+def look_at_approval(config: Configuration) -> Iterator[Check]:
+    """The lines about rules, in their order, then about keys and channels."""
+    rules = [each.rule() for each in config.settings.approval.rules]
+    trust, channels = config.settings.approval.trust, _channels(config)
+    if not rules and trust is None and not channels:
+        yield Check(level="ok", text="nothing is approved: there is no rule and no trusted key")
+        return
+    for place, rule in enumerate(rules):
+        yield _rule(rule, rules[:place], config.sinks)
+    if trust is not None:
+        yield _trust(trust)
+    if channels and trust is None:
+        yield Check(
+            level="warn",
+            text=f"commands come in over {' and '.join(channels)}, and all of them are refused",
+            remedy="set SEB_APPROVAL__TRUST; `seb keys generate` writes the keys",
+        )
+    if trust is not None and not channels:
+        yield Check(
+            level="warn",
+            text="keys are trusted, and no channel brings commands",
+            remedy="set SEB_SINK__MQTT__COMMANDS=true or SEB_COMMANDS__PULL_URL",
+        )
+
+
+def _rule(rule: Rule, before: Sequence[Rule], sinks: Sequence[SinkSpec]) -> Check:
+    for problem, remedy in _problems(rule, before, sinks):
+        return Check(level="warn", text=f"{rule.sentence()}; but {problem}", remedy=remedy)
+    return Check(level="ok", text=rule.sentence())
+
+
+def _problems(
+    rule: Rule, before: Sequence[Rule], sinks: Sequence[SinkSpec]
+) -> Iterator[tuple[str, str]]:
+    """What of a rule can never work, and what to do about it."""
+    for earlier in before:
+        if earlier.covers(rule):
+            yield (
+                f"rule {earlier.name} stands before it and decides about all of these",
+                f"put it before {earlier.name}, or take it out",
+            )
+    for words, known, what in (
+        (rule.event_type, EVENT_TYPES, "event type"),
+        (rule.event_source, EVENT_SOURCES, "event source"),
+    ):
+        strange = [each for each in words if each.casefold() not in map(str.casefold, known)]
+        if strange:
+            yield (
+                f"no {what} {' or '.join(strange)} is known",
+                f"Azure's words are {', '.join(known)}",
+            )
+    for spec in sinks:
+        if spec.name in rule.after and not _gets_events(spec):
+            yield (
+                f"the sink {spec.name} does not get every record that the rule waits for",
+                f"let its TYPES take {EVENT_SCHEDULED} and {EVENT_UPDATED}",
+            )
+    if rule.leader_first and rule.max_resources <= 1:
+        yield (
+            "with max_resources 1 there is nobody to lead: an event of two VMs is refused",
+            "raise max_resources, or leave out leader",
+        )
+    if rule.leader_first and not rule.affects_this_vm:
+        yield (
+            "a VM leads only where the event names it",
+            "leave out affects_this_vm = false, or leader",
+        )
+
+
+def _gets_events(spec: SinkSpec) -> bool:
+    types = spec.settings.types
+    return types is None or all(
+        any(fnmatchcase(record, glob) for glob in types)
+        for record in (EVENT_SCHEDULED, EVENT_UPDATED)
+    )
+
+
+def _trust(path: Path) -> Check:
+    try:
+        keys = read_trust(path)
+    except (OSError, TrustError) as error:  # it was right when the settings were read
+        return Check(level="fail", text=str(error), remedy="until it is right, nobody is trusted")
+    if not keys:
+        remedy = "add a public key; `seb keys generate` writes one"
+        return Check(level="warn", text=f"{path} trusts nobody: it holds no key", remedy=remedy)
+    issuers = ", ".join(sorted({key.issuer for key in keys.values()}))
+    count = f"{len(keys)} key{'s' if len(keys) > 1 else ''}"
+    return Check(level="ok", text=f"signed commands count from {issuers} ({count} in {path})")
+
+
+def _channels(config: Configuration) -> list[str]:
+    """The ways by which commands come in."""
+    listening = [s.name for s in config.sinks if getattr(s.settings, "commands", False)]
+    return listening + (["HTTPS pull"] if config.settings.commands.pull_url is not None else [])
