@@ -19,7 +19,7 @@ from restless_imds import Observations, RestlessImds
 from bridge.simulator import Simulator
 
 SINKS = ("file", "webhook", "mqtt")
-LIFE = (0.05, 1.8)
+LIFE = (0.05, 1.5)
 """Seconds from the start of a process to its death: from before it has read its settings."""
 
 

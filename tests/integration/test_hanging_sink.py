@@ -19,7 +19,7 @@ from tcp_gate import TcpGate
 from bridge.simulator import SimulatedEvent, Simulator
 
 GRACE = 5.0
-CHANGES = 9
+CHANGES = 6
 
 
 @dataclass(frozen=True, kw_only=True)

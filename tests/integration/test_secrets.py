@@ -10,6 +10,7 @@ import pytest
 from bridge_process import BridgeProcess, run_seb
 from five_sinks import PASSWORD, SECRETS, FiveSinks
 from launch import Launch
+from seb_here import seb_here
 
 from bridge.simulator import SimulatedEvent, Simulator
 
@@ -92,9 +93,16 @@ def test_a_refused_password(launch: Launch, sinks: FiveSinks) -> None:
         ("SEB_SINK", '{"mqtt": "path-that-is-secret'),
     ],
 )
-def test_a_wrong_setting_is_78_without_its_value(launch: Launch, name: str, value: str) -> None:
+def test_a_wrong_setting_is_78_without_its_value(
+    tmp_path: Path,
+    name: str,
+    value: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     """The variable is named, what it holds is not."""
-    said = run_seb("run", home=launch.home, env={**launch.env, **SINKS, name: value})
+    env = {**SINKS, name: value}
+    said = seb_here("run", home=tmp_path, env=env, monkeypatch=monkeypatch, capsys=capsys)
     assert (said.code, said.out) == (78, "")
     assert found_in(said.err) == []
     assert name.split("__", maxsplit=1)[0] in said.err

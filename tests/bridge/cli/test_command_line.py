@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from bridge_process import SEB, clean_environment, run_seb
 from click.testing import CliRunner
+from seb_here import seb_here
 
 from bridge.cli import COMMANDS, seb
 from bridge.version import __version__
@@ -54,9 +55,15 @@ def test_help_needs_no_valid_setting(tmp_path: Path) -> None:
         (("version", "now"), "unexpected extra argument"),
     ],
 )
-def test_bad_usage_is_2(tmp_path: Path, arguments: tuple[str, ...], message: str) -> None:
+def test_bad_usage_is_2(
+    tmp_path: Path,
+    arguments: tuple[str, ...],
+    message: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     """What is wrong, and what would be right, on standard error and without a trace."""
-    said = run_seb(*arguments, home=tmp_path)
+    said = seb_here(*arguments, home=tmp_path, env={}, monkeypatch=monkeypatch, capsys=capsys)
     assert (said.code, said.out) == (2, "")
     assert message in said.err
     assert "Traceback" not in said.err

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from bridge_process import run_seb
+from seb_here import seb_here
 
 from sinks import registry
 
@@ -60,9 +61,19 @@ def test_the_order_of_sources(tmp_path: Path) -> None:
         ("SEB_CONFIG", "/no/such/file", "cannot be read (No such file or directory)"),
     ],
 )
-def test_a_wrong_setting_is_78(tmp_path: Path, name: str, value: str, message: str) -> None:
+def test_a_wrong_setting_is_78(
+    tmp_path: Path,
+    *,
+    name: str,
+    value: str,
+    message: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     """The line names the variable and says what to do."""
-    said = run_seb("config", "show", home=tmp_path, env={name: value})
+    said = seb_here(
+        "config", "show", home=tmp_path, env={name: value}, monkeypatch=monkeypatch, capsys=capsys
+    )
     assert (said.code, said.out) == (78, "")
     assert [line for line in said.err.splitlines() if name in line and message in line]
 
