@@ -20,6 +20,8 @@ _INJECTED: Final = re.compile(
     r"SEB_([A-Z0-9_]+_)?(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?"
     r"|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)|SEB_PORT"
 )
+# What a program sink tells its program, which may well call `seb` itself.
+_TOLD_TO_PROGRAMS: Final = "SEB_EVENT_"
 # SEB_SINKS__OPS__URL, SEB_SINK_OPS_URL and their like: near to other names by mere letters.
 _SINK_LIKE: Final = re.compile(r"SEB_SINK(S_+|_(?!_))(?=.)")
 
@@ -31,8 +33,10 @@ def refuse_unknown(variables: Mapping[str, str]) -> None:
         upper = name.upper()
         if not upper.startswith(PREFIX) or upper in known or _is_sink(upper):
             continue
-        if _INJECTED.fullmatch(upper) or (
-            upper.endswith("_PORT") and variables[name].startswith("tcp://")
+        if (
+            upper.startswith(_TOLD_TO_PROGRAMS)
+            or _INJECTED.fullmatch(upper)
+            or (upper.endswith("_PORT") and variables[name].startswith("tcp://"))
         ):
             continue
         raise ConfigurationError(f"{name}: there is no such setting{suggestion(upper, known)}")

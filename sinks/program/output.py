@@ -7,7 +7,7 @@ from typing import Final
 from sinks.readable import escaped
 
 KEPT_BYTES: Final = 2048
-SHOWN_CHARACTERS: Final = 400
+SHOWN_CHARACTERS: Final = 300
 """The bridge keeps the first 500 characters of a reason; what a program said last is the best part
 of it, and must fit in with the words before it.
 """

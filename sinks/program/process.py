@@ -134,6 +134,8 @@ else:
         _signal_group(pid, signal.SIGKILL)
 
     def _signal_group(pid: int, number: int) -> None:
+        # After the program's end its number could be another group's by now; but systems give
+        # numbers out in turn, and no turn is over between two lines of ours.
         # Nobody is left; or, behind `sudo` and its like, somebody who is not ours to end.
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(pid, number)

@@ -29,6 +29,11 @@ def test_what_kubernetes_injects_is_ignored(name: str, value: str) -> None:
     refuse_unknown({name: value})
 
 
+def test_what_a_program_is_told_is_no_setting() -> None:
+    """A program that the bridge runs may call `seb` itself."""
+    refuse_unknown({"SEB_EVENT_ID": "A-1", "SEB_EVENT_TRANSITION": "ended"})
+
+
 @pytest.mark.parametrize(
     "name",
     [

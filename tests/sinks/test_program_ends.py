@@ -1,5 +1,6 @@
 import os
 import signal
+import sys
 import threading
 import time
 from pathlib import Path
@@ -46,6 +47,20 @@ def test_a_run_that_failed_leaves_nobody_behind(tmp_path: Path) -> None:
     assert "exit code 3" in failure(shell(shell_code, tmp_path / "pids"))
     (pid,) = pids(tmp_path / "pids", 1)
     eventually(lambda: not is_running(pid), what="its end")
+
+
+def test_whoever_has_left_the_group_delays_nobody(tmp_path: Path) -> None:
+    """A daemon in a session of its own cannot be found, but nobody waits for it either."""
+    began = time.monotonic()
+    daemon = "import os, sys, time\nos.setsid()\nprint(os.getpid(), flush=True)\ntime.sleep(600)"
+    code = '"$2" -SEc "$3" > "$1" & until [ -s "$1" ]; do sleep 0.01; done; exit 3'
+    told = failure(shell(code, tmp_path / "pids", sys.executable, daemon))
+    (pid,) = pids(tmp_path / "pids", 1)
+    try:
+        assert (is_running(pid), told) == (True, "/bin/sh ended with exit code 3; it said nothing")
+        assert time.monotonic() - began < 10
+    finally:
+        os.kill(pid, signal.SIGKILL)
 
 
 def test_whoever_is_left_behind_on_purpose_lives_and_delays_nobody(tmp_path: Path) -> None:
