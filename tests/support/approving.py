@@ -12,6 +12,7 @@ from typing import Any
 
 from control_plane import Signer, jwks
 from documents import EVENT_ID, NOW, OTHER_ID, VM, FakeClock, body, entry
+from forgery import Scene
 
 from bridge.approvals import Approvals
 from bridge.imds import Answer, ImdsError
@@ -256,4 +257,25 @@ def full_court(directory: Path) -> Court:
     return court
 
 
-__all__ = ["EVENT_ID", "NOW", "OTHER_ID", "Court", "ObedientImds", "fails", "full_court"]
+def scene(court: Court) -> Scene:
+    """What a forger has at hand in a full court, now."""
+    records = {
+        (each["data"]["event"]["eventId"], each["data"]["transition"]): each
+        for each in court.records()
+        if "event" in each["data"]
+    }
+    return Scene(
+        signer=court.signer,
+        other=court.other,
+        curve=court.curve,
+        soon=records["E-SOON", "updated"],
+        before=records["E-SOON", "scheduled"],
+        elsewhere=records["E-ELSE", "scheduled"],
+        begun=records["E-BEGUN", "started"],
+        gone=records["E-GONE", "scheduled"],
+        others=records["E-OTHERS", "scheduled"],
+        now=court.seconds,
+    )
+
+
+__all__ = ["EVENT_ID", "NOW", "OTHER_ID", "Court", "ObedientImds", "fails", "full_court", "scene"]
