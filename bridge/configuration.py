@@ -239,6 +239,8 @@ def _problems(error: ValidationError, prefix: str, model: type[BaseModel]) -> st
 def _names_beside(model: type[BaseModel], place: tuple[int | str, ...]) -> list[str]:
     """The names that would have been right in this place."""
     for part in place[:-1]:
+        if isinstance(part, int):  # the place in a list
+            continue
         field = model.model_fields.get(str(part))
         inner = None if field is None else _model_in(field.annotation)
         if inner is None:
