@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, get_args
+from types import UnionType
+from typing import Any, Union, get_args, get_origin
 
 from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
@@ -80,7 +81,9 @@ def _variables(name: str, field: FieldInfo) -> Iterator[Variable]:
 
 
 def _section(annotation: Any) -> type[BaseModel] | None:
-    for each in (annotation, *get_args(annotation)):
+    """The model of a section, also of one that may be missing; None for a value or a list."""
+    choices = get_args(annotation) if get_origin(annotation) in (Union, UnionType) else ()
+    for each in (annotation, *choices):
         if isinstance(each, type) and issubclass(each, BaseModel):
             return each
     return None

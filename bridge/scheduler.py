@@ -15,8 +15,8 @@ from apscheduler.triggers.base import BaseTrigger
 
 from bridge.clock import Clock
 
-TICK_SECONDS: Final = 1.0
-"""How often `Watch.tick` is to be called."""
+TICK_SECONDS: Final = 0.25
+"""How often `Watch.tick` is to be called: a pause is measured short by up to one tick."""
 JUMP_SECONDS: Final = 1.0
 """The least difference between the clocks that counts as a jump, and the least pause."""
 LONGEST_PAUSE_SECONDS: Final = 120.0
@@ -81,7 +81,7 @@ class Scheduler:
 
 
 class Watch:
-    """Compares the wall clock with the monotonic one, once a second."""
+    """Compares the wall clock with the monotonic one, a few times a second."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar, Final
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from sinks.base import Check, Sink, SinkError, SinkSettings
 from sinks.record import EventRecord
@@ -51,6 +51,13 @@ class FileSettings(SinkSettings):
     """Where the lines go."""
 
     path: Path = Field(description="File that gets a JSON line per record; rotate it as you like")
+
+    @field_validator("path", mode="before")
+    @classmethod
+    def _given(cls, path: object) -> object:
+        if path == "":
+            raise ValueError("this is empty, which would be the current directory; name a file")
+        return path
 
 
 class FileSink(Sink[FileSettings]):

@@ -157,14 +157,14 @@ def ticked(clock: HandClock, *, wall: float, monotonic: float) -> tuple[float, f
 @pytest.mark.parametrize(
     ("wall", "monotonic", "jump", "pause"),
     [
-        (1.0, 1.0, 0.0, 0.0),
+        (0.25, 0.25, 0.0, 0.0),
         (1.4, 1.2, 0.0, 0.0),
-        (-599.0, 1.0, -600.0, 0.0),
-        (YEARS.total_seconds() + 1.0, 1.0, YEARS.total_seconds(), 0.0),
-        (1.0 - YEARS.total_seconds(), 1.0, -YEARS.total_seconds(), 0.0),
-        (6.0, 6.0, 0.0, 5.0),  # both clocks went on while the machine stood still
-        (6.0, 1.0, 5.0, 5.0),  # the monotonic clock stood still with it
-        (-594.0, 6.0, -600.0, 5.0),
+        (-599.75, 0.25, -600.0, 0.0),
+        (YEARS.total_seconds() + 0.25, 0.25, YEARS.total_seconds(), 0.0),
+        (0.25 - YEARS.total_seconds(), 0.25, -YEARS.total_seconds(), 0.0),
+        (5.25, 5.25, 0.0, 5.0),  # both clocks went on while the machine stood still
+        (5.25, 0.25, 5.0, 5.0),  # the monotonic clock stood still with it
+        (-594.75, 5.25, -600.0, 5.0),
     ],
 )
 def test_jumps_and_pauses(wall: float, monotonic: float, jump: float, pause: float) -> None:

@@ -264,3 +264,9 @@ def test_check_warns_of_a_disk_that_is_nearly_full(
     monkeypatch.setattr("sinks.file._LITTLE_SPACE", 2**62)
     (told,) = a_sink(path).check()
     assert (told.level, told.remedy) == ("warn", "free some space, or rotate the file")
+
+
+def test_an_empty_path_is_refused() -> None:
+    """An empty variable names no file, and would not mean the current directory."""
+    with pytest.raises(ValidationError, match="name a file"):
+        FileSettings.model_validate({"kind": "file", "path": ""})
