@@ -42,7 +42,8 @@ def no_commands(message: CommandMessage) -> bool:
 class CommandSender(ABC):
     """The control plane's end of a command channel, to one VM. For one thread.
 
-    Every method but `close` raises `sinks.base.SinkError` where the other end cannot be reached.
+    Every method but `close` raises `sinks.base.SinkError` where the other end cannot be reached,
+    and `sinks.base.SinkRejected` where it does not allow what is asked.
     """
 
     @abstractmethod
@@ -55,10 +56,7 @@ class CommandSender(ABC):
 
     @abstractmethod
     def send(self, token: bytes, *, lifetime: int) -> bool:
-        """Send a command that is void after `lifetime` seconds; False where nobody hears it now.
-
-        Raises `sinks.base.SinkRejected` where this sender is not allowed to.
-        """
+        """Send a command that is void after `lifetime` seconds; False where nobody hears it now."""
 
     @abstractmethod
     def receipt(self, seconds: float) -> bytes | None:

@@ -24,6 +24,10 @@ KEEPALIVE: Final = 30
 
 # How long a broker keeps the session for commands: as long as a command can live.
 _COMMAND_SESSION: Final = 900
+# How many commands a broker may send before the first of them is settled, and how large (bytes) any
+# packet may be: a command that is too large is to be counted as that, and not to fill the memory.
+_COMMANDS_IN_FLIGHT: Final = 16
+_LARGEST_PACKET: Final = 1024 * 1024 + 64 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +44,11 @@ class Plan:
     will: Message | None = None
     session_expiry: int = 0
     """Seconds that the broker keeps the session after its end; 0 starts and ends it clean."""
+
+    @property
+    def takes_commands(self) -> bool:
+        """Whether the session outlives the connection, and each message is acknowledged by hand."""
+        return self.session_expiry > 0
 
     @property
     def address(self) -> str:
@@ -123,14 +132,16 @@ def new_client(plan: Plan) -> Client:
             client_id=plan.client_id,
             protocol=MQTTProtocolVersion.MQTTv5,
             reconnect_on_failure=False,
+            manual_ack=plan.takes_commands,
         )
     else:
         made = Client(
             CallbackAPIVersion.VERSION2,
             client_id=plan.client_id,
-            clean_session=plan.session_expiry == 0,
+            clean_session=not plan.takes_commands,
             protocol=MQTTProtocolVersion.MQTTv311,
             reconnect_on_failure=False,
+            manual_ack=plan.takes_commands,
         )
     if plan.username is not None:
         made.username_pw_set(plan.username, plan.password)
@@ -171,6 +182,9 @@ def connect_properties(plan: Plan) -> Properties:
     """The properties of a CONNECT (MQTT 5, 3.1.2.11)."""
     made = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]
     made.SessionExpiryInterval = plan.session_expiry
+    if plan.takes_commands:
+        made.ReceiveMaximum = _COMMANDS_IN_FLIGHT
+        made.MaximumPacketSize = _LARGEST_PACKET
     return made
 
 

@@ -39,21 +39,26 @@ class Topics:
     state: str
     status: str
     receipt: str
+    command: str
 
 
 def topics(context: SinkContext) -> Topics:
+    """The topics of the VM that the bridge runs on. Raises as `topics_of`."""
+    return topics_of(site=context.site, vm_id=context.vm.vm_id)
+
+
+def topics_of(*, site: str, vm_id: str) -> Topics:
     """The topics under `seb/v1/<site>/vm/<vmId>`.
 
     Raises `SinkError` where the site or the vmId would change the shape of the topic.
     """
-    site = _level("SEB_SITE", context.site)
-    vm_id = _level("the vmId", context.vm.vm_id)
-    base = f"seb/v1/{site}/vm/{vm_id}"
+    base = f"seb/v1/{_level('SEB_SITE', site)}/vm/{_level('the vmId', vm_id)}"
     return Topics(
         event=f"{base}/event",
         state=f"{base}/state",
         status=f"{base}/status",
         receipt=f"{base}/receipt",
+        command=f"{base}/command",
     )
 
 

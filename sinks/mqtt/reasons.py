@@ -9,6 +9,7 @@ import socket
 import ssl
 from typing import Final
 
+NOBODY_SUBSCRIBED: Final = 0x10
 PROTOCOL_ERROR: Final = 0x82
 KEEP_ALIVE_TIMEOUT: Final = 0x8D
 NOT_AUTHORIZED: Final = 0x87

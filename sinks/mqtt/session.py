@@ -12,7 +12,7 @@ import contextlib
 import socket
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -35,6 +35,7 @@ from sinks.mqtt.messages import Message
 from sinks.mqtt.reasons import (
     ABOUT_THE_MESSAGE,
     FIRST_FAILURE,
+    NOBODY_SUBSCRIBED,
     PACKET_TOO_LARGE,
     PROTOCOL_ERROR,
     UNREADABLE,
@@ -56,6 +57,8 @@ class Outcome:
 
     delivered: int
     refusal: int | None = None
+    unheard: bool = False
+    """The broker said of the last one that nobody is subscribed to its topic."""
     ended: bool = False
     """The refusal was the end of the connection; with others in flight, it may mean one of them."""
 
@@ -64,7 +67,7 @@ class Session:
     """A connection: `connect` once, `publish` and `ensure` as often as needed, `close`."""
 
     def __init__(self, plan: Plan) -> None:
-        self._plan = plan
+        self.plan = plan
         self._changed = threading.Condition()
         # Guarded by `_changed`, which is never held while paho is called: paho calls back with
         # locks of its own held.
@@ -73,10 +76,11 @@ class Session:
         self._blamed: int | None = None
         self._acks: dict[int, int] = {}
         self._awaited = 0
-        self._client = new_client(plan)
-        self._client.on_connect = self._on_connect
-        self._client.on_publish = self._on_publish
-        self._client.on_disconnect = self._on_disconnect
+        self.client = new_client(plan)
+        """Paho's, for an inbox to listen on before `connect`."""
+        self.client.on_connect = self._on_connect
+        self.client.on_publish = self._on_publish
+        self.client.on_disconnect = self._on_disconnect
         self._thread = threading.Thread(
             target=self._run, name=f"mqtt {plan.client_id}", daemon=True
         )
@@ -87,7 +91,7 @@ class Session:
         Raises `SinkError` with the remedy. Call it once.
         """
         # Half of it for each address: a name may stand for one that is dead and one that is not.
-        self._client.connect_timeout = timeout / 2
+        self.client.connect_timeout = timeout / 2
         self._thread.start()
         with self._changed:
             self._changed.wait_for(lambda: self._limits or self._lost, timeout)
@@ -97,7 +101,7 @@ class Session:
         if limits is None:
             self.abort()
             message = (
-                f"{self._plan.address}: no MQTT answer within {timeout:g} s; "
+                f"{self.plan.address}: no MQTT answer within {timeout:g} s; "
                 "check HOST and PORT, and that a broker listens there"
             )
             raise SinkError(message)
@@ -115,22 +119,43 @@ class Session:
         deadline = time.monotonic() + timeout
         limits = self._limits or Limits()
         window = min(window, limits.receive_maximum)
-        delivered = 0
+        delivered, unheard = 0, False
         while delivered < len(messages):
             self.ensure(delivered=delivered)
             some = messages[delivered : delivered + window]
-            sendable = packets(some, plan=self._plan, limits=limits)
+            sendable = packets(some, plan=self.plan, limits=limits)
             if not sendable:
                 return Outcome(delivered=delivered, refusal=PACKET_TOO_LARGE)
             for code in self._exchange(sendable, deadline):
                 if code is None and self._blamed is not None:
                     return Outcome(delivered=delivered, refusal=self._blamed, ended=True)
                 if code is None:
-                    raise self._unacknowledged(delivered, timeout)
+                    raise self.unanswered(timeout, delivered=delivered)
                 if code >= FIRST_FAILURE:
                     return Outcome(delivered=delivered, refusal=code)
                 delivered += 1
-        return Outcome(delivered=delivered)
+                unheard = code == NOBODY_SUBSCRIBED
+        return Outcome(delivered=delivered, unheard=unheard)
+
+    def wait_for(self, done: Callable[[], bool], *, timeout: float) -> None:
+        """Wait until something holds that what comes in may change, `timeout` seconds at most.
+
+        Raises `SinkError` where the connection is lost first.
+        """
+        with self._changed:
+            self._changed.wait_for(lambda: done() or self._lost, timeout)
+        if not done():
+            self.ensure()
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether nothing has ended the connection yet."""
+        return self._lost is None
+
+    def notify(self) -> None:
+        """Something came in."""
+        with self._changed:
+            self._changed.notify_all()
 
     def ensure(self, *, delivered: int = 0) -> None:
         """Raise `SinkError` with the reason where the connection is not there any more."""
@@ -145,7 +170,7 @@ class Session:
         """
         if self._thread.ident is None:
             return
-        self._client.disconnect()
+        self.client.disconnect()
         self._thread.join(timeout)
         if self._thread.is_alive():
             self.abort()
@@ -153,7 +178,7 @@ class Session:
     def abort(self) -> None:
         """Cut the connection, from any thread, at once; the broker then publishes the will."""
         self._lose("the connection was cut because a call took too long")
-        connection = self._client.socket()
+        connection = self.client.socket()
         if isinstance(connection, socket.socket):
             # Only shut down: closing is the network thread's, which may be in select just now.
             # The method of the base class, because SSLSocket's would take away TLS from under it.
@@ -168,7 +193,7 @@ class Session:
             self._acks.clear()
             self._awaited = len(sendable)
         mids = [
-            self._client.publish(
+            self.client.publish(
                 message.topic, message.payload, 1, retain=message.retain, properties=properties
             ).mid
             for message, properties in sendable
@@ -180,13 +205,14 @@ class Session:
             )
             return [self._acks.get(mid) for mid in mids]
 
-    def _unacknowledged(self, delivered: int, timeout: float) -> SinkError:
+    def unanswered(self, timeout: float, *, delivered: int = 0) -> SinkError:
+        """End the connection over an acknowledgement that has not come; the error that says so."""
         with self._changed:
             lost = self._lost
         # What is still in flight must not be mistaken for a later publish: this connection is over.
         self.abort()
         message = (
-            f"{self._plan.address}: the broker has not acknowledged within {timeout:g} s; "
+            f"{self.plan.address}: the broker has not acknowledged within {timeout:g} s; "
             "see how it and the network are doing"
         )
         return SinkError(lost or message, delivered=delivered)
@@ -195,7 +221,7 @@ class Session:
         """Note why the connection is gone; the first reason is the one that counts."""
         with self._changed:
             if self._lost is None:
-                self._lost = f"{self._plan.address}: {why}"
+                self._lost = f"{self.plan.address}: {why}"
             self._changed.notify_all()
 
     # From here on: the network thread.
@@ -210,29 +236,31 @@ class Session:
             self._let_go()
 
     def _serve(self) -> None:
-        plan = self._plan
+        plan = self.plan
         if plan.protocol == "5":
-            self._client.connect(
+            self.client.connect(
                 plan.host,
                 plan.port,
                 KEEPALIVE,
-                clean_start=plan.session_expiry == 0,
+                clean_start=not plan.takes_commands,
                 properties=connect_properties(plan),
             )
         else:
-            self._client.connect(plan.host, plan.port, KEEPALIVE)
-        while self._lost is None and self._client.loop(_LOOP_SECONDS) == _GOES_ON:
+            self.client.connect(plan.host, plan.port, KEEPALIVE)
+        while self._lost is None and self.client.loop(_LOOP_SECONDS) == _GOES_ON:
             pass
 
     def _let_go(self) -> None:
-        connection = self._client.socket()
+        connection = self.client.socket()
         if connection is not None:
             connection.close()
         # Callbacks are bound methods: without them nothing holds this session and paho's client,
         # with its socket pair, any longer than the sink does.
-        self._client.on_connect = None
-        self._client.on_publish = None
-        self._client.on_disconnect = None
+        self.client.on_connect = None
+        self.client.on_publish = None
+        self.client.on_disconnect = None
+        self.client.on_message = None
+        self.client.on_subscribe = None
 
     def _on_connect(
         self, client: Client, _data: Any, _flags: Any, code: ReasonCode, told: Properties | None

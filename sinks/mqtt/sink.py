@@ -5,7 +5,8 @@ it is not connected. An acknowledgement says that the broker has the message, no
 has: Mosquitto, for one, saves its own store every 30 minutes unless it is told otherwise.
 
 A broker's ACL for this sink has to allow writing to `…/event`, `…/receipt`, `…/state` and
-`…/status` under `seb/v1/<site>/vm/<vmId>`, by name: a wildcard would take in `…/command`.
+`…/status` under `seb/v1/<site>/vm/<vmId>`, by name: a wildcard would take in `…/command`. For
+commands it has to allow reading `…/command`.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from uuid import uuid4
 
 from sinks.base import (
     Check,
+    CommandSender,
     PendingEvent,
     Sink,
     SinkContext,
@@ -25,6 +27,7 @@ from sinks.base import (
     SinkSettings,
 )
 from sinks.mqtt.client import Limits, plan_for
+from sinks.mqtt.commands import CommandChannel, check_subscription
 from sinks.mqtt.messages import (
     Message,
     Topics,
@@ -36,10 +39,12 @@ from sinks.mqtt.messages import (
     will_message,
 )
 from sinks.mqtt.reasons import ABOUT_THE_MESSAGE, NOT_AUTHORIZED, reason
+from sinks.mqtt.sender import MqttSender
 from sinks.mqtt.session import WINDOW, Session
 from sinks.mqtt.settings import MqttSettings
 from sinks.record import EventRecord
 
+DEAF_SECONDS: Final = 5.0
 STATE_RENEWAL: Final = timedelta(hours=1)
 # Refusals that end the connection, before the record counts as the cause and not the broker.
 _TRIES: Final = 5
@@ -71,6 +76,8 @@ class MqttSink(Sink[MqttSettings]):
         self._shown: tuple[PendingEvent, ...] | None = None
         self._shown_at: datetime | None = None
         self._suspicious = False
+        self._channel: CommandChannel | None = None
+        self._deaf: str | None = None
 
     def open(self) -> None:
         """Connect, and say that the bridge is online. Raises `SinkError` with the remedy."""
@@ -103,13 +110,23 @@ class MqttSink(Sink[MqttSettings]):
         raise SinkError(text, delivered=outcome.delivered)
 
     def maintain(self) -> None:
-        """See that the connection lives; publish the state where it has changed or is an hour old.
+        """See that the connection lives; publish the state where it has changed or is an hour old;
+        hand in commands that had to wait.
 
+        Raises `SinkError` too where the broker refuses the subscription to the command topic.
         Comparing what is pending is more than 'after an event record': it holds too where this
         sink's settings keep event records from it.
         """
         session, where = self._opened()
         session.ensure()
+        if self._channel is not None:
+            self._channel.retry()
+        self._renew_state(session, where)
+        if self._deaf is not None:
+            # Here and not in `open`, and soon again: what is to go out does, whoever cannot call.
+            raise SinkError(self._deaf, retry_after=DEAF_SECONDS)
+
+    def _renew_state(self, session: Session, where: Topics) -> None:
         now = self.context.now()
         pending = tuple(self.context.pending())
         # abs(): a clock that was set back must not keep the state from being renewed.
@@ -124,7 +141,7 @@ class MqttSink(Sink[MqttSettings]):
         found = list(self._warnings())
         session = None
         try:
-            topics(self.context)
+            where = topics(self.context)
             # A client id of its own: the bridge's would take the running bridge's session over.
             session = Session(plan_for(self.settings, client_id=f"seb-check-{uuid4().hex[:12]}"))
             limits = session.connect(timeout=self.CONNECT_TIMEOUT)
@@ -134,6 +151,8 @@ class MqttSink(Sink[MqttSettings]):
             found.append(Check(level="fail", text=text, remedy=remedy or _REMEDY))
         else:
             found.append(Check(level="ok", text=self._greeting(limits)))
+            if self.settings.commands:
+                found.append(check_subscription(session, where.command, timeout=self.SAY_TIMEOUT))
         finally:
             if session is not None:
                 session.close(timeout=self.CLOSE_TIMEOUT)
@@ -148,7 +167,7 @@ class MqttSink(Sink[MqttSettings]):
     def close(self) -> None:
         """Say that the bridge goes offline, and disconnect; about 2 seconds at most."""
         session, where = self._session, self._topics
-        self._session, self._topics = None, None
+        self._session, self._topics, self._channel, self._deaf = None, None, None, None
         self._shown, self._shown_at = None, None
         if session is None:
             return
@@ -168,10 +187,21 @@ class MqttSink(Sink[MqttSettings]):
         self._session = session = Session(
             plan_for(self.settings, client_id=self._client_id, will=will)
         )
+        if self.settings.commands:
+            self._channel = CommandChannel(
+                session, topic=where.command, name=self.name, source=self.context.command
+            )
         limits = session.connect(timeout=self.CONNECT_TIMEOUT)
         _require(limits)
         self._topics = where
+        if self._channel is not None:
+            self._deaf = self._channel.subscribe(timeout=self.SAY_TIMEOUT)
         self._say(session, online_message(context=self.context, sink=self.name, where=where))
+
+    @classmethod
+    def sender(cls, settings: MqttSettings, *, site: str, vm_id: str) -> CommandSender:
+        """A control plane's own connection to the same broker."""
+        return MqttSender(settings, site=site, vm_id=vm_id)
 
     @property
     def _client_id(self) -> str:

@@ -14,6 +14,7 @@ from contextlib import suppress
 from typing import Self
 
 CONNECT, CONNACK, PUBLISH, PUBACK, DISCONNECT = 0x10, 0x20, 0x30, 0x40, 0xE0
+SUBSCRIBE, SUBACK = 0x80, 0x90
 SILENCE, HANG_UP = -1, -2
 DISCONNECT_WITH = 0x1000
 
@@ -38,11 +39,17 @@ class MqttStub:
     host = "127.0.0.1"
 
     def __init__(
-        self, *, greeting: bytes | None = None, answer: Script = lambda *_: 0, together: int = 1
+        self,
+        *,
+        greeting: bytes | None = None,
+        answer: Script = lambda *_: 0,
+        together: int = 1,
+        granted: int = 1,
     ) -> None:
         """`greeting`: sent on CONNECT (empty: nothing). `together`: answer so many at once, or
-        fewer where nothing more comes.
+        fewer where nothing more comes. `granted`: the reason code of every SUBACK, or SILENCE.
         """
+        self._granted = granted
         self._greeting = connack() if greeting is None else greeting
         self._answer = answer
         self._together = together
@@ -93,6 +100,8 @@ class MqttStub:
                 kind, body = _read(stream.read)
                 if kind & 0xF0 == CONNECT and self._greeting:
                     connection.sendall(self._greeting)
+                if kind & 0xF0 == SUBSCRIBE and self._granted != SILENCE:
+                    connection.sendall(packet(SUBACK, body[:2] + bytes([0, self._granted])))
                 if kind & 0xF0 == PUBLISH and not self._hung_up:
                     waiting.append(_publish(body))
                     self.most_in_flight = max(self.most_in_flight, len(waiting))

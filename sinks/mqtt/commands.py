@@ -1,0 +1,162 @@
+"""Signed commands from the VM's command topic, handed in and acknowledged once they are settled.
+
+It never judges a command, and never lets those that wait take up more than a MiB.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from sinks.base import Check, CommandMessage, CommandSource, SinkError
+from sinks.mqtt.inbox import Inbound, Inbox
+from sinks.mqtt.reasons import FIRST_FAILURE, reason
+from sinks.mqtt.session import Session
+
+LARGEST: Final = 8192
+"""Bytes of a token; of a longer one, one byte more is handed in, enough to be refused for it."""
+MAX_UNSETTLED: Final = 1024 * 1024
+"""Bytes that may wait in all: far more than the broker may have in flight to us, see `Plan`. But
+Mosquitto 2.0.11 sends 16 more for each one that is settled, and MQTT 3.1.1 knows no such limit."""
+_OVERHEAD: Final = 512
+"""Bytes that a command takes up beside its payload, about."""
+AGAIN_SECONDS: Final = 60.0
+"""A command that was taken and is not settled by then was lost on a full disk, most likely."""
+
+
+@dataclass(slots=True, kw_only=True)
+class _Unsettled:
+    message: CommandMessage
+    due: float
+    """When to hand it in (again), by the monotonic clock."""
+
+    @property
+    def size(self) -> int:
+        """Bytes that it takes up, about."""
+        return len(self.message.token) + _OVERHEAD
+
+
+class CommandChannel:
+    """The command topic over one connection. `receive` and `retry` may be called from any thread.
+
+    A command at QoS 1 that cannot be handed in now is kept unacknowledged and handed in later: when
+    another one is settled, or when the sink looks after itself. What is too much for memory is
+    acknowledged and dropped: unacknowledged, it would block the channel until the next connection.
+    A command at QoS 0 has one chance, so that a flood of them, which nothing holds back, takes no
+    place from the others.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        *,
+        topic: str,
+        name: str,
+        source: CommandSource,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._inbox = Inbox(session, self.receive, largest=LARGEST)
+        self._topic = topic
+        self._name = name
+        self._source = source
+        self._monotonic = monotonic
+        self._lock = threading.Lock()
+        self._unsettled: dict[int, _Unsettled] = {}
+        self._size = 0
+
+    def subscribe(self, *, timeout: float) -> str | None:
+        """Ask for the topic; where the broker refuses, why and what to do about it.
+
+        Raises `SinkError` where it does not answer within `timeout` seconds. A broker may well
+        grant what it then withholds: only a command that comes proves the way.
+        """
+        code = self._inbox.subscribe(self._topic, retained=False, timeout=timeout)
+        if code >= FIRST_FAILURE:
+            return refused_subscription(self._topic, code)
+        if code == 0:
+            return f"{self._topic}: the broker grants QoS 0 only; allow QoS 1 there"
+        return None
+
+    def receive(self, inbound: Inbound) -> None:
+        """Hand in what came, or keep it for later."""
+        if inbound.topic != self._topic:
+            # Left over in the session from other settings: SEB_SITE is part of the topic.
+            self._inbox.acknowledge(inbound.mid)
+            return
+        if inbound.qos == 0:
+            self._source(self._message(inbound, self.retry))
+            return
+        with self._lock:
+            room = self._size < MAX_UNSETTLED
+            if room:
+                message = self._message(inbound, lambda: self._settle(inbound.mid))
+                waits = _Unsettled(message=message, due=0.0)
+                self._unsettled[inbound.mid] = waits
+                self._size += waits.size
+        if room:
+            self.retry()
+        else:
+            self._inbox.acknowledge(inbound.mid)
+
+    def retry(self) -> None:
+        """Hand in what is due, until there is too much again."""
+        while (unsettled := self._next_due()) is not None:
+            if not self._source(unsettled.message):
+                unsettled.due = 0.0
+                return
+
+    def _next_due(self) -> _Unsettled | None:
+        """One that is due, and is not for a while from now on: no other thread takes it too."""
+        with self._lock:
+            now = self._monotonic()
+            for unsettled in self._unsettled.values():
+                if unsettled.due <= now:
+                    unsettled.due = now + AGAIN_SECONDS
+                    return unsettled
+        return None
+
+    def _message(self, inbound: Inbound, settled: Callable[[], None]) -> CommandMessage:
+        return CommandMessage(
+            token=inbound.payload, channel=self._name, retained=inbound.retained, settled=settled
+        )
+
+    def _settle(self, mid: int) -> None:
+        with self._lock:
+            known = self._unsettled.pop(mid, None)
+            self._size -= known.size if known is not None else 0
+        if known is not None:
+            self._inbox.acknowledge(mid)
+        self.retry()
+
+
+def check_subscription(session: Session, topic: str, *, timeout: float) -> Check:
+    """What `seb check` says of the command topic, over a session of its own."""
+    try:
+        code = Inbox(session, _nobody).subscribe(topic, retained=False, timeout=timeout)
+    except SinkError as error:
+        text, _, remedy = str(error).partition("; ")
+        return Check(level="fail", text=text, remedy=remedy or "see the broker's log")
+    if code >= FIRST_FAILURE:
+        text, _, remedy = refused_subscription(topic, code).partition("; ")
+        return Check(level="fail", text=text, remedy=remedy)
+    # Mosquitto, for one, grants a subscription that its ACL forbids, and sends nothing on it.
+    return Check(
+        level="ok",
+        text=f"commands: the broker grants {topic}; to prove that they come: seb approve --ping",
+    )
+
+
+def _nobody(inbound: Inbound) -> None:
+    """The bridge's own session gets the commands; this one only asked whether it might."""
+    del inbound
+
+
+def refused_subscription(topic: str, code: int) -> str:
+    """Why nothing can come on a topic, and the line that would let it."""
+    what = reason(code).partition("; ")[0]
+    return (
+        f"{topic}: the broker refuses the subscription: {what}; add to its ACL: topic read {topic}"
+    )

@@ -1,0 +1,103 @@
+"""What comes in over a session: subscriptions, messages, and their acknowledgements.
+
+It never acknowledges by itself where the plan says that somebody else does, and looks into nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from paho.mqtt.client import Client, MQTTMessage
+from paho.mqtt.subscribeoptions import SubscribeOptions
+
+from sinks.mqtt.session import Session
+
+
+def _options(handling: int) -> SubscribeOptions:
+    # Nothing that this client published itself; the retained flag as the publisher set it.
+    return SubscribeOptions(qos=1, noLocal=True, retainAsPublished=True, retainHandling=handling)
+
+
+# MQTT 5, 3.8.3.1: whether what the topic holds already is sent too.
+_OPTIONS: Final = {
+    True: _options(SubscribeOptions.RETAIN_SEND_ON_SUBSCRIBE),
+    False: _options(SubscribeOptions.RETAIN_DO_NOT_SEND),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inbound:
+    """A message that came in; `payload` is cut one byte above what the inbox takes."""
+
+    topic: str
+    payload: bytes
+    qos: int
+    retained: bool
+    mid: int
+
+
+class Inbox:
+    """The incoming side of a session that is not connected yet.
+
+    `receive` is called from the network thread: it must return at once and never raise.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        receive: Callable[[Inbound], None],
+        *,
+        largest: int | None = None,
+    ) -> None:
+        self._session = session
+        self._receive = receive
+        self._end = None if largest is None else largest + 1
+        self._granted: dict[int, int] = {}
+        session.client.on_message = self._on_message
+        session.client.on_subscribe = self._on_subscribe
+
+    def subscribe(self, topic: str, *, retained: bool, timeout: float) -> int:
+        """Ask for a topic at QoS 1, and give the reason code of the broker's answer.
+
+        `retained`: whether what the topic holds already is wanted too; MQTT 3.1.1 cannot do
+        without. Raises `SinkError` where no answer comes within `timeout` seconds.
+        """
+        session = self._session
+        session.ensure()
+        if session.plan.protocol == "5":
+            mid = session.client.subscribe(topic, options=_OPTIONS[retained])[1]
+        else:
+            mid = session.client.subscribe(topic, 1)[1]
+        session.wait_for(lambda: mid in self._granted, timeout=timeout)
+        code = self._granted.pop(mid, None) if mid is not None else None
+        if code is None:
+            raise session.unanswered(timeout)
+        return code
+
+    def acknowledge(self, mid: int) -> None:
+        """Tell the broker that a message at QoS 1 is settled. From any thread; never raises."""
+        # The connection may be on its way out: then the broker sends the message again.
+        with contextlib.suppress(OSError, ValueError):
+            if self._session.is_alive:
+                self._session.client.ack(mid, 1)
+
+    def _on_message(self, _client: Client, _data: Any, message: MQTTMessage) -> None:
+        self._receive(
+            Inbound(
+                topic=message.topic,
+                payload=bytes(message.payload[: self._end]),
+                qos=message.qos,
+                retained=message.retain,
+                mid=message.mid,
+            )
+        )
+        self._session.notify()
+
+    def _on_subscribe(
+        self, _client: Client, _data: Any, mid: int, codes: Any, _told: Any = None
+    ) -> None:
+        self._granted[mid] = max(code.value for code in codes)
+        self._session.notify()

@@ -1,0 +1,95 @@
+"""A control plane's end of the command topic: sends to one VM, and hears its state and receipts.
+
+It never takes the bridge's place at the broker: its client id is its own, and it has no will.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import ClassVar
+from uuid import uuid4
+
+from sinks.base import CommandSender, SinkError, SinkRejected
+from sinks.mqtt.client import plan_for
+from sinks.mqtt.commands import refused_subscription
+from sinks.mqtt.inbox import Inbound, Inbox
+from sinks.mqtt.messages import Message, Topics, topics_of
+from sinks.mqtt.reasons import FIRST_FAILURE, NOT_AUTHORIZED, reason
+from sinks.mqtt.session import Session
+from sinks.mqtt.settings import MqttSettings
+
+
+class MqttSender(CommandSender):
+    """The contract of `CommandSender` over a connection of its own."""
+
+    TIMEOUT: ClassVar[float] = 10.0
+    """Seconds for a connection, and for each answer of the broker."""
+    CLOSE_TIMEOUT: ClassVar[float] = 1.0
+
+    def __init__(self, settings: MqttSettings, *, site: str, vm_id: str) -> None:
+        self._settings = settings
+        self._site = site
+        self._vm_id = vm_id
+        self._session: Session | None = None
+        self._topics: Topics | None = None
+        self._states: deque[bytes] = deque(maxlen=1)
+        self._receipts: deque[bytes] = deque(maxlen=1000)
+
+    def open(self) -> None:
+        """Connect, and subscribe to `…/state` and `…/receipt`."""
+        self._topics = where = topics_of(site=self._site, vm_id=self._vm_id)
+        plan = plan_for(self._settings, client_id=f"seb-approve-{uuid4().hex[:12]}")
+        self._session = session = Session(plan)
+        inbox = Inbox(session, self._receive)
+        session.connect(timeout=self.TIMEOUT)
+        for topic in (where.receipt, where.state):
+            code = inbox.subscribe(topic, retained=topic == where.state, timeout=self.TIMEOUT)
+            if code >= FIRST_FAILURE:
+                raise SinkRejected(refused_subscription(topic, code))
+
+    def state(self, seconds: float) -> bytes | None:
+        """The retained message of `…/state`, or a newer one."""
+        return self._next(self._states, seconds)
+
+    def send(self, token: bytes, *, lifetime: int) -> bool:
+        """Publish to `…/command`, at QoS 1 and never retained."""
+        session, where = self._opened()
+        message = Message(
+            topic=where.command, payload=token, content_type="application/jwt", expiry=lifetime
+        )
+        outcome = session.publish([message], timeout=self.TIMEOUT)
+        if outcome.refusal == NOT_AUTHORIZED:
+            raise SinkRejected(
+                f"{where.command}: the broker lets this user send no commands (0x87); "
+                f"add to its ACL: topic write {where.command}"
+            )
+        if outcome.refusal is not None:
+            raise SinkError(f"{where.command}: {reason(outcome.refusal)}")
+        return not outcome.unheard
+
+    def receipt(self, seconds: float) -> bytes | None:
+        """The next message of `…/receipt`."""
+        return self._next(self._receipts, seconds)
+
+    def close(self) -> None:
+        """Disconnect; a second or two at most."""
+        session, self._session = self._session, None
+        if session is not None:
+            session.close(timeout=self.CLOSE_TIMEOUT)
+
+    def _opened(self) -> tuple[Session, Topics]:
+        if self._session is None or self._topics is None:
+            raise SinkError("the sender is not open")
+        return self._session, self._topics
+
+    def _next(self, queue: deque[bytes], seconds: float) -> bytes | None:
+        session, _ = self._opened()
+        session.wait_for(lambda: bool(queue), timeout=seconds)
+        return queue.popleft() if queue else None
+
+    def _receive(self, inbound: Inbound) -> None:
+        where = self._topics
+        if where is not None and inbound.topic == where.state:
+            self._states.append(inbound.payload)
+        elif where is not None and inbound.topic == where.receipt:
+            self._receipts.append(inbound.payload)

@@ -1,0 +1,319 @@
+"""Commands over MQTT: what is handed in, when the broker hears that it is settled, and limits."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mosquitto import Mosquitto
+from mqtt_commands import Source, send
+from mqtt_stub import SILENCE, MqttStub
+
+from sinks.base import SinkContext, SinkError
+from sinks.mqtt import MqttSink
+from sinks.mqtt.commands import LARGEST, MAX_UNSETTLED
+from sinks.testing import SAMPLE_VM, sample_context, sample_record
+
+BASE = f"seb/v1/default/vm/{SAMPLE_VM.vm_id}"
+TOPIC = f"{BASE}/command"
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[Mosquitto]:
+    """A broker that lets everybody do everything."""
+    with Mosquitto(tmp_path / "broker") as running:
+        yield running
+
+
+def context_with(source: Source, site: str = "default") -> SinkContext:
+    """What the sink knows of the bridge: a source that notes what it gets."""
+    return replace(sample_context(), command=source, site=site)
+
+
+def make(host: str, port: int, context: SinkContext, **settings: Any) -> MqttSink:
+    """A sink that listens for commands."""
+    told = {"kind": "mqtt", "host": host, "port": port, "commands": True, **settings}
+    return MqttSink("ops", MqttSink.Settings(**told), context)
+
+
+@contextmanager
+def listening(
+    broker: Mosquitto, source: Source, *, site: str = "default", **settings: Any
+) -> Iterator[MqttSink]:
+    """An open sink whose commands go to the source."""
+    sink = make(broker.host, broker.port, context_with(source, site), **settings)
+    sink.open()
+    try:
+        yield sink
+    finally:
+        sink.close()
+
+
+@pytest.mark.parametrize("protocol", ["5", "3.1.1"])
+def test_a_command_is_handed_in(broker: Mosquitto, protocol: str) -> None:
+    """With its bytes and the sink's name, and not as retained."""
+    source = Source()
+    with listening(broker, source, protocol=protocol):
+        send(broker, TOPIC, b"a.b.c")
+        (message,) = source.wait_for(1)
+    assert (message.token, message.channel, message.retained) == (b"a.b.c", "ops", False)
+
+
+def test_no_command_is_heard_unless_asked_for(broker: Mosquitto) -> None:
+    """The command channel is opt-in."""
+    source = Source()
+    with listening(broker, source, commands=False):
+        send(broker, TOPIC, b"a.b.c")
+    with listening(broker, source):
+        send(broker, TOPIC, b"d.e.f")
+        source.wait_for(1)
+    assert source.tokens == [b"d.e.f"]
+
+
+@pytest.mark.parametrize("protocol", ["5", "3.1.1"])
+def test_a_command_is_acknowledged_once_it_is_settled(broker: Mosquitto, protocol: str) -> None:
+    """What was not settled comes again on the next connection; what was does not."""
+    first, second, third = Source(), Source(), Source()
+    with listening(broker, first, protocol=protocol) as sink:
+        send(broker, TOPIC, b"settled", b"unsettled")
+        first.wait_for(2)[0].settled()
+        sink.deliver([sample_record()])  # a round trip behind the acknowledgement
+    with listening(broker, second, protocol=protocol) as sink:
+        (message,) = second.wait_for(1)
+        message.settled()
+        sink.deliver([sample_record()])
+    with listening(broker, third, protocol=protocol) as sink:
+        sink.deliver([sample_record()])
+    assert (second.tokens, third.tokens) == ([b"unsettled"], [])
+
+
+@pytest.mark.parametrize("protocol", ["5", "3.1.1"])
+def test_a_command_sent_while_away_arrives(broker: Mosquitto, protocol: str) -> None:
+    """The session outlives the connection, as the client id does."""
+    with listening(broker, Source(), protocol=protocol):
+        pass
+    send(broker, TOPIC, b"meanwhile")
+    source = Source()
+    with listening(broker, source, protocol=protocol):
+        source.wait_for(1)
+    assert source.tokens == [b"meanwhile"]
+
+
+def test_a_command_published_as_retained_says_so(broker: Mosquitto) -> None:
+    """Also where it comes live: the flag arrives as its publisher set it, for the verifier."""
+    source = Source()
+    with listening(broker, source):
+        send(broker, TOPIC, b"kept", retain=True)
+        (message,) = source.wait_for(1)
+    assert message.retained
+
+
+def test_what_a_topic_holds_is_not_asked_for(broker: Mosquitto) -> None:
+    """A retained command from before the subscription is not even sent with MQTT 5."""
+    send(broker, TOPIC, b"kept", retain=True)
+    source = Source()
+    with listening(broker, source):
+        send(broker, TOPIC, b"live")
+        source.wait_for(1)
+    assert source.tokens == [b"live"]
+
+
+def test_what_a_topic_holds_is_told_as_retained_over_3_1_1(broker: Mosquitto) -> None:
+    """There it cannot be kept away, and is handed in for what it is."""
+    send(broker, TOPIC, b"kept", retain=True)
+    source = Source()
+    with listening(broker, source, protocol="3.1.1"):
+        (message,) = source.wait_for(1)
+    assert (message.token, message.retained) == (b"kept", True)
+
+
+def test_of_a_huge_command_only_the_front_is_handed_in(broker: Mosquitto) -> None:
+    """One byte above the limit is enough for the verifier to say that it is too large."""
+    source = Source()
+    with listening(broker, source):
+        send(broker, TOPIC, b"x" * LARGEST, b"x" * 1_000_000)
+        messages = source.wait_for(2)
+    assert [len(message.token) for message in messages] == [LARGEST, LARGEST + 1]
+
+
+def test_a_packet_above_all_measure_does_not_even_come(broker: Mosquitto) -> None:
+    """The broker is told the largest packet, and drops what is larger; the channel goes on."""
+    source = Source()
+    with listening(broker, source):
+        send(broker, TOPIC, b"x" * 2_000_000, b"small")
+        source.wait_for(1)
+    assert source.tokens == [b"small"]
+
+
+def test_the_broker_sends_no_more_than_it_may(broker: Mosquitto) -> None:
+    """With 16 unsettled the broker waits; one that is settled lets more come."""
+    source = Source()
+    with listening(broker, source) as sink:
+        send(broker, TOPIC, *(b"%d" % n for n in range(40)))
+        source.wait_for(16)
+        sink.deliver([sample_record()])
+        assert len(source.messages) == 16
+        source.messages[0].settled()
+        source.wait_for(17)
+
+
+def test_a_bridge_that_is_full_gets_the_command_later(broker: Mosquitto) -> None:
+    """What could not be handed in is kept, and handed in when the sink looks after itself."""
+    source = Source()
+    source.full = True
+    with listening(broker, source) as sink:
+        send(broker, TOPIC, b"patient")
+        source.wait_for_tries(1)
+        assert source.tokens == []
+        source.full = False
+        sink.maintain()
+        assert source.tokens == [b"patient"]
+        sink.maintain()
+    assert source.tokens == [b"patient"]
+
+
+def test_room_is_used_as_soon_as_one_is_settled(broker: Mosquitto) -> None:
+    """A command that waits is handed in when another is done, without waiting for the sink."""
+    source = Source()
+    with listening(broker, source):
+        send(broker, TOPIC, b"first")
+        (first,) = source.wait_for(1)
+        source.full = True
+        send(broker, TOPIC, b"second")
+        source.wait_for_tries(2)
+        source.full = False
+        first.settled()
+    assert source.tokens == [b"first", b"second"]
+
+
+def test_over_3_1_1_too_much_is_dropped_and_blocks_nothing(tmp_path: Path) -> None:
+    """Where the broker knows no limit, ours holds, and the channel works on afterwards."""
+    source, many, large = Source(), 2 * MAX_UNSETTLED // LARGEST, b"x" * LARGEST
+    source.full = True
+    with (
+        Mosquitto(tmp_path / "b", extra=["max_inflight_messages 0"]) as broker,
+        listening(broker, source, protocol="3.1.1") as sink,
+    ):
+        send(broker, TOPIC, *[large] * many)
+        sink.deliver([sample_record()])
+        source.full, source.settle = False, True
+        sink.maintain()
+        send(broker, TOPIC, b"after")
+        while source.tokens[-1:] != [b"after"]:
+            source.wait_for(len(source.tokens) + 1)
+    kept = len(source.tokens) - 1
+    assert kept * LARGEST <= MAX_UNSETTLED
+    assert 100 <= kept < many
+
+
+def test_a_command_at_qos_0_has_one_chance(broker: Mosquitto) -> None:
+    """It is handed in, or dropped where there is too much; there is nothing to acknowledge."""
+    source = Source()
+    with listening(broker, source) as sink:
+        send(broker, TOPIC, b"taken", qos=0)
+        source.wait_for(1)[0].settled()
+        source.full = True
+        send(broker, TOPIC, b"dropped", qos=0)
+        source.wait_for_tries(2)
+        source.full = False
+        sink.maintain()
+    assert source.tokens == [b"taken"]
+
+
+def test_settling_after_the_connection_is_gone_does_no_harm(broker: Mosquitto) -> None:
+    """The broker sends it again, and the verifier knows it by its jti."""
+    source, again = Source(), Source()
+    with listening(broker, source):
+        send(broker, TOPIC, b"late")
+        (message,) = source.wait_for(1)
+    message.settled()
+    with listening(broker, again):
+        again.wait_for(1)
+    assert again.tokens == [b"late"]
+
+
+def test_a_command_for_another_site_is_not_handed_in(broker: Mosquitto) -> None:
+    """A session that is left from other settings brings nothing in, and is not blocked by it."""
+    with listening(broker, Source(), site="old"):
+        pass
+    old = TOPIC.replace("default", "old")
+    send(broker, old, *(b"old" for _ in range(20)))
+    source = Source()
+    with listening(broker, source):
+        send(broker, TOPIC, b"new")
+        source.wait_for(1)
+    assert source.tokens == [b"new"]
+
+
+def test_a_refused_subscription_names_the_topic_and_the_line() -> None:
+    """It is an error of `maintain`: records go out all the same."""
+    with MqttStub(granted=0x87) as stub:
+        sink = make(stub.host, stub.port, sample_context())
+        sink.open()
+        sink.deliver([sample_record()])
+        with pytest.raises(SinkError) as caught:
+            sink.maintain()
+        sink.close()
+    assert str(caught.value) == (
+        f"{TOPIC}: the broker refuses the subscription: not authorized (0x87); "
+        f"add to its ACL: topic read {TOPIC}"
+    )
+    assert caught.value.retry_after == 5.0
+
+
+def test_a_subscription_without_acknowledgement_is_refused() -> None:
+    """A broker that grants QoS 0 only would lose commands in silence."""
+    with MqttStub(granted=0) as stub:
+        sink = make(stub.host, stub.port, sample_context())
+        sink.open()
+        with pytest.raises(SinkError, match="grants QoS 0 only; allow QoS 1"):
+            sink.maintain()
+        sink.close()
+
+
+def test_a_subscription_that_nobody_answers_is_a_sink_error() -> None:
+    """The wait for the SUBACK has an end."""
+
+    class Impatient(MqttSink):
+        SAY_TIMEOUT = 0.2
+        CLOSE_TIMEOUT = 0.1
+
+    with MqttStub(granted=SILENCE) as stub:
+        told = {"kind": "mqtt", "host": stub.host, "port": stub.port, "commands": True}
+        sink = Impatient("ops", MqttSink.Settings(**told), sample_context())
+        with pytest.raises(SinkError, match=r"has not acknowledged within 0\.2 s"):
+            sink.open()
+        sink.close()
+
+
+@pytest.mark.parametrize(("granted", "level"), [(1, "ok"), (0x87, "fail")])
+def test_check_tells_whether_commands_may_come(granted: int, level: str) -> None:
+    """The command topic has a line of its own, with the ACL's line for a remedy."""
+    with MqttStub(granted=granted) as stub:
+        found = make(stub.host, stub.port, sample_context()).check()
+    assert level == found[-1].level
+    assert TOPIC in found[-1].text
+    assert (found[-1].remedy is None) == (level == "ok")
+
+
+def test_a_flood_of_commands_does_not_hold_up_records(broker: Mosquitto) -> None:
+    """While thousands of commands come in and are settled elsewhere, each record goes out soon."""
+    source = Source(settle=True)
+    count = 3000
+    with listening(broker, source) as sink:
+        flood = threading.Thread(target=send, args=(broker, TOPIC, *([b"x" * 300] * count)))
+        flood.start()
+        source.wait_for(100)
+        slowest = 0.0
+        while len(source.messages) < count:
+            began = time.monotonic()
+            sink.deliver([sample_record()])
+            slowest = max(slowest, time.monotonic() - began)
+        flood.join()
+    assert slowest < 2.0
