@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter, OrderedDict
+from hashlib import sha256
 from typing import Final
 
 from bridge.clock import Clock
@@ -31,7 +32,7 @@ class Refusals:
         """How many there were, by reason."""
         self._answers = Rate(MAX_COMMANDS, clock.monotonic)
         self._lines = Rate(LINES_A_MINUTE, clock.monotonic)
-        self._answered: OrderedDict[tuple[str, str], int] = OrderedDict()
+        self._answered: OrderedDict[bytes, int] = OrderedDict()
 
     def note(self, refused: RefusedError, message: CommandMessage) -> bool:
         """Count a refusal; whether it is to be answered.
@@ -44,7 +45,7 @@ class Refusals:
             self._log(refused, message.channel)
         if refused.command is None or (refused.reason == "replayed" and message.redelivered):
             return False
-        token = (refused.command.issuer, refused.command.jti)
+        token = sha256(message.token).digest()  # without the key nobody makes it another one
         answered = self._answered.pop(token, 0)
         self._answered[token] = answered + 1
         if len(self._answered) > _REMEMBERED:

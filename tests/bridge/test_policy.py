@@ -210,8 +210,8 @@ def test_a_rule_that_covers_another_matches_whatever_it_matches(
         (
             Rule(name="a", event_type=("Freeze", "Reboot"), event_source=("User",)),
             (
-                "rule a approves every Freeze or Reboot event of source User that names this VM and "
-                "no other"
+                "rule a approves every Freeze or Reboot event of source User that names this VM "
+                "and no other"
             ),
         ),
         (
@@ -238,9 +238,9 @@ def test_a_rule_that_covers_another_matches_whatever_it_matches(
         (
             TAKEOVER,
             (
-                "rule lead approves every event that names this VM and at most 2 others, where this "
-                "VM is the first that it lists; while it has not started, the next one listed acts "
-                "60 s after it first saw the event, and so on"
+                "rule lead approves every event that names this VM and at most 2 others, where "
+                "this VM is the first that it lists; while it has not started, the next one "
+                "listed acts 60 s after it first saw the event, and so on"
             ),
         ),
         (

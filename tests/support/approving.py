@@ -191,9 +191,11 @@ class Court:
 
     # What came of it
 
-    def records(self) -> list[dict[str, Any]]:
-        """Every record, as a consumer has it."""
-        rows = self.store.read("SELECT body FROM records ORDER BY sequence")
+    def records(self, *, after: int = 0) -> list[dict[str, Any]]:
+        """Every record behind that place in the stream, as a consumer has it."""
+        rows = self.store.read(
+            "SELECT body FROM records WHERE sequence > ? ORDER BY sequence", (after,)
+        )
         read = [read_record(text) for (text,) in rows]
         return [{"id": each.id, "type": each.type, "data": each.data} for each in read]
 
@@ -205,13 +207,14 @@ class Court:
             if each["data"].get("event", {}).get("eventId") == event_id
         ][-1]
 
-    def receipts(self) -> list[Mapping[str, Any]]:
+    def receipts(self, *, after: int = 0) -> list[Mapping[str, Any]]:
         """The data of every receipt."""
-        return [each["data"] for each in self.records() if each["type"] == "seb.approval.v1"]
+        records = self.records(after=after)
+        return [each["data"] for each in records if each["type"] == "seb.approval.v1"]
 
-    def story(self) -> list[tuple[str, str | None]]:
+    def story(self, *, after: int = 0) -> list[tuple[str, str | None]]:
         """State and reason of every receipt."""
-        return [(each["state"], each["reason"]) for each in self.receipts()]
+        return [(each["state"], each["reason"]) for each in self.receipts(after=after)]
 
     def refused(self) -> dict[str, int]:
         """How many commands were refused, by reason."""

@@ -1,0 +1,122 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from control_plane import Signer, jwks
+
+from bridge.approvalcheck import look_at_approval
+from bridge.configuration import load
+from sinks.base import Check
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)  # no .env of somebody's
+
+
+def lines(*rules: Mapping[str, Any], **variables: str) -> list[Check]:
+    """What is said of these rules and variables."""
+    given = {"SEB_APPROVAL__RULES": json.dumps(rules)} if rules else {}
+    return list(look_at_approval(load(environ={**given, **variables})))
+
+
+def texts(*rules: Mapping[str, Any], **variables: str) -> list[tuple[str, str]]:
+    """Level and text of each line."""
+    return [(each.level, each.text) for each in lines(*rules, **variables)]
+
+
+def test_no_approval_is_in_order() -> None:
+    """By default nothing is approved, and that is said."""
+    expected = [("ok", "nothing is approved: there is no rule and no trusted key")]
+    assert expected == texts()
+
+
+def test_each_rule_is_a_line() -> None:
+    """A rule that can work is its own sentence."""
+    expected = [
+        ("ok", "rule a approves every Freeze event that names this VM and no other"),
+        ("ok", "rule b approves every event that names this VM and no other"),
+    ]
+    assert expected == texts(
+        {"name": "a", "event_type": ["freeze"]} | {"event_type": ["Freeze"]}, {"name": "b"}
+    )
+
+
+@pytest.mark.parametrize(
+    ("rules", "problem", "remedy"),
+    [
+        (
+            [{"name": "a"}, {"name": "b", "event_type": ["Freeze"]}],
+            "but rule a stands before it and decides about all of these",
+            "put it before a, or take it out",
+        ),
+        (
+            [{"name": "b", "event_type": ["Freze"]}],
+            "but no event type Freze is known",
+            "Azure's words are Freeze, Reboot, Redeploy, Preempt, Terminate",
+        ),
+        (
+            [{"name": "b", "event_source": ["Me"]}],
+            "but no event source Me is known",
+            "Azure's words are Platform, User",
+        ),
+        (
+            [{"name": "b", "after": ["drain"]}],
+            "but the sink drain does not get every record that the rule waits for",
+            "let its TYPES take seb.event.scheduled.v1 and seb.event.updated.v1",
+        ),
+        (
+            [{"name": "b", "leader": "first"}],
+            "but with max_resources 1 there is nobody to lead: an event of two VMs is refused",
+            "raise max_resources, or leave out leader",
+        ),
+        (
+            [{"name": "b", "leader": "first", "max_resources": 2, "affects_this_vm": False}],
+            "but a VM leads only where the event names it",
+            "leave out affects_this_vm = false, or leader",
+        ),
+    ],
+)
+def test_a_rule_that_can_never_work_is_a_warning(
+    rules: list[dict[str, Any]], problem: str, remedy: str
+) -> None:
+    """What is wrong with it, and what to do."""
+    sink = {"SEB_SINK__DRAIN__KIND": "stdout", "SEB_SINK__DRAIN__TYPES": '["seb.event.sch*"]'}
+    last = lines(*rules, **sink)[-1]
+    assert ("warn", remedy) == (last.level, last.remedy)
+    assert last.text.startswith("rule b approves every")
+    assert last.text.endswith(problem)
+
+
+def test_trusted_keys_are_told_with_their_issuers(tmp_path: Path) -> None:
+    """Whose commands count, and over what they come."""
+    file = tmp_path / "trust.json"
+    file.write_text(jwks(Signer(), Signer("k2", alg="ES256", issuer="https://a.example")))
+    variables = {
+        "SEB_APPROVAL__TRUST": str(file),
+        "SEB_SINK__MQTT__HOST": "localhost",
+        "SEB_SINK__MQTT__COMMANDS": "true",
+    }
+    issuers = "https://a.example, https://control.example"
+    expected = [("ok", f"signed commands count from {issuers} (2 keys in {file})")]
+    assert expected == texts(**variables)
+
+
+def test_a_channel_and_its_keys_belong_together(tmp_path: Path) -> None:
+    """Commands without keys, keys without commands, and a file without keys are warnings."""
+    file = tmp_path / "trust.json"
+    file.write_text(jwks())
+    mqtt = {"SEB_SINK__MQTT__HOST": "localhost", "SEB_SINK__MQTT__COMMANDS": "true"}
+    trust = {"SEB_APPROVAL__TRUST": str(file)}
+    assert texts(**mqtt) == [("warn", "commands come in over mqtt, and all of them are refused")]
+    expected = [
+        ("warn", f"{file} trusts nobody: it holds no key"),
+        ("warn", "keys are trusted, and no channel brings commands"),
+    ]
+    assert expected == texts(**trust)
+    file.write_text(jwks(Signer()))
+    assert [each.level for each in lines(**trust, **mqtt)] == ["ok"]
