@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from sinks.base import Check, CommandMessage, CommandSource, SinkError
@@ -114,13 +114,19 @@ class CommandChannel:
             now = self._monotonic()
             for unsettled in self._unsettled.values():
                 if unsettled.due <= now:
+                    if unsettled.due:
+                        unsettled.message = replace(unsettled.message, redelivered=True)
                     unsettled.due = now + AGAIN_SECONDS
                     return unsettled
         return None
 
     def _message(self, inbound: Inbound, settled: Callable[[], None]) -> CommandMessage:
         return CommandMessage(
-            token=inbound.payload, channel=self._name, retained=inbound.retained, settled=settled
+            token=inbound.payload,
+            channel=self._name,
+            retained=inbound.retained,
+            redelivered=inbound.again,
+            settled=settled,
         )
 
     def _settle(self, mid: int) -> None:

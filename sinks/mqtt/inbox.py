@@ -36,6 +36,8 @@ class Inbound:
     payload: bytes
     qos: int
     retained: bool
+    again: bool
+    """The broker says that it sends this for the second time."""
     mid: int
 
 
@@ -91,6 +93,7 @@ class Inbox:
                 payload=bytes(message.payload[: self._end]),
                 qos=message.qos,
                 retained=message.retain,
+                again=message.dup,
                 mid=message.mid,
             )
         )
