@@ -92,25 +92,34 @@ class Approvals:
             message.settled()
             return
         known = self._known(command.event_id)
-        entry = self._write(_of_command(command, known), "accepted")
+        entry = self._write(_of_command(command, known), "accepted", why=command.why)
         message.settled()
         if known is not None:
             self._begin(entry)
 
-    def local(self, event_id: str, *, user: str) -> Entry:
-        """Carry out what a person on this VM said.
+    def local(
+        self,
+        event_id: str,
+        *,
+        user: str,
+        fingerprint: str | None = None,
+        why: str | None = None,
+    ) -> Entry:
+        """Carry out what a person on this VM said, of the event as that person saw it.
 
-        Raises `LookupError` where there is no such event or it is no longer Scheduled, and
-        `StoreError`; then nothing was done.
+        Raises `LookupError` where there is no such event, it is no longer Scheduled or not what it
+        was, and `StoreError`; then nothing was done.
         """
         known = self._known(event_id)
         if known is None or not known.pending:
             raise LookupError("unknown_event")
         if known.event.event_status != "Scheduled":
             raise LookupError("already_started")
+        if fingerprint not in (None, known.fingerprint):
+            raise LookupError("event_changed")
         jti, user = str(uuid.uuid4()), user[:100] if user.isprintable() else "unknown"
         entry = entry_of(known, cause=f"local\n{jti}", jti=jti, actor=f"local:{user}")
-        return self._begin(self._write(entry, "accepted"))
+        return self._begin(self._write(entry, "accepted", why=why))
 
     def polled(self) -> None:
         """IMDS was just looked at: follow what is under way, then ask the rules.
@@ -228,8 +237,13 @@ class Approvals:
         )
         return tries
 
-    def _write(self, entry: Entry, state: State, reason: str | None = None) -> Entry:
-        """The next state of an entry, on disk with its receipt; then the sinks are woken."""
+    def _write(
+        self, entry: Entry, state: State, reason: str | None = None, *, why: str | None = None
+    ) -> Entry:
+        """The next state of an entry, on disk with its receipt; then the sinks are woken.
+
+        `why`: what a person gave as the reason, for the log alone.
+        """
         after = self._note(
             self._ledger.write(
                 entry, self._poller.observer, self._clock.now(), state=state, reason=reason
@@ -243,6 +257,7 @@ class Approvals:
                 "jti": after.jti,
                 "actor": after.actor,
                 "reason": reason,
+                "why": why,
             },
         )
         self._poller.committed()

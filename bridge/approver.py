@@ -81,7 +81,15 @@ class Approver:
             self._held_until = 0.0
             self._changed.notify()
 
-    def local(self, event_id: str, *, user: str, seconds: float) -> Entry:
+    def local(
+        self,
+        event_id: str,
+        *,
+        user: str,
+        seconds: float,
+        fingerprint: str | None = None,
+        why: str | None = None,
+    ) -> Entry:
         """Carry out what a person on this VM said, within so many seconds.
 
         Raises `LookupError` with the reason, `StoreError`, or `TimeoutError`.
@@ -92,7 +100,9 @@ class Approver:
             if not answer.set_running_or_notify_cancel():
                 return
             try:
-                answer.set_result(self._approvals.local(event_id, user=user))
+                answer.set_result(
+                    self._approvals.local(event_id, user=user, fingerprint=fingerprint, why=why)
+                )
             except (LookupError, StoreError) as error:
                 answer.set_exception(error)
 

@@ -19,6 +19,8 @@ from bridge.store import StoreError
 APPROVE_SECONDS: Final = 15.0
 """How long a person's approval may take until IMDS has answered."""
 
+MAX_TEXT: Final = 512
+
 
 class Desk:
     """Answers requests about the outbox, about pending events, and to approve one."""
@@ -49,15 +51,21 @@ class Desk:
                 pending = self._poller.pending() if self._poller else []
                 return {"events": [event.to_wire() for event in pending]}
             case "approve":
-                return self._approve(str(request.get("event")), str(request.get("user")))
+                return self._approve(request)
             case other:
                 raise ControlError(f"the running bridge does not know {other!r}; is it older?")
 
-    def _approve(self, event_id: str, user: str) -> dict[str, Any]:
+    def _approve(self, request: Mapping[str, Any]) -> dict[str, Any]:
         if self._approver is None:
             raise ControlError("no bridge is running here; an approval needs one")
         try:
-            entry = self._approver.local(event_id, user=user, seconds=APPROVE_SECONDS)
+            entry = self._approver.local(
+                _text(request, "event") or "",
+                user=_text(request, "user") or "unknown",
+                fingerprint=_text(request, "fingerprint"),
+                why=_text(request, "why"),
+                seconds=APPROVE_SECONDS,
+            )
         except (LookupError, TimeoutError, StoreError) as error:
             raise ControlError(str(error) or type(error).__name__) from error
         return {"jti": entry.jti, "state": entry.state, "reason": entry.reason}
@@ -93,6 +101,13 @@ class Desk:
         if name not in known:
             raise ControlError(f"there is no sink {name}; there are: {', '.join(known) or 'none'}")
         return name
+
+
+def _text(request: Mapping[str, Any], name: str) -> str | None:
+    value = request.get(name)
+    if value is None or (isinstance(value, str) and len(value) <= MAX_TEXT):
+        return value
+    raise ControlError(f"{name} is a text of at most {MAX_TEXT} characters")
 
 
 def _sequences(request: Mapping[str, Any]) -> list[int] | None:

@@ -12,9 +12,11 @@ import click
 from bridge.errors import BUG, OK, USAGE, SebError
 
 COMMANDS: Final = {
+    "approve": "Approve an event, on this VM or from a control plane.",
     "check": "Look at everything that could go wrong, one line per step.",
     "config": "Show the settings in force, or every variable there is.",
     "demo": "Show the bridge at work on a simulated VM; touches nothing.",
+    "keys": "Make and show the keys that sign commands.",
     "outbox": "Look at what sinks still have to get, and at what they refused.",
     "run": "Run the bridge.",
     "schema": "Print the JSON Schema of the records.",

@@ -1,0 +1,201 @@
+"""`seb approve`: a person's word for an event, on its VM or from a control plane.
+
+It never approves what that person was not shown.
+"""
+
+from __future__ import annotations
+
+import getpass
+import json
+import os
+import platform
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final, NoReturn
+
+import click
+
+from bridge import control
+from bridge.cli import common
+from bridge.cli.approve_remote import Target, approve_from_afar, ping
+from bridge.errors import NO, NO_REPLY, UnreachableError
+from bridge.remote import FIELDS, find
+
+MAX_TEXT: Final = 500
+
+
+@click.command("approve")
+@click.argument("event_id", required=False)
+@click.option("--to", "vm_id", metavar="VMID", help="The VM to send a signed command to.")
+@click.option("--key", type=click.Path(path_type=Path), help="The private key that signs it.")
+@click.option("--sink", "sink_name", metavar="NAME", help="The configured sink to send it through.")
+@click.option(
+    "--wait",
+    "seconds",
+    type=click.FloatRange(0, 3600, min_open=True),
+    default=30.0,
+    show_default=True,
+    help="How many seconds to wait for the answer of the VM.",
+)
+@click.option(
+    "--ping", "only_ping", is_flag=True, help="Approve nothing; prove that it would work."
+)
+@click.option("--reason", "why", metavar="TEXT", help="Why; it stands in the log of the bridge.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object per step.")
+@common.set_option
+def command(
+    *,
+    event_id: str | None,
+    vm_id: str | None,
+    key: Path | None,
+    sink_name: str | None,
+    seconds: float,
+    only_ping: bool,
+    why: str | None,
+    yes: bool,
+    as_json: bool,
+    overrides: tuple[str, ...],
+) -> None:
+    """Approve the pending event EVENT_ID: Azure starts it now instead of at its time.
+
+    An approval releases every VM that the event lists, so they are shown first.
+
+    On the VM itself it asks the running bridge. With --to and --key it signs a command and sends
+    it over the broker of a configured sink, which the VM's bridge has to trust and to listen on.
+    """
+    _require(event_id, vm_id, key, only_ping=only_ping, why=why)
+    if not (yes or only_ping or sys.stdin.isatty()):
+        raise click.UsageError("nobody can be asked here; add --yes")
+    if vm_id is None:
+        _approve_here(str(event_id), overrides, why=why, yes=yes, as_json=as_json)
+        return
+    target = Target(
+        vm_id=vm_id,
+        key_file=key or Path(),
+        sink=sink_name,
+        seconds=seconds,
+        config=common.read_configuration(overrides),
+        show=lambda data: _show_step(data, as_json=as_json),
+        subject=f"{_user()}@{platform.node() or 'unknown'}",
+    )
+    if event_id is None:
+        code = ping(target)
+    else:
+        code = approve_from_afar(
+            target, event_id, why=why, agree=lambda event: _agree(event, yes=yes)
+        )
+    raise click.exceptions.Exit(code)
+
+
+def _require(
+    event_id: str | None,
+    vm_id: str | None,
+    key: Path | None,
+    *,
+    only_ping: bool,
+    why: str | None,
+) -> None:
+    """Raise `click.UsageError` where the options do not go together."""
+    if only_ping and event_id is not None:
+        raise click.UsageError("--ping approves nothing; leave EVENT_ID out")
+    if not only_ping and not event_id:
+        raise click.UsageError("name the event: EVENT_ID, as records have it")
+    if (vm_id is None) != (key is None):
+        raise click.UsageError("--to and --key go together: a command is signed")
+    if only_ping and vm_id is None:
+        raise click.UsageError("--ping needs --to and --key")
+    if why is not None and not (0 < len(why) <= MAX_TEXT and why.isprintable()):
+        raise click.UsageError(f"--reason is one line of at most {MAX_TEXT} characters")
+
+
+def _approve_here(
+    event_id: str,
+    overrides: tuple[str, ...],
+    *,
+    why: str | None,
+    yes: bool,
+    as_json: bool,
+) -> None:
+    """Ask the running bridge; ends with exit code 0 once Azure has been told."""
+    directory = common.read_configuration(overrides).settings.state_dir
+    event = find(_ask(directory, {"ask": "pending"})["events"], event_id)
+    if event is None:
+        _refuse("unknown_event: no such event is pending on this VM")
+    if event["eventStatus"] != "Scheduled":
+        _refuse(f"already_started: the event is {event['eventStatus']}")
+    _agree(event, yes=yes)
+    user = _user()
+    answer = _ask(
+        directory,
+        {
+            "ask": "approve",
+            "event": event["eventId"],
+            "user": user,
+            "fingerprint": event["fingerprint"],
+            "why": why,
+        },
+    )
+    told = {"evt": event["eventId"], "actor": f"local:{user}", "resources": event["resources"]}
+    _show_step({**dict.fromkeys(FIELDS), **told, **answer}, as_json=as_json)
+    if answer["state"] == "accepted":
+        click.echo("seb: Azure has not been reached yet; the bridge keeps trying", err=True)
+        raise click.exceptions.Exit(NO_REPLY)
+    if answer["state"] == "failed":
+        raise click.exceptions.Exit(NO)
+
+
+def _ask(directory: Path, request: Mapping[str, Any]) -> dict[str, Any]:
+    try:
+        answer = control.ask(directory, request)
+    except control.ControlError as error:
+        _refuse(str(error))
+    if answer is None:
+        raise UnreachableError(
+            f"no bridge is running with the state directory {directory}; start it, or set "
+            "SEB_STATE_DIR to its own"
+        )
+    return answer
+
+
+def _refuse(why: str) -> NoReturn:
+    click.echo(f"seb: {common.plain(why)}", err=True)
+    raise click.exceptions.Exit(NO)
+
+
+def _agree(event: Mapping[str, Any], *, yes: bool) -> None:
+    """Show what an approval would do, on standard error, and ask. Raises `click.Abort` on no."""
+    resources = [common.plain(str(name)) for name in event.get("resources") or ()]
+    kind = common.plain(str(event.get("eventType") or "event of unknown type"))
+    not_before = event.get("notBefore")
+    when = f"not before {common.plain(str(not_before))}" if not_before else "at no given time"
+    click.echo(f"{kind} {common.plain(str(event.get('eventId')))}, {when}", err=True)
+    if not resources:
+        click.echo("It lists no VM; Azure alone knows what it releases.", err=True)
+    else:
+        count = "1 VM" if len(resources) == 1 else f"{len(resources)} VMs"
+        click.echo(f"An approval releases {count}, now:", err=True)
+        for name in resources:
+            click.echo(f"  {name}", err=True)
+    if not yes:
+        click.confirm("Approve?", abort=True, err=True)
+
+
+def _show_step(data: Mapping[str, Any], *, as_json: bool) -> None:
+    """A step of the approval on standard output."""
+    if as_json:
+        click.echo(json.dumps(dict(data)))
+        return
+    reason = f": {data['reason']}" if data["reason"] else ""
+    about = data["evt"] or "ping"
+    click.echo(common.plain(f"{data['state']}{reason}  {about}  {data['jti']}"))
+
+
+def _user() -> str:
+    """Who is at the keyboard, as far as the system tells: behind sudo, who called it."""
+    try:
+        name = os.environ.get("SUDO_USER") or getpass.getuser()
+    except (OSError, KeyError, ImportError):  # an account without a name, on POSIX or on Windows
+        name = "unknown"
+    return name if name.isprintable() else "unknown"

@@ -1,0 +1,189 @@
+"""The control plane's half of `seb approve`: sign, send, and tell what the VM's bridge answers.
+
+It never sends what was not agreed to, and never waits longer than it was told.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from bridge import signing
+from bridge.configuration import Configuration, SinkSpec
+from bridge.errors import (
+    NO,
+    NOT_PERMITTED,
+    OK,
+    ConfigurationError,
+    NotPermittedError,
+    TryLaterError,
+    UnreachableError,
+)
+from bridge.remote import Receipt, find, pending, receipts
+from sinks.base import CommandSender, SinkError, SinkRejected
+
+STATE_SECONDS: Final = 5.0
+"""How long the VM's retained state may take: the broker has it, or nobody has."""
+SHORTEST_LIFE: Final = 60
+"""Seconds that a command is good for at least: clocks differ."""
+LONGEST_LIFE: Final = 300
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """Whom to ask, how, and how to show what comes."""
+
+    vm_id: str
+    key_file: Path
+    sink: str | None
+    seconds: float
+    config: Configuration
+    show: Callable[[Mapping[str, Any]], None]
+    subject: str
+
+    @property
+    def lifetime(self) -> int:
+        """Seconds that the command is good for: little more than somebody waits for it."""
+        return min(max(math.ceil(self.seconds), SHORTEST_LIFE), LONGEST_LIFE)
+
+
+def approve_from_afar(
+    target: Target,
+    event_id: str,
+    *,
+    why: str | None,
+    agree: Callable[[Mapping[str, Any]], None],
+) -> int:
+    """Have the VM's bridge approve an event; the exit code. `agree` raises where somebody does not.
+
+    Raises `SebError`.
+    """
+    key = _key(target.key_file)
+    with _sender(target) as sender:
+        events = pending(sender, seconds=min(target.seconds, STATE_SECONDS))
+        if events is None:
+            raise TryLaterError(
+                f"nothing is known of VM {target.vm_id} there; see that its id is written as in "
+                "records, that SEB_SITE is the fleet's, and that its bridge runs"
+            )
+        event = find(events, event_id)
+        if event is None:
+            return _refused(f"unknown_event: no such event is pending on VM {target.vm_id}")
+        if event.get("eventStatus") != "Scheduled":
+            return _refused(f"already_started: the event is {event.get('eventStatus')}")
+        agree(event)
+        order = signing.Order(
+            vm_id=target.vm_id,
+            subject=target.subject,
+            event_id=str(event["eventId"]),
+            fingerprint=str(event.get("fingerprint")),
+            why=why,
+        )
+        return _carry_out(target, sender, order, key)
+
+
+def ping(target: Target) -> int:
+    """Prove the way to the VM's bridge and back; the exit code. Raises `SebError`."""
+    key = _key(target.key_file)
+    with _sender(target) as sender:
+        order = signing.Order(vm_id=target.vm_id, subject=target.subject)
+        return _carry_out(target, sender, order, key)
+
+
+def _carry_out(
+    target: Target, sender: CommandSender, order: signing.Order, key: signing.SigningKey
+) -> int:
+    """Send the command, show each receipt, and end with the first that settles it."""
+    now = datetime.now(UTC)
+    token = signing.sign(order, key, now=now, lifetime=target.lifetime)
+    if not sender.send(token, lifetime=target.lifetime):
+        raise TryLaterError(
+            "the broker says that nobody listens for commands to this VM; see that its bridge runs "
+            "and that its mqtt sink has COMMANDS=true"
+        )
+    last: Receipt | None = None
+    for receipt in receipts(sender, order.jti, seconds=target.seconds):
+        target.show(receipt.data)
+        code = verdict(receipt, is_ping=order.event_id is None)
+        if code is not None:
+            return code
+        last = receipt
+    void = (now + timedelta(seconds=target.lifetime)).strftime("%H:%M:%S")
+    if last is not None:
+        raise TryLaterError("the bridge has accepted it, and keeps trying to reach Azure")
+    raise TryLaterError(
+        f"no reply within {target.seconds:g} s; the command is void from {void} UTC on. A bridge "
+        "answers only keys that it trusts: see that SEB_APPROVAL__TRUST has this one"
+    )
+
+
+def verdict(receipt: Receipt, *, is_ping: bool) -> int | None:
+    """The exit code that a receipt means; None where more is to come."""
+    match receipt.state:
+        case "posted" | "confirmed":
+            return OK
+        case "accepted":
+            return OK if is_ping else None
+        case "rejected" if receipt.reason == "replayed":
+            # Its jti is new: this very command has come there twice, as QoS 1 allows.
+            return None
+        case "rejected" if receipt.reason == "not_allowed":
+            return NOT_PERMITTED
+        case _:
+            return NO
+
+
+def _refused(why: str) -> int:
+    click.echo(f"seb: {why}", err=True)
+    return NO
+
+
+def _key(path: Path) -> signing.SigningKey:
+    try:
+        return signing.read_private(path)
+    except signing.KeyFileError as error:
+        raise ConfigurationError(str(error)) from None
+
+
+@contextmanager
+def _sender(target: Target) -> Iterator[CommandSender]:
+    """An open sender; what goes wrong with it is told as an error of the command."""
+    spec, sender = _chosen(target)
+    try:
+        sender.open()
+        yield sender
+    except SinkRejected as error:
+        raise NotPermittedError(f"{spec.name}: {error}") from None
+    except SinkError as error:
+        raise UnreachableError(f"{spec.name}: {error}") from None
+    finally:
+        sender.close()
+
+
+def _chosen(target: Target) -> tuple[SinkSpec, CommandSender]:
+    """The sink that was named, or the only one that carries commands."""
+    found = []
+    for spec in target.config.sinks:
+        if target.sink in (None, spec.name):
+            sender = spec.sink_class.sender(
+                spec.settings, site=target.config.settings.site, vm_id=target.vm_id
+            )
+            if sender is not None:
+                found.append((spec, sender))
+    if len(found) == 1:
+        return found[0]
+    if found:
+        names = ", ".join(spec.name for spec, _ in found)
+        raise ConfigurationError(f"several sinks carry commands; choose one with --sink: {names}")
+    which = f"the sink {target.sink}" if target.sink else "no configured sink"
+    raise ConfigurationError(
+        f"{which} {'does not carry' if target.sink else 'carries'} commands; configure an mqtt "
+        "sink (SEB_SINK__MQTT__HOST) to reach the broker"
+    )
