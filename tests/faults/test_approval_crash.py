@@ -1,0 +1,182 @@
+"""A crash between any two steps of an approval: one effective approval, one final receipt."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from approving import EVENT_ID, Court, fails
+from documents import entry
+
+from bridge.policy import Rule
+from bridge.store import StoreError
+
+LOOKS = 40
+"""More than any of the scripts takes."""
+
+
+class Crash(BaseException):
+    """The process is gone; nothing catches this."""
+
+
+class Fuse:
+    """Goes off at the `step`th thing that leaves a trace on disk or at IMDS: before it or after."""
+
+    def __init__(self, step: int, *, after: bool, error: Callable[[], BaseException]) -> None:
+        self._left = step
+        self._after = after
+        self._error = error
+        self.breaks_posts = error is Crash
+        self.blown = False
+
+    def around(self, work: Callable[..., Any]) -> Callable[..., Any]:
+        """The same work, with the fuse."""
+
+        def fused(*args: Any, **how: Any) -> Any:
+            self._left -= 1
+            if self._left == 0 and not self._after:
+                self.blow()
+            done = work(*args, **how)
+            if self._left == 0 and self._after:
+                self.blow()
+            return done
+
+        return fused
+
+    def blow(self) -> None:
+        self.blown = True
+        raise self._error()
+
+
+class FusedCourt(Court):
+    """A bridge that crashes once, and a broker that sends again what was not acknowledged."""
+
+    def __init__(self, directory: Path, fuse: Fuse, *rules: Rule) -> None:
+        self.fuse = fuse
+        self.queued: list[tuple[bytes, bool]] = []
+        super().__init__(directory, *rules)
+
+    def begin(self, directory: Path | None = None) -> None:
+        super().begin(directory)
+        self.store.commit = self.fuse.around(self.store.commit)  # type: ignore[method-assign]
+        if self.fuse.breaks_posts:
+            start = type(self.imds).start.__get__(self.imds)
+            self.imds.start = self.fuse.around(start)  # type: ignore[method-assign]
+
+    def look(self, *, after: float = 1.0) -> None:
+        self.clock.advance(after)
+        if self.poller.run():
+            self.approvals.polled()
+
+    def begins(self) -> None:
+        """An event is announced and seen."""
+        self.imds.events_now[EVENT_ID] = entry()
+        self.live(2)
+
+    def do(self, work: Callable[[], object]) -> None:
+        """Some work; where it ends in a crash, another run begins."""
+        try:
+            work()
+        except Crash:
+            self.restart()
+        except StoreError:
+            pass
+
+    def live(self, looks: int) -> None:
+        """So many looks; what the broker still has comes in after the first of each run."""
+        for _ in range(looks):
+            self.do(self.look)
+            for token, again in list(self.queued):
+                before = self.settled
+                self.queued[0] = (token, True)
+                self.do(lambda token=token, again=again: self.send(token, redelivered=again))
+                if self.settled > before:
+                    self.queued.remove((token, True))
+
+
+def full() -> StoreError:
+    """What a disk without room says."""
+    return StoreError("the disk is full")
+
+
+STEPS = [
+    pytest.param(step, after, error, id=f"{name} {step}")
+    for step in range(1, 12)
+    for name, after, error in (
+        ("crash before", False, Crash),
+        ("crash after", True, Crash),
+        ("disk full at", False, full),
+    )
+]
+
+
+def check(court: FusedCourt, *, effective: list[str] | None = None) -> None:
+    """One effective approval, with a stored cause; one final receipt for each cause."""
+    assert ([EVENT_ID] if effective is None else effective) == court.imds.effective
+    told: dict[str, list[str]] = {}
+    for receipt in court.receipts():
+        told.setdefault(receipt["jti"], []).append(receipt["state"])
+    assert told
+    for states in told.values():
+        assert states[0] == "accepted"
+        assert sum(state in ("failed", "confirmed", "rejected") for state in states) == 1
+        assert states[-1] in ("failed", "confirmed")
+        assert len(states) == len(set(states)), "no step is told twice"
+    assert court.entries() == []
+
+
+FAILURES: dict[str, Callable[[Court], list[Callable[[str], None]]]] = {
+    "IMDS is well": lambda court: [],
+    "IMDS is down first": lambda court: [fails("refused")],
+    "an answer is lost": lambda court: [court.imds.lose_answer],
+    "IMDS is confused": lambda court: [fails("http_500"), fails("refused")],
+}
+
+
+@pytest.mark.parametrize("failure", FAILURES)
+@pytest.mark.parametrize(("step", "after", "error"), STEPS)
+def test_a_command_survives_a_crash_at_any_step(
+    tmp_path: Path, step: int, *, after: bool, error: Callable[[], BaseException], failure: str
+) -> None:
+    """However it ends in between, a command has one effect and one end."""
+    court = FusedCourt(tmp_path, Fuse(step, after=after, error=error))
+    court.imds.failures = FAILURES[failure](court)
+    court.begins()
+    court.queued.append((court.approve(exp=court.seconds + 900), False))
+    court.live(LOOKS)
+    assert court.queued == []
+    check(court)
+    court.close()
+
+
+@pytest.mark.parametrize("failure", FAILURES)
+@pytest.mark.parametrize(("step", "after", "error"), STEPS)
+def test_a_rule_survives_a_crash_at_any_step(
+    tmp_path: Path, step: int, *, after: bool, error: Callable[[], BaseException], failure: str
+) -> None:
+    """However it ends in between, a rule's decision has one effect and one end."""
+    court = FusedCourt(tmp_path, Fuse(step, after=after, error=error), Rule(name="mine"))
+    court.imds.failures = FAILURES[failure](court)
+    court.begins()
+    court.live(LOOKS)
+    assert court.fuse.blown or step > 3
+    check(court)
+    court.close()
+
+
+@pytest.mark.parametrize(("step", "after", "error"), STEPS)
+def test_a_start_that_nobody_approved_is_told_as_what_it_is(
+    tmp_path: Path, step: int, *, after: bool, error: Callable[[], BaseException]
+) -> None:
+    """IMDS cannot be reached, the event starts by itself: no crash makes that two ends, or none."""
+    court = FusedCourt(tmp_path, Fuse(step, after=after, error=error))
+    court.imds.failures = [fails("refused")] * 99
+    court.begins()
+    court.queued.append((court.approve(exp=court.seconds + 900), False))
+    court.live(5)
+    court.change(EventStatus="Started", NotBefore="")
+    court.live(5)
+    check(court, effective=[])
+    court.close()
