@@ -38,10 +38,11 @@ class Fuse:
             self._left -= 1
             if self._left == 0 and not self._after:
                 self.blow()
-            done = work(*args, **how)
-            if self._left == 0 and self._after:
-                self.blow()
-            return done
+            try:
+                return work(*args, **how)
+            finally:
+                if self._left == 0 and self._after:
+                    self.blow()
 
         return fused
 
