@@ -11,13 +11,15 @@ from hashlib import sha256
 from typing import Final
 
 from bridge.clock import Clock
-from bridge.commands import MAX_COMMANDS, Rate, RefusedError
+from bridge.commands import Rate, RefusedError
 from sinks.base import CommandMessage
 
 log: Final = logging.getLogger(__name__)
 
-LINES_A_MINUTE: Final = 60
+LINES_A_MINUTE: Final = 240
 """How many refusals are logged one by one; the counter has them all."""
+ANSWERS_A_MINUTE: Final = 240
+"""How many are answered: each answer is a record, on disk and at every sink."""
 ANSWERS_A_TOKEN: Final = 5
 """How often one refused token is answered: whoever once saw one on its way can send it for ever,
 and each answer goes to every sink."""
@@ -30,7 +32,7 @@ class Refusals:
     def __init__(self, clock: Clock) -> None:
         self.counts: Counter[str] = Counter()
         """How many there were, by reason."""
-        self._answers = Rate(MAX_COMMANDS, clock.monotonic)
+        self._answers = Rate(ANSWERS_A_MINUTE, clock.monotonic)
         self._lines = Rate(LINES_A_MINUTE, clock.monotonic)
         self._answered: OrderedDict[bytes, int] = OrderedDict()
 
