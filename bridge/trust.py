@@ -10,8 +10,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-import jwt
-
 from bridge.strictjson import JsonError, load_json
 
 MAX_FILE_BYTES: Final = 1 << 20
@@ -110,8 +108,10 @@ def _key(entry: object, where: str) -> TrustedKey:
         raise TrustError(f"{where} is neither EdDSA on Ed25519 nor ES256 on P-256")
     if entry.get("use", "sig") != "sig":
         raise TrustError(f"{where} is not for signatures")
+    from bridge import signature  # noqa: PLC0415  # only where somebody is trusted
+
     try:
-        key = jwt.PyJWK(entry, algorithm=entry["alg"]).key
-    except (jwt.PyJWTError, ValueError, KeyError, TypeError):
+        key = signature.read_key(entry)
+    except ValueError:
         raise TrustError(f"{where} is not a valid public key") from None
     return TrustedKey(kid=entry["kid"], alg=entry["alg"], issuer=entry["iss"], key=key)

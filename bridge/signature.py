@@ -1,0 +1,37 @@
+"""The cryptography of commands, done by PyJWT. It says whether the bytes are signed, and no more.
+
+Loaded with the first trusted key: a bridge that trusts nobody does not pay for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import jwt
+
+
+class SignatureInvalidError(Exception):
+    """The bytes were not signed with this key."""
+
+
+def read_key(entry: Mapping[str, Any]) -> Any:
+    """The public key of a JWK. Raises `ValueError`."""
+    try:
+        return jwt.PyJWK(dict(entry), algorithm=entry["alg"]).key
+    except (jwt.PyJWTError, ValueError, KeyError, TypeError):
+        raise ValueError("not a valid public key") from None
+
+
+def signed_bytes(token: bytes, key: Any, alg: str) -> bytes:
+    """The claims of a token as the bytes that the key has signed.
+
+    Raises `SignatureInvalidError`, or `ValueError` where it is no token at all.
+    """
+    try:
+        payload: bytes = jwt.PyJWS(algorithms=[alg]).decode(token, key=key, algorithms=[alg])
+    except jwt.InvalidSignatureError:
+        raise SignatureInvalidError from None
+    except (jwt.PyJWTError, TypeError):
+        raise ValueError("not a token") from None
+    return payload
