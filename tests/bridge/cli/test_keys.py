@@ -1,0 +1,91 @@
+"""`seb keys`: made, shown, and never a private member on a screen."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from pathlib import Path
+
+import pytest
+from bridge_process import Ended, run_seb
+
+from bridge.trust import read_trust
+
+ISSUER = "https://control.example"
+
+
+def keys(*arguments: str, home: Path, **env: str) -> Ended:
+    """The outcome of a command about keys."""
+    return run_seb("keys", *arguments, home=home, env=env)
+
+
+@pytest.mark.parametrize("alg", ["EdDSA", "ES256"])
+def test_generate(tmp_path: Path, alg: str) -> None:
+    """The private key in a file for its owner; on standard output the public one, to be trusted."""
+    made = keys(
+        *("generate", "--issuer", ISSUER, "--kid", "k1", "--alg", alg, "--out", "key.json"),
+        home=tmp_path,
+    )
+    assert made.code == 0, made.err
+    private = json.loads((tmp_path / "key.json").read_text())
+    assert {"kid": "k1", "alg": alg, "iss": ISSUER, "use": "sig"}.items() <= private.items()
+    assert private["d"] not in made.out + made.err
+    if os.name == "posix":
+        assert stat.S_IMODE((tmp_path / "key.json").stat().st_mode) == 0o600
+    trust = tmp_path / "trust.json"
+    trust.write_text(made.out)
+    (key,) = read_trust(trust).values()
+    assert (key.kid, key.alg, key.issuer) == ("k1", alg, ISSUER)
+
+
+def test_generate_writes_over_nothing(tmp_path: Path) -> None:
+    """A key that is lost is lost: exit code 78, and the file as it was."""
+    (tmp_path / "seb-key.json").write_text("precious")
+    made = keys("generate", "--issuer", ISSUER, home=tmp_path)
+    assert (made.code, made.out) == (78, "")
+    assert "is there already and may hold a key; name another file with --out" in made.err
+    assert (tmp_path / "seb-key.json").read_text() == "precious"
+
+
+def test_generate_into_a_directory_that_is_not_there(tmp_path: Path) -> None:
+    """The error names the file."""
+    made = keys("generate", "--issuer", ISSUER, "--out", "no/key.json", home=tmp_path)
+    assert made.code == 78
+    assert "cannot be written: No such file or directory" in made.err
+
+
+def test_generate_needs_an_issuer(tmp_path: Path) -> None:
+    """A key without one would be refused by every bridge."""
+    assert keys("generate", home=tmp_path).code == 2
+    assert keys("generate", "--issuer", "two\nlines", home=tmp_path).code == 2
+
+
+def test_show(tmp_path: Path) -> None:
+    """A line for each key, of a private file, a trust file, and the one that is configured."""
+    made = keys("generate", "--issuer", ISSUER, "--kid", "k1", home=tmp_path)
+    (tmp_path / "trust.json").write_text(made.out)
+    private = json.loads((tmp_path / "seb-key.json").read_text())
+    shown = [
+        keys("show", "seb-key.json", home=tmp_path),
+        keys("show", "trust.json", home=tmp_path),
+        keys("show", home=tmp_path, SEB_APPROVAL__TRUST="trust.json"),
+    ]
+    assert [said.code for said in shown] == [0, 0, 0]
+    assert [said.out.split() for said in shown] == [
+        ["k1", "EdDSA", ISSUER, shown[0].out.split()[3], half]
+        for half in ("private", "public", "public")
+    ]
+    assert not [said for said in shown if private["d"] in said.out + said.err]
+
+
+def test_show_what_is_no_key(tmp_path: Path) -> None:
+    """A key that lacks everything has its line too; what is no JSON is exit code 78."""
+    (tmp_path / "odd.json").write_text('{"keys": [{"kid": "\\u001b[2J"}]}')
+    odd = keys("show", "odd.json", home=tmp_path)
+    assert (odd.code, odd.out) == (0, "\\x1b[2J  -  -  -  public\n")
+    (tmp_path / "odd.json").write_text("none")
+    assert keys("show", "odd.json", home=tmp_path).code == 78
+    (tmp_path / "odd.json").write_text('{"keys": 7}')
+    assert keys("show", "odd.json", home=tmp_path).code == 78
+    assert keys("show", home=tmp_path).code == 2

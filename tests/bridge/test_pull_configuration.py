@@ -1,0 +1,101 @@
+"""SEB_COMMANDS__PULL_*: the two sinks that it brings in, and what it refuses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from bridge import reference
+from bridge.configuration import Configuration, load
+from bridge.errors import ConfigurationError
+
+URL = "https://control.example/fleet/secret-path"
+TOKEN = "secret-token"
+
+
+def configured(**variables: str) -> Configuration:
+    """The configuration with a pull URL and these variables."""
+    return load({}, environ={"SEB_COMMANDS__PULL_URL": URL, **variables})
+
+
+def refusal(**variables: str) -> str:
+    """What is said of variables that will not do; no secret is in it."""
+    with pytest.raises(ConfigurationError) as caught:
+        load({}, environ=variables)
+    assert "secret" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_a_url_brings_in_both_sinks() -> None:
+    """Beside standard output, which is there for want of anything else."""
+    found = configured(SEB_COMMANDS__PULL_TOKEN=TOKEN).sinks
+    assert [(spec.name, spec.settings.kind) for spec in found] == [
+        ("stdout", "stdout"),
+        ("pull", "pull"),
+        ("pull-receipts", "pull_receipts"),
+    ]
+
+
+def test_without_a_url_there_are_none() -> None:
+    """Commands are not fetched by default."""
+    assert [spec.name for spec in load({}, environ={}).sinks] == ["stdout"]
+
+
+def test_what_is_in_force_is_shown_once_and_masked() -> None:
+    """Under the names that can be set."""
+    shown = dict(reference.effective(configured(SEB_COMMANDS__PULL_TOKEN=TOKEN)))
+    assert [name for name in shown if "PULL" in name] == [
+        "SEB_COMMANDS__PULL_URL",
+        "SEB_COMMANDS__PULL_TOKEN",
+    ]
+    assert "secret" not in str(shown)
+
+
+@pytest.mark.parametrize("name", ["pull", "PULL", "pull-receipts"])
+def test_a_sink_of_that_name_is_refused(name: str) -> None:
+    """Two sinks of one name would share a place in the outbox."""
+    variable = f"SEB_SINK__{name.upper()}"
+    said = refusal(**{"SEB_COMMANDS__PULL_URL": URL, f"{variable}__KIND": "stdout"})
+    assert said == (
+        f"{variable}: with SEB_COMMANDS__PULL_URL set, the bridge has a sink of this name itself; "
+        "give yours another name"
+    )
+
+
+def test_a_sink_of_that_name_is_fine_without_it() -> None:
+    """A name means nothing by itself."""
+    found = load({}, environ={"SEB_SINK__PULL__KIND": "stdout"}).sinks
+    assert [spec.name for spec in found] == ["pull"]
+
+
+@pytest.mark.parametrize("kind", ["pull", "pull_receipts"])
+def test_a_sink_of_that_kind_cannot_be_declared(kind: str) -> None:
+    """The error names the variable that does it."""
+    said = refusal(SEB_SINK__OPS__KIND=kind, SEB_SINK__OPS__URL=URL)
+    assert said == (
+        f"SEB_SINK__OPS: no sink of kind {kind} is declared; "
+        "set SEB_COMMANDS__PULL_URL to fetch commands"
+    )
+
+
+def test_each_refusal_names_its_variable(tmp_path: Path) -> None:
+    """And shows neither the token nor the address."""
+    file = tmp_path / "token"
+    file.write_text(TOKEN)
+    given = {"SEB_COMMANDS__PULL_URL": URL}
+    assert refusal(SEB_COMMANDS__PULL_URL="http://control.example/secret").startswith(
+        "SEB_COMMANDS__PULL_URL: this must be https"
+    )
+    assert refusal(**given, SEB_COMMANDS__PULL_TOKEN="secret token").startswith(
+        "SEB_COMMANDS__PULL_TOKEN: a bearer token is a single word"
+    )
+    assert refusal(
+        **given, SEB_COMMANDS__PULL_TOKEN=TOKEN, SEB_COMMANDS__PULL_TOKEN_FILE=str(file)
+    ).startswith("SEB_COMMANDS__PULL_TOKEN_FILE: give PULL_TOKEN or PULL_TOKEN_FILE, not both")
+    assert refusal(**given, SEB_COMMANDS__PULL_TOKEN_FILE=str(tmp_path / "no")).startswith(
+        "SEB_COMMANDS__PULL_TOKEN_FILE: the file that it names cannot be read"
+    )
+    assert refusal(SEB_COMMANDS__PULL_TOKEN=TOKEN) == (
+        "SEB_COMMANDS__PULL_TOKEN means something only with SEB_COMMANDS__PULL_URL"
+    )

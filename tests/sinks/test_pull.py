@@ -1,0 +1,421 @@
+"""Commands by HTTPS pull: the long poll, what it makes of each answer, and its settings."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+from http_server import HttpServer, Mode
+from mqtt_commands import Source
+from pydantic import ValidationError
+from throwaway_ca import ThrowawayCa
+
+from sinks.base import SinkContext, SinkError
+from sinks.http.client import Limits
+from sinks.pull import PullSink
+from sinks.pull.poll import MAX_TOKEN_BYTES, MAX_TOKENS
+from sinks.pull.settings import PullSettings
+from sinks.record import APPROVAL
+from sinks.testing import BRIDGE_TYPES, EVENT_TYPES, SAMPLE_VM, sample_context
+
+PATH = "/fleet/path-that-is-secret"
+TOKEN = "token-that-is-secret"
+PATIENCE = 10.0
+
+
+class HastyPullSink(PullSink):
+    """With limits that a test can wait for."""
+
+    LIMITS: ClassVar[Limits] = Limits(connect=2.0, read=1.0, total=1.5)
+    STOP_SECONDS: ClassVar[float] = 5.0
+
+
+@pytest.fixture
+def server() -> Iterator[HttpServer]:
+    """A control plane that has no commands unless told otherwise."""
+    with HttpServer() as running:
+        yield running
+
+
+@pytest.fixture(autouse=True)
+def no_proxy_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The variables of whoever runs the tests are not part of them."""
+    for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.upper(), raising=False)
+
+
+def settings(url: str, **others: Any) -> PullSettings:
+    """Settings with a token."""
+    return PullSettings.model_validate({"kind": "pull", "url": url, "token": TOKEN, **others})
+
+
+def make(server: HttpServer, source: Source | None = None, **others: Any) -> HastyPullSink:
+    """A sink that asks this server, not yet open."""
+    context: SinkContext = replace(sample_context(), command=source or Source())
+    return HastyPullSink("pull", settings(f"{server.origin}{PATH}", **others), context)
+
+
+@contextmanager
+def polling(server: HttpServer, source: Source, **others: Any) -> Iterator[HastyPullSink]:
+    """An open sink."""
+    sink = make(server, source, **others)
+    sink.open()
+    try:
+        yield sink
+    finally:
+        sink.close()
+
+
+def tell(server: HttpServer, *tokens: str, **others: Any) -> None:
+    """Queue an answer with these tokens."""
+    server.answer(status=200, body=json.dumps(tokens).encode(), **others)
+
+
+def wait_until(fact: Callable[[], object]) -> None:
+    """Wait for a fact in another process, which has no event to wait for."""
+    until = time.monotonic() + PATIENCE
+    while not fact():
+        assert time.monotonic() < until
+        threading.Event().wait(0.01)
+
+
+def trouble(sink: PullSink) -> SinkError:
+    """What `maintain` raises, as soon as it does."""
+    raised: list[SinkError] = []
+
+    def has_raised() -> bool:
+        try:
+            sink.maintain()
+        except SinkError as error:
+            raised.append(error)
+        return bool(raised)
+
+    wait_until(has_raised)
+    return raised[0]
+
+
+def opening_fails(sink: PullSink) -> SinkError:
+    """The error that opening raises; no secret is in it."""
+    with pytest.raises(SinkError) as caught:
+        sink.open()
+    sink.close()
+    shown = f"{caught.value!r} {caught.value}"
+    assert not [word for word in ("that-is-secret", PATH) if word in shown]
+    return caught.value
+
+
+def test_what_is_asked(server: HttpServer) -> None:
+    """First without waiting, to see that it works; then with the server's patience."""
+    with polling(server, Source()):
+        wait_until(lambda: len(server.requests()) >= 2)
+        first, second = server.requests()[:2]
+    assert [f"{PATH}?vm={SAMPLE_VM.vm_id}&wait={wait}" for wait in (0, 25)] == [
+        first.target,
+        second.target,
+    ]
+    assert (first.method, first.headers["authorization"]) == ("GET", f"Bearer {TOKEN}")
+    assert first.connection == second.connection
+
+
+def test_commands_are_handed_in(server: HttpServer) -> None:
+    """Those of the first look and those of the long poll, in order, under the sink's name."""
+    source = Source()
+    tell(server, "a.b.c", "d.e.f")
+    tell(server, "g.h.i")
+    with polling(server, source):
+        messages = source.wait_for(3)
+    assert source.tokens == [b"a.b.c", b"d.e.f", b"g.h.i"]
+    assert {("pull", False)} == {(each.channel, each.retained) for each in messages}
+
+
+def test_commands_wait_for_room(server: HttpServer) -> None:
+    """Where the bridge has too many, the poll keeps what it has and asks for no more."""
+    source = Source()
+    source.full = True
+    tell(server, "a.b.c")
+    with polling(server, source) as sink:
+        source.wait_for_tries(3)
+        assert len(server.requests()) == 1
+        source.full = False
+        source.wait_for(1)
+        sink.maintain()
+    assert source.tokens == [b"a.b.c"]
+
+
+def test_the_token_may_change_in_its_file(server: HttpServer, tmp_path: Path) -> None:
+    """The file is read anew for each request."""
+    file = tmp_path / "token"
+    file.write_text("old\n")
+
+    def sent() -> list[str]:
+        return [request.headers["authorization"] for request in server.requests()]
+
+    with polling(server, Source(), token=None, token_file=str(file)):
+        assert sent()[0] == "Bearer old"
+        file.write_text("new\n")
+        wait_until(lambda: sent()[-1] == "Bearer new")
+
+
+def test_a_file_without_a_token_is_an_error(server: HttpServer, tmp_path: Path) -> None:
+    """It names the file, and nothing is sent."""
+    file = tmp_path / "token"
+    file.write_text("two words that are no token")
+    said = str(opening_fails(make(server, token=None, token_file=str(file))))
+    assert f"the secret file {file} holds no bearer token" in said
+    assert "two words" not in said
+    assert not server.requests()
+
+
+@pytest.mark.parametrize(
+    ("status", "said"),
+    [
+        (401, "401 Unauthorized; see that SEB_COMMANDS__PULL_TOKEN or its file is what"),
+        (403, "403 Forbidden; see that SEB_COMMANDS__PULL_TOKEN"),
+        (404, "404 Not Found; see that SEB_COMMANDS__PULL_URL is right"),
+        (410, "410 Gone"),
+        (500, "500 Internal Server Error"),
+        (206, "206 Partial Content"),
+        (799, "799"),
+    ],
+)
+def test_any_other_answer_is_a_sink_error(server: HttpServer, status: int, said: str) -> None:
+    """It says what came and what to look at."""
+    server.answer(status=status)
+    assert str(opening_fails(make(server))).startswith(f"{server.origin} answered {said}")
+
+
+def test_a_redirect_is_not_followed(server: HttpServer) -> None:
+    """The bearer token goes nowhere else; the error says where it pointed."""
+    server.answer(status=302, headers={"Location": "https://other.example/x?y"})
+    assert "not followed; it points to https://other.example:" in str(opening_fails(make(server)))
+    assert len(server.requests()) == 1
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"<html>",
+        b'{"tokens": []}',
+        b'["a", 1]',
+        b'"a.b.c"',
+        b"\xff",
+        b"[" * 100_000,
+        json.dumps(["x"] * (MAX_TOKENS + 1)).encode(),
+    ],
+)
+def test_a_body_that_is_no_list_of_tokens_is_a_sink_error(server: HttpServer, body: bytes) -> None:
+    """Nothing of it is handed in."""
+    source = Source()
+    server.answer(status=200, body=body)
+    said = str(opening_fails(make(server, source)))
+    assert "no JSON list of at most 64 tokens" in said
+    assert source.messages == ()
+
+
+def test_of_a_long_token_only_the_front_is_handed_in(server: HttpServer) -> None:
+    """One byte too many is enough for the verifier to say that it is too large."""
+    source = Source()
+    tell(server, "x" * 100_000)
+    with polling(server, source):
+        source.wait_for(1)
+    assert [len(token) for token in source.tokens] == [MAX_TOKEN_BYTES + 1]
+
+
+def test_half_a_surrogate_pair_is_handed_in_as_what_it_is(server: HttpServer) -> None:
+    """No token, and for the verifier to refuse."""
+    source = Source()
+    server.answer(status=200, body=b'["\\ud800.b.c"]')
+    with polling(server, source):
+        source.wait_for(1)
+    assert source.tokens == [b"?.b.c"]
+
+
+def test_a_body_above_all_measure_is_a_sink_error(server: HttpServer) -> None:
+    """No more than 64 tokens' worth is read."""
+    server.answer(status=200, body=b"x" * 2_000_000)
+    assert "its answer is larger than" in str(opening_fails(make(server)))
+
+
+@pytest.mark.parametrize("mode", ["endless", "drip-body", "drip-headers", "silence", "garbage"])
+def test_an_answer_without_end_ends(server: HttpServer, mode: Mode) -> None:
+    """Each within the limits, as an error in our own words."""
+    began = time.monotonic()
+    server.answer(status=200, mode=mode, headers={"Content-Length": "9000"})
+    assert str(opening_fails(make(server))).startswith(f"{server.origin}: ")
+    assert time.monotonic() - began < 5
+
+
+@pytest.mark.parametrize(("header", "seconds"), [("7", 7.0), ("soon", None)])
+def test_retry_after_is_passed_on(server: HttpServer, header: str, seconds: float | None) -> None:
+    """The worker waits as long as the server asked for."""
+    server.answer(status=503, headers={"Retry-After": header})
+    assert opening_fails(make(server)).retry_after == seconds
+
+
+def test_one_lost_connection_is_no_trouble(server: HttpServer) -> None:
+    """Something on the way cuts a connection that waits; the next request brings what is there."""
+    source = Source()
+    server.answer()
+    server.answer(mode="close")
+    tell(server, "a.b.c")
+    with polling(server, source) as sink:
+        source.wait_for(1)
+        sink.maintain()
+
+
+def test_lasting_trouble_is_raised_by_maintain(server: HttpServer) -> None:
+    """The worker then says so, and tries again later; opening it again makes it good."""
+    sink = make(server)
+    sink.open()
+    server.stop()
+    assert "the connection" in str(trouble(sink))
+    sink.close()
+    opening_fails(sink)
+    server.start()
+    sink.open()
+    sink.maintain()
+    sink.close()
+
+
+def test_a_refusal_is_raised_by_maintain(server: HttpServer) -> None:
+    """A status is an answer: there is no second try."""
+    server.answer()
+    server.answer(status=429, headers={"Retry-After": "9"})
+    with polling(server, Source()) as sink:
+        assert trouble(sink).retry_after == 9.0
+    assert len(server.requests()) == 2
+
+
+def test_a_bug_behind_the_poll_is_raised_by_maintain(server: HttpServer) -> None:
+    """Whatever ends the thread is told, and not as trouble of the server's."""
+
+    def broken(_: object) -> bool:
+        raise KeyError("a bug")
+
+    tell(server, "a.b.c")
+    sink = HastyPullSink("pull", make(server).settings, replace(sample_context(), command=broken))
+    sink.open()
+
+    def told() -> bool:
+        try:
+            sink.maintain()
+        except KeyError:
+            return True
+        return False
+
+    wait_until(told)
+    sink.close()
+
+
+def test_a_server_that_does_not_wait_is_not_hammered(server: HttpServer) -> None:
+    """With nothing to give, it is asked once a second at most."""
+    began = time.monotonic()
+    with polling(server, Source()):
+        wait_until(lambda: len(server.requests()) >= 4)
+    assert time.monotonic() - began > 1.8
+
+
+@pytest.mark.parametrize("end", [PullSink.close, PullSink.abort])
+def test_the_poll_ends_at_once(server: HttpServer, end: Callable[[PullSink], None]) -> None:
+    """While the server holds its answer back, too; nothing is handed in any more."""
+    source = Source()
+    patient = PullSink("pull", make(server).settings, replace(sample_context(), command=source))
+    server.answer()
+    server.answer(mode="silence")
+    patient.open()
+    wait_until(lambda: len(server.requests()) == 2)
+    (thread,) = [each for each in threading.enumerate() if each.name == "pull pull"]
+    began = time.monotonic()
+    end(patient)
+    thread.join(PATIENCE)
+    assert not thread.is_alive()
+    assert time.monotonic() - began < 1
+    patient.close()
+
+
+def test_it_takes_no_record(server: HttpServer) -> None:
+    """Neither events nor receipts, so that neither waits for a poll."""
+    sink = make(server)
+    types = [*EVENT_TYPES, *BRIDGE_TYPES, APPROVAL]
+    assert [False] * len(types) == [sink.accepts(each, affects_this_vm=None) for each in types]
+
+
+def test_check_sends_no_request(server: HttpServer) -> None:
+    """A request would take commands away from the bridge."""
+    assert [line.level for line in make(server).check()] == ["ok"]
+    assert not server.requests()
+
+
+def test_check_warns_where_nobody_is_asked_for_a_token(server: HttpServer) -> None:
+    """The server could not tell who asks."""
+    (warning, _) = make(server, token=None).check()
+    assert (warning.level, "SEB_COMMANDS__PULL_TOKEN" in (warning.remedy or "")) == ("warn", True)
+
+
+def test_check_tells_what_to_do(server: HttpServer) -> None:
+    """A server that is away is a line with a remedy."""
+    server.stop()
+    (failed,) = make(server).check()
+    assert failed.level == "fail"
+    assert failed.remedy
+
+
+def test_over_tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a certificate that the system trusts."""
+    ca = ThrowawayCa(tmp_path)
+    monkeypatch.setenv("SSL_CERT_FILE", str(ca.cert))
+    source = Source()
+    with HttpServer(tls=ca.server()) as secured:
+        tell(secured, "a.b.c")
+        with polling(secured, source):
+            source.wait_for(1)
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("http://control.example/x", "this must be https"),
+        ("https://me:word@control.example/x", "use PULL_TOKEN"),
+        ("https://control.example/x?vm=1", "ends with its path"),
+        ("https://control.example/x#y", "ends with its path"),
+        ("https://control.example/x?", "ends with its path"),
+        ("ftp://control.example/x", "not an address"),
+        ("control.example", "not an address"),
+    ],
+)
+def test_an_address_that_will_not_do(url: str, said: str) -> None:
+    """It is refused before anything runs, and not shown."""
+    with pytest.raises(ValidationError) as caught:
+        settings(url)
+    assert said in str(caught.value)
+    assert "control.example" not in str(caught.value)
+
+
+@pytest.mark.parametrize("url", ["http://localhost:1/x", "http://127.0.0.1/x", "https://x/"])
+def test_an_address_that_will_do(url: str) -> None:
+    """Without TLS, only this machine."""
+    assert settings(url).address == url.rstrip("/")
+
+
+@pytest.mark.parametrize("token", ["", "two words", "line\nbreak", "caf\u00e9"])
+def test_a_token_that_no_header_can_hold(token: str) -> None:
+    """It is refused, and not shown."""
+    with pytest.raises(ValidationError) as caught:
+        settings("https://x/", token=token)
+    assert "a single word of ASCII" in str(caught.value)
+    assert not token or token not in str(caught.value)
+
+
+def test_settings_show_no_secret() -> None:
+    """Neither the address's path nor the token."""
+    made = settings(f"https://x{PATH}")
+    assert "that-is-secret" not in f"{made!r} {made} {made.model_dump()}"
