@@ -10,8 +10,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-import platformdirs
-
 _APP: Final = "scheduled-events-bridge"
 _SOCKET_PATH_BYTES: Final = 100
 """sun_path holds 108 bytes on Linux, its end included."""
@@ -47,6 +45,8 @@ def default_state_dir() -> Path:
         return Path(os.environ.get("PROGRAMDATA", r"C:\ProgramData")) / _APP
     if os.access("/var/lib", os.W_OK):
         return Path("/var/lib") / _APP
+    import platformdirs  # noqa: PLC0415  # a service has its directory, and does without
+
     return Path(platformdirs.user_state_dir(_APP, appauthor=False))
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from difflib import get_close_matches
 from typing import Final
 
 from pydantic import BaseModel
@@ -57,6 +56,8 @@ def suggestion(name: str, known: Iterable[str], prefix: str = "") -> str:
     """'; did you mean …?' for the end of a sentence, or nothing."""
     if found := _SINK_LIKE.match(name.upper()):
         return f"; did you mean {PREFIX}SINK__{name[found.end() :].upper()}?"
+    from difflib import get_close_matches  # noqa: PLC0415  # only on the way out
+
     near = get_close_matches(name.upper(), [each.upper() for each in known], n=1)
     return f"; did you mean {prefix}{near[0]}?" if near else ""
 

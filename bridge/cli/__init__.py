@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import sys
-from difflib import get_close_matches
 from typing import Final
 
 import click
@@ -44,6 +43,8 @@ class _Commands(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args[0] not in COMMANDS and not args[0].startswith("-"):
+            from difflib import get_close_matches  # noqa: PLC0415  # only on the way out
+
             near = get_close_matches(args[0], COMMANDS, n=1)
             hint = f"did you mean `seb {near[0]}`?" if near else "`seb --help` lists them all"
             ctx.fail(f"there is no command {args[0]!r}; {hint}")
