@@ -31,6 +31,7 @@ from sinks.base import CommandSender, SinkError, SinkRejected
 
 STATE_SECONDS: Final = 5.0
 """How long the VM's retained state may take: the broker has it, or nobody has."""
+NEWS_SECONDS: Final = 2.0
 SHORTEST_LIFE: Final = 60
 """Seconds that a command is good for at least: clocks differ."""
 LONGEST_LIFE: Final = 300
@@ -74,6 +75,8 @@ def approve_from_afar(
                 "records, that SEB_SITE is the fleet's, and that its bridge runs"
             )
         event = find(events, event_id)
+        if event is None:  # it may be news that is on its way
+            event = find(pending(sender, seconds=NEWS_SECONDS) or (), event_id)
         if event is None:
             return _refused(f"unknown_event: no such event is pending on VM {target.vm_id}")
         if event.get("eventStatus") != "Scheduled":
