@@ -28,7 +28,9 @@ MAX_TEXT: Final = 500
 @click.command("approve")
 @click.argument("event_id", required=False)
 @click.option("--to", "vm_id", metavar="VMID", help="The VM to send a signed command to.")
-@click.option("--key", type=click.Path(path_type=Path), help="The private key that signs it.")
+@click.option(
+    "--key", metavar="FILE", type=click.Path(path_type=Path), help="The private key that signs it."
+)
 @click.option("--sink", "sink_name", metavar="NAME", help="The configured sink to send it through.")
 @click.option(
     "--wait",
@@ -36,7 +38,8 @@ MAX_TEXT: Final = 500
     type=click.FloatRange(0, 3600, min_open=True),
     default=30.0,
     show_default=True,
-    help="How many seconds to wait for the answer of the VM.",
+    metavar="SECONDS",
+    help="How long to wait for the answer of the VM.",
 )
 @click.option(
     "--ping", "only_ping", is_flag=True, help="Approve nothing; prove that it would work."
