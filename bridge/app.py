@@ -17,12 +17,13 @@ from bridge.clock import Clock, SystemClock
 from bridge.configuration import Configuration
 from bridge.control import ControlServer
 from bridge.desk import Desk
+from bridge.endpoint import client
 from bridge.errors import UnreachableError
 from bridge.identity import IdentityError, await_identity, fetch_identity
 from bridge.imds import ImdsError
 from bridge.logs import Redactor
 from bridge.normalize import Observer
-from bridge.parts import assemble, client
+from bridge.parts import assemble
 from bridge.scheduler import TICK_SECONDS, Scheduler, Watch
 from bridge.store import Store, StoreError
 from bridge.storefile import StoreReset, open_store, put_aside

@@ -16,8 +16,9 @@ from typing import Final
 from bridge.approvalcheck import look_at_approval
 from bridge.configuration import Configuration, SinkSpec
 from bridge.document import DocumentError, parse_document
+from bridge.endpoint import client
 from bridge.identity import IdentityError, fetch_identity
-from bridge.imds import Imds, ImdsError
+from bridge.imds import ImdsError
 from bridge.settings import DEFAULT_IMDS_URL, Settings
 from bridge.statecheck import look_at_state
 from bridge.version import __version__
@@ -85,15 +86,10 @@ def _settings(config: Configuration) -> Check:
 
 
 def _imds(settings: Settings) -> tuple[VmIdentity | None, list[Step]]:
-    client = Imds(
-        settings.imds.url,
-        api_version=settings.imds.api_version,
-        timeout=settings.imds.timeout,
-        first_timeout=settings.imds.first_timeout,
-    )
+    imds = client(settings)
     steps = []
     try:
-        answer = client.events()
+        answer = imds.events()
         document = parse_document(answer.body)
         steps.append(
             Step(
@@ -101,8 +97,8 @@ def _imds(settings: Settings) -> tuple[VmIdentity | None, list[Step]]:
                 check=Check(
                     level="ok",
                     text=(
-                        f"{client.url} answers in {answer.latency_ms:.0f} ms with api-version "
-                        f"{client.api_version}; {_pending(len(document.events))}"
+                        f"{imds.url} answers in {answer.latency_ms:.0f} ms with api-version "
+                        f"{imds.api_version}; {_pending(len(document.events))}"
                     ),
                 ),
             )
@@ -110,7 +106,7 @@ def _imds(settings: Settings) -> tuple[VmIdentity | None, list[Step]]:
     except (ImdsError, DocumentError) as error:
         steps.append(_imds_failed(settings, error))
     finally:
-        client.close()
+        imds.close()
     vm, step = _identity(settings)
     return vm, [*steps, step]
 
@@ -133,17 +129,8 @@ def _imds_failed(settings: Settings, error: Exception) -> Step:
 
 
 def _identity(settings: Settings) -> tuple[VmIdentity | None, Step]:
-    imds = settings.imds
     try:
-        vm = fetch_identity(
-            Imds(
-                imds.url,
-                api_version=imds.api_version,
-                timeout=imds.timeout,
-                first_timeout=imds.timeout,
-            ),
-            settings.identity.tags,
-        )
+        vm = fetch_identity(client(settings), settings.identity.tags)
     except (ImdsError, IdentityError) as error:
         remedy = "see the line about imds; without an identity there are no records"
         check = Check(level="fail", text=str(error), remedy=remedy)

@@ -14,7 +14,6 @@ from bridge.approvals import Approvals
 from bridge.approver import Approver
 from bridge.clock import Clock
 from bridge.configuration import SinkSpec
-from bridge.discovery import endpoints
 from bridge.dispatcher import DeadLetter, Dispatcher
 from bridge.imds import Imds
 from bridge.ledger import Ledger
@@ -23,7 +22,7 @@ from bridge.normalize import Observer
 from bridge.outbox import Outbox
 from bridge.poller import Poller
 from bridge.rulings import Rulings
-from bridge.settings import DEFAULT_IMDS_URL, Settings
+from bridge.settings import Settings
 from bridge.sinkhealth import URGENT_NOTICE_SECONDS
 from bridge.store import Store
 from bridge.trust import Trust
@@ -53,22 +52,6 @@ class _Hooks:
 
     def polled(self) -> None:
         self.approver.polled()
-
-
-def client(settings: Settings, timeout: float | None = None) -> Imds:
-    """A client of IMDS as the settings say, or with another timeout in seconds.
-
-    The endpoint is looked for elsewhere only by default: one that the owner named is the only one
-    that is asked.
-    """
-    imds = settings.imds
-    return Imds(
-        imds.url,
-        api_version=imds.api_version,
-        timeout=timeout or imds.timeout,
-        first_timeout=timeout or imds.first_timeout,
-        discover=endpoints if imds.url == DEFAULT_IMDS_URL else tuple,
-    )
 
 
 def assemble(

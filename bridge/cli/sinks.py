@@ -11,9 +11,10 @@ from bridge import control, notices
 from bridge.checkup import context_for
 from bridge.cli import common
 from bridge.configuration import Configuration, SinkSpec
+from bridge.endpoint import client
 from bridge.errors import ConfigurationError, UnreachableError
 from bridge.identity import IdentityError, fetch_identity
-from bridge.imds import Imds, ImdsError
+from bridge.imds import ImdsError
 from bridge.normalize import Observer
 from bridge.version import __version__
 from sinks import registry
@@ -101,12 +102,8 @@ def _deliver(spec: SinkSpec, config: Configuration) -> str | None:
 
 
 def _identity(config: Configuration) -> VmIdentity:
-    imds = config.settings.imds
-    client = Imds(
-        imds.url, api_version=imds.api_version, timeout=imds.timeout, first_timeout=imds.timeout
-    )
     try:
-        return fetch_identity(client, config.settings.identity.tags)
+        return fetch_identity(client(config.settings), config.settings.identity.tags)
     except (ImdsError, IdentityError) as error:
         raise UnreachableError(f"who this VM is, is not known: {error}; see `seb check`") from None
 
