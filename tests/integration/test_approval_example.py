@@ -1,0 +1,68 @@
+"""The example of the documentation, as a process of its own, against a bridge and a broker."""
+
+from __future__ import annotations
+
+import ast
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from approval_stage import Stage
+from bridge_process import BridgeProcess, run_seb
+
+from bridge.simulator import SimulatedEvent
+
+EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "control_plane.py"
+OURS = {"bridge", "sinks"}
+
+
+def test_it_shares_no_code_with_the_bridge() -> None:
+    """PyJWT, paho and Python itself are all that it imports."""
+    names = set()
+    for node in ast.walk(ast.parse(EXAMPLE.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            names.add((node.module or "").partition(".")[0])
+    assert {"jwt", "paho"} == names - sys.stdlib_module_names
+    assert not names & OURS
+
+
+@pytest.mark.parametrize("alg", ["EdDSA", "ES256"])
+def test_it_approves_with_a_key_of_seb(tmp_path: Path, alg: str) -> None:
+    """A key made by `seb keys generate`, a record, a signature, a start, and every receipt."""
+    key = tmp_path / "control.jwk"
+    made = run_seb(
+        *("keys", "generate", "--issuer", "https://control.example"),
+        *("--alg", alg, "--out", str(key)),
+        home=tmp_path,
+    )
+    assert made.code == 0, made.err
+    with Stage(tmp_path) as stage:
+        stage.trust.write_text(made.out)
+        address = ("--host", stage.broker.host, "--port", str(stage.broker.port), "--plain")
+        example = BridgeProcess(
+            *address,
+            "--key",
+            str(key),
+            env={},
+            home=tmp_path,
+            prefix=(sys.executable, str(EXAMPLE)),
+        )
+        with stage.bridge() as bridge, example:
+            bridge.wait_for_log("started")
+            example.wait_until(lambda: len(example.output) >= 1, "the example")
+            refused = stage.simulator.announce(SimulatedEvent(event_type="Reboot"))
+            stage.line.wait_for_event(refused.event_id)
+            event = stage.simulator.announce(SimulatedEvent(event_type="Freeze"))
+            example.wait_until(lambda: len(example.output) >= 5, "five lines")
+            lines = [line.text.decode().strip() for line in example.output]
+        assert [event.event_id] == stage.effective()
+    assert ["listening", f"{event.event_id} is approved for vm-0"] == lines[:2]
+    expected = [
+        f"{event.event_id} {state}  by example control plane"
+        for state in ("accepted", "posted", "confirmed")
+    ]
+    assert expected == lines[2:]
+    assert "d" not in json.loads(made.out)["keys"][0]
