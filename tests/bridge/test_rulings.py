@@ -6,8 +6,11 @@ from typing import Any
 
 import pytest
 from approving import EVENT_ID, OTHER_ID, Court, fails
+from store_helpers import NOW, draft, opened
 
+from bridge.outbox import Accepts, Outbox
 from bridge.policy import Rule
+from bridge.store import Store
 
 MINE = Rule(name="mine", max_resources=2)
 AFTER = Rule(name="after", after=("drain",))
@@ -155,3 +158,69 @@ def test_each_event_is_decided_about_by_itself(courts: Any) -> None:
     court.acknowledged.add(record["id"])
     court.look()
     assert court.imds.posts == [OTHER_ID]
+
+
+def everything(record_type: str, affects_this_vm: bool | None) -> bool:
+    """A sink that takes whatever comes."""
+    return True
+
+
+def nothing(record_type: str, affects_this_vm: bool | None) -> bool:
+    """A sink that takes nothing."""
+    return False
+
+
+class TestOutbox:
+    """What `after` asks the real outbox: whether a sink got the latest record and took it."""
+
+    @pytest.fixture
+    def store(self, tmp_path: Path) -> Iterator[Store]:
+        with opened(tmp_path) as made:
+            yield made
+
+    @pytest.fixture
+    def outbox(self, store: Store) -> Outbox:
+        """Two sinks, and one record."""
+        made = Outbox(store)
+        made.register(["drain", "ops"])
+        (self.record,) = store.commit([draft(1)])
+        return made
+
+    def deliver(self, outbox: Outbox, accepts: Accepts = everything) -> None:
+        while batch := outbox.next("drain", accepts, 10):
+            outbox.delivered("drain", batch)
+
+    def test_what_waits_is_not_acknowledged(self, outbox: Outbox) -> None:
+        """A record is acknowledged once it is delivered, and by no other sink's delivery."""
+        assert not outbox.acknowledged("drain", self.record.id, everything)
+        self.deliver(outbox)
+        assert outbox.acknowledged("drain", self.record.id, everything)
+        assert not outbox.acknowledged("ops", self.record.id, everything)
+
+    def test_what_is_passed_over_is_not_acknowledged(self, outbox: Outbox) -> None:
+        """A sink that does not take such records has not prepared anything."""
+        self.deliver(outbox, nothing)
+        assert outbox.next("drain", nothing, 10) is None
+        assert not outbox.acknowledged("drain", self.record.id, nothing)
+
+    def test_what_is_dead_is_not_acknowledged(self, outbox: Outbox) -> None:
+        """A failed preparation never approves, until somebody has it tried again and it works."""
+        outbox.park("drain", self.record.sequence, reason="no", attempts=5, now=NOW)
+        assert not outbox.acknowledged("drain", self.record.id, everything)
+        assert outbox.dead.retry("drain", None) == 1
+        assert not outbox.acknowledged("drain", self.record.id, everything)
+        self.deliver(outbox)
+        assert outbox.acknowledged("drain", self.record.id, everything)
+
+    def test_what_is_not_known_is_not_acknowledged(self, outbox: Outbox) -> None:
+        """Neither a record nor a sink that there is not."""
+        self.deliver(outbox)
+        assert not outbox.acknowledged("drain", "no such record", everything)
+        assert not outbox.acknowledged("nobody", self.record.id, everything)
+
+    def test_an_acknowledgement_outlives_a_restart(self, store: Store, outbox: Outbox) -> None:
+        """What was delivered before is acknowledged in the next run."""
+        self.deliver(outbox)
+        again = Outbox(store)
+        again.register(["drain"])
+        assert again.acknowledged("drain", self.record.id, everything)
