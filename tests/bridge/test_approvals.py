@@ -15,6 +15,7 @@ from approving import EVENT_ID, Court, fails, full_court, scene
 from control_plane import Signer
 from forgeries import FORGERIES
 
+from bridge import approvals
 from bridge.approvals import MAX_RETRY_SECONDS
 from bridge.commands import MAX_COMMANDS
 from bridge.policy import Rule
@@ -581,3 +582,10 @@ class TestFullDisk:
         self.full(court, full=False)
         court.send(token)
         assert (court.story(), court.settled) == ([("rejected", "wrong_audience")], 1)
+
+
+def test_nobody_else_asks_imds_to_start_anything() -> None:
+    """One module alone tells IMDS to start an event, so that one module can be read for it."""
+    sources = Path(approvals.__file__).parent.rglob("*.py")
+    asking = [each.name for each in sources if "imds.start(" in each.read_text(encoding="utf-8")]
+    assert ["approvals.py"] == asking
