@@ -588,4 +588,4 @@ def test_nobody_else_asks_imds_to_start_anything() -> None:
     """One module alone tells IMDS to start an event, so that one module can be read for it."""
     sources = Path(approvals.__file__).parent.rglob("*.py")
     asking = [each.name for each in sources if "imds.start(" in each.read_text(encoding="utf-8")]
-    assert ["approvals.py"] == asking
+    assert asking == ["approvals.py"]
