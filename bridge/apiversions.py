@@ -23,8 +23,10 @@ EVENTS_VERSIONS: Final = (
 INSTANCE_VERSIONS: Final = ("2021-02-01", "2019-06-04", "2019-03-11", "2017-04-02")
 MAX_TRIED: Final = 10
 """How many versions one look tries: more than five requests a second are too many for IMDS."""
-PATIENCE: Final = 3
+PATIENCE: Final = 10
 """After how many refusals in a row a version that has worked is given up."""
+PROBE_EVERY: Final = 60
+"""After how many looks with another version the wanted one is tried again."""
 
 
 class ApiVersions:
@@ -32,6 +34,8 @@ class ApiVersions:
 
     def __init__(self, wanted: str, known: Sequence[str]) -> None:
         self.current = wanted
+        self._wanted = wanted
+        self._looks = 0
         self._fallbacks = [version for version in known if version < wanted]
         self._works = False
         self._refusals = 0
@@ -42,6 +46,9 @@ class ApiVersions:
         One that has worked is not given up at the first refusal: an older version leaves out
         fields, and every event would seem to have changed.
         """
+        self._looks += 1
+        if self.current != self._wanted and not self._looks % PROBE_EVERY:
+            return [self._wanted, self.current]
         if self._works and self._refusals + 1 < PATIENCE:
             return [self.current]
         return [self.current, *(each for each in self._fallbacks if each != self.current)]

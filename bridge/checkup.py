@@ -27,7 +27,7 @@ from sinks.record import VmIdentity
 
 SINK_SECONDS: Final = 30.0
 """How long a sink's own check may take."""
-_NOBODY: Final = VmIdentity(vm_id="00000000-0000-0000-0000-000000000000", name="unknown")
+NOBODY: Final = VmIdentity(vm_id="00000000-0000-0000-0000-000000000000", name="unknown")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +56,7 @@ def checkup(
     vm, steps = _imds(config.settings)
     asking("asking the sinks")
     yield from steps
-    for spec, checks in zip(config.sinks, _sinks(config, vm or _NOBODY), strict=True):
+    for spec, checks in zip(config.sinks, _sinks(config, vm or NOBODY), strict=True):
         yield from (Step(about=f"sink {spec.name}", check=each) for each in checks)
 
 

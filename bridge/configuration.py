@@ -227,6 +227,9 @@ def _problems(error: ValidationError, prefix: str, model: type[BaseModel]) -> st
         place = "__".join(str(part).upper() for part in problem["loc"])
         variable = (prefix + place).removesuffix("__")
         message = _WORDS.get(problem["type"]) or problem["msg"].removeprefix("Value error, ")
+        field, colon, rest = message.partition(": ")
+        if colon and not problem["loc"] and field in model.model_fields:
+            variable, message = f"{prefix}{field.upper()}", rest
         if problem["type"] == "extra_forbidden":
             known = _names_beside(model, problem["loc"])
             message = "there is no such setting" + names.suggestion(

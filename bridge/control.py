@@ -140,8 +140,8 @@ def ask(
         connection = Client(address)
     except PermissionError as error:
         raise NotPermittedError(
-            f"this user may not talk to the bridge of {directory}; run this as the user that the "
-            "bridge runs as, or as an administrator"
+            f"this user may not look into the state directory {directory}; run this as the user "
+            "that the bridge runs as, or as an administrator"
         ) from error
     except (OSError, ValueError, KeyError, TypeError):
         return None  # never started, or killed: what it left behind leads nowhere

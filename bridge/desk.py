@@ -12,7 +12,7 @@ from typing import Any, Final
 from bridge.approver import Approver
 from bridge.control import ControlError
 from bridge.dispatcher import Dispatcher
-from bridge.outbox import Outbox
+from bridge.outbox import Accepts, Outbox
 from bridge.poller import Poller
 from bridge.store import StoreError
 
@@ -31,11 +31,14 @@ class Desk:
         dispatcher: Dispatcher | None = None,
         poller: Poller | None = None,
         approver: Approver | None = None,
+        *,
+        accepts: Mapping[str, Accepts] | None = None,
     ) -> None:
         self._outbox = outbox
         self._dispatcher = dispatcher
         self._poller = poller
         self._approver = approver
+        self._accepts = accepts or {}
 
     def answer(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """The answer to a request. Raises `ControlError` on one that cannot be carried out."""
@@ -43,7 +46,7 @@ class Desk:
             case "outbox.list":
                 return self._list()
             case "outbox.retry":
-                return {"records": self._retry(self._sink(request), _sequences(request))}
+                return self._retry(self._sink(request), _sequences(request))
             case "outbox.drop":
                 sink, sequences = self._sink(request), _sequences(request)
                 return {"records": self._outbox.dead.drop(sink, sequences)}
@@ -74,7 +77,8 @@ class Desk:
         sinks = []
         for name, active in self._outbox.known_sinks().items():
             running = self._dispatcher if active else None
-            accepts = running.sink(name).accepts if running else _everything
+            kept = self._accepts.get(name, _everything)
+            accepts = running.sink(name).accepts if running else kept
             health = running.health[name] if running else None
             backlog = self._outbox.backlog(name, accepts)
             sinks.append(
@@ -88,13 +92,19 @@ class Desk:
                     "dead": backlog.dead,
                 }
             )
-        return {"sinks": sinks, "dead": [asdict(each) for each in self._outbox.dead.shown()]}
+        trouble = self._poller.trouble if self._poller else None
+        return {
+            "trouble": trouble,
+            "sinks": sinks,
+            "dead": [asdict(each) for each in self._outbox.dead.shown()],
+        }
 
-    def _retry(self, sink: str, sequences: list[int] | None) -> int:
-        count = self._outbox.dead.retry(sink, sequences)
+    def _retry(self, sink: str, sequences: list[int] | None) -> dict[str, Any]:
+        count, resumed = self._outbox.dead.retry(sink, sequences), False
         if self._dispatcher is not None and sink in self._dispatcher.health:
+            resumed = self._dispatcher.health[sink].state in ("paused", "failing")
             self._dispatcher.resume(sink)
-        return count
+        return {"records": count, "resumed": resumed}
 
     def _sink(self, request: Mapping[str, Any]) -> str:
         name, known = str(request.get("sink")), self._outbox.known_sinks()

@@ -113,7 +113,14 @@ def _appearance(before: KnownEvent | None, event: ScheduledEvent, look: Look) ->
     # Azure: on a hardware failure an event may appear directly as Started.
     kind: Kind = "started" if event.event_status == "Started" else "scheduled"
     if before is not None:
-        return Transition(kind=kind, known=_seen_again(before, event, look))
+        # A new life: what was measured in the former one says nothing of how this one ends.
+        anew = replace(
+            before,
+            first_seen=look.now,
+            not_before=None,
+            measured=Measured(restarted=False if look.boot_known else None),
+        )
+        return Transition(kind=kind, known=_seen_again(anew, event, look))
     first = KnownEvent(
         event=event,
         status=event.event_status,

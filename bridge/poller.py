@@ -62,6 +62,9 @@ class Poller:
         self._incarnation = seen.incarnation
         self._body: bytes | None = None
         self._trouble: str | None = None
+        self.trouble: str | None = None
+        """What keeps the bridge from looking or committing, in a sentence; None for nothing."""
+        self._api_version = imds.api_version
         self._polling = threading.Lock()
         self._not_before = clock.monotonic()
 
@@ -117,6 +120,7 @@ class Poller:
             self._say("bug", f"the poll ended with {type(error).__name__}")
         else:
             self._say(None, "IMDS answers")
+            self._say_version()
             self._polled()
             return True
         return False
@@ -172,14 +176,24 @@ class Poller:
             _report(record)
         self.committed()
 
+    def _say_version(self) -> None:
+        if self._imds.api_version != self._api_version:
+            self._api_version = self._imds.api_version
+            log.warning(
+                "IMDS is asked with another api-version, which may leave out fields",
+                extra={"action": "api_version", "version": self._api_version},
+            )
+
     def _say(self, trouble: str | None, message: str) -> None:
         if trouble == self._trouble:
             return
         if trouble is None:
             log.info(message, extra={"action": "imds_ok", "after": self._trouble})
         else:
-            log.warning(message, extra={"action": "imds_trouble", "reason": trouble})
+            action = "store_trouble" if trouble == "store" else "imds_trouble"
+            log.warning(message, extra={"action": action, "reason": trouble})
         self._trouble = trouble
+        self.trouble = None if trouble is None else message
 
 
 def _report(record: EventRecord) -> None:

@@ -24,10 +24,20 @@ def look_at_state(directory: Path) -> Iterator[Check]:
     """How the directory and its store stand; a bridge that runs there is asked instead."""
     try:
         running = control.ask(directory, {"ask": "outbox.list"})
+    except SebError as error:
+        text, _, remedy = str(error).partition("; ")
+        yield Check(level="fail", text=text, remedy=remedy or "run it as the bridge's user")
+        return
     except (control.ControlError, OSError):
         running = None
     if running is not None:
         yield Check(level="ok", text=f"{directory} is in use by the bridge that runs here")
+        if running.get("trouble"):
+            yield Check(
+                level="fail",
+                text=f"that bridge cannot go on: {running['trouble']}",
+                remedy="put right what it says; the bridge goes on by itself",
+            )
         yield from _outbox(running)
         return
     try:
@@ -97,7 +107,7 @@ def _outbox(answer: dict[str, object]) -> Iterator[Check]:
             yield Check(
                 level="warn",
                 text=f"{state} ({sink['reason']})",
-                remedy=f"see the line of sink {sink['sink']} below; `seb outbox retry` wakes it",
+                remedy=f"see its line below; `seb outbox retry {sink['sink']}` wakes it",
             )
         if sink["dead"]:
             yield Check(

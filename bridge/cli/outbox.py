@@ -6,13 +6,13 @@ import json
 import sys
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import click
 
 from bridge import control
 from bridge.cli import common
+from bridge.configuration import Configuration
 from bridge.desk import Desk
 from bridge.errors import NO
 
@@ -74,6 +74,9 @@ def retry(*, sink: str, sequences: tuple[int, ...], overrides: tuple[str, ...]) 
     answer = _ask(
         {"ask": "outbox.retry", "sink": sink, "sequences": list(sequences) or None}, overrides
     )
+    if answer.get("resumed") and not answer["records"] and not sequences:
+        click.echo(f"{sink} has no dead record; what it still has to get is tried now")
+        return
     _report(answer["records"], sink, sequences, "will be tried again")
 
 
@@ -108,24 +111,30 @@ def _report(count: int, sink: str, sequences: tuple[int, ...], what: str) -> Non
 
 
 def _ask(request: Mapping[str, Any], overrides: tuple[str, ...]) -> dict[str, Any]:
-    directory = common.read_configuration(overrides).settings.state_dir
+    config = common.read_configuration(overrides)
     try:
-        answer = control.ask(directory, request)
-        return _open_and_ask(request, directory) if answer is None else answer
+        answer = control.ask(config.settings.state_dir, request)
+        return _open_and_ask(request, config) if answer is None else answer
     except control.ControlError as error:
         click.echo(f"seb: {error}", err=True)
         raise click.exceptions.Exit(NO) from None
 
 
-def _open_and_ask(request: Mapping[str, Any], directory: Path) -> dict[str, Any]:
+def _open_and_ask(request: Mapping[str, Any], config: Configuration) -> dict[str, Any]:
+    from bridge.checkup import NOBODY, context_for  # noqa: PLC0415  # as below
     from bridge.outbox import Outbox  # noqa: PLC0415  # a bridge that runs answers without it
     from bridge.storefile import FILE_NAME, open_store  # noqa: PLC0415
 
+    directory, context = config.settings.state_dir, context_for(config, NOBODY)
     # Whoever only looks must not be the one who makes the store, as a user that is not the bridge.
     if not (directory / FILE_NAME).exists():
         raise control.ControlError(f"there is no store in {directory} yet; has the bridge run?")
     store, _ = open_store(directory, datetime.now(UTC))
     try:
-        return Desk(Outbox(store)).answer(request)
+        accepts = {
+            spec.name: spec.sink_class(spec.name, spec.settings, context).accepts
+            for spec in config.sinks
+        }
+        return Desk(Outbox(store), accepts=accepts).answer(request)
     finally:
         store.close()

@@ -132,8 +132,8 @@ def command(
         ) from None
     try:
         with _interruptible():
+            _misbehave(simulator, faults)  # before anybody knows where to ask
             click.echo(f"SEB_IMDS__URL={simulator.url}")
-            _misbehave(simulator, faults)
             _play(simulator, scenario, loop=loop)
     except KeyboardInterrupt:
         _log("interrupted")

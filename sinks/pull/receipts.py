@@ -73,7 +73,7 @@ class ReceiptSink(Sink[PullSettings]):
                 shown=f"{self.settings.shown} (receipts)",
                 now=self.context.now(),
                 hints=_HINTS,
-                resume="let it go on with: seb outbox retry",
+                resume=f"let it go on with: seb outbox retry {self.name}",
             )
 
     def check(self) -> Sequence[Check]:

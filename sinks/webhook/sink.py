@@ -80,7 +80,7 @@ class WebhookSink(Sink[WebhookSettings]):
             shown=self.settings.shown,
             now=self.context.now(),
             hints=_HINTS,
-            resume="set another address, or let it go on with: seb outbox retry",
+            resume=f"set another address, or let it go on with: seb outbox retry {self.name}",
         )
 
     def _render(self, record: EventRecord) -> Rendered:

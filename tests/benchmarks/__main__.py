@@ -29,8 +29,8 @@ CHANGES: Final = 200
 IDLE_SECONDS: Final = 20.0
 STARTS: Final = 7
 IMPORTS: Final = (
-    "import time, apscheduler.schedulers.background, paho.mqtt.client, pydantic_settings, requests; "
-    "time.sleep(60)"
+    "import time, apscheduler.schedulers.background, paho.mqtt.client, pydantic_settings; "
+    "import requests; time.sleep(60)"
 )
 SEB: Final = [sys.executable, "-m", "bridge"]
 BARE: Final = [sys.executable, str(Path(__file__).parent / "bare_loop.py")]

@@ -64,7 +64,7 @@ def test_retry_wakes_the_sink(bench: Bench) -> None:
     bench.wait_for_failure("ops")
     answer = Desk(bench.outbox, bench.dispatcher).answer({"ask": "outbox.retry", "sink": "ops"})
     ops.wait_for(lambda: 1 in ops.sequences())
-    assert answer == {"records": 1}
+    assert answer == {"records": 1, "resumed": True}
     ops.wait_for(lambda: bench.outbox.dead.count("ops") == 0)
 
 

@@ -224,14 +224,18 @@ def test_there_and_back_and_there_are_three_facts() -> None:
 
 @pytest.mark.parametrize(("raw", "kind"), [(entry(), "scheduled"), (started(), "started")])
 def test_a_return_counts_on(raw: dict[str, Any], kind: str) -> None:
-    """An event that ended and is there again goes on with its revisions and its first sight."""
-    _, known = step(seen(entry()))
+    """An event that ended and is there again goes on with its revisions, and begins a new life."""
+    before = {
+        key: replace(each, measured=Measured(restarted=True)) for key, each in seen(entry()).items()
+    }
+    _, known = step(before)
     ((transition,), _) = step(known, raw, look=AFTER)
-    assert (kind, 3, True, NOW) == (
+    assert (kind, 3, True, AFTER.now, False) == (
         transition.kind,
         transition.known.revision,
         transition.known.pending,
         transition.known.first_seen,
+        transition.known.measured.restarted,
     )
 
 

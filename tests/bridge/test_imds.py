@@ -10,6 +10,7 @@ from raw_imds import RawImds, refusal, reply
 from urllib3.connection import HTTPConnection
 from urllib3.exceptions import NewConnectionError
 
+from bridge.apiversions import PATIENCE, PROBE_EVERY
 from bridge.imds import MAX_BODY_BYTES, MAX_RETRY_AFTER, Imds, ImdsError
 from bridge.imdserror import explain
 from bridge.simulator import (
@@ -348,14 +349,26 @@ def test_one_refusal_does_not_change_a_version_that_works() -> None:
 
 def test_a_version_that_is_refused_for_good_is_given_up() -> None:
     """A VM may move to a host that knows less."""
-    with RawImds(reply(), refusal(), refusal(), refusal(), reply()) as raw:
+    with RawImds(reply(), *[refusal()] * PATIENCE, reply()) as raw:
         asked = client(raw.url)
         asked.events()
-        for _ in range(2):
+        for _ in range(PATIENCE - 1):
             refused(asked)
         asked.events()
         asked.close()
     assert (raw.versions[-1], asked.api_version) == ("2019-08-01", "2019-08-01")
+
+
+def test_the_wanted_version_is_asked_for_again() -> None:
+    """A stand-in version leaves out fields: it is used no longer than it must."""
+    with RawImds(refusal(), *[reply()] * (PROBE_EVERY + 1)) as raw:
+        asked = client(raw.url)
+        used = []
+        for _ in range(PROBE_EVERY):
+            asked.events()
+            used.append(asked.api_version)
+        asked.close()
+    assert (used[0], used[-2], used[-1]) == ("2019-08-01", "2019-08-01", "2020-07-01")
 
 
 def test_the_instance_document_is_read() -> None:

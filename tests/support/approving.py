@@ -34,6 +34,7 @@ class ObedientImds:
 
     def __init__(self) -> None:
         self.events_now: dict[str, dict[str, Any]] = {}
+        self.api_version = "2020-07-01"
         self.incarnation = 1
         self.posts: list[str] = []
         self.effective: list[str] = []

@@ -105,6 +105,7 @@ class ScriptedImds:
         self.said = said
         self.latency_ms = 0.0
         self.asked = 0
+        self.api_version = "2020-07-01"
 
     def events(self) -> Answer:
         self.asked += 1
