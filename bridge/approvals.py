@@ -9,43 +9,25 @@ from __future__ import annotations
 import logging
 import uuid
 from collections import Counter
-from dataclasses import dataclass
 from typing import Final
 
 from bridge.clock import Clock
 from bridge.commands import MAX_COMMANDS, Command, Rate, RefusedError, Situation, verify
 from bridge.imds import Imds, ImdsError
 from bridge.known import KnownEvent
-from bridge.ledger import OPEN_STATES, Entry, Ledger, entry_of
+from bridge.ledger import OPEN_STATES, Entry, Ledger, cause_of, entry_of, entry_of_command
 from bridge.poller import Poller
 from bridge.receipts import State
 from bridge.refusals import Refusals
 from bridge.rulings import Rulings
 from bridge.store import StoreError
+from bridge.tries import Tries
 from bridge.trust import Trust
 from sinks.base import CommandMessage
 
 log: Final = logging.getLogger(__name__)
 
-RETRY_SECONDS: Final = 1.0
-"""How soon IMDS is asked again where it could not be reached; each further wait is doubled."""
-MAX_RETRY_SECONDS: Final = 5.0
-# Azure: 400 and 405 do not heal; 404, 410, 429 and 5xx do, and a peer met a single 401.
-_REFUSED_FOR_GOOD: Final = frozenset({"http_400", "http_405"})
 _BEGUN: Final = frozenset({"Started", "Completed", "Canceled"})
-_NO_CONNECTION: Final = frozenset({"refused", "unreachable"})
-
-
-@dataclass(slots=True, kw_only=True)
-class _Tries:
-    """How IMDS was asked for an entry so far, in this run."""
-
-    unsure: bool
-    """Whether a request may have had its effect although its answer was lost."""
-    due: float = 0.0
-    wait: float = 0.0
-    refused: bool = False
-    taken: bool = False
 
 
 class Approvals:
@@ -72,7 +54,7 @@ class Approvals:
         self._refusals = Refusals(clock)
         self._open = {entry.cause: entry for entry in ledger.unfinished()}
         self._tries = {
-            cause: _Tries(unsure=entry.asked == "maybe") for cause, entry in self._open.items()
+            cause: Tries(unsure=entry.asked == "maybe") for cause, entry in self._open.items()
         }
 
     @property
@@ -92,7 +74,7 @@ class Approvals:
             message.settled()
             return
         known = self._known(command.event_id)
-        entry = self._write(_of_command(command, known), "accepted", why=command.why)
+        entry = self._write(entry_of_command(command, known), "accepted", why=command.why)
         message.settled()
         if known is not None:
             self._begin(entry)
@@ -143,7 +125,8 @@ class Approvals:
             now=now,
             known=self._poller.known(),
             used=lambda command: (
-                self._ledger.may_have_lost(command.issued, now) or self._ledger.has(_cause(command))
+                self._ledger.may_have_lost(command.issued, now)
+                or self._ledger.has(cause_of(command))
             ),
         )
         try:
@@ -167,7 +150,7 @@ class Approvals:
     def _refuse(self, refused: RefusedError, message: CommandMessage) -> None:
         if self._refusals.note(refused, message) and refused.command is not None:
             self._ledger.answer(
-                _of_command(refused.command, self._known(refused.command.event_id)),
+                entry_of_command(refused.command, self._known(refused.command.event_id)),
                 self._poller.observer,
                 self._clock.now(),
                 state="rejected",
@@ -214,28 +197,17 @@ class Approvals:
         return self._write(entry, "posted")
 
     def _not_taken(self, entry: Entry, error: ImdsError) -> Entry:
-        tries = self._put_off(entry, error)
-        if error.reason in _REFUSED_FOR_GOOD:
-            # A request before this one may have started the event, and it may be over: then IMDS
-            # does not know it any more, and the next look says so.
-            if tries.refused or not tries.unsure:
-                return self._write(entry, "failed", "imds_refused")
-            tries.refused = True
-        elif error.reason not in _NO_CONNECTION and not error.reason.startswith("http_4"):
-            tries.unsure = True
-        if tries.unsure:
-            return entry
-        return self._note(self._ledger.in_vain(entry, self._clock.now()))
-
-    def _put_off(self, entry: Entry, error: ImdsError) -> _Tries:
-        tries = self._tries[entry.cause]
-        tries.wait = min(2 * tries.wait or RETRY_SECONDS, MAX_RETRY_SECONDS)
-        tries.due = self._clock.monotonic() + max(tries.wait, error.retry_after or 0.0)
         log.warning(
             "IMDS did not take the approval",
             extra={"action": "approval_retry", "jti": entry.jti, "reason": str(error)},
         )
-        return tries
+        match self._tries[entry.cause].failed(error, self._clock.monotonic()):
+            case "refused":
+                return self._write(entry, "failed", "imds_refused")
+            case "in vain":
+                return self._note(self._ledger.in_vain(entry, self._clock.now()))
+            case "unsure":
+                return entry
 
     def _write(
         self, entry: Entry, state: State, reason: str | None = None, *, why: str | None = None
@@ -267,7 +239,7 @@ class Approvals:
         """Keep in mind what is on disk of an entry."""
         if entry.state in OPEN_STATES and entry.event_id is not None:
             self._open[entry.cause] = entry
-            self._tries.setdefault(entry.cause, _Tries(unsure=False))
+            self._tries.setdefault(entry.cause, Tries(unsure=False))
         else:
             self._open.pop(entry.cause, None)
             self._tries.pop(entry.cause, None)
@@ -275,20 +247,3 @@ class Approvals:
 
     def _known(self, event_id: str | None) -> KnownEvent | None:
         return self._poller.known().get(event_id.casefold()) if event_id else None
-
-
-def _cause(command: Command) -> str:
-    """What makes a command one and the same over every channel and after every restart."""
-    return f"command\n{command.issuer}\n{command.jti}"
-
-
-def _of_command(command: Command, known: KnownEvent | None) -> Entry:
-    return Entry(
-        cause=_cause(command),
-        jti=command.jti,
-        event_id=known.event.event_id if known else command.event_id,
-        fingerprint=command.fingerprint,
-        actor=command.subject,
-        issuer=command.issuer,
-        resources=known.event.resources if known else (),
-    )

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Final, Literal
 
+from bridge.commands import Command
 from bridge.known import KnownEvent
 from bridge.normalize import Observer
 from bridge.receipts import State, receipt
@@ -155,6 +156,24 @@ def entry_of(known: KnownEvent, *, cause: str, jti: str, actor: str) -> Entry:
         actor=actor,
         issuer=None,
         resources=known.event.resources,
+    )
+
+
+def cause_of(command: Command) -> str:
+    """What makes a command one and the same over every channel and after every restart."""
+    return f"command\n{command.issuer}\n{command.jti}"
+
+
+def entry_of_command(command: Command, known: KnownEvent | None) -> Entry:
+    """An entry about what a command asks for, of an event as far as it is known."""
+    return Entry(
+        cause=cause_of(command),
+        jti=command.jti,
+        event_id=known.event.event_id if known else command.event_id,
+        fingerprint=command.fingerprint,
+        actor=command.subject,
+        issuer=command.issuer,
+        resources=known.event.resources if known else (),
     )
 
 

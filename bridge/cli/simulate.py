@@ -7,6 +7,7 @@ never listens beyond loopback unless `--listen` says so.
 from __future__ import annotations
 
 import signal
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -27,8 +28,8 @@ from bridge.simulator import (
 from bridge.simulator.scenarios import scenario as find_scenario
 
 DEFAULT_LISTEN = "127.0.0.1:8169"
-_SLICE = 0.5
-"""Seconds between two chances for Ctrl-C: Windows does not interrupt a wait."""
+_SLICE = 0.1
+"""Seconds between two looks for Ctrl-C."""
 _LINGER = 5.0
 """Seconds at most, once played out, for a poller to get the last document."""
 
@@ -131,24 +132,26 @@ def command(
             param_hint="--listen",
         ) from None
     try:
-        with _interruptible():
+        with _interruptible() as stop:
             _misbehave(simulator, faults)  # before anybody knows where to ask
             click.echo(f"SEB_IMDS__URL={simulator.url}")
-            _play(simulator, scenario, loop=loop)
-    except KeyboardInterrupt:
-        _log("interrupted")
+            _play(simulator, scenario, stop, loop=loop)
     finally:
         simulator.stop()
 
 
 @contextmanager
-def _interruptible() -> Iterator[None]:
-    """Be ended by Ctrl-C, also where a shell had it ignored, and by a polite kill likewise."""
+def _interruptible() -> Iterator[threading.Event]:
+    """An event that Ctrl-C sets, also where a shell had it ignored, and a polite kill likewise.
+
+    Not an exception: it could come while the simulator holds a lock.
+    """
+    stop = threading.Event()
     names = [name for name in ("SIGINT", "SIGTERM", "SIGBREAK") if hasattr(signal, name)]
     numbers = [signal.Signals[name] for name in names]
-    before = [signal.signal(number, signal.default_int_handler) for number in numbers]
+    before = [signal.signal(number, lambda *_: stop.set()) for number in numbers]
     try:
-        yield
+        yield stop
     finally:
         for number, handler in zip(numbers, before, strict=True):
             signal.signal(number, handler)
@@ -160,15 +163,17 @@ def _misbehave(simulator: Simulator, faults: list[Fault]) -> None:
         _log(f"fault {fault}")
 
 
-def _play(simulator: Simulator, scenario: str, *, loop: bool) -> None:
+def _play(simulator: Simulator, scenario: str, stop: threading.Event, *, loop: bool) -> None:
     while True:
         _log(f"playing {scenario}")
         simulator.play(scenario)
         while not simulator.wait(_SLICE):
-            continue
-        if not loop:
+            if stop.is_set():
+                _log("interrupted")
+                return
+        if stop.is_set() or not loop:
             break
-    if simulator.gets:  # a poller that was here once gets the last document too
+    if simulator.gets and not stop.is_set():  # a poller that was here once gets the last document too
         simulator.wait_until_served(timeout=_LINGER)
     _log(f"played {scenario}: {simulator.gets} polls, {len(simulator.approvals)} approvals")
 

@@ -16,12 +16,12 @@ from control_plane import Signer
 from forgeries import FORGERIES
 
 from bridge import approvals
-from bridge.approvals import MAX_RETRY_SECONDS
 from bridge.commands import MAX_COMMANDS
 from bridge.policy import Rule
 from bridge.refusals import ANSWERS_A_MINUTE, ANSWERS_A_TOKEN, LINES_A_MINUTE
 from bridge.store import RESET_KEY, StoreError
 from bridge.storefile import FILE_NAME
+from bridge.tries import MAX_RETRY_SECONDS
 from sinks.record import schema
 
 GOOD = [("accepted", None), ("posted", None), ("confirmed", None)]
