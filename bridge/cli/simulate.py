@@ -173,7 +173,8 @@ def _play(simulator: Simulator, scenario: str, stop: threading.Event, *, loop: b
                 return
         if stop.is_set() or not loop:
             break
-    if simulator.gets and not stop.is_set():  # a poller that was here once gets the last document too
+    # A poller that was here once gets the last document too.
+    if simulator.gets and not stop.is_set():
         simulator.wait_until_served(timeout=_LINGER)
     _log(f"played {scenario}: {simulator.gets} polls, {len(simulator.approvals)} approvals")
 
