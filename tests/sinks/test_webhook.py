@@ -179,7 +179,7 @@ def test_gone_pauses_the_sink(server: HttpServer) -> None:
     """410 means that the receiver wants nothing more, and says how to go on."""
     error = raised(server, status=410)
     assert isinstance(error, SinkPaused)
-    assert str(error).endswith("let it go on with: seb outbox retry")
+    assert "let it go on with: seb outbox retry " in str(error)
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
