@@ -14,7 +14,7 @@ demo: $(VENV)/run.stamp ## Show the bridge at work on a simulated VM
 	@$(BIN)/seb demo
 
 test: $(VENV)/dev.stamp mosquitto ## Run the tests, with a real MQTT broker
-	$(BIN)/pytest -n 4
+	$(BIN)/pytest -n 3
 
 test-slow: $(VENV)/dev.stamp mosquitto ## Run the tests that take minutes
 	$(BIN)/pytest -m slow -s

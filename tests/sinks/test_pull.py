@@ -251,7 +251,7 @@ def test_an_answer_without_end_ends(server: HttpServer, mode: Mode) -> None:
     began = time.monotonic()
     server.answer(status=200, mode=mode, headers={"Content-Length": "9000"})
     assert str(opening_fails(make(server))).startswith(f"{server.origin}: ")
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 15
 
 
 @pytest.mark.parametrize(("header", "seconds"), [("7", 7.0), ("soon", None)])
@@ -338,7 +338,7 @@ def test_the_poll_ends_at_once(server: HttpServer, end: Callable[[PullSink], Non
     end(patient)
     thread.join(PATIENCE)
     assert not thread.is_alive()
-    assert time.monotonic() - began < 1
+    assert time.monotonic() - began < 10
     patient.close()
 
 

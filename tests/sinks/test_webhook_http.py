@@ -69,7 +69,7 @@ def test_a_body_without_end_is_not_waited_for(server: HttpServer, mode: Mode) ->
     server.answer(status=200, mode=mode, headers={"Content-Length": "9000"}, every=0.01)
     began = time.monotonic()
     sink.deliver([sample_record(1)])
-    assert time.monotonic() - began < 4
+    assert time.monotonic() - began < 8
     sink.deliver([sample_record(2)])
     assert [request.connection for request in server.requests()] == [1, 2]
 
