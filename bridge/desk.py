@@ -92,7 +92,7 @@ class Desk:
                     "dead": backlog.dead,
                 }
             )
-        trouble = self._poller.trouble if self._poller else None
+        trouble = self._poller.store_trouble if self._poller else None
         return {
             "trouble": trouble,
             "sinks": sinks,

@@ -62,8 +62,8 @@ class Poller:
         self._incarnation = seen.incarnation
         self._body: bytes | None = None
         self._trouble: str | None = None
-        self.trouble: str | None = None
-        """What keeps the bridge from looking or committing, in a sentence; None for nothing."""
+        self.store_trouble: str | None = None
+        """What keeps the bridge from committing, in a sentence; None for nothing."""
         self._api_version = imds.api_version
         self._polling = threading.Lock()
         self._not_before = clock.monotonic()
@@ -193,7 +193,7 @@ class Poller:
             action = "store_trouble" if trouble == "store" else "imds_trouble"
             log.warning(message, extra={"action": action, "reason": trouble})
         self._trouble = trouble
-        self.trouble = None if trouble is None else message
+        self.store_trouble = message if trouble == "store" else None
 
 
 def _report(record: EventRecord) -> None:

@@ -400,3 +400,10 @@ def test_a_clock_that_jumps_far_is_survived(bench: Bench) -> None:
     bench.clock.jump(-30 * 365 * 86400.0)
     assert told(bench.serve(body())) == [("event.ended", "Canceled")]
     assert bench.clock.now() - NOW < timedelta(minutes=1)
+
+
+def test_an_imds_that_is_away_is_no_trouble_of_the_store(bench: Bench) -> None:
+    """What keeps the bridge from looking is not told as what keeps it from committing."""
+    bench.imds.said = ImdsError("nobody listens", reason="refused")
+    assert not bench.poller.run()
+    assert bench.poller.store_trouble is None
