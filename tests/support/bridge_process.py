@@ -43,7 +43,12 @@ class Line:
 def clean_environment(home: Path, env: Mapping[str, str]) -> dict[str, str]:
     """What a fresh machine would have, with our variables and an IMDS on loopback."""
     kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
-    ours = {"HOME": str(home), "SEB_IMDS__URL": NOWHERE, "PYTHONWARNINGS": "default"}
+    ours = {
+        "HOME": str(home),
+        "SEB_IMDS__URL": NOWHERE,
+        "SEB_HTTP__LISTEN": "",  # many bridges run at once; a test that wants the server names it
+        "PYTHONWARNINGS": "default",
+    }
     made = {**kept, **ours, **env}
     if "169.254" in made["SEB_IMDS__URL"]:
         raise ValueError("a test must not ask the real metadata address")
