@@ -5,7 +5,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo test test-slow lint format docs docs-check bench lock clean
+.PHONY: help demo test faults faults-long lint format docs docs-check bench lock clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -16,8 +16,11 @@ demo: $(VENV)/run.stamp ## Show the bridge at work on a simulated VM
 test: $(VENV)/dev.stamp mosquitto ## Run the tests, with a real MQTT broker
 	$(BIN)/pytest -n 3
 
-test-slow: $(VENV)/dev.stamp mosquitto ## Run the tests that take minutes
-	$(BIN)/pytest -m slow -s
+faults: $(VENV)/dev.stamp mosquitto strace ## Break everything that can break, for ten minutes
+	$(BIN)/pytest -n 3 -m 'not slow' tests/faults
+
+faults-long: $(VENV)/dev.stamp mosquitto strace ## The same at length: 500 kills, long soaks
+	$(BIN)/pytest -n 2 tests/faults -m 'slow or faults or not slow'
 
 lint: $(VENV)/dev.stamp ## Check style, types, layers and generated documentation
 	$(BIN)/ruff check .
@@ -62,10 +65,14 @@ $(VENV)/dev.stamp: $(VENV)/run.stamp requirements-dev.lock
 	@touch $@
 
 # The packages of the system that are needed and may be missing. Without apt: a word on what to do.
-.PHONY: mosquitto python-venv
+.PHONY: mosquitto strace python-venv
 mosquitto:
 	@PATH="$$PATH:/usr/sbin:/usr/local/sbin:/opt/homebrew/sbin"; command -v mosquitto >/dev/null || \
 	  $(MAKE) --no-print-directory system-package PACKAGE=mosquitto
+
+strace:
+	@[ "$$(uname)" != Linux ] || command -v strace >/dev/null || \
+	  $(MAKE) --no-print-directory system-package PACKAGE=strace
 
 python-venv:
 	@$(MAKE) --no-print-directory system-package PACKAGE=python3-venv
