@@ -9,6 +9,7 @@ import logging
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Final
 
 from bridge.clock import Clock
@@ -49,6 +50,7 @@ class Rulings:
         self._acknowledged = acknowledged
         self._decided: set[str] = set()
         self._said: dict[str, str] = {}
+        self._since: dict[str, tuple[datetime, float]] = {}
 
     def on(self, known: KnownEvent) -> Ruling | None:
         """What is newly decided about an event; None where nothing is. Raises `StoreError`."""
@@ -56,7 +58,7 @@ class Rulings:
             self._rules,
             known,
             vm_name=self._vm_name,
-            now=self._clock.now(),
+            now=known.first_seen + timedelta(seconds=self._waited(known)),
             acknowledged=lambda sink: self._acknowledged(sink, known),
         )
         if decision is None:
@@ -72,6 +74,20 @@ class Rulings:
         actor = f"rule:{decision.rule.name}"
         entry = entry_of(known, cause=cause, jti=str(uuid.uuid4()), actor=actor)
         return Ruling(entry=entry, approve=decision.verdict is Verdict.APPROVE)
+
+    def _waited(self, known: KnownEvent) -> float:
+        """Seconds since the event was first seen, in this life of it.
+
+        The wall clock counts up to this run's first look, the monotonic one from there on: a clock
+        that is set, as by the first time sync after a boot, must not let the next VM act while the
+        leader still has its time.
+        """
+        kept, monotonic = self._since.get(known.event.key), self._clock.monotonic()
+        if kept is None or kept[0] != known.first_seen:
+            before = (self._clock.now() - known.first_seen).total_seconds()
+            kept = (known.first_seen, monotonic - max(0.0, before))
+            self._since[known.event.key] = kept
+        return monotonic - kept[1]
 
     def _say_once(self, known: KnownEvent, decision: Decision) -> None:
         said = f"{decision.verdict.value}: {decision.why}"

@@ -129,6 +129,33 @@ def test_time_alone_lets_the_next_vm_act(courts: Any) -> None:
     assert court.story() == APPROVED
 
 
+@pytest.mark.parametrize("hours", [1, -1, 30 * 365 * 24])
+def test_a_clock_that_is_set_brings_no_turn_closer(courts: Any, hours: int) -> None:
+    """Somebody sets the wall clock, or the first time sync comes: the leader keeps its time."""
+    court = courts(Rule(name="lead", max_resources=2, leader_first=True, takeover=60))
+    court.announce(resources=["web_4", "web_3"])
+    court.look(after=50)
+    court.clock.jump(hours * 3600)
+    court.look(after=9)
+    assert court.story() == []
+    court.look(after=1)
+    assert court.story() == APPROVED
+
+
+def test_a_return_gives_the_leader_its_time_again(courts: Any) -> None:
+    """What was waited for an event in a former life does not count in its next one."""
+    court = courts(Rule(name="lead", max_resources=2, leader_first=True, takeover=60))
+    court.announce(resources=["web_4", "web_3"])
+    court.look(after=50)
+    court.vanish()
+    court.look(after=100)
+    court.announce(resources=["web_4", "web_3"])
+    court.look(after=59)
+    assert court.story() == []
+    court.look(after=1)
+    assert court.story() == APPROVED
+
+
 def test_a_leader_that_acted_leaves_nothing_to_take_over(courts: Any) -> None:
     """Once the event has started, nobody takes over."""
     court = courts(Rule(name="lead", max_resources=2, leader_first=True, takeover=60))
