@@ -1,9 +1,12 @@
-"""What differs between operating systems, all of it here: boot id, paths, private files."""
+"""What differs between operating systems, all of it here: boot id, paths, private files, signals,
+and the service manager's socket.
+"""
 
 from __future__ import annotations
 
 import os
 import signal
+import socket
 import sys
 from collections.abc import Callable
 from contextlib import suppress
@@ -14,6 +17,8 @@ _APP: Final = "scheduled-events-bridge"
 _SOCKET_PATH_BYTES: Final = 100
 """sun_path holds 108 bytes on Linux, its end included."""
 _LINUX_BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
+_NOTIFY_SECONDS: Final = 2.0
+"""How long a busy service manager is waited for: it must never hold up a poll."""
 _WINDOWS_BOOT_KEY: Final = (
     r"SYSTEM\CurrentControlSet\Control\Session Manager\Memory Management\PrefetchParameters"
 )
@@ -103,6 +108,34 @@ def on_stop_signal(stop: Callable[[], object]) -> None:
     for name in names:
         if number := getattr(signal, name, None):
             signal.signal(number, handle)
+
+
+def notify(state: str) -> None:
+    """Tell the service manager something in the words of sd_notify(3), lines of NAME=VALUE.
+
+    It does nothing where no service manager listens (NOTIFY_SOCKET is not set) and never fails:
+    a bridge that cannot say how it is goes on all the same.
+    """
+    address = os.environ.get("NOTIFY_SOCKET", "")
+    family = getattr(socket, "AF_UNIX", None)  # Windows' Python has none
+    if family is None or not address.startswith(("/", "@")):
+        return
+    if address.startswith("@"):  # systemd's way to write Linux' abstract names
+        address = "\0" + address[1:]
+    with suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as sender:
+        sender.settimeout(_NOTIFY_SECONDS)
+        sender.sendto(state.encode(), address)
+
+
+def watchdog_seconds() -> float | None:
+    """How soon the service manager wants to hear from this process again and again; None where it
+    does not watch (sd_watchdog_enabled(3)).
+    """
+    microseconds = os.environ.get("WATCHDOG_USEC", "")
+    meant = os.environ.get("WATCHDOG_PID") or str(os.getpid())
+    if not microseconds.isdecimal() or int(microseconds) == 0 or meant != str(os.getpid()):
+        return None
+    return int(microseconds) / 1_000_000
 
 
 def is_volatile(path: Path) -> bool:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import sys
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -101,3 +104,96 @@ def test_memory_is_no_place_for_a_store(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(Path, "read_text", lambda self, **how: mounts)
     found = [host.is_volatile(Path(each)) for each in ("/opt/x", "/run/seb", "/mnt/seb", "/mntx")]
     assert found == [False, True, True, False]
+
+
+@pytest.fixture
+def manager(tmp_path: Path) -> Iterator[socket.socket]:
+    """The service manager's end of NOTIFY_SOCKET, bound to a path."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
+        listener.bind(str(tmp_path / "n"))
+        listener.settimeout(20)
+        yield listener
+
+
+@posix_only
+def test_the_service_manager_is_told(
+    manager: socket.socket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One datagram, as it was given."""
+    monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "n"))
+    host.notify("READY=1\nSTATUS=über alles informiert")
+    assert manager.recv(1000).decode() == "READY=1\nSTATUS=über alles informiert"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="abstract names are Linux' own")
+def test_a_manager_in_the_abstract(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An @ stands for the zero byte of a name that is no file."""
+    name = f"seb-test-{os.getpid()}"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
+        listener.bind(f"\0{name}")
+        listener.settimeout(20)
+        monkeypatch.setenv("NOTIFY_SOCKET", f"@{name}")
+        host.notify("WATCHDOG=1")
+        assert listener.recv(1000) == b"WATCHDOG=1"
+
+
+@pytest.mark.parametrize("address", ["", "vsock:2:1234", "relative"])
+def test_where_nobody_listens_nothing_is_said(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No service manager, or one that is reached in a way that is none of ours."""
+    monkeypatch.setenv("NOTIFY_SOCKET", address)
+    host.notify("READY=1")
+    monkeypatch.delenv("NOTIFY_SOCKET")
+    host.notify("READY=1")
+
+
+def test_a_manager_that_has_gone_is_no_error(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A socket that is not there, and a name that is too long for one."""
+    for address in (tmp_path / "gone", tmp_path / ("x" * 200)):
+        monkeypatch.setenv("NOTIFY_SOCKET", str(address))
+        host.notify("WATCHDOG=1")
+
+
+@posix_only
+def test_a_manager_that_does_not_read_holds_nobody_up(
+    manager: socket.socket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A full queue is given up on: the poll goes on."""
+    monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "n"))
+    monkeypatch.setattr(host, "_NOTIFY_SECONDS", 0.01)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender, suppress(BlockingIOError):
+        sender.setblocking(False)
+        while True:
+            sender.sendto(b"x", str(tmp_path / "n"))
+    host.notify("WATCHDOG=1")
+    manager.setblocking(False)
+    heard = set()
+    with suppress(BlockingIOError):
+        while True:
+            heard.add(manager.recv(1000))
+    assert heard == {b"x"}
+
+
+@pytest.mark.parametrize(
+    ("environ", "seconds"),
+    [
+        ({}, None),
+        ({"WATCHDOG_USEC": "60000000"}, 60.0),
+        ({"WATCHDOG_USEC": "1500000", "WATCHDOG_PID": str(os.getpid())}, 1.5),
+        ({"WATCHDOG_USEC": "60000000", "WATCHDOG_PID": str(os.getpid() + 1)}, None),
+        ({"WATCHDOG_USEC": "0"}, None),
+        ({"WATCHDOG_USEC": "soon"}, None),
+    ],
+)
+def test_whether_somebody_watches(
+    environ: dict[str, str], seconds: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only what is meant for this very process counts."""
+    for name in ("WATCHDOG_USEC", "WATCHDOG_PID"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
+    assert host.watchdog_seconds() == seconds

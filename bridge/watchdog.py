@@ -1,0 +1,76 @@
+"""What a service manager is told of the bridge: it is ready, it still polls, it stops.
+
+It has no timer and must never get one: a poll loop that hangs is to be restarted, and an IMDS
+that does not answer is not, so the polls themselves feed the watchdog, failed ones included.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable
+from typing import Final
+
+MARGIN_SECONDS: Final = 30.0
+"""Azure moves a VM with a pause of up to 30 s: nobody polls meanwhile, and no restart is due."""
+_MICROSECONDS: Final = 1_000_000
+
+
+class Watchdog:
+    """Speaks to systemd by `notify`. Its methods may be called from any thread.
+
+    `limit` is what the unit says in WatchdogSec=, in seconds; None where nobody watches.
+    """
+
+    def __init__(self, notify: Callable[[str], object], *, limit: float | None) -> None:
+        self._notify = notify
+        self._limit = limit
+        self._told: int | None = None
+        """The limit that systemd knows, in microseconds."""
+        self._status: str | None = None
+        self._lock = threading.Lock()
+
+    def ready(self, status: str, *, allowance: float) -> None:
+        """The bridge is up. The first feeding comes within `allowance` seconds."""
+        with self._lock:
+            self._status = status
+            self._send("READY=1", _status_line(status), *self._watch(allowance))
+
+    def fed(self, allowance: float) -> None:
+        """A poll has ended, whatever it brought; the next ends within `allowance` seconds."""
+        with self._lock:
+            self._send(*self._watch(allowance))
+
+    def status(self, text: str) -> None:
+        """Say in one line what the bridge does; `systemctl status` shows it."""
+        with self._lock:
+            if text != self._status:
+                self._status = text
+                self._send(_status_line(text))
+
+    def stopping(self) -> None:
+        """The bridge is on its way out for good."""
+        with self._lock:
+            self._send("STOPPING=1")
+
+    def _watch(self, allowance: float) -> list[str]:
+        """What feeds the watchdog, and widens its limit where one poll may take longer."""
+        if self._limit is None:
+            return []
+        limit = max(self._limit, allowance + MARGIN_SECONDS)
+        microseconds = math.ceil(limit * _MICROSECONDS)
+        lines = ["WATCHDOG=1"]
+        if microseconds != self._told:
+            # sd_notify(3): this replaces WatchdogSec= until the service ends, so a first answer
+            # of IMDS that takes two minutes is waited for, and only that one.
+            lines.append(f"WATCHDOG_USEC={microseconds}")
+            self._told = microseconds
+        return lines
+
+    def _send(self, *lines: str) -> None:
+        if lines:
+            self._notify("\n".join(lines))
+
+
+def _status_line(text: str) -> str:
+    return f"STATUS={' '.join(text.split())}"  # a line end would begin another field
