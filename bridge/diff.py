@@ -9,6 +9,7 @@ from typing import Final, Literal
 
 from bridge.document import UNKNOWN_STATUS, Document, ScheduledEvent
 from bridge.known import KnownEvent, Measured
+from bridge.strictjson import same_json
 
 Kind = Literal["scheduled", "updated", "started", "ended"]
 
@@ -147,7 +148,7 @@ def _seen_again(before: KnownEvent, event: ScheduledEvent, look: Look) -> KnownE
 
 def _changed(before: ScheduledEvent, after: ScheduledEvent) -> tuple[str, ...]:
     """Names of the fields that differ: a record's names, or IMDS's own for what we do not know."""
-    if before.raw == after.raw:
+    if before.raw == after.raw and _is_same(before, after):
         return ()
     old, new = before.to_wire(), after.to_wire()
     old["resources"], new["resources"] = sorted(before.resources), sorted(after.resources)
@@ -155,14 +156,29 @@ def _changed(before: ScheduledEvent, after: ScheduledEvent) -> tuple[str, ...]:
         name
         for azure, name in _FIELDS.items()
         if old[name] != new[name]
-        or _unread(new[name], before.raw.get(azure)) != _unread(new[name], after.raw.get(azure))
+        or not same_json(
+            _unread(new[name], before.raw.get(azure)), _unread(new[name], after.raw.get(azure))
+        )
     ]
     others = {*before.raw, *after.raw} - {*_FIELDS, "EventId"}
     missing = object()
     names += sorted(
-        name for name in others if before.raw.get(name, missing) != after.raw.get(name, missing)
+        name
+        for name in others
+        if not same_json(before.raw.get(name, missing), after.raw.get(name, missing))
     )
     return tuple(names)
+
+
+def _is_same(before: ScheduledEvent, after: ScheduledEvent) -> bool:
+    """Whether two entries that Python holds for equal are the same JSON. Of the resources, which
+    can be many, only text is read.
+    """
+    return all(
+        same_json(value, before.raw[name])
+        for name, value in after.raw.items()
+        if name != "Resources"
+    )
 
 
 def _unread(value: object, raw: object) -> object:

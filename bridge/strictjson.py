@@ -39,6 +39,19 @@ def load_json(body: bytes) -> Any:
     return loaded
 
 
+def same_json(one: object, other: object) -> bool:
+    """Whether two values that were read are the same JSON. Python alone holds 1 and true for one
+    and the same; 1 and 1.0 are.
+    """
+    if one != other or isinstance(one, bool) is not isinstance(other, bool):
+        return False
+    if isinstance(one, dict) and isinstance(other, dict):
+        return all(same_json(value, other[name]) for name, value in one.items())
+    if isinstance(one, list) and isinstance(other, list):
+        return all(map(same_json, one, other))
+    return True
+
+
 def _loads(text: str) -> Any:
     try:
         loaded = json.loads(

@@ -111,6 +111,11 @@ def test_an_update_names_what_changed(again: dict[str, Any], changed: tuple[str,
         (entry(not_before="soon"), entry(not_before="later"), ("notBefore",)),
         (entry(not_before=""), without(entry(), "NotBefore"), ()),
         (entry(duration=-1), without(entry(), "DurationInSeconds"), ()),
+        (entry() | {"Novelty": 1}, entry() | {"Novelty": 1.0}, ()),
+        (entry() | {"Novelty": 1}, entry() | {"Novelty": True}, ("Novelty",)),
+        (entry() | {"Novelty": {"a": [0]}}, entry() | {"Novelty": {"a": [False]}}, ("Novelty",)),
+        (entry() | {"Description": 0}, entry() | {"Description": False}, ("description",)),
+        (entry(duration=0), entry(duration=False), ("durationInSeconds",)),
     ],
 )
 def test_what_cannot_be_read_is_compared_as_it_came(

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.strictjson import JsonError, load_json
+from bridge.strictjson import JsonError, load_json, same_json
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | TEXT
@@ -57,3 +57,23 @@ def test_an_error_says_what_is_wrong(text: bytes, expected: str) -> None:
     with pytest.raises(JsonError) as caught:
         load_json(text)
     assert str(caught.value) == expected
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "expected"),
+    [
+        (1, 1.0, True),
+        (1, True, False),
+        (0, False, False),
+        (False, False, True),
+        ({"a": 1, "b": [0, None]}, {"b": [0.0, None], "a": 1}, True),
+        ({"a": [0]}, {"a": [False]}, False),
+        ({"a": {"b": True}}, {"a": {"b": 1}}, False),
+        ({"a": 1}, {"b": 1}, False),
+        ([1], [1, 1], False),
+        ([], {}, False),
+    ],
+)
+def test_true_is_no_number(one: object, other: object, *, expected: bool) -> None:
+    """Python holds 1 and true for equal; whoever reads JSON does not."""
+    assert (expected, expected) == (same_json(one, other), same_json(other, one))
