@@ -18,7 +18,7 @@ from typing import Any, Final
 import click
 
 from bridge import errors, reference
-from bridge.cli import COMMANDS
+from bridge.cli import COMMANDS, module_of
 from bridge.cli.config import env_file
 from bridge.reference import Variable
 from bridge.simulator import SCENARIOS
@@ -139,7 +139,7 @@ def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 def commands() -> Iterator[tuple[str, str]]:
     """Each command and its subcommands with their options."""
     for name, summary in COMMANDS.items():
-        command: click.Command = importlib.import_module(f"bridge.cli.{name}").command
+        command: click.Command = importlib.import_module(module_of(name)).command
         if isinstance(command, click.Group):
             for inner in command.commands.values():
                 yield f"`seb {name} {usage(inner)}`", inner.get_short_help_str(limit=200)

@@ -16,13 +16,19 @@ COMMANDS: Final = {
     "config": "Show the settings in force, or every variable there is.",
     "demo": "Show the bridge at work on a simulated VM; touches nothing.",
     "keys": "Make and show the keys that sign commands.",
-    "outbox": "Look at what sinks still have to get, and at what they refused.",
+    "outbox": "Show what sinks still have to get, and what they refused.",
     "run": "Run the bridge.",
     "schema": "Print the JSON Schema of the records.",
     "simulate": "Be an IMDS that plays a scenario.",
     "sinks": "List the kinds of sink, or try a configured one.",
+    "systemd-unit": "Print a hardened unit for systemd.",
     "version": "Print the version.",
 }
+
+
+def module_of(command: str) -> str:
+    """The name of the module that holds a command."""
+    return f"bridge.cli.{command.replace('-', '_')}"
 
 
 class _Commands(click.Group):
@@ -36,7 +42,7 @@ class _Commands(click.Group):
         del ctx
         if cmd_name not in COMMANDS:
             return None
-        command: click.Command = importlib.import_module(f"bridge.cli.{cmd_name}").command
+        command: click.Command = importlib.import_module(module_of(cmd_name)).command
         return command
 
     def resolve_command(

@@ -24,8 +24,9 @@ def test_the_first_screen(tmp_path: Path) -> None:
     said = run_seb("--help", home=tmp_path)
     assert (said.code, said.err) == (0, "")
     assert said.out.startswith("Usage: seb [OPTIONS] COMMAND [ARGS]...\n")
+    width = max(map(len, COMMANDS))
     for name, summary in COMMANDS.items():
-        assert f"{name:<8}  {summary}\n" in said.out
+        assert f"{name:<{width}}  {summary}\n" in said.out
     assert max(map(len, said.out.splitlines())) <= 80
 
 

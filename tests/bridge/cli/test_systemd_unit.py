@@ -1,0 +1,177 @@
+"""The unit that `seb systemd-unit` prints, as systemd's own tools judge it."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from seb_here import seb_here
+
+from bridge import host, systemdunit
+from bridge.cli import systemd_unit
+from bridge.errors import ConfigurationError
+from bridge.systemdunit import obstacles, unit
+
+SCORE_AT_MOST = 2.0
+ANALYZE = shutil.which("systemd-analyze") or ""
+analyzed = pytest.mark.skipif(not ANALYZE, reason="systemd-analyze is not installed")
+
+
+def entries(text: str) -> list[str]:
+    """The lines that mean something."""
+    return [line for line in text.splitlines() if line and line[0] not in "#["]
+
+
+def analyze(*arguments: str, home: Path) -> subprocess.CompletedProcess[str]:
+    """What systemd-analyze says of `seb.service` in a directory."""
+    return subprocess.run(
+        [ANALYZE, *arguments, "./seb.service"],
+        cwd=home,
+        env={"PATH": "/usr/bin:/bin", "HOME": str(home), "LC_ALL": "C.UTF-8"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """A directory with the unit of a seb whose path has a space and a percent sign."""
+    seb = tmp_path / "100 % ours" / "bin" / "seb"
+    seb.parent.mkdir(parents=True)
+    seb.write_text("#!/bin/sh\n")
+    seb.chmod(0o755)
+    (tmp_path / "seb.service").write_text(unit([str(seb)]))
+    return tmp_path
+
+
+@analyzed
+def test_systemd_understands_every_line(home: Path) -> None:
+    """No unknown name, no value that is ignored, no path that it cannot find."""
+    said = analyze("verify", home=home)
+    assert (said.returncode, said.stdout, said.stderr) == (0, "", "")
+
+
+@analyzed
+def test_a_misspelt_line_would_be_seen(home: Path) -> None:
+    """The check above looks: it is not silent about everything."""
+    text = (home / "seb.service").read_text()
+    (home / "seb.service").write_text(text.replace("ProtectClock", "ProtectClok"))
+    assert "'ProtectClok'" in analyze("verify", home=home).stderr
+
+
+@analyzed
+def test_its_exposure_is_small(home: Path) -> None:
+    """By systemd's own score: 10 is a service without any protection."""
+    said = analyze("security", "--offline=true", "--threshold=20", home=home)
+    (score,) = re.findall(r"Overall exposure level for seb\.service: ([0-9.]+)", said.stdout)
+    assert (said.returncode, float(score) <= SCORE_AT_MOST) == (0, True)
+
+
+def test_it_runs_this_very_seb(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By the path that it was called by, links and all."""
+    seb = tmp_path / "seb"
+    seb.symlink_to("/bin/true")
+    monkeypatch.setattr(systemd_unit, "_own_command", lambda: (str(seb),))
+    monkeypatch.setattr(systemdunit, "_HIDDEN", ())
+    monkeypatch.setattr(systemdunit, "_open_to_all", lambda _: True)
+    said = seb_here("systemd-unit", home=tmp_path, env={}, monkeypatch=monkeypatch, capsys=capsys)
+    assert (said.code, said.err) == (0, "")
+    assert [line for line in entries(said.out) if line.startswith("Exec")] == [
+        f"ExecStartPre=-{seb} check --offline",
+        f"ExecStart={seb} run",
+    ]
+
+
+def test_it_says_what_would_keep_the_service_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """On standard error, so that the unit can still be read and redirected."""
+    monkeypatch.setattr(systemdunit, "_HIDDEN", (str(tmp_path),))
+    monkeypatch.setattr(systemd_unit, "_own_command", lambda: (str(tmp_path / "seb"),))
+    said = seb_here("systemd-unit", home=tmp_path, env={}, monkeypatch=monkeypatch, capsys=capsys)
+    assert said.code == 0
+    assert f"seb: {tmp_path / 'seb'} cannot be seen by this service" in said.err
+    assert said.out.startswith("# scheduled-events-bridge")
+
+
+@pytest.mark.parametrize("how", ["script", "module", "python"])
+def test_the_own_command(how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Called by its script, or as a module beside the script, or where there is no script."""
+    monkeypatch.setenv("PATH", str(tmp_path / "nothing"))
+    script = tmp_path / "seb"
+    python = tmp_path / "python"
+    if how != "python":
+        script.touch(mode=0o755)
+    monkeypatch.setattr(sys, "executable", str(python))
+    called = script if how == "script" else tmp_path / "bridge" / "__main__.py"
+    monkeypatch.setattr(sys, "argv", [str(called), "systemd-unit"])
+    wanted = (str(python), "-m", "bridge") if how == "python" else (str(script),)
+    assert systemd_unit._own_command() == wanted
+
+
+def test_windows_has_no_systemd(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """78, and where to read on."""
+    monkeypatch.setattr(host, "is_windows", lambda: True)
+    said = seb_here("systemd-unit", home=tmp_path, env={}, monkeypatch=monkeypatch, capsys=capsys)
+    assert (said.code, said.out, "docs/windows.md" in said.err) == (78, "", True)
+
+
+@pytest.mark.parametrize("path", ['/a"b/seb', "/a'b/seb", "/a\\b/seb", "/a$b/seb", "/a\nb/seb"])
+def test_a_path_that_systemd_refuses(path: str) -> None:
+    """It is said here, and not by a unit that does not load."""
+    with pytest.raises(ConfigurationError, match="install seb elsewhere"):
+        unit([path])
+
+
+@pytest.mark.parametrize(
+    ("path", "written"),
+    [
+        ("/opt/seb/bin/seb", "/opt/seb/bin/seb"),
+        ("/opt/s e b/seb", '"/opt/s e b/seb"'),
+        ("/opt/50%n/seb", '"/opt/50%%n/seb"'),
+        ("/opt/süß/seb", "/opt/süß/seb"),
+    ],
+)
+def test_how_a_path_is_written(path: str, written: str) -> None:
+    """Plain where it can be, else in quotes, and no specifier by chance."""
+    assert f"ExecStart={written} -m bridge run" in entries(unit([path, "-m", "bridge"]))
+
+
+def test_what_stands_in_the_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A home, or a directory that only its owner enters; /usr/bin is open to all."""
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0o700)
+    (closed / "seb").touch()
+    assert list(obstacles([Path("/usr/bin/env")])) == []
+    (hidden,) = obstacles([Path("/home/x/bin/seb")])
+    monkeypatch.setattr(systemdunit, "_HIDDEN", ())
+    (shut,) = obstacles([closed / "seb"])
+    assert hidden.startswith("/home/x/bin/seb cannot be seen by this service")
+    assert shut.startswith(f"{closed} can be entered by its owner only")
+
+
+def test_what_the_unit_promises() -> None:
+    """The lines that the issue of a restart, of secrets and of a hang depend on."""
+    lines = entries(unit(["/opt/seb/bin/seb"]))
+    for line in (
+        "Type=notify",
+        "WatchdogSec=60",
+        "Restart=always",
+        "RestartPreventExitStatus=78",
+        "StartLimitIntervalSec=0",
+        "DynamicUser=yes",
+        "StateDirectory=scheduled-events-bridge",
+        "StateDirectoryMode=0700",
+        "LimitCORE=0",
+    ):
+        assert line in lines
+    assert not [line for line in lines if line.startswith(("ProcSubset", "After=network-online"))]
