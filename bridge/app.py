@@ -19,6 +19,7 @@ from bridge.control import ControlServer
 from bridge.desk import Desk
 from bridge.endpoint import client
 from bridge.errors import UnreachableError
+from bridge.front import Front
 from bridge.identity import IdentityError, await_identity, fetch_identity
 from bridge.imds import ImdsError
 from bridge.logs import Redactor
@@ -72,12 +73,14 @@ class Bridge:
         self._redact = redact
         self._clock = clock or SystemClock()
         self._boot_id = boot_id()
+        self._front = Front(self._settings, self._sinks, self._clock)
         self._outcome = Outcome.STOPPED
 
     def run(self) -> Outcome:
         """Run until told to stop. Raises `SebError` where it cannot begin."""
         store, reset = open_store(self._settings.state_dir, self._clock.now())
         try:
+            self._front.open()
             vm = self._identify(store, patient=True)
             if vm is not None:
                 store, reset = self._own(store, reset, vm)
@@ -86,6 +89,7 @@ class Bridge:
                 self._work()
             return self._outcome
         finally:
+            self._front.close()
             store.close()
 
     def run_once(self) -> bool:
@@ -127,6 +131,7 @@ class Bridge:
             stop=self._stop,
             interval=self._settings.poll_interval,
             patient=patient,
+            tried=self._front.tried,
         )
 
     def _own(
@@ -150,7 +155,10 @@ class Bridge:
             clock=self._clock,
             boot_id=self._boot_id,
             redact=self._redact,
+            pulse=self._front.pulse,
+            tally=self._front.tally,
         )
+        self._front.begin(parts)
         self._store = store
         self._outbox = parts.outbox
         self._poller = parts.poller
@@ -186,6 +194,7 @@ class Bridge:
         """Poll and deliver until told to stop; the calling thread keeps the watch meanwhile."""
         settings = self._settings
         scheduler, watch = Scheduler(self._clock), Watch(self._clock)
+        self._front.status.skipped = lambda: scheduler.skipped
         scheduler.every(settings.poll_interval, self._poller.run)
         scheduler.every(IDENTITY_SECONDS, self._refresh_identity, first=IDENTITY_SECONDS)
         if beat := settings.heartbeat_interval:
@@ -197,6 +206,8 @@ class Bridge:
         scheduler.start()
         while not self._stop.wait(TICK_SECONDS):
             self._look_around(scheduler, watch)
+        if self._outcome is Outcome.STOPPED:
+            self._front.stopping()
         scheduler.stop()
         control.close()
         self._poller.settle(SETTLE_SECONDS)
@@ -207,9 +218,11 @@ class Bridge:
         jump, pause = watch.tick()
         if pause:
             self._poller.lookout.stood_still(pause)
+            self._front.tally.stood_still(pause)
             log.info("the VM stood still", extra={"action": "pause", "seconds": pause})
         if jump:
             scheduler.run_now()
+            self._front.tally.jumped(jump)
             log.warning("the wall clock jumped", extra={"action": "clock_jump", "seconds": jump})
         self._dispatcher.supervise()
         if self._store.damaged is not None:

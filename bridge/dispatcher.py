@@ -16,6 +16,7 @@ from bridge.configuration import SinkSpec
 from bridge.logs import Redactor
 from bridge.outbox import Outbox
 from bridge.sinkhealth import Health
+from bridge.tally import SILENT, Tally
 from bridge.worker import Park, Worker
 from sinks.base import Sink, SinkContext, SinkSettings
 from sinks.record import BRIDGE_DEAD_LETTER, EventRecord, RecordDraft
@@ -60,6 +61,7 @@ class Dispatcher:
         urgent: Callable[[], bool],
         dead_letter: DeadLetter,
         redact: Redactor,
+        tally: Tally = SILENT,
         draw: Callable[[], float] = random.random,
     ) -> None:
         self._specs = {spec.name: spec for spec in sinks}
@@ -69,6 +71,7 @@ class Dispatcher:
         self._urgent = urgent
         self._dead_letter = dead_letter
         self._redact = redact
+        self._tally = tally
         self._draw = draw
         self._lock = threading.Lock()
         self._stuck: list[Worker] = []
@@ -125,6 +128,7 @@ class Dispatcher:
     def _replace(self, name: str, reason: str) -> None:
         health = self.health[name]
         health.failures += 1
+        health.failed += 1
         if health.turn("failing", reason, self._clock.monotonic()):
             log.warning(
                 "the sink is stuck and gets a new worker",
@@ -144,6 +148,7 @@ class Dispatcher:
             urgent=self._urgent,
             park=self._park(name),
             redact=self._redact,
+            tally=self._tally,
             draw=self._draw,
         )
 

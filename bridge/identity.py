@@ -61,17 +61,19 @@ def await_identity(
     stop: threading.Event,
     interval: float,
     patient: bool,
+    tried: Callable[[str], None] = lambda _: None,
 ) -> VmIdentity | None:
     """Who this VM is: as IMDS says now, or as it said before, or as it will say at last.
 
     None where it was told to stop first, or must not be patient. `interval`: seconds between
-    two tries.
+    two tries; `tried` hears of each that failed.
     """
     said = None
     while not stop.is_set():
         try:
             return _unless_stopped(fetch, stop)
         except (ImdsError, IdentityError) as error:
+            tried(str(error))
             if kept is not None or not patient:
                 return kept
             if str(error) != said:

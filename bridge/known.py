@@ -37,6 +37,13 @@ class KnownEvent:
     measured: Measured = Measured()
 
     @property
+    def notice_seconds(self) -> float | None:
+        """How long before its NotBefore it was first seen; None where that could not be read."""
+        if self.not_before is None:
+            return None
+        return round((self.not_before - self.first_seen).total_seconds(), 3)
+
+    @property
     def fingerprint(self) -> str:
         """The fingerprint of its latest record."""
         return fingerprint(self.event.to_wire(status=self.status))

@@ -68,6 +68,13 @@ class Lookout:
             pause_seconds=pause,
         )
 
+    def is_looking(self) -> bool:
+        """Whether this run's last good look is recent: not longer ago than a gap worth a record."""
+        looked = self._monotonic
+        if looked is None:
+            return False
+        return self._clock.monotonic() - looked <= max(LONG_SECONDS, 3 * self._interval)
+
     def looked(self, now: datetime, gap: Gap) -> None:
         """A good look at this moment has ended the gap, and what it told is committed."""
         self.looked_at = now

@@ -96,11 +96,8 @@ def pending_event(known: KnownEvent) -> PendingEvent:
 
 def _observation(transition: Transition, look: Look) -> dict[str, Any]:
     known = transition.known
-    notice = (
-        None if known.not_before is None else (known.not_before - known.first_seen).total_seconds()
-    )
     observation: dict[str, Any] = {
-        "noticeSeconds": None if notice is None else round(notice, 3),
+        "noticeSeconds": known.notice_seconds,
         "gapSeconds": None if look.gap_seconds is None else round(look.gap_seconds, 3),
         "latencyMs": None if look.latency_ms is None else round(look.latency_ms, 3),
     }

@@ -15,6 +15,7 @@ from bridge.approver import Approver
 from bridge.clock import Clock
 from bridge.configuration import SinkSpec
 from bridge.dispatcher import DeadLetter, Dispatcher
+from bridge.health import Pulse
 from bridge.imds import Imds
 from bridge.ledger import Ledger
 from bridge.logs import Redactor
@@ -25,6 +26,7 @@ from bridge.rulings import Rulings
 from bridge.settings import Settings
 from bridge.sinkhealth import URGENT_NOTICE_SECONDS
 from bridge.store import Store
+from bridge.tally import Tally
 from bridge.trust import Trust
 from bridge.version import __version__
 from sinks.base import SinkContext
@@ -36,7 +38,9 @@ class Parts:
     """What works together while the bridge runs."""
 
     outbox: Outbox
+    store: Store
     poller: Poller
+    approvals: Approvals
     approver: Approver
     dispatcher: Dispatcher
 
@@ -64,6 +68,8 @@ def assemble(
     clock: Clock,
     boot_id: str | None,
     redact: Redactor,
+    pulse: Pulse,
+    tally: Tally,
 ) -> Parts:
     """Make the parts. Raises `StoreError` where what is remembered cannot be read."""
     hooks, outbox = _Hooks(), Outbox(store)
@@ -72,11 +78,13 @@ def assemble(
         store,
         _observer(settings, vm),
         clock,
+        pulse=pulse,
         interval=settings.poll_interval,
         scope_self=settings.scope == "self",
         boot_id=boot_id,
         committed=hooks.committed,
         polled=hooks.polled,
+        tally=tally,
     )
     approvals = _approvals(
         settings, store, poller, imds=imds, clock=clock, outbox=outbox, hooks=hooks
@@ -98,8 +106,16 @@ def assemble(
         urgent=lambda: poller.urgent(URGENT_NOTICE_SECONDS),
         dead_letter=_dead_letters(poller, clock),
         redact=redact,
+        tally=tally,
     )
-    return Parts(outbox=outbox, poller=poller, approver=hooks.approver, dispatcher=hooks.dispatcher)
+    return Parts(
+        outbox=outbox,
+        store=store,
+        poller=poller,
+        approvals=approvals,
+        approver=hooks.approver,
+        dispatcher=hooks.dispatcher,
+    )
 
 
 def _observer(settings: Settings, vm: VmIdentity) -> Observer:

@@ -9,7 +9,7 @@ import json
 import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -17,15 +17,25 @@ from bridge import notices
 from bridge.clock import Clock
 from bridge.diff import Look, Transition, diff, within
 from bridge.document import Document, DocumentError, parse_document
+from bridge.health import Pulse
 from bridge.imds import Answer, Imds, ImdsError
 from bridge.known import KnownEvent, measure
 from bridge.lookout import Gap, Lookout
 from bridge.normalize import Observer, normalize, pending_event
 from bridge.store import Store, StoreError
+from bridge.tally import SILENT, Tally
 from sinks.base import PendingEvent
 from sinks.record import EventRecord, RecordDraft
 
 log: Final = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trouble:
+    """Why the last poll brought nothing: one word, and a sentence."""
+
+    reason: str
+    message: str
 
 
 class Poller:
@@ -38,11 +48,13 @@ class Poller:
         observer: Observer,
         clock: Clock,
         *,
+        pulse: Pulse,
         interval: float,
         scope_self: bool,
         boot_id: str | None,
         committed: Callable[[], None],
         polled: Callable[[], None] = lambda: None,
+        tally: Tally = SILENT,
     ) -> None:
         seen = store.seen(clock.now())
         rebooted = None if None in (seen.boot_id, boot_id) else seen.boot_id != boot_id
@@ -58,13 +70,16 @@ class Poller:
         self.committed = committed
         """To be called after every commit of records: it wakes the sinks."""
         self._polled = polled
+        self._pulse = pulse
+        self._tally = tally
         self._known: Mapping[str, KnownEvent] = _scoped(seen.known, scope_self=scope_self)
-        self._incarnation = seen.incarnation
+        self.incarnation = seen.incarnation
+        """DocumentIncarnation of the document that is committed; None before the first."""
         self._body: bytes | None = None
-        self._trouble: str | None = None
-        self.store_trouble: str | None = None
-        """What keeps the bridge from committing, in a sentence; None for nothing."""
-        self._api_version = imds.api_version
+        self.trouble: Trouble | None = None
+        """What was wrong with the last poll; None where it went well."""
+        self.api_version = imds.api_version
+        """The api-version that IMDS is asked with."""
         self._polling = threading.Lock()
         self._not_before = clock.monotonic()
 
@@ -103,27 +118,43 @@ class Poller:
             self._polling.release()
 
     def _run(self) -> bool:
-        if self._clock.monotonic() < self._not_before:
+        begun = self._clock.monotonic()
+        if begun < self._not_before:
+            self._pulse.beat()
             return False
+        trouble = self._try_poll()
+        self._say(trouble)
+        self._pulse.beat(answered=trouble is None)
+        reason = None if trouble is None else trouble.reason
+        self._tally.polled(self._clock.monotonic() - begun, reason)
+        if trouble is None:
+            self._say_version()
+            self._polled()
+        return trouble is None
+
+    def _try_poll(self) -> Trouble | None:
         try:
             self.poll(self._clock.now())
         except ImdsError as error:
             self._not_before = self._clock.monotonic() + (error.retry_after or 0.0)
-            self._say(error.reason, str(error))
+            return Trouble(reason=error.reason, message=str(error))
         except DocumentError as error:
-            self._say("malformed", f"IMDS answered with something else: {error}")
+            message = f"IMDS answered with something else: {error}"
+            return Trouble(reason="malformed", message=message)
         except StoreError as error:
-            self._say("store", f"{error}; if the disk is full, free some space")
+            message = f"{error}; if the disk is full, free some space"
+            return Trouble(reason="store", message=message)
         except Exception as error:
-            if self._trouble != "bug":
+            if self.trouble is None or self.trouble.reason != "bug":
                 log.exception("this is a bug in the bridge", extra={"action": "poll_bug"})
-            self._say("bug", f"the poll ended with {type(error).__name__}")
-        else:
-            self._say(None, "IMDS answers")
-            self._say_version()
-            self._polled()
-            return True
-        return False
+            return Trouble(reason="bug", message=f"the poll ended with {type(error).__name__}")
+        return None
+
+    @property
+    def store_trouble(self) -> str | None:
+        """What keeps the bridge from committing, in a sentence; None for nothing."""
+        trouble = self.trouble
+        return trouble.message if trouble is not None and trouble.reason == "store" else None
 
     def known(self) -> Mapping[str, KnownEvent]:
         """What is known of every event, by key; never changed in place."""
@@ -160,7 +191,7 @@ class Poller:
             boot_known=self._boot_id is not None,
             latency_ms=answer.latency_ms,
             incarnation=document.incarnation,
-            previous_incarnation=self._incarnation,
+            previous_incarnation=self.incarnation,
         )
 
     def _commit(
@@ -171,29 +202,29 @@ class Poller:
         if self._boot_id is not None:
             meta["boot_id"] = self._boot_id
         records = self._store.commit(drafts, known=changed, meta=meta)
-        self._known, self._incarnation = known, document.incarnation
+        self._known, self.incarnation = known, document.incarnation
         for record in records:
             _report(record)
         self.committed()
 
     def _say_version(self) -> None:
-        if self._imds.api_version != self._api_version:
-            self._api_version = self._imds.api_version
+        if self._imds.api_version != self.api_version:
+            self.api_version = self._imds.api_version
             log.warning(
                 "IMDS is asked with another api-version, which may leave out fields",
-                extra={"action": "api_version", "version": self._api_version},
+                extra={"action": "api_version", "version": self.api_version},
             )
 
-    def _say(self, trouble: str | None, message: str) -> None:
-        if trouble == self._trouble:
+    def _say(self, trouble: Trouble | None) -> None:
+        before, self.trouble = self.trouble, trouble
+        if (trouble and trouble.reason) == (before and before.reason):
             return
         if trouble is None:
-            log.info(message, extra={"action": "imds_ok", "after": self._trouble})
+            extra = {"action": "imds_ok", "after": before and before.reason}
+            log.info("IMDS answers", extra=extra)
         else:
-            action = "store_trouble" if trouble == "store" else "imds_trouble"
-            log.warning(message, extra={"action": action, "reason": trouble})
-        self._trouble = trouble
-        self.store_trouble = message if trouble == "store" else None
+            action = "store_trouble" if trouble.reason == "store" else "imds_trouble"
+            log.warning(trouble.message, extra={"action": action, "reason": trouble.reason})
 
 
 def _report(record: EventRecord) -> None:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Final, Literal
+
+from sinks.record import EventRecord
 
 IDLE_SECONDS: Final = 5.0
 """How often an idle sink is looked after."""
@@ -38,6 +41,14 @@ class Health:
     refusals: int = 0
     """Refusals in a row of one and the same record."""
     delivered: int = 0
+    delivered_at: datetime | None = None
+    """When a record was last acknowledged."""
+    lag: float | None = None
+    """Seconds from the commit of that record to its acknowledgement."""
+    failed: int = 0
+    """Failed tries in this run."""
+    parked: int = 0
+    """Records that were parked as dead in this run."""
     stuck_threads: int = 0
     """Abandoned threads whose call has not come back."""
     next_try_at: float | None = None
@@ -82,6 +93,11 @@ def reason_of(error: Exception, redact: Callable[[str], str]) -> str:
     if len(line) > MAX_REASON_LENGTH:
         line = f"{line[:MAX_REASON_LENGTH]}…"
     return line or type(error).__name__
+
+
+def lag(record: EventRecord, now: datetime) -> float:
+    """Seconds since the record was observed, never less than none: the clock may have been set."""
+    return max(0.0, (now - datetime.fromisoformat(record.time)).total_seconds())
 
 
 def retry_delay(failures: int, *, cap: float, draw: Callable[[], float] = random.random) -> float:

@@ -71,6 +71,8 @@ class Store:
         self._ballast.keep()
         self.damaged: str | None = None
         """Why the store is to be put aside at the next start; None while it is sound."""
+        self.committed: Callable[[Sequence[EventRecord]], None] = _nobody
+        """Hears of records that are on disk, in their order; it must not block."""
 
     @property
     def head(self) -> int:
@@ -181,7 +183,14 @@ class Store:
             if pruning:
                 with suppress(sqlite3.Error):  # it is committed; the room is given back later
                     shrink(self._connection)
+            if records:
+                self.committed(records)
             return records
+
+    def probe(self) -> None:
+        """Write what is written already, to see that it can be. Raises `StoreError`."""
+        with self.transaction(durable=False) as connection:
+            connection.execute("UPDATE meta SET value = value WHERE key = 'sequence'")
 
     def identity(self) -> VmIdentity | None:
         """The identity as last kept, so that a start need not wait for IMDS."""
@@ -235,6 +244,10 @@ class Store:
             with suppress(OSError):
                 (self.directory / CONDEMNED_NAME).touch()
         return StoreError(f"the store in {self.directory}: {error}")
+
+
+def _nobody(records: Sequence[EventRecord]) -> None:
+    del records
 
 
 def _insert_records(connection: sqlite3.Connection, records: Sequence[EventRecord]) -> None:

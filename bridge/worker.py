@@ -22,9 +22,11 @@ from bridge.sinkhealth import (
     URGENT_RETRY_SECONDS,
     Health,
     State,
+    lag,
     reason_of,
 )
 from bridge.store import StoreError
+from bridge.tally import SILENT, Tally
 from sinks.base import Sink, SinkError, SinkPaused, SinkRejected
 from sinks.record import EventRecord
 
@@ -50,6 +52,7 @@ class Worker:
         urgent: Callable[[], bool],
         park: Park,
         redact: Redactor,
+        tally: Tally = SILENT,
         draw: Callable[[], float] = random.random,
     ) -> None:
         self.sink = sink
@@ -61,6 +64,7 @@ class Worker:
         self._urgent = urgent
         self._park = park
         self._redact = redact
+        self._tally = tally
         self._draw = draw
         self._opened = False
         self._ended = False
@@ -177,16 +181,23 @@ class Worker:
             self._mark_part(batch, error.delivered)
             raise
         else:
-            self._outbox.delivered(self.name, batch)
-            self.health.delivered += len(batch.records)
+            self._mark(batch, len(batch.records))
 
     def _mark_part(self, batch: Batch, count: int) -> None:
         """So many records from the front of the batch are delivered, then something went wrong."""
         done = min(max(count, 0), len(batch.records))
         if done:
-            self._outbox.delivered(self.name, batch, done)
-            self.health.delivered += done
+            self._mark(batch, done)
             self.health.failures = 0  # a sink that gets on is not made to wait longer each time
+
+    def _mark(self, batch: Batch, count: int) -> None:
+        """The first so many records of the batch are acknowledged."""
+        self._outbox.delivered(self.name, batch, count)
+        now = self._clock.now()
+        lags = [lag(each, now) for each in batch.records[:count]]
+        self.health.delivered += count
+        self.health.delivered_at, self.health.lag = now, lags[-1]
+        self._tally.delivered(self.name, lags)
 
     def _refuse(self, record: EventRecord, error: SinkRejected) -> None:
         """Park the record, or have it tried again where the sink says that it may yet be taken."""
@@ -199,6 +210,7 @@ class Worker:
 
     def _give_up(self, record: EventRecord, reason: str, *, tries: int) -> None:
         self._park(record, reason, tries)
+        self.health.parked += 1
         log.error(
             "a record is dead for this sink",
             extra={
@@ -250,6 +262,7 @@ class Worker:
         if is_bug:
             reason = f"a bug in the sink: {type(error).__name__}: {reason}"
         health.failures += 1
+        health.failed += 1
         state: State = "paused" if isinstance(error, SinkPaused) else "failing"
         if health.turn(state, reason, self._clock.monotonic()):
             log.warning(

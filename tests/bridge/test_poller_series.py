@@ -97,7 +97,6 @@ class World:
     """What the model knows of one store."""
 
     pending: dict[str, Watched] = field(default_factory=dict)
-    ended: dict[str, Watched] = field(default_factory=dict)
     revisions: dict[str, int] = field(default_factory=dict)
     booted: str | None = None
 
@@ -232,15 +231,14 @@ class Series(RuleBasedStateMachine):
         self.looked, self.paused, world.booted = now, 0.0, boot
         told = []
         for event_id in [each for each in world.pending if each not in self.shapes]:
-            gone = world.ended[event_id] = world.pending.pop(event_id)
+            gone = world.pending.pop(event_id)
             told.append(self.tell("ended", event_id, ending(gone, now, looking=looking)))
         for event_id, shape in self.shapes.items():
-            before = world.pending.get(event_id)
-            last = before or world.ended.get(event_id)
+            before = world.pending.get(event_id)  # one that ended and returns begins anew
             date = DATES[shape.date]
-            known = datetime.fromisoformat(date) if date else last and last.date
+            known = datetime.fromisoformat(date) if date else before and before.date
             world.pending[event_id] = Watched(
-                shape=shape, date=known, disturbed=bool(last and last.disturbed)
+                shape=shape, date=known, disturbed=bool(before and before.disturbed)
             )
             kind = change(before and before.shape, shape)
             if kind:

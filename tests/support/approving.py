@@ -15,6 +15,7 @@ from documents import EVENT_ID, NOW, OTHER_ID, VM, FakeClock, body, entry
 from forgery import Scene
 
 from bridge.approvals import Approvals
+from bridge.health import Pulse
 from bridge.imds import Answer, ImdsError
 from bridge.known import KnownEvent
 from bridge.ledger import Entry, Ledger
@@ -111,6 +112,7 @@ class Court:
             self.store,
             Observer(vm=self.vm, version="1.2.3", instance_id="run-1"),
             self.clock,
+            pulse=Pulse(self.clock, interval=1.0, timeout=5.0, first_timeout=130.0),
             interval=self.interval,
             scope_self=False,
             boot_id="boot-1",

@@ -8,6 +8,7 @@ from typing import Any
 
 from documents import VM, FakeClock, ScriptedImds
 
+from bridge.health import Pulse
 from bridge.normalize import Observer
 from bridge.poller import Poller
 from bridge.store import Store
@@ -74,6 +75,7 @@ class Bench:
             self.store,
             Observer(vm=VM, version="1.2.3", instance_id="run-1"),
             self.clock,
+            pulse=Pulse(self.clock, interval=1.0, timeout=5.0, first_timeout=130.0),
             interval=1.0,
             scope_self=self.scope_self,
             boot_id=self.boot_id,

@@ -1,0 +1,86 @@
+"""What the outside sees of a run: the service manager's watchdog, status, metrics, HTTP server.
+
+Nothing of it is needed to deliver a record, and none of it can keep one from being delivered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from bridge import host
+from bridge.clock import Clock
+from bridge.configuration import SinkSpec
+from bridge.health import Pulse
+from bridge.history import History
+from bridge.parts import Parts
+from bridge.settings import Settings
+from bridge.status import Status
+from bridge.tally import SILENT, Tally
+from bridge.watchdog import Watchdog
+from sinks.record import EventRecord
+
+if TYPE_CHECKING:
+    from bridge.server import Server
+
+
+class Front:
+    """Stands from before it is known who this VM is until the last record is delivered."""
+
+    def __init__(self, settings: Settings, sinks: Sequence[SinkSpec], clock: Clock) -> None:
+        self._settings = settings
+        self._sinks = sinks
+        self._watchdog = Watchdog(host.notify, limit=host.watchdog_seconds())
+        self.pulse = Pulse(
+            clock,
+            interval=settings.poll_interval,
+            timeout=settings.imds.timeout,
+            first_timeout=settings.imds.first_timeout,
+            ended=self._watchdog.fed,
+        )
+        self.status = Status(settings, clock, self.pulse)
+        self.tally: Tally = SILENT
+        self._server: Server | None = None
+
+    def open(self) -> None:
+        """Be seen from now on."""
+        if self._settings.http.listen:
+            # Only here: whoever turns the server off does not pay for it.
+            from bridge.metrics import Metrics  # noqa: PLC0415
+            from bridge.server import Server, parts_of  # noqa: PLC0415
+            from bridge.web import Web  # noqa: PLC0415
+
+            address, port = parts_of(self._settings.http.listen)
+            kinds = [(spec.name, spec.settings.kind) for spec in self._sinks]
+            self.tally = metrics = Metrics(self.status, kinds)
+            self._server = Server(Web(self.status, metrics, host=address), address, port)
+        self._watchdog.ready("waiting for IMDS", allowance=self.pulse.allowance)
+
+    def tried(self, trouble: str) -> None:
+        """It was asked in vain who this VM is."""
+        self.status.starting_trouble = trouble
+        self.pulse.beat()
+
+    def begin(self, parts: Parts) -> None:
+        """There is something to see."""
+        history = History(parts.store)
+
+        def committed(records: Sequence[EventRecord]) -> None:
+            self.tally.committed(records)
+            history.committed()
+
+        parts.store.committed = committed
+        self.status.begin(parts, history)
+        self.pulse.beat()
+        self._watchdog.status("polling IMDS")
+
+    def stopping(self) -> None:
+        """The process is about to end in good order."""
+        self._watchdog.stopping()
+
+    def close(self) -> None:
+        """There is nothing more to see."""
+        if self.status.history is not None:
+            self.status.history.close()
+        if self._server is not None:
+            self._server.close()

@@ -1,0 +1,120 @@
+"""The HTTP server: a thread that binds, serves, and ends. It never keeps the bridge from working:
+where its address is taken, it waits for it.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+import threading
+from collections.abc import Callable
+from contextlib import closing
+from typing import Any, Final
+
+from waitress import create_server, wasyncore
+
+log: Final = logging.getLogger(__name__)
+
+THREADS: Final = 8
+"""Half of them for those who follow the records, half for everybody else."""
+CONNECTIONS: Final = 64
+RETRY_SECONDS: Final = 10.0
+"""How long to wait for an address that is taken."""
+_TICK_SECONDS: Final = 1.0
+_STOP_SECONDS: Final = 2.0
+
+
+class Server:
+    """Serves a WSGI application on an address until it is closed."""
+
+    def __init__(
+        self, application: Callable[..., Any], host: str, port: int, *, retry: float = RETRY_SECONDS
+    ) -> None:
+        """`retry`: seconds between two tries to have the address."""
+        self._application = application
+        self._address = (host, port)
+        self._retry = retry
+        self._stop = threading.Event()
+        self._server: Any = None
+        self._thread = threading.Thread(target=self._run, name="http", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Serve nobody from now on, and let go of the address."""
+        self._stop.set()
+        if self._server is not None:
+            self._server.pull_trigger()
+        self._thread.join(_STOP_SECONDS)
+
+    def _run(self) -> None:
+        listener = self._listener()
+        if listener is None:
+            return
+        with closing(listener):
+            self._serve(listener)
+
+    def _listener(self) -> socket.socket | None:
+        """A socket on the address, as soon as it is free; None where the end came first."""
+        said = None
+        while not self._stop.is_set():
+            try:
+                listener = bound(*self._address)
+            except OSError as error:
+                if str(error) != said:
+                    said = str(error)
+                    extra = {"action": "http_trouble", "address": named(*self._address)}
+                    log.warning("%s; set SEB_HTTP__LISTEN to a free address", error, extra=extra)
+                self._stop.wait(self._retry)
+            else:
+                return listener
+        return None
+
+    def _serve(self, listener: socket.socket) -> None:
+        address = named(*listener.getsockname()[:2])
+        channels: dict[int, Any] = {}
+        self._server = create_server(
+            self._application,
+            map=channels,
+            sockets=[listener],
+            threads=THREADS,
+            connection_limit=CONNECTIONS,
+            channel_request_lookahead=1,  # so that a reader who leaves is noticed
+            max_request_header_size=16 << 10,
+            max_request_body_size=1 << 10,
+            outbuf_high_watermark=1 << 20,
+            clear_untrusted_proxy_headers=True,
+            ident=None,
+        )
+        log.info("health, metrics and page", extra={"action": "http_listening", "address": address})
+        try:
+            while not self._stop.is_set():
+                wasyncore.loop(timeout=_TICK_SECONDS, map=channels, count=1)
+        finally:
+            self._server.task_dispatcher.shutdown(timeout=_TICK_SECONDS)
+            wasyncore.close_all(channels, ignore_all=True)
+
+
+def bound(host: str, port: int) -> socket.socket:
+    """A socket that is bound to the address. Raises `OSError`, with the address in it."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+    except OSError as error:
+        listener.close()
+        reason = error.strerror or str(error)
+        raise OSError(error.errno, f"{named(host, port)}: {reason}") from error
+    return listener
+
+
+def named(host: str, port: int) -> str:
+    """The address as it is written in a setting."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def parts_of(listen: str) -> tuple[str, int]:
+    """Host and port of a `SEB_HTTP__LISTEN`; localhost is its IPv4 address."""
+    name, _, port = listen.rpartition(":")
+    host = name.removeprefix("[").removesuffix("]")
+    return ("127.0.0.1" if host == "localhost" else host), int(port)

@@ -1,0 +1,227 @@
+"""What a bridge is doing, as one JSON object: for the page, for `seb status` and for metrics.
+
+It only looks, never asks IMDS or a sink, and holds no secret.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from math import isfinite
+from typing import Any, Final
+
+from bridge.clock import Clock
+from bridge.health import Pulse
+from bridge.history import History
+from bridge.known import KnownEvent
+from bridge.outbox import Backlog
+from bridge.parts import Parts
+from bridge.settings import Settings
+from bridge.store import StoreError
+from bridge.storefile import FILE_NAME
+from bridge.version import __version__
+from sinks.record import rfc3339
+
+LOOK_SECONDS: Final = 1.0
+"""How long a look at the store serves everybody who asks: counting a long backlog takes time."""
+PROBE_SECONDS: Final = 5.0
+"""How long a look at whether the store can be written serves."""
+
+
+class Status:
+    """The state of one run. May be asked by any thread, also before there is anything to tell."""
+
+    def __init__(self, settings: Settings, clock: Clock, pulse: Pulse) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._pulse = pulse
+        self._started_at = clock.now()
+        self._parts: Parts | None = None
+        self._lock = threading.Lock()
+        self._backlogs: tuple[float, Mapping[str, Backlog]] | None = None
+        self._probed: tuple[float, str | None] | None = None
+        self.history: History | None = None
+        """The records of the store in use; None while it is not known who this VM is."""
+        self.skipped: Callable[[], int] = lambda: 0
+        """How many polls were due while the one before was under way."""
+        self.starting_trouble: str | None = None
+        """Why it is not known yet who this VM is; None where nothing was tried, or it is known."""
+
+    def begin(self, parts: Parts, history: History) -> None:
+        """From now on there is something to tell."""
+        self._parts, self.history, self.starting_trouble = parts, history, None
+
+    @property
+    def parts(self) -> Parts | None:
+        """What is at work; None while it is not known who this VM is."""
+        return self._parts
+
+    @property
+    def attempted_at(self) -> datetime | None:
+        """When a poll last ended, well or not; None before the first."""
+        return self._pulse.attempted_at
+
+    def is_alive(self) -> bool:
+        """Whether the poll loop is: a restart helps where it is not, and nowhere else."""
+        return self._pulse.is_alive()
+
+    def is_looking(self) -> bool:
+        """Whether IMDS has given a document lately."""
+        return self._parts is not None and self._parts.poller.lookout.is_looking()
+
+    def not_ready(self) -> str | None:
+        """Why news would be missed or could not be kept; None where all is well."""
+        if not self.is_looking():
+            trouble = self._trouble()
+            return trouble["message"] if trouble else "IMDS has not given a document lately"
+        return self.store_trouble()
+
+    def store_trouble(self) -> str | None:
+        """Why the store takes nothing just now; None where it does, or is not in use yet."""
+        if self._parts is None:
+            return None
+        if known := self._parts.store.damaged or self._parts.poller.store_trouble:
+            return known
+        with self._lock:
+            now = self._clock.monotonic()
+            if self._probed is None or now - self._probed[0] >= PROBE_SECONDS:
+                self._probed = (now, self._probe(self._parts))
+            return self._probed[1]
+
+    def backlogs(self) -> Mapping[str, Backlog]:
+        """What each sink still has to get, at most a second old. Raises `StoreError`."""
+        parts = self._parts
+        if parts is None:
+            return {}
+        with self._lock:
+            now = self._clock.monotonic()
+            if self._backlogs is None or now - self._backlogs[0] >= LOOK_SECONDS:
+                dispatcher = parts.dispatcher
+                found = {
+                    name: parts.outbox.backlog(name, dispatcher.sink(name).accepts)
+                    for name in dispatcher.health
+                }
+                self._backlogs = (now, found)
+            return self._backlogs[1]
+
+    def store_bytes(self) -> int:
+        """Size of the store's file and of what is not yet written back to it."""
+        path = self._settings.state_dir / FILE_NAME
+        files = (path, path.with_name(f"{FILE_NAME}-wal"))
+        return sum(each.stat().st_size for each in files if each.exists())
+
+    def snapshot(self) -> dict[str, Any]:
+        """Everything, as the status API gives it."""
+        parts = self._parts
+        observer = parts.poller.observer.to_wire() if parts else {}
+        not_ready = self.not_ready()
+        return {
+            "now": rfc3339(self._clock.now()),
+            "version": __version__,
+            "instanceId": observer["bridge"]["instanceId"] if parts else None,
+            "startedAt": rfc3339(self._started_at),
+            "site": self._settings.site,
+            "healthy": self.is_alive(),
+            "ready": not_ready is None,
+            "notReady": not_ready,
+            "looking": self.is_looking(),
+            "vm": observer.get("vm"),
+            "node": observer.get("node"),
+            "imds": self._imds(),
+            "store": self._store(),
+            "events": [_event(each) for each in self.pending()],
+            "sinks": self._sinks(),
+        }
+
+    def pending(self) -> list[KnownEvent]:
+        """The events that are pending, the nearest first."""
+        known = self._parts.poller.known().values() if self._parts else ()
+        far = datetime.max.replace(tzinfo=self._started_at.tzinfo)
+        return sorted(
+            (each for each in known if each.pending),
+            key=lambda each: (each.status != "Started", each.event.not_before or far),
+        )
+
+    def _probe(self, parts: Parts) -> str | None:
+        try:
+            parts.store.probe()
+        except StoreError as error:
+            return str(error)
+        return None
+
+    def _trouble(self) -> dict[str, str] | None:
+        if self.starting_trouble is not None:
+            return {"reason": "identity", "message": self.starting_trouble}
+        trouble = self._parts.poller.trouble if self._parts else None
+        return None if trouble is None else {"reason": trouble.reason, "message": trouble.message}
+
+    def _imds(self) -> dict[str, Any]:
+        poller = self._parts.poller if self._parts else None
+        attempted, looked = self._pulse.attempted_at, poller and poller.lookout.looked_at
+        return {
+            "lastAttemptAt": attempted and rfc3339(attempted),
+            "lastSuccessAt": looked and rfc3339(looked),
+            "trouble": self._trouble(),
+            "incarnation": poller and poller.incarnation,
+            "apiVersion": poller.api_version if poller else self._settings.imds.api_version,
+            "pollIntervalSeconds": self._settings.poll_interval,
+        }
+
+    def _store(self) -> dict[str, Any]:
+        store, trouble = self._parts.store if self._parts else None, self.store_trouble()
+        return {
+            "writable": store is not None and trouble is None,
+            "trouble": trouble,
+            "stream": store and store.stream,
+            "lastSequence": store.head if store else 0,
+            "sizeBytes": self.store_bytes(),
+        }
+
+    def _sinks(self) -> list[dict[str, Any]]:
+        if self._parts is None:
+            return []
+        try:
+            backlogs = self.backlogs()
+        except StoreError:
+            backlogs = {}
+        dispatcher, now = self._parts.dispatcher, self._clock.monotonic()
+        sinks = []
+        for name, health in dispatcher.health.items():
+            backlog, due = backlogs.get(name), health.next_try_at
+            sinks.append(
+                {
+                    "name": name,
+                    "kind": dispatcher.sink(name).settings.kind,
+                    "state": health.state,
+                    "reason": health.reason,
+                    "backlog": backlog.records if backlog else None,
+                    "oldestPendingAt": backlog.oldest if backlog else None,
+                    "dead": backlog.dead if backlog else None,
+                    "delivered": health.delivered,
+                    "lastDeliveredAt": health.delivered_at and rfc3339(health.delivered_at),
+                    "lagSeconds": None if health.lag is None else round(health.lag, 3),
+                    "nextTrySeconds": (
+                        None if due is None or not isfinite(due) else round(max(0.0, due - now), 1)
+                    ),
+                }
+            )
+        return sinks
+
+
+def _event(known: KnownEvent) -> dict[str, Any]:
+    measured = known.measured
+    return {
+        **known.event.to_wire(status=known.status),
+        "affectsThisVm": known.affects_this_vm,
+        "impact": known.event.impact,
+        "revision": known.revision,
+        "fingerprint": known.fingerprint,
+        "firstSeenAt": rfc3339(known.first_seen),
+        "noticeSeconds": known.notice_seconds,
+        "measured": {
+            "pauseSeconds": measured.pause_seconds,
+            "restarted": measured.restarted,
+            "downtimeSeconds": measured.downtime_seconds,
+        },
+    }
