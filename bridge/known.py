@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
+from typing import Final
 
 from bridge.document import ScheduledEvent, fingerprint, parse_event
+
+KEEP_ENDED: Final = 200
+"""How many events that ended are remembered, so that their revisions grow on if they return."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +51,19 @@ class KnownEvent:
     def fingerprint(self) -> str:
         """The fingerprint of its latest record."""
         return fingerprint(self.event.to_wire(status=self.status))
+
+
+def remembered(
+    before: Mapping[str, KnownEvent], news: Mapping[str, KnownEvent]
+) -> dict[str, KnownEvent]:
+    """What is known with the news, by key, the latest news last; of the events that ended, only
+    the last ones.
+    """
+    merged = {key: each for key, each in before.items() if key not in news} | dict(news)
+    ended = [key for key, each in merged.items() if not each.pending]
+    for key in ended[:-KEEP_ENDED]:
+        del merged[key]
+    return merged
 
 
 def measure(

@@ -19,7 +19,7 @@ from bridge.diff import Look, Transition, diff, within
 from bridge.document import Document, DocumentError, parse_document
 from bridge.health import Pulse
 from bridge.imds import Answer, Imds, ImdsError
-from bridge.known import KnownEvent, measure
+from bridge.known import KnownEvent, measure, remembered
 from bridge.lookout import Gap, Lookout
 from bridge.normalize import Observer, normalize, pending_event
 from bridge.store import Store, StoreError
@@ -98,7 +98,7 @@ class Poller:
             known = _measured(self._known, gap)
             transitions = diff(known, document, look)
             drafts = [normalize(each, self.observer, look) for each in transitions]
-            known = known | _recorded(transitions, drafts)
+            known = remembered(known, _recorded(transitions, drafts))
             self._commit([*notices.gap(self.observer, now, gap), *drafts], known, document)
             self._body = answer.body
         self.lookout.looked(now, gap)
@@ -201,7 +201,8 @@ class Poller:
         meta = {"incarnation": json.dumps(document.incarnation)}
         if self._boot_id is not None:
             meta["boot_id"] = self._boot_id
-        records = self._store.commit(drafts, known=changed, meta=meta)
+        gone = self._known.keys() - known.keys()
+        records = self._store.commit(drafts, known=changed, forgotten=gone, meta=meta)
         self._known, self.incarnation = known, document.incarnation
         for record in records:
             _report(record)

@@ -133,7 +133,7 @@ class Store:
         """The same without forgetting what is old. Raises `StoreError`, and `ValueError`,
         `LookupError` or `TypeError` where what was kept is damaged.
         """
-        rows = self.read("SELECT key, value FROM events")
+        rows = self.read("SELECT key, value FROM events ORDER BY seen")
         return Seen(
             incarnation=json.loads(self._meta.get("incarnation", "null")),
             known={key: load_known(value) for key, value in rows},
@@ -146,11 +146,12 @@ class Store:
         drafts: Sequence[RecordDraft] = (),
         *,
         known: Iterable[KnownEvent] = (),
+        forgotten: Iterable[str] = (),
         meta: Mapping[str, str] | None = None,
         also: Callable[[sqlite3.Connection], object] | None = None,
     ) -> list[EventRecord]:
-        """Commit what was seen and the records of it, all or nothing, fsynced; `also` takes part
-        in the same transaction.
+        """Commit what was seen and the records of it, all or nothing, fsynced; `forgotten` are
+        keys of events, and `also` takes part in the same transaction.
 
         The records come back with their place in the stream. Raises `StoreError`.
         """
@@ -171,6 +172,9 @@ class Store:
             with self.transaction() as connection:
                 _insert_records(connection, records)
                 _upsert_known(connection, known)
+                connection.executemany(
+                    "DELETE FROM events WHERE key = ?", [(key,) for key in forgotten]
+                )
                 connection.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", changed.items())
                 if also is not None:
                     also(connection)

@@ -8,7 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.document import parse_document
-from bridge.known import KnownEvent, Measured, dump_known, load_known, measure
+from bridge.known import (
+    KEEP_ENDED,
+    KnownEvent,
+    Measured,
+    dump_known,
+    load_known,
+    measure,
+    remembered,
+)
 
 MOMENTS = st.datetimes(timezones=st.just(UTC))
 SECONDS = st.none() | st.floats(0, 1e9)
@@ -119,3 +127,12 @@ def test_a_moment_keeps_its_instant() -> None:
     there = datetime(2026, 3, 2, 12, 0, tzinfo=timezone(timedelta(hours=2)))
     kept = load_known(dump_known(known())).first_seen
     assert there == kept
+
+
+def test_only_the_last_events_that_ended_are_remembered() -> None:
+    """The oldest of them go, and none that is pending, however old."""
+    ended = {f"old-{number}": known(pending=False) for number in range(KEEP_ENDED)}
+    before = {"first": known(), **ended}
+    after = remembered(before, {"old-0": known(pending=False), "new": known(pending=False)})
+    assert before.keys() - after.keys() == {"old-1"}
+    assert list(after)[-2:] == ["old-0", "new"]

@@ -16,6 +16,7 @@ from documents import (
 from polling import Bench, pending_after, told
 
 from bridge.imds import ImdsError
+from bridge.known import KEEP_ENDED
 from bridge.store import Store, StoreError
 
 DOWN = ImdsError("nobody listens", reason="refused")
@@ -407,3 +408,13 @@ def test_an_imds_that_is_away_is_no_trouble_of_the_store(bench: Bench) -> None:
     bench.imds.said = ImdsError("nobody listens", reason="refused")
     assert not bench.poller.run()
     assert bench.poller.store_trouble is None
+
+
+def test_what_is_remembered_of_ended_events_stays_small(bench: Bench) -> None:
+    """In memory as on disk, however many events there were."""
+    for number in range(KEEP_ENDED + 20):
+        bench.serve(body(entry(event_id=f"EVENT-{number}")))
+    bench.serve(body())
+    on_disk = {key for (key,) in bench.store.read("SELECT key FROM events")}
+    assert set(bench.poller.known()) == on_disk
+    assert on_disk == {f"event-{number}" for number in range(20, KEEP_ENDED + 20)}
