@@ -1,0 +1,24 @@
+{{/* What the schema cannot say: values that contradict each other. Errors never show a value. */}}
+
+{{- define "seb.checks" -}}
+{{- if and .Values.networkPolicy.enabled .Values.hostNetwork -}}
+{{- fail "networkPolicy.enabled: Kubernetes binds no pod that has hostNetwork, so the policy would only look as if it did something; leave one of the two out, and restrict the nodes' network instead" -}}
+{{- end -}}
+{{- with .Values.approval.trust -}}
+{{- if and .jwks .configMap -}}
+{{- fail "approval.trust: give jwks or configMap, not both" -}}
+{{- end -}}
+{{- if regexMatch "\"d\"\\s*:" .jwks -}}
+{{- fail "approval.trust.jwks: this holds a private key; give the public keys that `seb keys generate` prints, and make a new pair, for this one has been seen" -}}
+{{- end -}}
+{{- end -}}
+{{- $sinks := .Values.settings.sink | default dict -}}
+{{- range $name, $_ := .Values.secrets.variables -}}
+{{- if hasPrefix "SEB_SINK__" $name -}}
+{{- $sink := regexReplaceAll "^SEB_SINK__(.+?)__.*$" $name "${1}" | lower -}}
+{{- if not (hasKey $sinks $sink) -}}
+{{- fail (printf "secrets.variables.%s: there is no sink of that name; declare it with settings.sink.%s, which may be {}" $name $sink) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
