@@ -1,0 +1,134 @@
+"""A real Chromium, and a page in it that remembers everything that must not happen.
+
+The browser is the system's; none is ever downloaded. It asks nobody but the server under test.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+from urllib.parse import urlsplit
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, Page, sync_playwright
+
+ARTIFACTS = Path(__file__).parents[2] / "test-artifacts" / "page"
+PHONE = (360, 740)
+DESKTOP = (1280, 900)
+Theme = Literal["light", "dark"]
+THEMES: tuple[Theme, ...] = ("light", "dark")
+PATIENCE_MS = 15_000
+_NAMES = ("chromium", "chromium-browser", "google-chrome")
+_FLAGS = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+
+
+def executable() -> str | None:
+    """Where the system's browser is; None where there is none."""
+    return next(filter(None, map(shutil.which, _NAMES)), None)
+
+
+@contextmanager
+def started_browser() -> Iterator[Browser]:
+    """The system's browser, without a window. Skips the test where there is none."""
+    path = executable()
+    if path is None:
+        pytest.skip(f"no browser: none of {', '.join(_NAMES)} is installed")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=_FLAGS)
+        try:
+            yield browser
+        finally:
+            browser.close()
+
+
+@dataclass
+class Watched:
+    """What a page did that nobody should see."""
+
+    origin: str
+    errors: list[str] = field(default_factory=list)
+    """Exceptions of the page, and what it wrote to the console as an error or a warning."""
+    strangers: list[str] = field(default_factory=list)
+    """Requests to anybody but the own origin."""
+
+    def watch(self, page: Page) -> None:
+        """Listen to a page from now on."""
+        page.on("pageerror", lambda error: self.errors.append(str(error)))
+        page.on("console", lambda said: self._said(said.type, said.text))
+        page.context.on("request", lambda request: self._asked(request.url))
+
+    def _said(self, kind: str, text: str) -> None:
+        # The browser itself reports each request that fails, also where the page copes with it.
+        if kind in ("error", "warning") and not text.startswith("Failed to load resource"):
+            self.errors.append(text)
+
+    def _asked(self, url: str) -> None:
+        own = urlsplit(url)[:2] == urlsplit(self.origin)[:2]
+        if not own and not url.startswith(("data:", "about:")):
+            self.strangers.append(url)
+
+
+@contextmanager
+def watched_page(
+    browser: Browser,
+    url: str,
+    *,
+    size: tuple[int, int] = DESKTOP,
+    theme: Theme = "light",
+    time_zone: str = "Europe/Zurich",
+) -> Iterator[Page]:
+    """A page of its own profile, not yet opened; at the end, nothing bad may have happened."""
+    context = browser.new_context(
+        viewport={"width": size[0], "height": size[1]},
+        color_scheme=theme,
+        timezone_id=time_zone,
+        locale="en-GB",
+    )
+    context.set_default_timeout(PATIENCE_MS)
+    watched = Watched(url)
+    try:
+        page = context.new_page()
+        watched.watch(page)
+        yield page
+        assert (watched.errors, watched.strangers, context.cookies()) == ([], [], [])
+    finally:
+        context.close()
+
+
+def overflow(page: Page) -> int:
+    """By how many pixels the page is wider than its window."""
+    return int(
+        page.evaluate(
+            "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
+        )
+    )
+
+
+def faults(page: Page) -> list[str]:
+    """What axe-core holds for serious or critical, with the elements."""
+    found: list[dict[str, Any]] = Axe().run(page).response["violations"]
+    return [
+        f"{fault['id']}: {node['html'][:160]} {node.get('failureSummary', '')}"
+        for fault in found
+        if fault["impact"] in ("serious", "critical")
+        for node in fault["nodes"]
+    ]
+
+
+def screenshot(page: Page, name: str) -> None:
+    """The whole page as test-artifacts/page/<name>.png."""
+    ARTIFACTS.mkdir(parents=True, exist_ok=True)
+    page.screenshot(path=ARTIFACTS / f"{name}.png", full_page=True)
