@@ -96,7 +96,7 @@ SystemCallFilter=@system-service
 SystemCallFilter=~@privileged @resources
 SystemCallErrorNumber=EPERM
 
-# It needs about 60 MiB and 30 threads; programs that it runs count as well. One of theirs that
+# It needs about 60 MiB and 20 threads; programs that it runs count as well. One of theirs that
 # runs out of memory does not end the bridge. No core file: there are secrets in memory.
 MemoryMax=256M
 TasksMax=128

@@ -1,0 +1,145 @@
+"""What a running bridge tells systemd: a watchdog that is fed by polls, whatever they bring."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from eventually import eventually
+from launch import Launch
+from notify_socket import NotifySocket
+
+from bridge.app import Bridge, Outcome
+from bridge.configuration import load
+from bridge.logs import Redactor
+from bridge.simulator import Refused, Silence, Simulator
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="systemd is Linux' own")
+
+
+@pytest.fixture
+def manager(tmp_path: Path) -> Iterator[NotifySocket]:
+    """What listens where systemd would."""
+    with NotifySocket(tmp_path) as made:
+        yield made
+
+
+def watched(manager: NotifySocket, **more: str) -> dict[str, str]:
+    """The environment of a service with WatchdogSec=60."""
+    return {"NOTIFY_SOCKET": manager.address, "WATCHDOG_USEC": "60000000", **more}
+
+
+def test_from_ready_to_stopping(launch: Launch, manager: NotifySocket) -> None:
+    """READY once, a feeding with each poll, STOPPING at SIGTERM, and nothing after it."""
+    bridge = launch(**watched(manager))
+    ready = manager.hear("READY=1")
+    fed = manager.hear("WATCHDOG=1", after=ready + 1)
+    fed = manager.hear("WATCHDOG=1", after=fed + 1)
+    assert bridge.stop() == 0
+    said = manager.rest()
+    assert [lines for lines in said if "READY=1" in lines] == [said[ready]]
+    assert [lines for lines in said if "STOPPING=1" in lines] == [["STOPPING=1"]]
+
+
+def test_an_imds_that_is_away_is_no_reason_to_restart(
+    launch: Launch, simulator: Simulator, manager: NotifySocket
+) -> None:
+    """Polls that fail feed the watchdog as well."""
+    bridge = launch(**watched(manager))
+    manager.hear("READY=1")
+    bridge.wait_for_log("started")
+    simulator.fault(Refused(), times=None)
+    bridge.wait_for_log("imds_trouble")
+    manager.rest()
+    place = len(manager.heard)
+    for _ in range(3):
+        place = manager.hear("WATCHDOG=1", after=place) + 1
+    assert bridge.stop() == 0
+
+
+def test_an_imds_that_is_away_at_boot_is_no_reason_either(
+    launch: Launch, simulator: Simulator, manager: NotifySocket
+) -> None:
+    """Ready before anybody has answered, and fed by each try to learn who this VM is."""
+    simulator.fault(Refused(), times=None)
+    simulator.fault(Refused(), times=None, at="instance")
+    bridge = launch(**watched(manager))
+    place = manager.hear("READY=1") + 1
+    for _ in range(3):
+        place = manager.hear("WATCHDOG=1", after=place) + 1
+    assert bridge.stop() == 0
+
+
+def test_the_first_answer_may_take_two_minutes(
+    launch: Launch, simulator: Simulator, manager: NotifySocket
+) -> None:
+    """The limit is widened before the first poll, and taken back once IMDS has answered."""
+    simulator.fault(Silence(seconds=1.0), times=1)
+    bridge = launch(**watched(manager))
+    wide = manager.hear_until(lambda lines: limit(lines) > 130.0, "a wide limit")
+    manager.hear_until(lambda lines: limit(lines) == 60.0, "the unit's limit", after=wide)
+    assert bridge.stop() == 0
+
+
+def test_a_poll_that_hangs_feeds_nobody(
+    launch: Launch, simulator: Simulator, manager: NotifySocket
+) -> None:
+    """While a request gets no answer nothing is said, though all else goes on: no timer feeds."""
+    simulator.fault(Silence(seconds=60), times=None)
+    bridge = launch(**watched(manager, SEB_HEARTBEAT_INTERVAL="0.2"))
+    manager.hear("READY=1")
+    assert simulator.wait_for_gets(1)
+    before = len(manager.rest())
+    bridge.wait_for_records(5, types="seb.bridge.heartbeat")
+    assert manager.rest()[before:] == []
+    assert bridge.stop() == 0
+
+
+def test_nobody_watches(launch: Launch, manager: NotifySocket) -> None:
+    """Without WatchdogSec= polls say nothing."""
+    bridge = launch(NOTIFY_SOCKET=manager.address)
+    manager.hear("READY=1")
+    bridge.wait_for_log("started")
+    assert bridge.stop() == 0
+    assert not [lines for lines in manager.rest() if "WATCHDOG=1" in lines]
+
+
+def test_what_cannot_start_is_never_ready(launch: Launch, manager: NotifySocket) -> None:
+    """A wrong setting ends with 78, and `systemctl start` fails at once."""
+    bridge = launch(**watched(manager, SEB_POLL_INTERVAL="often"))
+    assert bridge.wait() == 78
+    assert manager.rest() == []
+
+
+def test_a_run_that_begins_anew_is_no_stop(
+    simulator: Simulator, manager: NotifySocket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process goes on with a new store: systemd would take STOPPING for its end."""
+    for name, value in watched(manager).items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.chdir(tmp_path)
+    out = tmp_path / "out.jsonl"
+    settings = {
+        "SEB_IMDS__URL": simulator.url,
+        "SEB_STATE_DIR": str(tmp_path / "state"),
+        "SEB_SINK__FILE__PATH": str(out),
+        "SEB_HTTP__LISTEN": "",
+    }
+    bridge = Bridge(load(environ=settings), stop=threading.Event(), redact=Redactor())
+    outcomes: list[Outcome] = []
+    thread = threading.Thread(target=lambda: outcomes.append(bridge.run()))
+    thread.start()
+    eventually(lambda: out.exists() and out.stat().st_size > 0, what="the first record")
+    bridge._store.damaged = "database disk image is malformed"
+    thread.join(20)
+    assert outcomes == [Outcome.DAMAGED_STORE]
+    assert not [lines for lines in manager.rest() if "STOPPING=1" in lines]
+
+
+def limit(lines: list[str]) -> float:
+    """The watchdog's limit that a datagram sets, in seconds; 0.0 for none."""
+    found = [line.removeprefix("WATCHDOG_USEC=") for line in lines if "WATCHDOG_USEC=" in line]
+    return int(found[0]) / 1_000_000 if found else 0.0
