@@ -55,16 +55,21 @@ class RestlessImds:
     def settle(self) -> None:
         """Stop changing, and let every event end."""
         self._halt.set()
-        self._thread.join()
+        if self._thread.is_alive():
+            self._thread.join()
         with self._simulator.change():
             for event in self._pending:
                 self._simulator.end_event(event.event_id)
 
+    def step(self) -> None:
+        """Change the document now; for a user that does without the thread."""
+        with self._simulator.change():
+            for _ in range(self._random.choice((1, 1, 2))):
+                self._change()
+
     def _run(self) -> None:
         while not self._halt.wait(self._random.uniform(*self._pause)):
-            with self._simulator.change():
-                for _ in range(self._random.choice((1, 1, 2))):
-                    self._change()
+            self.step()
 
     def _change(self) -> None:
         choices: list[Callable[[], None]] = []

@@ -1,0 +1,58 @@
+"""kill -9 aimed at each step between IMDS's answer and the end of a delivery."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import fault_strace
+import pytest
+from fault_gate import GatedReceiver
+from fault_stages import STAGES, Scene
+from oracle import Evidence, Figures, judge, outbox_of
+
+from bridge.simulator import Simulator
+
+pytestmark = pytest.mark.skipif(
+    fault_strace.why_not() is not None, reason=str(fault_strace.why_not())
+)
+
+
+def die(home: Path, stages: Sequence[str], *, rounds: int, seed: int) -> Evidence:
+    """A death at each of the stages, so many times over on one store, and a life to the end."""
+    with Simulator() as simulator, GatedReceiver() as receiver:
+        scene = Scene(home, simulator, receiver, seed=seed)
+        for _ in range(rounds):
+            for stage in stages:
+                scene.die_at(stage)
+        assert scene.live_to_the_end() == 0
+        return Evidence(
+            case=f"kill -9 at: {stages[0]}" if len(stages) == 1 else "kill -9 at every stage",
+            rounds=rounds * len(stages),
+            received={"file": scene.lines, "webhook": receiver.bodies},
+            documents=scene.observed.documents,
+            standing=simulator.history[-1].json(),
+            outbox=outbox_of(home, scene.env),
+        )
+
+
+def test_a_death_at_each_stage(tmp_path: Path, tell: Callable[[Figures], None]) -> None:
+    """One store lives through a death at each of them, one after the other."""
+    tell(judge(die(tmp_path, list(STAGES), rounds=1, seed=1)))
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("stage", STAGES)
+def test_deaths_at_a_stage(tmp_path: Path, stage: str, tell: Callable[[Figures], None]) -> None:
+    """The same place again and again."""
+    tell(judge(die(tmp_path, [stage], rounds=6, seed=6)))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("stage", STAGES)
+def test_many_deaths_at_a_stage(
+    tmp_path: Path, stage: str, tell: Callable[[Figures], None]
+) -> None:
+    """Sixty-three each, which makes more than five hundred."""
+    tell(judge(die(tmp_path, [stage], rounds=63, seed=63)))
