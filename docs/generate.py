@@ -20,6 +20,7 @@ import click
 from bridge import errors, reference
 from bridge.cli import COMMANDS, module_of
 from bridge.cli.config import env_file
+from bridge.metricnames import DEFINITIONS
 from bridge.reference import Variable
 from bridge.simulator import SCENARIOS
 from sinks import registry
@@ -89,6 +90,16 @@ def generated() -> Iterator[tuple[str, str]]:
         ),
     )
     yield "figures", figures()
+    yield (
+        "metrics",
+        table(
+            ("metric", "kind", "labels", "meaning"),
+            (
+                (f"`{m.name}`", m.kind, ", ".join(f"`{each}`" for each in m.labels), m.help)
+                for m in DEFINITIONS
+            ),
+        ),
+    )
     yield "record", table(("field", "type", "meaning"), record_rows())
 
 

@@ -15,13 +15,16 @@ COMMANDS: Final = {
     "check": "Look at everything that could go wrong, one line per step.",
     "config": "Show the settings in force, or every variable there is.",
     "demo": "Show the bridge at work on a simulated VM; touches nothing.",
+    "events": "Show the last records of the running bridge.",
     "keys": "Make and show the keys that sign commands.",
     "outbox": "Show what sinks still have to get, and what they refused.",
     "run": "Run the bridge.",
     "schema": "Print the JSON Schema of the records.",
     "simulate": "Be an IMDS that plays a scenario.",
     "sinks": "List the kinds of sink, or try a configured one.",
+    "status": "Show what the running bridge sees and does.",
     "systemd-unit": "Print a hardened unit for systemd.",
+    "tail": "Follow the records as they are committed.",
     "version": "Print the version.",
 }
 

@@ -1,0 +1,123 @@
+"""`seb status`: what the running bridge sees and does."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from http import HTTPStatus
+from typing import Any
+
+import click
+
+from bridge.cli import common
+from bridge.errors import NO
+from bridge.viewer import Viewer
+
+
+@click.command("status")
+@click.option("--json", "as_json", is_flag=True, help="As one JSON object; its fields are stable.")
+@click.option("--alive", is_flag=True, help="Print nothing; ask only whether the poll loop lives.")
+@common.set_option
+def command(*, as_json: bool, alive: bool, overrides: tuple[str, ...]) -> None:
+    """Show what the running bridge sees and does.
+
+    Exit codes: 0 it is looking at IMDS, 1 it is not, 69 no bridge answers. With --alive: 0 its
+    poll loop lives, 1 it hangs; that is for a container's health check.
+    """
+    viewer = Viewer(common.read_configuration(overrides).settings.http.listen)
+    if alive:
+        status, _ = viewer.get("/healthz")
+        raise click.exceptions.Exit(0 if status == HTTPStatus.OK else NO)
+    answer = viewer.json("/api/v1/status")
+    if as_json:
+        click.echo(json.dumps(answer, indent=2))
+    else:
+        for line in _lines(answer):
+            click.echo(common.plain(line))
+    raise click.exceptions.Exit(0 if answer["looking"] else NO)
+
+
+def _lines(answer: dict[str, Any]) -> list[str]:
+    now = datetime.fromisoformat(answer["now"])
+    lines = [_who(answer["vm"]), _looking(answer, now)]
+    if not answer["healthy"]:
+        lines.append("the poll loop hangs: restart the bridge")
+    if answer["store"]["trouble"]:
+        lines.append(f"the store takes nothing: {answer['store']['trouble']}")
+    lines += ["", *_events(answer["events"], now)] if answer["vm"] else []
+    return [*lines, "", *_sinks(answer["sinks"], now)]
+
+
+def _who(vm: dict[str, Any] | None) -> str:
+    if vm is None:
+        return "this VM is not known yet"
+    places = (vm["vmSize"], vm["location"], vm["zone"] and f"zone {vm['zone']}", vm["scaleSet"])
+    return f"{vm['name']}  {', '.join(filter(None, places))}  ({vm['vmId']})"
+
+
+def _looking(answer: dict[str, Any], now: datetime) -> str:
+    imds = answer["imds"]
+    last = f"IMDS answered {_ago(imds['lastSuccessAt'], now)}"
+    if answer["looking"]:
+        return f"looking; {last}"
+    trouble = imds["trouble"]
+    return f"NOT LOOKING; {last}" + (f": {trouble['message']}" if trouble else "")
+
+
+def _events(events: list[dict[str, Any]], now: datetime) -> list[str]:
+    if not events:
+        return ["no event is pending"]
+    lines = [f"{'EVENT':<36}  {'TYPE':<9}  {'STATUS':<9}  {'NOT BEFORE':<20}  {'IN':<8}  AFFECTS"]
+    for event in events:
+        moment = event["notBefore"]
+        left = int((datetime.fromisoformat(moment) - now).total_seconds()) if moment else None
+        due = "" if left is None else "now" if left <= 0 else _span(left)
+        others = len(event["resources"]) - event["affectsThisVm"]
+        affects = " and ".join(
+            filter(
+                None,
+                (
+                    event["affectsThisVm"] and "this VM",
+                    others and f"{others} other{'s' if others > 1 else ''}",
+                ),
+            )
+        )
+        lines.append(
+            f"{event['eventId']:<36}  {event['eventType'] or '?':<9}  {event['eventStatus']:<9}  "
+            f"{moment or '-':<20}  {due or '-':<8}  {affects or 'no VM named'}"
+        )
+    return lines
+
+
+def _sinks(sinks: list[dict[str, Any]], now: datetime) -> list[str]:
+    width = max([4, *(len(sink["name"]) for sink in sinks)])
+    lines = [f"{'SINK':<{width}}  {'STATE':<8}  TO DELIVER  DEAD  {'LAST DELIVERED':<14}  OLDEST"]
+    for sink in sinks:
+        backlog, dead = ("?" if sink[each] is None else sink[each] for each in ("backlog", "dead"))
+        oldest = sink["oldestPendingAt"]
+        lines.append(
+            f"{sink['name']:<{width}}  {sink['state']:<8}  {backlog:>10}  {dead:>4}  "
+            f"{_ago(sink['lastDeliveredAt'], now):<14}  {_ago(oldest, now) if oldest else '-'}"
+        )
+        if sink["reason"]:
+            lines.append(f"    {sink['reason']}")
+    return lines
+
+
+def _ago(moment: str | None, now: datetime) -> str:
+    if moment is None:
+        return "never"
+    seconds = (now - datetime.fromisoformat(moment)).total_seconds()
+    return f"{max(0.0, seconds):.1f} s ago" if seconds < 10 else f"{_span(int(seconds))} ago"  # noqa: PLR2004
+
+
+def _span(seconds: int) -> str:
+    """So many seconds in its two largest units."""
+    minutes, seconds = divmod(seconds, 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    if days:
+        return f"{days}d {hours}h"
+    if hours:
+        return f"{hours}h {minutes}m"
+    return f"{minutes}m {seconds}s" if minutes else f"{seconds}s"
