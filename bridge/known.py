@@ -11,7 +11,8 @@ from typing import Final
 from bridge.document import ScheduledEvent, fingerprint, parse_event
 
 KEEP_ENDED: Final = 200
-"""How many events that ended are remembered, so that their revisions grow on if they return."""
+"""How many events that ended are remembered, so that their revisions grow on if they return. A
+number, not a time: after a start with a wrong clock, a return must not get an id of before."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -56,7 +56,7 @@ class Poller:
         polled: Callable[[], None] = lambda: None,
         tally: Tally = SILENT,
     ) -> None:
-        seen = store.seen(clock.now())
+        seen = store.seen()
         rebooted = None if None in (seen.boot_id, boot_id) else seen.boot_id != boot_id
         self.observer = observer
         self.lookout = Lookout(

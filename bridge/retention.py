@@ -5,14 +5,10 @@ configured sink still has to get, that a sink has as dead, or whose event is pen
 from __future__ import annotations
 
 import sqlite3
-from datetime import timedelta
 from typing import Final
 
 KEEP_DELIVERED: Final = 1_000
 """Delivered records that stay readable, for pages and for a sink that is configured later."""
-KEEP_ENDED: Final = timedelta(days=60)
-"""How long after its first sight an event that ended is remembered, so that its revisions grow on
-if it returns. Azure announces at most some days ahead."""
 PRUNE_EVERY: Final = 100
 """How many records are committed between two looks at what may go."""
 PRUNE_ROWS: Final = 500

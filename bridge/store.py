@@ -21,7 +21,7 @@ from typing import Any, Final
 from bridge.ballast import Ballast
 from bridge.errors import TryLaterError
 from bridge.known import KnownEvent, dump_known, load_known
-from bridge.retention import KEEP_ENDED, PRUNE_EVERY, prune, shrink
+from bridge.retention import PRUNE_EVERY, prune, shrink
 from sinks.record import (
     BRIDGE_HEARTBEAT,
     BRIDGE_STORE_RESET,
@@ -121,16 +121,8 @@ class Store:
         """What was committed in `meta` under a key; None for nothing."""
         return self._meta.get(key)
 
-    def seen(self, now: datetime) -> Seen:
-        """What is remembered of IMDS from before. Raises `StoreError`."""
-        with self.transaction() as connection:
-            connection.execute(
-                "DELETE FROM events WHERE NOT pending AND seen < ?", (rfc3339(now - KEEP_ENDED),)
-            )
-        return self.load_seen()
-
-    def load_seen(self) -> Seen:
-        """The same without forgetting what is old. Raises `StoreError`, and `ValueError`,
+    def seen(self) -> Seen:
+        """What is remembered of IMDS from before. Raises `StoreError`, and `ValueError`,
         `LookupError` or `TypeError` where what was kept is damaged.
         """
         rows = self.read("SELECT key, value FROM events ORDER BY seen")

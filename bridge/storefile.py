@@ -133,7 +133,7 @@ def _open(path: Path, wait: float) -> Store:
     try:
         store = Store(path.parent, connection)
         # What a start reads: it must not fail on this again and again.
-        store.load_seen()
+        store.seen()
         store.identity()
         json.loads(store.remembered(RESET_KEY) or "null")
         _verify_head(store)

@@ -418,3 +418,13 @@ def test_what_is_remembered_of_ended_events_stays_small(bench: Bench) -> None:
     on_disk = {key for (key,) in bench.store.read("SELECT key FROM events")}
     assert set(bench.poller.known()) == on_disk
     assert on_disk == {f"event-{number}" for number in range(20, KEEP_ENDED + 20)}
+
+
+def test_a_start_with_a_wrong_clock_forgets_no_revision(bench: Bench) -> None:
+    """An event that returns after a start thirty years ahead goes on: no id for two facts."""
+    bench.serve(body(entry()))
+    bench.serve(body())
+    bench.clock.jump(30 * 365 * 86400)
+    bench.restart()
+    (record,) = [each for each in bench.serve(body(entry())) if each.event_id]
+    assert (record.data["transition"], record.data["revision"]) == ("scheduled", 3)

@@ -8,7 +8,6 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -113,7 +112,7 @@ def test_document_and_records_are_one_transaction(store: Store) -> None:
 
     with pytest.raises(StoreError):
         store.commit([draft(1)], known=[known_event("A")], meta={"incarnation": "7"}, also=fail)
-    seen = store.seen(NOW)
+    seen = store.seen()
     assert (store.head, seen.known, seen.incarnation, bodies(store)) == (0, {}, None, [])
     assert sequences(store.commit([draft(1)])) == [1]
 
@@ -133,22 +132,13 @@ def test_what_was_seen_is_remembered(tmp_path: Path) -> None:
         store.commit(known=[event], meta={"incarnation": "279", "boot_id": "b"})
         store.mark_looked(NOW)
     with opened(tmp_path) as store:
-        seen = store.seen(NOW)
+        seen = store.seen()
     assert ({event.event.key: event}, 279, "b", NOW) == (
         seen.known,
         seen.incarnation,
         seen.boot_id,
         seen.looked_at,
     )
-
-
-def test_an_ended_event_is_forgotten_after_its_time(store: Store) -> None:
-    """After 60 days only the pending event is left."""
-    gone, pending = known_event("A", pending=False), known_event("B")
-    store.commit(known=[gone, pending])
-    later = NOW + retention.KEEP_ENDED + timedelta(seconds=1)
-    assert sorted(store.seen(NOW).known) == ["a", "b"]
-    assert sorted(store.seen(later).known) == ["b"]
 
 
 def test_the_identity_is_kept(tmp_path: Path) -> None:
@@ -227,7 +217,7 @@ def test_a_full_disk_loses_nothing(store: Store, tmp_path: Path) -> None:
     big = [draft(number) for number in range(2, 40)]
     with pytest.raises(StoreError, match="full"):
         store.commit(big, known=[known_event("A")])
-    assert (store.head, store.load_seen().known) == (1, {})
+    assert (store.head, store.seen().known) == (1, {})
     assert not (tmp_path / BALLAST_NAME).exists()
     store.read("PRAGMA max_page_count=1000000")
     assert list(range(2, 40)) == sequences(store.commit(big, known=[known_event("A")]))
@@ -286,7 +276,7 @@ def test_kill_at_any_moment_leaves_a_whole_store(tmp_path: Path) -> None:
         rows = store.read("SELECT sequence FROM records ORDER BY sequence")
         ((cursor,),) = store.read("SELECT cursor FROM sinks")
         head = store.head
-        known = len(store.load_seen().known)
+        known = len(store.seen().known)
         store.close()
         assert reset is None
         assert reported <= head
