@@ -45,7 +45,7 @@ def test_a_death_at_each_stage(tmp_path: Path, tell: Callable[[Figures], None]) 
 @pytest.mark.parametrize("stage", STAGES)
 def test_deaths_at_a_stage(tmp_path: Path, stage: str, tell: Callable[[Figures], None]) -> None:
     """The same place again and again."""
-    tell(judge(die(tmp_path, [stage], rounds=6, seed=6)))
+    tell(judge(die(tmp_path, [stage], rounds=4, seed=6)))
 
 
 @pytest.mark.slow

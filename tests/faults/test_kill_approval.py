@@ -1,0 +1,54 @@
+"""kill -9 aimed at each step of an approval: verify, post, receipt."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import fault_strace
+import pytest
+from fault_approvals import STEPS, Court, evidence_of
+from fault_gate import GatedReceiver
+from oracle import Evidence, Figures, judge, outbox_of
+
+pytestmark = pytest.mark.skipif(
+    fault_strace.why_not() is not None, reason=str(fault_strace.why_not())
+)
+
+
+def die(home: Path, steps: Sequence[str], *, rounds: int, seed: int) -> Evidence:
+    """Deaths at each of the steps, by a command and by a rule in turn, and a life to the end."""
+    with GatedReceiver() as receiver:
+        court = Court(home, receiver, seed=seed)
+        with court.stage:
+            for number in range(rounds):
+                for place, step in enumerate(steps):
+                    court.die_at(step, by_rule=(number + place) % 2 == 1)
+            assert court.live_to_the_end() == 0
+            assert court.witness.causeless == []
+            return Evidence(
+                case="kill -9 at: " + (steps[0] if len(steps) == 1 else "each step of approval"),
+                rounds=rounds * len(steps),
+                outbox=outbox_of(home, court.env),
+                **evidence_of(court),
+            )
+
+
+def test_a_death_at_each_step(tmp_path: Path, tell: Callable[[Figures], None]) -> None:
+    """One store lives through a death at each of them, one after the other."""
+    tell(judge(die(tmp_path, list(STEPS), rounds=1, seed=1)))
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("step", STEPS)
+def test_deaths_at_a_step(tmp_path: Path, step: str, tell: Callable[[Figures], None]) -> None:
+    """The same step again and again, by commands and by a rule."""
+    tell(judge(die(tmp_path, [step], rounds=4, seed=6)))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("step", STEPS)
+def test_many_deaths_at_a_step(tmp_path: Path, step: str, tell: Callable[[Figures], None]) -> None:
+    """Sixty-three each, which makes more than five hundred."""
+    tell(judge(die(tmp_path, [step], rounds=63, seed=63)))
