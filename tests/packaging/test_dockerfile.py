@@ -1,0 +1,184 @@
+"""The Dockerfile, as far as can be told without an engine: its promises, and its commands."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from bridge_process import run_seb
+from click.testing import CliRunner
+from dockerfile import Stage, ignore_patterns, ignored, read
+
+from bridge.cli import seb
+from bridge.version import __version__
+
+ROOT = Path(__file__).parent.parent.parent
+STATE = "/var/lib/scheduled-events-bridge"
+posix_only = pytest.mark.skipif(sys.platform == "win32", reason="the image is a Linux one")
+
+
+@pytest.fixture
+def stages() -> list[Stage]:
+    """The stages of our Dockerfile."""
+    return read(ROOT / "Dockerfile")
+
+
+@pytest.fixture
+def final(stages: list[Stage]) -> Stage:
+    """What becomes the image."""
+    return stages[-1]
+
+
+def test_two_stages_on_one_base(stages: list[Stage]) -> None:
+    """The tools stay behind, and the environment finds the Python that it was made with."""
+    assert [(stage.name, stage.base) for stage in stages] == [
+        ("build", "python:3.13-slim"),
+        (None, "python:3.13-slim"),
+    ]
+
+
+def test_nobody_special_runs_it(final: Stage) -> None:
+    """By number, so that Kubernetes can see that it is not root; nothing is done after it."""
+    names = [each.name for each in final.instructions]
+    assert final.one("USER").rest == "65532:65532"
+    assert not {"RUN", "COPY", "ADD"} & set(names[names.index("USER") :])
+
+
+def test_no_shell_is_needed(final: Stage) -> None:
+    """Everything that runs when it runs is a list of words."""
+    assert final.one("ENTRYPOINT").exec_form == ["seb"]
+    assert final.one("CMD").exec_form == ["run"]
+    health = final.one("HEALTHCHECK").rest.removeprefix("CMD ")
+    assert json.loads(health) == ["seb", "status", "--alive"]
+    assert [each.exec_form is not None for each in final.all("RUN")] == [True]
+
+
+def test_what_the_health_check_calls_is_there() -> None:
+    """`seb status` has such an option."""
+    said = CliRunner().invoke(seb, ["status", "--help"])
+    assert (said.exit_code, "--alive" in said.output) == (0, True)
+
+
+def test_the_state_is_all_that_is_written(final: Stage) -> None:
+    """One volume, its owner's alone, where the bridge looks for it; no bytecode beside the code."""
+    made = final.one("RUN").exec_form or []
+    assert final.one("VOLUME").rest == STATE
+    assert final.environment["SEB_STATE_DIR"] == STATE
+    assert final.environment["PYTHONDONTWRITEBYTECODE"] == "1"
+    assert made == ["install", "-d", "-o", "65532", "-g", "65532", "-m", "0700", STATE]
+
+
+def test_the_image_has_no_installer(stages: list[Stage], final: Stage) -> None:
+    """The environment has no pip of its own, and nothing else is copied."""
+    build, _ = stages
+    assert (build.all("RUN")[0].exec_form or [])[1:] == [
+        *("-m", "venv"),
+        *("--without-pip", "/opt/seb"),
+    ]
+    copied = final.one("COPY")
+    assert (copied.flags, copied.words) == (("--from=build",), ["/opt/seb", "/opt/seb"])
+
+
+def test_what_is_installed_is_pinned(stages: list[Stage]) -> None:
+    """By hash, or it is the wheel that was made here."""
+    runs = [part for stage in stages for run in stage.all("RUN") for part in run.rest.split("&&")]
+    installs = [part for part in runs if " install " in part and " pip " in part]
+    assert [
+        "--require-hashes" in part or ("--no-index" in part and "--no-deps" in part)
+        for part in installs
+    ] == [True, True]
+
+
+def test_extras_have_a_lock_of_their_own() -> None:
+    """It pins what the other pins, at the same versions, and what the extra needs."""
+    plain, more = pins("requirements.lock"), pins("requirements-azure-identity.lock")
+    assert {name: more.get(name) for name in plain} == plain
+    assert "azure-identity" in more.keys() - plain.keys()
+
+
+def test_what_is_copied_is_there(stages: list[Stage]) -> None:
+    """And .dockerignore does not hide it."""
+    patterns = ignore_patterns(ROOT / ".dockerignore")
+    sources = [
+        source
+        for stage in stages
+        for copy in stage.all("COPY")
+        if not copy.flags
+        for source in copy.words[:-1]
+    ]
+    assert {source: (ROOT / source).exists() for source in sources} == dict.fromkeys(sources, True)
+    assert [source for source in sources if ignored(source, patterns)] == []
+
+
+def test_the_packages_are_copied_whole() -> None:
+    """Every file in them, the status page included, and no bytecode."""
+    patterns = ignore_patterns(ROOT / ".dockerignore")
+    files = [
+        path.relative_to(ROOT).as_posix()
+        for package in ("bridge", "sinks")
+        for path in (ROOT / package).rglob("*")
+        if path.is_file()
+    ]
+    bytecode = [path for path in files if path.endswith(".pyc")]
+    assert [path for path in files if ignored(path, patterns)] == bytecode
+    assert "bridge/static/index.html" in files
+
+
+@pytest.mark.parametrize("path", [".git/config", ".env", ".venv/pyvenv.cfg", "tests/x", "key.json"])
+def test_nothing_else_reaches_the_engine(path: str) -> None:
+    """No secret, no history, no environment."""
+    assert ignored(path, ignore_patterns(ROOT / ".dockerignore"))
+
+
+def test_no_registry_is_named() -> None:
+    """An image's name begins with no host: the engine's own default counts."""
+    text = (ROOT / "Dockerfile").read_text()
+    names = [line.split()[1] for line in text.splitlines() if line.startswith("FROM")]
+    assert [name for name in names if "/" in name] == []
+
+
+@pytest.mark.slow
+@posix_only
+def test_its_commands_build_what_runs(stages: list[Stage], tmp_path: Path) -> None:
+    """Each RUN of the build, in a directory instead of an image; then the entry point is called."""
+    (tmp_path / "src").mkdir()
+    (tmp_path / "bin").mkdir()
+    python = Path(sys.base_prefix, "bin", f"python{sys.version_info[0]}.{sys.version_info[1]}")
+    (tmp_path / "bin" / "python").symlink_to(python)
+    patterns = ignore_patterns(ROOT / ".dockerignore")
+    build, _ = stages
+    for each in build.instructions:
+        if each.name == "COPY":
+            for source in each.words[:-1]:
+                copy(ROOT / source, tmp_path / "src" / source, patterns)
+        elif each.name == "RUN":
+            text = re.sub(r"/(opt/seb|wheels)\b", rf"{tmp_path}/\1", each.rest)
+            words = json.loads(text) if each.exec_form else ["sh", "-euc", text]
+            path = f"{tmp_path / 'bin'}:{os.environ['PATH']}"
+            subprocess.run(
+                words, cwd=tmp_path / "src", env={**os.environ, "PATH": path}, check=True
+            )
+    installed = tmp_path / "opt" / "seb" / "bin"
+    said = run_seb("version", home=tmp_path, prefix=(str(installed / "seb"),))
+    assert (said.code, said.out) == (0, f"{__version__}\n")
+    assert not (installed / "pip").exists()
+
+
+def pins(name: str) -> dict[str, str]:
+    """Name and version of everything that a lock pins."""
+    return dict(re.findall(r"^([a-z0-9._-]+)==(\S+)", (ROOT / name).read_text(), re.MULTILINE))
+
+
+def copy(source: Path, target: Path, patterns: list[str]) -> None:
+    """A file or a directory, without what .dockerignore hides."""
+    for path in [source, *sorted(source.rglob("*"))]:
+        if ignored(path.relative_to(ROOT).as_posix(), patterns) or not path.is_file():
+            continue
+        place = target / path.relative_to(source)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(path.read_bytes())
