@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -17,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+import pytest
 import yaml
 
 ROOT: Final = Path(__file__).resolve().parents[2]
@@ -74,9 +76,10 @@ class Said:
 
 
 def helm(*arguments: str) -> Said:
-    """Run `helm`; it neither sees nor needs a cluster."""
+    """Run `helm`; it neither sees nor needs a cluster. Where it is missing the test is skipped."""
     program = helm_path()
-    assert program is not None, "helm is missing; the test should have been skipped"
+    if program is None:
+        pytest.skip("helm is neither on PATH nor where `go install` puts it")
     # No kubeconfig of the person who runs the tests, and none of their plugins.
     kept = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR") if name in os.environ}
     ended = subprocess.run(
@@ -212,6 +215,6 @@ def _value(variable: Mapping[str, Any]) -> str:
 
 
 def _moved(text: str, moved: Mapping[str, str]) -> str:
-    for old, new in moved.items():
-        text = text.replace(old, new)
-    return text
+    """The text with every path in the pod replaced, in one pass: what is put in holds /tmp too."""
+    paths = "|".join(map(re.escape, sorted(moved, key=len, reverse=True)))
+    return re.sub(paths, lambda found: moved[found[0]], text)

@@ -1,0 +1,93 @@
+"""What the chart hands Prometheus and Grafana, and that it does so only where it is asked to."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import yaml
+from helm_chart import CHART, case_file, of_kind, one, parsed, pod_spec, render, template
+
+ALERTS = CHART / "files" / "alerts.yaml"
+DASHBOARD = CHART / "files" / "dashboard.json"
+KINDS = ("PodMonitor", "PrometheusRule")
+
+
+def test_off_unless_asked_for() -> None:
+    """A cluster without the operator's CRDs takes a default install."""
+    objects = render("minimal")
+    assert [of_kind(objects, kind) for kind in KINDS] == [[], []]
+    assert len(of_kind(objects, "ConfigMap")) == 1
+
+
+def test_each_pod_is_scraped() -> None:
+    """The PodMonitor selects the pods, and reads the metrics from a port that they have."""
+    objects = render("monitoring")
+    monitor = one(objects, "PodMonitor")
+    assert monitor["apiVersion"] == "monitoring.coreos.com/v1"
+    assert monitor["metadata"]["labels"]["release"] == "kube-prometheus-stack"
+    labels = one(objects, "DaemonSet")["spec"]["template"]["metadata"]["labels"]
+    assert monitor["spec"]["selector"]["matchLabels"].items() <= labels.items()
+    (endpoint,) = monitor["spec"]["podMetricsEndpoints"]
+    (container,) = pod_spec(objects)["containers"]
+    (port,) = container["ports"]
+    assert (endpoint["port"], endpoint["path"], endpoint["interval"]) == (
+        port["name"],
+        "/metrics",
+        "30s",
+    )
+
+
+def test_series_are_named_as_alerts_expect() -> None:
+    """A series belongs to a node, whatever its pod and the release are called."""
+    (endpoint,) = one(render("monitoring"), "PodMonitor")["spec"]["podMetricsEndpoints"]
+    assert endpoint["relabelings"] == [
+        {"targetLabel": "job", "replacement": "scheduled-events-bridge"},
+        {"sourceLabels": ["__meta_kubernetes_pod_node_name"], "targetLabel": "instance"},
+    ]
+
+
+def test_azure_monitor_has_kinds_of_its_own() -> None:
+    """Azure's managed Prometheus reads the same PodMonitor under a name of its own."""
+    assert one(render("everything"), "PodMonitor")["apiVersion"] == "azmonitoring.coreos.com/v1"
+
+
+@pytest.mark.skipif(not ALERTS.exists(), reason="the alert rules are not part of this checkout")
+def test_alerts_are_the_chart_s_file() -> None:
+    """The PrometheusRule holds the groups of helm/files/alerts.yaml, expressions untouched."""
+    rule = one(render("monitoring"), "PrometheusRule")
+    assert rule["spec"] == yaml.safe_load(ALERTS.read_text(encoding="utf-8"))
+    assert set(rule["spec"]) == {"groups"}
+    for group in rule["spec"]["groups"]:
+        assert {"name", "rules"} <= set(group)
+        for each in group["rules"]:
+            assert {"expr", "alert"} <= set(each) or {"expr", "record"} <= set(each)
+
+
+@pytest.mark.skipif(not DASHBOARD.exists(), reason="the dashboard is not part of this checkout")
+def test_the_dashboard_is_the_chart_s_file() -> None:
+    """The ConfigMap for Grafana's sidecar holds helm/files/dashboard.json, and fits into one."""
+    found = [
+        each
+        for each in of_kind(render("monitoring"), "ConfigMap")
+        if "grafana_dashboard" in each["metadata"]["labels"]
+    ]
+    (dashboard,) = found
+    assert dashboard["metadata"]["annotations"] == {"grafana_folder": "Azure"}
+    ((name, text),) = dashboard["data"].items()
+    assert name.endswith(".json")
+    assert json.loads(text) == json.loads(DASHBOARD.read_text(encoding="utf-8"))
+    assert len(text) < 1 << 19  # Kubernetes: 1 MiB an object; half of that leaves room
+
+
+def test_a_chart_without_the_files_renders(tmp_path: Path) -> None:
+    """Without rules and dashboard there is none, and nothing that is empty."""
+    chart = tmp_path / "chart"
+    shutil.copytree(CHART, chart, ignore=shutil.ignore_patterns("files"))
+    said = template("--values", case_file("monitoring"), chart=chart)
+    assert said.code == 0, said.err
+    objects = parsed(said.out)
+    assert of_kind(objects, "PrometheusRule") == []
+    assert len(of_kind(objects, "ConfigMap")) == 1

@@ -1,0 +1,41 @@
+"""A pod of the chart at work: `seb run` in its environment, asked by its probes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from bridge_process import BridgeProcess
+from eventually import eventually
+from helm_chart import bridge_container, one, pod_environment, pod_spec, render
+from imds_client import ask
+
+from bridge.simulator import Simulator
+
+
+def asked(objects: list[dict[str, Any]]) -> set[str]:
+    """The paths that the kubelet and Prometheus ask for."""
+    container = bridge_container(pod_spec(objects))
+    (endpoint,) = one(objects, "PodMonitor")["spec"]["podMetricsEndpoints"]
+    probes = ("startupProbe", "livenessProbe", "readinessProbe")
+    return {endpoint["path"], *(container[probe]["httpGet"]["path"] for probe in probes)}
+
+
+def status(address: str, path: str) -> int:
+    """The status of the answer to a GET."""
+    return ask(f"http://{address}", path).status
+
+
+def test_the_probes_find_a_running_bridge(imds_simulator: Simulator, tmp_path: Path) -> None:
+    """The bridge starts with what the chart gives it, and answers all that ask with 200."""
+    objects = render("monitoring")
+    container = bridge_container(pod_spec(objects))
+    environment = pod_environment(pod_spec(objects), tmp_path / "pod", objects)
+    environment |= {"SEB_IMDS__URL": imds_simulator.url, "SEB_HTTP__LISTEN": "127.0.0.1:0"}
+    with BridgeProcess(*container["args"], env=environment, home=tmp_path) as bridge:
+        address = bridge.wait_for_log("http_listening")["address"]
+        for path in asked(objects):
+            eventually(lambda path=path: status(address, path) == 200, what=f"200 from {path}")
+        (record,) = bridge.wait_for_records(1, types="seb.bridge.started")
+        assert bridge.stop() == 0
+    assert record["data"]["node"]["node"] == environment["SEB_NODE__NODE"]

@@ -1,0 +1,191 @@
+"""values.schema.json: it follows the bridge's settings, knows every name, and takes no secret."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from helm_chart import CHART, refused
+from helm_schema import BY_REFERENCE, GENERATED, OF_THE_CHART, SCHEMA_FILE, schema_text
+from helm_values import (
+    BRIDGE_VARIABLES,
+    MAY_BE_PLAIN,
+    SCHEMA,
+    SINK_VARIABLES,
+    nested,
+    problems,
+    sample,
+)
+from jsonschema import Draft7Validator
+
+SECRET = "hunter2-and-more"
+# Kubernetes' own, and maps of names that are not ours.
+FREE = {
+    "affinity",
+    "extraEgress",
+    "extraVolumeMounts",
+    "extraVolumes",
+    "global",
+    "resources",
+    "tolerations",
+    f"{GENERATED}sink",
+    f"{GENERATED}sink-other",
+}
+
+
+def objects(node: Any, name: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every object of the schema with the name of the place where it stands."""
+    if isinstance(node, list):
+        for each in node:
+            yield from objects(each, name)
+    if not isinstance(node, dict):
+        return
+    if node.get("type") == "object":
+        yield name, node
+    for key, value in node.items():
+        if key in ("properties", "definitions"):
+            for inner, each in value.items():
+                yield from objects(each, inner)
+        elif key not in ("if", "not", "propertyNames"):
+            yield from objects(value, name)
+
+
+def test_it_follows_the_settings() -> None:
+    """The generated part is what the bridge's settings are now; tests/support/helm_schema.py
+    writes it.
+    """
+    assert SCHEMA_FILE.read_text(encoding="utf-8") == schema_text()
+
+
+def test_it_is_a_schema() -> None:
+    """It is valid JSON Schema itself, of the draft that every helm knows."""
+    Draft7Validator.check_schema(SCHEMA)
+    assert SCHEMA["$schema"] == "http://json-schema.org/draft-07/schema#"
+
+
+def test_no_object_is_open() -> None:
+    """Every object says which names it takes, but those that Kubernetes defines."""
+    loose = [name for name, node in objects(SCHEMA) if "additionalProperties" not in node]
+    assert sorted(set(loose)) == sorted(FREE)
+
+
+def test_every_value_has_a_default() -> None:
+    """values.yaml shows each value that there is, so that a person finds it there."""
+
+    def missing(node: dict[str, Any], values: dict[str, Any]) -> list[str]:
+        found = []
+        for name, each in node.get("properties", {}).items():
+            if name not in values:
+                found.append(name)
+            elif each.get("type") == "object" and values[name]:
+                found += missing(each, values[name])
+        return found
+
+    values = yaml.safe_load((CHART / "values.yaml").read_text(encoding="utf-8"))
+    assert missing(SCHEMA, values) == ["global"]
+
+
+def test_everything_is_described() -> None:
+    """Each value says what it is for."""
+    silent = [
+        f"{name}.{inner}"
+        for name, node in objects(SCHEMA)
+        for inner, each in node.get("properties", {}).items()
+        if not {"description", "$ref", "const", "if"} & each.keys()
+    ]
+    assert silent == []
+
+
+@pytest.mark.parametrize("path", BRIDGE_VARIABLES)
+def test_settings_are_known(path: str) -> None:
+    """Each setting of the bridge is accepted, or refused with the value to give instead."""
+    theirs = [message for own, message in OF_THE_CHART.items() if f"{path}.".startswith(f"{own}.")]
+    if theirs:
+        assert problems({"settings": nested(path, 1)}) == [f"{theirs[0]!r} was expected"]
+    elif path.endswith("pull_token"):
+        assert problems({"settings": nested(path, SECRET)}) == [f"{BY_REFERENCE!r} was expected"]
+    else:
+        assert problems({"settings": nested(path, sample("settings", path))}) == []
+
+
+@pytest.mark.parametrize("path", [path for path in BRIDGE_VARIABLES if path not in OF_THE_CHART])
+def test_misspelt_settings_are_refused(path: str) -> None:
+    """One letter too many is an error."""
+    assert problems({"settings": nested(f"{path}x", 1)}) != []
+
+
+@pytest.mark.parametrize(("kind", "field", "secret"), SINK_VARIABLES)
+def test_fields_of_sinks_are_known(kind: str, field: str, secret: bool) -> None:
+    """Each field of a sink is accepted, under its kind's name and under another."""
+    path = field.replace("__", ".")
+    value = sample(f"sink-{kind}", path)
+    assert (secret and field not in MAY_BE_PLAIN) == (value == BY_REFERENCE)
+    assert problems({"settings": {"sink": {kind: nested(path, value)}}}) == []
+    assert problems({"settings": {"sink": {"a": {"kind": kind, **nested(path, value)}}}}) == []
+
+
+@pytest.mark.parametrize(("kind", "field", "secret"), SINK_VARIABLES)
+def test_misspelt_fields_of_sinks_are_refused(kind: str, field: str, secret: bool) -> None:
+    """One letter too many is an error, under whichever name."""
+    misspelt = nested(f"{field.replace('__', '.')}x", "x")
+    assert problems({"settings": {"sink": {kind: misspelt}}}) != []
+    assert problems({"settings": {"sink": {"a": {"kind": kind, **misspelt}}}}) != []
+
+
+def test_other_kinds_have_fields_of_their_own() -> None:
+    """A kind that the image brings along takes what it wants, files with secrets included."""
+    fields = {"kind": "email", "to": ["a@b.example"], "password_file": "/etc/seb/files/mail/p"}
+    assert problems({"settings": {"sink": {"mail": fields}}}) == []
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"setings": {}},
+        {"image": {"repo": "a"}},
+        {"settings": {"sinks": {}}},
+        {"settings": {"sink": {"mqtt": {"hots": "a"}}}},
+        {"settings": {"sink": {"mqtt": None}}},
+        {"settings": {"sink": {"ops": {}}}},
+        {"settings": {"sink": {"Ops": {"kind": "file"}}}},
+        {"settings": {"sink": {"a__b": {"kind": "file"}}}},
+        {"secrets": {"variables": {"SEB_SINK__OPS__SECRET": SECRET}}},
+        {"secrets": {"variables": {"SEB_STATE_DIR": {"secret": "a", "key": "b"}}}},
+        {"secrets": {"variables": {"seb_sink__ops__secret": {"secret": "a", "key": "b"}}}},
+        {"files": {"mqtt": {"secret": "a", "configMap": "b"}}},
+        {"files": {"../etc": {"secret": "a"}}},
+        {"extraEnv": {"SEB_SINK__OPS__SECRET": SECRET}},
+        {"extraEnv": {"seb_sink__ops__secret": SECRET}},
+        {"extraEnv": {"A": 1}},
+        {"podLabels": {"app.kubernetes.io/name": "other"}},
+        {"monitoring": {"podMonitor": {"enabled": "yes"}}},
+    ],
+    ids=str,
+)
+def test_wrong_values_are_refused(values: dict[str, Any], tmp_path: Path) -> None:
+    """`helm` itself refuses what is unknown, misspelt or of the wrong kind."""
+    said = refused(tmp_path, values)
+    assert "don't meet the specifications of the schema" in said
+    assert SECRET not in said
+
+
+@pytest.mark.parametrize(
+    ("values", "told"),
+    [
+        (
+            {"secrets": {"variables": {"SEB_SINK__OPZ__SECRET": {"secret": "a", "key": "b"}}}},
+            "declare it with settings.sink.opz",
+        ),
+        ({"approval": {"trust": {"jwks": "{}", "configMap": "a"}}}, "give jwks or configMap"),
+        ({"approval": {"trust": {"jwks": f'{{"d": "{SECRET}"}}'}}}, "this holds a private key"),
+    ],
+    ids=["variable of no sink", "two trusts", "private key"],
+)
+def test_contradictions_are_refused(values: dict[str, Any], told: str, tmp_path: Path) -> None:
+    """What only two values together make wrong is told in a sentence."""
+    said = refused(tmp_path, values)
+    assert told in said
+    assert SECRET not in said
