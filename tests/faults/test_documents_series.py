@@ -5,23 +5,17 @@ of the records knows at each committed point what the documents said, and each f
 from __future__ import annotations
 
 import tempfile
-from dataclasses import dataclass, replace
-from datetime import datetime
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from document_life import DISTURBANCES, EDITS, Edit, Seen, change, edited
 from document_replay import Replay, even
-from document_shapes import Entry, Spelling, Written, clean, tagged
-from document_strategies import (
-    BAD_BODIES,
-    ENTRIES,
-    ERRORS,
-    EVENT_IDS,
-    NAMELESS,
-    WRITTEN,
-    spelt,
-)
+from document_shapes import Entry, Written, clean, tagged
+from document_strategies import ENTRIES, EVENT_IDS, NAMELESS, WRITTEN, spelt
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
@@ -29,41 +23,8 @@ from polling import Bench
 
 from sinks.record import EventRecord
 
-YEARS = 30 * 365 * 86400.0
 MEMORY = Path("/dev/shm")
 """What is on disk is not the subject here, and a thousand stores are made."""
-
-Edit = tuple[str, Any]
-"""An event, and its new entry, or the name of what happens to it, or one field of another entry."""
-EDITS = st.lists(
-    st.tuples(
-        st.sampled_from(EVENT_IDS),
-        ENTRIES
-        | st.sampled_from(["start", "withdraw", "withdraw", "back", "back"])
-        | st.tuples(st.sampled_from(["NotBefore", "DurationInSeconds", "Description"]), ENTRIES),
-    ),
-    max_size=3,
-)
-DISTURBANCES = st.lists(
-    st.tuples(st.just("wait"), st.sampled_from([0.5, 4.5, 7.0, 900.0]))
-    | st.tuples(st.just("jump"), st.sampled_from([-3600.0, 3600.0, 0.5, -YEARS, YEARS]))
-    | st.tuples(st.just("stand_still"), st.sampled_from([1.5, 20.0]))
-    | st.tuples(st.just("bad_day"), ERRORS | BAD_BODIES)
-    | st.tuples(st.just("restart"), st.sampled_from([0, 0, 1]))
-    | st.tuples(st.just("lose_the_store"), st.just(0)),
-    max_size=2,
-)
-
-
-@dataclass(frozen=True)
-class Seen:
-    """A pending event as the last good document had it."""
-
-    entry: Entry
-    due: datetime | None
-    """The last NotBefore that could be read."""
-    disturbed: bool = False
-    """Whether this VM was measured to restart or to stand still since it was first seen."""
 
 
 class Documents(RuleBasedStateMachine):
@@ -78,8 +39,10 @@ class Documents(RuleBasedStateMachine):
         self.seen: dict[str, Seen] = {}
         self.incarnation: int | None = None
         self.boot = 1
-        self.first_look = True
-        self.disturbed = False
+        self.rebooted = False
+        self.paused = 0.0
+        self.looked: float | None = None
+        """The monotonic time of this run's last good look."""
 
     def teardown(self) -> None:
         if hasattr(self, "bench"):
@@ -117,22 +80,7 @@ class Documents(RuleBasedStateMachine):
         self.look(written, nameless=nameless, twins=twins, spelling=spelling)
 
     def edit(self, event_id: str, change: Any) -> None:
-        entry = self.served.get(event_id)
-        match change:
-            case Entry():
-                entry = change
-            case "back" if self.former[event_id]:
-                entry = self.former[event_id].pop()
-            case "start" if entry is not None:
-                begun = {
-                    "EventStatus": Spelling("Started", "Started"),
-                    "NotBefore": Spelling("", None),
-                }
-                entry = replace(entry, fields={**entry.fields, **begun})
-            case (str() as name, Entry() as other) if entry is not None:
-                entry = replace(entry, fields={**entry.fields, name: other.fields[name]})
-            case _:
-                entry = None
+        entry = edited(self.served.get(event_id), change, self.former[event_id])
         if before := self.served.pop(event_id, None):
             self.former[event_id].append(before)
         if entry is not None:
@@ -149,7 +97,7 @@ class Documents(RuleBasedStateMachine):
     def stand_still(self, seconds: float) -> None:
         self.bench.clock.advance(seconds)
         self.bench.poller.lookout.stood_still(seconds)
-        self.disturbed = True
+        self.paused += seconds
 
     def bad_day(self, said: Exception | bytes) -> None:
         self.bench.fails(said)
@@ -157,14 +105,15 @@ class Documents(RuleBasedStateMachine):
     def restart(self, reboots: int) -> None:
         self.boot += reboots
         self.bench.restart(boot_id=f"boot-{self.boot}")
-        self.first_look, self.disturbed = True, bool(reboots)
+        self.looked, self.paused = None, 0.0
+        self.rebooted = self.rebooted or bool(reboots)
 
     def lose_the_store(self, reboots: int) -> None:
         self.boot += reboots
         self.bench.restart(boot_id=f"boot-{self.boot}", lost=self.new_directory())
         self.replay.begin_anew()
         self.seen, self.incarnation = {}, None
-        self.first_look, self.disturbed = True, False
+        self.looked, self.paused, self.rebooted = None, 0.0, False
 
     def look(
         self, written: Written, *, nameless: list[object], twins: list[Edit], spelling: int
@@ -178,6 +127,7 @@ class Documents(RuleBasedStateMachine):
             for event_id, entry in twins
             if event_id in self.served
         ]
+        self.now = self.bench.clock.now() + timedelta(seconds=1)
         self.expect(whole=not nameless)
         records = self.bench.serve(written.body([*entries, *again, *nameless]))
         for record in records:
@@ -192,18 +142,20 @@ class Documents(RuleBasedStateMachine):
             sorted(key for kind, key in told if kind == "ended"),
             [each for each in told if each[0] != "ended"],
         )
-        self.incarnation, self.first_look, self.disturbed = written.number, False, False
+        self.incarnation, self.looked = written.number, self.bench.clock.monotonic()
+        self.paused, self.rebooted = 0.0, False
         self.compare()
 
     def expect(self, *, whole: bool) -> None:
         """What the next look must tell: `ends`, and the `others` in the document's order."""
-        if self.disturbed:
-            self.seen = {key: replace(each, disturbed=True) for key, each in self.seen.items()}
+        for key, each in self.seen.items():
+            self.seen[key] = replace(
+                each, paused=each.paused + self.paused, rebooted=each.rebooted or self.rebooted
+            )
         self.before = dict(self.seen)
         here = {event_id.casefold(): entry for event_id, entry in self.served.items()}
         self.ends = [key for key in self.seen if whole and key not in here]
-        for key in self.ends:
-            del self.seen[key]
+        self.gone = {key: self.seen.pop(key) for key in self.ends}
         self.others = []
         for key, entry in here.items():
             before = self.seen.get(key)
@@ -213,7 +165,9 @@ class Documents(RuleBasedStateMachine):
             self.seen[key] = Seen(
                 entry=entry,
                 due=datetime.fromisoformat(due) if due else before.due if before else None,
-                disturbed=bool(before and before.disturbed),
+                first=before.first if before else self.now,
+                paused=before.paused if before else 0.0,
+                rebooted=before.rebooted if before else False,
             )
 
     def examine(self, record: EventRecord, written: Written, spelling: int) -> None:
@@ -227,9 +181,11 @@ class Documents(RuleBasedStateMachine):
         }
         before = self.before.get(key)
         if data["transition"] == "ended":
-            assert before is not None
-            self.examine_end(data["event"]["eventStatus"], before)
+            gone = self.gone[key]
+            self.examine_observation(data, gone)
+            self.examine_end(data["event"]["eventStatus"], gone)
             return
+        self.examine_observation(data, self.seen[key])
         entry = self.seen[key].entry
         assert tagged(data["raw"]) == tagged(clean(entry.raw(record.event_id)))
         assert (data["affectsThisVm"], data["impact"]) == (entry.affects, entry.impact)
@@ -239,6 +195,17 @@ class Documents(RuleBasedStateMachine):
             names = {name for name in {*old, *new} if old.get(name) != new.get(name)}
             assert names == set(data["changed"])
 
+    def examine_observation(self, data: Mapping[str, Any], seen: Seen) -> None:
+        """What was measured is right, and nothing else is added to it by a clock that is set."""
+        told = data["observation"]
+        notice = None if seen.due is None else round((seen.due - seen.first).total_seconds(), 3)
+        assert told["noticeSeconds"] == notice
+        if data["transition"] in ("started", "ended"):
+            assert (told["pauseSeconds"] or 0.0, bool(told["restarted"])) == (
+                seen.paused,
+                seen.rebooted,
+            )
+
     def examine_end(self, status: str, before: Seen) -> None:
         """How an event ended is what was seen, or no more than what is known."""
         last = before.entry.status
@@ -246,10 +213,11 @@ class Documents(RuleBasedStateMachine):
             assert status == ("Completed" if last == "Started" else last)
         elif status == "Canceled":
             assert before.due is not None
-            assert self.bench.clock.now() < before.due
-            assert not self.first_look
+            assert self.now < before.due
+            assert self.looked is not None
+            assert self.bench.clock.monotonic() - self.looked <= 5.0
         elif status == "Completed":
-            assert before.disturbed
+            assert before.paused or before.rebooted
             assert before.entry.affects
         else:
             assert status == "Unknown"
@@ -267,15 +235,6 @@ class Documents(RuleBasedStateMachine):
                 data["fingerprint"],
                 data["affectsThisVm"],
             )
-
-
-def change(before: Entry | None, after: Entry) -> str | None:
-    """What happened to an event; another spelling of the same is nothing."""
-    if after.status == "Started" and (before is None or before.status != "Started"):
-        return "started"
-    if before is None:
-        return "scheduled"
-    return "updated" if before.facts() != after.facts() else None
 
 
 def _settings(examples: int, steps: int) -> settings:
