@@ -123,12 +123,7 @@ class Stage:
 
     def wait_for_reason(self, part: str) -> None:
         """Wait until the sink is said to be down because of this."""
-        bridge = self.scene.bridge
-        bridge.wait_until(
-            lambda: any(part in reason for reason in self.scene.reasons("mqtt")),
-            part,
-            _PATIENCE,
-        )
+        self.scene.wait_for_trouble("mqtt", part)
 
     def wait_for_everything(self) -> None:
         """Wait until everything that IMDS has said is at every sink, or dead."""

@@ -20,8 +20,9 @@ from oracle import Evidence, Figures, certain, judge, outbox_of
 from bridge import control
 from bridge.simulator import SimulatedEvent, Simulator
 
-CHANGES = 9
+CHANGES = 5
 _TROUBLE = ("sink_down", "sink_stuck", "sink_paused", "sink_bug")
+_ON_THEIR_WAY = 2
 NEAR = timedelta(seconds=110)
 """A notice that has the bridge try failing sinks again within 5 s instead of 60."""
 
@@ -35,6 +36,36 @@ class Delays:
     def ratios(self, before: Delays) -> dict[str, float]:
         """How many times longer than before."""
         return {name: each / before.median[name] for name, each in self.median.items()}
+
+    @property
+    def slowest(self) -> float:
+        """Seconds of the slowest sink."""
+        return max(self.median.values())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """What a process holds of its system."""
+
+    threads: int
+    descriptors: int
+
+    def is_within(self, other: Usage) -> bool:
+        """Whether it is no more than the other, but for one or two that are on their way."""
+        more = (self.threads - other.threads, self.descriptors - other.descriptors)
+        return max(more) <= _ON_THEIR_WAY
+
+    def __str__(self) -> str:
+        return f"threads {self.threads}, descriptors {self.descriptors}"
+
+
+def unchanged(before: Delays, during: Delays) -> None:
+    """Raise `AssertionError` where healthy sinks wait for sick ones, whose limits are seconds.
+
+    Generous, for the machine may be busy: the figures say how it really was.
+    """
+    for name, delay in during.median.items():
+        assert delay < 5 * before.median[name] + 0.5, name
 
 
 class Scene:
@@ -135,6 +166,33 @@ class Scene:
             for line in self.bridge.logs()
             if line.get("sink") == sink and line["action"] in _TROUBLE
         ]
+
+    def wait_for_trouble(self, sink: str, part: str = "", timeout: float = 60.0) -> None:
+        """Wait until the sink is said to be in trouble, because of this."""
+        self.bridge.wait_until(
+            lambda: any(part in reason for reason in self.reasons(sink)),
+            f"trouble of {sink} {part}",
+            timeout,
+        )
+
+    def usage(self) -> Usage:
+        """What the bridge holds now; nothing where the system does not tell."""
+        process = Path(f"/proc/{self.bridge.pid}")
+        if not process.exists():
+            return Usage(threads=0, descriptors=0)
+        threads, descriptors = process / "task", process / "fd"
+        return Usage(
+            threads=len(list(threads.iterdir())), descriptors=len(list(descriptors.iterdir()))
+        )
+
+    def wait_for_usage(self, before: Usage) -> Usage:
+        """Wait until the bridge holds no more than before; what it holds then."""
+        eventually(
+            lambda: self.usage().is_within(before),
+            what=f"the end of stuck calls ({before})",
+            timeout=60.0,
+        )
+        return self.usage()
 
     def judge(
         self,
