@@ -39,6 +39,10 @@ class Server:
         self._thread = threading.Thread(target=self._run, name="http", daemon=True)
         self._thread.start()
 
+    def is_alive(self) -> bool:
+        """Whether it serves, or waits for its address."""
+        return self._thread.is_alive()
+
     def close(self) -> None:
         """Serve nobody from now on, and let go of the address."""
         self._stop.set()

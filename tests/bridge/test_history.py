@@ -1,0 +1,75 @@
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from store_helpers import NOW, bridge_draft, draft
+
+from bridge.history import History
+from bridge.store import Store
+from bridge.storefile import open_store
+from sinks.record import BRIDGE_HEARTBEAT
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    """An empty store."""
+    made, _ = open_store(tmp_path / "state", NOW)
+    yield made
+    made.close()
+
+
+def test_the_last_records_come_oldest_first(store: Store) -> None:
+    """As many as asked for, the newest ones."""
+    records = store.commit([draft(number) for number in range(5)])
+    assert History(store).last(3) == records[2:]
+
+
+def test_heartbeats_are_left_out(store: Store) -> None:
+    """There would be nothing else to see."""
+    (news,) = store.commit([draft(1)])
+    store.commit([bridge_draft(BRIDGE_HEARTBEAT)])
+    history = History(store)
+    assert (history.last(9), history.after(0, 9), history.last_sequence) == ([news], [news], 1)
+
+
+def test_what_comes_after_a_place_is_given_from_there(store: Store) -> None:
+    """So that a reader who was away misses nothing."""
+    records = store.commit([draft(number) for number in range(5)])
+    assert History(store).after(records[1].sequence, 2) == records[2:4]
+
+
+def test_a_damaged_record_is_not_shown(store: Store) -> None:
+    """The others are."""
+    records = store.commit([draft(1), draft(2), draft(3)])
+    with store.transaction() as connection:
+        connection.execute("UPDATE records SET body = x'00' WHERE sequence = 2")
+    assert History(store).last(9) == [records[0], records[2]]
+
+
+def test_a_commit_wakes_those_who_wait(store: Store) -> None:
+    """At once, not after their patience."""
+    history = History(store)
+    store.committed = lambda _: history.committed()
+    woken = list[bool]()
+    waiting = threading.Thread(target=lambda: woken.append(history.wait(0, 60.0)))
+    waiting.start()
+    store.commit([draft(1)])
+    waiting.join(30.0)
+    assert woken == [True]
+
+
+def test_the_end_wakes_those_who_wait(store: Store) -> None:
+    """With nothing for them."""
+    history = History(store)
+    woken = list[bool]()
+    waiting = threading.Thread(target=lambda: woken.append(history.wait(0, 60.0)))
+    waiting.start()
+    history.close()
+    waiting.join(30.0)
+    assert (woken, history.is_closed) == ([False], True)
+
+
+def test_nothing_new_is_waited_for_no_longer_than_asked(store: Store) -> None:
+    """And told as such."""
+    assert not History(store).wait(0, 0.01)

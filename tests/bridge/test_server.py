@@ -1,0 +1,125 @@
+import http.client
+import logging
+import socket
+import threading
+from collections.abc import Callable, Iterable
+from contextlib import closing
+from typing import Any
+
+import pytest
+
+from bridge.server import Server, bound, named, parts_of
+
+PATIENCE = 20.0
+Ask = Callable[..., http.client.HTTPResponse]
+
+
+def application(environ: dict[str, Any], start: Callable[..., object]) -> Iterable[bytes]:
+    """Says what it was asked."""
+    start("200 OK", [("Content-Type", "text/plain")])
+    return [environ["PATH_INFO"].encode()]
+
+
+@pytest.fixture
+def port() -> int:
+    """A port that was free a moment ago."""
+    with closing(bound("127.0.0.1", 0)) as listener:
+        free = listener.getsockname()[1]
+    return free
+
+
+def ask(port: int, path: str = "/x") -> tuple[int, bytes, dict[str, str]]:
+    """One request, from a client that waits for the server."""
+    for _ in range(int(PATIENCE / 0.05)):
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
+        try:
+            connection.request("GET", path)
+            answer = connection.getresponse()
+            return answer.status, answer.read(), dict(answer.headers)
+        except ConnectionRefusedError:
+            threading.Event().wait(0.05)
+        finally:
+            connection.close()
+    raise AssertionError("nobody listens")
+
+
+def test_it_serves_until_it_is_closed(port: int) -> None:
+    """And then lets go of the address, so that the next one can have it."""
+    for _ in range(3):
+        server = Server(application, "127.0.0.1", port)
+        assert ask(port)[:2] == (200, b"/x")
+        server.close()
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", port), timeout=PATIENCE)
+
+
+def test_it_does_not_say_what_it_is_made_of(port: int) -> None:
+    """No header names the software."""
+    server = Server(application, "127.0.0.1", port)
+    headers = ask(port)[2]
+    server.close()
+    assert "Server" not in headers
+
+
+def test_no_thread_and_no_descriptor_is_left(port: int) -> None:
+    """However often it is made, and with a client still connected."""
+    before = {thread for thread in threading.enumerate() if thread.name.startswith("waitress")}
+    for _ in range(3):
+        server = Server(application, "127.0.0.1", port)
+        ask(port)
+        with socket.create_connection(("127.0.0.1", port)):
+            server.close()
+    after = {thread for thread in threading.enumerate() if thread.name.startswith("waitress")}
+    assert {thread for thread in after - before if thread.is_alive()} == set()
+
+
+def test_an_address_that_is_taken_is_waited_for(
+    port: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is said once, with what to do, and served as soon as it is free."""
+    with caplog.at_level(logging.INFO, "bridge.server"):
+        with closing(bound("127.0.0.1", port)) as other:
+            other.listen()
+            server = Server(application, "127.0.0.1", port, retry=0.01)
+            while not caplog.records:
+                threading.Event().wait(0.01)
+            threading.Event().wait(0.1)  # many tries, one line
+            assert [record.action for record in caplog.records] == ["http_trouble"]
+            assert "SEB_HTTP__LISTEN" in caplog.records[0].getMessage()
+        assert ask(port)[0] == 200
+        server.close()
+
+
+def test_waiting_for_an_address_ends_with_the_server(port: int) -> None:
+    """Nothing goes on behind a bridge that has stopped."""
+    with closing(bound("127.0.0.1", port)) as other:
+        other.listen()
+        server = Server(application, "127.0.0.1", port)
+        server.close()
+        assert not server.is_alive()
+
+
+def test_a_large_request_is_refused(port: int) -> None:
+    """Headers without end fill no memory."""
+    server = Server(application, "127.0.0.1", port)
+    ask(port)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
+    connection.request("GET", "/", headers={"X-Long": "x" * (64 << 10)})
+    assert connection.getresponse().status == 431
+    connection.close()
+    server.close()
+
+
+@pytest.mark.parametrize(
+    ("listen", "host", "port_", "again"),
+    [
+        ("127.0.0.1:9469", "127.0.0.1", 9469, "127.0.0.1:9469"),
+        ("localhost:80", "127.0.0.1", 80, "127.0.0.1:80"),
+        ("[::1]:9469", "::1", 9469, "[::1]:9469"),
+        ("0.0.0.0:1", "0.0.0.0", 1, "0.0.0.0:1"),
+    ],
+)
+def test_an_address_is_read_and_written(listen: str, host: str, port_: int, again: str) -> None:
+    """As it stands in the setting."""
+    assert parts_of(listen) == (host, port_)
+    assert named(host, port_) == again

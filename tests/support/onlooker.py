@@ -1,0 +1,74 @@
+"""Looks at a running bridge over HTTP, as a person, a probe and Prometheus do."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+import threading
+from collections.abc import Callable
+from contextlib import closing
+from typing import Any
+
+PATIENCE = 30.0
+_PAUSE = 0.1
+
+
+def free_port() -> int:
+    """A port of loopback that was free a moment ago."""
+    with closing(socket.create_server(("127.0.0.1", 0))) as listener:
+        port: int = listener.getsockname()[1]
+        return port
+
+
+class Onlooker:
+    """Asks one server."""
+
+    def __init__(self, port: int | None = None) -> None:
+        self.port = port or free_port()
+
+    @property
+    def env(self) -> dict[str, str]:
+        """What makes a bridge listen here."""
+        return {"SEB_HTTP__LISTEN": f"127.0.0.1:{self.port}"}
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def get(self, path: str) -> tuple[int, bytes]:
+        """Status and body."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
+        try:
+            connection.request("GET", path)
+            answer = connection.getresponse()
+            return answer.status, answer.read()
+        finally:
+            connection.close()
+
+    def code(self, path: str) -> int:
+        """Status alone; 0 where nobody listens."""
+        try:
+            return self.get(path)[0]
+        except ConnectionError:
+            return 0
+
+    def status(self) -> dict[str, Any]:
+        """The status API's answer."""
+        answer: dict[str, Any] = json.loads(self.get("/api/v1/status")[1])
+        return answer
+
+    def samples(self) -> dict[str, float]:
+        """Every sample of the metrics by its name and labels."""
+        lines = self.get("/metrics")[1].decode().splitlines()
+        pairs = (line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
+        return {name: float(value) for name, value in pairs}
+
+    def wait_for(self, condition: Callable[[], bool], what: str, seconds: float = PATIENCE) -> None:
+        """Look again and again until something is so. Raises `AssertionError`."""
+        pause = threading.Event()
+        for _ in range(int(seconds / _PAUSE)):
+            if condition():
+                return
+            pause.wait(_PAUSE)
+        raise AssertionError(f"{what} did not come")
