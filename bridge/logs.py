@@ -144,6 +144,11 @@ class LogfmtFormatter(_Formatter):
         return " ".join(pairs)
 
 
+class _Handler(logging.StreamHandler[TextIO]):
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  # logging's own name
+        """A line that cannot be written, as on a full disk, is gone: nobody could be told."""
+
+
 def configure(
     *, form: str, level: str, secrets: Iterable[str] = (), stream: TextIO | None = None
 ) -> Redactor:
@@ -151,7 +156,7 @@ def configure(
     stream = stream or sys.stderr
     redact = Redactor(secrets)
     logfmt = form == "logfmt" or (form == "auto" and stream.isatty())
-    handler = logging.StreamHandler(stream)
+    handler = _Handler(stream)
     handler.setFormatter(LogfmtFormatter(redact) if logfmt else JsonFormatter(redact))
     root = logging.getLogger()
     root.handlers[:] = [handler]

@@ -6,6 +6,7 @@ import os
 import sys
 import threading
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import Any, NoReturn
 
 import click
@@ -67,10 +68,17 @@ def interruption() -> threading.Event:
     return threading.Event()
 
 
+def complain(error: Exception) -> None:
+    """Say on standard error what is wrong; where that cannot be written, the exit code must do."""
+    with suppress(OSError):
+        click.echo(f"seb: {error}", err=True)
+
+
 def leave(code: int) -> NoReturn:
     """End the process now: a thread that is stuck in a sink must not hold it."""
     sys.stdout.flush()
-    sys.stderr.flush()
+    with suppress(OSError):  # a log that cannot be written, as on a full disk, is no failure
+        sys.stderr.flush()
     os._exit(code)
 
 

@@ -50,7 +50,7 @@ def _work(config: Configuration, *, once: bool) -> int:
                 return OK
             stop.clear()
     except SebError as error:
-        click.echo(f"seb: {error}", err=True)
+        common.complain(error)
         return error.exit_code
 
 

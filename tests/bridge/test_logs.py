@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import logging
@@ -194,6 +195,20 @@ def test_a_message_whose_arguments_do_not_fit() -> None:
     configure(form="json", level="info", stream=stream)
     logging.getLogger("x").warning("%d things", "no")
     assert json.loads(stream.getvalue())["message"] == "%d things"
+
+
+class FullDisk(io.StringIO):
+    """Takes nothing."""
+
+    def write(self, text: str, /) -> int:
+        raise OSError(errno.ENOSPC, "no space left on device")
+
+
+def test_a_line_that_cannot_be_written_is_gone(capsys: pytest.CaptureFixture[str]) -> None:
+    """A log on a full disk ends nothing, and makes no noise elsewhere."""
+    configure(form="json", level="info", stream=FullDisk())
+    logging.getLogger("x").warning("m")
+    assert capsys.readouterr() == ("", "")
 
 
 def test_auto_is_json_where_there_is_no_terminal() -> None:

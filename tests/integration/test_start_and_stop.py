@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
+from bridge_process import SEB, BridgeProcess
 from eventually import eventually
 from http_server import HttpServer
 from launch import Launch
@@ -16,6 +17,7 @@ from launch import Launch
 from bridge.simulator import Refused, Silence, SimulatedEvent, SimulatedVm, Simulator
 
 STORE = "seb.db"
+FULL = Path("/dev/full")
 
 
 def test_a_state_directory_is_made(launch: Launch) -> None:
@@ -36,6 +38,25 @@ def test_a_signal_stops_in_good_order(launch: Launch, number: signal.Signals) ->
     assert bridge.wait() == 0
     assert [r["type"].split(".")[2] for r in bridge.records] == ["started", "stopped"]
     assert "Traceback" not in bridge.errors
+
+
+@pytest.mark.skipif(not FULL.exists(), reason="no device here that is always full")
+def test_a_log_that_cannot_be_written_ends_nothing(launch: Launch) -> None:
+    """Records go on, and a good end is a good end."""
+    shell = ("sh", "-c", f'exec "$@" 2>{FULL}', "sh", *SEB)
+    with BridgeProcess("run", env=launch.env, home=launch.home, prefix=shell) as bridge:
+        bridge.wait_for_records(1)
+        assert bridge.stop() == 0
+        assert [r["type"].split(".")[2] for r in bridge.records] == ["started", "stopped"]
+
+
+@pytest.mark.skipif(not FULL.exists(), reason="no device here that is always full")
+def test_what_cannot_be_said_is_in_the_exit_code(launch: Launch) -> None:
+    """A full disk may hold both the state and the log."""
+    launch.state.write_text("a file in place of a directory")
+    shell = ("sh", "-c", f'exec "$@" 2>{FULL}', "sh", *SEB)
+    with BridgeProcess("run", env=launch.env, home=launch.home, prefix=shell) as bridge:
+        assert bridge.wait() == 78
 
 
 def test_a_stop_during_a_hanging_first_poll_is_quick(launch: Launch, simulator: Simulator) -> None:
