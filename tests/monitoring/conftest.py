@@ -1,0 +1,13 @@
+"""promtool for the tests of rules and dashboard."""
+
+from __future__ import annotations
+
+import promtool
+import pytest
+
+
+@pytest.fixture
+def tool() -> None:
+    """The test needs promtool, and is skipped where there is none."""
+    if promtool.executable() is None:
+        pytest.skip("promtool is not installed; Debian's package prometheus has it")

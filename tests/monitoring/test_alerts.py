@@ -1,0 +1,94 @@
+"""The alert rules: checked and tried by the real promtool, and each with what a person needs."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import promtool
+import pytest
+import yaml
+
+HERE = Path(__file__).parent
+TESTS = sorted(HERE.glob("alerts_*.yaml"))
+RUNBOOKS = promtool.REPOSITORY / "docs" / "monitoring.md"
+ALERTS = {each["alert"]: each for each in promtool.alerts()}
+every_alert = pytest.mark.parametrize("name", ALERTS)
+
+# Series of one VM that make every alert fire; `_` stands for its job and instance.
+WORST = {
+    "up{_}": "0x60",
+    "seb_looking{_}": "0x60",
+    "seb_poll_last_success_timestamp_seconds{_}": "60x60",
+    "seb_poll_last_attempt_timestamp_seconds{_}": "60x60",
+    "seb_store_writable{_}": "0x60",
+    "seb_clock_jumps_total{_}": "0+1x60",
+    'seb_sink_up{_, sink="ops", kind="webhook"}': "0x60",
+    'seb_sink_oldest_pending_timestamp_seconds{_, sink="ops", kind="webhook"}': "0x60",
+    'seb_sink_dead_records{_, sink="ops", kind="webhook"}': "3x60",
+    'seb_vm_info{_, vm_name="db-0", resource_group="data"}': "1x60",
+    'seb_next_not_before_timestamp_seconds{_, affects_this_vm="true"}': "3000x60",
+    'seb_pending_events{_, event_type="Freeze", event_status="Started", affects_this_vm="true"}': (
+        "1x60"
+    ),
+    'seb_approvals_total{_, outcome="failed"}': "0+1x60",
+    'seb_approvals_total{_, outcome="rejected"}': "0+1x60",
+    'seb_commands_refused_total{_, reason="bad_signature"}': "0+1x60",
+}
+
+
+def test_the_rules_are_valid(tool: None) -> None:
+    """Promtool finds nothing wrong with the rules."""
+    code, said = promtool.promtool("check", "rules", str(promtool.ALERTS))
+
+    assert (code, f"{len(ALERTS)} rules found" in said) == (0, True), said
+
+
+@pytest.mark.parametrize("path", TESTS, ids=lambda path: path.stem)
+def test_the_rules_do_what_they_say(tool: None, path: Path) -> None:
+    """Promtool's unit tests of the rules pass."""
+    code, said = promtool.promtool("test", "rules", str(path))
+
+    assert code == 0, said
+
+
+@every_alert
+def test_each_alert_is_seen_to_fire_and_not_to_fire(name: str) -> None:
+    """The unit tests have a moment at which the alert fires, and one at which it does not."""
+    moments = [
+        each
+        for path in TESTS
+        for test in yaml.safe_load(path.read_text(encoding="utf-8"))["tests"]
+        for each in test["promql_expr_test"]
+    ]
+    about = f'alertname="{name}"'
+    fires = [each for each in moments if each["exp_samples"] and about in str(each)]
+    silent = [
+        each
+        for each in moments
+        if not each["exp_samples"] and (about in each["expr"] or "alertname" not in each["expr"])
+    ]
+
+    assert (bool(fires), bool(silent)) == (True, True)
+
+
+@every_alert
+def test_each_alert_says_how_bad_it_is_and_what_to_do(name: str) -> None:
+    """An alert has a severity, a summary, a description, and a runbook that exists."""
+    alert = ALERTS[name]
+    headings = re.findall(r"^#+ (\w+)$", RUNBOOKS.read_text(encoding="utf-8"), re.MULTILINE)
+
+    assert {"summary", "description", "runbook"} == set(alert["annotations"])
+    assert alert["labels"]["severity"] in ("critical", "warning")
+    assert f"docs/monitoring.md#{name.lower()}" == alert["annotations"]["runbook"]
+    assert name in headings
+
+
+def test_each_text_is_filled_in(tool: None, tmp_path: Path) -> None:
+    """What an alert says has no gap where a label or a value was meant to be."""
+    series = {k.replace("{_", '{job="seb", instance="db-0"'): v for k, v in WORST.items()}
+    texts = promtool.fired(series, list(ALERTS), minute=45, directory=tmp_path)
+    bad = ("<no value>", "error expanding", "{{", "%!", '""', " .")
+
+    assert sorted(ALERTS) == sorted(texts)
+    assert {name: text for name, text in texts.items() if any(each in text for each in bad)} == {}
