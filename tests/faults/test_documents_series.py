@@ -5,29 +5,39 @@ of the records knows at each committed point what the documents said, and each f
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from document_life import DISTURBANCES, EDITS, Edit, Seen, change, edited
 from document_replay import Replay, even
 from document_shapes import Entry, Written, clean, tagged
 from document_strategies import ENTRIES, EVENT_IDS, NAMELESS, WRITTEN, spelt
-from hypothesis import HealthCheck, Phase, settings
+from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    rule,
+    run_state_machine_as_test,
+)
 from polling import Bench
 
 from sinks.record import EventRecord
 
+Tell = Callable[[str], None]
 MEMORY = Path("/dev/shm")
 """What is on disk is not the subject here, and a thousand stores are made."""
 
 
 class Documents(RuleBasedStateMachine):
+    counts: ClassVar[Counter[str]] = Counter()
+    """What happened in all series together."""
+
     @initialize()
     def begin(self) -> None:
         self.root = tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None)
@@ -73,14 +83,14 @@ class Documents(RuleBasedStateMachine):
         spelling: int,
     ) -> None:
         """The document changes, something happens to the bridge, and it looks again."""
-        for event_id, change in edits:
-            self.edit(event_id, change)
+        for event_id, new in edits:
+            self.edit(event_id, new)
         for name, argument in disturbances:
             getattr(self, name)(argument)
         self.look(written, nameless=nameless, twins=twins, spelling=spelling)
 
-    def edit(self, event_id: str, change: Any) -> None:
-        entry = edited(self.served.get(event_id), change, self.former[event_id])
+    def edit(self, event_id: str, new: Any) -> None:
+        entry = edited(self.served.get(event_id), new, self.former[event_id])
         if before := self.served.pop(event_id, None):
             self.former[event_id].append(before)
         if entry is not None:
@@ -91,6 +101,7 @@ class Documents(RuleBasedStateMachine):
 
     def jump(self, seconds: float) -> None:
         """Somebody sets the wall clock, within what a clock of a computer can show."""
+        self.counts["jumps"] += 1
         if 1970 <= (self.bench.clock.now().year + seconds / 31_557_600) <= 2200:
             self.bench.clock.jump(seconds)
 
@@ -100,15 +111,18 @@ class Documents(RuleBasedStateMachine):
         self.paused += seconds
 
     def bad_day(self, said: Exception | bytes) -> None:
+        self.counts["bad"] += 1
         self.bench.fails(said)
 
     def restart(self, reboots: int) -> None:
+        self.counts["restarts"] += 1
         self.boot += reboots
         self.bench.restart(boot_id=f"boot-{self.boot}")
         self.looked, self.paused = None, 0.0
         self.rebooted = self.rebooted or bool(reboots)
 
     def lose_the_store(self, reboots: int) -> None:
+        self.counts["restarts"] += 1
         self.boot += reboots
         self.bench.restart(boot_id=f"boot-{self.boot}", lost=self.new_directory())
         self.replay.begin_anew()
@@ -130,6 +144,7 @@ class Documents(RuleBasedStateMachine):
         self.now = self.bench.clock.now() + timedelta(seconds=1)
         self.expect(whole=not nameless)
         records = self.bench.serve(written.body([*entries, *again, *nameless]))
+        self.counts.update(looks=1, records=len(records))
         for record in records:
             self.examine(record, written, spelling)
             self.replay.feed(record)
@@ -237,27 +252,39 @@ class Documents(RuleBasedStateMachine):
             )
 
 
-def _settings(examples: int, steps: int) -> settings:
-    return settings(
+def try_series(examples: int, steps: int) -> str:
+    """Live through so many series of so many looks; what was found, in a line."""
+    Documents.counts.clear()
+    chosen = settings(
         max_examples=examples,
         stateful_step_count=steps,
         deadline=None,
-        phases=[Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink],
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+    )
+    run_state_machine_as_test(Documents, settings=chosen)
+    counts = Documents.counts
+    assert counts["looks"] > 0
+    return (
+        f"faults: IMDS: any series of documents: {examples} series, {counts['looks']} documents, "
+        f"{counts['records']} records, {counts['bad']} bad answers, {counts['jumps']} jumps of "
+        f"the clock, {counts['restarts']} restarts, lost 0"
     )
 
 
-class _Many(Documents):
-    pass
+def test_a_few_series(tell: Tell) -> None:
+    """Whatever the documents say, their records say the same."""
+    tell(try_series(12, 20))
 
 
-class _Most(Documents):
-    pass
+@pytest.mark.faults
+@pytest.mark.timeout(600)
+def test_many_series(tell: Tell) -> None:
+    """The same for longer."""
+    tell(try_series(80, 40))
 
 
-TestFewSeries = Documents.TestCase
-TestFewSeries.settings = _settings(15, 20)
-TestManySeries = pytest.mark.faults(_Many.TestCase)
-TestManySeries.settings = _settings(100, 40)
-TestMostSeries = pytest.mark.slow(pytest.mark.timeout(3600)(_Most.TestCase))
-TestMostSeries.settings = _settings(2000, 60)
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_most_series(tell: Tell) -> None:
+    """The same for so long that rare turns meet."""
+    tell(try_series(1500, 60))
