@@ -34,6 +34,8 @@ ANSWER_SECONDS: Final = 30.0
 """How long a command waits for the running bridge."""
 MAX_CALLERS: Final = 8
 """How many callers are heard at once; more are turned away."""
+AGAIN_SECONDS: Final = 5.0
+"""How long until a server that could not begin, as on a full disk, tries again."""
 _MAX_BYTES: Final = 1 << 24
 
 Handler = Callable[[Mapping[str, Any]], Mapping[str, Any]]
@@ -46,21 +48,29 @@ class ControlError(Exception):
 
 class ControlServer:
     """Hears each caller in a thread of its own, so that a silent one holds up nobody, and answers
-    one request at a time.
+    one request at a time. Where it cannot begin, it tries again and again: the bridge goes on
+    without it.
     """
 
     def __init__(
-        self, directory: Path, handler: Handler, *, patience: float = TALK_SECONDS
+        self,
+        directory: Path,
+        handler: Handler,
+        *,
+        patience: float = TALK_SECONDS,
+        again: float = AGAIN_SECONDS,
     ) -> None:
+        self._directory = directory
         self._path = directory / FILE_NAME
         self._handler = handler
         self._patience = patience
+        self._again = again
         self._key = secrets.token_bytes(32)
         self._closed = threading.Event()
         self._answering = threading.Lock()
         self._callers = threading.BoundedSemaphore(MAX_CALLERS)
-        self._listener = _listen(directory)
-        self._publish()
+        self._listener: Listener | None = None
+        self._known = self._begin()
         self._thread = threading.Thread(target=self._serve, name="control", daemon=True)
         self._thread.start()
 
@@ -70,23 +80,36 @@ class ControlServer:
             return
         self._closed.set()
         self._path.unlink(missing_ok=True)
-        with suppress(OSError):  # wakes the thread: a close alone would leave it waiting
-            Client(self._listener.address).close()
+        if self._listener is not None:
+            with suppress(OSError):  # wakes the thread: a close alone would leave it waiting
+                Client(self._listener.address).close()
         self._thread.join(self._patience)
-        with suppress(OSError):
-            self._listener.close()
+        if self._listener is not None:
+            with suppress(OSError):
+                self._listener.close()
 
-    def _publish(self) -> None:
+    def _begin(self) -> bool:
+        """Listen, and let callers know where; whether that went well."""
+        try:
+            self._listener = self._listener or _listen(self._directory)
+            self._publish(self._listener)
+        except OSError:
+            return False
+        return True
+
+    def _publish(self, listener: Listener) -> None:
         """Write address and key whole or not at all: a caller may look at any moment."""
         new = self._path.with_suffix(".new")
         new.unlink(missing_ok=True)
         new.touch(mode=0o600)
-        known = {"address": self._listener.address, "key": self._key.hex()}
+        known = {"address": listener.address, "key": self._key.hex()}
         new.write_text(json.dumps(known), encoding="utf-8")
         new.replace(self._path)
 
     def _serve(self) -> None:
-        while not self._closed.is_set():
+        while not self._known and not self._closed.wait(self._again):
+            self._known = self._begin()
+        while self._listener is not None and not self._closed.is_set():
             try:
                 connection = self._listener.accept()
             except OSError:
@@ -137,7 +160,7 @@ def ask(
     try:
         known = json.loads((directory / FILE_NAME).read_text(encoding="utf-8"))
         address, key = known["address"], bytes.fromhex(known["key"])
-        connection = Client(address)
+        connection: Any = Client(address)  # a Connection, or on Windows a PipeConnection
     except PermissionError as error:
         raise NotPermittedError(
             f"this user may not look into the state directory {directory}; run this as the user "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import socket
 import threading
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from eventually import eventually
 
 from bridge import host
 from bridge.control import FILE_NAME, MAX_CALLERS, ControlError, ControlServer, ask
@@ -181,6 +183,29 @@ def test_a_long_path_gets_a_socket_elsewhere(tmp_path: Path) -> None:
     server = ControlServer(deep, handler)
     assert ask(deep, {"ask": "a"}) == {"asked": "a"}
     server.close()
+
+
+def test_a_full_disk_only_puts_it_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The bridge begins without it, and callers find it once there is room."""
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "write_text", full)
+        server = ControlServer(tmp_path, handler, again=0.01)
+        assert ask(tmp_path, {"ask": "a"}) is None
+    eventually(lambda: ask(tmp_path, {"ask": "a"}) == {"asked": "a"}, what="an answer")
+    server.close()
+    assert not (tmp_path / FILE_NAME).exists()
+
+
+def test_a_server_that_never_began_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing waits for it."""
+    monkeypatch.setattr(Path, "write_text", full)
+    ControlServer(tmp_path, handler).close()
+    assert not (tmp_path / FILE_NAME).exists()
+
+
+def full(path: Path, text: str, **how: object) -> int:
+    """What a disk without room says."""
+    raise OSError(errno.ENOSPC, "no space left on device")
 
 
 def test_each_directory_has_its_own_bridge(tmp_path: Path) -> None:
