@@ -19,6 +19,7 @@ _SOCKET_PATH_BYTES: Final = 100
 _LINUX_BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 _NOTIFY_SECONDS: Final = 2.0
 """How long a busy service manager is waited for: it must never hold up a poll."""
+# The kernel counts boots there; kubelet tells the boots of a Windows node apart by the same value.
 _WINDOWS_BOOT_KEY: Final = (
     r"SYSTEM\CurrentControlSet\Control\Session Manager\Memory Management\PrefetchParameters"
 )
@@ -58,8 +59,9 @@ def default_state_dir() -> Path:
 def make_private(path: Path) -> None:
     """Let nobody but the owner look into a file or directory, where the system can say so.
 
-    Windows: files inherit what their directory allows, and ProgramData's default keeps others
-    from writing; there is nothing to do here.
+    Windows: a file allows what its directory does, and ProgramData's default lets every user read
+    and add files. So the directory has to be made private from the start: by `mkdir` with mode
+    0o700 (Python 3.12.4 or later), or by whoever sets the service up, as docs/windows.md says.
     """
     if not is_windows():
         path.chmod(0o700 if path.is_dir() else 0o600)

@@ -22,6 +22,7 @@ SECRETS_VARIABLE: Final = "SEB_SECRETS_DIR"
 SYSTEMD_VARIABLE: Final = "CREDENTIALS_DIRECTORY"
 """Where systemd puts what LoadCredential= names."""
 ENV_FILE: Final = Path(".env")
+_ENCODING: Final = "utf-8-sig"  # editors on Windows put a byte order mark in front
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +91,7 @@ def _dotenv() -> dict[str, str]:
         if not ENV_FILE.is_file():
             return {}
         # As it stands: a secret may well hold ${, and no other source expands that.
-        read = dotenv_values(ENV_FILE, encoding="utf-8", interpolate=False)
+        read = dotenv_values(ENV_FILE, encoding=_ENCODING, interpolate=False)
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"{ENV_FILE} cannot be read ({_why(error)})") from None
     return {name: value or "" for name, value in read.items()}
@@ -104,7 +105,7 @@ def _secrets(directory: str | None) -> dict[str, str]:
     try:
         for path in sorted(Path(directory).iterdir()):
             if path.name.upper().startswith(PREFIX) and path.is_file():
-                secrets[path.name] = path.read_text(encoding="utf-8").rstrip("\r\n")
+                secrets[path.name] = path.read_text(encoding=_ENCODING).rstrip("\r\n")
     except (OSError, ValueError) as error:
         raise ConfigurationError(
             f"{SECRETS_VARIABLE}: {path} cannot be read ({_why(error)}); this user must be able "
@@ -117,7 +118,7 @@ def _toml(path: str | None) -> dict[str, Any]:
     if not path:
         return {}
     try:
-        read = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        read = tomllib.loads(Path(path).read_text(encoding=_ENCODING))
     except OSError as error:
         raise ConfigurationError(
             f"{CONFIG_VARIABLE}: {path} cannot be read ({_why(error)})"

@@ -114,7 +114,8 @@ def _untold(store: Store, reset: StoreReset | None) -> StoreReset | None:
 def _make_directory(directory: Path) -> None:
     try:
         existed = directory.exists()
-        directory.mkdir(parents=True, exist_ok=True)
+        # Also for Windows, where Python takes this mode for: owner, SYSTEM and administrators.
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not existed:
             host.make_private(directory)
             host.sync_directory(directory.parent)

@@ -108,7 +108,8 @@ def read_secret(value: SecretStr | None, file: Path | None) -> str | None:
     if file is None:
         return value.get_secret_value() if value is not None else None
     try:
-        return file.read_text(encoding="utf-8").rstrip("\r\n")
+        # Editors on Windows put a byte order mark in front, which is no part of the secret.
+        return file.read_text(encoding="utf-8-sig").rstrip("\r\n")
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or type(error).__name__
         message = f"the secret file {file} cannot be read: {why}"

@@ -73,7 +73,7 @@ def compile_template(text: str) -> Template:
     """
     try:
         if text.startswith(FILE_PREFIX):
-            text = Path(text.removeprefix(FILE_PREFIX)).read_text(encoding="utf-8")
+            text = Path(text.removeprefix(FILE_PREFIX)).read_text(encoding="utf-8-sig")
         return _environment().from_string(text)
     except TemplateSyntaxError as error:
         raise TemplateFormatError(f"template, line {error.lineno}: {error.message}") from None

@@ -1,0 +1,102 @@
+"""How the program sink handles processes on Windows, run here with the platform faked."""
+
+from __future__ import annotations
+
+import importlib.util
+import io
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+import sinks.program.process
+
+
+class Started:
+    """A process that Popen would have started."""
+
+    def __init__(self, command: list[str], **how: Any) -> None:
+        self.command = command
+        self.how = how
+        self.pid = 4711
+        self.killed = False
+        self.stdin, self.stdout, self.stderr = io.BytesIO(), io.BytesIO(b"out"), io.BytesIO()
+
+    def wait(self, seconds: float) -> int:
+        if not self.killed:
+            raise subprocess.TimeoutExpired(self.command, seconds)
+        return 1
+
+    def kill(self) -> None:
+        self.killed = True
+
+
+@pytest.fixture
+def process(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """`sinks.program.process` as Windows would load it."""
+    monkeypatch.setattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0x200, raising=False)
+    monkeypatch.setattr(subprocess, "CREATE_NO_WINDOW", 0x8000000, raising=False)
+    path = sinks.program.process.__file__
+    spec = importlib.util.spec_from_file_location("process_on_windows", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "platform", "win32")
+        spec.loader.exec_module(module)
+    return module
+
+
+def test_a_program_gets_a_group_and_no_window(
+    process: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C at the bridge is not meant for it, and a service has no screen."""
+    monkeypatch.setattr(subprocess, "Popen", Started)
+    run = process.Run(["drain.exe"], env={}, body=b"{}")
+    assert run._process.how["creationflags"] == 0x8000200
+    assert "start_new_session" not in run._process.how
+    assert run.last_words() == "out"
+
+
+def test_a_program_that_takes_too_long_is_ended_with_all_it_started(
+    process: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the system's own taskkill, named with its path."""
+    ended: list[list[str]] = []
+
+    def taskkill(command: list[Any], **_: Any) -> None:
+        ended.append([str(word) for word in command])
+
+    monkeypatch.setattr(subprocess, "Popen", Started)
+    monkeypatch.setattr(subprocess, "run", taskkill)
+    monkeypatch.setenv("SYSTEMROOT", "/windows")
+    run = process.Run(["drain.exe"], env={}, body=b"{}")
+    assert run.wait(0.0) is None
+    assert run.end() is True
+    assert ended == [["/windows/System32/taskkill.exe", "/T", "/F", "/PID", "4711"]]
+
+
+def test_a_machine_without_taskkill_still_ends_the_program(
+    process: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The program itself, if not what it started."""
+
+    def nowhere(*_: object, **__: object) -> None:
+        raise FileNotFoundError(2, "no such file")
+
+    monkeypatch.setattr(subprocess, "Popen", Started)
+    monkeypatch.setattr(subprocess, "run", nowhere)
+    run = process.Run(["drain.exe"], env={}, body=b"{}")
+    run.kill()
+    assert run._process.killed
+
+
+def test_modes_say_nothing_there(process: ModuleType, tmp_path: Path) -> None:
+    """Whether anybody may change a program is not to be read from its mode."""
+    program = tmp_path / "drain.ps1"
+    program.touch()
+    program.chmod(0o777)
+    assert process.writable_by_anybody(program) is False
