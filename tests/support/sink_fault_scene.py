@@ -21,6 +21,7 @@ from bridge import control
 from bridge.simulator import SimulatedEvent, Simulator
 
 CHANGES = 5
+FAR = timedelta(hours=1)
 _TROUBLE = ("sink_down", "sink_stuck", "sink_paused", "sink_bug")
 _ON_THEIR_WAY = 2
 NEAR = timedelta(seconds=110)
@@ -104,9 +105,9 @@ class Scene:
         return self.simulator.announce(SimulatedEvent(event_type="Reboot", not_before=due))
 
     def change(self, count: int = 4) -> None:
-        """So many events that come and go, each seen by the bridge."""
+        """So many events that come and go, none of them near, each seen by the bridge."""
         for _ in range(count):
-            event = self.simulator.announce(SimulatedEvent())
+            event = self.simulator.announce(SimulatedEvent(not_before=datetime.now(UTC) + FAR))
             assert self.simulator.wait_until_served(gets=2)
             self.simulator.end_event(event.event_id)
             assert self.simulator.wait_until_served(gets=2)
@@ -184,6 +185,12 @@ class Scene:
         return Usage(
             threads=len(list(threads.iterdir())), descriptors=len(list(descriptors.iterdir()))
         )
+
+    def peak_memory(self) -> int:
+        """Bytes that the bridge has had resident at most; 0 where the system does not tell."""
+        status = Path(f"/proc/{self.bridge.pid}/status")
+        found = status.read_text().partition("VmHWM:")[2].split() if status.exists() else []
+        return int(found[0]) * 1024 if found else 0
 
     def wait_for_usage(self, before: Usage) -> Usage:
         """Wait until the bridge holds no more than before; what it holds then."""
