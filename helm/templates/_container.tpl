@@ -159,6 +159,7 @@ gives the empty directory away, once; a directory that somebody else filled is l
           os.chown(path, user, user)
     - /var/lib/scheduled-events-bridge
     - "65532"
+  terminationMessagePolicy: FallbackToLogsOnError
   securityContext:
     {{- include "seb.confined" . | nindent 4 }}
     runAsNonRoot: false

@@ -74,7 +74,7 @@ def test_the_sidecar_is_the_chart_s_container(tmp_path: Path) -> None:
     rendered = render("sidecar")
     spec = sidecar()["spec"]["template"]["spec"]
     documented, made = bridge_container(spec), bridge_container(pod_spec(rendered))
-    for part in ("args", "resources", "securityContext"):
+    for part in ("args", "resources", "securityContext", "terminationMessagePolicy"):
         assert documented[part] == made[part]
     assert settings(spec, tmp_path / "page", []) == settings(
         pod_spec(rendered), tmp_path / "chart", rendered

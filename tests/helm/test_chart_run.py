@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +22,9 @@ def asked(objects: list[dict[str, Any]]) -> set[str]:
     return {endpoint["path"], *(container[probe]["httpGet"]["path"] for probe in probes)}
 
 
-def status(address: str, path: str) -> int:
-    """The status of the answer to a GET."""
-    return ask(f"http://{address}", path).status
+def is_well(address: str, path: str) -> bool:
+    """Whether a GET is answered with 200."""
+    return ask(f"http://{address}", path).status == 200
 
 
 def test_the_probes_find_a_running_bridge(imds_simulator: Simulator, tmp_path: Path) -> None:
@@ -33,9 +34,10 @@ def test_the_probes_find_a_running_bridge(imds_simulator: Simulator, tmp_path: P
     environment = pod_environment(pod_spec(objects), tmp_path / "pod", objects)
     environment |= {"SEB_IMDS__URL": imds_simulator.url, "SEB_HTTP__LISTEN": "127.0.0.1:0"}
     with BridgeProcess(*container["args"], env=environment, home=tmp_path) as bridge:
+        bridge.wait_for_log("started")
         address = bridge.wait_for_log("http_listening")["address"]
         for path in asked(objects):
-            eventually(lambda path=path: status(address, path) == 200, what=f"200 from {path}")
+            eventually(partial(is_well, address, path), what=f"200 from {path}")
         (record,) = bridge.wait_for_records(1, types="seb.bridge.started")
         assert bridge.stop() == 0
     assert record["data"]["node"]["node"] == environment["SEB_NODE__NODE"]

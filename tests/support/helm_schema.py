@@ -130,6 +130,7 @@ def _other_sink() -> dict[str, Any]:
     return {
         "type": "object",
         "description": "A sink of a kind that is not built in",
+        "propertyNames": {"pattern": "^[a-z][a-z0-9_]*$"},
         "properties": _model(SinkSettings)["properties"],
         "patternProperties": {_SECRET_NAME: {"const": BY_REFERENCE}},
     }
