@@ -12,7 +12,7 @@ from dataclasses import replace
 from enum import Enum
 from typing import Final
 
-from bridge import host, notices
+from bridge import host
 from bridge.clock import Clock, SystemClock
 from bridge.configuration import Configuration
 from bridge.control import ControlServer
@@ -20,16 +20,15 @@ from bridge.desk import Desk
 from bridge.endpoint import client
 from bridge.errors import UnreachableError
 from bridge.front import Front
+from bridge.herald import Herald
 from bridge.identity import IdentityError, await_identity, fetch_identity
 from bridge.imds import ImdsError
 from bridge.logs import Redactor
-from bridge.normalize import Observer
 from bridge.parts import assemble
 from bridge.scheduler import TICK_SECONDS, Scheduler, Watch
 from bridge.store import Store, StoreError
 from bridge.storefile import StoreReset, open_store, put_aside
-from bridge.version import __version__
-from sinks.record import RecordDraft, VmIdentity
+from sinks.record import VmIdentity
 
 log: Final = logging.getLogger(__name__)
 
@@ -85,7 +84,8 @@ class Bridge:
             if vm is not None:
                 store, reset = self._own(store, reset, vm)
                 self._assemble(store, vm)
-                self._announce(reset)
+                self._herald.tell_reset(reset)
+                self._herald.tell_start()
                 self._work()
             return self._outcome
         finally:
@@ -105,8 +105,7 @@ class Bridge:
                 raise UnreachableError(f"{where} does not say who this VM is; see `seb check`")
             store, reset = self._own(store, reset, vm)
             self._assemble(store, vm)
-            if reset is not None:
-                self._commit(notices.store_reset(self._observer, self._clock.now(), reset))
+            self._herald.tell_reset(reset)
             looked = self._poller.run()
             self._dispatcher.start()
             self._dispatcher.finish(ONCE_SECONDS)
@@ -115,10 +114,6 @@ class Bridge:
             return not self._undelivered()
         finally:
             store.close()
-
-    @property
-    def _observer(self) -> Observer:
-        return self._poller.observer
 
     def _fetch_identity(self, timeout: float | None = None) -> VmIdentity:
         return fetch_identity(client(self._settings, timeout), self._settings.identity.tags)
@@ -164,31 +159,7 @@ class Bridge:
         self._poller = parts.poller
         self._approver = parts.approver
         self._dispatcher = parts.dispatcher
-
-    def _announce(self, reset: StoreReset | None) -> None:
-        lookout, now, sinks = self._poller.lookout, self._clock.now(), list(self._dispatcher.health)
-        drafts = [] if reset is None else [notices.store_reset(self._observer, now, reset)]
-        drafts.append(
-            notices.started(
-                self._observer,
-                now,
-                sinks=sinks,
-                restarted=lookout.rebooted,
-                gap_seconds=lookout.gap(now).seconds,
-            )
-        )
-        self._commit(*drafts)
-        log.info(
-            "the bridge has started",
-            extra={
-                "action": "started",
-                "version": __version__,
-                "vm": self._observer.vm.name,
-                "sinks": ",".join(sinks),
-                "state_dir": str(self._settings.state_dir),
-                "store_reset": reset and reset.reason,
-            },
-        )
+        self._herald = Herald(parts, self._settings, self._clock)
 
     def _work(self) -> None:
         """Poll and deliver until told to stop; the calling thread keeps the watch meanwhile."""
@@ -198,7 +169,7 @@ class Bridge:
         scheduler.every(settings.poll_interval, self._poller.run)
         scheduler.every(IDENTITY_SECONDS, self._refresh_identity, first=IDENTITY_SECONDS)
         if beat := settings.heartbeat_interval:
-            scheduler.every(beat, self._heartbeat, first=beat)
+            scheduler.every(beat, self._herald.tell_life, first=beat)
         desk = Desk(self._outbox, self._dispatcher, self._poller, self._approver)
         control = ControlServer(settings.state_dir, desk.answer)
         self._approver.start()
@@ -230,8 +201,7 @@ class Bridge:
             self._stop.set()
 
     def _finish(self) -> None:
-        reason = self._outcome.value
-        self._try_commit(notices.stopped(self._observer, self._clock.now(), reason=reason))
+        self._herald.tell_end(self._outcome.value)
         in_time = self._dispatcher.finish(GRACE_SECONDS)
         log.info(
             "the bridge has stopped",
@@ -254,39 +224,16 @@ class Bridge:
         accepts = {name: self._dispatcher.sink(name).accepts for name in self._dispatcher.health}
         return [name for name in accepts if self._outbox.backlog(name, accepts[name]).records]
 
-    def _commit(self, *drafts: RecordDraft) -> None:
-        self._store.commit(drafts)
-        self._dispatcher.wake()
-
-    def _try_commit(self, draft: RecordDraft) -> None:
-        """Commit a record that may be missed: the next one says as much."""
-        try:
-            self._commit(draft)
-        except StoreError as error:
-            log.warning(str(error), extra={"action": "store_trouble"})
-
-    def _heartbeat(self) -> None:
-        self._try_commit(
-            notices.heartbeat(
-                self._observer,
-                self._clock.now(),
-                interval=self._settings.heartbeat_interval,
-                looked_at=self._poller.lookout.looked_at,
-                pending=len(self._poller.pending()),
-                last_sequence=self._store.last_record_sequence,
-            )
-        )
-
     def _refresh_identity(self) -> None:
         try:
             vm = self._fetch_identity()
         except (ImdsError, IdentityError):
             return  # the poller says when IMDS does not answer; the identity at hand goes on
-        if vm.vm_id != self._observer.vm.vm_id:
+        if vm.vm_id != self._poller.observer.vm.vm_id:
             self._outcome = Outcome.ANOTHER_VM
             self._stop.set()
             return
-        self._poller.observer = replace(self._observer, vm=vm)
+        self._poller.observer = replace(self._poller.observer, vm=vm)
         try:
             self._store.keep_identity(vm)
         except StoreError as error:

@@ -54,6 +54,16 @@ class KnownEvent:
         return fingerprint(self.event.to_wire(status=self.status))
 
 
+def in_scope(known: Mapping[str, KnownEvent]) -> dict[str, KnownEvent]:
+    """What is known, where only this VM's events are followed: one of other VMs that was recorded
+    while the scope was wider is not followed any more, and has not ended for that.
+    """
+    return {
+        key: each if each.affects_this_vm else replace(each, pending=False)
+        for key, each in known.items()
+    }
+
+
 def remembered(
     before: Mapping[str, KnownEvent], news: Mapping[str, KnownEvent]
 ) -> dict[str, KnownEvent]:

@@ -19,7 +19,7 @@ from bridge.diff import Look, Transition, diff, within
 from bridge.document import Document, DocumentError, parse_document
 from bridge.health import Pulse
 from bridge.imds import Answer, Imds, ImdsError
-from bridge.known import KnownEvent, measure, remembered
+from bridge.known import KnownEvent, in_scope, measure, remembered
 from bridge.lookout import Gap, Lookout
 from bridge.normalize import Observer, normalize, pending_event
 from bridge.store import Store, StoreError
@@ -72,7 +72,7 @@ class Poller:
         self._polled = polled
         self._pulse = pulse
         self._tally = tally
-        self._known: Mapping[str, KnownEvent] = _scoped(seen.known, scope_self=scope_self)
+        self._known: Mapping[str, KnownEvent] = in_scope(seen.known) if scope_self else seen.known
         self.incarnation = seen.incarnation
         """DocumentIncarnation of the document that is committed; None before the first."""
         self._body: bytes | None = None
@@ -95,7 +95,7 @@ class Poller:
         if answer.body != self._body or gap.is_long or gap.pause_seconds:
             document = self._in_scope(parse_document(answer.body))
             look = self._look(now, gap, answer, document)
-            known = _measured(self._known, gap)
+            known = self._measured(gap)
             transitions = diff(known, document, look)
             drafts = [normalize(each, self.observer, look) for each in transitions]
             known = remembered(known, _recorded(transitions, drafts))
@@ -182,6 +182,16 @@ class Poller:
             )
         return within(document, self.observer.vm.name) if self._scope_self else document
 
+    def _measured(self, gap: Gap) -> dict[str, KnownEvent]:
+        """What is known, with what happened to this VM since the last look."""
+        after = measure(
+            self._known.values(),
+            pause_seconds=gap.pause_seconds,
+            restarted=gap.restarted,
+            downtime_seconds=gap.seconds,
+        )
+        return {**self._known, **{each.event.key: each for each in after}}
+
     def _look(self, now: datetime, gap: Gap, answer: Answer, document: Document) -> Look:
         return Look(
             now=now,
@@ -244,29 +254,6 @@ def _report(record: EventRecord) -> None:
             "record": record.id,
         },
     )
-
-
-def _scoped(known: Mapping[str, KnownEvent], *, scope_self: bool) -> Mapping[str, KnownEvent]:
-    """What is known, in scope: an event of other VMs that was recorded while the scope was wider
-    is not followed any more, and has not ended for that.
-    """
-    if not scope_self:
-        return known
-    return {
-        key: each if each.affects_this_vm else replace(each, pending=False)
-        for key, each in known.items()
-    }
-
-
-def _measured(known: Mapping[str, KnownEvent], gap: Gap) -> dict[str, KnownEvent]:
-    """What is known, with what happened to this VM since the last look."""
-    after = measure(
-        known.values(),
-        pause_seconds=gap.pause_seconds,
-        restarted=gap.restarted,
-        downtime_seconds=gap.seconds,
-    )
-    return {**known, **{each.event.key: each for each in after}}
 
 
 def _recorded(

@@ -10,7 +10,6 @@ import json
 import os
 import sqlite3
 import threading
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -20,16 +19,15 @@ from typing import Any, Final
 
 from bridge.ballast import Ballast
 from bridge.errors import TryLaterError
-from bridge.known import KnownEvent, dump_known, load_known
+from bridge.known import KnownEvent, load_known
 from bridge.retention import PRUNE_EVERY, prune, shrink
+from bridge.rows import forget, insert_records, upsert_known
 from sinks.record import (
-    BRIDGE_HEARTBEAT,
     BRIDGE_STORE_RESET,
     EventRecord,
     RecordDraft,
     VmIdentity,
     canonical_json,
-    rfc3339,
     seal,
 )
 
@@ -162,11 +160,9 @@ class Store:
                 changed[RESET_KEY] = "null"
             left = self._until_prune - len(records)
             with self.transaction() as connection:
-                _insert_records(connection, records)
-                _upsert_known(connection, known)
-                connection.executemany(
-                    "DELETE FROM events WHERE key = ?", [(key,) for key in forgotten]
-                )
+                insert_records(connection, records)
+                upsert_known(connection, known)
+                forget(connection, forgotten)
                 connection.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", changed.items())
                 if also is not None:
                     also(connection)
@@ -244,37 +240,3 @@ class Store:
 
 def _nobody(records: Sequence[EventRecord]) -> None:
     del records
-
-
-def _insert_records(connection: sqlite3.Connection, records: Sequence[EventRecord]) -> None:
-    if any(record.is_heartbeat for record in records):
-        # Only the newest heartbeat matters: a backlog must not grow by them.
-        connection.execute(
-            "DELETE FROM records WHERE type = ? "
-            "AND NOT EXISTS (SELECT 1 FROM dead WHERE dead.sequence = records.sequence)",
-            (BRIDGE_HEARTBEAT,),
-        )
-    connection.executemany(
-        "INSERT INTO records (sequence, id, type, time, event, affects, crc, body) "
-        "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-        [
-            (
-                record.sequence,
-                record.id,
-                record.type,
-                record.time,
-                record.event_id and record.event_id.casefold(),
-                record.affects_this_vm,
-                zlib.crc32(record.body),
-                record.body,
-            )
-            for record in records
-        ],
-    )
-
-
-def _upsert_known(connection: sqlite3.Connection, known: Iterable[KnownEvent]) -> None:
-    connection.executemany(
-        "INSERT OR REPLACE INTO events (key, pending, seen, value) VALUES (?, ?, ?, ?)",
-        [(k.event.key, k.pending, rfc3339(k.first_seen), dump_known(k)) for k in known],
-    )

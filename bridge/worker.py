@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from bridge.batch import Batch
 from bridge.clock import Clock
+from bridge.condition import Condition
 from bridge.guard import AbandonedError, Guard, SinkBugError
 from bridge.logs import Redactor
 from bridge.outbox import Outbox
@@ -21,22 +22,17 @@ from bridge.sinkhealth import (
     IDLE_SECONDS,
     URGENT_RETRY_SECONDS,
     Health,
-    State,
     lag,
     reason_of,
 )
-from bridge.store import StoreError
 from bridge.tally import SILENT, Tally
-from sinks.base import Sink, SinkError, SinkPaused, SinkRejected
+from sinks.base import Sink, SinkError, SinkRejected
 from sinks.record import EventRecord
 
 log: Final = logging.getLogger(__name__)
 
 Park = Callable[[EventRecord, str, int], None]
 """Parks a record as dead: the record, the reason, and how often it was tried."""
-
-
-_ACTIONS: Final = {"failing": "sink_down", "paused": "sink_paused"}
 
 
 class Worker:
@@ -66,6 +62,9 @@ class Worker:
         self._redact = redact
         self._tally = tally
         self._draw = draw
+        self._condition = Condition(
+            self.name, health, clock, urgent=urgent, redact=redact, draw=draw
+        )
         self._opened = False
         self._ended = False
         self._refused: str | None = None
@@ -121,7 +120,7 @@ class Worker:
 
     def _run(self) -> None:
         if self.health.failures:
-            self._wait(self._delay(None))
+            self._wait(self._condition.delay(None))
         while not self.guard.is_abandoned:
             last = self._finishing.is_set()
             try:
@@ -133,7 +132,7 @@ class Worker:
                 self._close()
                 if last or self.guard.is_abandoned:
                     break
-                self._wait(self._failed(error))
+                self._wait(self._condition.failed(error))
                 if self.health.state == "paused" and self._finishing.is_set():
                     break
         self._close()
@@ -157,7 +156,7 @@ class Worker:
             if batch is not None:
                 self._deliver(batch)
             self._call(self.sink.maintain)
-            self._healthy()
+            self._condition.recovered()
             if batch is None:
                 if self._finishing.is_set():
                     return
@@ -237,49 +236,6 @@ class Worker:
                     "the sink's close failed",
                     extra={"action": "sink_bug", "sink": self.name, "error": type(error).__name__},
                 )
-
-    def _healthy(self) -> None:
-        health = self.health
-        if health.state == "ok":
-            return
-        outage = self._clock.monotonic() - health.since if health.failures else None
-        log.info(
-            "the sink takes records",
-            extra={
-                "action": "sink_up",
-                "sink": self.name,
-                "failures": health.failures or None,
-                "outage_seconds": outage,
-            },
-        )
-        health.failures = 0
-        health.turn("ok", None, self._clock.monotonic())
-
-    def _failed(self, error: Exception) -> float | None:
-        """Note a failure; returns the seconds to wait, or None for until a person acts."""
-        health, reason = self.health, reason_of(error, self._redact)
-        is_bug = not isinstance(error, (SinkError, StoreError))
-        if is_bug:
-            reason = f"a bug in the sink: {type(error).__name__}: {reason}"
-        health.failures += 1
-        health.failed += 1
-        state: State = "paused" if isinstance(error, SinkPaused) else "failing"
-        if health.turn(state, reason, self._clock.monotonic()):
-            log.warning(
-                "the sink takes no records",
-                exc_info=error if is_bug else None,
-                extra={
-                    "action": "sink_bug" if is_bug else _ACTIONS[state],
-                    "sink": self.name,
-                    "reason": reason,
-                },
-            )
-        if state == "paused":
-            return None
-        return self._delay(error.retry_after if isinstance(error, SinkError) else None)
-
-    def _delay(self, retry_after: float | None) -> float:
-        return self.health.delay(retry_after, urgent=self._urgent(), draw=self._draw)
 
     def _wait(self, seconds: float | None) -> None:
         """Wait so long, or for a person, or until there is a reason not to."""

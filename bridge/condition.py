@@ -1,0 +1,85 @@
+"""A sink's turns for the worse and for the better: noted, told in the log once, and what they mean
+for the next try. It never delivers.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from bridge.clock import Clock
+from bridge.logs import Redactor
+from bridge.sinkhealth import Health, State, reason_of
+from bridge.store import StoreError
+from sinks.base import SinkError, SinkPaused
+
+log: Final = logging.getLogger("bridge.worker")
+
+_ACTIONS: Final = {"failing": "sink_down", "paused": "sink_paused"}
+
+
+class Condition:
+    """How one sink's worker fares."""
+
+    def __init__(
+        self,
+        name: str,
+        health: Health,
+        clock: Clock,
+        *,
+        urgent: Callable[[], bool],
+        redact: Redactor,
+        draw: Callable[[], float],
+    ) -> None:
+        self._name = name
+        self._health = health
+        self._clock = clock
+        self._urgent = urgent
+        self._redact = redact
+        self._draw = draw
+
+    def recovered(self) -> None:
+        """The sink takes what it is given."""
+        health = self._health
+        if health.state == "ok":
+            return
+        outage = self._clock.monotonic() - health.since if health.failures else None
+        log.info(
+            "the sink takes records",
+            extra={
+                "action": "sink_up",
+                "sink": self._name,
+                "failures": health.failures or None,
+                "outage_seconds": outage,
+            },
+        )
+        health.failures = 0
+        health.turn("ok", None, self._clock.monotonic())
+
+    def failed(self, error: Exception) -> float | None:
+        """Note a failure; returns the seconds to wait, or None for until a person acts."""
+        health, reason = self._health, reason_of(error, self._redact)
+        is_bug = not isinstance(error, (SinkError, StoreError))
+        if is_bug:
+            reason = f"a bug in the sink: {type(error).__name__}: {reason}"
+        health.failures += 1
+        health.failed += 1
+        state: State = "paused" if isinstance(error, SinkPaused) else "failing"
+        if health.turn(state, reason, self._clock.monotonic()):
+            log.warning(
+                "the sink takes no records",
+                exc_info=error if is_bug else None,
+                extra={
+                    "action": "sink_bug" if is_bug else _ACTIONS[state],
+                    "sink": self._name,
+                    "reason": reason,
+                },
+            )
+        if state == "paused":
+            return None
+        return self.delay(error.retry_after if isinstance(error, SinkError) else None)
+
+    def delay(self, retry_after: float | None) -> float:
+        """Seconds until the next try; `retry_after` is what the destination asked for."""
+        return self._health.delay(retry_after, urgent=self._urgent(), draw=self._draw)

@@ -1,0 +1,96 @@
+"""What the bridge says of itself, as records: that it begins, that it lives, that it ends.
+
+It says nothing about events and decides nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+from bridge import notices
+from bridge.clock import Clock
+from bridge.normalize import Observer
+from bridge.parts import Parts
+from bridge.settings import Settings
+from bridge.store import StoreError
+from bridge.storereset import StoreReset
+from bridge.version import __version__
+from sinks.record import RecordDraft
+
+log: Final = logging.getLogger(__name__)
+
+
+class Herald:
+    """Speaks for one run."""
+
+    def __init__(self, parts: Parts, settings: Settings, clock: Clock) -> None:
+        self._parts = parts
+        self._settings = settings
+        self._clock = clock
+
+    @property
+    def _observer(self) -> Observer:
+        return self._parts.poller.observer
+
+    def tell_reset(self, reset: StoreReset | None) -> None:
+        """Say that the store was lost and begun anew, if it was. Raises `StoreError`."""
+        if reset is not None:
+            self._commit(notices.store_reset(self._observer, self._clock.now(), reset))
+            log.warning(
+                "the store was lost and begun anew",
+                extra={"action": "store_reset", "reason": reset.reason, "kept_as": reset.kept_as},
+            )
+
+    def tell_start(self) -> None:
+        """Say that the run begins, and after which gap. Raises `StoreError`."""
+        lookout, now = self._parts.poller.lookout, self._clock.now()
+        sinks = list(self._parts.dispatcher.health)
+        self._commit(
+            notices.started(
+                self._observer,
+                now,
+                sinks=sinks,
+                restarted=lookout.rebooted,
+                gap_seconds=lookout.gap(now).seconds,
+            )
+        )
+        log.info(
+            "the bridge has started",
+            extra={
+                "action": "started",
+                "version": __version__,
+                "vm": self._observer.vm.name,
+                "sinks": ",".join(sinks),
+                "state_dir": str(self._settings.state_dir),
+            },
+        )
+
+    def tell_life(self) -> None:
+        """Say that the bridge lives; where the disk takes nothing just now, the next one will."""
+        poller = self._parts.poller
+        self._try_commit(
+            notices.heartbeat(
+                self._observer,
+                self._clock.now(),
+                interval=self._settings.heartbeat_interval,
+                looked_at=poller.lookout.looked_at,
+                pending=len(poller.pending()),
+                last_sequence=self._parts.store.last_record_sequence,
+            )
+        )
+
+    def tell_end(self, reason: str) -> None:
+        """Say that the run ends in good order, if the disk takes it."""
+        self._try_commit(notices.stopped(self._observer, self._clock.now(), reason=reason))
+
+    def _commit(self, draft: RecordDraft) -> None:
+        self._parts.store.commit([draft])
+        self._parts.dispatcher.wake()
+
+    def _try_commit(self, draft: RecordDraft) -> None:
+        """Commit a record that may be missed: the next one says as much."""
+        try:
+            self._commit(draft)
+        except StoreError as error:
+            log.warning(str(error), extra={"action": "store_trouble"})
