@@ -50,8 +50,17 @@ def test_series_are_named_as_alerts_expect() -> None:
 
 
 def test_azure_monitor_has_kinds_of_its_own() -> None:
-    """Azure's managed Prometheus reads the same PodMonitor under a name of its own."""
-    assert one(render("everything"), "PodMonitor")["apiVersion"] == "azmonitoring.coreos.com/v1"
+    """Azure's managed Prometheus reads the same PodMonitor under a name of its own, and drops what
+    comes without its limits.
+    """
+    monitor = one(render("everything"), "PodMonitor")
+    assert monitor["apiVersion"] == "azmonitoring.coreos.com/v1"
+    limits = {name: value for name, value in monitor["spec"].items() if name.endswith("Limit")}
+    assert limits == {
+        "labelLimit": 63,
+        "labelNameLengthLimit": 511,
+        "labelValueLengthLimit": 1023,
+    }
 
 
 @pytest.mark.skipif(not ALERTS.exists(), reason="the alert rules are not part of this checkout")
