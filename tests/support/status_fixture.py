@@ -15,7 +15,7 @@ import json
 import queue
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib import resources
@@ -170,18 +170,21 @@ def record(kind: str, sequence: int, *, ago: float = 28, **data: Any) -> dict[st
 
 
 class StatusServer:
-    """Serves the page, `status` and `records`; `down` and `streaming` make it misbehave."""
+    """Serves the page, `status` and `records`; `down`, `stuck` and `streaming` spoil it."""
 
     def __init__(self) -> None:
         self.status: dict[str, Any] = {}
         self.records: list[dict[str, Any]] = []
         self.down = False
         """Answer 503 to everything but the page."""
+        self.stuck = False
+        """Take requests for the status, and never answer them."""
         self.streaming = True
         """Offer live records; without, the stream answers 503."""
         self.streams = 0
         """How many live streams were ever opened."""
         self.asked: list[str] = []
+        self._ended = threading.Event()
         self._listeners: set[queue.SimpleQueue[dict[str, Any] | None]] = set()
         self._lock = threading.Lock()
         self._page = resources.files("bridge").joinpath("static", "index.html").read_bytes()
@@ -199,6 +202,7 @@ class StatusServer:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._ended.set()
         self.hang_up()
         self._server.shutdown()
         self._thread.join()
@@ -227,6 +231,10 @@ class StatusServer:
             for listener in self._listeners:
                 listener.put(None)
 
+    def wait_for_the_end(self) -> None:
+        """Until this server is closed."""
+        self._ended.wait()
+
     @contextmanager
     def listening(self, after: int) -> Iterator[queue.SimpleQueue[dict[str, Any] | None]]:
         """The records past a sequence and all that come, None at the end."""
@@ -250,6 +258,11 @@ class StatusServer:
 class _Handler(BaseHTTPRequestHandler):
     server_of: StatusServer
 
+    def handle(self) -> None:
+        """Serve until either side has had enough."""
+        with suppress(ConnectionError):  # a page that is closed, or tired of waiting
+            super().handle()
+
     def do_GET(self) -> None:
         url, outer = urlsplit(self.path), self.server_of
         outer.asked.append(self.path)
@@ -259,6 +272,8 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(outer.page, "text/html; charset=utf-8")
         elif outer.down or (live and not outer.streaming):
             self.send_error(503)
+        elif url.path == "/api/v1/status" and outer.stuck:
+            outer.wait_for_the_end()
         elif url.path == "/api/v1/status":
             self._answer_json(outer.status)
         elif url.path == "/api/v1/events" and live:

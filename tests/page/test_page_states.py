@@ -1,0 +1,297 @@
+"""Each state of the page as a person sees it, on a phone and on a desk, by night and by day.
+
+The page's clock stands still, so that every figure is known. Each state leaves its screenshots in
+test-artifacts/page.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from browser import DESKTOP, PHONE, THEMES, Theme, faults, overflow, screenshot, watched_page
+from playwright.sync_api import Browser, Page
+from status_fixture import (
+    EVENT_ID,
+    NOW,
+    VM,
+    StatusServer,
+    blind,
+    event,
+    imds,
+    moment,
+    record,
+    sink,
+    status,
+)
+
+HOSTILE = "</script><img src=x onerror=alert(1)>\u202e\u0007" + "W" * 700 + " שלום עולם " * 40
+STARTED = {"eventStatus": "Started", "notBefore": None}
+BEGAN = record("bridge.started", 1, ago=93_784, started={"restarted": True, "gapSeconds": 95.2})
+
+
+def numbered(number: int, **changed: Any) -> dict[str, Any]:
+    """One of many events."""
+    return event(eventId=f"{EVENT_ID[:-12]}{number:012X}", **changed)
+
+
+def measured(
+    *, pause: float | None = None, down: float | None = None, restarted: bool | None = False
+) -> dict[str, Any]:
+    """What was measured on this VM."""
+    return {"pauseSeconds": pause, "restarted": restarted, "downtimeSeconds": down}
+
+
+def ended(sequence: int, ago: float, how: str, seen: dict[str, Any], **of: Any) -> dict[str, Any]:
+    """The end of an event of this VM."""
+    over = event(**{**STARTED, "eventStatus": how, **of})
+    notice = {"noticeSeconds": 900.0, **seen}
+    return record("event.ended", sequence, ago=ago, event=over, observation=notice)
+
+
+def receipt(sequence: int, ago: float, state: str) -> dict[str, Any]:
+    """What became of an approval by a rule."""
+    said = {"evt": EVENT_ID, "state": state, "reason": None, "actor": "rule:drained"}
+    return record("approval", sequence, ago=ago, resources=["web_3"], **said)
+
+
+STORY = [
+    BEGAN,
+    record("bridge.gap", 2, ago=4_000, gap={"seconds": 42, "reason": "imds"}),
+    record("event.scheduled", 3, ago=1_100),
+    record("event.updated", 4, ago=1_000, changed=["notBefore"]),
+    receipt(5, 900, "confirmed"),
+    record("event.started", 6, ago=890, event=event(**STARTED)),
+    ended(7, 520, "Completed", measured(pause=5.2)),
+    ended(
+        *(8, 480, "Completed", measured(restarted=True, down=48.2)),
+        eventType="Reboot",
+        durationInSeconds=30,
+    ),
+    ended(9, 400, "Unknown", measured(), eventType="Redeploy", durationInSeconds=None),
+    record("bridge.dead-letter", 10, ago=300, deadLetter={"sink": "ops", "reason": "HTTP 400"}),
+    ended(11, 180, "Canceled", measured()),
+    ended(12, 90, "Completed", measured(pause=12.4)),
+]
+TROUBLED = [
+    sink(
+        state="failing",
+        reason="nobody listens at 127.0.0.1:1883: connection refused",
+        backlog=1_212,
+        oldestPendingAt=moment(-754),
+        nextTrySeconds=12.0,
+    ),
+    sink(
+        name="ops",
+        kind="webhook",
+        state="paused",
+        reason="the destination answered 410 Gone; see to it, then: seb outbox retry ops",
+        backlog=3,
+        oldestPendingAt=moment(-3_000),
+        dead=2,
+    ),
+    sink(name="stdout", kind="stdout"),
+    sink(name="hub", kind="eventhub", state="starting", delivered=0, lagSeconds=None),
+]
+NO_STORE = {
+    "writable": False,
+    "trouble": None,
+    "stream": None,
+    "lastSequence": 0,
+    "sizeBytes": 0,
+}
+MANY = [
+    numbered(
+        number,
+        eventType=("Freeze", "Reboot", "Redeploy", "Preempt", "Terminate", "Warp")[number % 6],
+        affectsThisVm=number % 2 == 0,
+        resources=[*(["WEB_3"] * (number % 2 == 0)), *(f"web_{n}" for n in range(10, 1_010))],
+        notBefore=moment(61 + number * 9_000),
+    )
+    for number in range(50)
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class State:
+    """What the bridge says, and what the page makes of it."""
+
+    said: dict[str, Any]
+    records: tuple[dict[str, Any], ...] = (BEGAN,)
+    name: str
+    """The big state."""
+    says: tuple[str, ...]
+    """What a person must be able to read."""
+
+
+STATES = {
+    "all-clear": State(
+        said=status(),
+        records=tuple(STORY),
+        name="All clear",
+        says=("No event is announced", "Last: Freeze ended 1 min 30 s ago"),
+    ),
+    "not-looking": State(
+        said=blind(events=[event()]),
+        name="Not looking",
+        says=("last answered 42 s ago", "did not answer within 5 s", "Last known: Freeze", "14:32"),
+    ),
+    "not-looking-yet": State(
+        said=status(
+            looking=False,
+            ready=False,
+            vm=None,
+            sinks=[],
+            store=NO_STORE,
+            imds=imds(lastAttemptAt=None, lastSuccessAt=None, incarnation=None),
+        ),
+        records=(),
+        name="Not looking yet",
+        says=("has not answered yet", "may take two minutes"),
+    ),
+    "hung": State(
+        said=status(healthy=False, looking=False, imds=imds(lastSuccessAt=moment(-70))),
+        name="Not looking",
+        says=("last answered 1 min 10 s ago", "the bridge's poll loop hangs"),
+    ),
+    "coming": State(
+        said=status(events=[event(resources=["web_4", "WEB_3"])]),
+        records=(BEGAN, record("event.scheduled", 2), receipt(3, 5, "posted")),
+        name="Event coming",
+        says=(
+            "14:32",
+            "until it may start, 03:29:00 (02:29:00 UTC)",
+            "Freeze: short pause",
+            "This VM and 1 other",
+            "One approval releases all 2 VMs.",
+            "Approval posted (by rule:drained)",
+            "9 s of interruption",
+        ),
+    ),
+    "evicted": State(
+        said=status(
+            events=[
+                event(
+                    eventType="Preempt",
+                    notBefore=moment(29),
+                    noticeSeconds=30.0,
+                    firstSeenAt=moment(-1),
+                    description="",
+                    durationInSeconds=None,
+                )
+            ]
+        ),
+        name="Event coming",
+        says=("00:29", "Preempt: eviction", "duration not given", "This VM only"),
+    ),
+    "under-way": State(
+        said=status(
+            events=[
+                event(
+                    **STARTED,
+                    eventType="Reboot",
+                    durationInSeconds=20,
+                    measured=measured(restarted=True, down=31.5),
+                ),
+                numbered(2, affectsThisVm=False, resources=["web_4"]),
+            ],
+        ),
+        records=(BEGAN, record("event.started", 2, ago=75, event=event(eventType="Reboot"))),
+        name="Event under way",
+        says=("1 min 15 s", "Reboot: restart", "announced", "was down", "and 1 more event"),
+    ),
+    "others": State(
+        said=status(
+            events=[
+                numbered(1, affectsThisVm=False, resources=["web_4", "web_5"]),
+                numbered(2, affectsThisVm=False, eventType="Terminate", notBefore=moment(90_000)),
+            ]
+        ),
+        name="Events for others",
+        says=("Nothing is announced for this VM.", "2 other VMs", "1 d 01:00:00"),
+    ),
+    "sinks-down": State(
+        said=status(
+            sinks=TROUBLED,
+            store=status()["store"] | {"writable": False, "trouble": "the disk is full"},
+        ),
+        name="All clear",
+        says=(
+            "2 of 4 sinks do not take records: mqtt, ops",
+            "2 records were refused for good.",
+            "The store cannot be written, so news is not kept: the disk is full",
+            "Tried again in 12 s.",
+            "1,212",
+            "12 min",
+        ),
+    ),
+    "many": State(
+        said=status(events=MANY),
+        records=tuple(STORY),
+        name="Event coming",
+        says=("01:01", "25 of 50 for this VM", "and 49 more events", "This VM and 1,000 others"),
+    ),
+    "hostile": State(
+        said=status(
+            vm=VM | {"name": HOSTILE, "vmSize": HOSTILE, "tags": {HOSTILE: HOSTILE}},
+            site=HOSTILE,
+            events=[
+                event(description=HOSTILE, resources=[HOSTILE, "x"]),
+                numbered(
+                    2,
+                    affectsThisVm=False,
+                    eventType=HOSTILE,
+                    eventSource=HOSTILE,
+                    resources=[],
+                ),
+            ],
+            sinks=[sink(name=HOSTILE, kind=HOSTILE, state="failing", reason=HOSTILE)],
+        ),
+        records=(
+            BEGAN,
+            record("event.scheduled", 2, event=event(eventType=HOSTILE)),
+            record(HOSTILE, 3),
+        ),
+        name="Event coming",
+        says=("<img src=x onerror=alert(1)>", "This VM and 1 other", "No VM is named"),
+    ),
+}
+
+
+VIEWS: tuple[tuple[str, tuple[int, int], Theme], ...] = tuple(
+    (f"{name}-{theme}", size, theme)
+    for name, size in (("phone", PHONE), ("desktop", DESKTOP))
+    for theme in THEMES
+)
+
+
+def view(page: Page, size: tuple[int, int], theme: Theme) -> None:
+    """Look at the page so."""
+    page.set_viewport_size({"width": size[0], "height": size[1]})
+    page.emulate_media(color_scheme=theme)
+
+
+@pytest.mark.parametrize("which", STATES)
+def test_a_state_is_told_and_shown_well(browser: Browser, server: StatusServer, which: str) -> None:
+    """Its name and its words are there, nothing is cut off, and axe-core finds no serious fault."""
+    state = STATES[which]
+    server.status, server.records = state.said, list(state.records)
+    with watched_page(browser, server.url) as page:
+        page.clock.install(time=NOW - timedelta(hours=1))
+        page.clock.pause_at(NOW)
+        page.goto(server.url)
+        page.wait_for_selector("#timeline ol, #timeline p")
+        page.wait_for_selector("#state:not(.is-waiting)")
+        assert page.locator("#state h2").inner_text() == state.name
+        text = page.locator("body").inner_text()
+        assert [each for each in state.says if each not in text] == []
+        for name, size, theme in VIEWS:
+            view(page, size, theme)
+            screenshot(page, f"{which}-{name}")
+            assert overflow(page) == 0
+        page.clock.resume()
+        for _, size, theme in VIEWS:
+            view(page, size, theme)
+            assert faults(page) == []
