@@ -32,7 +32,7 @@ def test_a_broken_expression_would_be_found(tool: None, tmp_path: Path) -> None:
 
 def test_no_variable_is_left() -> None:
     """The tests know every variable that a query uses."""
-    assert [] == [name for name, each in EXPRESSIONS.items() if "$" in promql.filled(each)]
+    assert [name for name, each in EXPRESSIONS.items() if "$" in promql.filled(each)] == []
 
 
 def test_metrics_exist() -> None:
@@ -45,7 +45,7 @@ def test_metrics_exist() -> None:
         if (has := promql.labels_of(each.metric)) is None or each.labels - has
     ]
 
-    assert ([], []) == (wrong, [where for where, found in named.items() if not found])
+    assert (wrong, [where for where, found in named.items() if not found]) == ([], [])
 
 
 def test_labels_exist() -> None:
@@ -55,7 +55,7 @@ def test_labels_exist() -> None:
         known = (promql.labels_of(each.metric) or () for each in promql.selectors(expression))
         wrong[where] = promql.listed_labels(expression) - frozenset().union(*known)
 
-    assert {} == {where: labels for where, labels in wrong.items() if labels}
+    assert {where: labels for where, labels in wrong.items() if labels} == {}
 
 
 def test_every_metric_is_shown() -> None:
