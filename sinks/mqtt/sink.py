@@ -44,7 +44,9 @@ from sinks.mqtt.session import WINDOW, Session
 from sinks.mqtt.settings import MqttSettings
 from sinks.record import EventRecord
 
-DEAF_SECONDS: Final = 5.0
+# To the next try where records go out but the state is refused, or no command can come in: records
+# that are committed meanwhile wait for it, so it is no matter for a back-off up to a minute.
+IMPAIRED_SECONDS: Final = 5.0
 STATE_RENEWAL: Final = timedelta(hours=1)
 # Refusals that end the connection, before the record counts as the cause and not the broker.
 _TRIES: Final = 5
@@ -124,7 +126,7 @@ class MqttSink(Sink[MqttSettings]):
         self._renew_state(session, where)
         if self._deaf is not None:
             # Here and not in `open`, and soon again: what is to go out does, whoever cannot call.
-            raise SinkError(self._deaf, retry_after=DEAF_SECONDS)
+            raise SinkError(self._deaf, retry_after=IMPAIRED_SECONDS)
 
     def _renew_state(self, session: Session, where: Topics) -> None:
         now = self.context.now()
@@ -133,7 +135,8 @@ class MqttSink(Sink[MqttSettings]):
         fresh = self._shown_at is not None and abs(now - self._shown_at) < STATE_RENEWAL
         if fresh and pending == self._shown:
             return
-        self._say(session, state_message(pending, context=self.context, now=now, where=where))
+        state = state_message(pending, context=self.context, now=now, where=where)
+        self._say(session, state, retry_after=IMPAIRED_SECONDS)
         self._shown, self._shown_at = pending, now
 
     def check(self) -> Sequence[Check]:
@@ -215,11 +218,12 @@ class MqttSink(Sink[MqttSettings]):
             raise SinkError("the sink is not open")
         return self._session, self._topics
 
-    def _say(self, session: Session, message: Message) -> None:
+    def _say(self, session: Session, message: Message, *, retry_after: float | None = None) -> None:
         """Publish state or status; a refusal is the operator's to heal, never a dead record."""
         outcome = session.publish([message], timeout=self.SAY_TIMEOUT)
         if outcome.refusal is not None:
-            raise SinkError(_refused(message.topic, outcome.refusal))
+            text = _refused(message.topic, outcome.refusal)
+            raise SinkError(text, retry_after=retry_after)
 
     def _warnings(self) -> Sequence[Check]:
         found = []

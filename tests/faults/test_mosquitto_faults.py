@@ -146,6 +146,24 @@ def test_a_small_maximum_packet_size(stage: Stage, tell: Tell, limit: str, words
     tell(stage.judge(f"mosquitto {limit}"))
 
 
+@pytest.mark.faults
+def test_a_state_that_is_too_large(stage: Stage, tell: Tell) -> None:
+    """Where only the list of pending events is too large, the sink says so, and records go out."""
+    stage.run(extra=["max_packet_size 8000"])
+    simulator = stage.scene.simulator
+    with simulator.change():
+        pending = [simulator.announce(SimulatedEvent()) for _ in range(60)]
+    stage.wait_for_reason("/state: the message is larger than the broker takes (0x95)")
+    stage.scene.change(1)
+    stage.wait_for_everything()
+    with simulator.change():
+        for event in pending:
+            simulator.end_event(event.event_id)
+    stage.wait_for_everything()
+    stage.scene.bridge.wait_for_log("sink_up", count=4)
+    tell(stage.judge("mosquitto state too large"))
+
+
 def test_one_message_in_flight(stage: Stage, tell: Tell) -> None:
     """A broker that takes one message at a time gets a burst in order, and never one too many."""
     stage.run(extra=["max_inflight_messages 1"])

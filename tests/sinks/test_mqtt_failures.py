@@ -189,13 +189,17 @@ def test_nothing_is_sent_after_a_refusal_but_what_was_in_flight() -> None:
 
 
 def test_a_refused_state_is_a_sink_error() -> None:
-    """A state or status that is refused is for the operator to heal, and never a dead record."""
+    """A state or status that is refused is for the operator to heal, and never a dead record.
+
+    Records, which the same broker takes, do not wait a minute for the sink's next try.
+    """
     with MqttStub(answer=lambda n, _: 0x99 if n == 1 else 0) as stub:
         sink = impatient(stub.host, stub.port)
         sink.open()
-        with pytest.raises(SinkError, match=r"/state: .*0x99"):
+        with pytest.raises(SinkError, match=r"/state: .*0x99") as caught:
             sink.maintain()
         sink.close()
+    assert caught.value.retry_after == 5.0
 
 
 def test_a_missing_acknowledgement_is_a_sink_error_with_the_prefix() -> None:
