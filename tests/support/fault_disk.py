@@ -60,7 +60,7 @@ class BadDisk:
         """So long with the fault in force while IMDS changes, half of it from the start of each
         process on, half of it from when one has come to rest; then IMDS is settled.
         """
-        with RestlessImds(self.simulator, seed=seed, pause=(0.3, 0.6)) as imds:
+        with RestlessImds(self.simulator, seed=seed, pause=(0.6, 0.9)) as imds:
             deadline = time.monotonic() + seconds / 2
             while time.monotonic() < deadline:
                 self._start_under(rule, deadline)
