@@ -73,7 +73,7 @@ def under(*rules: str, log: Path | None = None, calls: Sequence[str] = ()) -> li
     The command keeps its own process id: strace stands behind it, not before.
     """
     traced = [*dict.fromkeys([*calls, *(rule.partition(":")[0] for rule in rules)])]
-    told = ["-ttt", "-yy", "-o", str(log)] if log else ["-o", os.devnull]
+    told = ["-ttt", "-yy", "-s", "65536", "-o", str(log)] if log else ["-o", os.devnull]
     injected = [word for rule in rules for word in ("-e", f"inject={rule}")]
     watched = ["-e", f"trace={','.join(traced)}", "-e", "signal=none"]
     return ["strace", "-D", "-f", "-qq", "--seccomp-bpf", *told, *watched, *injected, "--"]

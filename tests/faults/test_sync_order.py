@@ -1,0 +1,67 @@
+"""No record leaves before the disk has said that it has it: seen from the kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import fault_strace
+import pytest
+from bridge_process import SEB, BridgeProcess
+from fault_order import CALLS, follow
+from fault_strace import under
+from five_sinks import FiveSinks
+from oracle import Evidence, Figures, certain, judge, outbox_of
+from restless_imds import RestlessImds
+
+from bridge.simulator import Simulator
+
+pytestmark = pytest.mark.skipif(
+    fault_strace.why_not() is not None, reason=str(fault_strace.why_not())
+)
+SINKS = 4
+"""File, webhook, broker and standard output; the log goes to a fifth place."""
+
+
+def test_each_record_is_synced_before_it_is_sent(
+    tmp_path: Path, tell: Callable[[Figures], None]
+) -> None:
+    """The store's sync has returned before the first byte goes to anybody, the log included."""
+    log = tmp_path / "calls.log"
+    with Simulator() as simulator, FiveSinks(tmp_path) as sinks:
+        env = {
+            **{name: value for name, value in sinks.env.items() if "EVENTHUB" not in name},
+            "SEB_IMDS__URL": simulator.url,
+            "SEB_STATE_DIR": str(tmp_path / "state"),
+            "SEB_POLL_INTERVAL": "0.1",
+            "SEB_HEARTBEAT_INTERVAL": "0",
+        }
+        prefix = [*under(log=log, calls=CALLS), *SEB]
+        with BridgeProcess("run", env=env, home=tmp_path, prefix=prefix) as bridge:
+            bridge.wait_for_log("started")
+            with RestlessImds(simulator, seed=1, pause=(0.15, 0.3)) as imds:
+                bridge.wait_for_records(12)
+                imds.settle()
+            assert simulator.wait_until_served(gets=2)
+            assert bridge.stop() == 0
+            received = {name: bodies for name, bodies in sinks.received(bridge).items() if bodies}
+            ids = [record["id"] for record in bridge.records]
+        trails = follow(log.read_text().splitlines(), ids)
+        evidence = Evidence(
+            case="synced before it is sent",
+            received=received,
+            documents=certain(simulator),
+            standing=simulator.history[-1].json(),
+            outbox=outbox_of(tmp_path, env),
+        )
+    assert len(received) == SINKS
+    early = {
+        record_id: trail
+        for record_id, trail in trails.items()
+        if trail.synced is None or min(trail.sent.values()) < trail.synced
+    }
+    assert early == {}
+    assert all(len(trail.sent) >= SINKS for trail in trails.values())
+    tell(
+        judge(evidence, more=f"sends after their sync {sum(len(t.sent) for t in trails.values())}")
+    )
