@@ -65,6 +65,19 @@ $(VENV)/dev.stamp: $(VENV)/run.stamp requirements-dev.lock
 	@touch $@
 
 # The packages of the system that are needed and may be missing. Without apt: a word on what to do.
+# What some tests need and are skipped without, each with the reason; CI installs all of it.
+.PHONY: tools helm
+tools: mosquitto strace helm ## Install what some tests are skipped without: browser, Prometheus, systemd, helm
+	@for pair in chromium:chromium promtool:prometheus systemd-analyze:systemd; do \
+	  command -v $${pair%%:*} >/dev/null || \
+	    $(MAKE) --no-print-directory system-package PACKAGE=$${pair##*:}; done
+
+HELM_VERSION := v3.22.0
+helm:
+	@PATH="$$PATH:$$(go env GOPATH 2>/dev/null)/bin"; command -v helm >/dev/null || \
+	  { command -v go >/dev/null && go install helm.sh/helm/v3/cmd/helm@$(HELM_VERSION); } || \
+	  { echo "install helm 3, or Go for this to build it" >&2; exit 1; }
+
 .PHONY: mosquitto strace python-venv
 mosquitto:
 	@PATH="$$PATH:/usr/sbin:/usr/local/sbin:/opt/homebrew/sbin"; command -v mosquitto >/dev/null || \
