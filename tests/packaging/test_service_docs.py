@@ -1,0 +1,117 @@
+"""What the pages for Linux, Windows and Docker tell people to type: names and files that exist."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+from click.testing import CliRunner
+
+from bridge import host
+from bridge.cli import seb
+from bridge.configuration import load
+from bridge.systemdunit import unit
+
+DOCS = Path(__file__).parent.parent.parent / "docs"
+PAGES = ("linux.md", "windows.md", "docker.md")
+UNIT = unit(["/opt/seb/bin/seb"])
+
+
+def page(name: str) -> str:
+    """The text of a page."""
+    return (DOCS / name).read_text(encoding="utf-8")
+
+
+def blocks(name: str, language: str) -> list[str]:
+    """The code of a page, in one language."""
+    return re.findall(rf"^```{language}\n(.*?)^```", page(name), re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize("name", ["linux.md", "docker.md"])
+def test_settings_as_they_stand(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file of settings is one that the bridge takes."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "secret").touch()
+    (block,) = [each for each in blocks(name, "sh") if each.startswith("SEB_")]
+    pairs = dict(line.split("=", 1) for line in block.splitlines())
+    files = {name: "secret" for name in pairs if name.endswith("_FILE")}
+    assert [spec.name for spec in load(environ={**pairs, **files}).sinks] == ["mqtt", "ops"]
+
+
+def test_the_toml_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As above, with the backslashes of Windows in it."""
+    monkeypatch.chdir(tmp_path)
+    (block,) = blocks("windows.md", "toml")
+    secret = tomllib.loads(block)["sink"]["mqtt"]["password_file"]
+    (tmp_path / "secret").touch()
+    (tmp_path / "seb.toml").write_text(block.replace(secret, "secret"))
+    config = load(environ={"SEB_CONFIG": "seb.toml"})
+    assert [spec.name for spec in config.sinks] == ["mqtt", "ops"]
+    assert secret == r"C:\ProgramData\seb\mqtt-password.txt"
+
+
+def test_the_file_of_the_windows_service() -> None:
+    """It is XML, it names what the other steps make, and each name in it is one of WinSW's."""
+    (block,) = blocks("windows.md", "xml")
+    root = ET.fromstring(block)
+    known = {
+        *("id", "name", "description", "executable", "arguments", "workingdirectory", "env"),
+        *("startmode", "stoptimeout", "stopparentprocessfirst", "onfailure", "resetfailure"),
+        *("logpath", "log"),
+    }
+    assert {each.tag for each in root} == known
+    assert root.findtext("executable") == r"C:\Program Files\seb\current\Scripts\seb.exe"
+    assert {each.get("name"): each.get("value") for each in root.iter("env")} == {
+        "SEB_CONFIG": r"C:\ProgramData\seb\seb.toml",
+        "PYTHONUTF8": "1",
+        "PYTHONFAULTHANDLER": "1",
+    }
+
+
+def test_the_state_directory_of_the_windows_service(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The page makes private the directory that the bridge uses."""
+    monkeypatch.setattr(host, "is_windows", lambda: True)
+    monkeypatch.setenv("PROGRAMDATA", r"C:\ProgramData")
+    monkeypatch.delenv("STATE_DIRECTORY", raising=False)
+    name = host.default_state_dir().name
+    assert f"icacls 'C:\\ProgramData\\{name}' /inheritance:r" in page("windows.md")
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_the_commands_exist(name: str) -> None:
+    """Each `seb …` of the page has a help text."""
+    called = r"(?:bin/|exec seb |ro |^|`)seb ([a-z][a-z-]+(?: (?:list|test|env))?)"
+    found = re.findall(called, page(name), re.MULTILINE)
+    for words in sorted(set(found)):
+        said = CliRunner().invoke(seb, [*words.split(), "--help"])
+        assert (words, said.exit_code) == (words, 0)
+    assert "check" in found
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_the_links_lead_somewhere(name: str) -> None:
+    """To a page, and to a heading of it."""
+    for place in re.findall(r"\]\(([^)]+)\)", page(name)):
+        if place.startswith("https:"):
+            continue
+        file, _, anchor = place.partition("#")
+        text = (DOCS / (file or name)).read_text(encoding="utf-8")
+        headings = [
+            re.sub(r"[^a-z0-9 -]", "", line.lstrip("# ").lower()).replace(" ", "-")
+            for line in text.splitlines()
+            if line.startswith("#")
+        ]
+        assert not anchor or anchor in headings, place
+
+
+def test_the_linux_page_and_the_unit_agree() -> None:
+    """Files and directories that the page makes are those that the unit reads."""
+    text = page("linux.md")
+    for name in ("/etc/seb/seb.env", "/etc/seb/credentials/SEB_SINK__MQTT__PASSWORD"):
+        assert name in UNIT
+        assert name in text
+    assert "StateDirectory=scheduled-events-bridge" in UNIT
+    assert "/var/lib/scheduled-events-bridge" in text
