@@ -64,7 +64,6 @@ $(VENV)/dev.stamp: $(VENV)/run.stamp requirements-dev.lock
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
 	@touch $@
 
-# The packages of the system that are needed and may be missing. Without apt: a word on what to do.
 # What some tests need and are skipped without, each with the reason; CI installs all of it.
 .PHONY: tools helm
 tools: mosquitto strace helm ## Install what some tests are skipped without: browser, Prometheus, systemd, helm
@@ -78,6 +77,7 @@ helm:
 	  { command -v go >/dev/null && go install helm.sh/helm/v3/cmd/helm@$(HELM_VERSION); } || \
 	  { echo "install helm 3, or Go for this to build it" >&2; exit 1; }
 
+# The packages of the system that are needed and may be missing. Without apt: a word on what to do.
 .PHONY: mosquitto strace python-venv
 mosquitto:
 	@PATH="$$PATH:/usr/sbin:/usr/local/sbin:/opt/homebrew/sbin"; command -v mosquitto >/dev/null || \
