@@ -21,6 +21,7 @@ from bridge.configuration import load
 from bridge.control import ControlServer
 from bridge.errors import ConfigurationError
 from bridge.logs import Redactor
+from bridge.server import bound
 from bridge.simulator import SimulatedEvent, Simulator
 from sinks.base import read_secret
 from sinks.file import _sync_directory
@@ -148,6 +149,15 @@ def test_there_is_no_service_manager_to_tell(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("NOTIFY_SOCKET", "/run/systemd/notify")
     monkeypatch.delattr(socket, "AF_UNIX")
     host.notify("READY=1")
+
+
+def test_nobody_else_gets_the_servers_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There, SO_REUSEADDR would share it with whoever asks, and is left alone."""
+    monkeypatch.setattr(socket, "SO_EXCLUSIVEADDRUSE", socket.SO_KEEPALIVE, raising=False)
+    with bound("127.0.0.1", 0) as listener:
+        options = (socket.SO_EXCLUSIVEADDRUSE, socket.SO_REUSEADDR)
+        found = [listener.getsockopt(socket.SOL_SOCKET, each) for each in options]
+    assert found == [1, 0]
 
 
 @pytest.mark.usefixtures("windows")
