@@ -118,7 +118,8 @@ def _hmac(secret: bytes, alg: str, signed: bytes) -> bytes:
     kind = {"HS384": hashes.SHA384, "HS512": hashes.SHA512}.get(alg, hashes.SHA256)
     made = hmac.HMAC(secret, kind())
     made.update(signed)
-    return made.finalize()
+    mac: bytes = made.finalize()
+    return mac
 
 
 def _public(signer: Signer, form: str) -> bytes:
@@ -128,7 +129,7 @@ def _public(signer: Signer, form: str) -> bytes:
         "pem": signer.pem(),
         "pem without its end": signer.pem().strip(),
         "jwk": json.dumps(signer.jwk()).encode(),
-        "x": signer.jwk()["x"].encode(),
+        "x": str(signer.jwk()["x"]).encode(),
         "kid": signer.kid.encode(),
         "nothing": b"",
     }[form]
@@ -171,6 +172,13 @@ def _resigned(scene: Scene, name: str, what: str) -> bytes:
     return joined(header, claims, _SIGNATURES[what](signature))
 
 
+def _respelt(scene: Scene, name: str, bits: int) -> bytes:
+    """The same bytes in other signs: the last sign of a signature has bits that say nothing."""
+    signs = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+    token = _POOL[name](scene).decode()
+    return (token[:-1] + signs[signs.index(token[-1]) ^ bits]).encode()
+
+
 BROKEN: Final[tuple[st.SearchStrategy[Attack], ...]] = (
     attack("edited", _edited, _ANY_TOKEN, _EDITS),
     attack("edited", _edited, _GOOD, _EDITS.map(lambda edits: edits[:1])),
@@ -189,6 +197,7 @@ BROKEN: Final[tuple[st.SearchStrategy[Attack], ...]] = (
         st.sampled_from([{}, {"kid": "key-2"}, {"kid": "key-3"}, {"typ": "JWT"}]),
     ),
     attack("resigned", _resigned, _ANY_TOKEN, st.sampled_from(sorted(_SIGNATURES))),
+    attack("respelt", _respelt, _GOOD, st.integers(1, 15)),
     attack("noise", lambda _, noise: noise, st.binary(max_size=200)),
     attack(
         "noise in base64",

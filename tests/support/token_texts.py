@@ -85,7 +85,9 @@ _NOW: Final = "now"
 _OFFSETS: Final = st.sampled_from(
     [0, 1, -1, 4, 5, 6, 7, 299, 300, 301, 599, 600, 894, 895, 899, 900, 901, 905, -300, -600, -900]
 ) | st.integers(-1000, 1000)
-_TIMES: Final = st.tuples(st.just(_NOW), _OFFSETS) | st.sampled_from(
+_TIMES: Final = st.tuples(
+    st.just(_NOW), _OFFSETS | st.sampled_from([0.0, 300.0, 0.5])
+) | st.sampled_from(
     [0, -1, 2**31, 2**40 - 1, 2**40, 10**20, 1e9, 1893456000.5, "1893456000", True, None, LEAVE_OUT]
 )
 _AUDIENCES: Final = st.sampled_from(
@@ -123,7 +125,7 @@ _CLAIM: Final = st.one_of(
     st.tuples(st.just("aud"), _AUDIENCES),
     st.tuples(st.sampled_from(["crit", "nonce", "Exp", ""]), JSON),
 )
-_WORD: Final = st.sampled_from(["jti", "evt", "evh", "act", "iss"]).flatmap(
+_WORD: Final = st.sampled_from(sorted(_WORDS)).flatmap(
     lambda name: st.tuples(st.just(name), _WORDS[name])
 )
 _CLAIMS: Final = st.lists(_CLAIM, min_size=1, max_size=3)
@@ -135,7 +137,7 @@ _STATES: Final = st.sampled_from(
 def _filled(scene: Scene, value: Any) -> Any:
     """A claim for this scene: `{vm}` stands for the VM, and a time for one near now."""
     match value:
-        case ("now", int() as offset):
+        case ("now", (int() | float()) as offset):
             return scene.now + offset
         case str():
             return value.replace("{vm}", scene.vm_id).replace("{VM}", scene.vm_id.upper())
@@ -169,6 +171,11 @@ def _timed(scene: Scene, signer: str, iat: int, nbf: int, exp: int) -> bytes:
     return key.approve(scene.soon, now=now, iat=now + iat, nbf=now + nbf, exp=now + exp)
 
 
+def _lasting(scene: Scene, signer: str, begins: int, ends: int) -> bytes:
+    """A command that is good from one second to another, and about something that can be done."""
+    return _timed(scene, signer, begins, begins, ends)
+
+
 def _json(value: Mapping[str, Any], twice: tuple[str, Any] | None) -> bytes:
     """The object as text, with one of its names a second time in front."""
     text = json.dumps(value)
@@ -194,6 +201,13 @@ SIGNED: Final[tuple[st.SearchStrategy[Attack], ...]] = (
     ),
     attack("state", _claimed, _SIGNERS, _STATES, st.lists(_WORD, max_size=1), st.none()),
     attack("times", _timed, _SIGNERS, _OFFSETS, _OFFSETS, _OFFSETS),
+    attack(
+        "lasting",
+        _lasting,
+        _SIGNERS,
+        st.sampled_from([-900, -899, -1, 0, 4, 5, 6, 7]),
+        st.sampled_from([-1, 0, 1, 2, 5, 6, 7, 899, 900, 901, 905, 906]),
+    ),
     attack(
         "signed noise",
         lambda scene, signer, noise: _signer(scene, signer).token(noise),
