@@ -19,6 +19,7 @@ from bridge.document import DocumentError, parse_document
 from bridge.endpoint import client
 from bridge.identity import IdentityError, fetch_identity
 from bridge.imds import ImdsError
+from bridge.servercheck import look_at_server
 from bridge.settings import DEFAULT_IMDS_URL, Settings
 from bridge.statecheck import look_at_state
 from bridge.version import __version__
@@ -32,7 +33,9 @@ NOBODY: Final = VmIdentity(vm_id="00000000-0000-0000-0000-000000000000", name="u
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One line of the report. `about`: settings, state, approval, imds, identity, or sink NAME."""
+    """One line of the report. `about`: settings, state, approval, http, imds, identity, or sink
+    NAME.
+    """
 
     about: str
     check: Check
@@ -50,6 +53,9 @@ def checkup(
         Step(about="state", check=each) for each in look_at_state(config.settings.state_dir)
     )
     yield from (Step(about="approval", check=each) for each in look_at_approval(config))
+    yield from (
+        Step(about="http", check=each) for each in look_at_server(config.settings.http.listen)
+    )
     if offline:
         return
     asking(f"asking {config.settings.imds.url}; the first answer ever can take two minutes")

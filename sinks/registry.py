@@ -51,8 +51,9 @@ def load(kind: str) -> type[Sink[Any]]:
     module_name, _, class_name = target.partition(":")
     try:
         loaded = getattr(importlib.import_module(module_name), class_name)
-    except (ImportError, AttributeError) as error:
-        message = f"the sink kind {kind!r} ({target}) cannot be loaded: {error}"
+    except Exception as error:  # other people's code may fail in any way while it is imported
+        why = str(error) or type(error).__name__
+        message = f"the sink kind {kind!r} ({target}) cannot be loaded: {why}"
         raise BrokenKindError(message) from error
     if not (isinstance(loaded, type) and issubclass(loaded, Sink)):
         message = f"the sink kind {kind!r} ({target}) is not a subclass of sinks.base.Sink"

@@ -76,3 +76,14 @@ print([name for name in others if name in sys.modules])
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
     assert done.stdout == "[]\n"
+
+
+def test_a_kind_whose_code_fails_in_any_way_is_broken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Other people's modules may raise whatever they like while they are imported."""
+    (tmp_path / "sink_that_fails.py").write_text("1 / 0", encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setitem(registry.BUILT_IN, "failing", "sink_that_fails:Sink")
+    with pytest.raises(registry.BrokenKindError, match="division by zero"):
+        registry.load("failing")

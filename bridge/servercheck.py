@@ -1,0 +1,41 @@
+"""The step of `seb check` for the HTTP server: whether its address can be had. It asks nobody but
+the bridge that may run here.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+from bridge.errors import SebError
+from bridge.viewer import Viewer
+from sinks.base import Check
+
+
+def look_at_server(listen: str) -> Iterator[Check]:
+    """How a server on that `SEB_HTTP__LISTEN` would fare; nothing where it is turned off."""
+    if not listen:
+        return
+    from bridge.server import bound, parts_of  # noqa: PLC0415  # only where there is a server
+
+    try:
+        bound(*parts_of(listen)).close()
+    except OSError as error:
+        if _is_bridge(listen):
+            yield Check(level="ok", text=f"the running bridge shows itself at {listen}")
+            return
+        yield Check(
+            level="warn",
+            text=str(error.strerror or error),
+            remedy="the bridge works without its server; set SEB_HTTP__LISTEN to a free address",
+        )
+        return
+    yield Check(level="ok", text=f"{listen} is free for health, metrics and the page")
+
+
+def _is_bridge(listen: str) -> bool:
+    try:
+        status, body = Viewer(listen).get("/api/v1/status")
+        return "instanceId" in json.loads(body) and bool(status)
+    except (SebError, ValueError, TypeError):
+        return False
