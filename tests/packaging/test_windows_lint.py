@@ -1,0 +1,70 @@
+"""The lint that keeps what Windows does not have in one module: where it bites, and where not."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent.parent
+RULE = "TID251"
+
+
+def ruff(*arguments: str, code: str | None = None) -> subprocess.CompletedProcess[str]:
+    """What ruff says of this one rule, with the project's configuration."""
+    return subprocess.run(
+        [sys.executable, "-m", "ruff", "check", "--select", RULE, "--no-cache", *arguments],
+        cwd=ROOT,
+        input=code,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def found(code: str, path: str) -> list[str]:
+    """What it finds in code that would stand in a file."""
+    said = ruff("--output-format", "json", "--stdin-filename", path, "-", code=code)
+    return [each["code"] for each in json.loads(said.stdout)]
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import fcntl\n",
+        "import pwd, grp\n",
+        "from resource import getrlimit\n",
+        "import os\nos.getuid()\n",
+        "from os import fork\nfork()\n",
+        "import os\nos.kill(1, 9)\n",
+        "import signal\nprint(signal.SIGKILL)\n",
+        "import socket\nprint(socket.AF_UNIX)\n",
+    ],
+)
+def test_it_bites(code: str) -> None:
+    """In the bridge and in a sink, an import and an attribute alike."""
+    for path in ("bridge/poller.py", "sinks/file.py"):
+        assert set(found(code, path)) == {RULE}
+
+
+@pytest.mark.parametrize(
+    "path", ["bridge/host.py", "sinks/program/process.py", "tests/bridge/test_host.py"]
+)
+def test_it_leaves_alone_what_is_there_for_it(path: str) -> None:
+    """The two modules that differ between systems, and tests."""
+    assert found("import fcntl\n", path) == []
+
+
+def test_it_leaves_alone_what_windows_has() -> None:
+    """These are the same everywhere."""
+    code = "import os, signal, socket\nos.getpid(), signal.SIGTERM, socket.AF_INET\n"
+    assert found(code, "bridge/poller.py") == []
+
+
+def test_the_code_is_clean() -> None:
+    """No line of the bridge or of a sink, and no exception from the rule beside it."""
+    said = ruff("--ignore-noqa", "bridge", "sinks")
+    assert (said.returncode, said.stdout) == (0, "All checks passed!\n")
