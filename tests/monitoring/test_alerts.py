@@ -92,3 +92,21 @@ def test_each_text_is_filled_in(tool: None, tmp_path: Path) -> None:
 
     assert sorted(ALERTS) == sorted(texts)
     assert {name: text for name, text in texts.items() if any(each in text for each in bad)} == {}
+
+
+@pytest.mark.parametrize(
+    ("series", "expected"),
+    [
+        ("seb_poll_last_success_timestamp_seconds", "IMDS last gave a good document 44m 0s ago."),
+        ("seb_anything_else", "IMDS has never given a document."),
+    ],
+)
+def test_blindness_is_told_with_its_length(
+    tool: None, series: str, expected: str, tmp_path: Path
+) -> None:
+    """Who does not look is told for how long, or that nobody ever looked."""
+    made = {'seb_looking{instance="db-0"}': "0x60", f'{series}{{instance="db-0"}}': "60x60"}
+
+    text = promtool.fired(made, ["SebNotPolling"], minute=45, directory=tmp_path)
+
+    assert expected in text["SebNotPolling"]
