@@ -33,11 +33,40 @@ class Every(BaseTrigger):  # type: ignore[misc]  # APScheduler has no types
     """
 
     def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
         self._interval = timedelta(seconds=seconds)
 
     def get_next_fire_time(self, previous_fire_time: datetime | None, now: datetime) -> datetime:
         """The next time, as APScheduler asks for it."""
         return now if previous_fire_time is None else now + self._interval
+
+
+class _Steady(BackgroundScheduler):  # type: ignore[misc]  # as above
+    """Lets no job wait for a time that a wrong clock made up.
+
+    Between two ticks of `Watch` a clock can be wrong and right again: a job that ran meanwhile is
+    due in thirty years, and nothing has jumped.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        super().__init__(
+            timezone="UTC",
+            executors={"default": ThreadPoolExecutor(_THREADS)},
+            job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None},
+        )
+
+    def _process_jobs(self) -> float | None:
+        """Start what is due; the seconds until something is. APScheduler calls this whenever it
+        wakes, and nothing else of it is told each time.
+        """
+        jobs, now = self.get_jobs(), self._clock.now()
+        for job in jobs:
+            if (job.next_run_time - now).total_seconds() > job.trigger.seconds:
+                job.modify(next_run_time=now)
+        waiting: float | None = super()._process_jobs()
+        # It reads the clock twice, and the clock may be set in between.
+        return waiting and min([waiting, *(job.trigger.seconds for job in jobs)])
 
 
 class Scheduler:
@@ -47,15 +76,11 @@ class Scheduler:
         self._clock = clock
         self.skipped = 0
         """How often a job was due while it was still running."""
-        self._scheduler = BackgroundScheduler(
-            timezone="UTC",
-            executors={"default": ThreadPoolExecutor(_THREADS)},
-            job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None},
-        )
+        self._scheduler = _Steady(clock)
         self._scheduler.add_listener(self._count_skip, EVENT_JOB_MAX_INSTANCES)
 
     def every(self, seconds: float, job: Callable[[], object], *, first: float = 0.0) -> None:
-        """Run the job after `first` seconds, and then every so many seconds."""
+        """Run the job after `first` seconds (at most as many), and then every so many seconds."""
         self._scheduler.add_job(
             job,
             trigger=Every(seconds),

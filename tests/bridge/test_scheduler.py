@@ -95,6 +95,26 @@ def test_a_job_goes_on_after_a_leap(
     assert job.count - before <= 2 + (time.monotonic() - started) / 0.05
 
 
+@pytest.mark.parametrize("leap", [timedelta(hours=1), YEARS])
+def test_a_job_goes_on_after_a_leap_that_nobody_saw(
+    scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch, leap: timedelta
+) -> None:
+    """A clock that is wrong for a moment, and right again before the watch looks, leaves no job
+    waiting for the wrong time: neither the one that ran meanwhile, nor one that is seldom due.
+    """
+    job, seldom = Counter(), Counter()
+    scheduler.every(0.02, job)
+    scheduler.every(60, seldom)
+    scheduler.start()
+    assert seldom.wait_until(1)
+    monkeypatch.setattr(Leaping, "leap", leap)
+    assert seldom.wait_until(2)
+    assert job.wait_for_more(2)
+    monkeypatch.setattr(Leaping, "leap", timedelta(0))
+    assert job.wait_for_more(3)
+    assert seldom.wait_until(3)
+
+
 def test_a_slow_job_is_skipped_and_counted(scheduler: Scheduler) -> None:
     """A job that still runs when it is due does not run twice; another job is not held up."""
     release, other = threading.Event(), Counter()
