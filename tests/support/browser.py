@@ -22,6 +22,11 @@ PHONE = (360, 740)
 DESKTOP = (1280, 900)
 Theme = Literal["light", "dark"]
 THEMES: tuple[Theme, ...] = ("light", "dark")
+VIEWS: tuple[tuple[str, tuple[int, int], Theme], ...] = tuple(
+    (f"{name}-{theme}", size, theme)
+    for name, size in (("phone", PHONE), ("desktop", DESKTOP))
+    for theme in THEMES
+)
 PATIENCE_MS = 15_000
 _NAMES = ("chromium", "chromium-browser", "google-chrome")
 _FLAGS = (
@@ -108,6 +113,25 @@ def watched_page(
         context.close()
 
 
+def check_views(page: Page, name: str) -> None:
+    """Look at the page in every size and theme: a screenshot of each, nothing wider than its
+    window, and no serious fault. A page whose clock was stopped has it running from then on.
+    """
+    for view, size, theme in VIEWS:
+        _show(page, size, theme)
+        screenshot(page, f"{name}-{view}")
+        assert overflow(page) == 0
+    page.clock.resume()  # axe-core waits for timers of its own
+    for _, size, theme in VIEWS:
+        _show(page, size, theme)
+        assert faults(page) == []
+
+
+def _show(page: Page, size: tuple[int, int], theme: Theme) -> None:
+    page.set_viewport_size({"width": size[0], "height": size[1]})
+    page.emulate_media(color_scheme=theme)
+
+
 def overflow(page: Page) -> int:
     """By how many pixels the page is wider than its window."""
     return int(
@@ -119,7 +143,12 @@ def overflow(page: Page) -> int:
 
 def faults(page: Page) -> list[str]:
     """What axe-core holds for serious or critical, with the elements."""
-    found: list[dict[str, Any]] = Axe().run(page).response["violations"]
+    if not page.evaluate("() => 'axe' in window"):
+        page.evaluate(Axe().axe_script)
+    found: list[dict[str, Any]] = page.evaluate(
+        "() => axe.run({ resultTypes: ['violations'], preload: false })"
+        ".then(({ violations }) => violations)"
+    )
     return [
         f"{fault['id']}: {node['html'][:160]} {node.get('failureSummary', '')}"
         for fault in found

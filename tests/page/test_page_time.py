@@ -1,0 +1,102 @@
+"""What time does to the page: countdowns, ages, and contact that is lost."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from browser import check_views, watched_page
+from playwright.sync_api import Browser, Page, expect
+from status_fixture import StatusServer
+from status_samples import NOW, event, moment, status
+from still_page import look_again, opened, pass_time
+
+HEADLINE = "#state h2"
+LOST = "No contact with the bridge"
+
+
+def test_the_countdown_ticks_each_second(page: Page, server: StatusServer) -> None:
+    """In the big state and in the list alike."""
+    server.status = status(events=[event()])
+    opened(page, server)
+    figures = page.locator("#state .count time, #events summary time")
+    expect(figures).to_have_text(["14:32", "14:32"])
+    page.clock.run_for(1_000)
+    expect(figures).to_have_text(["14:31", "14:31"])
+    page.clock.run_for(900)
+    expect(figures).to_have_text(["14:31", "14:31"])
+
+
+def test_the_clock_is_the_bridges(page: Page, server: StatusServer) -> None:
+    """A device whose clock is a day off shows the same countdown and the same ages."""
+    page.clock.set_system_time(NOW + timedelta(days=1))
+    server.status = status(events=[event()])
+    opened(page, server)
+    expect(page.locator("#state .count time")).to_have_text("14:32")
+    expect(page.locator("#state .say")).to_contain_text("IMDS answered just now.")
+
+
+def test_an_event_that_is_due_says_so(page: Page, server: StatusServer) -> None:
+    """Azure may be late: there is no countdown below zero."""
+    server.status = status(events=[event(notBefore=moment(1))])
+    opened(page, server)
+    server.status = server.status | {"now": moment(3)}
+    look_again(page)
+    expect(page.locator("#state .count time")).to_have_text("due now")
+    expect(page.locator("#state .count")).to_contain_text("It may start at any moment, since 03:14")
+
+
+def test_all_is_told_in_utc_where_the_device_is(browser: Browser, server: StatusServer) -> None:
+    """No time is shown twice there."""
+    server.status = status(events=[event()])
+    with watched_page(browser, server.url, time_zone="UTC") as page:
+        page.goto(server.url)
+        expect(page.locator("#state .count p")).to_have_text("until it may start, 02:29:00 UTC")
+
+
+def test_ten_seconds_without_contact_are_told(page: Page, server: StatusServer) -> None:
+    """Not before, with what is still known; and contact that comes back is shown at once."""
+    server.status = status(events=[event()])
+    opened(page, server)
+    server.down = True
+    server.hang_up()
+    pass_time(page, 10)
+    expect(page.locator("#contact")).to_have_text("Retrying")
+    expect(page.locator(HEADLINE)).to_have_text("Event coming")
+    pass_time(page, 1)
+    expect(page.locator(HEADLINE)).to_have_text(LOST)
+    expect(page.locator("#state .say")).to_contain_text("it answered with status 503")
+    expect(page.locator("#state .known")).to_contain_text("Last known: Freeze for this VM, coming")
+    check_views(page, "no-contact")
+    server.down = False
+    expect(page.locator(HEADLINE)).to_have_text("Event coming")
+
+
+def test_a_bridge_that_hangs_is_not_waited_for(page: Page, server: StatusServer) -> None:
+    """After five seconds without an answer the page tries anew."""
+    server.status = status()
+    opened(page, server)
+    server.stuck = True
+    with page.expect_request("**/api/v1/status"):
+        page.clock.run_for(2_000)
+    page.clock.run_for(5_000)
+    expect(page.locator("#contact")).to_have_text("Retrying")
+    page.clock.run_for(4_000)
+    expect(page.locator(HEADLINE)).to_have_text(LOST)
+    expect(page.locator("#state .say")).to_contain_text("no answer within 5 s")
+
+
+def test_a_page_out_of_sight_asks_seldom(page: Page, server: StatusServer) -> None:
+    """Every ten seconds, and it holds no stream; in sight again, it looks at once."""
+    server.status = status()
+    opened(page, server)
+    hide = "(hidden) => { Object.defineProperty(document, 'hidden', { configurable: true,"
+    hide += " get: () => hidden }); document.dispatchEvent(new Event('visibilitychange')); }"
+    page.evaluate(hide, True)
+    look_again(page)
+    expect(page.locator("#timeline h2 small")).to_have_text("every few seconds")
+    asked = server.asked.count("/api/v1/status")
+    pass_time(page, 9)
+    assert server.asked.count("/api/v1/status") == asked
+    with page.expect_response("**/api/v1/status"):
+        page.evaluate(hide, False)
+    expect(page.locator("#timeline h2 small")).to_have_text("live")
