@@ -26,6 +26,7 @@ lint: $(VENV)/dev.stamp ## Check style, types, layers and generated documentatio
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/mypy --platform win32 --cache-dir .mypy_cache/win32
 	$(BIN)/lint-imports
 	$(BIN)/python docs/generate.py --check
 
@@ -44,6 +45,8 @@ lock: $(VENV)/dev.stamp ## Pin every dependency anew, with hashes
 	  --upgrade pyproject.toml -o requirements.lock
 	$(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --quiet \
 	  --upgrade pyproject.toml --group dev --extra azure-identity -o requirements-dev.lock
+	$(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --quiet \
+	  --upgrade -c requirements.lock pyproject.toml --extra azure-identity -o requirements-azure-identity.lock
 
 clean: ## Remove the environment and everything generated on the way
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

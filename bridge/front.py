@@ -53,7 +53,9 @@ class Front:
             address, port = parts_of(self._settings.http.listen)
             kinds = [(spec.name, spec.settings.kind) for spec in self._sinks]
             self.tally = metrics = Metrics(self.status, kinds)
-            self._server = Server(Web(self.status, metrics, host=address), address, port)
+            hosts = self._settings.http.hosts
+            web = Web(self.status, metrics, host=address, names=hosts)
+            self._server = Server(web, address, port)
         self._watchdog.ready("waiting for IMDS", allowance=self.pulse.allowance)
 
     def tried(self, trouble: str) -> None:

@@ -45,6 +45,12 @@ TRANSITIONS: Final = {
     EVENT_STARTED: "started",
     EVENT_ENDED: "ended",
 }
+_REASONS: Final = (
+    *("timeout", "refused", "unreachable", "connection", "malformed", "too_large"),
+    *("http_400", "http_404", "http_410", "http_429", "http_500", "http_503"),
+    *("store", "bug"),
+)
+"""Why a poll can bring nothing; other status codes have a series once they were seen."""
 _OTHERS: Final = (
     APPROVAL,
     BRIDGE_DEAD_LETTER,
@@ -132,6 +138,8 @@ class Metrics(Tally):
         """A counter that is born at 1 never rises: what is known to come begins at 0."""
         for kind in (*TRANSITIONS, *_OTHERS):
             self._records.labels(kind, TRANSITIONS.get(kind, ""))
+        for reason in _REASONS:
+            self._errors.labels(reason)
         for event_type in EVENT_TYPES:
             self._notice.labels(event_type)
         for outcome in OUTCOMES:

@@ -111,6 +111,13 @@ class HttpSettings(_Section):
     listen: Annotated[str, AfterValidator(_listen)] = Field(
         "127.0.0.1:9469", description="HOST:PORT of health, metrics and page; empty for none"
     )
+    hosts: JsonList = Field(
+        (),
+        description=(
+            "JSON list of the names that requests may use beside its address and localhost, such "
+            "as the one that Prometheus scrapes"
+        ),
+    )
 
 
 class LogSettings(_Section):

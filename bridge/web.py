@@ -9,7 +9,7 @@ import base64
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from http import HTTPStatus
 from importlib.resources import files
@@ -66,11 +66,14 @@ class Answer:
 class Web:
     """The WSGI application."""
 
-    def __init__(self, status: Status, metrics: Meter, *, host: str) -> None:
-        """`host`: the address that the server listens on."""
+    def __init__(
+        self, status: Status, metrics: Meter, *, host: str, names: Collection[str] = ()
+    ) -> None:
+        """`host`: the address that the server listens on; `names`: what else it may be called."""
         self._status = status
         self._metrics = metrics
         self._host = host
+        self._names = frozenset(name.lower().rstrip(".") for name in names)
         self._streams = Streams()
         self._page = files("bridge").joinpath("static", "index.html").read_bytes()
         self._page_policy = page_policy(self._page)
@@ -95,9 +98,12 @@ class Web:
         return () if environ["REQUEST_METHOD"] == "HEAD" else answer.body
 
     def _answer(self, environ: Environ) -> Answer:
-        if not is_ours(environ.get("HTTP_HOST", ""), self._host):
+        if not is_ours(environ.get("HTTP_HOST", ""), self._host, self._names):
             # A page elsewhere can have its own name lead here (DNS rebinding), and read along.
-            return _error(HTTPStatus.MISDIRECTED_REQUEST, "use this server's address or localhost")
+            return _error(
+                HTTPStatus.MISDIRECTED_REQUEST,
+                "use this server's address or localhost, or add the name to SEB_HTTP__HOSTS",
+            )
         route = self._routes.get(environ["PATH_INFO"])
         if route is None:
             return _error(HTTPStatus.NOT_FOUND, f"there is: {', '.join(self._routes)}")
@@ -153,13 +159,13 @@ class Web:
         return Answer(body=(_records(history, limit, after),))
 
 
-def is_ours(host: str, listen: str) -> bool:
-    """Whether a Host header names this server: its own address, or localhost; where it listens on
-    every address, any address will do, but never a name.
+def is_ours(host: str, listen: str, names: Collection[str] = ()) -> bool:
+    """Whether a Host header names this server: its own address, localhost, or one of the names
+    that it was given; where it listens on every address, any address will do.
     """
     name = host.rsplit(":", 1)[0] if re.search(r":\d*$", host) else host
     name = name.lower().rstrip(".").removeprefix("[").removesuffix("]")
-    if name == "localhost":
+    if name == "localhost" or name in names:
         return True
     try:
         given, own = ip_address(name), ip_address(listen)

@@ -57,13 +57,14 @@ def _play(simulator: Simulator, scratch: Path) -> None:
     from bridge import logs  # noqa: PLC0415
     from bridge.app import Bridge  # noqa: PLC0415
     from bridge.configuration import Configuration, sink_spec  # noqa: PLC0415
-    from bridge.settings import ImdsSettings, Settings  # noqa: PLC0415
+    from bridge.settings import HttpSettings, ImdsSettings, Settings  # noqa: PLC0415
 
     # Built from nothing but these: no variable and no file can point the demo elsewhere.
     settings = Settings.model_construct(
         imds=ImdsSettings(url=simulator.url),
         poll_interval=POLL_SECONDS,
         heartbeat_interval=0.0,
+        http=HttpSettings(listen=""),
         state_dir=scratch,
     )
     config = Configuration(settings=settings, sinks=(sink_spec("stdout", {}),))

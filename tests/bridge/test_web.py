@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 from documents import body, entry
-from front_stage import Stage
+from front_stage import Stage, ask
 
 from bridge.imds import ImdsError
 from bridge.stream import MAX_STREAMS
-from bridge.web import is_ours, page_policy
+from bridge.web import Web, is_ours, page_policy
 
 PATHS = ("/", "/healthz", "/readyz", "/metrics", "/api/v1/status", "/api/v1/events")
 
@@ -95,6 +95,22 @@ def test_an_unknown_path_says_what_there_is(stage: Stage) -> None:
 def test_only_its_own_address_is_answered(host: str, listen: str, *, ours: bool) -> None:
     """A name that somebody else gave this address is not."""
     assert is_ours(host, listen) == ours
+
+
+@pytest.mark.parametrize(
+    ("host", "code"),
+    [
+        ("seb.example", 200),
+        ("SEB.example.:9469", 200),
+        ("127.0.0.1", 200),
+        ("other.example", 421),
+        ("evil.seb.example", 421),
+    ],
+)
+def test_a_name_that_was_given_is_answered(stage: Stage, host: str, code: int) -> None:
+    """Whole, and without regard to case."""
+    web = Web(stage.status, stage.metrics, host="127.0.0.1", names=["Seb.example"])
+    assert ask(web, "/healthz", host=host).code == code
 
 
 def test_a_foreign_host_learns_nothing(stage: Stage) -> None:
