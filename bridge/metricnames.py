@@ -111,7 +111,7 @@ DEFINITIONS: Final = (
     ),
     _histogram(
         "seb_sink_delivery_lag_seconds",
-        "From the moment that a record tells of to the sink's acknowledgement",
+        "From the moment that a record was observed to the sink's acknowledgement",
         _LONG_LAG,
         *SINK,
     ),
