@@ -14,6 +14,7 @@ from typing import Final
 
 from bridge.batch import COLUMNS, Batch, read_batch
 from bridge.deadrecords import DeadRecords
+from bridge.rows import proof
 from bridge.store import Store, StoreError
 from sinks.record import RecordDraft
 
@@ -52,18 +53,23 @@ class Outbox:
         """Name the configured sinks. Those that are gone no longer hold records back.
 
         A sink that is new here begins with the oldest record of an event that is still pending,
-        so that it learns what is coming. Returns each sink's cursor. Raises `StoreError`.
+        so that it learns what is coming; where the cursor of a sink is damaged, with the oldest
+        record that is kept. Returns each sink's cursor. Raises `StoreError`.
         """
-        wanted = list(names)
         with self._store.transaction() as connection:
-            begin = self._begin_of_pending(connection)
-            connection.execute("UPDATE sinks SET active = 0")
+            rows = connection.execute("SELECT name, cursor, proof FROM sinks").fetchall()
+            sound = {name: cursor for name, cursor, shown in rows if shown == proof(name, cursor)}
+            # The name itself may be what is damaged: then a sink that seems new is not.
+            begin = self._begin_of_pending(connection) if len(sound) == len(rows) else 0
+            kept = {name: sound.get(name, begin) for name in names}
+            connection.execute("DELETE FROM sinks")
             connection.executemany(
-                "INSERT INTO sinks (name, cursor, active) VALUES (?, ?, 1) "
-                "ON CONFLICT (name) DO UPDATE SET active = 1",
-                [(name, begin) for name in wanted],
+                "INSERT INTO sinks (name, cursor, proof, active) VALUES (?, ?, ?, ?)",
+                [
+                    (name, cursor, proof(name, cursor), name in kept)
+                    for name, cursor in {**sound, **kept}.items()
+                ],
             )
-            kept = dict(connection.execute("SELECT name, cursor FROM sinks WHERE active"))
         with self._lock:
             self._cursors, self._written = dict(kept), dict(kept)
         self.dead.look()
@@ -126,9 +132,7 @@ class Outbox:
 
         def move(connection: sqlite3.Connection) -> None:
             self.dead.add(connection, sink, sequence, reason=reason, attempts=attempts, now=now)
-            connection.execute(
-                "UPDATE sinks SET cursor = max(cursor, ?) WHERE name = ?", (sequence, sink)
-            )
+            _move(connection, sink, sequence)
 
         self._store.commit([] if notice is None else [notice], also=move)
         with self._lock:
@@ -207,9 +211,7 @@ class Outbox:
         # restart would repeat these deliveries, and not to move on would repeat them for certain.
         try:
             with self._store.transaction(durable=False) as connection:
-                connection.execute(
-                    "UPDATE sinks SET cursor = max(cursor, ?) WHERE name = ?", (cursor, sink)
-                )
+                _move(connection, sink, cursor)
         except StoreError:
             return
         with self._lock:
@@ -222,3 +224,11 @@ class Outbox:
             "WHERE event IN (SELECT key FROM events WHERE pending)"
         ).fetchone()
         return self._store.head if oldest is None else int(oldest) - 1
+
+
+def _move(connection: sqlite3.Connection, sink: str, cursor: int) -> None:
+    """Move the sink's cursor on, never back."""
+    connection.execute(
+        "UPDATE sinks SET cursor = ?1, proof = ?2 WHERE name = ?3 AND cursor < ?1",
+        (cursor, proof(sink, cursor), sink),
+    )

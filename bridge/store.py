@@ -19,9 +19,17 @@ from typing import Any, Final
 
 from bridge.ballast import Ballast
 from bridge.errors import TryLaterError
-from bridge.known import KnownEvent, load_known
+from bridge.known import KnownEvent
 from bridge.retention import PRUNE_EVERY, prune, shrink
-from bridge.rows import forget, insert_records, upsert_known
+from bridge.rows import (
+    forget,
+    insert_records,
+    load_events,
+    read_meta,
+    upsert_known,
+    upsert_meta,
+)
+from bridge.tidemark import Tidemark
 from sinks.record import (
     BRIDGE_STORE_RESET,
     EventRecord,
@@ -61,12 +69,13 @@ class Store:
         self.directory = directory
         self._connection = connection
         self._lock = threading.RLock()
-        self._meta: dict[str, str] = dict(connection.execute("SELECT key, value FROM meta"))
+        self._meta: dict[str, str] = read_meta(connection)
         self.stream = self._meta["stream"]
         self._head = int(self._meta["sequence"])
         self._until_prune = 0
         self._ballast = Ballast(directory)
         self._ballast.keep()
+        self._tidemark = Tidemark(directory)
         self.damaged: str | None = None
         """Why the store is to be put aside at the next start; None while it is sound."""
         self.committed: Callable[[Sequence[EventRecord]], None] = _nobody
@@ -76,6 +85,11 @@ class Store:
     def head(self) -> int:
         """The sequence of the newest record; 0 where there is none."""
         return self._head
+
+    @property
+    def newest_ever(self) -> int:
+        """The highest `head` that this store is known to have had."""
+        return max(self._head, self._tidemark.of(self.stream))
 
     @property
     def last_record_sequence(self) -> int:
@@ -123,10 +137,10 @@ class Store:
         """What is remembered of IMDS from before. Raises `StoreError`, and `ValueError`,
         `LookupError` or `TypeError` where what was kept is damaged.
         """
-        rows = self.read("SELECT key, value FROM events ORDER BY seen")
+        rows = self.read("SELECT key, pending, seen, value, proof FROM events ORDER BY seen")
         return Seen(
             incarnation=json.loads(self._meta.get("incarnation", "null")),
-            known={key: load_known(value) for key, value in rows},
+            known=load_events(rows),
             looked_at=self.looked_at(),
             boot_id=self._meta.get("boot_id"),
         )
@@ -163,7 +177,7 @@ class Store:
                 insert_records(connection, records)
                 upsert_known(connection, known)
                 forget(connection, forgotten)
-                connection.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", changed.items())
+                upsert_meta(connection, changed)
                 if also is not None:
                     also(connection)
                 pruning = left <= 0
@@ -176,6 +190,7 @@ class Store:
                 with suppress(sqlite3.Error):  # it is committed; the room is given back later
                     shrink(self._connection)
             if records:
+                self._tidemark.note(self.stream, self._head)
                 self.committed(records)
             return records
 

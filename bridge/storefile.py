@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import uuid
+from contextlib import closing
 from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
@@ -16,6 +17,7 @@ from typing import Final, NoReturn
 from bridge import host
 from bridge.ballast import Ballast
 from bridge.errors import ConfigurationError, TryLaterError
+from bridge.rows import upsert_meta
 from bridge.store import RESET_KEY, Store, StoreError
 from bridge.storereset import (
     DamagedError,
@@ -33,13 +35,13 @@ LOCK_WAIT_SECONDS: Final = 5.0
 """How long a start waits for a predecessor that is on its way out."""
 
 _SCHEMA: Final = """
-CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL, proof INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE events (key TEXT PRIMARY KEY, pending INTEGER NOT NULL, seen TEXT NOT NULL,
-                     value TEXT NOT NULL) WITHOUT ROWID;
+                     value TEXT NOT NULL, proof INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE records (sequence INTEGER PRIMARY KEY, id TEXT NOT NULL, type TEXT NOT NULL,
                       time TEXT NOT NULL, event TEXT, affects INTEGER, crc INTEGER NOT NULL,
                       body BLOB NOT NULL);
-CREATE TABLE sinks (name TEXT PRIMARY KEY, cursor INTEGER NOT NULL,
+CREATE TABLE sinks (name TEXT PRIMARY KEY, cursor INTEGER NOT NULL, proof INTEGER NOT NULL,
                     active INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE approvals (cause TEXT PRIMARY KEY, time TEXT NOT NULL, jti TEXT NOT NULL, event TEXT,
                         fingerprint TEXT, actor TEXT NOT NULL, issuer TEXT,
@@ -131,6 +133,8 @@ def _open(path: Path, wait: float) -> Store:
         connection = _connect(path, wait)
     except sqlite3.Error as error:
         _explain(path, error)
+    except UnicodeDecodeError as error:  # of SQLite's own words, with a damaged name in them
+        raise DamagedError(f"its tables cannot be read: {error}") from error
     try:
         store = Store(path.parent, connection)
         # What a start reads: it must not fail on this again and again.
@@ -176,9 +180,7 @@ def _create(connection: sqlite3.Connection) -> None:
     for statement in _SCHEMA.split(";"):
         connection.execute(statement)
     connection.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
-    connection.executemany(
-        "INSERT INTO meta VALUES (?, ?)", [("stream", str(uuid.uuid4())), ("sequence", "0")]
-    )
+    upsert_meta(connection, {"stream": str(uuid.uuid4()), "sequence": "0"})
 
 
 def _verify(connection: sqlite3.Connection, path: Path) -> None:
@@ -189,17 +191,43 @@ def _verify(connection: sqlite3.Connection, path: Path) -> None:
             f"{version}, this program's {SCHEMA_VERSION}); run that version, or name another "
             "state directory"
         )
+    if _tables(connection) != _sound_tables():
+        raise DamagedError("its tables are not those that were made")
     whole = path.stat().st_size <= _WHOLE_CHECK_BYTES
+    if whole and _verdict(connection, "1") != "ok":
+        connection.execute("REINDEX")  # where only an index is damaged, that is all it takes
     for what in ("1",) if whole else _SMALL_TABLES:
-        (verdict,) = connection.execute(f"PRAGMA quick_check({what})").fetchone()
+        verdict = _verdict(connection, what)
         if verdict != "ok":
             raise DamagedError(f"the integrity check says: {verdict}")
+
+
+def _verdict(connection: sqlite3.Connection, what: str) -> str:
+    """What SQLite says of the whole file, or of one table with its indexes."""
+    (verdict,) = connection.execute(f"PRAGMA integrity_check({what})").fetchone()
+    return str(verdict)
+
+
+def _tables(connection: sqlite3.Connection) -> set[tuple[str, ...]]:
+    """Every table and index as it was made: a damaged name would only be found when it is used."""
+    query = "SELECT type, name, tbl_name, sql FROM sqlite_master WHERE sql IS NOT NULL"
+    return set(connection.execute(query))
+
+
+def _sound_tables() -> set[tuple[str, ...]]:
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
+        _create(connection)
+        return _tables(connection)
 
 
 def _verify_head(store: Store) -> None:
     ((newest,),) = store.read("SELECT max(sequence) FROM records")
     if newest is not None and newest > store.head:
         raise ValueError(f"record {newest} is beyond the newest, {store.head}")
+    if store.newest_ever > store.head:
+        raise ValueError(
+            f"its newest record is {store.head}, and {store.newest_ever} was committed"
+        )
 
 
 def _explain(path: Path, error: sqlite3.Error) -> NoReturn:

@@ -21,6 +21,7 @@ from bridge.storefile import FILE_NAME, open_store, put_aside
 from bridge.storereset import StoreReset
 from sinks.record import BRIDGE_STORE_RESET
 
+CHECK = "PRAGMA integrity_check"
 HOLD = """
 import sys
 from pathlib import Path
@@ -85,7 +86,32 @@ def bad_event(path: Path) -> None:
 def bad_text(path: Path) -> None:
     """A store with bytes in its meta table that are no text."""
     with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute("INSERT INTO meta VALUES ('identity', CAST(x'fffe' AS TEXT))")
+        connection.execute("INSERT INTO meta VALUES ('identity', CAST(x'fffe' AS TEXT), 1)")
+
+
+def bad_name(path: Path) -> None:
+    """A store with another name in its own description of a table."""
+    whole = path.read_bytes()
+    assert whole.count(b"body BLOB NOT NULL") == 1
+    path.write_bytes(whole.replace(b"body BLOB NOT NULL", b"bodx BLOB NOT NULL"))
+
+
+def unreadable_name(path: Path) -> None:
+    """The same with a name that is no text, which SQLite repeats in its words about it."""
+    whole = path.read_bytes()
+    path.write_bytes(whole.replace(b"INDEX waiting", b"INDE\x90 waiting"))
+
+
+def cut_log(path: Path) -> None:
+    """A store whose log ends before what was committed last."""
+    with opened(path.parent) as store:
+        store.commit([draft(n) for n in range(31, 41)])
+        committed = shutil.copytree(path.parent, path.parent.with_name("copy"))
+    shutil.rmtree(path.parent)
+    committed.rename(path.parent)
+    log = path.with_name(f"{path.name}-wal")
+    with log.open("r+b") as file:
+        file.truncate(log.stat().st_size // 2)
 
 
 def condemn(path: Path) -> None:
@@ -95,7 +121,20 @@ def condemn(path: Path) -> None:
 
 @pytest.mark.parametrize(
     "damage",
-    [truncate, flip, garbage, directory, no_head, old_head, bad_event, bad_text, condemn],
+    [
+        truncate,
+        flip,
+        garbage,
+        directory,
+        no_head,
+        old_head,
+        bad_event,
+        bad_text,
+        bad_name,
+        unreadable_name,
+        cut_log,
+        condemn,
+    ],
 )
 def test_a_damaged_store_is_kept_and_a_new_one_begins(
     tmp_path: Path, damage: Callable[[Path], None]
@@ -114,6 +153,23 @@ def test_a_damaged_store_is_kept_and_a_new_one_begins(
         store.commit([bridge_draft(BRIDGE_STORE_RESET)])
     with closing(open_store(tmp_path, NOW)[0]) as again:
         assert store.stream == again.stream
+
+
+def test_a_damaged_index_is_made_anew(tmp_path: Path) -> None:
+    """Records that an index does not know any more are delivered all the same."""
+    used(tmp_path)
+    path = tmp_path / FILE_NAME
+    with closing(sqlite3.connect(path)) as connection, connection:
+        kept = connection.execute("SELECT * FROM sqlite_master WHERE name = 'waiting'").fetchone()
+        connection.execute("PRAGMA writable_schema=ON")
+        connection.execute("DELETE FROM sqlite_master WHERE name = 'waiting'")
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE records SET affects = 1 - affects WHERE sequence > 10")
+        connection.execute("PRAGMA writable_schema=ON")
+        connection.execute("INSERT INTO sqlite_master VALUES (?, ?, ?, ?, ?)", kept)
+    with opened(tmp_path) as store:
+        assert store.head == 30
+        assert store.read("PRAGMA integrity_check(1)") == [("ok",)]
 
 
 def test_the_stream_of_a_damaged_store_is_told(tmp_path: Path) -> None:
@@ -246,7 +302,7 @@ def test_a_large_store_is_opened_without_reading_it_all(
 
     monkeypatch.setattr(sqlite3, "connect", traced)
     open_store(tmp_path, NOW)[0].close()
-    checks = [each.removeprefix("PRAGMA quick_check") for each in statements if "check(" in each]
+    checks = [each.removeprefix(CHECK) for each in statements if CHECK in each]
     assert checks == ["(meta)", "(events)", "(sinks)", "(dead)"]
 
 
