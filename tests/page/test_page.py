@@ -21,7 +21,7 @@ def test_everything_is_reached_by_keyboard(page: Page, server: StatusServer) -> 
     opened(page, server)
     page.set_viewport_size({"width": PHONE[0], "height": PHONE[1]})
     stops = []
-    for _ in range(12):
+    for _ in range(10):
         page.keyboard.press("Tab")
         stops.append(
             page.evaluate(
@@ -42,9 +42,9 @@ def test_everything_is_reached_by_keyboard(page: Page, server: StatusServer) -> 
         ["a", "Metrics", True],
         ["a", "Health", True],
         ["a", "Readiness", True],
-        ["body", stops[-2][1], stops[-2][2]],
-        ["a", "Skip", True],
     ]
+    for _ in range(9):
+        page.keyboard.press("Shift+Tab")
     page.keyboard.press("Enter")
     assert page.evaluate("document.activeElement.id") == "state"
 

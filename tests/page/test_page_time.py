@@ -85,6 +85,18 @@ def test_a_bridge_that_hangs_is_not_waited_for(page: Page, server: StatusServer)
     expect(page.locator("#state .say")).to_contain_text("no answer within 5 s")
 
 
+def test_an_answer_that_makes_no_sense_is_no_contact(page: Page, server: StatusServer) -> None:
+    """What was shown before must not pass for what is."""
+    server.status = status()
+    opened(page, server)
+    server.status = status(events=None, sinks=7)
+    pass_time(page, 11)
+    expect(page.locator(HEADLINE)).to_have_text(LOST)
+    server.status = status()
+    look_again(page)
+    expect(page.locator(HEADLINE)).to_have_text("All clear")
+
+
 def test_a_page_out_of_sight_asks_seldom(page: Page, server: StatusServer) -> None:
     """Every ten seconds, and it holds no stream; in sight again, it looks at once."""
     server.status = status()

@@ -14,8 +14,8 @@ from typing import Any, Literal
 from urllib.parse import urlsplit
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Page, sync_playwright
+from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 ARTIFACTS = Path(__file__).parents[2] / "test-artifacts" / "page"
 PHONE = (360, 740)
@@ -51,6 +51,7 @@ def started_browser() -> Iterator[Browser]:
     path = executable()
     if path is None:
         pytest.skip(f"no browser: none of {', '.join(_NAMES)} is installed")
+    expect.set_options(timeout=PATIENCE_MS)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path, args=_FLAGS)
         try:
