@@ -1,55 +1,98 @@
-"""How a process is measured from outside: its CPU time and its memory."""
+"""How a process is run and measured from outside: its CPU time, its memory, the machine it is on.
+
+Linux only: it reads /proc.
+"""
 
 from __future__ import annotations
 
 import os
 import platform
 import subprocess
+import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+PYTHON: Final = sys.executable
+SEB: Final = (PYTHON, "-m", "bridge")
+_PATIENCE: Final = 20.0
+_CPU_OF_PROCESS: Final = 2  # Linux: the clock of a process is (~pid << 3) | CPUCLOCK_SCHED
+
+
+class EndedError(RuntimeError):
+    """A process that was to run has ended; the message holds the end of what it said."""
+
+
+def environment(more: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The environment of a child: this tree's code, no SEB_ variable but those given."""
+    clean = {k: v for k, v in os.environ.items() if not k.startswith("SEB_")}
+    path = os.pathsep.join([str(ROOT), str(ROOT / "tests" / "support")])
+    return {**clean, "PYTHONPATH": path, **(more or {})}
 
 
 @contextmanager
 def running(
-    command: Sequence[str], environment: Mapping[str, str] | None = None
+    command: Sequence[str],
+    scratch: Path,
+    variables: Mapping[str, str] | None = None,
+    *,
+    may_end: bool = False,
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """A process that is ended, by its id, at the end of the block."""
-    clean = {k: v for k, v in os.environ.items() if not k.startswith("SEB_")}
-    process = subprocess.Popen(
-        command,
-        env={**clean, **(environment or {})},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
+    """A process that is ended, by its id, at the end of the block.
+
+    It runs in `scratch`, so that nobody's `.env` is read. Raises `EndedError` where it has ended
+    by itself meanwhile, which it may not unless that is said.
+    """
+    with (scratch / "said").open("ab") as said:
+        process = subprocess.Popen(
+            command,
+            env=environment(variables),
+            cwd=scratch,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=said,
+        )
     try:
         yield process
+        if process.poll() is not None and (process.returncode or not may_end):
+            last = (scratch / "said").read_text(errors="replace")[-2000:]
+            raise EndedError(f"{' '.join(command)} ended with {process.returncode}:\n{last}")
     finally:
         process.terminate()
-        process.wait(20)
+        try:
+            process.wait(_PATIENCE)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def run(command: Sequence[str], scratch: Path, variables: Mapping[str, str] | None = None) -> float:
+    """Run a command to its end; how many seconds it took."""
+    started = time.monotonic()
+    subprocess.run(
+        command,
+        env=environment(variables),
+        cwd=scratch,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        check=False,
+        timeout=60,
+    )
+    return time.monotonic() - started
 
 
 def cpu_seconds(pid: int) -> float:
-    """User and system time of the process so far."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    """User and system time of the process so far, its threads that have ended included."""
+    return time.clock_gettime((~pid << 3) | _CPU_OF_PROCESS)
 
 
 def resident_mib(pid: int) -> float:
-    """Resident memory of the process now."""
-    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-        if line.startswith("VmRSS:"):
-            return int(line.split()[1]) / 1024
-    raise LookupError("no VmRSS")
-
-
-def idle(pid: int, seconds: float) -> tuple[float, float]:
-    """Share of a core in percent over so many seconds, and resident MiB at their end."""
-    before = cpu_seconds(pid)
-    started = time.monotonic()
-    time.sleep(seconds)
-    return 100 * (cpu_seconds(pid) - before) / (time.monotonic() - started), resident_mib(pid)
+    """Resident memory of the process now, in MiB."""
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * _PAGE / 2**20
 
 
 def machine() -> str:
@@ -64,3 +107,6 @@ def machine() -> str:
     )
     version = platform.python_version()
     return f"{os.cpu_count()} cores of {model}, {platform.system()}, Python {version}"
+
+
+_PAGE: Final = os.sysconf("SC_PAGE_SIZE")

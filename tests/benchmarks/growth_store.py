@@ -1,0 +1,122 @@
+"""How long the store takes as it grows: with records that every sink has, and with a backlog.
+
+The rows are written by SQL here, because a bridge would need days for a million changes.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+import statistics
+import time
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+from bridge.outbox import Outbox
+from bridge.storefile import FILE_NAME, open_store
+from tests.benchmarks.drain import draft
+
+SIZES: Final = (0, 10_000, 1_000_000)
+SINK: Final = "sink"
+BYTES_A_RECORD: Final = 2300
+"""On disk, with its part of the indexes; measured."""
+_PLACE: Final = b"00000000000000000001"
+_BEGIN: Final = 10_000_000
+"""Numbers of the drafts that are committed while it is measured, far from those of the rows."""
+
+
+def measure(scratch: Path, *, sizes: Sequence[int] = SIZES, changes: int = 40) -> Any:
+    """Milliseconds of each step, by the number of records, delivered or not."""
+    found: dict[str, Any] = {"delivered": {}, "waiting": {}}
+    for size in sizes:
+        directory = scratch / f"store-{size}"
+        if shutil.disk_usage(scratch).free < 2 * BYTES_A_RECORD * size:
+            continue  # the page says which sizes it has
+        fill(directory, size)
+        for state, cursor in (("waiting", 0), ("delivered", size)):
+            found[state][str(size)] = _steps(directory, cursor, changes)
+        shutil.rmtree(directory)
+    return found
+
+
+def fill(directory: Path, count: int) -> None:
+    """A store with so many records, and one sink that has none of them."""
+    now = datetime.now(UTC)
+    store, _ = open_store(directory, now)
+    Outbox(store).register([SINK])
+    (first,) = store.commit([draft(1, now)])
+    (row,) = store.read("SELECT id, type, time, affects, body FROM records")
+    store.close()
+    connection = sqlite3.connect(directory / FILE_NAME, isolation_level=None)
+    try:
+        connection.execute("PRAGMA journal_mode=OFF")
+        connection.execute("PRAGMA synchronous=OFF")
+        connection.execute("BEGIN")
+        connection.execute("DELETE FROM records")
+        connection.executemany(
+            "INSERT INTO records (sequence, id, type, time, event, affects, crc, body) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            _rows(row, first.body, count),
+        )
+        for key in ("sequence", "record_sequence"):
+            connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, str(count)))
+        connection.execute("COMMIT")
+        connection.execute("PRAGMA journal_mode=WAL")
+    finally:
+        connection.close()
+
+
+def _rows(row: tuple[Any, ...], body: bytes, count: int) -> Iterator[tuple[Any, ...]]:
+    record_id, kind, moment, affects, _ = row
+    head, _, tail = body.partition(_PLACE)
+    for number in range(1, count + 1):
+        written = head + b"%020d" % number + tail
+        # A few records to an event, as in life.
+        event = f"{number // 4:036d}"
+        yield number, record_id, kind, moment, event, affects, zlib.crc32(written), written
+
+
+def _steps(directory: Path, cursor: int, changes: int) -> dict[str, float]:
+    now = datetime.now(UTC)
+    started = time.perf_counter()
+    store, _ = open_store(directory, now)
+    opened = time.perf_counter() - started
+    try:
+        with store.transaction() as connection:
+            connection.execute("UPDATE sinks SET cursor = ?", (cursor,))
+        outbox = Outbox(store)
+        outbox.register([SINK])
+        drafts = [draft(_BEGIN + number, now) for number in range(changes)]
+        return {
+            "open_ms": round(1000 * opened, 1),
+            "commit_ms": _median(lambda number: store.commit([drafts[number]]), changes),
+            "deliver_ms": _median(lambda _: _take(outbox), changes),
+            "backlog_ms": _median(lambda _: outbox.backlog(SINK, _all), 5),
+            "mib": round((directory / FILE_NAME).stat().st_size / 2**20, 1),
+        }
+    finally:
+        store.close()
+
+
+def _take(outbox: Outbox) -> None:
+    """What a delivery costs beside the sending."""
+    batch = outbox.next(SINK, _all, 1)
+    assert batch is not None
+    outbox.delivered(SINK, batch)
+
+
+def _all(kind: str, affects: bool | None) -> bool:
+    del kind, affects
+    return True
+
+
+def _median(work: Callable[[int], object], times: int) -> float:
+    taken = []
+    for number in range(times):
+        started = time.perf_counter()
+        work(number)
+        taken.append(1000 * (time.perf_counter() - started))
+    return round(statistics.median(taken), 3)

@@ -1,0 +1,122 @@
+"""Added latency: from IMDS serving a change to the subscriber having it.
+
+The time that a change waits for the next poll is no part of it: that is the interval's, whoever
+polls. The bridge and the smallest loop of one's own run at the same time and take turns, one
+change each.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Final
+
+from bridge.simulator import SimulatedEvent, Simulator
+from tests.benchmarks.farend import KINDS, LIBRARIES, FarEnd, Kind, far_end
+from tests.benchmarks.frame import Figure, ms
+from tests.benchmarks.measure import PYTHON, SEB, running
+
+TITLE: Final = "Added latency"
+LIMIT: Final = 2.5
+CHANGES: Final = 150
+WARM_UP: Final = 10
+INTERVAL: Final = "0.1"
+_PATIENCE: Final = 30.0
+_COMMIT_BYTES: Final = 7 * 4096
+"""SQLite's log takes about seven pages for a change."""
+
+
+def measure(
+    scratch: Path, *, changes: int = CHANGES, warm_up: int = WARM_UP, kinds: Sequence[Kind] = KINDS
+) -> Any:
+    """Milliseconds by destination: median and 99th percentile of each of the two."""
+    return {kind: _contest(kind, scratch / f"latency-{kind}", changes, warm_up) for kind in kinds}
+
+
+def _contest(kind: Kind, scratch: Path, changes: int, warm_up: int) -> dict[str, float]:
+    scratch.mkdir()
+    with ExitStack() as stack:
+        far = stack.enter_context(far_end(kind, scratch))
+        ours, bare = (stack.enter_context(Simulator()) for _ in range(2))
+        variables = {
+            **far.variables,
+            "SEB_IMDS__URL": ours.url,
+            "SEB_STATE_DIR": str(scratch / "state"),
+            "SEB_POLL_INTERVAL": INTERVAL,
+            "SEB_HTTP__LISTEN": "127.0.0.1:0",
+        }
+        stack.enter_context(running([*SEB, "run"], scratch, variables))
+        loop = [PYTHON, "-m", "tests.benchmarks.bare_loop", bare.url, INTERVAL, kind, far.address]
+        stack.enter_context(running(loop, scratch))
+        times = [
+            (_one(ours, far, number), _one(bare, far, number), _sync(scratch))
+            for number in range(warm_up + changes)
+        ][warm_up:]
+    return {
+        **_summary("", [each for each, _, _ in times]),
+        **_summary("bare_", [each for _, each, _ in times]),
+        "sync_ms": round(statistics.median(each for _, _, each in times), 2),
+    }
+
+
+def _one(simulator: Simulator, far: FarEnd, number: int) -> float:
+    """Announce one event, and see it arrive; the milliseconds in between."""
+    event = SimulatedEvent(
+        resources=(simulator.vm.name,),
+        not_before=datetime.now(UTC) + timedelta(minutes=15, seconds=number),
+    )
+    if not simulator.wait_until_served(timeout=_PATIENCE):
+        raise TimeoutError("nobody polls")
+    simulator.announce(event)
+    arrived, _ = far.find(event.event_id)
+    served = simulator.history[-1].first_served
+    assert served is not None
+    simulator.end_event(event.event_id)
+    return 1000 * (arrived - served)
+
+
+def _sync(scratch: Path) -> float:
+    """The milliseconds of a write of a commit's size, synced, on the disk that the store is on."""
+    with (scratch / "synced").open("ab") as file:
+        started = time.perf_counter()
+        file.write(bytes(_COMMIT_BYTES))
+        file.flush()
+        os.fdatasync(file.fileno())
+        return 1000 * (time.perf_counter() - started)
+
+
+def _summary(prefix: str, times: Sequence[float]) -> dict[str, float]:
+    return {
+        f"{prefix}median_ms": round(statistics.median(times), 2),
+        f"{prefix}p99_ms": round(statistics.quantiles(times, n=100, method="inclusive")[98], 2),
+    }
+
+
+def figures(found: Any) -> list[Figure]:
+    """The figures of each destination."""
+    return [
+        Figure(
+            what=f"IMDS serves a change \u2192 {_RECEIVERS[kind]} has it",
+            ours=f"{ms(each['median_ms'])} median, {ms(each['p99_ms'])} p99",
+            peer=f"{ms(each['bare_median_ms'])}, {ms(each['bare_p99_ms'])}: requests and "
+            f"{LIBRARIES[kind]}, nothing stored",
+            ratio=each["median_ms"] / each["bare_median_ms"],
+            at_most=LIMIT,
+            why=f"{ms(each['sync_ms'])} of it are the disk's, which the loop does without: a write "
+            "of a commit's size, synced, measured beside them. The rest is the record's envelope, "
+            "its way into the store and out again, and one change of threads more",
+        )
+        for kind, each in found.items()
+    ]
+
+
+_RECEIVERS: Final = {
+    "mqtt": "an MQTT subscriber",
+    "webhook": "a webhook's receiver",
+    "eventhub": "the event hub",
+}
