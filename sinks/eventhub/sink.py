@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 
 from sinks.base import Check, Sink, SinkContext, SinkError, SinkRejected, SinkSettings
 from sinks.eventhub.errors import Trouble, diagnose
+from sinks.eventhub.pace import Pace
 from sinks.eventhub.settings import EventHubSettings
 from sinks.record import EventRecord
 
@@ -26,6 +27,10 @@ SEND_SECONDS: Final = 8.0
 PUMP_SECONDS: Final = 30.0
 CHECK_SECONDS: Final = 15.0
 MALFORMED_TRIES: Final = 5
+DEADLINE_SECONDS: Final = 20.0
+# After so long no further send is begun: a turn that passes the deadline is abandoned, and what
+# the hub acknowledged in it would be forgotten.
+TURN_SECONDS: Final = DEADLINE_SECONDS - SEND_SECONDS - 2.0
 
 
 class _Filled(NamedTuple):
@@ -46,11 +51,12 @@ class EventHubSink(Sink[EventHubSettings]):
         self._credential: TokenCredential | None = None
         self._aborted = threading.Event()
         self._last_answer = 0.0
+        self._pace = Pace(most=self.BATCH, seconds=SEND_SECONDS)
 
     @property
     def deadline(self) -> float:
         """Seconds: a connect and two sends, and less than the 30 s of notice before Preempt."""
-        return 20.0
+        return DEADLINE_SECONDS
 
     def open(self) -> None:
         """Connect, authenticate and attach. Raises `SinkError`."""
@@ -58,13 +64,20 @@ class EventHubSink(Sink[EventHubSettings]):
         self._connect()
 
     def deliver(self, records: Sequence[EventRecord]) -> None:
-        """Send the records in order, in as few batches as the hub's size limit allows.
+        """Send the records in order, in as few batches as the hub's size limit and the line allow.
 
         Raises `SinkRejected` for a record that the hub will not take, `SinkError` for all else.
         """
-        done, most = 0, len(records)
+        begun, done, most = time.monotonic(), 0, len(records)
         while done < len(records):
-            filled = self._fill(records[done : done + most], delivered=done)
+            if done and time.monotonic() - begun > TURN_SECONDS:
+                raise SinkError(
+                    f"{self._where()}: the line is slow: {done} of {len(records)} records in "
+                    f"{TURN_SECONDS:g} s; the others follow",
+                    delivered=done,
+                )
+            size = min(most, self._pace.size)
+            filled = self._fill(records[done : done + size], delivered=done)
             trouble = self._send(filled, delivered=done)
             if trouble is None:
                 done += filled.size
@@ -160,16 +173,20 @@ class EventHubSink(Sink[EventHubSettings]):
         first = True
         while True:
             link = self._link or self._connect(delivered=delivered)
+            begun = time.monotonic()
             try:
                 link.send(filled.batch, seconds=SEND_SECONDS)
             except Exception as error:  # noqa: BLE001 - the SDK raises almost anything
                 trouble = self._lost(error)
             else:
                 self._last_answer = time.monotonic()
+                self._pace.sent(self._last_answer - begun)
                 return None
             if trouble.kind in ("large", "malformed"):
                 return trouble
             if trouble.kind != "lost" or not first:
+                if trouble.kind in ("timeout", "lost"):
+                    self._pace.failed(filled.size)
                 raise trouble.error(link.address, delivered=delivered) from None
             first = False
 

@@ -13,6 +13,8 @@ from oracle import Figures
 from sink_fault_ends import FarEnd, FarEnds, Kind
 from sink_fault_scene import Delays, Scene, unchanged
 
+from bridge.simulator import SimulatedEvent
+
 Tell = Callable[[Figures], None]
 KINDS: tuple[Kind, ...] = ("webhook", "mqtt", "eventhub")
 FAULTS = {
@@ -136,6 +138,25 @@ def test_every_fault_of_a_line(lines: Lines, tell: Tell, kind: Kind) -> None:
     more = told_of(before, at_last)
     tell(scene.judge(f"lines of {kind}", lines.received(), rounds=len(FAULTS), more=more))
     assert scene.reasons(f"{kind}_delay") == []
+
+
+@pytest.mark.faults
+def test_a_backlog_over_slow_lines(lines: Lines, tell: Tell) -> None:
+    """A hundred records get over 16 KiB a second, though no sink could send all of them in time."""
+    for kind in KINDS:
+        lines.add(kind, "refused")
+    scene = lines.start()
+    spoil(lines)
+    with scene.simulator.change():
+        for _ in range(100):
+            scene.simulator.announce(SimulatedEvent(resources=tuple(map(str, range(10)))))
+    for name in lines.sick:
+        scene.wait_for_trouble(name)
+    for end in lines.sick.values():
+        end.proxy.spoil(Spoil.SLOW)
+    scene.wait_for_empty_outbox()
+    heal(lines)
+    tell(scene.judge("lines that are slow", lines.received(), rounds=len(KINDS)))
 
 
 def flap(lines: Lines, scene: Scene, *, rounds: int, seed: int) -> None:

@@ -24,13 +24,18 @@ class Spoil(StrEnum):
     BLACK_HOLE = "connections are taken, and what is said on them is lost; healing saves new ones"
     RESET = "what is asked passes, and the answer is a reset"
     HALF_CLOSE = "what is asked passes, and instead of an answer the far side's end is closed"
-    DRIP = "a byte at a time, each after a while"
-    DELAY = "each piece is held back for a while"
+    DRIP = "50 bytes a second"
+    SLOW = "16 KiB a second"
+    DELAY = "each piece is held back for 0.2 s"
     REFUSED = "connections are cut, and new ones refused"
 
 
-_PAUSES = {Spoil.DRIP: 0.02, Spoil.DELAY: 0.2}
-"""Seconds before each byte, before each piece."""
+_PAUSES = {Spoil.DRIP: 0.02, Spoil.SLOW: 1 / 16, Spoil.DELAY: 0.2}
+"""Seconds before each piece."""
+_PIECES = {Spoil.DRIP: 1, Spoil.SLOW: 1024}
+"""Bytes of a piece, where it matters."""
+_ANSWERS = (Spoil.RESET, Spoil.HALF_CLOSE)
+"""What happens only to answers."""
 
 
 class FaultProxy:
@@ -114,53 +119,102 @@ class FaultProxy:
         try:
             with near, socket.create_connection(("127.0.0.1", self.target), timeout=5) as far:
                 far.settimeout(None)
-                for end in (near, far):
-                    end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                self._pass(near, far)
+                _Line(self, near, far).run()
         except OSError:
             pass
         with self._changed:
             self._near.discard(near)
 
-    # One thread for both directions: a socket is closed by nobody else.
+    # What a line asks.
 
-    def _pass(self, near: socket.socket, far: socket.socket) -> None:
-        lost, deaf = False, False
-        heard = [near, far]
-        while not self._ended.is_set():
-            for source in select.select(heard, [], [], 5.0)[0]:
-                data = source.recv(1 if self._spoil is Spoil.DRIP else _CHUNK)
-                if not data and source is far and (lost or deaf):
-                    heard = [near]  # nobody is to learn of it
-                    continue
-                if not data:
-                    return
-                fault = self._strike(answer=source is far)
-                lost = lost or fault is Spoil.BLACK_HOLE
-                if fault is Spoil.RESET:
-                    _reset(near)
-                    return
-                if fault is Spoil.HALF_CLOSE and not deaf:
-                    near.shutdown(socket.SHUT_WR)
-                    deaf = True
-                if not (lost or (deaf and source is far)):
-                    self._hand_on(data, far if source is near else near, out=source is near)
+    @property
+    def has_ended(self) -> bool:
+        """Whether the proxy is gone."""
+        return self._ended.is_set()
 
-    def _strike(self, *, answer: bool) -> Spoil:
-        """What happens to this piece."""
+    def strike(self, *, answer: bool) -> Spoil:
+        """What happens to a piece that has come."""
         with self._changed:
             fault = self._spoil
-            if fault is Spoil.NOTHING or (fault in (Spoil.RESET, Spoil.HALF_CLOSE) and not answer):
+            if fault is Spoil.NOTHING or (fault in _ANSWERS and not answer):
                 return Spoil.NOTHING
             self._struck += 1
             self._changed.notify_all()
-        self._ended.wait(_PAUSES.get(fault, 0.0))
-        return fault
+            return fault
 
-    def _hand_on(self, data: bytes, sink: socket.socket, *, out: bool) -> None:
-        if out:
-            self.passed.append((time.monotonic(), data))
-        sink.sendall(data)
+    @property
+    def pace(self) -> tuple[int, float]:
+        """Bytes of a piece, and seconds before each."""
+        return _PIECES.get(self._spoil, _CHUNK), _PAUSES.get(self._spoil, 0.0)
+
+
+class _Line:
+    """One connection. One thread for both directions: a socket is closed by nobody else."""
+
+    def __init__(self, proxy: FaultProxy, near: socket.socket, far: socket.socket) -> None:
+        self._proxy = proxy
+        self._near = near
+        self._far = far
+        self._waiting = {near: bytearray(), far: bytearray()}
+        """What is still to go to each end. A line that is slow never fills a window: it is read."""
+        self._due = {near: 0.0, far: 0.0}
+        self._lost = False
+        self._deaf = False
+        for end in (near, far):
+            end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def run(self) -> None:
+        """Until either end closes. Raises `OSError` where one breaks."""
+        heard = [self._near, self._far]
+        while not self._proxy.has_ended:
+            for source in select.select(heard, [], [], self._patience())[0]:
+                data = source.recv(_CHUNK)
+                if data:
+                    if not self._take(data, source):
+                        return
+                elif source is self._far and (self._lost or self._deaf):
+                    heard = [self._near]  # nobody is to learn of it
+                else:
+                    self._hand_on(at_once=True)
+                    return
+            self._hand_on()
+
+    def _patience(self) -> float:
+        due = [self._due[end] for end, waiting in self._waiting.items() if waiting]
+        return max(0.0, min(due) - time.monotonic()) if due else 5.0
+
+    def _take(self, data: bytes, source: socket.socket) -> bool:
+        """Queue what came, or lose it; whether the connection lives on."""
+        fault = self._proxy.strike(answer=source is self._far)
+        if fault is Spoil.RESET:
+            # Linger of no time: closing sends RST instead of FIN.
+            self._near.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            self._near.close()
+            return False
+        if fault is Spoil.HALF_CLOSE and not self._deaf:
+            self._near.shutdown(socket.SHUT_WR)
+            self._deaf = True
+        self._lost = self._lost or fault is Spoil.BLACK_HOLE
+        if self._lost or (self._deaf and source is self._far):
+            return True
+        sink = self._far if source is self._near else self._near
+        if not self._waiting[sink]:
+            self._due[sink] = time.monotonic() + self._proxy.pace[1]
+        self._waiting[sink] += data
+        return True
+
+    def _hand_on(self, *, at_once: bool = False) -> None:
+        piece, pause = self._proxy.pace
+        now = time.monotonic()
+        for sink, waiting in self._waiting.items():
+            if not waiting or (self._due[sink] > now and not at_once):
+                continue
+            data = bytes(waiting if at_once else waiting[:piece])
+            del waiting[: len(data)]
+            self._due[sink] = now + pause
+            if sink is self._far:
+                self._proxy.passed.append((now, data))
+            sink.sendall(data)
 
 
 def _bound(host: str, port: int) -> socket.socket:
@@ -168,9 +222,3 @@ def _bound(host: str, port: int) -> socket.socket:
     made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     made.bind((host, port))
     return made
-
-
-def _reset(near: socket.socket) -> None:
-    # Linger of no time: closing sends RST instead of FIN.
-    near.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-    near.close()

@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+import time
+
+import pytest
+from amqp_server import EventHubServer
+from eventhub_cases import HUB, bodies, records
+from fault_proxy import FaultProxy, Spoil
+
+from sinks.base import SinkError
+from sinks.eventhub import EventHubSink
+from sinks.eventhub.pace import Pace
+from sinks.eventhub.settings import EventHubSettings
+from sinks.testing import sample_context
+
+PATIENCE = 60.0
+
+
+def test_a_size_halves_down_to_one_and_doubles_up_to_the_most() -> None:
+    """It halves with each failure, from what was really sent, and grows with quick answers."""
+    pace = Pace(most=100, seconds=8.0)
+    sizes = [pace.size]
+    for records_sent in (100, 30, 15, 7, 3, 1, 1):
+        pace.failed(records_sent)
+        sizes.append(pace.size)
+    assert sizes == [100, 50, 15, 7, 3, 1, 1, 1]
+    for _ in range(8):
+        pace.sent(0.1)
+        sizes.append(pace.size)
+    assert sizes[8:] == [2, 4, 8, 16, 32, 64, 100, 100]
+
+
+def test_an_answer_that_took_its_time_lets_nothing_grow() -> None:
+    """Twice as many might not come in time."""
+    pace = Pace(most=100, seconds=8.0)
+    pace.failed(100)
+    pace.sent(2.1)
+    assert pace.size == 50
+
+
+def test_a_backlog_gets_over_a_line_that_is_too_slow_for_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Records that cannot all be sent in one send's time are sent in several, and each counts."""
+    monkeypatch.setattr("sinks.eventhub.sink.SEND_SECONDS", 0.5)
+    left = records(10)
+    with EventHubServer() as server, FaultProxy(server.port) as line:
+        told = server.connection_string(HUB).replace(f":{server.port}/", f":{line.port}/")
+        settings = EventHubSettings(kind="eventhub", connection_string=told)
+        sink = EventHubSink("hub", settings, sample_context())
+        sink.open()
+        line.spoil(Spoil.SLOW)
+        begun = time.monotonic()
+        while left and time.monotonic() - begun < PATIENCE:
+            try:
+                sink.deliver(left)
+                left = []
+            except SinkError as error:
+                left = left[error.delivered :]
+        sink.close()
+        assert left == []
+        arrived = list(dict.fromkeys(bodies(server.messages(HUB))))
+        assert arrived == [record.body for record in records(10)]
+
+
+def test_a_turn_that_lasts_ends_before_it_is_abandoned(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the hub has acknowledged by then is told, and the rest is for the next turn."""
+    monkeypatch.setattr("sinks.eventhub.sink.TURN_SECONDS", 0.0)
+    sent = records(10)
+    with EventHubServer(max_message_size=4 * len(sent[0].body)) as server:
+        settings = EventHubSettings(
+            kind="eventhub", connection_string=server.connection_string(HUB)
+        )
+        sink = EventHubSink("hub", settings, sample_context())
+        sink.open()
+        with pytest.raises(SinkError, match="the line is slow") as caught:
+            sink.deliver(sent)
+        sink.close()
+        assert caught.value.delivered == len(server.messages(HUB)) > 0
