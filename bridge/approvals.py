@@ -111,7 +111,9 @@ class Approvals:
         for entry in list(self._open.values()):
             self._follow(entry)
         under_way = {(entry.event_id or "").casefold() for entry in self._open.values()}
-        for key, known in self._poller.known().items():
+        pending = {key: known for key, known in self._poller.known().items() if known.pending}
+        self._rulings.forget_all_but(pending.keys())
+        for key, known in pending.items():
             ruling = None if key in under_way else self._rulings.on(known)
             if ruling is not None and ruling.approve:
                 self._ask(self._write(ruling.entry, "accepted"))

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -31,6 +31,18 @@ class Ruling:
     approve: bool
 
 
+@dataclass(slots=True, kw_only=True)
+class _Memory:
+    """What is remembered of a pending event, in this life of it."""
+
+    first_seen: datetime
+    since: float
+    """Monotonic time of its first sight."""
+    said: str | None = None
+    decided: set[str] = field(default_factory=set)
+    """Causes that the ledger has."""
+
+
 class Rulings:
     """Asks the rules. For one thread at a time."""
 
@@ -48,51 +60,57 @@ class Rulings:
         self._clock = clock
         self._vm_name = vm_name
         self._acknowledged = acknowledged
-        self._decided: set[str] = set()
-        self._said: dict[str, str] = {}
-        self._since: dict[str, tuple[datetime, float]] = {}
+        self._memories: dict[str, _Memory] = {}
+
+    def forget_all_but(self, pending: Collection[str]) -> None:
+        """Remember nothing of events but these, by their keys."""
+        for key in self._memories.keys() - pending:
+            del self._memories[key]
 
     def on(self, known: KnownEvent) -> Ruling | None:
         """What is newly decided about an event; None where nothing is. Raises `StoreError`."""
+        memory = self._memory(known)
+        waited = self._clock.monotonic() - memory.since
         decision = decide(
             self._rules,
             known,
             vm_name=self._vm_name,
-            now=known.first_seen + timedelta(seconds=self._waited(known)),
+            now=known.first_seen + timedelta(seconds=waited),
             acknowledged=lambda sink: self._acknowledged(sink, known),
         )
         if decision is None:
             return None
-        self._say_once(known, decision)
+        self._say_once(known, decision, memory)
         state = f"{known.event.key}\n{known.revision}\n{known.fingerprint}"
         cause = f"rule\n{decision.rule.name}\n{state}"
-        if decision.verdict is Verdict.WAIT or cause in self._decided:
+        if decision.verdict is Verdict.WAIT or cause in memory.decided:
             return None
         if self._ledger.has(cause):
-            self._decided.add(cause)
+            memory.decided.add(cause)
             return None
         actor = f"rule:{decision.rule.name}"
         entry = entry_of(known, cause=cause, jti=str(uuid.uuid4()), actor=actor)
         return Ruling(entry=entry, approve=decision.verdict is Verdict.APPROVE)
 
-    def _waited(self, known: KnownEvent) -> float:
-        """Seconds since the event was first seen, in this life of it.
+    def _memory(self, known: KnownEvent) -> _Memory:
+        """What is remembered of an event; at first, when it was first seen.
 
         The wall clock counts up to this run's first look, the monotonic one from there on: a clock
         that is set, as by the first time sync after a boot, must not let the next VM act while the
         leader still has its time.
         """
-        kept, monotonic = self._since.get(known.event.key), self._clock.monotonic()
-        if kept is None or kept[0] != known.first_seen:
+        memory = self._memories.get(known.event.key)
+        if memory is None or memory.first_seen != known.first_seen:
             before = (self._clock.now() - known.first_seen).total_seconds()
-            kept = (known.first_seen, monotonic - max(0.0, before))
-            self._since[known.event.key] = kept
-        return monotonic - kept[1]
+            since = self._clock.monotonic() - max(0.0, before)
+            memory = _Memory(first_seen=known.first_seen, since=since)
+            self._memories[known.event.key] = memory
+        return memory
 
-    def _say_once(self, known: KnownEvent, decision: Decision) -> None:
+    def _say_once(self, known: KnownEvent, decision: Decision, memory: _Memory) -> None:
         said = f"{decision.verdict.value}: {decision.why}"
-        if self._said.get(known.event.key) != said:
-            self._said[known.event.key] = said
+        if memory.said != said:
+            memory.said = said
             log.info(
                 said,
                 extra={

@@ -251,3 +251,12 @@ class TestOutbox:
         again = Outbox(store)
         again.register(["drain"])
         assert again.acknowledged("drain", self.record.id, everything)
+
+
+def test_nothing_is_remembered_of_events_that_are_over(courts: Any) -> None:
+    """However many there were: the ledger knows what was decided about them."""
+    court = courts(MINE)
+    court.announce(resources=["web_3", "web_4"])
+    assert list(court.approvals._rulings._memories) == [EVENT_ID.casefold()]
+    court.look()
+    assert court.approvals._rulings._memories == {}
