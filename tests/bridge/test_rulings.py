@@ -258,5 +258,6 @@ def test_nothing_is_remembered_of_events_that_are_over(courts: Any) -> None:
     court = courts(MINE)
     court.announce(resources=["web_3", "web_4"])
     assert list(court.approvals._rulings._memories) == [EVENT_ID.casefold()]
+    court.vanish()
     court.look()
     assert court.approvals._rulings._memories == {}
