@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
-import socket
 import ssl
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
@@ -23,6 +21,7 @@ from requests.utils import get_environ_proxies, select_proxy
 from urllib3.exceptions import HTTPError
 
 from sinks.base import SinkError
+from sinks.http.cutter import Cutter
 from sinks.http.words import words
 
 # urllib3 writes addresses into its debug lines, and one of its warnings.
@@ -57,39 +56,10 @@ class Answer:
     """Of an answer to a GET."""
 
 
-class _Cutter:
-    """Cuts the connection in use, from any thread."""
-
-    def __init__(self) -> None:
-        self.connection: Any = None
-        self.why = ""
-
-    def cut(self, why: str) -> None:
-        """End all reading and writing at once. Harmless where nothing is connected."""
-        self.why = why
-        sock = getattr(self.connection, "sock", None)
-        sock = getattr(sock, "socket", sock)  # within TLS to a proxy
-        if isinstance(sock, socket.socket):
-            with suppress(OSError):
-                # Not SSLSocket's own method: it takes the TLS object away under its reader.
-                socket.socket.shutdown(sock, socket.SHUT_RDWR)
-
-    @contextmanager
-    def after(self, seconds: float) -> Iterator[None]:
-        """Cut, should the block last longer."""
-        timer = threading.Timer(seconds, self.cut, (f"no answer within {seconds:g} s",))
-        timer.daemon = True
-        timer.start()
-        try:
-            yield
-        finally:
-            timer.cancel()
-
-
 class _Adapter(HTTPAdapter):
     """requests' own adapter, with connections that a cutter can reach, and our trust in CAs."""
 
-    def __init__(self, cutter: _Cutter, tls: ssl.SSLContext | None) -> None:
+    def __init__(self, cutter: Cutter, tls: ssl.SSLContext | None) -> None:
         self._cutter = cutter
         self._tls = tls
         # Both methods below are the ones that requests documents for subclasses.
@@ -112,7 +82,7 @@ class _Adapter(HTTPAdapter):
         return pool
 
 
-def _cuttable(base: Any, cutter: _Cutter) -> Any:
+def _cuttable(base: Any, cutter: Cutter) -> Any:
     """The connection class, telling the cutter which connection is in use."""
 
     class Cuttable(base):  # type: ignore[misc]
@@ -132,7 +102,7 @@ class Client:
     def __init__(self, url: str, limits: Limits) -> None:
         self._url = url
         self._limits = limits
-        self._cutter = _Cutter()
+        self._cutter = Cutter()
         self._ended = ""
         tls = tls_context() if url.lower().startswith("https:") else None
         # No Session: it would read .netrc, keep cookies, and look into a Location even when told
@@ -197,10 +167,12 @@ class Client:
         """Cut the connection from another thread, for good. Never raises."""
         self._ended = "the delivery was cut off"
         self._cutter.cut(self._ended)
+        self._cutter.close()
 
     def close(self) -> None:
         """Close the kept connection."""
         self._adapter.close()
+        self._cutter.close()
 
 
 def _answer(response: requests.Response, body: bytes) -> Answer:
