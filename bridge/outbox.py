@@ -5,6 +5,7 @@ A sink's progress is one cursor, so that order is kept by construction. This mod
 
 from __future__ import annotations
 
+import json
 import sqlite3
 import threading
 from collections.abc import Callable, Iterable, Sequence
@@ -21,6 +22,8 @@ from sinks.record import RecordDraft
 Accepts = Callable[[str, bool | None], bool]
 """Whether a sink wants a record of this type that affects this VM, or does not, or has no event."""
 
+SINKS_KEY: Final = "sinks"
+"""What is kept in `meta` of the names of the sinks that have a cursor."""
 _LOOK_AHEAD: Final = 1_000
 """How many records are looked at in one read where a sink does not want those before."""
 _WRITE_EVERY: Final = 256
@@ -56,12 +59,14 @@ class Outbox:
         so that it learns what is coming; where the cursor of a sink is damaged, with the oldest
         record that is kept. Returns each sink's cursor. Raises `StoreError`.
         """
-        with self._store.transaction() as connection:
-            rows = connection.execute("SELECT name, cursor, proof FROM sinks").fetchall()
-            sound = {name: cursor for name, cursor, shown in rows if shown == proof(name, cursor)}
-            # The name itself may be what is damaged: then a sink that seems new is not.
-            begin = self._begin_of_pending(connection) if len(sound) == len(rows) else 0
-            kept = {name: sound.get(name, begin) for name in names}
+        rows = self._store.read("SELECT name, cursor, proof FROM sinks")
+        sound = {name: cursor for name, cursor, shown in rows if shown == proof(name, cursor)}
+        # A cursor whose name is damaged, or that is gone, must not make a known sink a new one.
+        lost = set(json.loads(self._store.remembered(SINKS_KEY) or "[]")) - sound.keys()
+        begin = 0 if lost else self._begin_of_pending()
+        kept = {name: sound.get(name, begin) for name in names}
+
+        def put(connection: sqlite3.Connection) -> None:
             connection.execute("DELETE FROM sinks")
             connection.executemany(
                 "INSERT INTO sinks (name, cursor, proof, active) VALUES (?, ?, ?, ?)",
@@ -70,6 +75,8 @@ class Outbox:
                     for name, cursor in {**sound, **kept}.items()
                 ],
             )
+
+        self._store.commit(meta={SINKS_KEY: json.dumps(sorted({**sound, **kept}))}, also=put)
         with self._lock:
             self._cursors, self._written = dict(kept), dict(kept)
         self.dead.look()
@@ -217,12 +224,12 @@ class Outbox:
         with self._lock:
             self._written[sink] = max(self._written[sink], cursor)
 
-    def _begin_of_pending(self, connection: sqlite3.Connection) -> int:
+    def _begin_of_pending(self) -> int:
         """The cursor just before the oldest kept record of an event that is pending."""
-        (oldest,) = connection.execute(
+        ((oldest,),) = self._store.read(
             "SELECT min(sequence) FROM records "
             "WHERE event IN (SELECT key FROM events WHERE pending)"
-        ).fetchone()
+        )
         return self._store.head if oldest is None else int(oldest) - 1
 
 

@@ -1,0 +1,81 @@
+"""A store whose file or log is damaged: what is intact arrives, and nothing is gone in silence."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from fault_damage import BEHIND, DAMAGES, RECORDS, Found, Original, damage, drain
+
+CASES = [
+    pytest.param(kind, log, id=f"{kind}, {'log' if log else 'file'}")
+    for kind in DAMAGES
+    for log in (False, True)
+]
+
+
+def verdict(original: Original, found: Found) -> str:
+    """What became of it, in a word. Raises `AssertionError` where something is gone in silence."""
+    for records in found.got.values():
+        for record in records:
+            assert record == original.records[record.sequence], "other bytes than were committed"
+    if found.refused is not None:
+        assert found.refused.startswith("SEB_STATE_DIR: ")
+        return "refused"
+    if found.resets:
+        return "reset"
+    for sink, had in BEHIND.items():
+        got = [record.sequence for record in found.got[sink]]
+        assert got == sorted(set(got)), "out of order"
+        owed = set(range(had + 1, RECORDS + 1))
+        parked = {sequence for name, sequence in found.dead if name == sink}
+        assert owed - parked <= set(got), f"lost in silence at {sink}"
+    return "parked" if found.dead else "whole"
+
+
+def try_damages(home: Path, kind: str, *, log: bool, rounds: int, seed: int) -> str:
+    """So many damages of a kind; what became of them, in a line."""
+    draw, verdicts = random.Random(seed), Counter[str]()
+    original = Original(home, killed=log)
+    for number in range(rounds):
+        directory = original.copy(home / "damaged")
+        damage(directory, kind, draw, log=log)
+        try:
+            verdicts[verdict(original, drain(directory))] += 1
+        except Exception as error:
+            error.add_note(f"damage {number} of seed {seed}")
+            raise
+    case = f"{kind}, {'log' if log else 'file'}"
+    ends = "  ".join(f"{word} {count}" for word, count in sorted(verdicts.items()))
+    return f"faults: {case:<44}  rounds {rounds}  lost 0  {ends}"
+
+
+@pytest.mark.parametrize(("kind", "log"), CASES)
+def test_damage_anywhere(
+    tmp_path: Path, kind: str, *, log: bool, tell: Callable[[str], None]
+) -> None:
+    """It is delivered, parked, told as a reset, or the start says why not; never left out."""
+    tell(try_damages(tmp_path, kind, log=log, rounds=15, seed=1))
+
+
+@pytest.mark.faults
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(("kind", "log"), CASES)
+def test_much_damage_anywhere(
+    tmp_path: Path, kind: str, *, log: bool, tell: Callable[[str], None]
+) -> None:
+    """More of each."""
+    tell(try_damages(tmp_path, kind, log=log, rounds=150, seed=2))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize(("kind", "log"), CASES)
+def test_very_much_damage_anywhere(
+    tmp_path: Path, kind: str, *, log: bool, tell: Callable[[str], None]
+) -> None:
+    """Ten thousand of each."""
+    tell(try_damages(tmp_path, kind, log=log, rounds=10_000, seed=3))
