@@ -54,6 +54,18 @@ def test_kills(stage: Stage, tell: Tell) -> None:
     tell(stage.judge("mosquitto kill", rounds=10))
 
 
+@pytest.mark.faults
+def test_a_broker_that_stands_still(stage: Stage, tell: Tell) -> None:
+    """A broker that freezes is given up on; what it takes in once it goes on may come twice."""
+    stage.run()
+    stage.freeze()
+    stage.scene.change()
+    stage.wait_for_reason("has not acknowledged within 15 s")
+    stage.thaw()
+    stage.wait_for_everything()
+    tell(stage.judge("mosquitto stands still"))
+
+
 def test_a_session_that_is_taken_over(stage: Stage, tell: Tell) -> None:
     """Another client of the same id costs a reconnect, and no record."""
     stage.run()

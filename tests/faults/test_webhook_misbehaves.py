@@ -41,9 +41,9 @@ def add_redirects(hooks: Hooks, statuses: Sequence[int], other: Trap) -> None:
         "link_local_as_well": LINK_LOCAL.removeprefix("http:"),
     }
     for name, location in targets.items():
-        server = hooks.add(name)
+        hooks.add(name)
         for status in statuses:
-            server.answer(status=status, headers={"Location": location})
+            hooks.refuse(name, status, headers={"Location": location})
 
 
 @pytest.mark.parametrize("statuses", [(307,), pytest.param(REDIRECTS, marks=pytest.mark.faults)])
@@ -82,9 +82,11 @@ def test_answers_that_never_end(hooks: Hooks, tell: Tell, dripping: bool) -> Non
     """
     hooks.add("drip_body").answer(status=200, body=b"x" * 4000, mode="drip-body", times=2)
     hooks.add("endless").answer(status=200, mode="endless", times=2)
-    hooks.add("endless_refusal").answer(status=503, mode="endless", times=2)
+    hooks.add("endless_refusal")
+    hooks.refuse("endless_refusal", 503, mode="endless", times=2)
     if dripping:
-        hooks.add("drip_head").answer(status=200, mode="drip-headers")
+        hooks.add("drip_head")
+        hooks.refuse("drip_head", 200, mode="drip-headers")
     scene = hooks.start()
     scene.be_near()
     scene.change()
@@ -100,7 +102,8 @@ def test_answers_that_never_end(hooks: Hooks, tell: Tell, dripping: bool) -> Non
 
 def test_gone(hooks: Hooks, tell: Tell) -> None:
     """After 410 nothing more is sent until a person says so; then everything is."""
-    hooks.add("gone").answer(status=410)
+    hooks.add("gone")
+    hooks.refuse("gone", 410)
     hooks.add("other")
     scene = hooks.start()
     scene.be_near()
@@ -131,7 +134,8 @@ def test_retry_after(hooks: Hooks, tell: Tell) -> None:
         "long_ago": date(datetime(1994, 11, 6, tzinfo=UTC)),
     }
     for name, told in asked.items():
-        hooks.add(name).answer(status=503, headers={"Retry-After": told})
+        hooks.add(name)
+        hooks.refuse(name, 503, headers={"Retry-After": told})
     scene = hooks.start()
     for name in asked:
         scene.wait_for_trouble(name, "503")

@@ -105,6 +105,14 @@ class Stage:
         file.write_text(file.read_text().replace(old, new))
         self.broker.start()
 
+    def freeze(self) -> None:
+        """Let the broker stand still, its connections open."""
+        self._signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Let it go on."""
+        self._signal(signal.SIGCONT)
+
     def save(self) -> None:
         """Fetch what the broker holds, and have it save its sessions, as it does each half hour."""
         self._seen.messages()

@@ -11,12 +11,13 @@ import socket
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
+from functools import partial
 from pathlib import Path
 from typing import Self
 
 from eventually import eventually
 from fault_proxy import FaultProxy
-from http_server import HttpServer
+from http_server import HttpServer, Mode
 from sink_fault_ends import variables
 from sink_fault_scene import Scene
 from throwaway_ca import Pair
@@ -65,12 +66,26 @@ class Hooks:
         self._home = home
         self._stack = ExitStack()
         self._env: dict[str, str] = {}
+        self._refusals: dict[str, int] = {}
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self._stack.close()
+
+    def refuse(
+        self,
+        name: str,
+        status: int,
+        *,
+        headers: dict[str, str] | None = None,
+        mode: Mode = "normal",
+        times: int = 1,
+    ) -> None:
+        """Have a webhook not take its first or next so many requests: those are no arrivals."""
+        self.servers[name].answer(status=status, headers=headers, mode=mode, times=times)
+        self._refusals[name] = self._refusals.get(name, 0) + times
 
     def add(self, name: str, *, tls: Pair | None = None) -> HttpServer:
         """A webhook of this name; its receiver takes everything until it is told otherwise."""
@@ -98,11 +113,12 @@ class Hooks:
         return len(self.servers[name].requests())
 
     def received(self) -> dict[str, Callable[[], list[bytes]]]:
-        """What every receiver got, for the oracle."""
-        return {
-            name: lambda server=server: [each.body for each in server.requests()]  # type: ignore[misc]
-            for name, server in self.servers.items()
-        }
+        """What every receiver took, for the oracle."""
+        return {name: partial(self._taken, name) for name in self.servers}
+
+    def _taken(self, name: str) -> list[bytes]:
+        requests = self.servers[name].requests()
+        return [request.body for request in requests[self._refusals.get(name, 0) :]]
 
 
 def can_trace() -> bool:
