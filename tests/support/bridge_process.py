@@ -110,6 +110,11 @@ class BridgeProcess:
         assert self._process is not None
         return self._process.pid
 
+    def poll(self) -> int | None:
+        """Its exit code; None while it runs."""
+        assert self._process is not None
+        return self._process.poll()
+
     def send(self, number: int) -> None:
         """Send a signal to it and to nobody else."""
         os.kill(self.pid, number)

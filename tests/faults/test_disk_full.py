@@ -1,0 +1,168 @@
+"""A small disk that fills and is freed: what was committed arrives, the rest is found later."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from bridge_process import BridgeProcess
+from eventually import eventually
+from fault_disk import TRY_LATER
+from fault_gate import GatedReceiver
+from fault_mount import fill, small_disk
+from oracle import Evidence, Figures, judge, outbox_of
+
+from bridge.simulator import SimulatedEvent, Simulator
+
+MEGABYTES = 6
+
+
+class SmallDisk:
+    """A bridge whose store is on a disk that fills; its sinks are elsewhere."""
+
+    def __init__(self, home: Path, disk: Path, simulator: Simulator, sink: GatedReceiver) -> None:
+        self.home = home
+        self.disk = disk
+        self.simulator = simulator
+        self.sink = sink
+        self.file = home / "records.jsonl"
+        self.documents: list[Mapping[str, Any]] = []
+        """What must have been committed."""
+
+    @property
+    def env(self) -> dict[str, str]:
+        """The variables of its bridges."""
+        return {
+            "SEB_IMDS__URL": self.simulator.url,
+            "SEB_STATE_DIR": str(self.disk / "state"),
+            "SEB_POLL_INTERVAL": "0.1",
+            "SEB_HEARTBEAT_INTERVAL": "0",
+            "SEB_SINK__FILE__PATH": str(self.file),
+            "SEB_SINK__WEBHOOK__URL": self.sink.url,
+        }
+
+    @property
+    def received(self) -> dict[str, list[bytes]]:
+        """What arrived, by sink."""
+        lines = self.file.read_bytes().splitlines() if self.file.exists() else []
+        return {"file": lines, "webhook": self.sink.bodies}
+
+    def change(self) -> str:
+        """One more event, looked at twice."""
+        event = self.simulator.announce(SimulatedEvent(description="x" * 1000))
+        assert self.simulator.wait_until_served(gets=2)
+        return event.event_id
+
+    def change_and_hear(self) -> None:
+        """One more event, which arrives."""
+        event_id = self.change().encode()
+        eventually(
+            lambda: all(any(event_id in body for body in got) for got in self.received.values()),
+            what="the record",
+        )
+        self.documents.append(self.simulator.history[-1].json())
+
+    def fill(self, bridge: BridgeProcess) -> Path:
+        """Fill the disk until the bridge says that it cannot go on; what fills it."""
+        filler = fill(self.disk)
+        before = len(bridge.logs("store_trouble"))
+        for _ in range(2000):
+            self.change()
+            fill(self.disk)  # what the ballast gave, too
+            if len(bridge.logs("store_trouble")) > before:
+                return filler
+        raise AssertionError("the disk never was full")
+
+    def free(self, filler: Path) -> None:
+        """Make room, and see that what stands now arrives."""
+        filler.unlink()
+        self.change_and_hear()
+
+
+def evidence_of(disk: SmallDisk, case: str, rounds: int) -> Evidence:
+    """What the oracle wants to know."""
+    return Evidence(
+        case=case,
+        rounds=rounds,
+        received=disk.received,
+        documents=disk.documents,
+        standing=disk.simulator.history[-1].json(),
+        outbox=outbox_of(disk.home, disk.env),
+    )
+
+
+def endure(home: Path, rounds: int) -> Figures:
+    """So often full and freed while the bridge runs."""
+    with (
+        small_disk(home / "disk", megabytes=MEGABYTES) as mounted,
+        Simulator() as simulator,
+        GatedReceiver() as sink,
+    ):
+        disk = SmallDisk(home, mounted, simulator, sink)
+        with BridgeProcess("run", env=disk.env, home=home) as bridge:
+            for _ in range(rounds):
+                disk.change_and_hear()
+                disk.free(disk.fill(bridge))
+            for event in simulator.history[-1].json()["Events"]:
+                simulator.end_event(event["EventId"])
+            assert simulator.wait_until_served(gets=2)
+            assert bridge.stop() == 0
+            assert "Traceback" not in bridge.errors
+        return judge(evidence_of(disk, "a disk that fills and is freed", rounds))
+
+
+def test_a_disk_that_fills_and_is_freed(tmp_path: Path, tell: Callable[[Figures], None]) -> None:
+    """While it is full nothing new is told; once there is room, what stands is."""
+    tell(endure(tmp_path, 1))
+
+
+@pytest.mark.faults
+def test_a_disk_that_fills_again_and_again(tmp_path: Path, tell: Callable[[Figures], None]) -> None:
+    """The ballast is there each time."""
+    tell(endure(tmp_path, 5))
+
+
+def test_a_start_on_a_full_disk(tmp_path: Path, tell: Callable[[Figures], None]) -> None:
+    """A backlog is delivered from a disk that takes nothing, or the start says to try later."""
+    with (
+        small_disk(tmp_path / "disk", megabytes=MEGABYTES) as mounted,
+        Simulator() as simulator,
+        GatedReceiver() as sink,
+    ):
+        disk = SmallDisk(tmp_path, mounted, simulator, sink)
+        sink.hold()
+        with BridgeProcess("run", env=disk.env, home=tmp_path) as bridge:
+            bridge.wait_for_log("started")
+            for _ in range(5):
+                disk.change()
+            bridge.kill()
+        sink.release()
+        filler = fill(mounted)
+        assert shutil.disk_usage(mounted).free == 0
+        with BridgeProcess("run", env=disk.env, home=tmp_path) as bridge:
+            try:
+                eventually(lambda: len(sink.bodies) > 6 or bridge.poll() is not None, what="an end")
+            finally:
+                filler.unlink()
+            code = bridge.stop() if bridge.poll() is None else bridge.wait()
+        assert code in (0, TRY_LATER)
+        assert "Traceback" not in bridge.errors
+        with BridgeProcess("run", env=disk.env, home=tmp_path) as bridge:
+            bridge.wait_for_log("started")
+            disk.change_and_hear()
+            assert bridge.stop() == 0
+        tell(judge(evidence_of(disk, "a start on a full disk", 1), more=f"exit code {code}"))
+
+
+def test_a_first_start_on_a_full_disk(tmp_path: Path) -> None:
+    """There is no room for a store: it says so, and that it is worth another try."""
+    with small_disk(tmp_path / "disk", megabytes=1) as mounted:
+        fill(mounted)
+        env = {"SEB_STATE_DIR": str(mounted)}
+        with BridgeProcess("run", env=env, home=tmp_path) as bridge:
+            assert bridge.wait() == TRY_LATER
+        assert bridge.errors.startswith("seb: SEB_STATE_DIR: the disk under ")
+        assert len(bridge.errors.splitlines()) == 1

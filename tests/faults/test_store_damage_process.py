@@ -1,0 +1,198 @@
+"""A bridge that finds its store in a bad state: it begins, or says in a sentence why not."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+from bridge_process import BridgeProcess
+from eventually import eventually
+from fault_damage import damage
+from fault_disk import CONFIGURATION
+from fault_gate import GatedReceiver
+from fault_mount import read_only_view
+from oracle import Evidence, Figures, judge, outbox_of
+from restless_imds import RestlessImds
+
+from bridge.simulator import Simulator
+
+RESET = "seb.bridge.store-reset.v1"
+BACKLOG = 12
+
+
+class Widow:
+    """The store of a bridge that was killed with a backlog; and the next bridge."""
+
+    def __init__(self, home: Path, simulator: Simulator, sink: GatedReceiver) -> None:
+        self.home = home
+        self.simulator = simulator
+        self.sink = sink
+        self.state = home / "state"
+        self.file = home / "records.jsonl"
+        self._imds = RestlessImds(simulator, seed=1, pause=(0, 0))
+        sink.hold()
+        with self.bridge() as bridge:
+            for _ in range(BACKLOG):
+                self._imds.step()
+                assert simulator.wait_until_served(gets=2)
+            eventually(lambda: len(self.received["file"]) > BACKLOG, what="the records")
+            bridge.kill()
+        sink.release()
+
+    @property
+    def env(self) -> dict[str, str]:
+        """The variables of its bridges."""
+        return {
+            "SEB_IMDS__URL": self.simulator.url,
+            "SEB_STATE_DIR": str(self.state),
+            "SEB_POLL_INTERVAL": "0.1",
+            "SEB_HEARTBEAT_INTERVAL": "0",
+            "SEB_SINK__FILE__PATH": str(self.file),
+            "SEB_SINK__WEBHOOK__URL": self.sink.url,
+        }
+
+    def bridge(self, **env: str) -> BridgeProcess:
+        """`seb run`, not started."""
+        return BridgeProcess("run", env={**self.env, **env}, home=self.home)
+
+    @property
+    def received(self) -> dict[str, list[bytes]]:
+        """What arrived, by sink."""
+        lines = self.file.read_bytes().splitlines() if self.file.exists() else []
+        return {"file": lines, "webhook": self.sink.bodies}
+
+    def live_on(self) -> None:
+        """A bridge comes to rest, sees one more change, and every event's end."""
+        with self.bridge() as bridge:
+            bridge.wait_for_log("started")
+            self._imds.step()
+            assert self.simulator.wait_until_served(gets=2)
+            self._imds.settle()
+            assert self.simulator.wait_until_served(gets=2)
+            assert bridge.stop() == 0
+            assert "Traceback" not in bridge.errors
+
+    def evidence(self, case: str) -> Evidence:
+        """What the oracle wants to know; a reset is a reset only where it was told."""
+        received = self.received
+        told = {json.loads(body)["id"] for body in received["file"] if RESET.encode() in body}
+        return Evidence(
+            case=case,
+            received=received,
+            standing=self.simulator.history[-1].json(),
+            outbox=outbox_of(self.home, self.env),
+            resets=len(told),
+        )
+
+
+def empty(state: Path) -> None:
+    """A file of zero length, and no log."""
+    (state / "seb.db").write_bytes(b"")
+    (state / "seb.db-wal").unlink()
+
+
+def empty_beside_log(state: Path) -> None:
+    """A file of zero length, with the log of before."""
+    (state / "seb.db").write_bytes(b"")
+
+
+def halve(state: Path) -> None:
+    """Half a file."""
+    data = (state / "seb.db").read_bytes()
+    (state / "seb.db").write_bytes(data[: len(data) // 2])
+
+
+def replace(state: Path) -> None:
+    """Something that is no store."""
+    (state / "seb.db").write_bytes(b"no store at all\n" * 4096)
+
+
+def cut_log(state: Path) -> None:
+    """Half a log."""
+    data = (state / "seb.db-wal").read_bytes()
+    (state / "seb.db-wal").write_bytes(data[: len(data) // 2])
+
+
+def remove(state: Path) -> None:
+    """Nothing is left."""
+    for path in state.iterdir():
+        if path.name.startswith("seb.db"):
+            path.unlink()
+
+
+DAMAGES: Mapping[str, Callable[[Path], None]] = {
+    "of zero length": empty,
+    "of zero length, beside its log": empty_beside_log,
+    "half": halve,
+    "no store at all": replace,
+    "with half a log": cut_log,
+    "gone": remove,
+}
+
+
+@pytest.mark.parametrize("what", DAMAGES)
+def test_a_store_that_is_lost(tmp_path: Path, what: str, tell: Callable[[Figures], None]) -> None:
+    """A new one begins, with a new stream, and every sink is told so."""
+    with Simulator() as simulator, GatedReceiver() as sink:
+        widow = Widow(tmp_path, simulator, sink)
+        DAMAGES[what](widow.state)
+        widow.live_on()
+        evidence = widow.evidence(f"a store {what}")
+        assert evidence.resets == 1
+        tell(judge(evidence))
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("log", [False, True], ids=["file", "log"])
+@pytest.mark.parametrize("seed", range(4))
+def test_a_store_with_flipped_bits(
+    tmp_path: Path, seed: int, *, log: bool, tell: Callable[[Figures], None]
+) -> None:
+    """It goes on, with a record parked or with a new store: whichever, it is told."""
+    draw = random.Random(seed)
+    with Simulator() as simulator, GatedReceiver() as sink:
+        widow = Widow(tmp_path, simulator, sink)
+        if not log:
+            outbox_of(tmp_path, widow.env)  # whoever closes the store brings the log into the file
+        for _ in range(3):
+            damage(widow.state, "a bit flipped", draw, log=log)
+        widow.live_on()
+        evidence = widow.evidence(f"flipped bits in the {'log' if log else 'file'}, seed {seed}")
+        tell(judge(evidence, more=f"resets {evidence.resets}"))
+
+
+def test_a_store_that_cannot_be_written(tmp_path: Path, tell: Callable[[Figures], None]) -> None:
+    """It is refused in a sentence; once it can be written, nothing is missing."""
+    with Simulator() as simulator, GatedReceiver() as sink:
+        widow = Widow(tmp_path, simulator, sink)
+        with read_only_view(tmp_path / "view", of=widow.state) as view:
+            refused(widow.bridge(SEB_STATE_DIR=str(view)))
+        widow.live_on()
+        evidence = widow.evidence("a store that cannot be written")
+        assert evidence.resets == 0
+        tell(judge(evidence))
+
+
+def test_a_store_in_use(tmp_path: Path, tell: Callable[[Figures], None]) -> None:
+    """A second bridge is refused in a sentence, and the first one does not notice."""
+    with Simulator() as simulator, GatedReceiver() as sink:
+        widow = Widow(tmp_path, simulator, sink)
+        with widow.bridge() as first:
+            first.wait_for_log("started")
+            refused(widow.bridge())
+            assert first.stop() == 0
+        widow.live_on()
+        evidence = widow.evidence("a store in use by another bridge")
+        assert evidence.resets == 0
+        tell(judge(evidence))
+
+
+def refused(bridge: BridgeProcess) -> None:
+    """It ends with the code for a wrong setting, and one line that names it."""
+    with bridge:
+        assert bridge.wait() == CONFIGURATION
+    assert bridge.errors.startswith("seb: SEB_STATE_DIR: ")
+    assert len(bridge.errors.splitlines()) == 1
