@@ -7,16 +7,19 @@ delivery.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from sinks.base import Check, Sink, SinkContext, SinkError, SinkRejected, SinkSettings
 from sinks.http.client import Client, Limits
 from sinks.http.verdict import judge
 from sinks.record import CONTENT_TYPE, EventRecord
 from sinks.webhook.check import look_at
+from sinks.webhook.rendered import Rendered
 from sinks.webhook.settings import WebhookSettings
 from sinks.webhook.signature import KeyFormatError, signature_headers
-from sinks.webhook.template import Rendered, RenderError, compile_template, render
+
+if TYPE_CHECKING:
+    from jinja2 import Template
 
 _HINTS: Final = {
     401: "see that both sides have the same secret, and that headers hold what it asks for",
@@ -38,7 +41,7 @@ class WebhookSink(Sink[WebhookSettings]):
     def __init__(self, name: str, settings: WebhookSettings, context: SinkContext) -> None:
         super().__init__(name, settings, context)
         template = settings.template
-        self._template = compile_template(template.get_secret_value()) if template else None
+        self._template = _compiled(template.get_secret_value()) if template else None
         self._client: Client | None = None
 
     @property
@@ -86,6 +89,8 @@ class WebhookSink(Sink[WebhookSettings]):
     def _render(self, record: EventRecord) -> Rendered:
         if self._template is None:
             return Rendered(body=record.body, content_type=CONTENT_TYPE)
+        from sinks.webhook.template import RenderError, render  # noqa: PLC0415 - see _compiled
+
         try:
             return render(self._template, record)
         except RenderError as error:
@@ -129,3 +134,10 @@ class WebhookSink(Sink[WebhookSettings]):
         if self._client is not None:
             self._client.close()
             self._client = None
+
+
+def _compiled(template: str) -> Template:
+    # Jinja2 takes 2 MiB (measured): only who has a template should pay for it.
+    from sinks.webhook.template import compile_template  # noqa: PLC0415
+
+    return compile_template(template)

@@ -9,7 +9,6 @@ import json
 import time
 import traceback
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,6 +16,7 @@ from jinja2 import StrictUndefined, Template, TemplateError, TemplateSyntaxError
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from sinks.record import EventRecord
+from sinks.webhook.rendered import Rendered
 
 FILE_PREFIX: Final = "file:"
 _LARGEST: Final = 1024 * 1024
@@ -41,14 +41,6 @@ class TemplateFormatError(ValueError):
 
 class RenderError(ValueError):
     """The template does not fit this record; the message names the line."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rendered:
-    """A body and what it is."""
-
-    body: bytes
-    content_type: str
 
 
 class _Sandbox(ImmutableSandboxedEnvironment):

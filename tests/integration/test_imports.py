@@ -56,3 +56,13 @@ def test_a_check_loads_the_sinks_that_are_named(launch: Launch) -> None:
     """The same for `seb check`, which falls back to standard output."""
     found = loaded("check", home=launch.home, env=launch.env)
     assert found & SINKS == {"sinks.stdout"}
+
+
+def test_only_a_template_loads_jinja(launch: Launch) -> None:
+    """A webhook that posts the record as it is goes without the library of templates."""
+    env = {**launch.env, "SEB_SINK__WEBHOOK__URL": "https://127.0.0.1:9/hook"}
+    plain = loaded("check", "--offline", home=launch.home, env=env)
+    env["SEB_SINK__WEBHOOK__TEMPLATE"] = "{{ record.id }}"
+    templated = loaded("check", "--offline", home=launch.home, env=env)
+    assert ("sinks.webhook" in plain, "jinja2" in plain) == (True, False)
+    assert "jinja2" in templated
