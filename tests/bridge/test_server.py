@@ -7,6 +7,7 @@ from contextlib import closing
 from typing import Any
 
 import pytest
+from onlooker import free_port
 
 from bridge.server import Server, bound, named, parts_of
 
@@ -23,9 +24,7 @@ def application(environ: dict[str, Any], start: Callable[..., object]) -> Iterab
 @pytest.fixture
 def port() -> int:
     """A port that was free a moment ago."""
-    with closing(bound("127.0.0.1", 0)) as listener:
-        free = listener.getsockname()[1]
-    return free
+    return free_port()
 
 
 def ask(port: int, path: str = "/x") -> tuple[int, bytes, dict[str, str]]:
