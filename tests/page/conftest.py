@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from browser import started_browser, watched_page
+from browser import started_browser
 from playwright.sync_api import Browser, Page
 from status_fixture import StatusServer
-from still_page import stop_clock
+from still_page import fresh, still_page
 
 
 # Not for the whole session: while it is open, no other test of this process could use asyncio.
@@ -26,9 +26,15 @@ def server() -> Iterator[StatusServer]:
         yield made
 
 
+@pytest.fixture(scope="module")
+def still(browser: Browser) -> Iterator[Page]:
+    """A page in which time stands still."""
+    with still_page(browser) as made:
+        yield made
+
+
 @pytest.fixture
-def page(browser: Browser, server: StatusServer) -> Iterator[Page]:
+def page(still: Page, server: StatusServer) -> Iterator[Page]:
     """A page whose clock stands still at the bridge's now; not yet opened."""
-    with watched_page(browser, server.url) as made:
-        stop_clock(made)
+    with fresh(still, server.url) as made:
         yield made

@@ -28,6 +28,7 @@ from status_samples import (
     sink,
     status,
 )
+from still_page import opened
 
 HOSTILE = "</script><img src=x onerror=alert(1)>\u202e\u0007" + "W" * 700 + " שלום עולם " * 40
 BEGAN = record("bridge.started", 1, ago=93_784, started={"restarted": True, "gapSeconds": 95.2})
@@ -241,9 +242,7 @@ def test_a_state_is_told_and_shown_well(page: Page, server: StatusServer, which:
     """Its name and its words are there, nothing is cut off, and axe-core finds no serious fault."""
     state = STATES[which]
     server.status, server.records = state.said, list(state.records)
-    page.goto(server.url)
-    page.wait_for_selector("#timeline ol, #timeline p")
-    page.wait_for_selector("#state:not(.is-waiting)")
+    opened(page, server)
     assert page.locator("#state h2").inner_text() == state.name
     text = " ".join(page.locator("body").inner_text().split())
     assert [each for each in state.says if each not in text] == []

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-
 from browser import check_views, watched_page
 from playwright.sync_api import Browser, Page, expect
 from status_fixture import StatusServer
-from status_samples import NOW, event, moment, status
-from still_page import look_again, opened, pass_time
+from status_samples import event, imds, moment, status
+from still_page import look_again, opened, pass_time, run_clock
 
 HEADLINE = "#state h2"
 LOST = "No contact with the bridge"
@@ -20,16 +18,20 @@ def test_the_countdown_ticks_each_second(page: Page, server: StatusServer) -> No
     opened(page, server)
     figures = page.locator("#state .count time, #events summary time")
     expect(figures).to_have_text(["14:32", "14:32"])
-    page.clock.run_for(1_000)
+    run_clock(page, 1_000)
     expect(figures).to_have_text(["14:31", "14:31"])
-    page.clock.run_for(900)
+    run_clock(page, 900)
     expect(figures).to_have_text(["14:31", "14:31"])
 
 
 def test_the_clock_is_the_bridges(page: Page, server: StatusServer) -> None:
     """A device whose clock is a day off shows the same countdown and the same ages."""
-    page.clock.set_system_time(NOW + timedelta(days=1))
-    server.status = status(events=[event()])
+    ahead = 86_400
+    server.status = status(
+        now=moment(ahead),
+        events=[event(notBefore=moment(ahead + 872))],
+        imds=imds(lastSuccessAt=moment(ahead - 0.4)),
+    )
     opened(page, server)
     expect(page.locator("#state .count time")).to_have_text("14:32")
     expect(page.locator("#state .say")).to_contain_text("IMDS answered just now.")
@@ -68,6 +70,7 @@ def test_ten_seconds_without_contact_are_told(page: Page, server: StatusServer) 
     expect(page.locator("#state .known")).to_contain_text("Last known: Freeze for this VM, coming")
     check_views(page, "no-contact")
     server.down = False
+    look_again(page)
     expect(page.locator(HEADLINE)).to_have_text("Event coming")
 
 
@@ -77,10 +80,10 @@ def test_a_bridge_that_hangs_is_not_waited_for(page: Page, server: StatusServer)
     opened(page, server)
     server.stuck = True
     with page.expect_request("**/api/v1/status"):
-        page.clock.run_for(2_000)
-    page.clock.run_for(5_000)
+        run_clock(page, 2_000)
+    run_clock(page, 5_000)
     expect(page.locator("#contact")).to_have_text("Retrying")
-    page.clock.run_for(4_000)
+    run_clock(page, 4_000)
     expect(page.locator(HEADLINE)).to_have_text(LOST)
     expect(page.locator("#state .say")).to_contain_text("no answer within 5 s")
 
