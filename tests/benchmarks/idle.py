@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import statistics
 import time
+import uuid
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final
 
-from bridge.simulator import Simulator
+from bridge.simulator import SimulatedVm, Simulator
 from tests.benchmarks.farend import Kind, far_end
 from tests.benchmarks.frame import Figure
 from tests.benchmarks.measure import PYTHON, SEB, cpu_seconds, resident_mib, running
@@ -90,7 +91,8 @@ def _bare(stack: ExitStack, scratch: Path) -> int:
 
 
 def _bridge(stack: ExitStack, scratch: Path, name: str, variables: Mapping[str, str]) -> int:
-    simulator = stack.enter_context(Simulator())
+    # A VM of its own: two bridges of one VM would take the connection from each other.
+    simulator = stack.enter_context(Simulator(vm=SimulatedVm(vm_id=str(uuid.uuid4()))))
     directory = _directory(scratch, f"bridge-{name}")
     where = {"SEB_IMDS__URL": simulator.url, "SEB_STATE_DIR": str(directory / "state")}
     process = stack.enter_context(running([*SEB, "run"], directory, {**variables, **where}))
