@@ -25,7 +25,7 @@ def stage(tmp_path: Path) -> Iterator[Stage]:
         yield made
 
 
-@pytest.mark.parametrize("rounds", [2, pytest.param(20, marks=pytest.mark.faults)])
+@pytest.mark.parametrize("rounds", [2, pytest.param(10, marks=pytest.mark.faults)])
 def test_restarts(stage: Stage, tell: Tell, rounds: int) -> None:
     """A broker that shuts down in the middle of things, time and again, gets everything."""
     broker = stage.run()
@@ -43,7 +43,7 @@ def test_restarts(stage: Stage, tell: Tell, rounds: int) -> None:
 def test_kills(stage: Stage, tell: Tell) -> None:
     """So does one that is killed: what it had acknowledged and saved is not asked of it again."""
     broker = stage.run()
-    for _ in range(10):
+    for _ in range(6):
         stage.scene.change(2)
         stage.wait_for_everything()
         stage.save()
@@ -51,7 +51,7 @@ def test_kills(stage: Stage, tell: Tell) -> None:
         stage.scene.change(2)
         broker.start()
         stage.wait_for_everything()
-    tell(stage.judge("mosquitto kill", rounds=10))
+    tell(stage.judge("mosquitto kill", rounds=6))
 
 
 @pytest.mark.faults
