@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Final, Literal
 
-from bridge.commands import Command
+from bridge.commands import SKEW_SECONDS, Command
 from bridge.known import KnownEvent
 from bridge.normalize import Observer
 from bridge.receipts import State, receipt
@@ -68,7 +68,8 @@ class Ledger:
         lost: then nobody knows whether it has been used.
         """
         # Not while the clock is before that moment: it was wrong then, or it is now.
-        return issued < self._lost <= now.timestamp()
+        # Who issues tokens may have a clock that is ahead of ours, as `commands` forgives it.
+        return issued <= self._lost + SKEW_SECONDS and 0 < self._lost <= now.timestamp()
 
     def has(self, cause: str) -> bool:
         """Whether the cause has been acted upon. Raises `StoreError`."""

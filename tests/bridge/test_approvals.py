@@ -16,7 +16,7 @@ from control_plane import Signer
 from forgeries import FORGERIES
 
 from bridge import approvals
-from bridge.commands import MAX_COMMANDS
+from bridge.commands import MAX_COMMANDS, SKEW_SECONDS
 from bridge.policy import Rule
 from bridge.refusals import ANSWERS_A_MINUTE, ANSWERS_A_TOKEN, LINES_A_MINUTE
 from bridge.store import RESET_KEY, StoreError
@@ -164,6 +164,7 @@ def test_a_token_from_before_a_lost_store_is_replayed(court: Court) -> None:
     court.send(token)
     assert court.imds.posts == [EVENT_ID]
     assert court.story() == [("rejected", "replayed")]
+    court.look(after=SKEW_SECONDS)
     court.send(court.approve())
     assert court.imds.posts == [EVENT_ID, EVENT_ID]
 

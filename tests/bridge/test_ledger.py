@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from store_helpers import NOW, observer, opened
 
+from bridge.commands import SKEW_SECONDS
 from bridge.ledger import KEEP, KEEP_TIME, Entry, Ledger
 from bridge.store import RESET_KEY, Store, StoreError
 from sinks.record import read_record
@@ -143,7 +144,9 @@ def test_what_is_under_way_or_new_is_never_forgotten(store: Store, ledger: Ledge
 
 
 def test_a_ledger_that_was_lost_knows_of_no_token_from_before(tmp_path: Path) -> None:
-    """With the store, the ledger is lost: what was issued before may have been used."""
+    """With the store, the ledger is lost: what was issued before may have been used, and so may
+    what a clock a little ahead of ours has issued.
+    """
     with opened(tmp_path) as store:
         assert not Ledger(store, NOW).may_have_lost(0, NOW)
         store.commit(meta={RESET_KEY: '{"reason": "it is gone"}'})
@@ -151,7 +154,9 @@ def test_a_ledger_that_was_lost_knows_of_no_token_from_before(tmp_path: Path) ->
         store.commit(meta={RESET_KEY: "null"})
     with opened(tmp_path) as store:
         ledger, then = Ledger(store, NOW + KEEP_TIME), int(NOW.timestamp())
-        assert [ledger.may_have_lost(each, NOW) for each in (then - 1, then)] == [True, False]
+        offsets = (-1, 0, SKEW_SECONDS, SKEW_SECONDS + 1)
+        lost = [ledger.may_have_lost(then + each, NOW) for each in offsets]
+        assert lost == [True, True, True, False]
 
 
 def test_a_clock_that_was_wrong_when_the_ledger_was_lost_blocks_nobody(store: Store) -> None:
