@@ -92,6 +92,11 @@ class Store:
         return max(self._head, self._tidemark.of(self.stream))
 
     @property
+    def noted(self) -> int:
+        """The sequence that the last user of the directory noted, whichever store that had."""
+        return self._tidemark.newest
+
+    @property
     def last_record_sequence(self) -> int:
         """The sequence of the newest record that is no heartbeat; 0 where there is none."""
         return int(self._meta.get("record_sequence", "0"))
@@ -193,6 +198,22 @@ class Store:
                 self._tidemark.note(self.stream, self._head)
                 self.committed(records)
             return records
+
+    def begin_behind(
+        self,
+        sequence: int,
+        *,
+        meta: Mapping[str, str],
+        also: Callable[[sqlite3.Connection], object],
+    ) -> None:
+        """Count on behind that sequence, in a store that has no record yet; the rest as in
+        `commit`. Raises `StoreError`.
+        """
+        with self._lock:
+            counted = {"sequence": str(sequence), "record_sequence": str(sequence)}
+            self.commit(meta={**meta, **counted}, also=also)
+            self._head = sequence
+            self._tidemark.note(self.stream, sequence)
 
     def probe(self) -> None:
         """Write what is written already, to see that it can be. Raises `StoreError`."""

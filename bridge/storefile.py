@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import json
 import sqlite3
-import uuid
-from contextlib import closing
-from dataclasses import asdict
+from contextlib import suppress
+from dataclasses import asdict, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Final, NoReturn
@@ -17,7 +16,7 @@ from typing import Final, NoReturn
 from bridge import host
 from bridge.ballast import Ballast
 from bridge.errors import ConfigurationError, TryLaterError
-from bridge.rows import upsert_meta
+from bridge.salvage import take_over
 from bridge.store import RESET_KEY, Store, StoreError
 from bridge.storereset import (
     DamagedError,
@@ -26,35 +25,14 @@ from bridge.storereset import (
     put_file_aside,
     refuse_condemned,
 )
+from bridge.tables import SCHEMA_VERSION, are_sound, create_tables
 
 __all__ = ["FILE_NAME", "LOCK_WAIT_SECONDS", "StoreReset", "open_store", "put_aside"]
 
 FILE_NAME: Final = "seb.db"
-SCHEMA_VERSION: Final = 1
 LOCK_WAIT_SECONDS: Final = 5.0
 """How long a start waits for a predecessor that is on its way out."""
 
-_SCHEMA: Final = """
-CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL, proof INTEGER NOT NULL) WITHOUT ROWID;
-CREATE TABLE events (key TEXT PRIMARY KEY, pending INTEGER NOT NULL, seen TEXT NOT NULL,
-                     value TEXT NOT NULL, proof INTEGER NOT NULL) WITHOUT ROWID;
-CREATE TABLE records (sequence INTEGER PRIMARY KEY, id TEXT NOT NULL, type TEXT NOT NULL,
-                      time TEXT NOT NULL, event TEXT, affects INTEGER, crc INTEGER NOT NULL,
-                      body BLOB NOT NULL);
-CREATE TABLE sinks (name TEXT PRIMARY KEY, cursor INTEGER NOT NULL, proof INTEGER NOT NULL,
-                    active INTEGER NOT NULL) WITHOUT ROWID;
-CREATE TABLE approvals (cause TEXT PRIMARY KEY, time TEXT NOT NULL, jti TEXT NOT NULL, event TEXT,
-                        fingerprint TEXT, actor TEXT NOT NULL, issuer TEXT,
-                        resources TEXT NOT NULL, state TEXT NOT NULL, reason TEXT,
-                        asked TEXT NOT NULL) WITHOUT ROWID;
-CREATE TABLE dead (sink TEXT NOT NULL, sequence INTEGER NOT NULL, time TEXT NOT NULL,
-                   reason TEXT NOT NULL, attempts INTEGER NOT NULL, again INTEGER NOT NULL,
-                   PRIMARY KEY (sink, sequence)) WITHOUT ROWID;
-CREATE INDEX heartbeats ON records (sequence) WHERE type = 'seb.bridge.heartbeat.v1';
-CREATE INDEX waiting ON records (sequence, type, affects, time);
-CREATE INDEX of_event ON records (event) WHERE event IS NOT NULL;
-CREATE INDEX dead_records ON dead (sequence);
-"""
 # A check of every page reads the whole file: on a slow disk a large backlog would hold up a start
 # for many seconds. Above this size only what the start itself needs is checked; a record's own
 # checksum finds the rest when it is read.
@@ -87,17 +65,31 @@ def open_store(
             f"SEB_STATE_DIR: the state directory {directory} cannot be used ({error.strerror}); "
             "this user must own it and every file in it"
         ) from error
-    return store, _untold(store, reset)
+    return store, _salvaged(path, store, _untold(store, reset))
 
 
 def put_aside(store: Store, now: datetime, *, reason: str) -> tuple[Store, StoreReset]:
     """Close a store that belongs to another VM, keep it under another name, and begin anew."""
     store.close()
     path = store.directory / FILE_NAME
-    reset = put_file_aside(path, now, reason=reason)
+    reset = replace(put_file_aside(path, now, reason=reason), ours=False)
     store = _open(path, LOCK_WAIT_SECONDS)
     _untold(store, reset)
     return store, reset
+
+
+def _salvaged(path: Path, store: Store, reset: StoreReset | None) -> StoreReset | None:
+    """The reset, once what the old store still had to deliver is taken over where it is intact."""
+    if reset is None or not reset.ours or reset.kept_as is None or store.head:
+        return reset
+    # Where there is no room for it, the news to come must not wait: the file is kept.
+    with suppress(StoreError):
+        taken = take_over(path.with_name(reset.kept_as), store)
+        if taken:
+            told = f"{reset.reason}; {taken} of its records are still delivered, where they are due"
+            reset = replace(reset, reason=told)
+            store.commit(meta={RESET_KEY: json.dumps(asdict(reset))})
+    return reset
 
 
 def _untold(store: Store, reset: StoreReset | None) -> StoreReset | None:
@@ -162,7 +154,7 @@ def _connect(path: Path, wait: float) -> sqlite3.Connection:
         connection.execute("BEGIN EXCLUSIVE")
         (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
         if not tables:
-            _create(connection)
+            create_tables(connection)
         connection.execute("COMMIT")
         if not tables:
             # Out of the log at once, so that the stream's id can be read whatever happens to it.
@@ -176,13 +168,6 @@ def _connect(path: Path, wait: float) -> sqlite3.Connection:
     return connection
 
 
-def _create(connection: sqlite3.Connection) -> None:
-    for statement in _SCHEMA.split(";"):
-        connection.execute(statement)
-    connection.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
-    upsert_meta(connection, {"stream": str(uuid.uuid4()), "sequence": "0"})
-
-
 def _verify(connection: sqlite3.Connection, path: Path) -> None:
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if version != SCHEMA_VERSION:
@@ -191,7 +176,7 @@ def _verify(connection: sqlite3.Connection, path: Path) -> None:
             f"{version}, this program's {SCHEMA_VERSION}); run that version, or name another "
             "state directory"
         )
-    if _tables(connection) != _sound_tables():
+    if not are_sound(connection):
         raise DamagedError("its tables are not those that were made")
     whole = path.stat().st_size <= _WHOLE_CHECK_BYTES
     if whole and _verdict(connection, "1") != "ok":
@@ -206,18 +191,6 @@ def _verdict(connection: sqlite3.Connection, what: str) -> str:
     """What SQLite says of the whole file, or of one table with its indexes."""
     (verdict,) = connection.execute(f"PRAGMA integrity_check({what})").fetchone()
     return str(verdict)
-
-
-def _tables(connection: sqlite3.Connection) -> set[tuple[str, ...]]:
-    """Every table and index as it was made: a damaged name would only be found when it is used."""
-    query = "SELECT type, name, tbl_name, sql FROM sqlite_master WHERE sql IS NOT NULL"
-    return set(connection.execute(query))
-
-
-def _sound_tables() -> set[tuple[str, ...]]:
-    with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
-        _create(connection)
-        return _tables(connection)
 
 
 def _verify_head(store: Store) -> None:

@@ -29,9 +29,17 @@ class Tidemark:
             file.write(line)
 
     def of(self, stream: str) -> int:
-        """What was noted last of this stream; 0 where there is nothing that can be read."""
+        """What was noted last, if it was of this stream; 0 where there is nothing of it."""
+        noted, sequence = self._read()
+        return sequence if noted == stream else 0
+
+    @property
+    def newest(self) -> int:
+        """What was noted last, of whatever stream; 0 where nothing can be read."""
+        return self._read()[1]
+
+    def _read(self) -> tuple[str, int]:
         with suppress(OSError, ValueError):
-            noted, sequence = self._path.read_text(encoding="ascii").split()
-            if noted == stream:
-                return int(sequence)
-        return 0
+            stream, sequence = self._path.read_text(encoding="ascii").split()
+            return stream, int(sequence)
+        return "", 0

@@ -139,7 +139,9 @@ def condemn(path: Path) -> None:
 def test_a_damaged_store_is_kept_and_a_new_one_begins(
     tmp_path: Path, damage: Callable[[Path], None]
 ) -> None:
-    """Whatever is wrong with the file: it is renamed, and a new stream counts from one."""
+    """Whatever is wrong with the file: it is renamed, and a new stream counts, never the old one's
+    numbers again where these can be known.
+    """
     stream = used(tmp_path)
     damage(tmp_path / FILE_NAME)
     store, reset = open_store(tmp_path, NOW)
@@ -149,7 +151,8 @@ def test_a_damaged_store_is_kept_and_a_new_one_begins(
         assert reset.previous_stream in (stream, None)
         assert (tmp_path / str(reset.kept_as)).exists()
         assert store.stream != stream
-        assert sequences(store.commit([draft(1)])) == [1]
+        (first,) = sequences(store.commit([draft(1)]))
+        assert first > 30 or reset.previous_stream is None
         store.commit([bridge_draft(BRIDGE_STORE_RESET)])
     with closing(open_store(tmp_path, NOW)[0]) as again:
         assert store.stream == again.stream

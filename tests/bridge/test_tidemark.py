@@ -15,7 +15,7 @@ def test_the_newest_note_stands(tmp_path: Path) -> None:
     before = mark.of("s-1")
     mark.note("s-1", 7)
     mark.note("s-1", 12)
-    assert [before, Tidemark(tmp_path).of("s-1"), mark.of("s-2")] == [0, 12, 0]
+    assert [before, Tidemark(tmp_path).of("s-1"), mark.of("s-2"), mark.newest] == [0, 12, 0, 12]
 
 
 def test_a_new_stream_takes_its_place(tmp_path: Path) -> None:

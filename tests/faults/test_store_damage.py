@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from fault_damage import BEHIND, DAMAGES, RECORDS, Found, Original, damage, drain
+from fault_damage import BEHIND, DAMAGES, RECORDS, Found, Original, damage, drain, intact_in
 
 CASES = [
     pytest.param(kind, log, id=f"{kind}, {'log' if log else 'file'}")
@@ -17,7 +17,7 @@ CASES = [
 ]
 
 
-def verdict(original: Original, found: Found) -> str:
+def verdict(original: Original, found: Found, directory: Path) -> str:
     """What became of it, in a word. Raises `AssertionError` where something is gone in silence."""
     for records in found.got.values():
         for record in records:
@@ -25,15 +25,14 @@ def verdict(original: Original, found: Found) -> str:
     if found.refused is not None:
         assert found.refused.startswith("SEB_STATE_DIR: ")
         return "refused"
-    if found.resets:
-        return "reset"
+    intact = intact_in(directory) if found.resets else set(range(1, RECORDS + 1))
     for sink, had in BEHIND.items():
         got = [record.sequence for record in found.got[sink]]
         assert got == sorted(set(got)), "out of order"
-        owed = set(range(had + 1, RECORDS + 1))
         parked = {sequence for name, sequence in found.dead if name == sink}
-        assert owed - parked <= set(got), f"lost in silence at {sink}"
-    return "parked" if found.dead else "whole"
+        owed = {sequence for sequence in intact if sequence > had} - parked
+        assert owed <= set(got), f"lost at {sink}: {sorted(owed - set(got))}"
+    return "reset" if found.resets else "parked" if found.dead else "whole"
 
 
 def try_damages(home: Path, kind: str, *, log: bool, rounds: int, seed: int) -> str:
@@ -44,7 +43,7 @@ def try_damages(home: Path, kind: str, *, log: bool, rounds: int, seed: int) -> 
         directory = original.copy(home / "damaged")
         damage(directory, kind, draw, log=log)
         try:
-            verdicts[verdict(original, drain(directory))] += 1
+            verdicts[verdict(original, drain(directory), directory)] += 1
         except Exception as error:
             error.add_note(f"damage {number} of seed {seed}")
             raise

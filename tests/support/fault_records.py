@@ -15,6 +15,7 @@ Record = Mapping[str, Any]
 Place = tuple[str, int]
 """A stream and a sequence in it."""
 HEARTBEAT = "seb.bridge.heartbeat.v1"
+RESET = "seb.bridge.store-reset.v1"
 
 
 class Heard:
@@ -128,7 +129,7 @@ class Streams:
         """What is wrong with order, holes, and lost stores."""
         for stream in self._known.keys() - set(self.streams):
             yield f"stream {stream}: none of its {len(self._known[stream])} records arrived"
-        told = sum(each["type"] == "seb.bridge.store-reset.v1" for each in self.in_order())
+        told = sum(each["type"] == RESET for each in self.in_order())
         if (told, len(self.streams) - 1) != (resets, resets) and self.streams:
             yield f"{resets} stores were lost, {told} told, and there are {len(self.streams)}"
         for stream in self.streams:
@@ -143,11 +144,14 @@ class Streams:
                 yield f"{sink}: an older stream goes on after a newer one"
 
     def _holes(self, stream: str) -> Iterator[str]:
-        """Each number has a record, or had a heartbeat that a newer one replaced."""
-        if self._heartbeats:
-            return
+        """Each number has a record, or had a heartbeat that a newer one replaced. A stream that
+        follows one whose store was lost begins anywhere, and says so first.
+        """
         known = self._known[stream]
-        for sequence in sorted(set(range(1, max(known, default=0) + 1)) - known.keys()):
+        if self._heartbeats or not known:
+            return
+        first = min(known) if known[min(known)]["type"] == RESET else 1
+        for sequence in sorted(set(range(first, max(known) + 1)) - known.keys()):
             yield f"lost: record {sequence} of stream {stream} is nowhere"
 
     def _wrong_order(self, sink: str, stream: str, got: Sequence[int]) -> Iterator[str]:

@@ -1,0 +1,56 @@
+"""The tables of the store: how they are made, and whether they are still those that were made."""
+
+from __future__ import annotations
+
+import sqlite3
+import uuid
+from contextlib import closing
+from typing import Final
+
+from bridge.rows import upsert_meta
+
+SCHEMA_VERSION: Final = 1
+
+_SCHEMA: Final = """
+CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL, proof INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE events (key TEXT PRIMARY KEY, pending INTEGER NOT NULL, seen TEXT NOT NULL,
+                     value TEXT NOT NULL, proof INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE records (sequence INTEGER PRIMARY KEY, id TEXT NOT NULL, type TEXT NOT NULL,
+                      time TEXT NOT NULL, event TEXT, affects INTEGER, crc INTEGER NOT NULL,
+                      body BLOB NOT NULL);
+CREATE TABLE sinks (name TEXT PRIMARY KEY, cursor INTEGER NOT NULL, proof INTEGER NOT NULL,
+                    active INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE approvals (cause TEXT PRIMARY KEY, time TEXT NOT NULL, jti TEXT NOT NULL, event TEXT,
+                        fingerprint TEXT, actor TEXT NOT NULL, issuer TEXT,
+                        resources TEXT NOT NULL, state TEXT NOT NULL, reason TEXT,
+                        asked TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE dead (sink TEXT NOT NULL, sequence INTEGER NOT NULL, time TEXT NOT NULL,
+                   reason TEXT NOT NULL, attempts INTEGER NOT NULL, again INTEGER NOT NULL,
+                   PRIMARY KEY (sink, sequence)) WITHOUT ROWID;
+CREATE INDEX heartbeats ON records (sequence) WHERE type = 'seb.bridge.heartbeat.v1';
+CREATE INDEX waiting ON records (sequence, type, affects, time);
+CREATE INDEX of_event ON records (event) WHERE event IS NOT NULL;
+CREATE INDEX dead_records ON dead (sequence);
+"""
+
+
+def create_tables(connection: sqlite3.Connection) -> None:
+    """Make them in an empty file, with a new stream. Raises `sqlite3.Error`."""
+    for statement in _SCHEMA.split(";"):
+        connection.execute(statement)
+    connection.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
+    upsert_meta(connection, {"stream": str(uuid.uuid4()), "sequence": "0"})
+
+
+def are_sound(connection: sqlite3.Connection) -> bool:
+    """Whether every table and index is as it was made: a damaged name would only be found when it
+    is used. Raises `sqlite3.Error`.
+    """
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as fresh:
+        create_tables(fresh)
+        return _tables(connection) == _tables(fresh)
+
+
+def _tables(connection: sqlite3.Connection) -> set[tuple[str, ...]]:
+    query = "SELECT type, name, tbl_name, sql FROM sqlite_master WHERE sql IS NOT NULL"
+    return set(connection.execute(query))
