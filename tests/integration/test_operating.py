@@ -39,7 +39,7 @@ def test_a_dead_broker_turns_its_sink_and_no_probe(
             SEB_SINK__MQTT__PORT=str(broker.port),
         ).wait_for_log("sink_up")
         seen.wait_for(lambda: seen.samples().get(BACKLOG) == 0.0, "an empty backlog")
-        assert probes(seen) == (200, 200)
+        seen.wait_for(lambda: probes(seen) == (200, 200), "a bridge that looks")
         assert OLDEST not in seen.samples()
     simulator.announce(SimulatedEvent())
     seen.wait_for(lambda: seen.samples()[BACKLOG] > 0.0, "a backlog")
