@@ -20,6 +20,7 @@ from bridge.document import Document, DocumentError, parse_document
 from bridge.health import Pulse
 from bridge.imds import Answer, Imds, ImdsError
 from bridge.known import KnownEvent, in_scope, measure, remembered
+from bridge.ledger import approved_events
 from bridge.lookout import Gap, Lookout
 from bridge.normalize import Observer, normalize, pending_event
 from bridge.store import Store, StoreError
@@ -199,6 +200,7 @@ class Poller:
             gap_seconds=gap.seconds,
             looking=gap.looking,
             boot_known=self._boot_id is not None,
+            approved=approved_events(self._store),
             latency_ms=answer.latency_ms,
             incarnation=document.incarnation,
             previous_incarnation=self.incarnation,
@@ -214,9 +216,9 @@ class Poller:
         gone = self._known.keys() - known.keys()
         records = self._store.commit(drafts, known=changed, forgotten=gone, meta=meta)
         self._known, self.incarnation = known, document.incarnation
+        self.committed()  # first: the sinks need not wait for a line of the log
         for record in records:
             _report(record)
-        self.committed()
 
     def _say_version(self) -> None:
         if self._imds.api_version != self.api_version:
