@@ -1,0 +1,27 @@
+"""The properties that most messages share: made once, and the same bytes as made anew."""
+
+from __future__ import annotations
+
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.properties import Properties
+
+from sinks.mqtt.client import publish_properties
+from sinks.mqtt.messages import Message
+
+
+def test_shared_properties_are_the_bytes_that_paho_would_make() -> None:
+    """What is packed beforehand is what paho packs."""
+    anew = Properties(PacketTypes.PUBLISH)  # type: ignore[no-untyped-call]
+    anew.ContentType, anew.MessageExpiryInterval = "text/plain", 77
+    message = Message(topic="a", payload=b"", content_type="text/plain", expiry=77)
+    made = publish_properties(message)
+    assert made.pack() == anew.pack()  # type: ignore[no-untyped-call]
+    assert (made.ContentType, made.MessageExpiryInterval) == ("text/plain", 77)
+
+
+def test_shared_properties_are_made_once_for_each_kind() -> None:
+    """Messages of one kind share them, and those of another have their own."""
+    event = Message(topic="a", payload=b"1", expiry=77)
+    same, other = Message(topic="b", payload=b"2", expiry=77), Message(topic="a", payload=b"")
+    assert publish_properties(event) is publish_properties(same)
+    assert publish_properties(event) is not publish_properties(other)
