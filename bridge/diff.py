@@ -38,6 +38,8 @@ class Look:
     """Whether the last good look is recent enough to say how an event vanished."""
     boot_known: bool = False
     """Whether a restart of this VM would have been noticed."""
+    approved: frozenset[str] = frozenset()
+    """The keys of events that IMDS may have been asked to start from here."""
     latency_ms: float | None = None
     incarnation: int | None = None
     previous_incarnation: int | None = None
@@ -96,12 +98,13 @@ def _how_it_ended(before: KnownEvent, look: Look) -> str:
     # Only where the event names this VM does what happened to it say how the event went.
     measured = before.measured if before.affects_this_vm else Measured()
     early = before.not_before is not None and look.now < before.not_before
+    approved = before.event.key in look.approved
     match before.event.event_status:
         case "Started":
             return "Completed"
         case "Completed" | "Canceled" as said:
             return said
-        case "Scheduled" if early and look.looking:
+        case "Scheduled" if early and look.looking and not approved:
             return "Canceled"
         case "Scheduled" if measured.restarted or measured.pause_seconds:
             return "Completed"

@@ -131,6 +131,17 @@ class Ledger:
         return after
 
 
+def approved_events(store: Store) -> frozenset[str]:
+    """The keys of the events that IMDS may have been asked to start from here: approved ones start
+    before their time, and one that vanishes then need not have been cancelled. Raises `StoreError`.
+    """
+    rows = store.read(
+        "SELECT DISTINCT event FROM approvals WHERE event IS NOT NULL "
+        "AND (state IN ('posted', 'confirmed') OR (state = 'accepted' AND asked != 'in vain'))"
+    )
+    return frozenset(event_id.casefold() for (event_id,) in rows)
+
+
 def _entry(row: Sequence[Any]) -> Entry:
     cause, jti, event_id, fingerprint, actor, issuer, resources, state, reason, asked = row
     return Entry(

@@ -430,6 +430,22 @@ def test_posted_is_not_confirmed_before_it_is_seen(court: Court) -> None:
     assert court.story() == GOOD
 
 
+@pytest.mark.parametrize("approve", [False, True])
+def test_an_approved_event_that_vanishes_need_not_be_cancelled(
+    court: Court, *, approve: bool
+) -> None:
+    """It may have started, and be over, between two looks; without our approval it was not yet
+    time for that.
+    """
+    court.announce()
+    if approve:
+        court.send(court.approve())
+    court.vanish()
+    court.look()
+    status = court.record()["data"]["event"]["eventStatus"]
+    assert status == ("Unknown" if approve else "Canceled")
+
+
 def test_an_old_look_is_no_ground_for_a_post(court: Court) -> None:
     """While IMDS does not answer, a command is kept; the next look decides what becomes of it."""
     court.announce()

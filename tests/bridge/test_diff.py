@@ -146,6 +146,8 @@ ENDINGS = [
     (started(), replace(LOOKING, looking=False), Measured(), "Completed"),
     (entry(), LOOKING, Measured(), "Canceled"),
     (entry(), LOOKING, Measured(restarted=False), "Canceled"),
+    (entry(), replace(LOOKING, approved=frozenset({"somebody-elses"})), Measured(), "Canceled"),
+    (entry(), replace(LOOKING, approved=frozenset({EVENT_ID.casefold()})), Measured(), "Unknown"),
     (entry(), replace(LOOKING, looking=False), Measured(restarted=True), "Completed"),
     (entry(), AFTER, Measured(restarted=True), "Completed"),
     (entry(), AFTER, Measured(pause_seconds=4.2), "Completed"),

@@ -9,7 +9,8 @@ import pytest
 from store_helpers import NOW, observer, opened
 
 from bridge.commands import SKEW_SECONDS
-from bridge.ledger import KEEP, KEEP_TIME, Entry, Ledger
+from bridge.ledger import KEEP, KEEP_TIME, Entry, Ledger, approved_events
+from bridge.receipts import State
 from bridge.store import RESET_KEY, Store, StoreError
 from sinks.record import read_record
 
@@ -165,3 +166,21 @@ def test_a_clock_that_was_wrong_when_the_ledger_was_lost_blocks_nobody(store: St
     store.commit(meta={RESET_KEY: '{"reason": "it is gone"}'})
     ledger = Ledger(store, later)
     assert not ledger.may_have_lost(int(NOW.timestamp()), NOW)
+
+
+def test_which_events_may_have_been_started_from_here(store: Store, ledger: Ledger) -> None:
+    """Not what IMDS refused, what never reached it, nor what was rejected."""
+    tried: list[tuple[str, State]] = [
+        ("E-A", "accepted"),
+        ("E-P", "posted"),
+        ("E-C", "confirmed"),
+        ("E-F", "failed"),
+        ("E-R", "rejected"),
+        ("E-V", "accepted"),
+    ]
+    for event_id, state in tried:
+        entry = replace(ENTRY, cause=event_id, event_id=event_id)
+        written = ledger.write(entry, observer(), NOW, state=state)
+        if event_id == "E-V":
+            ledger.in_vain(written, NOW)
+    assert approved_events(store) == {"e-a", "e-p", "e-c"}
