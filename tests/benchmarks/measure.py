@@ -57,16 +57,30 @@ def running(
         )
     try:
         yield process
-        if process.poll() is not None and (process.returncode or not may_end):
-            last = (scratch / "said").read_text(errors="replace")[-2000:]
-            raise EndedError(f"{' '.join(command)} ended with {process.returncode}:\n{last}")
+    except TimeoutError as error:
+        if code := process.poll():
+            raise _ended(command, code, scratch) from error
+        raise
+    else:
+        code = process.poll()
+        if code is not None and (code or not may_end):
+            raise _ended(command, code, scratch)
     finally:
-        process.terminate()
-        try:
-            process.wait(_PATIENCE)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        _end(process)
+
+
+def _ended(command: Sequence[str], code: int, scratch: Path) -> EndedError:
+    last = (scratch / "said").read_text(errors="replace")[-2000:]
+    return EndedError(f"{' '.join(command)} ended with {code}:\n{last}")
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    process.terminate()
+    try:
+        process.wait(_PATIENCE)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
 def run(command: Sequence[str], scratch: Path, variables: Mapping[str, str] | None = None) -> float:
