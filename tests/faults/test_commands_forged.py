@@ -15,6 +15,7 @@ from approving import Court, full_court, scene
 from documents import FakeClock
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from oracle import Figures
 from token_judge import Facts, reason_against
 from token_strategies import Attack
 from token_texts import ATTACKS
@@ -22,7 +23,7 @@ from token_texts import ATTACKS
 from bridge.commands import MAX_COMMANDS, Rate, Situation, verify
 from bridge.trust import Trust
 
-Tell = Callable[[str], None]
+Tell = Callable[[Figures], None]
 MEMORY = Path("/dev/shm")
 """What is on disk is not the subject here, and each refusal is written down."""
 UNANSWERED = {"too_large", "retained", "malformed", "unknown_key", "bad_signature"}
@@ -48,6 +49,7 @@ class Besieged:
         )
         self.reasons: Counter[str] = Counter()
         self.good = 0
+        self.answers = 0
 
     def suffer(self, attack: Attack, fraction: float) -> None:
         """One attack, that much after the beginning of the next second."""
@@ -66,6 +68,7 @@ class Besieged:
         court.send(token, retained=attack.retained)
         assert dict(Counter(court.refused()) - before) == {reason: 1}
         answers = court.story(after=head)
+        self.answers += len(answers)
         assert answers in ([], [("rejected", reason)])
         assert answers == [] or reason not in UNANSWERED - {"malformed"}
         assert court.imds.posts == []
@@ -104,8 +107,8 @@ class Besieged:
         ]
 
 
-def try_attacks(tries: int) -> str:
-    """Make so many attacks; what became of them, in a line."""
+def try_attacks(tries: int) -> Figures:
+    """Make so many attacks; what became of them."""
     with tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as home:
         besieged = Besieged(Path(home))
 
@@ -117,11 +120,17 @@ def try_attacks(tries: int) -> str:
         attack()
         besieged.finish()
         besieged.court.close()
-    reasons = ", ".join(f"{count} {reason}" for reason, count in besieged.reasons.most_common())
+    told = ", ".join(f"{count} {reason}" for reason, count in besieged.reasons.most_common())
     assert besieged.reasons.total() > tries / 2
-    return (
-        f"faults: commands: attacks: {tries} tries, {besieged.reasons.total()} refused "
-        f"({reasons}), {besieged.good} good by chance, POSTs without a cause 0"
+    return Figures(
+        case="commands: attacks",
+        rounds=tries,
+        documents=0,
+        records=besieged.answers,
+        repeated=0,
+        dead=0,
+        posts=0,
+        more=f"refused: {told}; good by chance: {besieged.good}",
     )
 
 

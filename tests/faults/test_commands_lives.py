@@ -25,13 +25,14 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
+from oracle import Figures
 from token_judge import Facts, reason_against
 
 from bridge import notices
 from bridge.store import RESET_KEY
 from bridge.storereset import StoreReset
 
-Tell = Callable[[str], None]
+Tell = Callable[[Figures], None]
 MEMORY = Path("/dev/shm")
 """What is on disk is not the subject here."""
 EVENTS = ("E-1", "E-2")
@@ -226,6 +227,7 @@ class Lives(RuleBasedStateMachine):
         """Each step of an approval is told once and in order, and each POST has its cause."""
         court = self.court
         for receipt in court.receipts(after=self.head):
+            self.counts["receipts"] += 1
             if receipt["state"] == "rejected":
                 continue
             told = self.states[receipt["jti"]]
@@ -250,11 +252,11 @@ class Lives(RuleBasedStateMachine):
             self.look()
         ends = {jti: [each for each in told if each in FINAL] for jti, told in self.states.items()}
         assert dict.fromkeys(ends, 1) == {jti: len(each) for jti, each in ends.items()}
-        self.counts["lives"] += 1
+        self.counts.update(lives=1, posts=len(self.court.imds.posts))
 
 
-def live(examples: int, steps: int) -> str:
-    """Live through so many lives of a bridge; what happened, in a line."""
+def live(examples: int, steps: int) -> Figures:
+    """Live through so many lives of a bridge; what happened."""
     Lives.counts.clear()
     chosen = settings(
         max_examples=examples,
@@ -263,8 +265,19 @@ def live(examples: int, steps: int) -> str:
         suppress_health_check=list(HealthCheck),
     )
     run_state_machine_as_test(Lives, settings=chosen)
-    told = ", ".join(f"{count} {what}" for what, count in Lives.counts.most_common())
-    return f"faults: commands: lives of commands: {told}, POSTs without a cause 0"
+    counts = Counter(Lives.counts)
+    lives, receipts, posts = (counts.pop(each, 0) for each in ("lives", "receipts", "posts"))
+    told = ", ".join(f"{count} {what}" for what, count in counts.most_common())
+    return Figures(
+        case="commands: lives of commands",
+        rounds=lives,
+        documents=0,
+        records=receipts,
+        repeated=0,
+        dead=0,
+        posts=posts,
+        more=told,
+    )
 
 
 def test_a_few_lives(tell: Tell) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,11 +17,13 @@ from bridge_process import BridgeProcess
 from forgery import Scene
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from oracle import Figures
 from token_judge import Facts, reason_against
 from token_strategies import Attack
 from token_texts import ATTACKS
 
-Tell = Callable[[str], None]
+Tell = Callable[[Figures], None]
+PINGS = 3
 AT_ONCE = 25
 """How many commands go out in a row: less than what the bridge lets wait."""
 
@@ -58,9 +61,20 @@ class Siege:
         self.sent[reason] += 1
         self.stage.line.publish(self.scene.vm_id, token)
 
+    def wait_until_heard(self) -> None:
+        """Ping until there is an answer: what waits may be too much for one more."""
+        for number in range(PINGS):
+            jti = f"ping-{number}"
+            self.stage.send(self.stage.signer.ping(self.scene.vm_id, jti=jti))
+            with suppress(AssertionError):
+                self.stage.line.wait_for_step(jti, "accepted")
+                return
+        raise AssertionError("no ping is answered")
+
     def finish(self) -> None:
         """Nothing was posted; the untouched token is good and acts."""
         stage = self.stage
+        self.wait_until_heard()
         assert stage.simulator.approvals == []
         stage.send(stage.signer.approve(self.scene.soon, jti="untouched"))
         stage.line.wait_for_step("untouched", "confirmed")
@@ -70,8 +84,8 @@ class Siege:
         assert self.bridge.stop() == 0
 
 
-def besiege(stage: Stage, volleys: int) -> str:
-    """So many volleys; what was sent, in a line."""
+def besiege(stage: Stage, volleys: int) -> Figures:
+    """So many volleys; what was sent."""
     with stage.bridge() as bridge:
         bridge.wait_for_log("started")
         siege = Siege(stage, bridge)
@@ -86,10 +100,16 @@ def besiege(stage: Stage, volleys: int) -> str:
 
         volley()
         siege.finish()
-    reasons = ", ".join(f"{count} {reason}" for reason, count in siege.sent.most_common())
-    return (
-        f"faults: commands: attacks over MQTT: {siege.sent.total()} sent ({reasons}), "
-        "POSTs without a cause 0"
+    told = ", ".join(f"{count} {reason}" for reason, count in siege.sent.most_common())
+    return Figures(
+        case="commands: attacks over MQTT",
+        rounds=siege.sent.total(),
+        documents=0,
+        records=len(stage.line.receipts()),
+        repeated=0,
+        dead=0,
+        posts=len(stage.simulator.approvals),
+        more=f"sent: {told}",
     )
 
 

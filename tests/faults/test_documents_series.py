@@ -25,11 +25,12 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
+from oracle import Figures
 from polling import Bench
 
 from sinks.record import EventRecord
 
-Tell = Callable[[str], None]
+Tell = Callable[[Figures], None]
 MEMORY = Path("/dev/shm")
 """What is on disk is not the subject here, and a thousand stores are made."""
 
@@ -252,8 +253,8 @@ class Documents(RuleBasedStateMachine):
             )
 
 
-def try_series(examples: int, steps: int) -> str:
-    """Live through so many series of so many looks; what was found, in a line."""
+def try_series(examples: int, steps: int) -> Figures:
+    """Live through so many series of so many looks; what was found."""
     Documents.counts.clear()
     chosen = settings(
         max_examples=examples,
@@ -264,10 +265,16 @@ def try_series(examples: int, steps: int) -> str:
     run_state_machine_as_test(Documents, settings=chosen)
     counts = Documents.counts
     assert counts["looks"] > 0
-    return (
-        f"faults: IMDS: any series of documents: {examples} series, {counts['looks']} documents, "
-        f"{counts['records']} records, {counts['bad']} bad answers, {counts['jumps']} jumps of "
-        f"the clock, {counts['restarts']} restarts, lost 0"
+    return Figures(
+        case="IMDS: any series of documents",
+        rounds=examples,
+        documents=counts["looks"],
+        records=counts["records"],
+        repeated=0,
+        dead=0,
+        posts=0,
+        more=f"{counts['looks']} documents, {counts['bad']} bad answers, {counts['jumps']} jumps "
+        f"of the clock, {counts['restarts']} restarts",
     )
 
 
