@@ -102,6 +102,9 @@ class Client:
     def __init__(self, url: str, limits: Limits) -> None:
         self._url = url
         self._limits = limits
+        # Once for all requests: to look takes as long as half a request on loopback. A client is
+        # made anew after each failure, and so sees what the system has been told since.
+        self._proxies = get_environ_proxies(url, no_proxy=None)
         self._cutter = Cutter()
         self._ended = ""
         tls = tls_context() if url.lower().startswith("https:") else None
@@ -154,7 +157,7 @@ class Client:
             request.prepare(),
             stream=True,
             timeout=(self._limits.connect, self._limits.read),
-            proxies=get_environ_proxies(self._url, no_proxy=None),
+            proxies=self._proxies,
         )
 
     def _let_go(self, response: requests.Response) -> None:
