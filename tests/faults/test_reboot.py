@@ -75,6 +75,14 @@ CASES = {
 }
 
 
+ALWAYS = (
+    "scheduled, and it is gone",
+    "approved by us, and it is gone",
+    "no reboot, and it is gone",
+)
+"""Those that the quickest run tries."""
+
+
 class Machine:
     """A VM that boots twice, with one event."""
 
@@ -190,7 +198,10 @@ def live_twice(home: Path, name: str) -> tuple[list[Mapping[str, Any]], Evidence
         return [each for sequence, each in later.items() if sequence not in lived], evidence
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[] if name in ALWAYS else [pytest.mark.faults]) for name in CASES],
+)
 def test_a_reboot_inside_a_state(
     tmp_path: Path, name: str, tell: Callable[[Figures], None]
 ) -> None:
