@@ -16,8 +16,10 @@ from restless_imds import Observations, RestlessImds
 from bridge.simulator import Simulator
 
 SINKS = ("file", "webhook", "mqtt")
-LIFE = (0.05, 1.5)
+FROM_START = (0.05, 1.0)
 """Seconds from the start of a process to its death: from before it has read its settings."""
+FROM_POLL = (0.0, 0.7)
+"""Seconds from its first look at IMDS to its death, in every other life."""
 
 
 class Killed:
@@ -30,8 +32,8 @@ class Killed:
             self.env = self._environment(sinks, simulator)
             self.observed = Observations(simulator)
             with RestlessImds(simulator, seed=seed, pause=(0.05, 0.5)) as imds:
-                for _ in range(rounds):
-                    self._life(draw.uniform(*LIFE))
+                for number in range(rounds):
+                    self._life(simulator, draw, begins=number % 2 == 0)
                 imds.settle()
             self.code = self._last_life(simulator)
             everything = sinks.received()
@@ -54,10 +56,14 @@ class Killed:
             "SEB_HEARTBEAT_INTERVAL": "0",
         }
 
-    def _life(self, seconds: float) -> None:
+    def _life(self, simulator: Simulator, draw: random.Random, *, begins: bool) -> None:
         self.observed.process_starts()
+        gets = simulator.gets
         with BridgeProcess("run", env=self.env, home=self._home) as bridge:
-            threading.Event().wait(seconds)  # the moment of death is the experiment
+            if not begins:
+                assert simulator.wait_for_gets(gets + 1, timeout=30)
+            # The moment of death is the experiment.
+            threading.Event().wait(draw.uniform(*(FROM_START if begins else FROM_POLL)))
             bridge.kill()
         self.observed.process_ended()
 
@@ -80,12 +86,19 @@ def try_rounds(home: Path, rounds: int, seed: int, tell: Callable[[Figures], Non
 
 
 def test_kill_at_random_moments(tmp_path: Path, tell: Callable[[Figures], None]) -> None:
-    """Twelve lives that end in kill -9, and a thirteenth that ends well."""
-    try_rounds(tmp_path, 12, seed=12, tell=tell)
+    """Eight lives that end in kill -9, and a ninth that ends well."""
+    try_rounds(tmp_path, 8, seed=8, tell=tell)
+
+
+@pytest.mark.faults
+@pytest.mark.timeout(300)
+def test_kill_fifty_times(tmp_path: Path, tell: Callable[[Figures], None]) -> None:
+    """The same fifty times over, on one store."""
+    try_rounds(tmp_path, 50, seed=50, tell=tell)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 def test_kill_five_hundred_times(tmp_path: Path, tell: Callable[[Figures], None]) -> None:
-    """The same five hundred times over, on one store."""
+    """And five hundred times."""
     try_rounds(tmp_path, 500, seed=500, tell=tell)

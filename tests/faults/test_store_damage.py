@@ -57,7 +57,7 @@ def test_damage_anywhere(
     tmp_path: Path, kind: str, *, log: bool, tell: Callable[[str], None]
 ) -> None:
     """It is delivered, parked, told as a reset, or the start says why not; never left out."""
-    tell(try_damages(tmp_path, kind, log=log, rounds=15, seed=1))
+    tell(try_damages(tmp_path, kind, log=log, rounds=6, seed=1))
 
 
 @pytest.mark.faults
