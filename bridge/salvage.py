@@ -68,7 +68,8 @@ def _copy(old: sqlite3.Connection, store: Store) -> int:
         )
 
     if head:
-        store.begin_behind(head, meta={SINKS_KEY: json.dumps(sorted(named))}, also=put)
+        meta = {SINKS_KEY: json.dumps(sorted(named)), **_identity(old)}
+        store.begin_behind(head, meta=meta, also=put)
     return len(taken)
 
 
@@ -81,6 +82,14 @@ def _head(old: sqlite3.Connection, store: Store) -> int:
     with suppress(*_UNREADABLE):
         known.append(int(old.execute("SELECT max(sequence) FROM records").fetchone()[0]))
     return max(each for each in known if each <= _HIGHEST)
+
+
+def _identity(old: sqlite3.Connection) -> dict[str, str]:
+    """Whose store it was: one of another VM is then found out as such."""
+    with suppress(*_UNREADABLE):
+        row = old.execute("SELECT key, value, proof FROM meta WHERE key = 'identity'").fetchone()
+        return {row[0]: row[1]} if row[2] == proof(*row[:2]) else {}
+    return {}
 
 
 def _cursors(old: sqlite3.Connection) -> dict[str, int]:

@@ -22,6 +22,7 @@ from bridge.storereset import (
     DamagedError,
     StoreReset,
     find_lost,
+    find_untold,
     put_file_aside,
     refuse_condemned,
 )
@@ -94,6 +95,9 @@ def _salvaged(path: Path, store: Store, reset: StoreReset | None) -> StoreReset 
 
 def _untold(store: Store, reset: StoreReset | None) -> StoreReset | None:
     """The reset that has not been told: it is kept, for a kill may come before its record."""
+    told = store.remembered(RESET_KEY)
+    if reset is None and told is None and not store.head:
+        reset = find_untold(store.directory / FILE_NAME)
     if reset is not None:
         try:
             store.commit(meta={RESET_KEY: json.dumps(asdict(reset))})
@@ -101,7 +105,7 @@ def _untold(store: Store, reset: StoreReset | None) -> StoreReset | None:
             store.close()
             raise TryLaterError(f"SEB_STATE_DIR: {error}; is the disk full?") from error
         return reset
-    kept = json.loads(store.remembered(RESET_KEY) or "null")
+    kept = json.loads(told or "null")
     return None if kept is None else StoreReset(**kept)
 
 

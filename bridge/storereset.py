@@ -8,12 +8,16 @@ from __future__ import annotations
 import sqlite3
 from contextlib import closing, suppress
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Final
 
 from bridge import host
 from bridge.errors import ConfigurationError
 from bridge.store import CONDEMNED_NAME, LOOKED_NAME
+
+_STAMP: Final = "%Y%m%dT%H%M%S%f"
+"""How the moment stands in the name of what was put aside, in UTC."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,10 +45,29 @@ def find_lost(path: Path, now: datetime) -> StoreReset | None:
         # SQLite deletes a log that has no file, and with it all that was committed last.
         kept = _kept_name(path, now).name + "-wal"
         left.rename(path.with_name(kept))
+    elif untold := find_untold(path):
+        return untold
     elif not (path.parent / LOOKED_NAME).exists():
         return None
     reason = "the file is empty" if path.exists() else "the file is missing"
     return StoreReset(reason=reason, previous_stream=None, kept_as=kept)
+
+
+def find_untold(path: Path) -> StoreReset | None:
+    """What to say where a store was put aside, and a kill or a full disk came before that was
+    written down.
+    """
+    kept = max(path.parent.glob(f"{path.name}.*.kept"), default=None)
+    if kept is None:
+        return None
+    with suppress(ValueError):
+        aside = datetime.strptime(kept.name.split(".")[-2], _STAMP).replace(tzinfo=UTC)
+        looked = path.parent / LOOKED_NAME
+        # A bridge that has looked since has told it.
+        if not looked.exists() or looked.stat().st_mtime <= aside.timestamp():
+            reason = "it was damaged, and put aside by a start that came to nothing"
+            return StoreReset(reason=reason, previous_stream=_stream_of(kept), kept_as=kept.name)
+    return None
 
 
 def refuse_condemned(path: Path) -> None:
@@ -80,7 +103,7 @@ def put_file_aside(path: Path, now: datetime, *, reason: str) -> StoreReset:
 
 
 def _kept_name(path: Path, now: datetime) -> Path:
-    return path.with_name(f"{path.name}.{now:%Y%m%dT%H%M%S%f}.kept")
+    return path.with_name(f"{path.name}.{now.astimezone(UTC):{_STAMP}}.kept")
 
 
 def _stream_of(path: Path) -> str | None:

@@ -5,16 +5,20 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from store_helpers import NOW, draft, opened, sequences
+from store_helpers import NOW, bridge_draft, draft, opened, sequences
 
+from bridge import storefile
 from bridge.outbox import Outbox
 from bridge.store import CONDEMNED_NAME
 from bridge.storefile import FILE_NAME, open_store, put_aside
+from bridge.storereset import put_file_aside
 from bridge.tidemark import FILE_NAME as TIDEMARK
-from sinks.record import EventRecord
+from sinks.record import BRIDGE_STORE_RESET, EventRecord
+from sinks.samples import SAMPLE_VM
 
 
 def everything(kind: str, affects: bool | None) -> bool:
@@ -170,6 +174,44 @@ def test_another_vms_store_is_not_ours_to_deliver(tmp_path: Path) -> None:
     store.close()
     reason, got, dead = delivered(tmp_path)
     assert (reason, got, dead) == ("it belongs to another VM", {"fast": [], "slow": []}, [])
+
+
+def test_whose_store_it_was_is_remembered(tmp_path: Path) -> None:
+    """So that one that came along in a disk image is not taken for ours."""
+    with opened(tmp_path) as store:
+        store.keep_identity(SAMPLE_VM)
+    used(tmp_path)
+    with opened(tmp_path) as store:
+        assert store.identity() == SAMPLE_VM
+
+
+@pytest.mark.parametrize("begun", [False, True])
+def test_a_kill_after_it_was_put_aside(tmp_path: Path, *, begun: bool) -> None:
+    """Whether the new store had been made or not: the next start tells it, and delivers."""
+    records = used(tmp_path)
+    path = tmp_path / FILE_NAME
+    with closing(sqlite3.connect(path)) as connection:
+        ((stream,),) = connection.execute("SELECT value FROM meta WHERE key = 'stream'").fetchall()
+    put_file_aside(path, NOW, reason="it was found damaged while it was in use")
+    if begun:
+        storefile._open(path, 0).close()
+    store, reset = open_store(tmp_path, NOW)
+    store.close()
+    assert reset is not None
+    assert (reset.previous_stream, "put aside" in reset.reason) == (stream, True)
+    assert delivered(tmp_path)[1] == {"fast": records[8:], "slow": records[4:]}
+
+
+def test_what_was_put_aside_long_ago_is_not_delivered_again(tmp_path: Path) -> None:
+    """A store that is deleted later on is not the one that was damaged then."""
+    used(tmp_path)
+    store, _ = open_store(tmp_path, NOW)
+    store.commit([bridge_draft(BRIDGE_STORE_RESET)])
+    store.mark_looked(NOW + timedelta(seconds=1))
+    store.close()
+    (tmp_path / FILE_NAME).unlink()
+    reason, got, _ = delivered(tmp_path)
+    assert (reason, got) == ("the file is missing", {"fast": [], "slow": []})
 
 
 def test_a_kill_before_it_is_taken_over_puts_it_off(
