@@ -200,7 +200,7 @@ def seal(draft: RecordDraft, *, sequence: int, stream: str) -> EventRecord:
 def read_record(body: bytes) -> EventRecord:
     """Read a record from its bytes. Raises `RecordError` where they are no record."""
     try:
-        envelope = json.loads(body)
+        envelope = _loaded(body)
         return EventRecord(
             body=body,
             id=envelope["id"],
@@ -216,6 +216,17 @@ def read_record(body: bytes) -> EventRecord:
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         message = f"not a record: {type(error).__name__}: {error}"
         raise RecordError(message) from error
+
+
+def _loaded(body: bytes) -> Any:
+    """The JSON value. Raises `ValueError` or `RecursionError`."""
+    from pydantic_core import from_json  # noqa: PLC0415  # 30 ms for those who read no record
+
+    try:
+        # Twice as fast as `json`, in which a backlog would spend a tenth of its time.
+        return from_json(body)
+    except ValueError:
+        return json.loads(body)  # it takes what is nested more deeply
 
 
 def schema() -> dict[str, Any]:
