@@ -1,7 +1,7 @@
 """The raw library, sending what the bridge sends: the same bytes in the same order, acknowledged.
 
 Run as a program: `bare_drain.py mqtt|webhook|eventhub ADDRESS FILE`, where each line of the file is
-a record. It reads no store, and prepares every message before it sends the first.
+a record. It reads no store: everything is in memory before the first is sent.
 """
 
 import sys
@@ -47,13 +47,13 @@ def eventhub(connection_string: str, bodies: Sequence[bytes]) -> None:
     from sinks.eventhub.message import to_event  # noqa: PLC0415  # the same messages
     from sinks.record import read_record  # noqa: PLC0415
 
-    events = [to_event(read_record(body)) for body in bodies]
+    records = [read_record(body) for body in bodies]
     producer = EventHubProducerClient.from_connection_string(connection_string)
     with producer:
-        for start in range(0, len(events), BATCH):
+        for start in range(0, len(records), BATCH):
             batch = producer.create_batch(partition_key="02aab8a4-74ef-476e-8182-f6d2ba4166a6")
-            for event in events[start : start + BATCH]:
-                batch.add(event)
+            for record in records[start : start + BATCH]:
+                batch.add(to_event(record))
             producer.send_batch(batch, timeout=10)
 
 
