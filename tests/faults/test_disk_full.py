@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -155,6 +156,50 @@ def test_a_start_on_a_full_disk(tmp_path: Path, tell: Callable[[Figures], None])
             disk.change_and_hear()
             assert bridge.stop() == 0
         tell(judge(evidence_of(disk, "a start on a full disk", 1), more=f"exit code {code}"))
+
+
+def end_of(bridge: BridgeProcess, simulator: Simulator) -> int:
+    """The exit code of a bridge that ends by itself, or is stopped once it looks at IMDS."""
+    gets = simulator.gets
+    eventually(
+        lambda: simulator.gets > gets + 2 or bridge.poll() is not None, what="a life, or an end"
+    )
+    return bridge.stop() if bridge.poll() is None else bridge.wait()
+
+
+@pytest.mark.faults
+def test_a_damaged_store_on_a_full_disk(tmp_path: Path, tell: Callable[[Figures], None]) -> None:
+    """There is no room to begin anew; once there is, the loss is told and the rest delivered."""
+    with (
+        small_disk(tmp_path / "disk", megabytes=MEGABYTES) as mounted,
+        Simulator() as simulator,
+        GatedReceiver() as sink,
+    ):
+        disk = SmallDisk(tmp_path, mounted, simulator, sink)
+        sink.hold()
+        with BridgeProcess("run", env=disk.env, home=tmp_path) as bridge:
+            bridge.wait_for_log("started")
+            for _ in range(5):
+                disk.change()
+            bridge.kill()
+        sink.release()
+        log = mounted / "state" / "seb.db-wal"
+        log.write_bytes(log.read_bytes()[: log.stat().st_size * 2 // 3])
+        filler = fill(mounted)
+        ends = []
+        for _ in range(3):
+            with BridgeProcess("run", env=disk.env, home=tmp_path) as bridge:
+                fill(mounted)
+                ends.append(end_of(bridge, simulator))
+                assert "Traceback" not in bridge.errors
+        assert set(ends) <= {0, TRY_LATER}
+        filler.unlink()
+        with BridgeProcess("run", env=disk.env, home=tmp_path) as bridge:
+            bridge.wait_for_log("started")
+            disk.change_and_hear()
+            assert bridge.stop() == 0
+        evidence = evidence_of(disk, "a damaged store on a full disk", len(ends))
+        tell(judge(replace(evidence, resets=1), more=f"exit codes {ends}"))
 
 
 def test_a_first_start_on_a_full_disk(tmp_path: Path) -> None:
