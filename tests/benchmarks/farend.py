@@ -20,6 +20,7 @@ from tests.benchmarks.measure import PYTHON, environment
 Kind = Literal["mqtt", "webhook", "eventhub"]
 KINDS: Final[tuple[Kind, ...]] = ("mqtt", "webhook", "eventhub")
 LIBRARIES: Final = {"mqtt": "paho-mqtt", "webhook": "requests", "eventhub": "azure-eventhub"}
+"""What a user would send with."""
 HUB: Final = "scheduled-events"
 
 
