@@ -6,6 +6,7 @@ Nothing that was committed is ever deleted here: a file that cannot be used is r
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 from contextlib import suppress
 from dataclasses import asdict, replace
@@ -25,6 +26,7 @@ from bridge.storereset import (
     find_untold,
     put_file_aside,
     refuse_condemned,
+    unusable,
 )
 from bridge.tables import SCHEMA_VERSION, are_sound, create_tables
 
@@ -62,10 +64,8 @@ def open_store(
             reset = put_file_aside(path, now, reason=str(error))
             store = _open(path, wait)
     except OSError as error:
-        raise ConfigurationError(
-            f"SEB_STATE_DIR: the state directory {directory} cannot be used ({error.strerror}); "
-            "this user must own it and every file in it"
-        ) from error
+        what, remedy = "cannot be used", "this user must own it and every file in it"
+        raise unusable(f"the state directory {directory} {what}", error, remedy) from error
     return store, _salvaged(path, store, _untold(store, reset))
 
 
@@ -118,10 +118,8 @@ def _make_directory(directory: Path) -> None:
             host.make_private(directory)
             host.sync_directory(directory.parent)
     except OSError as error:
-        raise ConfigurationError(
-            f"SEB_STATE_DIR: the state directory {directory} cannot be made ({error.strerror}); "
-            "create it, or name one that this user may write to"
-        ) from error
+        what, remedy = "cannot be made", "create it, or name one that this user may write to"
+        raise unusable(f"the state directory {directory} {what}", error, remedy) from error
 
 
 def _open(path: Path, wait: float) -> Store:
@@ -220,6 +218,12 @@ def _explain(path: Path, error: sqlite3.Error) -> NoReturn:
         Ballast(directory).drop()
         raise TryLaterError(
             f"SEB_STATE_DIR: the disk under {directory} is full; free some space and start again"
+        ) from error
+    # On a read-only disk SQLite speaks of I/O, too.
+    if code == sqlite3.SQLITE_IOERR and os.access(path if path.exists() else directory, os.W_OK):
+        raise TryLaterError(
+            f"SEB_STATE_DIR: the disk under {directory} does not read or write just now ({error}); "
+            "see to the disk and start again"
         ) from error
     if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
         raise DamagedError(str(error)) from error

@@ -5,6 +5,7 @@ It never deletes what was committed, and never opens a store for writing.
 
 from __future__ import annotations
 
+import errno
 import sqlite3
 from contextlib import closing, suppress
 from dataclasses import dataclass
@@ -13,9 +14,13 @@ from pathlib import Path
 from typing import Final
 
 from bridge import host
-from bridge.errors import ConfigurationError
+from bridge.errors import ConfigurationError, SebError, TryLaterError
 from bridge.store import CONDEMNED_NAME, LOOKED_NAME
 
+_PASSING: Final = frozenset(
+    getattr(errno, name, None)
+    for name in ("EIO", "ENOSPC", "EDQUOT", "EMFILE", "ENFILE", "ENOMEM", "EAGAIN", "ESTALE")
+) - {None}
 _STAMP: Final = "%Y%m%dT%H%M%S%f"
 """How the moment stands in the name of what was put aside, in UTC."""
 
@@ -33,6 +38,16 @@ class StoreReset:
 
 class DamagedError(Exception):
     """The file is no store of ours, or a broken one."""
+
+
+def unusable(what: str, error: OSError, remedy: str) -> SebError:
+    """What to raise where the disk refuses: a service manager tries again what may pass by itself,
+    and waits for a person otherwise.
+    """
+    if error.errno in _PASSING:
+        why = f"SEB_STATE_DIR: {what} just now ({error.strerror}); see to the disk and start again"
+        return TryLaterError(why)
+    return ConfigurationError(f"SEB_STATE_DIR: {what} ({error.strerror}); {remedy}")
 
 
 def find_lost(path: Path, now: datetime) -> StoreReset | None:
@@ -95,10 +110,8 @@ def put_file_aside(path: Path, now: datetime, *, reason: str) -> StoreReset:
         (path.parent / CONDEMNED_NAME).unlink(missing_ok=True)
         host.sync_directory(path.parent)
     except OSError as error:
-        raise ConfigurationError(
-            f"SEB_STATE_DIR: the store {path} is damaged ({reason}) and cannot be renamed "
-            f"({error.strerror}); move it away by hand"
-        ) from error
+        what = f"the store {path} is damaged ({reason}) and cannot be renamed"
+        raise unusable(what, error, "move it away by hand") from error
     return StoreReset(reason=reason, previous_stream=_stream_of(kept), kept_as=kept.name)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import shutil
 import sqlite3
 import subprocess
@@ -287,6 +288,46 @@ def test_a_state_directory_that_is_a_file_is_refused(tmp_path: Path) -> None:
         open_store(tmp_path / "file", NOW)
     with pytest.raises(ConfigurationError, match="SEB_STATE_DIR"):
         open_store(tmp_path / "file" / "below", NOW)
+
+
+@pytest.mark.parametrize("code", [sqlite3.SQLITE_IOERR, sqlite3.SQLITE_IOERR_FSYNC])
+def test_a_disk_that_fails_may_be_well_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    """A service manager starts again after this, and not after a wrong setting."""
+
+    def fail(*place: object, **how: object) -> sqlite3.Connection:
+        error = sqlite3.OperationalError("disk I/O error")
+        error.sqlite_errorcode = code
+        raise error
+
+    monkeypatch.setattr(sqlite3, "connect", fail)
+    with pytest.raises(TryLaterError, match="SEB_STATE_DIR: the disk under"):
+        open_store(tmp_path, NOW)
+
+
+@pytest.mark.parametrize(
+    ("number", "expected"),
+    [
+        (errno.EIO, TryLaterError),
+        (errno.ENOSPC, TryLaterError),
+        (errno.EMFILE, TryLaterError),
+        (errno.EACCES, ConfigurationError),
+        (errno.EROFS, ConfigurationError),
+    ],
+)
+def test_what_may_pass_by_itself_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, expected: type[SebError]
+) -> None:
+    """The same for what the directory says."""
+
+    def fail(path: Path) -> None:
+        raise OSError(number, "made up")
+
+    monkeypatch.setattr("bridge.host.sync_directory", fail)
+    for directory in (tmp_path, tmp_path / "new"):
+        with pytest.raises(expected, match=r"SEB_STATE_DIR: .*\(made up\)"):
+            open_store(directory, NOW)
 
 
 def test_a_large_store_is_opened_without_reading_it_all(
