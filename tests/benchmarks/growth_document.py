@@ -20,6 +20,7 @@ from documents import LATER, NOT_BEFORE, entry
 from polling import Bench
 
 SIZES: Final = (1, 10, 100, 1000)
+_LOOKS: Final = 3
 _AT_LEAST: Final = 12
 """Changes that a cell of the grid is measured on, where one document has fewer."""
 
@@ -70,7 +71,7 @@ def _per_change(scratch: Path, events: int, names: int) -> float:
     taken = []
     with _bench(scratch) as bench:
         _look(bench, _body([], 0))
-        for number in range(max(1, _AT_LEAST // (2 * events))):
+        for number in range(max(_LOOKS, _AT_LEAST // (2 * events))):
             comes = _look(bench, _body(_entries(events, names), 2 * number + 1))
             goes = _look(bench, _body([], 2 * number + 2))
             taken.append((comes + goes) / (2 * events))

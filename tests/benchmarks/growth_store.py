@@ -21,7 +21,7 @@ from bridge.storefile import FILE_NAME, open_store
 from sinks.samples import sample_record
 from tests.benchmarks.drain import draft
 
-SIZES: Final = (0, 10_000, 1_000_000)
+SIZES: Final = (0, 1000, 100_000, 1_000_000)
 SINK: Final = "sink"
 BYTES_A_RECORD: Final = 2300
 """On disk, with its part of the indexes; measured."""
