@@ -9,12 +9,13 @@ import json
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
 from approving import Court, fails
+from command_story import Issued, Story
 from documents import entry
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
@@ -36,18 +37,9 @@ Tell = Callable[[Figures], None]
 MEMORY = Path("/dev/shm")
 """What is on disk is not the subject here."""
 EVENTS = ("E-1", "E-2")
-OPEN = ("accepted", "posted")
-FINAL = ("failed", "confirmed")
 RATE = 30
-
-
-@dataclass(frozen=True)
-class Issued:
-    """A token that the control plane has signed."""
-
-    jti: str
-    token: bytes
-    time: int
+FAILURES = ("http_500", "http_429", "refused", "http_400", "timeout", "lost")
+"""Ends of a POST; of the last one only the answer is lost."""
 
 
 class Lives(RuleBasedStateMachine):
@@ -58,21 +50,18 @@ class Lives(RuleBasedStateMachine):
         self.root = tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None)
         self.stores = 0
         self.court = Court(self.directory())
-        self.issued: list[Issued] = []
-        self.states: dict[str, list[str]] = {}
-        """The receipts of each jti that was accepted, in the present store."""
-        self.causes: Counter[str] = Counter()
-        """How many commands were accepted for each event, ever."""
+        self.story = Story()
         self.lost: int | None = None
         self.rate: list[float] = []
         self.wrong = 0.0
-        self.head = 0
 
     def teardown(self) -> None:
         if hasattr(self, "court"):
-            self.settle()
-            self.court.close()
-            self.root.cleanup()
+            try:
+                self.settle()
+            finally:
+                self.court.close()
+                self.root.cleanup()
 
     def directory(self) -> Path:
         self.stores += 1
@@ -95,27 +84,17 @@ class Lives(RuleBasedStateMachine):
         if event in self.court.imds.events_now:
             match change:
                 case "others":
-                    self.court.change(event, Resources=["web_3", f"web_{len(self.issued) + 10}"])
+                    other = f"web_{len(self.story.issued) + 10}"
+                    self.court.change(event, Resources=["web_3", other])
                 case "start":
                     self.court.change(event, EventStatus="Started", NotBefore="")
                 case _:
                     self.court.vanish(event)
 
-    @rule(
-        reasons=st.lists(
-            st.sampled_from(["http_500", "http_429", "refused", "http_400", "timeout"]), max_size=2
-        ),
-        lost=st.booleans(),
-    )
-    def fail(self, reasons: list[str], *, lost: bool) -> None:
-        """The next POSTs fail, and perhaps one is taken and its answer lost."""
-        imds = self.court.imds
-        imds.failures = [*map(fails, reasons), *([imds.lose_answer] if lost else [])]
-
     @rule(after=st.sampled_from([1.0, 1.0, 3.0, 10.0]))
     def look(self, after: float = 1.0) -> None:
         self.court.look(after=after)
-        self.check()
+        self.story.check(self.court)
 
     # The control plane
 
@@ -124,31 +103,61 @@ class Lives(RuleBasedStateMachine):
         """The right time, as the control plane has it."""
         return int(self.court.clock.now().timestamp() - self.wrong)
 
-    @precondition(lambda self: self.records())
-    @rule(data=st.data(), curve=st.booleans(), ahead=st.sampled_from([0, 0, 0, 5]))
-    def issue(self, data: st.DataObject, *, curve: bool, ahead: int) -> None:
-        """Sign an approval of an event, as it was told at some time."""
+    @rule(
+        data=st.data(),
+        event=st.sampled_from(EVENTS),
+        curve=st.booleans(),
+        ahead=st.sampled_from([0, 0, 0, 5]),
+        failures=st.lists(st.sampled_from(FAILURES), max_size=2),
+        then=st.sampled_from(["nothing", "nothing", "others", "start", "vanish"]),
+    )
+    def issue(
+        self,
+        *,
+        data: st.DataObject,
+        event: str,
+        curve: bool,
+        ahead: int,
+        failures: list[str],
+        then: str,
+    ) -> None:
+        """Sign an approval of an event as it was told at some time, while IMDS is not well; and
+        then the event changes.
+        """
+        self.announce(event=event, more=())
+        imds = self.court.imds
+        imds.failures = [imds.lose_answer if each == "lost" else fails(each) for each in failures]
         records = self.records()[-6:]
         record = data.draw(st.sampled_from([*records, *records[-1:] * 6]))
         signer = self.court.curve if curve else self.court.signer
-        jti = f"jti-{len(self.issued)}"
+        jti = f"jti-{len(self.story.issued)}"
         time = self.now + ahead
         token = signer.approve(record, now=time, jti=jti)
-        self.issued.append(Issued(jti=jti, token=token, time=time))
-        self.send(self.issued[-1])
+        self.story.issued.append(
+            Issued(
+                jti=jti,
+                token=token,
+                time=time,
+                event=record["data"]["event"]["eventId"],
+                fingerprint=record["data"]["fingerprint"],
+            )
+        )
+        self.send(self.story.issued[-1])
+        if then != "nothing":
+            self.change(event=event, change=then)
 
-    @precondition(lambda self: self.issued)
+    @precondition(lambda self: self.story.issued)
     @rule(data=st.data())
     def send_again(self, data: st.DataObject) -> None:
-        self.send(data.draw(st.sampled_from(self.issued)))
+        self.send(data.draw(st.sampled_from(self.story.issued)))
 
-    @precondition(lambda self: self.issued)
+    @precondition(lambda self: self.story.issued)
     @rule(data=st.data(), place=st.integers(0, 1000), bit=st.integers(0, 7))
     def send_bent(self, data: st.DataObject, place: int, bit: int) -> None:
-        issued = data.draw(st.sampled_from(self.issued))
+        issued = data.draw(st.sampled_from(self.story.issued))
         token = bytearray(issued.token)
         token[place % len(token)] ^= 1 << bit
-        self.send(Issued(jti=issued.jti, token=bytes(token), time=issued.time))
+        self.send(replace(issued, token=bytes(token)))
 
     def send(self, issued: Issued) -> None:
         """Send a token; it is accepted where the judge, the rate and the past say so."""
@@ -164,9 +173,9 @@ class Lives(RuleBasedStateMachine):
         self.counts[expected or "accepted"] += 1
         if expected is None:
             self.rate.append(court.clock.monotonic())
-            assert issued.jti not in self.states
-            self.states[issued.jti] = []
-        self.check()
+            assert issued.jti not in self.story.states
+            self.story.states[issued.jti] = []
+        self.story.check(self.court)
 
     @property
     def shown(self) -> float:
@@ -175,7 +184,7 @@ class Lives(RuleBasedStateMachine):
 
     def facts(self, issued: Issued) -> Facts:
         court = self.court
-        used = {(court.signer.issuer, jti) for jti in self.states}
+        used = {(court.signer.issuer, jti) for jti in self.story.states}
         # The clock of who signs may be five seconds ahead.
         if self.lost is not None and issued.time - 5 <= self.lost <= self.shown:
             used.add((court.signer.issuer, issued.jti))  # nobody knows whether it was used
@@ -213,7 +222,8 @@ class Lives(RuleBasedStateMachine):
         now = self.court.clock.now()
         self.court.store.commit([notices.store_reset(self.court.poller.observer, now, reset)])
         self.lost = int(self.shown)
-        self.states, self.rate, self.head = {}, [], 0
+        self.rate = []
+        self.story.begin_anew()
         self.look()
 
     @rule(wrong=st.sampled_from([0.0, 0.0, 3600.0, -3600.0]))
@@ -221,38 +231,15 @@ class Lives(RuleBasedStateMachine):
         self.court.clock.jump(wrong - self.wrong)
         self.wrong = wrong
 
-    # What holds
-
-    def check(self) -> None:
-        """Each step of an approval is told once and in order, and each POST has its cause."""
-        court = self.court
-        for receipt in court.receipts(after=self.head):
-            self.counts["receipts"] += 1
-            if receipt["state"] == "rejected":
-                continue
-            told = self.states[receipt["jti"]]
-            if receipt["state"] == "accepted":
-                assert told == []
-                self.causes[receipt["evt"]] += 1
-            elif receipt["state"] == "posted":
-                assert told == ["accepted"]
-            else:
-                assert receipt["state"] in FINAL
-                assert told in (["accepted"], ["accepted", "posted"])
-            told.append(receipt["state"])
-        self.head = court.store.head
-        assert set(court.imds.posts) <= set(self.causes)
-        assert len(court.imds.effective) == len(set(court.imds.effective))
-
     def settle(self) -> None:
         """Every event ends: then every command that was accepted has its end."""
         self.court.imds.failures = []
         self.court.imds.events_now = {}
         for _ in range(2):
             self.look()
-        ends = {jti: [each for each in told if each in FINAL] for jti, told in self.states.items()}
-        assert dict.fromkeys(ends, 1) == {jti: len(each) for jti, each in ends.items()}
-        self.counts.update(lives=1, posts=len(self.court.imds.posts))
+        assert self.story.unfinished() == []
+        posts, receipts = len(self.court.imds.posts), self.story.receipts
+        self.counts.update(lives=1, posts=posts, receipts=receipts)
 
 
 def live(examples: int, steps: int) -> Figures:
