@@ -73,7 +73,7 @@ class Front:
 
         parts.store.committed = committed
         self.status.begin(parts, history)
-        self.pulse.beat()
+        self.pulse.beat(asked=False)
         self._watchdog.status("polling IMDS")
 
     def stopping(self) -> None:

@@ -43,11 +43,14 @@ class Pulse:
         # Azure: the first request ever turns the service on, and may take two minutes.
         return self._rest + (self._timeout if self._answered else self._first_timeout)
 
-    def beat(self, *, answered: bool = False) -> None:
-        """A round has ended; `answered` says that it brought a document."""
+    def beat(self, *, asked: bool = True, answered: bool = False) -> None:
+        """A round has ended; `asked` says that IMDS was asked in it, and `answered` that this
+        brought a document.
+        """
         self._answered = self._answered or answered
         self._beat_at = self._clock.monotonic()
-        self.attempted_at = self._clock.now()
+        if asked:
+            self.attempted_at = self._clock.now()
         self._ended(self.allowance)
 
     def is_alive(self) -> bool:

@@ -5,15 +5,29 @@ they come. It only reads, and holds up nobody.
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+import zlib
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Final
 
-from bridge.batch import COLUMNS, read_batch
 from bridge.store import Store
-from sinks.record import BRIDGE_HEARTBEAT, EventRecord
+from sinks.record import BRIDGE_HEARTBEAT
 
 MOST: Final = 1_000
 """How many records are read at once; the store keeps about as many delivered ones."""
+BYTES: Final = 1 << 20
+"""How much of them: an answer lies in memory until its reader has it."""
+PATIENCE_SECONDS: Final = 1.0
+"""How long a reader waits for a store that is busy, as with a disk that does not answer."""
+_COLUMNS: Final = "sequence, crc, body"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """A record as it lies in the store."""
+
+    sequence: int
+    body: bytes
 
 
 class History:
@@ -34,23 +48,30 @@ class History:
         """The sequence of the newest record, heartbeats left out; 0 where there is none."""
         return self._store.last_record_sequence
 
-    def last(self, count: int) -> list[EventRecord]:
-        """The newest records. Raises `StoreError`."""
-        rows = self._store.read(
-            f"SELECT {COLUMNS} FROM (SELECT * FROM records WHERE type != ? "  # noqa: S608  # ours
-            "ORDER BY sequence DESC LIMIT ?) AS records ORDER BY sequence",
-            (BRIDGE_HEARTBEAT, min(count, MOST)),
-        )
-        return _readable(rows)
+    def oldest_sequence(self) -> int:
+        """The sequence of the oldest record that is kept; 0 for none. Raises `StoreError`."""
+        rows = self._store.read("SELECT min(sequence) FROM records", patience=PATIENCE_SECONDS)
+        return rows[0][0] or 0
 
-    def after(self, sequence: int, count: int) -> list[EventRecord]:
-        """The first records past a sequence. Raises `StoreError`."""
+    def last(self, count: int) -> list[Kept]:
+        """The newest records, as many as fit an answer. Raises `StoreError`."""
         rows = self._store.read(
-            f"SELECT {COLUMNS} FROM records WHERE sequence > ? AND type != ? "  # noqa: S608  # ours
+            f"SELECT {_COLUMNS} FROM records WHERE type != ? "  # noqa: S608  # ours
+            "ORDER BY sequence DESC LIMIT ?",
+            (BRIDGE_HEARTBEAT, min(count, MOST)),
+            patience=PATIENCE_SECONDS,
+        )
+        return _fitting(rows)[::-1]
+
+    def after(self, sequence: int, count: int) -> list[Kept]:
+        """The first records past a sequence, as many as fit an answer. Raises `StoreError`."""
+        rows = self._store.read(
+            f"SELECT {_COLUMNS} FROM records WHERE sequence > ? AND type != ? "  # noqa: S608  # ours
             "ORDER BY sequence LIMIT ?",
             (sequence, BRIDGE_HEARTBEAT, min(count, MOST)),
+            patience=PATIENCE_SECONDS,
         )
-        return _readable(rows)
+        return _fitting(rows)
 
     def wait(self, sequence: int, seconds: float) -> bool:
         """Wait for a record past that sequence; False where none came, or there will be none."""
@@ -77,7 +98,15 @@ class History:
             self._changed.notify_all()
 
 
-def _readable(rows: Sequence[tuple[object, ...]]) -> list[EventRecord]:
-    """The records whose bytes are those that were committed; the outbox parks the others."""
-    batches = (read_batch([row]) for row in rows)
-    return [each.records[0] for each in batches if each is not None and each.damaged is None]
+def _fitting(rows: Iterable[tuple[int, int, bytes]]) -> list[Kept]:
+    """The records up to the size of an answer, one at least; without those whose bytes are not
+    the ones that were committed, which the outbox parks.
+    """
+    found, room = list[Kept](), BYTES
+    for sequence, crc, body in rows:
+        if isinstance(body, bytes) and zlib.crc32(body) == crc:
+            room -= len(body)
+            if found and room < 0:
+                break
+            found.append(Kept(sequence=sequence, body=body))
+    return found

@@ -27,6 +27,7 @@ _QUIET: Final = {
     "apscheduler": logging.ERROR,
     "azure": logging.CRITICAL,
     "urllib3": logging.ERROR,
+    "waitress": logging.ERROR,
 }
 
 

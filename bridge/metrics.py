@@ -48,9 +48,9 @@ TRANSITIONS: Final = {
 _REASONS: Final = (
     *("timeout", "refused", "unreachable", "connection", "malformed", "too_large"),
     *("http_400", "http_404", "http_410", "http_429", "http_500", "http_503"),
-    *("store", "bug"),
+    *("store", "bug", "other"),
 )
-"""Why a poll can bring nothing; other status codes have a series once they were seen."""
+"""Why a poll can bring nothing: whatever IMDS answers, there are only so many series."""
 _OTHERS: Final = (
     APPROVAL,
     BRIDGE_DEAD_LETTER,
@@ -94,7 +94,7 @@ class Metrics(Tally):
         self._polls.inc()
         self._duration.observe(seconds)
         if trouble is not None:
-            self._errors.labels(trouble).inc()
+            self._errors.labels(trouble if trouble in _REASONS else "other").inc()
 
     def committed(self, records: Sequence[EventRecord]) -> None:
         """As `Tally` says."""

@@ -121,7 +121,7 @@ class Poller:
     def _run(self) -> bool:
         begun = self._clock.monotonic()
         if begun < self._not_before:
-            self._pulse.beat()
+            self._pulse.beat(asked=False)
             return False
         trouble = self._try_poll()
         self._say(trouble)

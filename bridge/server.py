@@ -7,17 +7,20 @@ from __future__ import annotations
 import logging
 import socket
 import threading
+import time
 from collections.abc import Callable
 from contextlib import closing
 from typing import Any, Final
 
 from waitress import create_server, wasyncore
 
+from bridge import connections
+from bridge.history import BYTES
+
 log: Final = logging.getLogger(__name__)
 
 THREADS: Final = 8
 """Half of them for those who follow the records, half for everybody else."""
-CONNECTIONS: Final = 64
 RETRY_SECONDS: Final = 10.0
 """How long to wait for an address that is taken."""
 _TICK_SECONDS: Final = 1.0
@@ -81,18 +84,21 @@ class Server:
             map=channels,
             sockets=[listener],
             threads=THREADS,
-            connection_limit=CONNECTIONS,
+            connection_limit=connections.MOST,
             channel_request_lookahead=1,  # so that a reader who leaves is noticed
             max_request_header_size=16 << 10,
             max_request_body_size=1 << 10,
-            outbuf_high_watermark=1 << 20,
+            outbuf_high_watermark=2 * BYTES,
+            outbuf_overflow=16 * BYTES,  # in memory: there may be no other place to write to
             clear_untrusted_proxy_headers=True,
             ident=None,
         )
+        self._server.channel_class = connections.Channel
         log.info("health, metrics and page", extra={"action": "http_listening", "address": address})
         try:
             while not self._stop.is_set():
                 wasyncore.loop(timeout=_TICK_SECONDS, map=channels, count=1)
+                connections.let_go(list(self._server.active_channels.values()), time.time())
         finally:
             self._server.task_dispatcher.shutdown(timeout=_TICK_SECONDS)
             wasyncore.close_all(channels, ignore_all=True)

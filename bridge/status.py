@@ -5,6 +5,7 @@ It only looks, never asks IMDS or a sink, and holds no secret.
 
 from __future__ import annotations
 
+import shutil
 import threading
 from collections.abc import Callable, Mapping
 from datetime import datetime
@@ -25,6 +26,11 @@ from sinks.record import rfc3339
 
 LOOK_SECONDS: Final = 1.0
 """How long a look at the store serves everybody who asks: counting a long backlog takes time."""
+LOCK_SECONDS: Final = 1.0
+"""How long one who asks waits for another: a disk that does not answer holds up one, not all."""
+LEAST_FREE_BYTES: Final = 256 << 10
+"""With less free on its disk, the store may take a change or two, and no more."""
+BUSY: Final = "the store does not answer; does its disk?"
 PROBE_SECONDS: Final = 5.0
 """How long a look at whether the store can be written serves."""
 
@@ -83,18 +89,24 @@ class Status:
             return None
         if known := self._parts.store.damaged or self._parts.poller.store_trouble:
             return known
-        with self._lock:
+        if not self._lock.acquire(timeout=LOCK_SECONDS):
+            return BUSY
+        try:
             now = self._clock.monotonic()
             if self._probed is None or now - self._probed[0] >= PROBE_SECONDS:
                 self._probed = (now, self._probe(self._parts))
             return self._probed[1]
+        finally:
+            self._lock.release()
 
     def backlogs(self) -> Mapping[str, Backlog]:
         """What each sink still has to get, at most a second old. Raises `StoreError`."""
         parts = self._parts
         if parts is None:
             return {}
-        with self._lock:
+        if not self._lock.acquire(timeout=LOCK_SECONDS):
+            raise StoreError(BUSY)
+        try:
             now = self._clock.monotonic()
             if self._backlogs is None or now - self._backlogs[0] >= LOOK_SECONDS:
                 dispatcher = parts.dispatcher
@@ -104,6 +116,8 @@ class Status:
                 }
                 self._backlogs = (now, found)
             return self._backlogs[1]
+        finally:
+            self._lock.release()
 
     def store_bytes(self) -> int:
         """Size of the store's file and of what is not yet written back to it."""
@@ -144,10 +158,17 @@ class Status:
         )
 
     def _probe(self, parts: Parts) -> str | None:
+        """What keeps the store from growing, as far as a look and a small write can tell."""
+        before = parts.store.trouble
+        directory = self._settings.state_dir
         try:
             parts.store.probe()
-        except StoreError as error:
+            free = shutil.disk_usage(directory).free
+        except (StoreError, OSError) as error:
             return str(error)
+        if free < LEAST_FREE_BYTES:
+            # What is rewritten in place needs no room, and says nothing of the next record.
+            return before or f"the disk of {directory} is full: free some space"
         return None
 
     def _trouble(self) -> dict[str, str] | None:

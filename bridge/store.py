@@ -76,6 +76,8 @@ class Store:
         self._ballast = Ballast(directory)
         self._ballast.keep()
         self._tidemark = Tidemark(directory)
+        self.trouble: str | None = None
+        """Why the last transaction could not be written; None where it could."""
         self.damaged: str | None = None
         """Why the store is to be put aside at the next start; None while it is sound."""
         self.committed: Callable[[Sequence[EventRecord]], None] = _nobody
@@ -122,17 +124,25 @@ class Store:
                     if self._connection.in_transaction:
                         self._connection.execute("ROLLBACK")
                 if isinstance(error, sqlite3.Error):
-                    raise self._trouble(error) from error
+                    raise self._trouble(error, writing=True) from error
                 raise
+            self.trouble = None
             self._ballast.keep()
 
-    def read(self, query: str, values: Sequence[object] = ()) -> list[tuple[Any, ...]]:
-        """The rows that a query gives. Raises `StoreError`."""
-        with self._lock:
-            try:
-                return self._connection.execute(query, values).fetchall()
-            except sqlite3.Error as error:
-                raise self._trouble(error) from error
+    def read(
+        self, query: str, values: Sequence[object] = (), *, patience: float = -1
+    ) -> list[tuple[Any, ...]]:
+        """The rows that a query gives; `patience` is how many seconds it may wait for others who
+        use the store, without end unless given. Raises `StoreError`.
+        """
+        if not self._lock.acquire(timeout=patience):
+            raise StoreError(f"the store in {self.directory} is busy; does its disk answer?")
+        try:
+            return self._connection.execute(query, values).fetchall()
+        except sqlite3.Error as error:
+            raise self._trouble(error, writing=False) from error
+        finally:
+            self._lock.release()
 
     def remembered(self, key: str) -> str | None:
         """What was committed in `meta` under a key; None for nothing."""
@@ -262,10 +272,12 @@ class Store:
         with self._lock:
             self._connection.close()
 
-    def _trouble(self, error: sqlite3.Error) -> StoreError:
+    def _trouble(self, error: sqlite3.Error, *, writing: bool) -> StoreError:
         """What to raise for SQLite's error, after doing what may help the next try."""
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the rest is SQLite's detail
-        if code in _FULL:
+        if writing:
+            self.trouble = str(error)
+        if writing and code in _FULL:
             self._ballast.drop()
         if code in _DAMAGED:
             self.damaged = str(error)

@@ -152,6 +152,8 @@ def _connect(path: Path, wait: float) -> sqlite3.Connection:
         connection.execute("PRAGMA auto_vacuum=INCREMENTAL")
         connection.execute("PRAGMA journal_mode=WAL")
         connection.execute("PRAGMA synchronous=FULL")
+        # Not even a large answer needs a file outside the state directory.
+        connection.execute("PRAGMA temp_store=MEMORY")
         connection.execute("PRAGMA journal_size_limit=4194304")
         connection.execute("BEGIN EXCLUSIVE")
         (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from bridge.history import MOST, History
-from sinks.record import EventRecord
+from bridge.history import History, Kept
+from bridge.store import StoreError
 
 MAX_STREAMS: Final = 4
 """How many may follow at once: each takes a thread of the server."""
@@ -15,6 +16,8 @@ LIFE_SECONDS: Final = 600
 """After so long a stream ends; browsers and `seb tail` come back by themselves."""
 STILL_HERE_SECONDS: Final = 15
 """How often a silent stream says that it is still there."""
+_AT_ONCE: Final = 20
+"""How many records are read and written at once."""
 _LOOK_SECONDS: Final = 1.0
 """How often it looks whether its reader is."""
 
@@ -36,18 +39,17 @@ class Streams:
         return _Stream(self._follow(history, last, gone), self._free.release)
 
     def _follow(self, history: History, last: int, gone: Callable[[], bool]) -> Iterator[bytes]:
-        yield b"retry: 2000\n\n"
-        silent = 0
-        for _ in range(LIFE_SECONDS):
-            while records := history.after(last, MOST):
-                last, silent = records[-1].sequence, 0
-                yield b"".join(map(_told, records))
-            if gone() or history.is_closed:
-                return
-            if not history.wait(last, _LOOK_SECONDS):
-                silent += 1
-            if silent >= STILL_HERE_SECONDS:
-                silent = 0
+        # A place to come back to, also for a reader who has seen no record yet.
+        yield f"retry: 2000\nid: {history.stream}/{last}\n\n".encode()
+        end, silent_since = time.monotonic() + LIFE_SECONDS, time.monotonic()
+        while time.monotonic() < end and not (gone() or history.is_closed):
+            if records := _next(history, last):
+                last, silent_since = records[-1].sequence, time.monotonic()
+                yield b"".join(_told(each, history.stream) for each in records)
+            elif not history.wait(last, _LOOK_SECONDS) and (
+                time.monotonic() - silent_since >= STILL_HERE_SECONDS
+            ):
+                silent_since = time.monotonic()
                 yield b": still here\n\n"
 
 
@@ -82,7 +84,14 @@ def resumed(history: History, last_event_id: str | None, after: int | None) -> i
     return min(int(sequence), history.last_sequence) if plain else 0
 
 
-def _told(record: EventRecord) -> bytes:
+def _next(history: History, last: int) -> list[Kept]:
+    """The next few records; none where the store cannot be read just now: the next look may."""
+    try:
+        return history.after(last, _AT_ONCE)
+    except StoreError:
+        return []
+
+
+def _told(record: Kept, stream: str) -> bytes:
     # A record is one line: canonical JSON has no line breaks.
-    head = f"id: {record.stream}/{record.sequence}\nevent: record\ndata: ".encode()
-    return head + record.body + b"\n\n"
+    return f"id: {stream}/{record.sequence}\nevent: record\ndata: ".encode() + record.body + b"\n\n"

@@ -13,6 +13,8 @@ from bridge.errors import ConfigurationError, TryLaterError, UnreachableError
 
 SECONDS: Final = 10.0
 """How long an answer may take."""
+MOST_BYTES: Final = 16 << 20
+"""Far more than a bridge ever answers; what answers may be something else."""
 SILENCE_SECONDS: Final = 40.0
 """How long a stream may be silent: the bridge says every fifteen seconds that it is there."""
 _TRY_LATER: Final = (HTTPStatus.SERVICE_UNAVAILABLE,)
@@ -39,7 +41,7 @@ class Viewer:
         try:
             connection.request("GET", path)
             answer = connection.getresponse()
-            return answer.status, answer.read()
+            return answer.status, answer.read(MOST_BYTES)
         except (OSError, http.client.HTTPException) as error:
             raise self._unreachable(error) from error
         finally:
@@ -50,16 +52,16 @@ class Viewer:
         status, body = self.get(path)
         try:
             answer = json.loads(body)
-        except ValueError:
+        except (ValueError, RecursionError):
             answer = None
-        if not isinstance(answer, dict):
+        if not isinstance(answer, dict) or not ({"stream", "store", "error"} & answer.keys()):
             raise UnreachableError(
                 f"what answers at {self._named} is no bridge; is SEB_HTTP__LISTEN right?"
             )
         if status in _TRY_LATER:
-            raise TryLaterError(f"the bridge at {self._named}: {answer.get('error')}")
+            raise TryLaterError(f"the bridge at {self._named}: {_plain(answer.get('error'))}")
         if status != HTTPStatus.OK:
-            raise UnreachableError(f"the bridge at {self._named}: {answer.get('error')}")
+            raise UnreachableError(f"the bridge at {self._named}: {_plain(answer.get('error'))}")
         return answer
 
     def follow(self, last_event_id: str | None) -> Iterator[tuple[str, bytes]]:
@@ -74,7 +76,9 @@ class Viewer:
             connection.request("GET", "/api/v1/events", headers=headers)
             answer = connection.getresponse()
             if answer.status != HTTPStatus.OK:
-                raise TryLaterError(f"the bridge at {self._named}: {_error(answer.read())}")
+                raise TryLaterError(
+                    f"the bridge at {self._named}: {_error(answer.read(MOST_BYTES))}"
+                )
             yield from _events(answer)
         except (OSError, http.client.HTTPException) as error:
             raise self._unreachable(error) from error
@@ -82,7 +86,7 @@ class Viewer:
             connection.close()
 
     def _unreachable(self, error: Exception) -> UnreachableError:
-        why = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        why = _plain(getattr(error, "strerror", None) or str(error) or type(error).__name__)
         return UnreachableError(
             f"no bridge answers at {self._named} ({why}); does it run, with this SEB_HTTP__LISTEN?"
         )
@@ -110,6 +114,11 @@ def _events(lines: Iterator[bytes]) -> Iterator[tuple[str, bytes]]:
 
 def _error(body: bytes) -> str:
     try:
-        return str(json.loads(body)["error"])
-    except (ValueError, LookupError, TypeError):
+        return _plain(json.loads(body)["error"])
+    except (ValueError, LookupError, TypeError, RecursionError):
         return "it gave no reason"
+
+
+def _plain(text: object) -> str:
+    """Others' words without anything that a terminal would obey."""
+    return "".join(sign if sign.isprintable() else "?" for sign in str(text))

@@ -117,7 +117,8 @@ class Web:
         except BadRequestError as error:
             return _error(HTTPStatus.BAD_REQUEST, str(error))
         except (StoreError, TooManyError) as error:
-            return _error(HTTPStatus.SERVICE_UNAVAILABLE, str(error))
+            refused = _error(HTTPStatus.SERVICE_UNAVAILABLE, str(error))
+            return Answer(status=refused.status, body=refused.body, headers=(("Retry-After", "5"),))
 
     def _index(self, environ: Environ) -> Answer:
         del environ
@@ -192,9 +193,13 @@ def page_policy(page: bytes) -> str:
 def _records(history: History | None, limit: int, after: int | None) -> bytes:
     """The records as one JSON object; each is the bytes that were committed."""
     if history is None:
-        return b'{"stream": null, "lastSequence": 0, "records": []}'
+        return b'{"stream": null, "oldestSequence": 0, "lastSequence": 0, "records": []}'
     found = history.last(limit) if after is None else history.after(after, limit)
-    head = {"stream": history.stream, "lastSequence": history.last_sequence}
+    head = {
+        "stream": history.stream,
+        "oldestSequence": history.oldest_sequence(),
+        "lastSequence": history.last_sequence,
+    }
     bodies = b", ".join(record.body for record in found)
     return json.dumps(head).encode()[:-1] + b', "records": [' + bodies + b"]}"
 

@@ -3,13 +3,13 @@ import logging
 import socket
 import threading
 from collections.abc import Callable, Iterable
-from contextlib import closing
+from contextlib import ExitStack, closing
 from typing import Any
 
 import pytest
 from onlooker import free_port
 
-from bridge.server import Server, bound, named, parts_of
+from bridge.server import THREADS, Server, bound, named, parts_of
 
 PATIENCE = 20.0
 Ask = Callable[..., http.client.HTTPResponse]
@@ -106,6 +106,35 @@ def test_a_large_request_is_refused(port: int) -> None:
     connection.request("GET", "/", headers={"X-Long": "x" * (64 << 10)})
     assert connection.getresponse().status == 431
     connection.close()
+    server.close()
+
+
+def test_connections_that_say_nothing_keep_nobody_out(port: int) -> None:
+    """However many there are: the oldest of them go."""
+    server = Server(application, "127.0.0.1", port)
+    ask(port)
+    with ExitStack() as stack:
+        for _ in range(100):
+            silent = stack.enter_context(socket.create_connection(("127.0.0.1", port), PATIENCE))
+            silent.sendall(b"GET / HTTP/1.1\r\nX: ")
+        assert ask(port)[0] == 200
+    server.close()
+
+
+def test_readers_who_never_read_keep_nobody_out(port: int) -> None:
+    """A connection carries one request: what is sent behind it takes no thread."""
+
+    def large(environ: dict[str, Any], start: Callable[..., object]) -> Iterable[bytes]:
+        start("200 OK", [("Content-Type", "text/plain")])
+        return [b"x" if environ["PATH_INFO"] == "/healthz" else b"x" * (1 << 20)]
+
+    server = Server(large, "127.0.0.1", port)
+    ask(port, "/healthz")
+    with ExitStack() as stack:
+        for _ in range(2 * THREADS):
+            lazy = stack.enter_context(socket.create_connection(("127.0.0.1", port), PATIENCE))
+            lazy.sendall(b"GET /large HTTP/1.1\r\nHost: localhost\r\n\r\n" * 4)
+        assert ask(port, "/healthz")[0] == 200
     server.close()
 
 

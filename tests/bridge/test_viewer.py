@@ -10,10 +10,13 @@ from bridge.errors import ConfigurationError, TryLaterError, UnreachableError
 from bridge.viewer import Viewer
 
 ANSWERS: dict[str, tuple[int, bytes]] = {
-    "/good": (200, b'{"a": 1}'),
+    "/good": (200, b'{"stream": "s"}'),
     "/later": (503, b'{"error": "the store is away"}'),
     "/wrong": (400, b'{"error": "no such limit"}'),
     "/html": (200, b"<html>"),
+    "/other": (200, b"{}"),
+    "/deep": (200, b"[" * 200_000),
+    "/escape": (503, b'{"error": "\\u001b]0;mine\\u0007"}'),
     "/list": (200, b"[]"),
     "/api/v1/events": (200, b": hello\n\nretry: 1\n\nid: s/1\nevent: record\ndata: {}\n\n"),
 }
@@ -52,7 +55,7 @@ def viewer(server: ThreadingHTTPServer) -> Viewer:
 
 def test_an_answer_is_read(viewer: Viewer) -> None:
     """As the JSON object that it is."""
-    assert viewer.json("/good") == {"a": 1}
+    assert viewer.json("/good") == {"stream": "s"}
 
 
 def test_a_bridge_that_cannot_answer_now_says_why(viewer: Viewer) -> None:
@@ -61,11 +64,18 @@ def test_a_bridge_that_cannot_answer_now_says_why(viewer: Viewer) -> None:
         viewer.json("/later")
 
 
-@pytest.mark.parametrize("path", ["/html", "/list"])
+@pytest.mark.parametrize("path", ["/html", "/list", "/other", "/deep"])
 def test_something_else_that_listens_there_is_told(viewer: Viewer, path: str) -> None:
     """Rather than shown as if it were ours."""
     with pytest.raises(UnreachableError, match="no bridge"):
         viewer.json(path)
+
+
+def test_others_words_reach_no_terminal_as_they_are(viewer: Viewer) -> None:
+    """Nothing that it would obey."""
+    with pytest.raises(TryLaterError) as caught:
+        viewer.json("/escape")
+    assert str(caught.value).isprintable()
 
 
 def test_a_refusal_is_told(viewer: Viewer) -> None:
@@ -100,4 +110,4 @@ def test_a_server_that_listens_everywhere_is_here_too(
 ) -> None:
     """It is asked on loopback."""
     viewer = Viewer(f"{listen}:{server.server_port}")
-    assert json.loads(viewer.get("/good")[1]) == {"a": 1}
+    assert json.loads(viewer.get("/good")[1]) == {"stream": "s"}

@@ -203,7 +203,7 @@ def test_too_many_followers_are_sent_away(stage: Stage) -> None:
 def test_before_the_vm_is_known_there_are_no_records(tmp_path: Path) -> None:
     """The list is empty, and nobody can follow yet."""
     stage = Stage(tmp_path)
-    assert stage.get("/api/v1/events").json() == {"stream": None, "lastSequence": 0, "records": []}
+    assert stage.get("/api/v1/events").json()["records"] == []
     assert stage.get("/api/v1/events", accept="text/event-stream").code == 503
     assert stage.get("/").code == 200
     stage.close()

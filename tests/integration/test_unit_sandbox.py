@@ -73,7 +73,11 @@ def test_no_system_call_is_missed(simulator: Simulator, tmp_path: Path) -> None:
             bridge.wait_for_records(1, types="seb.event.")
             assert bridge.stop() == 0
         end = f"{bridge.pid} +++ exited with 0 +++"
-        eventually(lambda: end in trace.read_text().splitlines(), what="the end of the trace")
+        eventually(
+            lambda: end in trace.read_text().splitlines(),
+            what="the end of the trace",
+            timeout=60.0,
+        )
     said = trace.read_text()
     used = set(re.findall(r"^\d+ +(\w+)\(", said, re.MULTILINE))
     assert {"socket", "fdatasync", "fsync", "execve"} <= used  # the trace holds all of it
