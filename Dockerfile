@@ -1,4 +1,4 @@
-# The bridge in a container: no root, no shell, nothing to write to but its state.
+# The bridge in a container: no root, no need of a shell, nothing to write to but its state.
 #
 #   docker build -t seb .
 #   docker build -t seb --build-arg EXTRAS=azure-identity .     for Event Hubs with managed identity
@@ -10,7 +10,7 @@ ARG PYTHON=3.13
 FROM python:${PYTHON}-slim AS build
 ARG EXTRAS=""
 WORKDIR /src
-# The final image gets this environment alone: no pip, no build tool.
+# The final image gets this environment alone, without pip or any tool that built it.
 RUN ["python", "-m", "venv", "--without-pip", "/opt/seb"]
 COPY requirements.lock requirements-azure-identity.lock ./
 RUN python -m pip --python /opt/seb/bin/python --disable-pip-version-check install --no-cache-dir \

@@ -72,7 +72,7 @@ $(VENV)/dev.stamp: $(VENV)/run.stamp requirements-dev.lock
 tools: mosquitto strace helm ## Install what some tests are skipped without: browser, Prometheus, systemd, helm
 	@for pair in chromium:chromium promtool:prometheus systemd-analyze:systemd; do \
 	  command -v $${pair%%:*} >/dev/null || \
-	    $(MAKE) --no-print-directory system-package PACKAGE=$${pair##*:}; done
+	    $(MAKE) --no-print-directory system-package PACKAGE=$${pair##*:} || exit 1; done
 
 HELM_VERSION := v3.22.0
 helm:

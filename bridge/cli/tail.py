@@ -34,8 +34,8 @@ AGAIN_SECONDS: Final = 1.0
 def command(*, form: str, overrides: tuple[str, ...]) -> None:
     """Follow the records as they are committed, until Ctrl-C; heartbeats are left out.
 
-    It outlives a restart of the bridge, and misses nothing meanwhile. Exit code 69: no bridge
-    answers to begin with.
+    It outlives a restart of the bridge, and misses nothing meanwhile that the bridge still keeps.
+    Exit code 69: no bridge answers to begin with.
     """
     viewer = Viewer(common.read_configuration(overrides).settings.http.listen)
     terminal = sys.stdout.isatty()
