@@ -1,4 +1,4 @@
-"""Draining a backlog: records a second, from the first that arrives to the last.
+"""Records a second, from the first of a backlog that arrives to the last.
 
 The bridge as a process, with the backlog on its disk, against the raw library with the same bytes
 in its memory, in turns.

@@ -1,5 +1,5 @@
-"""A fleet of VMs at one broker: at its start, at one event of the whole group, and when the broker
-has been restarted.
+"""Connections and messages of a fleet: at its start, at one event of the whole group, and when the
+broker has been restarted.
 
 Each VM is the bridge's own worker with its own MQTT sink, on threads of a few processes. Everything
 that a fleet would spread over time is done at once here, for that is what a broker has to bear.
@@ -110,8 +110,8 @@ def _return(broker: Mosquitto, fleet: _Fleet, away: float) -> Any:
     """The broker is restarted, and every VM comes back."""
     broker.stop()
     time.sleep(away)
-    broker.start()
     back = time.monotonic()
+    broker.start()
     notes = fleet.until(opened=fleet.size, shown=fleet.size)
     return {**_summary(notes, back), "histogram": _histogram(notes, back)}
 
@@ -202,8 +202,10 @@ def figures(found: Any) -> list[Figure]:
 
 def notes(found: Any) -> Iterator[str]:
     """What was counted, the histogram of the returns, and the reckoning for a million."""
-    yield "Start and event are worst cases: every VM at the same moment, on two cores that the "
-    "VMs share with the broker.\n"
+    yield (
+        "Start and event are worst cases: every VM at the same moment, on cores that the VMs share "
+        "with the broker.\n"
+    )
     rows = [
         (size, phase, *(f"{each[phase][key]:g}" for key in _COLUMNS))
         for size, each in found["sizes"].items()

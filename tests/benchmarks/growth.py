@@ -1,4 +1,4 @@
-"""Growth: time per change, as the document, the store and the number of sinks grow.
+"""Time per change, as the document, the store and the number of sinks grow.
 
 Linear in what changed, flat in what did not.
 """
@@ -126,10 +126,12 @@ def _sinks(found: Any) -> Iterator[Figure]:
 def notes(found: Any) -> Iterator[str]:
     """The tables."""
     grid, among = found["document"]["per_change_ms"], found["document"]["one_among"]
-    yield "Milliseconds per change (read, compared, committed and synced), by events that change "
-    "at once and resources of each:\n"
+    yield (
+        "Milliseconds per change (read, compared, committed and synced), by how many events change "
+        "at once and how many resources each of them names:\n"
+    )
     rows = [(size, *(f"{each:.3f}" for each in row.values())) for size, row in grid.items()]
-    yield table(("events", *(f"{names} resources" for names in grid)), rows)
+    yield table(("events", *(f"of {names}" for names in grid)), rows)
     yield "One event changes among so many:\n"
     rows = [
         (size, f"{each['bytes']:,}", ms(each["json_ms"]), ms(each["moved_ms"]), ms(each["same_ms"]))
@@ -144,8 +146,10 @@ def notes(found: Any) -> Iterator[str]:
         for size, each in found["store"][state].items()
     ]
     yield table(("records", "", *_TIMES.values(), "MiB on disk"), rows)
-    yield "Delivered records beyond the newest 1,000 are deleted, 500 with each commit: the "
-    "commits of a store that has just got rid of a million are those of the table.\n"
+    yield (
+        "Delivered records beyond the newest 1,000 are deleted, 500 with each commit: the commits "
+        "of the table are those of a store that is just getting rid of so many.\n"
+    )
     yield "One change to so many webhooks:\n"
     rows = [(size, ms(e["first_ms"]), ms(e["last_ms"])) for size, e in found["sinks"].items()]
     yield table(("sinks", "the first has it", "the last has it"), rows)

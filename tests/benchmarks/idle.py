@@ -1,4 +1,4 @@
-"""Idle cost at one poll a second, while nothing happens: CPU per poll, and resident memory.
+"""What one poll a second costs while nothing happens: CPU per poll, and resident memory.
 
 Everything that is compared runs at the same time, each against an IMDS of its own, and is looked at
 over the same seconds.

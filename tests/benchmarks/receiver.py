@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from io import BufferedReader
 from typing import Final
 
@@ -103,6 +104,11 @@ def _port(listener: socket.socket) -> int:
 
 
 def _posts(arrivals: Arrivals, peer: socket.socket) -> None:
+    with suppress(ConnectionError):  # a sender that is ended may reset its connection
+        _read_posts(arrivals, peer)
+
+
+def _read_posts(arrivals: Arrivals, peer: socket.socket) -> None:
     data = b""
     while part := peer.recv(1 << 16):
         data += part

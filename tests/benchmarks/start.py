@@ -1,4 +1,4 @@
-"""Start: from the start of the process to its first poll, and how long a command takes."""
+"""From the start of the process to its first poll, and how long a command takes."""
 
 from __future__ import annotations
 
