@@ -17,6 +17,9 @@ from typing import Any, Final
 
 import click
 
+sys.path.append(str(Path(__file__).resolve().parent.parent / "tests" / "support"))
+from helm_schema import SCHEMA_FILE, schema_text
+
 from bridge import errors, reference
 from bridge.cli import COMMANDS, module_of
 from bridge.cli.config import env_file
@@ -57,7 +60,7 @@ def main() -> int:
 
 def files() -> dict[Path, str]:
     """Every generated file and what it should hold."""
-    made = {ROOT / ".env.example": env_file()}
+    made = {ROOT / ".env.example": env_file(), SCHEMA_FILE: schema_text()}
     parts = dict(generated())
     for page in PAGES:
         path = ROOT / page

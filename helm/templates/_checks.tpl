@@ -12,6 +12,9 @@
 {{- fail "approval.trust.jwks: this holds a private key; give the public keys that `seb keys generate` prints, and make a new pair, for this one has been seen" -}}
 {{- end -}}
 {{- end -}}
+{{- if not (kindIs "map" .Values.settings) -}}
+{{- fail "settings: there is nothing in it; write settings: {}" -}}
+{{- end -}}
 {{- $sinks := .Values.settings.sink | default dict -}}
 {{- range $name, $_ := .Values.secrets.variables -}}
 {{- if hasPrefix "SEB_SINK__" $name -}}
