@@ -160,7 +160,8 @@ class Worker:
             if batch is None:
                 if self._finishing.is_set():
                     return
-                self._wake.wait(IDLE_SECONDS)
+                # Spread, or VMs that were busy at one moment would come back to a broker at one.
+                self._wake.wait(IDLE_SECONDS * (0.5 + self._draw()))
                 self._wake.clear()
 
     def _deliver(self, batch: Batch) -> None:

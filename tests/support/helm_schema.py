@@ -38,7 +38,10 @@ OF_THE_CHART: Final = {
 _ADDRESSES: Final = ("url", "pull_url")
 _TEXTS: Final = ("template",)
 # What makes an address a secret: a user, a query, a chat's hook.
-_SECRET_ADDRESS: Final = r"[?@]|hooks\.slack|(webhook|outlook)\.office|discord(app)?\.com/api/webhooks|/hooks/[A-Za-z0-9]{16,}"
+_SECRET_ADDRESS: Final = (
+    r"[?@]|hooks\.slack|(webhook|outlook)\.office|"
+    r"discord(app)?\.com/api/webhooks|/hooks/[A-Za-z0-9]{16,}"
+)
 # Of kinds that are not built in, only names can tell.
 _SECRET_NAME: Final = (
     "(password|passphrase|secret|token|credential|connection_string"
