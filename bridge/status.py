@@ -26,6 +26,8 @@ from sinks.record import rfc3339
 
 LOOK_SECONDS: Final = 1.0
 """How long a look at the store serves everybody who asks: counting a long backlog takes time."""
+LOOK_SHARE: Final = 50
+"""The same, as a multiple of what the look took."""
 LOCK_SECONDS: Final = 1.0
 """How long one who asks waits for another: a disk that does not answer holds up one, not all."""
 LEAST_FREE_BYTES: Final = 256 << 10
@@ -45,7 +47,9 @@ class Status:
         self._started_at = clock.now()
         self._parts: Parts | None = None
         self._lock = threading.Lock()
-        self._backlogs: tuple[float, Mapping[str, Backlog]] | None = None
+        self._backlogs: Mapping[str, Backlog] | None = None
+        self._count_at = 0.0
+        """Monotonic time from which on backlogs are to be counted anew."""
         self._probed: tuple[float, str | None] | None = None
         self.history: History | None = None
         """The records of the store in use; None while it is not known who this VM is."""
@@ -108,14 +112,16 @@ class Status:
             raise StoreError(BUSY)
         try:
             now = self._clock.monotonic()
-            if self._backlogs is None or now - self._backlogs[0] >= LOOK_SECONDS:
+            if self._backlogs is None or now >= self._count_at:
                 dispatcher = parts.dispatcher
-                found = {
+                self._backlogs = {
                     name: parts.outbox.backlog(name, dispatcher.sink(name).accepts)
                     for name in dispatcher.health
                 }
-                self._backlogs = (now, found)
-            return self._backlogs[1]
+                # Nobody commits meanwhile: what took long is not done again soon.
+                ended = self._clock.monotonic()
+                self._count_at = ended + max(LOOK_SECONDS, LOOK_SHARE * (ended - now))
+            return self._backlogs
         finally:
             self._lock.release()
 
