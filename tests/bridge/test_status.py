@@ -1,3 +1,4 @@
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -128,3 +129,16 @@ def test_no_secret_is_shown(tmp_path: Path) -> None:
     shown = str(stage.status.snapshot()) + stage.metrics.text().decode()
     assert [word for word in ("t0ken", "c2VjcmV0") if word in shown] == []
     stage.close()
+
+
+def test_a_disk_without_room_is_not_ready(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Although what is written in place still goes: the next record would not."""
+    stage.begin()
+    stage.poll(body())
+    full = shutil.disk_usage(stage.settings.state_dir)._replace(free=0)
+    monkeypatch.setattr("bridge.status.shutil.disk_usage", lambda _: full)
+    assert "free some space" in (stage.status.not_ready() or "")
+    assert stage.samples()["seb_store_writable"] == 0.0
+    monkeypatch.undo()
+    stage.poll(body(), after=6.0)
+    assert stage.status.not_ready() is None
