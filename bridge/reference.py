@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from io import StringIO
 from types import UnionType
 from typing import Any, Union, get_args, get_origin
 
+from dotenv import dotenv_values
 from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
@@ -54,8 +56,17 @@ def sink_variables(kind: str) -> Iterator[Variable]:
             yield from _variables(f"{PREFIX}SINK__{kind.upper()}__{name.upper()}", field)
 
 
+def assignment(name: str, value: str) -> str:
+    """The line of a `.env` file that gives a variable this value, in quotes where it needs them."""
+    plain = f"{name}={value}"
+    if dotenv_values(stream=StringIO(plain), interpolate=False) == {name: value}:
+        return plain
+    quoted = value.replace("\\", "\\\\").replace("'", "\\'")
+    return f"{name}='{quoted}'"
+
+
 def effective(config: Configuration) -> Iterator[tuple[str, str]]:
-    """What is in force, by variable, secrets masked."""
+    """What is in force, by variable, in the environment's spelling; secrets are masked."""
     for name, value in _values(PREFIX, config.settings):
         if not name.startswith(f"{PREFIX}SINK"):
             yield name, value
@@ -111,7 +122,15 @@ def _text(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, float):
-        return f"{value:g}"
+        short = f"{value:g}"
+        return short if float(short) == value else repr(value)
     if isinstance(value, (Mapping, list, tuple)):
-        return json.dumps(value, default=_text) if value else ""
+        return json.dumps(value, default=_plain, ensure_ascii=False)
     return str(value)
+
+
+def _plain(value: Any) -> Any:
+    """What JSON has no word for: an object of a list, or a secret."""
+    if isinstance(value, BaseModel):  # defaults left out: an empty list of words is refused
+        return value.model_dump(mode="json", exclude_defaults=True)
+    return _text(value)

@@ -22,9 +22,12 @@ def command() -> None:
 @command.command("show", short_help="Print what is in force, secrets masked.")
 @common.set_option
 def show(*, overrides: tuple[str, ...]) -> None:
-    """Print what is in force after all sources are read; secrets are masked."""
+    """Print what is in force after all sources are read; secrets are masked.
+
+    The lines can be put into a .env file as they are, once each mask is replaced by its secret.
+    """
     for name, value in reference.effective(common.read_configuration(overrides)):
-        click.echo(f"{name}={value}")
+        click.echo(reference.assignment(name, value))
 
 
 @command.command("env", short_help="Print every variable with its default.")
@@ -49,6 +52,6 @@ def env_file() -> str:
 def _lines(variables: Iterable[Variable]) -> str:
     return "".join(
         f"# {each.description}{_MUST if each.default is None else ''}\n"
-        f"#{each.name}={each.default or ''}\n"
+        f"#{reference.assignment(each.name, each.default or '')}\n"
         for each in variables
     )

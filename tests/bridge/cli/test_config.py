@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from pathlib import Path
 
 import pytest
@@ -86,3 +88,47 @@ def test_names_that_kubernetes_injects_are_ignored(tmp_path: Path) -> None:
         "SEB_SERVICE_PORT": "80",
     }
     assert run_seb("config", "show", home=tmp_path, env=env).code == 0
+
+
+AWKWARD = {
+    "SEB_APPROVAL__RULES": json.dumps(
+        [
+            {"name": 'it\'s "short" #1', "event_type": ["Freeze"], "max_duration": 9.25},
+            {"name": "mine", "after": ["program"], "max_resources": 2, "leader": "first"},
+        ]
+    ),
+    "SEB_IDENTITY__TAGS": '["team", "a\\\\b"]',
+    "SEB_HEARTBEAT_INTERVAL": "1234.5678",
+    "SEB_NODE__POD": " 'a' # \"b\" ",
+    "SEB_NODE__NODE": "\u00e9 ${HOME}\tx",
+    "SEB_SINK__PROGRAM__COMMAND": "/bin/sh -c 'echo \"x # y\"'",
+    "SEB_SINK__OPS__KIND": "file",
+    "SEB_SINK__OPS__PATH": "ops.jsonl",
+    "SEB_SINK__OPS__TYPES": '["seb.event.*"]',
+}
+
+
+@pytest.mark.parametrize("env", [{}, AWKWARD], ids=["defaults", "awkward"])
+def test_what_is_shown_can_be_fed_back(tmp_path: Path, env: dict[str, str]) -> None:
+    """The lines of `seb config show`, put into a `.env` file, give the same settings."""
+    shown = run_seb("config", "show", home=tmp_path, env=env)
+    assert (shown.code, shown.err) == (0, "")
+    (tmp_path / ".env").write_text(shown.out, encoding="utf-8")
+    assert run_seb("config", "show", home=tmp_path) == shown
+
+
+def test_every_default_of_the_list_can_be_set(tmp_path: Path) -> None:
+    """Each line of `seb config env` that has a value is a setting when its # is taken away."""
+    listed = run_seb("config", "env", home=tmp_path).out
+    given = {"SEB_SINK__FILE__PATH": "x", "SEB_SINK__MQTT__HOST": "h"}
+    given |= {"SEB_SINK__PROGRAM__COMMAND": "true", "SEB_SINK__WEBHOOK__URL": "http://h/"}
+    given["SEB_SINK__EVENTHUB__CONNECTION_STRING"] = (
+        "Endpoint=sb://h/;SharedAccessKeyName=n;SharedAccessKey=k;EntityPath=e"
+    )
+    given["SEB_SINK__STDOUT__KIND"] = "stdout"
+    plain = run_seb("config", "show", home=tmp_path, env=given)
+    lines = re.findall(r"^#(SEB_\w+=.+)$", listed, re.MULTILINE)
+    (tmp_path / ".env").write_text("\n".join(lines), encoding="utf-8")
+    shown = run_seb("config", "show", home=tmp_path, env=given)
+    assert sorted(shown.out.splitlines()) == sorted(plain.out.splitlines())
+    assert "SEB_APPROVAL__RULES=[]" in lines
