@@ -175,7 +175,7 @@ class Bridge:
         self._approver.start()
         self._dispatcher.start()
         scheduler.start()
-        while not self._stop.wait(TICK_SECONDS):
+        while self._outcome is Outcome.STOPPED and not self._stop.wait(TICK_SECONDS):
             self._look_around(scheduler, watch)
         if self._outcome is Outcome.STOPPED:
             self._front.stopping()
@@ -198,7 +198,6 @@ class Bridge:
         self._dispatcher.supervise()
         if self._store.damaged is not None:
             self._outcome = Outcome.DAMAGED_STORE
-            self._stop.set()
 
     def _finish(self) -> None:
         self._herald.tell_end(self._outcome.value)
@@ -231,7 +230,6 @@ class Bridge:
             return  # the poller says when IMDS does not answer; the identity at hand goes on
         if vm.vm_id != self._poller.observer.vm.vm_id:
             self._outcome = Outcome.ANOTHER_VM
-            self._stop.set()
             return
         self._poller.observer = replace(self._poller.observer, vm=vm)
         try:

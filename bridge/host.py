@@ -87,6 +87,21 @@ def _windows_boot_id() -> str | None:
     return None
 
 
+def occupy_closed_streams() -> None:
+    """Point standard descriptors that are closed at the null device: a store or a socket that got
+    their number would take what a library prints. `sys.__stdout__` stays None where it was.
+    """
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            # The lowest free number, which is this one. Child processes get it as well.
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # noqa: FBT003  # Python's own
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115
+
+
 def control_address(directory: Path) -> str | None:
     """An address for a local socket that belongs to the state directory; None lets
     `multiprocessing` choose one (a named pipe on Windows, or a private temporary directory where

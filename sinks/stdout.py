@@ -120,7 +120,8 @@ class StdoutSink(Sink[StdoutSettings]):
 
 
 def _standard_output() -> TextIO | None:
-    return sys.stdout  # looked up each time: None under pythonw and some service managers
+    # Looked up each time. `__stdout__` is None under pythonw, and where a shell has closed it.
+    return None if sys.__stdout__ is None else sys.stdout
 
 
 def _terminal_takes_colour() -> bool:

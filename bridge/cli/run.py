@@ -36,22 +36,22 @@ def command(once: bool, dry_run: bool, overrides: tuple[str, ...]) -> None:  # n
 
 
 def _work(config: Configuration, *, once: bool) -> int:
-    from bridge.app import Bridge, Outcome  # noqa: PLC0415  # `seb run --help` needs none of it
-
     # One look has nothing to finish, and what is committed is safe: a signal ends it at once.
     stop = common.interruption() if once else common.stop_event()
+    from bridge.app import Bridge, Outcome  # noqa: PLC0415  # `seb run --help` needs none of it
+
     redact = common.start_log(config)
     try:
-        while True:
-            bridge = Bridge(config, stop=stop, redact=redact)
-            if once:
-                return OK if bridge.run_once() else UNREACHABLE
-            if bridge.run() is Outcome.STOPPED:
-                return OK
-            stop.clear()
+        if once:
+            return OK if Bridge(config, stop=stop, redact=redact).run_once() else UNREACHABLE
+        # A run may end to begin anew. Only a signal sets `stop`, and nothing takes it back.
+        while not stop.is_set():
+            if Bridge(config, stop=stop, redact=redact).run() is Outcome.STOPPED:
+                break
     except SebError as error:
         common.complain(error)
         return error.exit_code
+    return OK
 
 
 def _dry(config: Configuration, scratch: Path) -> Configuration:
