@@ -163,8 +163,8 @@ def ask(
         connection: Any = Client(address)  # a Connection, or on Windows a PipeConnection
     except PermissionError as error:
         raise NotPermittedError(
-            f"this user may not look into the state directory {directory}; run this as the user "
-            "that the bridge runs as, or as an administrator"
+            f"this user may not look into the state directory {directory}",
+            remedy="run this as the user that the bridge runs as, or as an administrator",
         ) from error
     except (OSError, ValueError, KeyError, TypeError):
         return None  # never started, or killed: what it left behind leads nowhere
@@ -189,7 +189,7 @@ def _talk(
         raise ControlError("the running bridge has just started anew; try again") from None
     except (EOFError, OSError, ValueError) as error:
         raise TryLaterError(
-            f"the running bridge gave no answer within {patience:g} s; try again"
+            f"the running bridge gave no answer within {patience:g} s", remedy="try again"
         ) from error
     return answer
 

@@ -15,9 +15,16 @@ CONFIGURATION: Final = 78
 
 
 class SebError(Exception):
-    """A command ends here; the message says what is wrong and what to do about it."""
+    """A command ends here; the message says what is wrong and what to do about it: `remedy`,
+    where it is a clause of its own.
+    """
 
     exit_code: ClassVar[int] = BUG
+
+    def __init__(self, what: str, *, remedy: str | None = None) -> None:
+        super().__init__(f"{what}; {remedy}" if remedy else what)
+        self.what = what
+        self.remedy = remedy
 
 
 class ConfigurationError(SebError):

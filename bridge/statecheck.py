@@ -25,8 +25,8 @@ def look_at_state(directory: Path) -> Iterator[Check]:
     try:
         running = control.ask(directory, {"ask": "outbox.list"})
     except SebError as error:
-        text, _, remedy = str(error).partition("; ")
-        yield Check(level="fail", text=text, remedy=remedy or "run it as the bridge's user")
+        remedy = error.remedy or "run it as the bridge's user"
+        yield Check(level="fail", text=error.what, remedy=remedy)
         return
     except (control.ControlError, OSError):
         running = None
@@ -43,8 +43,8 @@ def look_at_state(directory: Path) -> Iterator[Check]:
     try:
         yield _try_store(directory)
     except SebError as error:
-        text, _, remedy = str(error).partition("; ")
-        yield Check(level="fail", text=text, remedy=remedy or "choose another SEB_STATE_DIR")
+        remedy = error.remedy or "choose another SEB_STATE_DIR"
+        yield Check(level="fail", text=error.what, remedy=remedy)
         return
     except OSError as error:
         yield Check(

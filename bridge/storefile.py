@@ -103,7 +103,7 @@ def _untold(store: Store, reset: StoreReset | None) -> StoreReset | None:
             store.commit(meta={RESET_KEY: json.dumps(asdict(reset))})
         except StoreError as error:
             store.close()
-            raise TryLaterError(f"SEB_STATE_DIR: {error}; is the disk full?") from error
+            raise TryLaterError(f"SEB_STATE_DIR: {error}", remedy="is the disk full?") from error
         return reset
     kept = json.loads(told or "null")
     return None if kept is None else StoreReset(**kept)
@@ -177,8 +177,8 @@ def _verify(connection: sqlite3.Connection, path: Path) -> None:
     if version != SCHEMA_VERSION:
         raise ConfigurationError(
             f"SEB_STATE_DIR: the store {path} was written by another version (its schema is "
-            f"{version}, this program's {SCHEMA_VERSION}); run that version, or name another "
-            "state directory"
+            f"{version}, this program's {SCHEMA_VERSION})",
+            remedy="run that version, or name another state directory",
         )
     if not are_sound(connection):
         raise DamagedError("its tables are not those that were made")
@@ -213,23 +213,24 @@ def _explain(path: Path, error: sqlite3.Error) -> NoReturn:
     directory = path.parent
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         raise ConfigurationError(
-            f"SEB_STATE_DIR: the state directory {directory} is in use by another bridge; stop "
-            "that one, or give this one a directory of its own"
+            f"SEB_STATE_DIR: the state directory {directory} is in use by another bridge",
+            remedy="stop that one, or give this one a directory of its own",
         ) from error
     if code == sqlite3.SQLITE_FULL:
         Ballast(directory).drop()
         raise TryLaterError(
-            f"SEB_STATE_DIR: the disk under {directory} is full; free some space and start again"
+            f"SEB_STATE_DIR: the disk under {directory} is full",
+            remedy="free some space and start again",
         ) from error
     # On a read-only disk SQLite speaks of I/O, too.
     if code == sqlite3.SQLITE_IOERR and os.access(path if path.exists() else directory, os.W_OK):
         raise TryLaterError(
-            f"SEB_STATE_DIR: the disk under {directory} does not read or write just now ({error}); "
-            "see to the disk and start again"
+            f"SEB_STATE_DIR: the disk under {directory} does not read or write just now ({error})",
+            remedy="see to the disk and start again",
         ) from error
     if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
         raise DamagedError(str(error)) from error
     raise ConfigurationError(
-        f"SEB_STATE_DIR: the store {path} cannot be opened ({error}); this user must be able to "
-        "write to the directory and every file in it"
+        f"SEB_STATE_DIR: the store {path} cannot be opened ({error})",
+        remedy="this user must be able to write to the directory and every file in it",
     ) from error

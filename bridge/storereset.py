@@ -45,9 +45,9 @@ def unusable(what: str, error: OSError, remedy: str) -> SebError:
     and waits for a person otherwise.
     """
     if error.errno in _PASSING:
-        why = f"SEB_STATE_DIR: {what} just now ({error.strerror}); see to the disk and start again"
-        return TryLaterError(why)
-    return ConfigurationError(f"SEB_STATE_DIR: {what} ({error.strerror}); {remedy}")
+        why = f"SEB_STATE_DIR: {what} just now ({error.strerror})"
+        return TryLaterError(why, remedy="see to the disk and start again")
+    return ConfigurationError(f"SEB_STATE_DIR: {what} ({error.strerror})", remedy=remedy)
 
 
 def find_lost(path: Path, now: datetime) -> StoreReset | None:

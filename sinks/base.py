@@ -14,6 +14,7 @@ from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
 
 from sinks.command import CommandMessage, CommandSender, CommandSource, no_commands
+from sinks.problem import Problem
 from sinks.record import BRIDGE_HEARTBEAT, EventRecord, VmIdentity
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "JsonDict",
     "JsonList",
     "PendingEvent",
+    "Problem",
     "Sink",
     "SinkContext",
     "SinkError",
@@ -37,15 +39,22 @@ __all__ = [
 class SinkError(Exception):
     """The destination did not acknowledge; the same record is tried again later.
 
+    `remedy`: what to do about it, where the message does not say.
     `retry_after`: seconds that the destination asked for, or None.
     `delivered`: how many records from the front of the batch were acknowledged all the same.
     The message is shown to operators and stored: it must never hold a secret.
     """
 
     def __init__(
-        self, message: str, *, retry_after: float | None = None, delivered: int = 0
+        self,
+        message: str | Problem,
+        *,
+        remedy: str | None = None,
+        retry_after: float | None = None,
+        delivered: int = 0,
     ) -> None:
-        super().__init__(message)
+        self.problem = message if isinstance(message, Problem) else Problem(message, remedy)
+        super().__init__(str(self.problem))
         self.retry_after = retry_after
         self.delivered = delivered
 

@@ -82,7 +82,7 @@ class FileSink(Sink[FileSettings]):
         try:
             _append(path, b"".join(record.body + b"\n" for record in records))
         except OSError as error:
-            raise SinkError(f"{path}: {_reason(error)}; {_remedy(error)}") from None
+            raise SinkError(f"{path}: {_reason(error)}", remedy=_remedy(error)) from None
 
     def check(self) -> Sequence[Check]:
         """Whether the file can be written, and how much room it has; nothing is written."""

@@ -52,7 +52,8 @@ class Trouble:
     def error(self, where: object, *, delivered: int = 0) -> SinkError:
         """The error that the dispatcher gets."""
         return SinkError(
-            self.text(where),
+            f"{where}: {self.what}",
+            remedy=self.remedy,
             retry_after=BUSY_SECONDS if self.kind == "busy" else None,
             delivered=delivered,
         )

@@ -116,8 +116,8 @@ class EventHubSink(Sink[EventHubSettings]):
         try:
             link = self._new_link()
         except SinkError as error:
-            remedy = "correct the setting, or the file that it names"
-            return (Check(level="fail", text=str(error), remedy=remedy),)
+            remedy = error.problem.remedy or "correct the setting, or the file that it names"
+            return (Check(level="fail", text=error.problem.what, remedy=remedy),)
         tls = "without TLS, as an emulator on this machine" if link.address.emulator else "over TLS"
         lines: list[Check] = []
         try:
@@ -224,7 +224,7 @@ class EventHubSink(Sink[EventHubSettings]):
             if self.settings.namespace is not None and self._credential is None:
                 self._credential = _managed_identity()
         except SinkError as error:
-            raise SinkError(str(error), delivered=delivered) from None
+            raise SinkError(error.problem, delivered=delivered) from None
         return HubLink(address, credential=self._credential)
 
     def _discard(self) -> None:
@@ -246,7 +246,7 @@ def _managed_identity() -> TokenCredential:
         from azure.identity import DefaultAzureCredential  # noqa: PLC0415 - an optional extra
     except ImportError:
         raise SinkError(
-            "namespace: a managed identity needs a package that is not installed; run "
-            "pip install 'scheduled-events-bridge[azure-identity]'"
+            "namespace: a managed identity needs a package that is not installed",
+            remedy="run pip install 'scheduled-events-bridge[azure-identity]'",
         ) from None
     return DefaultAzureCredential()

@@ -34,13 +34,11 @@ def look_at_address(url: str, limits: Limits) -> Iterator[Check]:
             return
         yield from _connect(parts, host, parts.port or _PORTS[parts.scheme], limits)
     except (OSError, ValueError, SinkError) as error:
-        fact, _, remedy = (str(error) if isinstance(error, SinkError) else words(error)).partition(
-            "; "
-        )
+        problem = error.problem if isinstance(error, SinkError) else words(error)
         yield Check(
             level="fail",
-            text=f"{origin(parts)}: {fact}",
-            remedy=remedy or "see that the receiver runs and can be reached from here",
+            text=f"{origin(parts)}: {problem.what}",
+            remedy=problem.remedy or "see that the receiver runs and can be reached from here",
         )
 
 
@@ -53,7 +51,7 @@ def _through(proxy: str, limits: Limits) -> Check:
     except OSError as error:
         return Check(
             level="fail",
-            text=f"proxy {origin(parts)}: {words(error).partition('; ')[0]}",
+            text=f"proxy {origin(parts)}: {words(error).what}",
             remedy="see HTTPS_PROXY and HTTP_PROXY, or name the host in NO_PROXY",
         )
     return Check(level="ok", text=f"proxy {origin(parts)} takes connections")

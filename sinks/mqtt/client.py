@@ -121,7 +121,8 @@ def _unusable(what: str, file: Path | None, error: Exception) -> SinkError:
         why = error.reason or "it holds no PEM of the right kind"
     else:
         why = getattr(error, "strerror", None) or str(error)
-    return SinkError(f"{file} cannot be used: {why}; set TLS__{what} to a readable PEM file")
+    remedy = f"set TLS__{what} to a readable PEM file"
+    return SinkError(f"{file} cannot be used: {why}", remedy=remedy)
 
 
 def new_client(plan: Plan) -> Client:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
-from sinks.base import Check, CommandMessage, CommandSource, SinkError
+from sinks.base import Check, CommandMessage, CommandSource, Problem, SinkError
 from sinks.mqtt.inbox import Inbound, Inbox
 from sinks.mqtt.reasons import FIRST_FAILURE, reason
 from sinks.mqtt.session import Session
@@ -67,7 +67,7 @@ class CommandChannel:
         self._unsettled: dict[int, _Unsettled] = {}
         self._size = 0
 
-    def subscribe(self, *, timeout: float) -> str | None:
+    def subscribe(self, *, timeout: float) -> Problem | None:
         """Ask for the topic; where the broker refuses, why and what to do about it.
 
         Raises `SinkError` where it does not answer within `timeout` seconds. A broker may well
@@ -77,7 +77,7 @@ class CommandChannel:
         if code >= FIRST_FAILURE:
             return refused_subscription(self._topic, code)
         if code == 0:
-            return f"{self._topic}: the broker grants QoS 0 only; allow QoS 1 there"
+            return Problem(f"{self._topic}: the broker grants QoS 0 only", "allow QoS 1 there")
         return None
 
     def receive(self, inbound: Inbound) -> None:
@@ -143,11 +143,11 @@ def check_subscription(session: Session, topic: str, *, timeout: float) -> Check
     try:
         code = Inbox(session, _nobody).subscribe(topic, retained=False, timeout=timeout)
     except SinkError as error:
-        text, _, remedy = str(error).partition("; ")
-        return Check(level="fail", text=text, remedy=remedy or "see the broker's log")
+        what, remedy = error.problem.what, error.problem.remedy or "see the broker's log"
+        return Check(level="fail", text=what, remedy=remedy)
     if code >= FIRST_FAILURE:
-        text, _, remedy = refused_subscription(topic, code).partition("; ")
-        return Check(level="fail", text=text, remedy=remedy)
+        refused = refused_subscription(topic, code)
+        return Check(level="fail", text=refused.what, remedy=refused.remedy)
     # Mosquitto, for one, grants a subscription that its ACL forbids, and sends nothing on it.
     return Check(
         level="ok",
@@ -160,9 +160,9 @@ def _nobody(inbound: Inbound) -> None:
     del inbound
 
 
-def refused_subscription(topic: str, code: int) -> str:
+def refused_subscription(topic: str, code: int) -> Problem:
     """Why nothing can come on a topic, and the line that would let it."""
-    what = reason(code).partition("; ")[0]
-    return (
-        f"{topic}: the broker refuses the subscription: {what}; add to its ACL: topic read {topic}"
+    return Problem(
+        f"{topic}: the broker refuses the subscription: {reason(code).what}",
+        f"add to its ACL: topic read {topic}",
     )

@@ -66,11 +66,10 @@ def _level(name: str, value: str) -> str:
     # MQTT 5, 4.7: `+` and `#` are wildcards, `/` divides levels, NUL is forbidden; 1.5.4 advises
     # against control characters, and brokers close the connection on them.
     if not value or not value.isprintable() or any(sign in value for sign in "+#/"):
-        message = (
-            f"{name} is {value!r}, which cannot stand in an MQTT topic; "
-            "use at least one character, none of them +, # or /, and no control characters"
+        raise SinkError(
+            f"{name} is {value!r}, which cannot stand in an MQTT topic",
+            remedy="use at least one character, none of them +, # or /, and no control characters",
         )
-        raise SinkError(message)
     return value
 
 

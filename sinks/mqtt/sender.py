@@ -45,7 +45,7 @@ class MqttSender(CommandSender):
         for topic in (where.receipt, where.state):
             code = inbox.subscribe(topic, retained=topic == where.state, timeout=self.TIMEOUT)
             if code >= FIRST_FAILURE:
-                raise SinkRejected(refused_subscription(topic, code))
+                raise SinkRejected(str(refused_subscription(topic, code)))
 
     def state(self, seconds: float) -> bytes | None:
         """The retained message of `…/state`, or a newer one."""
@@ -64,7 +64,7 @@ class MqttSender(CommandSender):
                 f"add to its ACL: topic write {where.command}"
             )
         if outcome.refusal is not None:
-            raise SinkError(f"{where.command}: {reason(outcome.refusal)}")
+            raise SinkError(reason(outcome.refusal).at(where.command))
         return not outcome.unheard
 
     def receipt(self, seconds: float) -> bytes | None:

@@ -21,7 +21,7 @@ from paho.mqtt.enums import MQTTErrorCode
 from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 
-from sinks.base import SinkError
+from sinks.base import Problem, SinkError
 from sinks.mqtt.client import (
     KEEPALIVE,
     Limits,
@@ -72,7 +72,7 @@ class Session:
         # Guarded by `_changed`, which is never held while paho is called: paho calls back with
         # locks of its own held.
         self._limits: Limits | None = None
-        self._lost: str | None = None
+        self._lost: Problem | None = None
         self._blamed: int | None = None
         self._acks: dict[int, int] = {}
         self._awaited = 0
@@ -100,11 +100,10 @@ class Session:
             raise SinkError(lost)
         if limits is None:
             self.abort()
-            message = (
-                f"{self.plan.address}: no MQTT answer within {timeout:g} s; "
-                "check HOST and PORT, and that a broker listens there"
+            raise SinkError(
+                f"{self.plan.address}: no MQTT answer within {timeout:g} s",
+                remedy="check HOST and PORT, and that a broker listens there",
             )
-            raise SinkError(message)
         return limits
 
     def publish(
@@ -177,7 +176,7 @@ class Session:
 
     def abort(self) -> None:
         """Cut the connection, from any thread, at once; the broker then publishes the will."""
-        self._lose("the connection was cut because a call took too long")
+        self._lose(Problem("the connection was cut because a call took too long"))
         connection = self.client.socket()
         if isinstance(connection, socket.socket):
             # Only shut down: closing is the network thread's, which may be in select just now.
@@ -211,17 +210,17 @@ class Session:
             lost = self._lost
         # What is still in flight must not be mistaken for a later publish: this connection is over.
         self.abort()
-        message = (
-            f"{self.plan.address}: the broker has not acknowledged within {timeout:g} s; "
-            "see how it and the network are doing"
+        silent = Problem(
+            f"{self.plan.address}: the broker has not acknowledged within {timeout:g} s",
+            "see how it and the network are doing",
         )
-        return SinkError(lost or message, delivered=delivered)
+        return SinkError(lost or silent, delivered=delivered)
 
-    def _lose(self, why: str) -> None:
+    def _lose(self, why: Problem) -> None:
         """Note why the connection is gone; the first reason is the one that counts."""
         with self._changed:
             if self._lost is None:
-                self._lost = f"{self.plan.address}: {why}"
+                self._lost = why.at(self.plan.address)
             self._changed.notify_all()
 
     # From here on: the network thread.
@@ -232,7 +231,7 @@ class Session:
         except Exception as error:  # noqa: BLE001  # the end of a thread: told to who waits for it
             self._lose(network(error))
         finally:
-            self._lose("the connection has ended")
+            self._lose(Problem("the connection has ended"))
             self._let_go()
 
     def _serve(self) -> None:
@@ -266,7 +265,7 @@ class Session:
         self, client: Client, _data: Any, _flags: Any, code: ReasonCode, told: Properties | None
     ) -> None:
         if code.is_failure:
-            self._lose(f"the broker refused the connection: {reason(code.value)}")
+            self._lose(reason(code.value).at("the broker refused the connection"))
             return
         limits = read_limits(told, connection=client.socket())
         with self._changed:

@@ -20,6 +20,7 @@ from sinks.base import (
     Check,
     CommandSender,
     PendingEvent,
+    Problem,
     Sink,
     SinkContext,
     SinkError,
@@ -50,7 +51,7 @@ IMPAIRED_SECONDS: Final = 5.0
 STATE_RENEWAL: Final = timedelta(hours=1)
 # Refusals that end the connection, before the record counts as the cause and not the broker.
 _TRIES: Final = 5
-# Where an error has no remedy of its own; the others are `what; remedy`.
+# Where an error has no remedy of its own.
 _REMEDY: Final = "see what the broker's log says"
 
 
@@ -79,7 +80,7 @@ class MqttSink(Sink[MqttSettings]):
         self._shown_at: datetime | None = None
         self._suspicious = False
         self._channel: CommandChannel | None = None
-        self._deaf: str | None = None
+        self._deaf: Problem | None = None
 
     def open(self) -> None:
         """Connect, and say that the bridge is online. Raises `SinkError` with the remedy."""
@@ -104,12 +105,12 @@ class MqttSink(Sink[MqttSettings]):
         self._suspicious = outcome.ended
         if outcome.refusal is None:
             return
-        text = _refused(messages[outcome.delivered].topic, outcome.refusal)
+        problem = _refused(messages[outcome.delivered].topic, outcome.refusal)
         if outcome.ended:
-            raise SinkRejected(text, delivered=outcome.delivered, tries=_TRIES)
+            raise SinkRejected(str(problem), delivered=outcome.delivered, tries=_TRIES)
         if outcome.refusal in ABOUT_THE_MESSAGE:
-            raise SinkRejected(text, delivered=outcome.delivered)
-        raise SinkError(text, delivered=outcome.delivered)
+            raise SinkRejected(str(problem), delivered=outcome.delivered)
+        raise SinkError(problem, delivered=outcome.delivered)
 
     def maintain(self) -> None:
         """See that the connection lives; publish the state where it has changed or is an hour old;
@@ -150,8 +151,8 @@ class MqttSink(Sink[MqttSettings]):
             limits = session.connect(timeout=self.CONNECT_TIMEOUT)
             _require(limits)
         except SinkError as error:
-            text, _, remedy = str(error).partition("; ")
-            found.append(Check(level="fail", text=text, remedy=remedy or _REMEDY))
+            what, remedy = error.problem.what, error.problem.remedy or _REMEDY
+            found.append(Check(level="fail", text=what, remedy=remedy))
         else:
             found.append(Check(level="ok", text=self._greeting(limits)))
             if self.settings.commands:
@@ -222,8 +223,7 @@ class MqttSink(Sink[MqttSettings]):
         """Publish state or status; a refusal is the operator's to heal, never a dead record."""
         outcome = session.publish([message], timeout=self.SAY_TIMEOUT)
         if outcome.refusal is not None:
-            text = _refused(message.topic, outcome.refusal)
-            raise SinkError(text, retry_after=retry_after)
+            raise SinkError(_refused(message.topic, outcome.refusal), retry_after=retry_after)
 
     def _warnings(self) -> Sequence[Check]:
         found = []
@@ -259,14 +259,18 @@ class MqttSink(Sink[MqttSettings]):
 def _require(limits: Limits) -> None:
     """Raise `SinkError` where the broker lacks what the bridge's promises rest on."""
     if limits.maximum_qos < 1:
-        raise SinkError("the broker takes QoS 0 only and so acknowledges nothing; allow QoS 1")
+        raise SinkError(
+            "the broker takes QoS 0 only and so acknowledges nothing", remedy="allow QoS 1"
+        )
     if not limits.retain:
         raise SinkError(
-            "the broker keeps no retained messages; allow them for the state and status topics"
+            "the broker keeps no retained messages",
+            remedy="allow them for the state and status topics",
         )
 
 
-def _refused(topic: str, code: int) -> str:
+def _refused(topic: str, code: int) -> Problem:
     if code == NOT_AUTHORIZED:
-        return f"{topic}: not authorized (0x87); let the broker's ACL allow this user to write it"
-    return f"{topic}: {reason(code)}"
+        remedy = "let the broker's ACL allow this user to write it"
+        return Problem(f"{topic}: not authorized (0x87)", remedy)
+    return reason(code).at(topic)

@@ -9,32 +9,34 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from sinks.base import Check, SinkError
+from sinks.base import Check, Problem, SinkError
 from sinks.program.process import writable_by_anybody
 from sinks.program.settings import ProgramSettings
 from sinks.readable import escaped
 
-_ABSENT: Final = "there is no such program; install it, or correct command"
-_NOT_A_FILE: Final = "it is not a file; correct command"
-_NOT_EXECUTABLE: Final = (
-    "it is not executable; allow it (chmod +x), or name its interpreter first in command"
+_ABSENT: Final = Problem("there is no such program", "install it, or correct command")
+_NOT_A_FILE: Final = Problem("it is not a file", "correct command")
+_NOT_EXECUTABLE: Final = Problem(
+    "it is not executable", "allow it (chmod +x), or name its interpreter first in command"
 )
 _BY_ERRNO: Final = {
     errno.EACCES: _NOT_EXECUTABLE,
     # The file is there, so it is the interpreter of its first line that is not. A carriage return
     # at the end of that line makes a name that no interpreter has.
-    errno.ENOENT: (
-        "the interpreter in its first line is missing; correct that line, and see that lines end "
-        "with a line feed alone"
+    errno.ENOENT: Problem(
+        "the interpreter in its first line is missing",
+        "correct that line, and see that lines end with a line feed alone",
     ),
-    errno.ENOEXEC: (
-        "the system cannot run this kind of file; begin a script with #!/bin/sh, or name its "
-        "interpreter first in command"
+    errno.ENOEXEC: Problem(
+        "the system cannot run this kind of file",
+        "begin a script with #!/bin/sh, or name its interpreter first in command",
     ),
-    errno.E2BIG: "command and environment are too long for the system; make them shorter",
-    errno.EAGAIN: "the system allows no more processes; raise the limit",
-    errno.ENOMEM: "the system has no memory for it; free some",
-    errno.ETXTBSY: "somebody is writing it; it is tried again",
+    errno.E2BIG: Problem(
+        "command and environment are too long for the system", "make them shorter"
+    ),
+    errno.EAGAIN: Problem("the system allows no more processes", "raise the limit"),
+    errno.ENOMEM: Problem("the system has no memory for it", "free some"),
+    errno.ETXTBSY: Problem("somebody is writing it", "it is tried again"),
 }
 
 
@@ -42,21 +44,22 @@ def require(program: str) -> str:
     """The path that would be run. Raises `SinkError` with what to do where there is none."""
     found = shutil.which(program)
     if found is None:
-        raise SinkError(f"{escaped(program)}: {_why_not(program)}")
+        raise SinkError(_why_not(program).at(escaped(program)))
     return found
 
 
-def reason_of(error: OSError | ValueError, program: str) -> str:
+def reason_of(error: OSError | ValueError, program: str) -> Problem:
     """Why the system did not run it, and what to do."""
     if not isinstance(error, OSError):
-        return f"the system cannot take this command ({type(error).__name__}); correct command"
+        what = f"the system cannot take this command ({type(error).__name__})"
+        return Problem(what, "correct command")
     if shutil.which(program) is None:
         return _why_not(program)
     told = _BY_ERRNO.get(error.errno or 0)
     # Windows has no errno of its own for a file that is no program (193).
     if told is None and getattr(error, "winerror", None) == 193:  # noqa: PLR2004
         told = _BY_ERRNO[errno.ENOEXEC]
-    return told or f"it cannot be run: {error.strerror}; try it by hand"
+    return told or Problem(f"it cannot be run: {error.strerror}", "try it by hand")
 
 
 def look_at(settings: ProgramSettings) -> Iterator[Check]:
@@ -66,9 +69,9 @@ def look_at(settings: ProgramSettings) -> Iterator[Check]:
         path = require(program)
         open_to_all = writable_by_anybody(Path(path))
     except (SinkError, OSError) as error:
-        text, _, remedy = str(error).partition("; ")
-        remedy = remedy or "see that the program can be read"
-        yield Check(level="fail", text=text, remedy=remedy)
+        problem = error.problem if isinstance(error, SinkError) else Problem(str(error))
+        remedy = problem.remedy or "see that the program can be read"
+        yield Check(level="fail", text=problem.what, remedy=remedy)
         return
     if open_to_all:
         yield Check(
@@ -85,7 +88,7 @@ def look_at(settings: ProgramSettings) -> Iterator[Check]:
         )
 
 
-def _why_not(program: str) -> str:
+def _why_not(program: str) -> Problem:
     """Why nothing was found under a name."""
     path = Path(program)
     if not os.path.dirname(program) or not path.exists():  # noqa: PTH120  # Path drops a lone ./

@@ -97,7 +97,7 @@ class ProgramSink(Sink[ProgramSettings]):
         try:
             return Run(command, env=environment(record, os.environ), body=record.body)
         except (OSError, ValueError) as error:
-            raise SinkError(f"{self._program}: {reason_of(error, command[0])}") from None
+            raise SinkError(reason_of(error, command[0]).at(self._program)) from None
 
     def _took_too_long(self, run: Run, *, ended: bool) -> str:
         after = f"{self._program} did not end within {self.settings.timeout:g} s"

@@ -75,8 +75,8 @@ class PullSink(Sink[PullSettings]):
                     )
                 )
         except SinkError as error:
-            text, _, remedy = str(error).partition("; ")
-            found.append(Check(level="fail", text=text, remedy=remedy or "let seb read it"))
+            what, remedy = error.problem.what, error.problem.remedy or "let seb read it"
+            found.append(Check(level="fail", text=what, remedy=remedy))
         return (*found, *look_at_address(self.settings.address, self.LIMITS))
 
     def abort(self) -> None:

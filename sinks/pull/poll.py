@@ -116,7 +116,7 @@ class Poll:
                 largest=_LARGEST,
             )
         except SinkError as error:
-            raise SinkError(f"{self._settings.shown}: {error}") from None
+            raise SinkError(error.problem.at(self._settings.shown)) from None
 
     def _tokens(self, answer: Answer) -> list[bytes]:
         """The tokens in an answer. Raises `SinkError` on anything but 204 and a list of tokens."""

@@ -67,7 +67,7 @@ class ReceiptSink(Sink[PullSettings]):
                     },
                 )
             except SinkError as error:
-                raise SinkError(f"{self.settings.shown}: {error}") from None
+                raise SinkError(error.problem.at(self.settings.shown)) from None
             judge(
                 answer,
                 shown=f"{self.settings.shown} (receipts)",

@@ -40,8 +40,8 @@ class PullSettings(SinkSettings):
             return {}
         if not _is_token(token):
             raise SinkError(
-                f"the secret file {self.token_file} holds no bearer token; write one into it, "
-                "a single word of ASCII"
+                f"the secret file {self.token_file} holds no bearer token",
+                remedy="write one into it, a single word of ASCII",
             )
         return {"Authorization": f"Bearer {token}"}
 

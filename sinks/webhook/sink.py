@@ -77,7 +77,7 @@ class WebhookSink(Sink[WebhookSettings]):
         try:
             answer = self._client.post(rendered.body, headers)
         except SinkError as error:
-            raise SinkError(f"{self.settings.shown}: {error}") from None
+            raise SinkError(error.problem.at(self.settings.shown)) from None
         judge(
             answer,
             shown=self.settings.shown,

@@ -7,6 +7,7 @@ from pydantic import SecretStr, ValidationError
 
 from sinks.base import (
     PendingEvent,
+    Problem,
     Sink,
     SinkError,
     SinkPaused,
@@ -184,3 +185,12 @@ def test_a_pending_event_on_the_wire() -> None:
         "fingerprint": "sha256:0",
     }
     assert list(sample_context().pending()) == []
+
+
+def test_an_error_keeps_its_remedy_apart() -> None:
+    """A person reads one line; `seb check` shows the two clauses each in its place."""
+    error = SinkError("no answer", remedy="start it")
+    assert (str(error), error.problem) == ("no answer; start it", Problem("no answer", "start it"))
+    moved = SinkError(error.problem.at("mail:25"), retry_after=7)
+    assert (str(moved), moved.problem.remedy) == ("mail:25: no answer; start it", "start it")
+    assert SinkError("a; b").problem == Problem("a; b", None)
