@@ -5,16 +5,19 @@ The outbox answers whether the bridge runs or not; the rest needs one that runs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any, Final
 
 from bridge.approver import Approver
 from bridge.control import ControlError
 from bridge.dispatcher import Dispatcher
-from bridge.outbox import Accepts, Outbox
+from bridge.outbox import Outbox
 from bridge.poller import Poller
+from bridge.sinklist import sink_line
 from bridge.store import StoreError
+from sinks.base import Sink
 
 APPROVE_SECONDS: Final = 15.0
 """How long a person's approval may take until IMDS has answered."""
@@ -32,13 +35,16 @@ class Desk:
         poller: Poller | None = None,
         approver: Approver | None = None,
         *,
-        accepts: Mapping[str, Accepts] | None = None,
+        sinks: Mapping[str, Sink[Any]] | None = None,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
+        """`sinks`: those that are configured, where no dispatcher runs them."""
         self._outbox = outbox
         self._dispatcher = dispatcher
         self._poller = poller
         self._approver = approver
-        self._accepts = accepts or {}
+        self._sinks = sinks or {}
+        self._monotonic = monotonic
 
     def answer(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """The answer to a request. Raises `ControlError` on one that cannot be carried out."""
@@ -77,20 +83,17 @@ class Desk:
         sinks = []
         for name, active in self._outbox.known_sinks().items():
             running = self._dispatcher if active else None
-            kept = self._accepts.get(name, _everything)
-            accepts = running.sink(name).accepts if running else kept
-            health = running.health[name] if running else None
-            backlog = self._outbox.backlog(name, accepts)
+            sink = running.sink(name) if running else self._sinks.get(name)
+            accepts = sink.accepts if sink else _everything
             sinks.append(
-                {
-                    "sink": name,
-                    "configured": active,
-                    "state": health.state if health else None,
-                    "reason": health.reason if health else None,
-                    "backlog": backlog.records,
-                    "oldest": backlog.oldest,
-                    "dead": backlog.dead,
-                }
+                sink_line(
+                    name,
+                    kind=sink.settings.kind if sink else None,
+                    configured=active,
+                    health=running.health[name] if running else None,
+                    backlog=self._outbox.backlog(name, accepts),
+                    now=self._monotonic(),
+                )
             )
         trouble = self._poller.store_trouble if self._poller else None
         return {

@@ -102,16 +102,16 @@ def _outbox(answer: dict[str, object]) -> Iterator[Check]:
     """What the running bridge says of its sinks."""
     sinks = answer["sinks"]
     for sink in sinks if isinstance(sinks, list) else ():
-        state = f"{sink['sink']}: {sink['state']}, {sink['backlog']} to deliver"
+        state = f"{sink['name']}: {sink['state']}, {sink['backlog']} to deliver"
         if sink["state"] in ("failing", "paused"):
             yield Check(
                 level="warn",
                 text=f"{state} ({sink['reason']})",
-                remedy=f"see its line below; `seb outbox retry {sink['sink']}` wakes it",
+                remedy=f"see its line below; `seb outbox retry {sink['name']}` wakes it",
             )
         if sink["dead"]:
             yield Check(
                 level="warn",
-                text=f"{sink['sink']}: {sink['dead']} dead",
+                text=f"{sink['name']}: {sink['dead']} dead",
                 remedy="see `seb outbox list`, then `seb outbox retry` or `seb outbox drop`",
             )

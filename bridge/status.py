@@ -9,7 +9,6 @@ import shutil
 import threading
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from math import isfinite
 from typing import Any, Final
 
 from bridge.clock import Clock
@@ -19,6 +18,7 @@ from bridge.known import KnownEvent
 from bridge.outbox import Backlog
 from bridge.parts import Parts
 from bridge.settings import Settings
+from bridge.sinklist import sink_line
 from bridge.store import StoreError
 from bridge.storefile import FILE_NAME
 from bridge.version import __version__
@@ -212,28 +212,18 @@ class Status:
             backlogs = self.backlogs()
         except StoreError:
             backlogs = {}
-        dispatcher, now = self._parts.dispatcher, self._clock.monotonic()
-        sinks = []
-        for name, health in dispatcher.health.items():
-            backlog, due = backlogs.get(name), health.next_try_at
-            sinks.append(
-                {
-                    "name": name,
-                    "kind": dispatcher.sink(name).settings.kind,
-                    "state": health.state,
-                    "reason": health.reason,
-                    "backlog": backlog.records if backlog else None,
-                    "oldestPendingAt": backlog.oldest if backlog else None,
-                    "dead": backlog.dead if backlog else None,
-                    "delivered": health.delivered,
-                    "lastDeliveredAt": health.delivered_at and rfc3339(health.delivered_at),
-                    "lagSeconds": None if health.lag is None else round(health.lag, 3),
-                    "nextTrySeconds": (
-                        None if due is None or not isfinite(due) else round(max(0.0, due - now), 1)
-                    ),
-                }
+        dispatcher = self._parts.dispatcher
+        return [
+            sink_line(
+                name,
+                kind=dispatcher.sink(name).settings.kind,
+                configured=True,
+                health=health,
+                backlog=backlogs.get(name),
+                now=self._clock.monotonic(),
             )
-        return sinks
+            for name, health in dispatcher.health.items()
+        ]
 
 
 def _event(known: KnownEvent) -> dict[str, Any]:

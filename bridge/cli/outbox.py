@@ -12,6 +12,7 @@ import click
 
 from bridge import control
 from bridge.cli import common
+from bridge.cli.sink_table import sink_table
 from bridge.configuration import Configuration
 from bridge.desk import Desk
 from bridge.errors import NO
@@ -32,9 +33,13 @@ def list_(*, as_json: bool, overrides: tuple[str, ...]) -> None:
     """Show each sink's backlog and every dead record."""
     answer = _ask({"ask": "outbox.list"}, overrides)
     if as_json:
-        click.echo(json.dumps(answer, indent=2))
+        click.echo(json.dumps({**answer, "sinks": [_fields(s) for s in answer["sinks"]]}, indent=2))
         return
-    _show_sinks(answer["sinks"])
+    if answer["sinks"]:
+        for line in sink_table(answer["sinks"], datetime.now(UTC)):
+            click.echo(common.plain(line))
+    else:
+        click.echo("no sink has been configured with this state directory yet")
     if answer["dead"]:
         click.echo("\nDead records; `seb outbox retry` sends them again, `drop` forgets them:")
     for dead in answer["dead"]:
@@ -45,20 +50,11 @@ def list_(*, as_json: bool, overrides: tuple[str, ...]) -> None:
         )
 
 
-def _show_sinks(sinks: list[dict[str, Any]]) -> None:
-    if not sinks:
-        click.echo("no sink has been configured with this state directory yet")
-        return
-    name = max(len("SINK"), *(len(sink["sink"]) for sink in sinks))
-    click.echo(f"{'SINK':<{name}}  {'STATE':<14}  TO DELIVER  DEAD  OLDEST")
-    for sink in sinks:
-        state = sink["state"] or ("not running" if sink["configured"] else "not configured")
-        click.echo(
-            f"{sink['sink']:<{name}}  {state:<14}  {sink['backlog']:>10}  {sink['dead']:>4}  "
-            f"{sink['oldest'] or '-'}"
-        )
-        if sink["reason"]:
-            click.echo(f"    {common.plain(sink['reason'])}")
+def _fields(sink: Mapping[str, Any]) -> dict[str, Any]:
+    """The line of a sink under the names of this command's JSON, which are older than the API's."""
+    same = ("configured", "state", "reason", "backlog")
+    shown = {"sink": sink["name"], **{name: sink[name] for name in same}}
+    return {**shown, "oldest": sink["oldestPendingAt"], "dead": sink["dead"]}
 
 
 @command.command("retry", short_help="Have dead records of SINK tried again, and SINK now.")
@@ -131,10 +127,9 @@ def _open_and_ask(request: Mapping[str, Any], config: Configuration) -> dict[str
         raise control.ControlError(f"there is no store in {directory} yet; has the bridge run?")
     store, _ = open_store(directory, datetime.now(UTC))
     try:
-        accepts = {
-            spec.name: spec.sink_class(spec.name, spec.settings, context).accepts
-            for spec in config.sinks
+        sinks = {
+            spec.name: spec.sink_class(spec.name, spec.settings, context) for spec in config.sinks
         }
-        return Desk(Outbox(store), accepts=accepts).answer(request)
+        return Desk(Outbox(store), sinks=sinks).answer(request)
     finally:
         store.close()

@@ -72,7 +72,7 @@ def test(*, name: str, overrides: tuple[str, ...]) -> None:
 def _report(name: str, running: dict[str, object]) -> None:
     sinks = running["sinks"]
     for sink in sinks if isinstance(sinks, list) else ():
-        if sink["sink"] == name:
+        if sink["name"] == name:
             click.echo(
                 f"{name}: the running bridge says {sink['state']}, {sink['backlog']} to deliver"
             )

@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from bridge.cli import common
+from bridge.cli.sink_table import ago, sink_table, span
 from bridge.errors import NO
 from bridge.viewer import Viewer
 
@@ -45,7 +46,7 @@ def _lines(answer: dict[str, Any]) -> list[str]:
     if answer["store"]["trouble"]:
         lines.append(f"the store takes nothing: {answer['store']['trouble']}")
     lines += ["", *_events(answer["events"], now)] if answer["vm"] else []
-    return [*lines, "", *_sinks(answer["sinks"], now)]
+    return [*lines, "", *sink_table(answer["sinks"], now)]
 
 
 def _who(vm: dict[str, Any] | None) -> str:
@@ -57,7 +58,7 @@ def _who(vm: dict[str, Any] | None) -> str:
 
 def _looking(answer: dict[str, Any], now: datetime) -> str:
     imds = answer["imds"]
-    last = f"IMDS answered {_ago(imds['lastSuccessAt'], now)}"
+    last = f"IMDS answered {ago(imds['lastSuccessAt'], now)}"
     if answer["looking"]:
         return f"looking; {last}"
     trouble = imds["trouble"]
@@ -71,7 +72,7 @@ def _events(events: list[dict[str, Any]], now: datetime) -> list[str]:
     for event in events:
         moment = event["notBefore"]
         left = int((datetime.fromisoformat(moment) - now).total_seconds()) if moment else None
-        due = "" if left is None else "now" if left <= 0 else _span(left)
+        due = "" if left is None else "now" if left <= 0 else span(left)
         others = len(event["resources"]) - event["affectsThisVm"]
         affects = " and ".join(
             filter(
@@ -87,37 +88,3 @@ def _events(events: list[dict[str, Any]], now: datetime) -> list[str]:
             f"{moment or '-':<20}  {due or '-':<8}  {affects or 'no VM named'}"
         )
     return lines
-
-
-def _sinks(sinks: list[dict[str, Any]], now: datetime) -> list[str]:
-    width = max([4, *(len(sink["name"]) for sink in sinks)])
-    lines = [f"{'SINK':<{width}}  {'STATE':<8}  TO DELIVER  DEAD  {'LAST DELIVERED':<14}  OLDEST"]
-    for sink in sinks:
-        backlog, dead = ("?" if sink[each] is None else sink[each] for each in ("backlog", "dead"))
-        oldest = sink["oldestPendingAt"]
-        lines.append(
-            f"{sink['name']:<{width}}  {sink['state']:<8}  {backlog:>10}  {dead:>4}  "
-            f"{_ago(sink['lastDeliveredAt'], now):<14}  {_ago(oldest, now) if oldest else '-'}"
-        )
-        if sink["reason"]:
-            lines.append(f"    {sink['reason']}")
-    return lines
-
-
-def _ago(moment: str | None, now: datetime) -> str:
-    if moment is None:
-        return "never"
-    seconds = (now - datetime.fromisoformat(moment)).total_seconds()
-    return f"{max(0.0, seconds):.1f} s ago" if seconds < 10 else f"{_span(int(seconds))} ago"  # noqa: PLR2004
-
-
-def _span(seconds: int) -> str:
-    """So many seconds in its two largest units."""
-    minutes, seconds = divmod(seconds, 60)
-    hours, minutes = divmod(minutes, 60)
-    days, hours = divmod(hours, 24)
-    if days:
-        return f"{days}d {hours}h"
-    if hours:
-        return f"{hours}h {minutes}m"
-    return f"{minutes}m {seconds}s" if minutes else f"{seconds}s"

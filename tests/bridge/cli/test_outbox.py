@@ -72,7 +72,9 @@ def test_dead_records_of_a_running_bridge(
     bridge = refused_for_good(launch, server, imds_simulator)
     said = outbox(launch, server, "list")
     lines = said.out.splitlines()
-    assert lines[0].split() == ["SINK", "STATE", "TO", "DELIVER", "DEAD", "OLDEST"]
+    assert lines[0].split() == [
+        *("SINK", "STATE", "TO", "DELIVER", "DEAD", "OLDEST", "LAST", "DELIVERED")
+    ]
     assert next(line for line in lines if line.startswith("hook")).split()[2:4] == ["0", "1"]
     assert "Dead records; `seb outbox retry` sends them again, `drop` forgets them:" in lines
     assert lines[-2].split()[:5] == ["hook", "2", "seb.event.scheduled.v1", "after", "5"]
@@ -101,6 +103,8 @@ def test_dead_records_of_a_store_at_rest(
     assert bridge.stop() == 0
     found = hook_of(outbox(launch, server, "list", "--json"))
     assert (found["state"], found["configured"], found["dead"]) == (None, True, 1)
+    names = ("sink", "configured", "state", "reason", "backlog", "oldest", "dead")
+    assert tuple(found) == names
     assert outbox(launch, server, "drop", "hook", "--yes", "7").out == (
         "hook has no such dead record\n"
     )

@@ -1,0 +1,44 @@
+"""The table of sinks that `seb status` and `seb outbox list` print, and words for spans of time."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+
+def sink_table(sinks: list[dict[str, Any]], now: datetime) -> list[str]:
+    """A head, a line for each sink, and below it the reason why it does not deliver."""
+    width = max([4, *(len(sink["name"]) for sink in sinks)])
+    lines = [f"{'SINK':<{width}}  {'STATE':<14}  TO DELIVER  DEAD  {'OLDEST':<13}  LAST DELIVERED"]
+    for sink in sinks:
+        state = sink["state"] or ("not running" if sink["configured"] else "not configured")
+        backlog, dead = ("?" if sink[each] is None else sink[each] for each in ("backlog", "dead"))
+        oldest = sink["oldestPendingAt"]
+        lines.append(
+            f"{sink['name']:<{width}}  {state:<14}  {backlog:>10}  {dead:>4}  "
+            f"{ago(oldest, now) if oldest else '-':<13}  "
+            f"{'-' if sink['state'] is None else ago(sink['lastDeliveredAt'], now)}"
+        )
+        if sink["reason"]:
+            lines.append(f"    {sink['reason']}")
+    return lines
+
+
+def ago(moment: str | None, now: datetime) -> str:
+    """How long ago a moment (RFC 3339) was; `never` for None."""
+    if moment is None:
+        return "never"
+    seconds = (now - datetime.fromisoformat(moment)).total_seconds()
+    return f"{max(0.0, seconds):.1f} s ago" if seconds < 10 else f"{span(int(seconds))} ago"  # noqa: PLR2004
+
+
+def span(seconds: int) -> str:
+    """So many seconds in its two largest units."""
+    minutes, seconds = divmod(seconds, 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    if days:
+        return f"{days}d {hours}h"
+    if hours:
+        return f"{hours}h {minutes}m"
+    return f"{minutes}m {seconds}s" if minutes else f"{seconds}s"
