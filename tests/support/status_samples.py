@@ -115,6 +115,7 @@ def sink(**changed: Any) -> dict[str, Any]:
     return {
         "name": "mqtt",
         "kind": "mqtt",
+        "configured": True,
         "state": "ok",
         "reason": None,
         "backlog": 0,
