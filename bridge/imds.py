@@ -1,40 +1,29 @@
 """The client of Azure's metadata service: one request, one answer or one named error.
 
-It never follows a proxy or a redirect, never waits beyond its deadline, and never concludes
-anything from an answer: an error body looks like a document without events.
+It never concludes anything from an answer: an error body looks like a document without events.
 """
 
 from __future__ import annotations
 
 import json
 import re
-import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
-import requests
-from requests.adapters import HTTPAdapter
-from urllib3.exceptions import HTTPError
-
-from bridge import deadline
 from bridge.apiversions import EVENTS_VERSIONS, INSTANCE_VERSIONS, ApiVersions
-from bridge.imdserror import ImdsError, explain
+from bridge.imdserror import ImdsError
+from bridge.imdsexchange import Exchange, Reply
 from bridge.strictjson import JsonError, load_json
 
 __all__ = ["Answer", "Imds", "ImdsError"]
 
 EVENTS_PATH: Final = "/metadata/scheduledevents"
 INSTANCE_PATH: Final = "/metadata/instance/compute"
-MAX_BODY_BYTES: Final = 8 << 20
 MAX_RETRY_AFTER: Final = 10.0
 """Seconds of rest that IMDS is granted: Preempt gives 30 seconds of notice in all."""
-# No Accept-Encoding: the answers are small, and what is not packed cannot be a bomb.
-HEADERS: Final = {"Metadata": "true", "Accept": "application/json"}
-_CHUNK: Final = 65536
-_CONNECT_SECONDS: Final = 5.0
 _BAD_REQUEST: Final = 400
 _OK: Final = 200
 _NAMED: Final = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
@@ -46,13 +35,6 @@ class Answer:
 
     body: bytes
     latency_ms: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Reply:
-    status: int
-    headers: Mapping[str, str]
-    answer: Answer
 
 
 class Imds:
@@ -78,11 +60,9 @@ class Imds:
         self._first_timeout = first_timeout
         self._discover = discover
         self._answered = False
-        self._kept = False
         self._events = ApiVersions(api_version, EVENTS_VERSIONS)
         self._instance = ApiVersions(INSTANCE_VERSIONS[0], INSTANCE_VERSIONS)
-        self._adapter = _adapter()
-        self._prepared: dict[str, requests.PreparedRequest] = {}
+        self._exchange = Exchange(url)
 
     @property
     def api_version(self) -> str:
@@ -119,24 +99,19 @@ class Imds:
         time; only the event's status tells that it has started. Always on a connection of its
         own, so another thread than the one that polls may call it. Raises `ImdsError`.
         """
-        url = f"{self.url}{EVENTS_PATH}?api-version={self.api_version}"
         body = json.dumps({"StartRequests": [{"EventId": event_id}]})
-        headers = {**HEADERS, "Content-Type": "application/json", "Connection": "close"}
-        request = requests.Request("POST", url, headers=headers, data=body).prepare()
-        adapter = _adapter()
-        deadline.allow(self._timeout)
+        exchange = Exchange(self.url)
         try:
-            reply = self._send(adapter, request)
-        except (requests.RequestException, HTTPError, OSError) as error:
-            raise explain(error, self.url, self._timeout) from error
+            target = f"{EVENTS_PATH}?api-version={self.api_version}"
+            reply = exchange.post(self.url, target, body=body, timeout=self._timeout)
         finally:
-            adapter.close()
+            exchange.close()
         if reply.status != _OK:
             raise _refusal(reply, self.url)
 
     def close(self) -> None:
         """Let go of the connection."""
-        self._adapter.close()
+        self._exchange.close()
 
     def _ask(self, path: str, versions: ApiVersions, timeout: float) -> Answer:
         waiting, refused = deque(versions.candidates()), list[str]()
@@ -146,10 +121,10 @@ class Imds:
             if reply.status != _BAD_REQUEST:
                 self._require_ok(reply)
                 versions.settle(version)
-                return reply.answer
+                return Answer(body=reply.body, latency_ms=reply.latency_ms)
             refused.append(version)
             if not waiting:
-                named = [each for each in _named(reply.answer.body) if each not in refused]
+                named = [each for each in _named(reply.body) if each not in refused]
                 waiting.extend(named[: versions.room(refused)])
         versions.refused()
         raise ImdsError(
@@ -160,48 +135,15 @@ class Imds:
             retry_after=MAX_RETRY_AFTER if len(refused) > 1 else None,
         )
 
-    def _get(self, path: str, api_version: str, timeout: float) -> _Reply:
-        """One GET within `timeout` seconds in all: connect, headers and body."""
-        deadline.allow(timeout)
-        url = f"{self.url}{path}?api-version={api_version}"
+    def _get(self, path: str, api_version: str, timeout: float) -> Reply:
+        target = f"{path}?api-version={api_version}"
         try:
-            if self._kept:
-                self._kept = False
-                # A connection that the server closed while it was idle says nothing of IMDS.
-                with suppress(requests.ConnectionError):
-                    return self._exchange(url)
-                if not deadline.left():
-                    raise TimeoutError("the deadline has passed")
-            return self._exchange(url)
-        except (requests.RequestException, HTTPError, OSError) as error:
-            explained = explain(error, self.url, timeout)
-            self._look_elsewhere(unreachable=explained.unreachable)
-            raise explained from error
+            return self._exchange.get(self.url, target, timeout=timeout)
+        except ImdsError as error:
+            self._look_elsewhere(unreachable=error.unreachable)
+            raise
 
-    def _exchange(self, url: str) -> _Reply:
-        request = self._prepared.get(url)
-        if request is None:
-            request = requests.Request("GET", url, headers=HEADERS).prepare()
-            self._prepared = {**self._prepared, url: request}
-        reply = self._send(self._adapter, request)
-        self._kept = True
-        return reply
-
-    def _send(self, adapter: HTTPAdapter, request: requests.PreparedRequest) -> _Reply:
-        """One exchange within what is left of this thread's deadline."""
-        # The adapter, not a session: no environment's proxies, no .netrc, no cookies, and no body
-        # of a redirect read without a limit.
-        started, seconds = time.monotonic(), deadline.left()
-        timeout = (min(seconds, _CONNECT_SECONDS), seconds)
-        with adapter.send(request, stream=True, timeout=timeout) as response:
-            body = _read(response)
-        return _Reply(
-            status=response.status_code,
-            headers=response.headers,
-            answer=Answer(body=body, latency_ms=(time.monotonic() - started) * 1000),
-        )
-
-    def _require_ok(self, reply: _Reply) -> None:
+    def _require_ok(self, reply: Reply) -> None:
         if reply.status == _OK:
             return
         url = self.url
@@ -222,21 +164,12 @@ class Imds:
         self.url = ring[(place + 1) % len(ring)]
 
 
-def _refusal(reply: _Reply, url: str) -> ImdsError:
+def _refusal(reply: Reply, url: str) -> ImdsError:
     return ImdsError(
         f"IMDS at {url} answered HTTP {reply.status}",
         reason=f"http_{reply.status}",
         retry_after=_seconds(reply.headers.get("Retry-After")),
     )
-
-
-def _adapter() -> HTTPAdapter:
-    adapter = HTTPAdapter(pool_connections=1, pool_maxsize=1)
-    adapter.poolmanager.pool_classes_by_scheme = {
-        **adapter.poolmanager.pool_classes_by_scheme,
-        "http": deadline.DeadlinePool,
-    }
-    return adapter
 
 
 def _named(refusal: bytes) -> list[str]:
@@ -246,19 +179,6 @@ def _named(refusal: bytes) -> list[str]:
         return [each for each in named if isinstance(each, str) and _NAMED.fullmatch(each)]
     except (JsonError, KeyError, TypeError):
         return []
-
-
-def _read(response: requests.Response) -> bytes:
-    """The body, as it comes in, up to the limit."""
-    body = bytearray()
-    for chunk in response.iter_content(_CHUNK):
-        body += chunk
-        if len(body) > MAX_BODY_BYTES:
-            raise ImdsError(
-                f"IMDS sent more than {MAX_BODY_BYTES >> 20} MiB; this is no document",
-                reason="too_large",
-            )
-    return bytes(body)
 
 
 def _seconds(retry_after: str | None) -> float | None:

@@ -19,7 +19,8 @@ from azure.eventhub import EventDataBatch, EventHubProducerClient, TransportType
 
 from sinks.eventhub.address import HubAddress
 from sinks.eventhub.errors import symbol
-from sinks.eventhub.tls import TlsSockets, shut
+from sinks.eventhub.tls import TlsSockets
+from sinks.sockets import cut
 
 if TYPE_CHECKING:
     from azure.core.credentials import TokenCredential
@@ -119,13 +120,13 @@ class HubLink:
         return None
 
     def cut(self) -> None:
-        """From any thread: shut the sockets down, so that a stuck call ends. Returns at once."""
+        """From any thread: cut the sockets, so that a stuck call ends. Returns at once."""
         self._is_cut = True
         if self._tls is not None:
             self._tls.cut()
-        if not self._shut_all() and self._busy:
+        if not self._cut_all() and self._busy:
             # The emulator's socket is not there yet: the SDK gives a connect one second.
-            threading.Thread(target=self._shut_soon, name="eventhub-cut", daemon=True).start()
+            threading.Thread(target=self._cut_soon, name="eventhub-cut", daemon=True).start()
 
     def close(self) -> None:
         """Say goodbye to the hub, for `CLOSE_SECONDS` at most; only cut where it was cut before."""
@@ -143,17 +144,15 @@ class HubLink:
         else:
             self._release()
 
-    def _shut_all(self) -> bool:
-        # Shut down, not closed: the other thread still reads from it, and a descriptor that is
-        # closed under it could by then belong to somebody else.
+    def _cut_all(self) -> bool:
         self._remember()
         for sock in list(self._sockets):
-            shut(sock)
+            cut(sock)
         return bool(self._sockets)
 
-    def _shut_soon(self) -> None:
+    def _cut_soon(self) -> None:
         until = time.monotonic() + CLOSE_SECONDS
-        while self._busy and not self._shut_all() and time.monotonic() < until:
+        while self._busy and not self._cut_all() and time.monotonic() < until:
             time.sleep(0.05)
 
     @contextlib.contextmanager

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import socket
 import ssl
 import weakref
 from typing import Final
 
 import certifi
+
+from sinks.sockets import cut
 
 HANDSHAKE_SECONDS: Final = 10.0
 
@@ -53,7 +54,7 @@ class TlsSockets(ssl.SSLContext):
         )
         self.sockets.add(wrapped)
         if self.is_cut:
-            shut(wrapped)
+            cut(wrapped)
         if do_handshake_on_connect:
             try:
                 wrapped.do_handshake()
@@ -63,14 +64,7 @@ class TlsSockets(ssl.SSLContext):
         return wrapped
 
     def cut(self) -> None:
-        """Shut every socket down, and those to come."""
+        """Cut every socket, and those to come."""
         self.is_cut = True
         for wrapped in list(self.sockets):
-            shut(wrapped)
-
-
-def shut(sock: socket.socket) -> None:
-    """End a connection in both directions, but leave the descriptor to its owner."""
-    with contextlib.suppress(OSError, ValueError):
-        # Not SSLSocket's own, which would also take the TLS state from under the other thread.
-        socket.socket.shutdown(sock, socket.SHUT_RDWR)
+            cut(wrapped)

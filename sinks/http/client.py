@@ -12,16 +12,15 @@ import ssl
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import certifi
 import requests
-from requests.adapters import HTTPAdapter
 from requests.utils import get_environ_proxies, select_proxy
 from urllib3.exceptions import HTTPError
 
 from sinks.base import SinkError
-from sinks.http.cutter import Cutter
+from sinks.deadline import DeadlineAdapter
 from sinks.http.words import words
 
 # urllib3 writes addresses into its debug lines, and one of its warnings.
@@ -56,46 +55,6 @@ class Answer:
     """Of an answer to a GET."""
 
 
-class _Adapter(HTTPAdapter):
-    """requests' own adapter, with connections that a cutter can reach, and our trust in CAs."""
-
-    def __init__(self, cutter: Cutter, tls: ssl.SSLContext | None) -> None:
-        self._cutter = cutter
-        self._tls = tls
-        # Both methods below are the ones that requests documents for subclasses.
-        super().__init__(pool_connections=1, pool_maxsize=1)
-
-    def build_connection_pool_key_attributes(
-        self, request: Any, verify: Any, cert: Any = None
-    ) -> Any:
-        host, pool = super().build_connection_pool_key_attributes(request, verify, cert)
-        if self._tls is not None:
-            pool["ssl_context"] = self._tls
-        return host, pool
-
-    def get_connection_with_tls_context(
-        self, request: Any, verify: Any, proxies: Any = None, cert: Any = None
-    ) -> Any:
-        pool: Any = super().get_connection_with_tls_context(request, verify, proxies, cert)
-        if not hasattr(pool.ConnectionCls, "cutter"):
-            pool.ConnectionCls = _cuttable(pool.ConnectionCls, self._cutter)
-        return pool
-
-
-def _cuttable(base: Any, cutter: Cutter) -> Any:
-    """The connection class, telling the cutter which connection is in use."""
-
-    class Cuttable(base):  # type: ignore[misc]
-        def connect(self) -> None:
-            cutter.connection = self
-            super().connect()
-            if cutter.why:  # the time was up before there was a socket to cut
-                raise TimeoutError
-
-    Cuttable.cutter = cutter
-    return Cuttable
-
-
 class Client:
     """A kept connection to one address."""
 
@@ -105,21 +64,21 @@ class Client:
         # Once for all requests: to look takes as long as half a request on loopback. A client is
         # made anew after each failure, and so sees what the system has been told since.
         self._proxies = get_environ_proxies(url, no_proxy=None)
-        self._cutter = Cutter()
-        self._ended = ""
-        tls = tls_context() if url.lower().startswith("https:") else None
+        through = select_proxy(url, self._proxies) or ""
+        secured = any(each.lower().startswith("https:") for each in (url, through))
         # No Session: it would read .netrc, keep cookies, and look into a Location even when told
         # not to follow it, where a bad one makes it raise (measured with requests 2.34.2).
-        self._adapter = _Adapter(self._cutter, tls)
+        self._adapter = DeadlineAdapter(tls_context() if secured else None)
+        self._deadline = self._adapter.deadline
 
     def post(self, body: bytes, headers: Mapping[str, str]) -> Answer:
         """Post, and give the answer's head. Raises `SinkError` where there is none."""
         request = requests.Request("POST", self._url, headers=dict(headers), data=body)
-        with self._told(), self._cutter.after(self._limits.total):
+        with self._told():
             response = self._send(request)
-        if self._cutter.why:  # http.client takes headers that were cut off for whole ones
+        if self._deadline.cut_off:  # http.client takes headers that were cut off for whole ones
             response.close()
-            raise SinkError(self._cutter.why)
+            raise SinkError(self._deadline.cut_off)
         self._let_go(response)
         return _answer(response, b"")
 
@@ -129,12 +88,12 @@ class Client:
         Raises `SinkError` where there is none, or where its body has more than `largest` bytes.
         """
         request = requests.Request("GET", self._url, headers=dict(headers), params=dict(params))
-        with self._told(), self._cutter.after(self._limits.total):
+        with self._told():
             response = self._send(request)
             with closing(response):
                 body = response.raw.read(largest + 1, decode_content=False)
-        if self._cutter.why:
-            raise SinkError(self._cutter.why)
+        if self._deadline.cut_off:
+            raise SinkError(self._deadline.cut_off)
         if len(body) > largest:
             raise SinkError(f"its answer is larger than {largest} bytes")
         return _answer(response, body)
@@ -142,17 +101,14 @@ class Client:
     @contextmanager
     def _told(self) -> Iterator[None]:
         """Tell what goes wrong within as a `SinkError`, in our own words."""
-        self._cutter.why = ""
-        # In this order: an abort in between still meets a connection that it can cut.
-        if self._ended:
-            raise SinkError(self._ended)
         try:
             yield
         except (requests.RequestException, HTTPError, OSError, ValueError) as error:
             self._adapter.close()
-            raise SinkError(self._cutter.why or words(error)) from None
+            raise SinkError(self._deadline.why or words(error)) from None
 
     def _send(self, request: requests.Request) -> requests.Response:
+        self._deadline.allow(self._limits.total)
         return self._adapter.send(
             request.prepare(),
             stream=True,
@@ -162,20 +118,18 @@ class Client:
 
     def _let_go(self, response: requests.Response) -> None:
         """Keep the connection if the body is small and there; else close it."""
-        with suppress(HTTPError, OSError, ValueError), self._cutter.after(self._limits.body):
+        self._deadline.allow(self._limits.body)
+        with suppress(HTTPError, OSError, ValueError):
             response.raw.read(_BODY_THAT_KEEPS_THE_CONNECTION, decode_content=False)
         response.close()
 
     def abort(self) -> None:
         """Cut the connection from another thread, for good. Never raises."""
-        self._ended = "the delivery was cut off"
-        self._cutter.cut(self._ended)
-        self._cutter.close()
+        self._deadline.cut("the delivery was cut off")
 
     def close(self) -> None:
         """Close the kept connection."""
         self._adapter.close()
-        self._cutter.close()
 
 
 def _answer(response: requests.Response, body: bytes) -> Answer:

@@ -8,7 +8,6 @@ the caller longer than it asked for.
 
 from __future__ import annotations
 
-import contextlib
 import socket
 import threading
 import time
@@ -43,6 +42,7 @@ from sinks.mqtt.reasons import (
     network,
     reason,
 )
+from sinks.sockets import cut
 
 # Well within the keepalive's half of tolerance; a publish or an answer ends the wait at once.
 _LOOP_SECONDS: Final = 5.0
@@ -179,10 +179,7 @@ class Session:
         self._lose(Problem("the connection was cut because a call took too long"))
         connection = self.client.socket()
         if isinstance(connection, socket.socket):
-            # Only shut down: closing is the network thread's, which may be in select just now.
-            # The method of the base class, because SSLSocket's would take away TLS from under it.
-            with contextlib.suppress(OSError):
-                socket.socket.shutdown(connection, socket.SHUT_RDWR)
+            cut(connection)
 
     def _exchange(
         self, sendable: Sequence[tuple[Message, Properties | None]], deadline: float

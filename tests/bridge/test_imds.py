@@ -2,17 +2,21 @@ import gzip
 import json
 import socket
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from time import perf_counter, process_time
 
 import pytest
 import requests
+from http_server import HttpServer, Mode
 from raw_imds import RawImds, refusal, reply
+from throwaway_ca import ThrowawayCa
 from urllib3.connection import HTTPConnection
 from urllib3.exceptions import NewConnectionError
 
 from bridge.apiversions import PATIENCE, PROBE_EVERY
-from bridge.imds import MAX_BODY_BYTES, MAX_RETRY_AFTER, Imds, ImdsError
+from bridge.imds import MAX_RETRY_AFTER, Imds, ImdsError
 from bridge.imdserror import explain
+from bridge.imdsexchange import MAX_BODY_BYTES
 from bridge.simulator import (
     CutJson,
     DripBody,
@@ -178,6 +182,31 @@ def test_a_deadline_is_kept_to_the_last_byte(imds: Simulator, fault: Fault) -> N
     took = perf_counter() - began
     asked.close()
     assert (error.reason, took < 1.5 * 0.6) == ("timeout", True)
+
+
+@pytest.mark.parametrize("mode", ["drip-headers", "drip-body", "drip-close"])
+def test_the_deadline_holds_within_tls_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: Mode
+) -> None:
+    """An https URL has the same total time as any other."""
+    ca = ThrowawayCa(tmp_path)
+    monkeypatch.setenv("SSL_CERT_FILE", str(ca.cert))
+    length = {} if mode == "drip-close" else {"Content-Length": "9000"}
+    with HttpServer(tls=ca.server()) as server:
+        asked = client(server.origin, first_timeout=0.6)
+        server.answer(status=200, mode=mode, headers=length, every=0.05)
+        began = perf_counter()
+        assert refused(asked).reason == "timeout"
+        assert perf_counter() - began < 5
+        asked.close()
+
+
+def test_an_interim_answer_is_read_past() -> None:
+    """A 102 before the document is not the answer (RFC 9110, 15.2)."""
+    with RawImds(b"HTTP/1.1 102 Processing\r\n\r\n" + reply(body=b"{}")) as raw:
+        asked = client(raw.url)
+        assert asked.events().body == b"{}"
+        asked.close()
 
 
 def test_the_first_answer_may_take_longer(imds: Simulator) -> None:

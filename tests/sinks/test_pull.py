@@ -245,7 +245,9 @@ def test_a_body_above_all_measure_is_a_sink_error(server: HttpServer) -> None:
     assert "its answer is larger than" in str(opening_fails(make(server)))
 
 
-@pytest.mark.parametrize("mode", ["endless", "drip-body", "drip-headers", "silence", "garbage"])
+@pytest.mark.parametrize(
+    "mode", ["endless", "drip-body", "drip-close", "drip-headers", "silence", "garbage"]
+)
 def test_an_answer_without_end_ends(server: HttpServer, mode: Mode) -> None:
     """Each within the limits, as an error in our own words."""
     began = time.monotonic()

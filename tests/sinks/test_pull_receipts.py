@@ -95,6 +95,16 @@ def test_what_is_posted(server: HttpServer) -> None:
     assert request.headers["authorization"] == f"Bearer {TOKEN}"
 
 
+def test_a_body_without_end_is_not_waited_for(server: HttpServer) -> None:
+    """2xx is the acknowledgement, also if only the end of the connection ends the body."""
+    sink = make(server)
+    server.answer(status=200, mode="drip-close", every=0.01)
+    sink.open()
+    sink.deliver([sample_record()])
+    sink.close()
+    assert len(server.requests()) == 1
+
+
 def test_it_takes_receipts_only(server: HttpServer) -> None:
     """No event and no heartbeat is the control plane's to get here."""
     sink = make(server)

@@ -74,6 +74,45 @@ def test_a_body_without_end_is_not_waited_for(server: HttpServer, mode: Mode) ->
     assert [request.connection for request in server.requests()] == [1, 2]
 
 
+@pytest.mark.parametrize("secured", [False, True])
+def test_a_body_that_the_end_of_the_connection_ends_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, secured: bool
+) -> None:
+    """2xx counts, in time and without a thread left over, also where no length bounds the body."""
+    ca = ThrowawayCa(tmp_path)
+    monkeypatch.setenv("SSL_CERT_FILE", str(ca.cert))
+    with HttpServer(tls=ca.server() if secured else None) as server:
+        sink = hasty(server)
+        before = threading.active_count()
+        server.answer(status=200, mode="drip-close", times=2, every=0.01)
+        began = time.monotonic()
+        sink.deliver([sample_record(1)])
+        sink.deliver([sample_record(2)])
+        assert time.monotonic() - began < 8
+        sink.close()
+        wait_until(lambda: server.open_connections() == 0)
+        assert threading.active_count() == before
+
+
+@pytest.mark.parametrize("interim", [(102,), (103,), (100, 103, 103, 102)])
+def test_interim_answers_are_read_past(server: HttpServer, interim: tuple[int, ...]) -> None:
+    """The final status decides, whatever 1xx answers come before it (RFC 9110, 15.2)."""
+    sink = hasty(server)
+    server.answer(status=200, interim=interim, body=b"ok")
+    sink.deliver([sample_record(1)])
+    server.answer(status=503, interim=interim)
+    assert failure(sink) == f"{server.origin} answered 503 Service Unavailable"
+    sink.deliver([sample_record(2)])
+    assert [request.connection for request in server.requests()] == [1, 1, 1]
+
+
+def test_interim_answers_without_end_are_cut(server: HttpServer) -> None:
+    """A receiver that only ever says 1xx holds nobody longer than the total time."""
+    sink = hasty(server)
+    server.answer(status=102, mode="interim", every=0.01)
+    assert failure(sink) == f"{server.origin}: no answer within 2.5 s"
+
+
 def test_a_refusal_with_a_body_without_end_is_still_a_refusal(server: HttpServer) -> None:
     """The status decides, also where the body never ends."""
     server.answer(status=503, mode="endless")

@@ -15,6 +15,7 @@ import base64
 import json
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -29,6 +30,8 @@ Mode = Literal[
     "close",  # the request is read, and the connection is closed without a word
     "drip-headers",  # a header line that never ends, a byte at a time
     "drip-body",  # a body of the told length, a byte at a time
+    "drip-close",  # a body that only the end of the connection ends, a byte at a time
+    "interim",  # 1xx answers without end
     "endless",  # a body that never ends, as fast as it is read
     "garbage",  # something that is not HTTP
 ]
@@ -103,8 +106,11 @@ class HttpServer:
         delay: float = 0.0,
         every: float = 0.02,
         times: int = 1,
+        interim: Sequence[int] = (),
     ) -> None:
-        """Queue an answer. `delay` is before it, `every` between two bytes of a drip (seconds)."""
+        """Queue an answer. `delay` is before it, `every` between two bytes of a drip (seconds);
+        `interim` are the statuses of the 1xx answers that come first.
+        """
         told = {
             "status": status,
             "headers": headers or {},
@@ -112,6 +118,7 @@ class HttpServer:
             "mode": mode,
             "delay": delay,
             "every": every,
+            "interim": list(interim),
         }
         self._ask(do="answer", answers=[told] * times)
 

@@ -139,11 +139,20 @@ class _Server:
         headers = dict(answer.get("headers", {}))
         if mode == "endless":
             headers["Transfer-Encoding"] = "chunked"
+        elif mode == "drip-close":
+            headers["Connection"] = "close"
+            headers.pop("Content-Length", None)
         elif answer["status"] not in (204, 304):
             headers.setdefault("Content-Length", str(len(body)))
         head = f"HTTP/1.1 {answer['status']} Told\r\n"
         head += "".join(f"{name}: {value}\r\n" for name, value in headers.items())
-        start = head.encode("latin-1")
+        interim = "".join(
+            f"HTTP/1.1 {each} Wait\r\nX-Hint: a\r\n\r\n" for each in answer.get("interim", ())
+        )
+        start = (interim + head).encode("latin-1")
+        while mode == "interim":
+            connection.sendall(b"HTTP/1.1 102 Processing\r\n\r\n")
+            time.sleep(answer["every"])
         connection.sendall(start + (b"X-Drip: " if mode == "drip-headers" else b"\r\n"))
         while mode.startswith("drip-"):
             connection.sendall(b"x")

@@ -1,0 +1,181 @@
+"""HTTP connections that end by a deadline, however slowly an answer comes in.
+
+urllib3's own timeout is per read: a body that dripped held a call of one second for ten (measured
+with requests 2.34.2). The deadline is with the socket itself, from its connect on: http.client
+forgets a socket whose end is the end of the answer. No answer is judged here.
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import time
+import weakref
+from http.client import SWITCHING_PROTOCOLS, HTTPResponse
+from math import inf
+from typing import Any, Final
+
+from requests.adapters import HTTPAdapter
+
+from sinks.sockets import cut
+
+_FIRST_FINAL_STATUS: Final = 200
+
+
+class Deadline:
+    """By when the exchange at hand must be over. For one thread; `cut` may come from any."""
+
+    def __init__(self) -> None:
+        self.cut_off = ""
+        """Why the connection was cut for good; empty while it was not."""
+        self._at = inf
+        self._seconds = inf
+        self._socket: weakref.ref[socket.socket] | None = None
+
+    def allow(self, seconds: float) -> None:
+        """Let all reading from now on be over after so many seconds."""
+        self._seconds, self._at = seconds, time.monotonic() + seconds
+
+    def left(self) -> float:
+        """Seconds until the deadline; 0.0 if it has passed."""
+        return max(0.0, self._at - time.monotonic())
+
+    @property
+    def why(self) -> str:
+        """What ended the exchange, for people; empty if the deadline did not."""
+        if self.cut_off or self.left():
+            return self.cut_off
+        return f"no answer within {self._seconds:g} s"
+
+    def bound(self, timeout: float | None) -> float:
+        """Seconds that a wait may take which has this timeout of its own.
+
+        Raises `TimeoutError` if the deadline has passed, `ConnectionAbortedError` after a cut.
+        """
+        if self.cut_off:
+            raise ConnectionAbortedError(self.cut_off)
+        left = self.left()
+        if not left:
+            raise TimeoutError("the deadline has passed")
+        return left if timeout is None else min(timeout, left)
+
+    def hold(self, connection: socket.socket) -> None:
+        """This is the socket in use. Raises as `bound`."""
+        self._socket = weakref.ref(connection)
+        self.bound(None)
+
+    def cut(self, why: str) -> None:
+        """End the exchange, and every later one. Never raises."""
+        self.cut_off = why
+        connection = self._socket() if self._socket is not None else None
+        if connection is not None:
+            cut(connection)
+
+
+class DeadlineAdapter(HTTPAdapter):
+    """An adapter of requests with one connection that obeys `deadline`.
+
+    `tls` is for addresses and proxies with https, and must be for this adapter alone.
+    """
+
+    def __init__(self, tls: ssl.SSLContext | None = None) -> None:
+        self.deadline = Deadline()
+        self._tls = tls
+        if tls is not None:
+            tls.sslsocket_class = _tls_socket(self.deadline)
+        # The methods below are the ones that requests documents for subclasses.
+        super().__init__(pool_connections=1, pool_maxsize=1)
+
+    def proxy_manager_for(self, proxy: str, **named: Any) -> Any:
+        """A proxy with https gets sockets that obey the deadline too."""
+        return super().proxy_manager_for(proxy, proxy_ssl_context=self._tls, **named)
+
+    def build_connection_pool_key_attributes(
+        self, request: Any, verify: Any, cert: Any = None
+    ) -> Any:
+        """The pool's settings, with our TLS context."""
+        host, pool = super().build_connection_pool_key_attributes(request, verify, cert)
+        if self._tls is not None:
+            pool["ssl_context"] = self._tls
+        return host, pool
+
+    def get_connection_with_tls_context(
+        self, request: Any, verify: Any, proxies: Any = None, cert: Any = None
+    ) -> Any:
+        """The pool, making connections that obey the deadline."""
+        pool: Any = super().get_connection_with_tls_context(request, verify, proxies, cert)
+        if not hasattr(pool.ConnectionCls, "deadline"):
+            pool.ConnectionCls = _connection(pool.ConnectionCls, self.deadline)
+        return pool
+
+
+class _FinalResponse(HTTPResponse):
+    """An answer that reads past the 1xx ones before it (RFC 9110, 15.2); Python skips 100 only."""
+
+    def begin(self) -> None:
+        super().begin()
+        while self.status < _FIRST_FINAL_STATUS and self.status != SWITCHING_PROTOCOLS:
+            self.headers = self.msg = None  # type: ignore[assignment]  # as before the first
+            self.length = None
+            super().begin()
+
+
+def _connection(base: Any, deadline: Deadline) -> Any:
+    """The connection class with a socket that obeys the deadline."""
+
+    class Connection(base):  # type: ignore[misc]
+        response_class = _FinalResponse
+
+        def _new_conn(self) -> socket.socket:
+            plain = super()._new_conn()
+            timeout = plain.gettimeout()
+            timely = _PlainSocket(plain.family, plain.type, plain.proto, fileno=plain.detach())
+            timely.deadline = deadline
+            # Python takes a new object for a blocking one, while its descriptor is not.
+            timely.settimeout(timeout)
+            try:
+                deadline.hold(timely)
+            except OSError:
+                timely.close()
+                raise
+            return timely
+
+    Connection.deadline = deadline
+    return Connection
+
+
+class _PlainSocket(socket.socket):
+    """A socket whose reads obey a deadline."""
+
+    deadline: Deadline
+    _timeout: float | None = None
+
+    def settimeout(self, value: float | None) -> None:
+        self._timeout = value
+        super().settimeout(value)
+
+    def recv_into(self, *args: Any) -> int:
+        super().settimeout(self.deadline.bound(self._timeout))
+        return super().recv_into(*args)
+
+
+def _tls_socket(deadline: Deadline) -> type[ssl.SSLSocket]:
+    """The same for TLS: ssl makes these sockets itself, from a class."""
+
+    class TlsSocket(ssl.SSLSocket):
+        _timeout: float | None = None
+
+        def settimeout(self, value: float | None) -> None:
+            self._timeout = value
+            super().settimeout(value)
+
+        def do_handshake(self, block: bool = False) -> None:  # noqa: FBT001, FBT002  # ssl's own
+            deadline.hold(self)
+            super().settimeout(deadline.bound(self._timeout))
+            super().do_handshake(block)
+
+        def read(self, len: int = 1024, buffer: Any = None) -> Any:  # noqa: A002  # ssl's own
+            super().settimeout(deadline.bound(self._timeout))
+            return super().read(len, buffer)
+
+    return TlsSocket
