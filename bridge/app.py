@@ -13,6 +13,7 @@ from enum import Enum
 from typing import Final
 
 from bridge import host
+from bridge.authority import trust_of
 from bridge.clock import Clock, SystemClock
 from bridge.configuration import Configuration
 from bridge.control import ControlServer
@@ -66,7 +67,9 @@ class Bridge:
         clock: Clock | None = None,
         boot_id: Callable[[], str | None] = host.boot_id,
     ) -> None:
+        """Raises `ConfigurationError` where the keys that the settings name cannot be trusted."""
         self._settings = configuration.settings
+        trust_of(self._settings.approval)
         self._sinks = configuration.sinks
         self._stop = stop
         self._redact = redact

@@ -9,9 +9,11 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Final
 
+from bridge.approvalsettings import ApprovalSettings
+from bridge.authority import rules_of, trust_of
 from bridge.configuration import Configuration, SinkSpec
+from bridge.errors import ConfigurationError
 from bridge.policy import Rule
-from bridge.trust import TrustError, read_trust
 from sinks.base import Check
 from sinks.record import EVENT_SCHEDULED, EVENT_UPDATED
 
@@ -22,7 +24,7 @@ EVENT_SOURCES: Final = ("Platform", "User")
 
 def look_at_approval(config: Configuration) -> Iterator[Check]:
     """The lines about rules, in their order, then about keys and channels."""
-    rules = [each.rule() for each in config.settings.approval.rules]
+    rules = rules_of(config.settings.approval)
     trust, channels = config.settings.approval.trust, _channels(config)
     if not rules and trust is None and not channels:
         yield Check(level="ok", text="nothing is approved: there is no rule and no trusted key")
@@ -30,7 +32,7 @@ def look_at_approval(config: Configuration) -> Iterator[Check]:
     for place, rule in enumerate(rules):
         yield _rule(rule, rules[:place], config.sinks)
     if trust is not None:
-        yield _trust(trust)
+        yield _trust(config.settings.approval, trust)
     if channels and trust is None:
         yield Check(
             level="warn",
@@ -97,15 +99,16 @@ def _gets_events(spec: SinkSpec) -> bool:
     )
 
 
-def _trust(path: Path) -> Check:
+def _trust(approval: ApprovalSettings, path: Path) -> Check:
     try:
-        keys = read_trust(path)
-    except (OSError, TrustError) as error:  # it was right when the settings were read
-        return Check(level="fail", text=str(error), remedy="until it is right, nobody is trusted")
+        keys = trust_of(approval).keys()
+    except ConfigurationError as error:
+        remedy = "correct the file, or the setting; the bridge does not start before that"
+        return Check(level="fail", text=str(error), remedy=remedy)
     if not keys:
         remedy = "add a public key; `seb keys generate` writes one"
         return Check(level="warn", text=f"{path} trusts nobody: it holds no key", remedy=remedy)
-    issuers = ", ".join(sorted({key.issuer for key in keys.values()}))
+    issuers = ", ".join(sorted({key.issuer for key in keys}))
     count = f"{len(keys)} key{'s' if len(keys) > 1 else ''}"
     return Check(level="ok", text=f"signed commands count from {issuers} ({count} in {path})")
 

@@ -11,18 +11,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, model_validator
 
-from bridge.policy import Rule
-from bridge.trust import read_trust
 from sinks.base import JsonList
-
-
-def _trust_file(path: Path) -> Path:
-    """A file that cannot be trusted is refused at the start, not at the first command."""
-    try:
-        read_trust(path)
-    except OSError as error:
-        raise ValueError(f"the file {path} cannot be read: {error.strerror}") from None
-    return path
 
 
 def _printable(name: str) -> str:
@@ -72,20 +61,6 @@ class RuleSettings(_Section):
             raise ValueError('takeover means something only with leader = "first"')
         return self
 
-    def rule(self) -> Rule:
-        """The rule itself."""
-        return Rule(
-            name=self.name,
-            event_type=self.event_type,
-            event_source=self.event_source,
-            max_duration=self.max_duration,
-            affects_this_vm=self.affects_this_vm,
-            max_resources=self.max_resources,
-            after=self.after,
-            leader_first=self.leader == "first",
-            takeover=self.takeover,
-        )
-
 
 class ApprovalSettings(_Section):
     """Who may approve."""
@@ -93,7 +68,7 @@ class ApprovalSettings(_Section):
     rules: tuple[RuleSettings, ...] = Field(
         (), description="JSON list of the owner's rules; the first that matches an event decides"
     )
-    trust: Annotated[Path, AfterValidator(_trust_file)] | None = Field(
+    trust: Path | None = Field(
         None, description="JWKS file with the public keys whose commands count"
     )
 

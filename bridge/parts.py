@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from bridge import notices
 from bridge.approvals import Approvals
 from bridge.approver import Approver
+from bridge.authority import rules_of
 from bridge.clock import Clock
 from bridge.configuration import SinkSpec
 from bridge.dispatcher import DeadLetter, Dispatcher
@@ -142,7 +143,7 @@ def _approvals(
     """What approves, by the owner's rules and the keys that the owner trusts."""
     ledger = Ledger(store, clock.now())
     rulings = Rulings(
-        [rule.rule() for rule in settings.approval.rules],
+        rules_of(settings.approval),
         ledger,
         clock,
         vm_name=poller.observer.vm.name,

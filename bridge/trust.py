@@ -48,6 +48,11 @@ class Trust:
         self.refresh()
         return self._keys.get(kid)
 
+    def keys(self) -> list[TrustedKey]:
+        """Every key that is trusted now."""
+        self.refresh()
+        return list(self._keys.values())
+
     def refresh(self) -> None:
         """Read the file again, and take it in where it is not what it was.
 

@@ -26,8 +26,8 @@ _COLOURS: Final = {"ok": "green", "warn": "yellow", "fail": "red"}
 def command(*, offline: bool, as_json: bool, overrides: tuple[str, ...]) -> None:
     """Look at everything that could go wrong, one line per step: ok, warn or FAIL.
 
-    Exit codes: 0 nothing failed, 69 IMDS or a sink is unreachable, 78 settings or state. On a VM
-    that never asked for Scheduled Events before, this turns them on.
+    Exit codes: 0 nothing failed, 69 IMDS or a sink is unreachable, 78 settings, trusted keys or
+    state. On a VM that never asked for Scheduled Events before, this turns them on.
     """
     steps = []
     try:
@@ -70,6 +70,6 @@ def _show(step: Step, *, as_json: bool) -> None:
 
 def _exit_code(steps: list[Step]) -> int:
     failed = {step.about for step in steps if step.check.level == "fail"}
-    if failed & {"settings", "state"}:
+    if failed & {"settings", "state", "approval"}:
         return CONFIGURATION
     return UNREACHABLE if failed else OK

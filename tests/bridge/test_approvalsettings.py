@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,8 @@ from typing import Any
 import pytest
 from control_plane import LEAVE_OUT, Signer, jwks
 
+from bridge.app import Bridge
+from bridge.authority import rules_of, trust_of
 from bridge.configuration import load
 from bridge.errors import CONFIGURATION, ConfigurationError
 from bridge.policy import Rule
@@ -21,7 +24,7 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def rules(*given: Mapping[str, Any], **variables: str) -> list[Rule]:
     """The rules of the environment."""
     environ = {"SEB_APPROVAL__RULES": json.dumps(given), **variables}
-    return [each.rule() for each in load(environ=environ).settings.approval.rules]
+    return rules_of(load(environ=environ).settings.approval)
 
 
 def refusal(*given: object, **variables: str) -> str:
@@ -84,12 +87,12 @@ def test_rules_can_stand_in_the_toml_file(tmp_path: Path) -> None:
         '[[approval.rules]]\nname = "mine"\nevent_source = ["User"]\nmax_resources = 2\n'
         'leader = "first"\ntakeover = 30\n'
     )
-    read = load(environ={"SEB_CONFIG": str(file)}).settings.approval.rules
+    read = rules_of(load(environ={"SEB_CONFIG": str(file)}).settings.approval)
     expected = [
         Rule(name="short", event_type=("Freeze",), max_duration=9),
         Rule(name="mine", event_source=("User",), max_resources=2, leader_first=True, takeover=30),
     ]
-    assert expected == [each.rule() for each in read]
+    assert expected == read
 
 
 @pytest.mark.parametrize(
@@ -138,16 +141,21 @@ def test_after_may_name_the_default_sink() -> None:
 
 
 def trust_refusal(path: Path) -> str:
-    """Why a trust file is refused."""
-    return refusal(SEB_APPROVAL__TRUST=str(path))
+    """Why a bridge with this trust file does not start."""
+    config = load(environ={"SEB_APPROVAL__TRUST": str(path)})
+    with pytest.raises(ConfigurationError) as caught:
+        Bridge(config, stop=threading.Event(), redact=str)
+    return str(caught.value)
 
 
 def test_a_trust_file_is_read_at_the_start(tmp_path: Path) -> None:
     """A file in order is accepted; one that is missing ends the start."""
     file = tmp_path / "trust.json"
-    assert "SEB_APPROVAL__TRUST" in trust_refusal(file)
+    why = "SEB_APPROVAL__TRUST: the file {} cannot be read: No such file or directory"
+    assert why.format(file) == trust_refusal(file)
     file.write_text(jwks(Signer()))
-    assert file == load(environ={"SEB_APPROVAL__TRUST": str(file)}).settings.approval.trust
+    approval = load(environ={"SEB_APPROVAL__TRUST": str(file)}).settings.approval
+    assert len(trust_of(approval).keys()) == 1
 
 
 def test_a_trust_file_with_a_wrong_key_ends_the_start(tmp_path: Path) -> None:

@@ -89,6 +89,17 @@ def test_wrong_settings(launch: Launch) -> None:
     ]
 
 
+def test_keys_that_cannot_be_trusted(launch: Launch) -> None:
+    """78 from `check` and from `run`, in the same words; what else is wrong is shown too."""
+    variables = {"SEB_APPROVAL__TRUST": str(launch.home / "no.json")}
+    said = check(launch, "--offline", "--json", **variables)
+    (found,) = [each for each in objects(said) if each["level"] == "fail"]
+    assert (said.code, found["step"], bool(found["remedy"])) == (78, "approval", True)
+    ran = run_seb("run", home=launch.home, env={**launch.env, **variables})
+    assert (ran.code, ran.err) == (78, f"seb: {found['text']}\n")
+    assert not launch.state.exists()
+
+
 def test_offline_asks_nobody(launch: Launch, imds_simulator: Simulator) -> None:
     """Settings, state and approval only."""
     said = check(launch, "--offline", "--json")
