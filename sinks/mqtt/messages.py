@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from math import ceil
 from typing import Final
 
 from sinks.base import PendingEvent, SinkContext, SinkError
-from sinks.record import CONTENT_TYPE, DATA_CONTENT_TYPE, EventRecord, canonical_json, rfc3339
-
-RECEIPT: Final = "seb.approval.v1"
+from sinks.record import (
+    APPROVAL,
+    CONTENT_TYPE,
+    DATA_CONTENT_TYPE,
+    EventRecord,
+    canonical_json,
+    rfc3339,
+)
 
 # Seconds that a broker keeps a message for a subscriber that is away, or as retained.
 EVENT_EXPIRY: Final = 7 * 24 * 3600
@@ -78,9 +84,10 @@ def record_message(record: EventRecord, where: Topics) -> Message:
 
     A receipt's Correlation Data is its `jti`, so that who asked finds the answer (MQTT 5, 4.10).
     """
-    if record.type != RECEIPT:
+    if record.type != APPROVAL:
+        expiry = _heartbeat_expiry(record) if record.is_heartbeat else EVENT_EXPIRY
         return Message(
-            topic=where.event, payload=record.body, content_type=CONTENT_TYPE, expiry=EVENT_EXPIRY
+            topic=where.event, payload=record.body, content_type=CONTENT_TYPE, expiry=expiry
         )
     jti = record.data.get("jti")
     return Message(
@@ -90,6 +97,17 @@ def record_message(record: EventRecord, where: Topics) -> Message:
         expiry=RECEIPT_EXPIRY,
         correlation=jti.encode() if isinstance(jti, str) else None,
     )
+
+
+def _heartbeat_expiry(record: EventRecord) -> int:
+    """Seconds: two of its intervals. Brokers keep only so many messages for a subscriber that is
+    away (Mosquitto 1,000, Event Grid 100): heartbeats must not push the events out.
+    """
+    said = record.data.get("heartbeat")
+    interval = said.get("intervalSeconds") if isinstance(said, Mapping) else None
+    if not isinstance(interval, (int, float)):
+        return EVENT_EXPIRY
+    return min(max(1, ceil(2 * interval)), EVENT_EXPIRY)
 
 
 def state_message(
@@ -112,48 +130,50 @@ def state_message(
     )
 
 
-def online_message(*, context: SinkContext, sink: str, where: Topics) -> Message:
-    """The status after each connect: `{"status": "online", ...}`, as `offline_message` has it."""
-    now = rfc3339(context.now())
-    return _status("online", reason=None, time=now, context=context, sink=sink, where=where)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Status:
+    """Makes the retained statuses of one sink.
 
-
-def offline_message(*, context: SinkContext, sink: str, where: Topics) -> Message:
-    """The status on the way out: `{"status": "offline", "reason": "closed", ...}`.
-
-    The whole object is status, reason, time, version, session (the bridge's instance id), sink
-    (its name: two sinks may share a broker and so a topic) and vm.
+    A status is `{status, reason, time, version, session (the bridge's instance id), sink (its name:
+    two sinks may share a broker and so a topic), commands, vm}`; `commands` is whether signed
+    commands are taken on the command topic.
     """
-    now = rfc3339(context.now())
-    return _status("offline", reason="closed", time=now, context=context, sink=sink, where=where)
 
+    context: SinkContext
+    sink: str
+    where: Topics
 
-def will_message(*, context: SinkContext, sink: str, where: Topics) -> Message:
-    """The status that the broker publishes for us, reason `lost`; it is written when we connect,
-    so it has no time.
-    """
-    return _status("offline", reason="lost", time=None, context=context, sink=sink, where=where)
+    def online(self, *, commands: bool) -> Message:
+        """The status after each connect: `online`."""
+        return self._message("online", reason=None, time=self._now(), commands=commands)
 
+    def offline(self, *, commands: bool) -> Message:
+        """The status on the way out: `offline`, reason `closed`."""
+        return self._message("offline", reason="closed", time=self._now(), commands=commands)
 
-def _status(
-    status: str,
-    *,
-    reason: str | None,
-    time: str | None,
-    context: SinkContext,
-    sink: str,
-    where: Topics,
-) -> Message:
-    document = {
-        "status": status,
-        "reason": reason,
-        "time": time,
-        "version": context.version,
-        "session": context.instance_id,
-        "sink": sink,
-        "vm": _vm(context),
-    }
-    return Message(topic=where.status, payload=canonical_json(document), retain=True)
+    def will(self, *, commands: bool) -> Message:
+        """The status that the broker publishes for us, reason `lost`; it is written when we
+        connect, so it has no time.
+        """
+        return self._message("offline", reason="lost", time=None, commands=commands)
+
+    def _now(self) -> str:
+        return rfc3339(self.context.now())
+
+    def _message(
+        self, status: str, *, reason: str | None, time: str | None, commands: bool
+    ) -> Message:
+        document = {
+            "status": status,
+            "reason": reason,
+            "time": time,
+            "version": self.context.version,
+            "session": self.context.instance_id,
+            "sink": self.sink,
+            "commands": commands,
+            "vm": _vm(self.context),
+        }
+        return Message(topic=self.where.status, payload=canonical_json(document), retain=True)
 
 
 def _vm(context: SinkContext) -> dict[str, str | None]:

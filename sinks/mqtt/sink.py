@@ -31,13 +31,11 @@ from sinks.mqtt.client import Limits, plan_for
 from sinks.mqtt.commands import CommandChannel, check_subscription
 from sinks.mqtt.messages import (
     Message,
+    Status,
     Topics,
-    offline_message,
-    online_message,
     record_message,
     state_message,
     topics,
-    will_message,
 )
 from sinks.mqtt.reasons import ABOUT_THE_MESSAGE, NOT_AUTHORIZED, reason
 from sinks.mqtt.sender import MqttSender
@@ -78,7 +76,7 @@ class MqttSink(Sink[MqttSettings]):
         self._topics: Topics | None = None
         self._shown: tuple[PendingEvent, ...] | None = None
         self._shown_at: datetime | None = None
-        self._suspicious = False
+        self._one_by_one = False
         self._channel: CommandChannel | None = None
         self._deaf: Problem | None = None
 
@@ -98,11 +96,11 @@ class MqttSink(Sink[MqttSettings]):
         """
         session, where = self._opened()
         messages = [record_message(record, where) for record in records]
-        window = 1 if self._suspicious else WINDOW
+        window = 1 if self._one_by_one else WINDOW
         outcome = session.publish(messages, timeout=self.ACK_TIMEOUT, window=window)
-        # Where the broker ended the connection over a message, the next tries go one by one, so
-        # that no record is parked for its neighbour.
-        self._suspicious = outcome.ended
+        # After a refusal one by one, until a whole batch has passed: what lies behind the refused
+        # record in a window is taken before it, and no record may be parked for its neighbour.
+        self._one_by_one = outcome.refusal is not None
         if outcome.refusal is None:
             return
         problem = _refused(messages[outcome.delivered].topic, outcome.refusal)
@@ -170,14 +168,14 @@ class MqttSink(Sink[MqttSettings]):
 
     def close(self) -> None:
         """Say that the bridge goes offline, and disconnect; about 2 seconds at most."""
-        session, where = self._session, self._topics
+        session, where, commands = self._session, self._topics, self._takes_commands
         self._session, self._topics, self._channel, self._deaf = None, None, None, None
         self._shown, self._shown_at = None, None
         if session is None:
             return
         if where is not None:
             # A normal disconnect makes the broker drop the will (MQTT 5, 3.14.4): say it first.
-            farewell = offline_message(context=self.context, sink=self.name, where=where)
+            farewell = self._status(where).offline(commands=commands)
             try:
                 session.publish([farewell], timeout=self.CLOSE_TIMEOUT)
             except SinkError:
@@ -187,7 +185,7 @@ class MqttSink(Sink[MqttSettings]):
 
     def _connect(self) -> None:
         where = topics(self.context)
-        will = will_message(context=self.context, sink=self.name, where=where)
+        will = self._status(where).will(commands=self.settings.commands)
         self._session = session = Session(
             plan_for(self.settings, client_id=self._client_id, will=will)
         )
@@ -200,7 +198,7 @@ class MqttSink(Sink[MqttSettings]):
         self._topics = where
         if self._channel is not None:
             self._deaf = self._channel.subscribe(timeout=self.SAY_TIMEOUT)
-        self._say(session, online_message(context=self.context, sink=self.name, where=where))
+        self._say(session, self._status(where).online(commands=self._takes_commands))
 
     @classmethod
     def sender(cls, settings: MqttSettings, *, site: str, vm_id: str) -> CommandSender:
@@ -213,6 +211,13 @@ class MqttSink(Sink[MqttSettings]):
         # the will of another client would come a minute later and call us offline. The sink's name
         # is in it for two sinks at one broker.
         return f"seb-{self.context.vm.vm_id}-{self.name}"
+
+    @property
+    def _takes_commands(self) -> bool:
+        return self._channel is not None and self._deaf is None
+
+    def _status(self, where: Topics) -> Status:
+        return Status(context=self.context, sink=self.name, where=where)
 
     def _opened(self) -> tuple[Session, Topics]:
         if self._session is None or self._topics is None:

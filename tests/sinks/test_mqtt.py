@@ -23,6 +23,7 @@ from sinks.testing import (
     SAMPLE_VM,
     SinkContract,
     sample_context,
+    sample_heartbeat,
     sample_record,
 )
 
@@ -115,6 +116,28 @@ def test_a_record_has_the_properties_of_its_topic(broker: Mosquitto) -> None:
         expiry=7 * 24 * 3600,
     )
     assert expected == message
+
+
+@pytest.mark.parametrize(("interval", "expiry"), [(60, 120), (0.2, 1), (3600.5, 7201)])
+def test_a_heartbeat_expires_after_two_of_its_intervals(
+    broker: Mosquitto, interval: float, expiry: int
+) -> None:
+    """In the queue of a subscriber that is away, old heartbeats push no event out."""
+    sink = make(broker)
+    data = {**sample_heartbeat().data, "heartbeat": {"intervalSeconds": interval}}
+    draft = RecordDraft(
+        type="seb.bridge.heartbeat.v1",
+        source=SAMPLE_VM.source,
+        subject="bridge/1",
+        time=SAMPLE_TIME,
+        partition_key=SAMPLE_VM.vm_id,
+        data=data,
+    )
+    with broker.subscriber(f"{BASE}/event") as seen:
+        sink.open()
+        sink.deliver([seal(draft, sequence=1, stream=SAMPLE_STREAM), sample_record(2)])
+        assert [each.expiry for each in seen.messages()] == [expiry, 7 * 24 * 3600]
+    sink.close()
 
 
 def test_a_receipt_goes_to_its_own_topic(broker: Mosquitto) -> None:
@@ -229,6 +252,7 @@ def test_the_status_says_online_and_offline(broker: Mosquitto) -> None:
         "version": "1.2.3",
         "session": "instance-1",
         "sink": "ops",
+        "commands": False,
         "vm": {"vmId": SAMPLE_VM.vm_id, "name": "db-0", "resourceId": SAMPLE_VM.resource_id},
     }
     assert online == json.loads(at(broker, "status").payload)

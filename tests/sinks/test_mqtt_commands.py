@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections.abc import Iterator
@@ -63,6 +64,36 @@ def test_a_command_is_handed_in(broker: Mosquitto, protocol: str) -> None:
         send(broker, TOPIC, b"a.b.c")
         (message,) = source.wait_for(1)
     assert (message.token, message.channel, message.retained) == (b"a.b.c", "ops", False)
+
+
+def test_the_status_says_whether_commands_are_taken(broker: Mosquitto) -> None:
+    """True with COMMANDS=true and a subscription that the broker granted, on the way out too."""
+
+    def said() -> list[tuple[str, bool]]:
+        with broker.subscriber(f"{BASE}/status") as newcomer:
+            found = [json.loads(each.payload) for each in newcomer.messages()]
+        return [(each["status"], each["commands"]) for each in found]
+
+    with listening(broker, Source()):
+        assert said() == [("online", True)]
+    assert said() == [("offline", True)]
+    with listening(broker, Source(), commands=False):
+        assert said() == [("online", False)]
+
+
+def test_commands_that_the_broker_keeps_back_are_not_promised() -> None:
+    """Where the subscription is refused, the status says that no commands are taken."""
+    published: list[bytes] = []
+
+    def answer(_: int, payload: bytes) -> int:
+        published.append(payload)
+        return 0
+
+    with MqttStub(granted=0x87, answer=answer) as stub:
+        sink = make(stub.host, stub.port, context_with(Source()))
+        sink.open()
+        sink.close()
+    assert [json.loads(each)["commands"] for each in published] == [False, False]
 
 
 def test_no_command_is_heard_unless_asked_for(broker: Mosquitto) -> None:

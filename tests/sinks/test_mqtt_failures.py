@@ -188,6 +188,43 @@ def test_nothing_is_sent_after_a_refusal_but_what_was_in_flight() -> None:
         sink.close()
 
 
+@pytest.mark.parametrize("code", [0x87, 0x97, 0x99])
+def test_order_is_kept_after_a_refusal_until_a_batch_has_passed(code: int) -> None:
+    """What is refused again is overtaken by nothing: one at a time, until a batch has passed."""
+    published: list[bytes] = []
+    refusals = 3
+
+    def answer(_: int, payload: bytes) -> int:
+        nonlocal refusals
+        published.append(payload)
+        refuse = payload == RECORDS[4].body and refusals > 0
+        refusals -= refuse
+        return code if refuse else 0
+
+    with MqttStub(answer=answer) as stub:
+        sink = impatient(stub.host, stub.port)
+        left, seen = RECORDS, []
+        while left:
+            sink.open()
+            published.clear()
+            try:
+                sink.deliver(left)
+            except (SinkError, SinkRejected) as error:
+                seen.append(list(published))
+                left = left[error.delivered :]
+            else:
+                seen.append(list(published))
+                break
+            sink.close()
+        stub.most_in_flight = 0
+        stub.together = 10
+        sink.deliver(RECORDS)
+        assert stub.most_in_flight > 1
+        sink.close()
+    bodies = [record.body for record in RECORDS]
+    assert seen == [bodies[:20], [bodies[4]], [bodies[4]], bodies[4:]]
+
+
 def test_a_refused_state_is_a_sink_error() -> None:
     """A state or status that is refused is for the operator to heal, and never a dead record.
 

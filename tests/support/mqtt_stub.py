@@ -52,7 +52,7 @@ class MqttStub:
         self._granted = granted
         self._greeting = connack() if greeting is None else greeting
         self._answer = answer
-        self._together = together
+        self.together = together
         self._listener = socket.create_server((self.host, 0))
         self._connection: socket.socket | None = None
         self._thread = threading.Thread(target=self._serve, daemon=True)
@@ -106,7 +106,7 @@ class MqttStub:
                     waiting.append(_publish(body))
                     self.most_in_flight = max(self.most_in_flight, len(waiting))
                     # The first message of a connection is the sink's own status.
-                    if len(waiting) >= self._together or self.published == 0:
+                    if len(waiting) >= self.together or self.published == 0:
                         self._settle(connection, waiting)
                         waiting = []
 
