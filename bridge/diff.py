@@ -61,7 +61,7 @@ def diff(known: Mapping[str, KnownEvent], document: Document, look: Look) -> lis
         before = known.get(key)
         if before is None or not before.pending:
             transitions.append(_appearance(before, event, look))
-        elif changed := _changed(before.event, event):
+        elif before.event is not event and (changed := _changed(before.event, event)):
             starts = "eventStatus" in changed and event.event_status == "Started"
             transitions.append(
                 Transition(

@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Any, Final
 
+from bridge.entries import Texts, split
 from bridge.strictjson import JsonError, load_json
 from sinks.record import canonical_json
 
@@ -102,6 +103,8 @@ class Document:
     """Why entries were left out."""
     whole: bool = True
     """Whether absence of an event proves anything: not while an entry might be any event."""
+    texts: Texts = field(default=(), repr=False, compare=False)
+    """Each entry as text, with what was read from it, for the next document."""
 
 
 def fingerprint(event: Mapping[str, Any]) -> str:
@@ -128,8 +131,31 @@ def moment_text(moment: datetime | None) -> str | None:
     return None if moment is None else moment.isoformat().replace("+00:00", "Z")
 
 
-def parse_document(body: bytes) -> Document:
-    """Read a document. Raises `DocumentError` where the whole of it cannot be trusted."""
+def parse_document(body: bytes, before: Document | None = None) -> Document:
+    """Read a document; entries whose text is the same as `before` are not read again.
+
+    Raises `DocumentError` where the whole of it cannot be trusted.
+    """
+    loaded, texts = split(body, before.texts if before else (), _read_entry) or _read_whole(body)
+    events: dict[str, ScheduledEvent] = {}
+    ignored: list[str] = []
+    whole = True
+    for place, (_, event) in enumerate(texts):
+        if event is None:
+            ignored.append(f"entry {place} has no EventId")
+            whole = False
+        elif events.setdefault(event.key, event) is not event:
+            ignored.append(f"entry {place} repeats the EventId {event.event_id[:80]!r}")
+    return Document(
+        incarnation=_integer(loaded.get("DocumentIncarnation")),
+        events=events,
+        ignored=tuple(ignored),
+        whole=whole,
+        texts=texts,
+    )
+
+
+def _read_whole(body: bytes) -> tuple[Mapping[str, Any], Texts]:
     try:
         loaded = load_json(body)
     except JsonError as error:
@@ -140,24 +166,15 @@ def parse_document(body: bytes) -> Document:
     if not isinstance(entries, list):
         # An error body is an object without Events: read as 'no events', it would end them all.
         raise DocumentError("the document has no list called Events")
-    events: dict[str, ScheduledEvent] = {}
-    ignored: list[str] = []
-    whole = True
-    for place, entry in enumerate(entries):
-        event_id = entry.get("EventId") if isinstance(entry, dict) else None
-        if not isinstance(event_id, str) or not event_id.strip():
-            ignored.append(f"entry {place} has no EventId")
-            whole = False
-        elif event_id.casefold() in events:
-            ignored.append(f"entry {place} repeats the EventId {event_id[:80]!r}")
-        else:
-            events[event_id.casefold()] = parse_event(entry)
-    return Document(
-        incarnation=_integer(loaded.get("DocumentIncarnation")),
-        events=events,
-        ignored=tuple(ignored),
-        whole=whole,
-    )
+    return loaded, [("", _read_entry(entry)) for entry in entries]
+
+
+def _read_entry(entry: object) -> ScheduledEvent | None:
+    """One entry of Events; None if it has no EventId."""
+    if not isinstance(entry, dict):
+        return None
+    event_id = entry.get("EventId")
+    return parse_event(entry) if isinstance(event_id, str) and event_id.strip() else None
 
 
 def parse_event(raw: Mapping[str, Any]) -> ScheduledEvent:

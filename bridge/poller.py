@@ -81,6 +81,7 @@ class Poller:
         self.incarnation = seen.incarnation
         """DocumentIncarnation of the document that is committed; None before the first."""
         self._body: bytes | None = None
+        self._read: Document | None = None
         self.trouble: Trouble | None = None
         """What was wrong with the last poll; None where it went well."""
         self.api_version = imds.api_version
@@ -98,14 +99,15 @@ class Poller:
         now += timedelta(milliseconds=answer.latency_ms)  # the first answer may take two minutes
         gap = self.lookout.gap(now)
         if answer.body != self._body or gap.is_long or gap.pause_seconds:
-            document = self._in_scope(parse_document(answer.body))
+            read = parse_document(answer.body, self._read)
+            document = self._in_scope(read)
             look = self._look(now, gap, answer, document)
             known = self._measured(gap)
             transitions = diff(known, document, look)
             drafts = [normalize(each, self.observer, look) for each in transitions]
             known = remembered(known, _recorded(transitions, drafts))
             self._commit([*notices.gap(self.observer, now, gap), *drafts], known, document)
-            self._body = answer.body
+            self._body, self._read = answer.body, read
         self.lookout.looked(now, gap)
         self._store.mark_looked(now)
 

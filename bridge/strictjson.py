@@ -52,23 +52,36 @@ def same_json(one: object, other: object) -> bool:
     return True
 
 
+def load_object(text: str, start: int, *, depth: int = 2) -> tuple[dict[str, Any], int]:
+    """The object that begins at `start`, `depth` levels below the outermost value, as strict as
+    `load_json`; and where it ends. Raises `ValueError`.
+    """
+    try:
+        loaded, end = _DECODER.raw_decode(text, start)
+    except RecursionError:
+        raise JsonError("the JSON is nested too deeply") from None
+    if not isinstance(loaded, dict):
+        raise JsonError("this is not an object")
+    _require_shallow(loaded, text[start:end], MAX_DEPTH - depth)
+    return loaded, end
+
+
 def _loads(text: str) -> Any:
     try:
-        loaded = json.loads(
-            text, parse_constant=_constant, parse_float=_finite, object_pairs_hook=_unique
-        )
+        loaded = _DECODER.decode(text)
     except (JsonError, json.JSONDecodeError):
         raise
     except ValueError:  # Python reads no integer of more than 4,300 digits
         raise JsonError("a number is too large") from None
-    if text.count("[") + text.count("{") > MAX_DEPTH:
-        _require_shallow(loaded)
+    _require_shallow(loaded, text, MAX_DEPTH)
     return loaded
 
 
-def _require_shallow(loaded: object) -> None:
+def _require_shallow(loaded: object, text: str, depth: int) -> None:
+    if text.count("[") + text.count("{") <= depth:
+        return
     level = [loaded]
-    for _ in range(MAX_DEPTH):
+    for _ in range(depth):
         level = [
             child
             for each in level
@@ -96,3 +109,8 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(loaded) != len(pairs):
         raise JsonError("an object has the same key twice")
     return loaded
+
+
+_DECODER: Final = json.JSONDecoder(
+    parse_constant=_constant, parse_float=_finite, object_pairs_hook=_unique
+)
