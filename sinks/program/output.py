@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import secrets
+import threading
+import weakref
+from contextlib import suppress
 from typing import Final
 
 from sinks.readable import escaped
@@ -11,20 +16,96 @@ SHOWN_CHARACTERS: Final = 300
 """The bridge keeps the first 500 characters of a reason; what a program said last is the best part
 of it, and must fit in with the words before it.
 """
+_CHUNK: Final = 65_536
 
 
-class Tail:
-    """The last bytes of a stream. One thread adds, any may read."""
+class Output:
+    """A pipe that all runs of a program write to, one after the other, and a thread that reads it.
+
+    A pipe for each run would add up: a background process that a run leaves behind keeps its pipe
+    open, and dies at its next word (SIGPIPE) if the other end is closed.
+    """
 
     def __init__(self) -> None:
+        readable, self._write = os.pipe()
+        self._tail = _Tail()
+        threading.Thread(
+            target=_read, args=(readable, self._tail), name="program-pipe", daemon=True
+        ).start()
+        weakref.finalize(self, _stop, self._write, self._tail)
+
+    def fileno(self) -> int:
+        """The descriptor for programs to write to."""
+        return self._write
+
+    def begin(self) -> None:
+        """A run starts: forget what the one before it said."""
+        self._tail.clear()
+
+    def text(self, seconds: float) -> str:
+        """The end of it on one line, lines parted by a bar, with nothing that a terminal obeys.
+
+        Waits so many seconds at most for what the program has written already.
+        """
+        # The pipe need not end with the run; what was written before this mark has been read.
+        mark = secrets.token_bytes(16)
+        self._tail.expect(mark)
+        with suppress(OSError):
+            os.write(self._write, mark)
+        kept = self._tail.before(mark, seconds)
+        lines = (line.strip() for line in kept.decode(errors="replace").splitlines())
+        text = escaped(" | ".join(line for line in lines if line))
+        return text if len(text) <= SHOWN_CHARACTERS else f"…{text[1 - SHOWN_CHARACTERS :]}"
+
+
+class _Tail:
+    """The last bytes of a stream. One thread adds, another asks."""
+
+    def __init__(self) -> None:
+        self.stopped = False
+        self._changed = threading.Condition()
         self._kept = b""
+        self._mark = b""
+        self._found: bytes | None = None
 
     def add(self, data: bytes) -> None:
         """Take in some more."""
-        self._kept = (self._kept + data[-KEPT_BYTES:])[-KEPT_BYTES:]
+        with self._changed:
+            kept = self._kept + data
+            if self._mark and self._mark in kept:
+                self._found, _, kept = kept.partition(self._mark)
+                self._mark = b""
+                self._changed.notify()
+            self._kept = kept[-(KEPT_BYTES + len(self._mark)) :]
 
-    def text(self) -> str:
-        """The end of it on one line, lines parted by a bar, with nothing that a terminal obeys."""
-        lines = (line.strip() for line in self._kept.decode(errors="replace").splitlines())
-        text = escaped(" | ".join(line for line in lines if line))
-        return text if len(text) <= SHOWN_CHARACTERS else f"…{text[1 - SHOWN_CHARACTERS :]}"
+    def clear(self) -> None:
+        """Forget everything."""
+        with self._changed:
+            self._kept = b""
+
+    def expect(self, mark: bytes) -> None:
+        """Look out for a mark from now on."""
+        with self._changed:
+            self._mark, self._found = mark, None
+
+    def before(self, mark: bytes, seconds: float) -> bytes:
+        """What came before the mark, or all there is if the mark does not come in time."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._found is not None, seconds)
+            found = self._kept if self._found is None else self._found
+            return found.replace(mark, b"")[-KEPT_BYTES:]
+
+
+def _read(readable: int, tail: _Tail) -> None:
+    with suppress(OSError), open(readable, "rb", buffering=0) as stream:  # a pipe
+        while not tail.stopped and (data := stream.read(_CHUNK)):
+            tail.add(data)
+
+
+def _stop(writable: int, tail: _Tail) -> None:
+    """Let the reader end, also if a background process holds the pipe open."""
+    tail.stopped = True
+    with suppress(OSError):
+        os.write(writable, b"\0")
+    with suppress(OSError):
+        os.close(writable)

@@ -11,14 +11,12 @@ import stat
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import IO, Any, Final
 
-from sinks.program.output import Tail
+from sinks.program.output import Output
 
 WINDOWS: Final = sys.platform == "win32"
 GRACE_SECONDS: Final = 2.0
@@ -26,8 +24,7 @@ GRACE_SECONDS: Final = 2.0
 REAP_SECONDS: Final = 1.0
 """After that; longer only where the system itself does not let go of the process."""
 LAST_WORDS_SECONDS: Final = 0.5
-"""How long to wait for output after the end. Whoever the program left behind may hold the pipe."""
-_CHUNK: Final = 65_536
+"""How long to wait, after the end, for what the program has written."""
 
 
 class Run:
@@ -36,24 +33,32 @@ class Run:
     `kill` may be called from any thread; everything else from the one that made it.
     """
 
-    def __init__(self, command: Sequence[str], *, env: Mapping[str, str], body: bytes) -> None:
+    def __init__(
+        self,
+        command: Sequence[str],
+        *,
+        env: Mapping[str, str],
+        body: bytes,
+        out: Output,
+        err: Output,
+    ) -> None:
         """Start it with `body` on its standard input. Raises `OSError` or `ValueError`."""
+        self._out, self._err = out, err
+        out.begin()
+        err.begin()
         self._process = subprocess.Popen(  # noqa: S603  # the owner's own words, and no shell
             command,
             env=env,
             stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            stdout=out.fileno(),
+            stderr=err.fileno(),
             bufsize=0,
             **_own_group(),
         )
-        self._out, self._err = Tail(), Tail()
-        self._readers = [
-            _thread(partial(_read, self._process.stdout, self._out)),
-            _thread(partial(_read, self._process.stderr, self._err)),
-        ]
         # In a thread, for a program need not read, and a pipe holds less than a record may have.
-        _thread(partial(_write, self._process.stdin, body))
+        threading.Thread(
+            target=_write, args=(self._process.stdin, body), name="program-pipe", daemon=True
+        ).start()
 
     def wait(self, seconds: float) -> int | None:
         """The exit code, negative for a signal; None where it has not ended in so many seconds."""
@@ -77,10 +82,7 @@ class Run:
 
     def last_words(self) -> str:
         """The end of its error output, or of its output where there is no other."""
-        deadline = time.monotonic() + LAST_WORDS_SECONDS
-        for reader in self._readers:
-            reader.join(max(0.0, deadline - time.monotonic()))
-        return self._err.text() or self._out.text()
+        return self._err.text(LAST_WORDS_SECONDS) or self._out.text(LAST_WORDS_SECONDS)
 
 
 def signal_name(number: int) -> str:
@@ -139,21 +141,6 @@ else:
         # Nobody is left; or, behind `sudo` and its like, somebody who is not ours to end.
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(pid, number)
-
-
-def _thread(work: Callable[[], None]) -> threading.Thread:
-    # Threads, for Windows cannot wait for several pipes at once. One outlives the run where the
-    # program left somebody behind who holds the pipe; it goes on reading, so that he can write.
-    thread = threading.Thread(target=work, name="program-pipe", daemon=True)
-    thread.start()
-    return thread
-
-
-def _read(stream: IO[bytes] | None, tail: Tail) -> None:
-    assert stream is not None  # noqa: S101 - it was asked for
-    with suppress(OSError), stream:
-        while data := stream.read(_CHUNK):
-            tail.add(data)
 
 
 def _write(stream: IO[bytes] | None, body: bytes) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import ClassVar, Final
 
 from sinks.base import Check, Sink, SinkContext, SinkError, SinkRejected, SinkSettings
+from sinks.program.output import Output
 from sinks.program.process import Run, signal_name
 from sinks.program.search import look_at, reason_of, require
 from sinks.program.settings import ProgramSettings
@@ -37,6 +38,7 @@ class ProgramSink(Sink[ProgramSettings]):
     def __init__(self, name: str, settings: ProgramSettings, context: SinkContext) -> None:
         super().__init__(name, settings, context)
         self._run: Run | None = None
+        self._outputs: tuple[Output, Output] | None = None
         self._aborted = False
 
     @property
@@ -95,7 +97,10 @@ class ProgramSink(Sink[ProgramSettings]):
     def _start(self, record: EventRecord) -> Run:
         command = self.settings.command
         try:
-            return Run(command, env=environment(record, os.environ), body=record.body)
+            # Not closed by `close`: a background process of an earlier run may write to them.
+            out, err = self._outputs = self._outputs or (Output(), Output())
+            env = environment(record, os.environ)
+            return Run(command, env=env, body=record.body, out=out, err=err)
         except (OSError, ValueError) as error:
             raise SinkError(reason_of(error, command[0]).at(self._program)) from None
 

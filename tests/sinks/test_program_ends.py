@@ -76,6 +76,39 @@ def test_whoever_is_left_behind_on_purpose_lives_and_delays_nobody(tmp_path: Pat
         os.kill(pid, signal.SIGKILL)
 
 
+def test_what_is_left_behind_costs_no_thread_and_no_descriptor_a_run(tmp_path: Path) -> None:
+    """Background processes that hold the outputs open do not add up here; and they can write."""
+    code = '(while [ ! -e "$1" ]; do sleep 0.05; done; echo words && echo wrote >> "$2") &'
+    sink = shell(code, tmp_path / "go", tmp_path / "written")
+    sink.deliver([sample_record()])
+
+    def cost() -> int:
+        return threading.active_count() + len(list(Path("/proc/self/fd").iterdir()))
+
+    before = cost()
+    for _ in range(5):
+        sink.deliver([sample_record()])
+    eventually(lambda: cost() <= before, what="as many threads and descriptors as after one run")
+    (tmp_path / "go").touch()
+    written = tmp_path / "written"
+    eventually(
+        lambda: written.exists() and written.read_text().count("wrote") == 6, what="all to write"
+    )
+
+
+def test_a_sink_that_is_dropped_leaves_no_thread(tmp_path: Path) -> None:
+    """Also if a background process holds its outputs open."""
+    before = threading.active_count()
+    sink = shell('sleep 600 & echo $! > "$1"; exit 0', tmp_path / "pids")
+    sink.deliver([sample_record()])
+    (pid,) = pids(tmp_path / "pids", 1)
+    try:
+        del sink
+        eventually(lambda: threading.active_count() <= before, what="the end of the threads")
+    finally:
+        os.kill(pid, signal.SIGKILL)
+
+
 def test_abort_ends_a_run_at_once(tmp_path: Path) -> None:
     """Called from another thread; the thread that waits for the program comes back."""
     sink = shell(STUBBORN, tmp_path / "pids", timeout=500)

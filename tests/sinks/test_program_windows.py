@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import io
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 
 import sinks.program.process
+from sinks.program.output import Output
 
 
 class Started:
@@ -23,7 +25,8 @@ class Started:
         self.how = how
         self.pid = 4711
         self.killed = False
-        self.stdin, self.stdout, self.stderr = io.BytesIO(), io.BytesIO(b"out"), io.BytesIO()
+        self.stdin = io.BytesIO()
+        os.write(how["stdout"], b"out")
 
     def wait(self, seconds: float) -> int:
         if not self.killed:
@@ -32,6 +35,11 @@ class Started:
 
     def kill(self) -> None:
         self.killed = True
+
+
+def start(process: ModuleType) -> Any:
+    """A run of a program."""
+    return process.Run(["drain.exe"], env={}, body=b"{}", out=Output(), err=Output())
 
 
 @pytest.fixture
@@ -55,7 +63,7 @@ def test_a_program_gets_a_group_and_no_window(
 ) -> None:
     """Ctrl-C at the bridge is not meant for it, and a service has no screen."""
     monkeypatch.setattr(subprocess, "Popen", Started)
-    run = process.Run(["drain.exe"], env={}, body=b"{}")
+    run = start(process)
     assert run._process.how["creationflags"] == 0x8000200
     assert "start_new_session" not in run._process.how
     assert run.last_words() == "out"
@@ -73,7 +81,7 @@ def test_a_program_that_takes_too_long_is_ended_with_all_it_started(
     monkeypatch.setattr(subprocess, "Popen", Started)
     monkeypatch.setattr(subprocess, "run", taskkill)
     monkeypatch.setenv("SYSTEMROOT", "/windows")
-    run = process.Run(["drain.exe"], env={}, body=b"{}")
+    run = start(process)
     assert run.wait(0.0) is None
     assert run.end() is True
     assert ended == [["/windows/System32/taskkill.exe", "/T", "/F", "/PID", "4711"]]
@@ -89,7 +97,7 @@ def test_a_machine_without_taskkill_still_ends_the_program(
 
     monkeypatch.setattr(subprocess, "Popen", Started)
     monkeypatch.setattr(subprocess, "run", nowhere)
-    run = process.Run(["drain.exe"], env={}, body=b"{}")
+    run = start(process)
     run.kill()
     assert run._process.killed
 
