@@ -15,10 +15,14 @@ RUN ["python", "-m", "venv", "--without-pip", "/opt/seb"]
 COPY requirements.lock requirements-azure-identity.lock ./
 RUN python -m pip --python /opt/seb/bin/python --disable-pip-version-check install --no-cache-dir \
     --only-binary=:all: --require-hashes -r "requirements${EXTRAS:+-$EXTRAS}.lock"
+COPY requirements-build.lock ./
+RUN python -m pip --disable-pip-version-check install --no-cache-dir --target /backend \
+    --only-binary=:all: --require-hashes -r requirements-build.lock
 COPY pyproject.toml README.md LICENSE ./
 COPY bridge bridge
 COPY sinks sinks
-RUN python -m pip --disable-pip-version-check wheel --no-cache-dir --no-deps --wheel-dir /wheels . \
+RUN PYTHONPATH=/backend python -m pip --disable-pip-version-check wheel --no-cache-dir --no-deps \
+    --no-build-isolation --wheel-dir /wheels . \
  && python -m pip --python /opt/seb/bin/python --disable-pip-version-check install --no-cache-dir \
     --no-deps --no-index /wheels/*.whl
 

@@ -44,6 +44,8 @@ lock: $(VENV)/dev.stamp ## Pin every dependency anew, with hashes
 	$(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --quiet \
 	  --upgrade pyproject.toml -o requirements.lock
 	$(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --quiet \
+	  --upgrade --group build -o requirements-build.lock
+	$(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --quiet \
 	  --upgrade pyproject.toml --group dev --extra azure-identity -o requirements-dev.lock
 	$(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --quiet \
 	  --upgrade -c requirements.lock pyproject.toml --extra azure-identity -o requirements-azure-identity.lock
@@ -58,9 +60,11 @@ $(VENV)/made.stamp:
 	@$(PYTHON) -m venv $(VENV) || { $(MAKE) --no-print-directory python-venv && $(PYTHON) -m venv $(VENV); }
 	@touch $@
 
-$(VENV)/run.stamp: $(VENV)/made.stamp requirements.lock pyproject.toml
+# The build backend is pinned too: pip fetches none of its own with --no-build-isolation.
+$(VENV)/run.stamp: $(VENV)/made.stamp requirements.lock requirements-build.lock pyproject.toml
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -e .
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-build.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 
 $(VENV)/dev.stamp: $(VENV)/run.stamp requirements-dev.lock
