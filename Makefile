@@ -46,9 +46,11 @@ lock: $(VENV)/dev.stamp ## Pin every dependency anew, with hashes
 	$(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --quiet \
 	  --upgrade --group build -o requirements-build.lock
 	$(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --quiet \
-	  --upgrade pyproject.toml --group dev --extra azure-identity -o requirements-dev.lock
+	  --upgrade pyproject.toml --group dev --extra azure-identity --extra console -o requirements-dev.lock
 	$(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --quiet \
 	  --upgrade -c requirements.lock pyproject.toml --extra azure-identity -o requirements-azure-identity.lock
+	$(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --quiet \
+	  --upgrade -c requirements.lock pyproject.toml --extra console -o requirements-console.lock
 
 clean: ## Remove the environment and everything generated on the way
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

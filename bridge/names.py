@@ -21,6 +21,8 @@ _INJECTED: Final = re.compile(
 )
 # What a program sink tells its program, which may well call `seb` itself.
 _TOLD_TO_PROGRAMS: Final = "SEB_EVENT_"
+# What the console reads, on the machine that it shares with a bridge.
+_OF_THE_CONSOLE: Final = "SEB_CONSOLE_"
 # SEB_SINKS__OPS__URL, SEB_SINK_OPS_URL and their like: near to other names by mere letters.
 _SINK_LIKE: Final = re.compile(r"SEB_SINK(S_+|_(?!_))(?=.)")
 
@@ -33,7 +35,7 @@ def refuse_unknown(variables: Mapping[str, str]) -> None:
         if not upper.startswith(PREFIX) or upper in known or _is_sink(upper):
             continue
         if (
-            upper.startswith(_TOLD_TO_PROGRAMS)
+            upper.startswith((_TOLD_TO_PROGRAMS, _OF_THE_CONSOLE))
             or _INJECTED.fullmatch(upper)
             or (upper.endswith("_PORT") and variables[name].startswith("tcp://"))
         ):

@@ -125,6 +125,7 @@ def _toml(path: str | None) -> dict[str, Any]:
         ) from None
     except ValueError as error:  # TOMLDecodeError and UnicodeDecodeError; neither shows a value
         raise ConfigurationError(f"{CONFIG_VARIABLE}: {path} is not TOML: {error}") from None
+    read.pop("console", None)  # the console's own table
     if isinstance(sinks := read.get("sink"), dict):
         # In the environment a sink's name has no case, and both may speak of one sink.
         read["sink"] = {name.lower(): fields for name, fields in sinks.items()}

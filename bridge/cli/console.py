@@ -1,0 +1,36 @@
+"""`seb console`: the other end, an extra that a bridge never pays for."""
+
+from __future__ import annotations
+
+import importlib
+
+import click
+
+from bridge.errors import ConfigurationError
+
+_EXTRA = ("alembic", "psycopg", "sqlalchemy", "starlette", "uvicorn")
+
+
+class _Missing(click.Group):
+    """What stands in for the console where its libraries are not installed."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        del ctx, args
+        raise ConfigurationError(
+            "the console is not installed; run: pip install 'scheduled-events-bridge[console]'"
+        )
+
+
+def _load() -> click.Group:
+    from importlib.util import find_spec  # noqa: PLC0415  # only this command asks
+
+    if any(find_spec(name) is None for name in _EXTRA):
+        return _Missing("console", help="Show the whole fleet; needs the extra `console`.")
+    # By name: nothing of the bridge may depend on the console.
+    group: click.Group = importlib.import_module("console.cli").command
+    return group
+
+
+command = _load()

@@ -1,0 +1,50 @@
+"""`seb console`: one module a command, loaded only when it is called."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any, Final
+
+import click
+
+from console.errors import ConsoleError
+
+COMMANDS: Final = {
+    "enroll": "Print the settings that let a VM speak with the console.",
+    "run": "Run the console.",
+}
+
+
+class _Commands(click.Group):
+    """Finds a command's module by its name; an error of ours becomes its exit code."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        del ctx
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        del ctx
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = importlib.import_module(f"console.cli.{cmd_name}").command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        del ctx
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except ConsoleError as error:
+            click.echo(f"seb console: {error}", err=True)
+            return error.exit_code
+
+
+@click.group("console", cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+def command() -> None:
+    """Show what is coming to a whole fleet, and which VMs are silent.
+
+    Settings come from SEB_CONSOLE_ environment variables, .env and a TOML file.
+    """

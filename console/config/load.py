@@ -1,0 +1,97 @@
+"""From the places where settings stand to checked settings. No message shows a value."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
+from typing import Any, Final, TypeVar, get_args
+
+from pydantic import BaseModel, ValidationError
+
+from console.config.settings import Settings
+from console.config.variables import PREFIX, read_tree
+from console.errors import ConfigurationError
+
+M = TypeVar("M", bound=BaseModel)
+
+CLIENT_NAMES: Final = ("url", "token")
+"""Names that the client commands read, and the console does not."""
+
+# pydantic's types of problem, in the words of a person who sets a variable.
+_WORDS: Final = {
+    "missing": "this must be given",
+    "tuple_type": 'give a JSON list, such as ["a", "b"]',
+    "dict_type": "give a JSON object, or one variable per field",
+    "model_type": "give one variable per field",
+    "int_parsing": "this is not a whole number",
+    "float_parsing": "this is not a number",
+    "bool_parsing": "give true or false",
+}
+
+
+def load(
+    overrides: Mapping[str, str] | None = None, *, environ: Mapping[str, str] | None = None
+) -> Settings:
+    """Read every place, check every name and value. Raises `ConfigurationError`."""
+    tree = read_tree(overrides or {}, os.environ if environ is None else environ)
+    for name in CLIENT_NAMES:
+        tree.pop(name, None)
+    return checked(Settings, tree, prefix=PREFIX)
+
+
+def client_setting(name: str, environ: Mapping[str, str] | None = None) -> str | None:
+    """`SEB_CONSOLE_URL` or `SEB_CONSOLE_TOKEN`, from the same places."""
+    value = read_tree({}, os.environ if environ is None else environ).get(name)
+    return value if isinstance(value, str) else None
+
+
+def checked(model: type[M], fields: Mapping[str, Any], *, prefix: str) -> M:
+    """A model from fields that were read. Raises `ConfigurationError` in the variables' names."""
+    try:
+        return model.model_validate(fields)
+    except ValidationError as error:
+        raise ConfigurationError(_problems(error, prefix, model)) from None
+
+
+def suggestion(name: str, known: Iterable[str], prefix: str = "") -> str:
+    """'; did you mean …?' for the end of a sentence, or nothing."""
+    near = get_close_matches(name.upper(), [each.upper() for each in known], n=1)
+    return f"; did you mean {prefix}{near[0]}?" if near else ""
+
+
+def _problems(error: ValidationError, prefix: str, model: type[BaseModel]) -> str:
+    lines = []
+    for problem in error.errors(include_url=False, include_context=False, include_input=False):
+        place = [str(part) for part in problem["loc"]]
+        variable = prefix + "__".join(place).upper()
+        message = _WORDS.get(problem["type"]) or problem["msg"].removeprefix("Value error, ")
+        field, colon, rest = message.partition(": ")
+        inner = _model_at(model, place)
+        if colon and inner is not None and field in inner.model_fields:
+            variable = f"{prefix}{'__'.join([*place, field]).upper()}"
+            message = rest
+        if problem["type"] == "extra_forbidden":
+            beside = _model_at(model, place[:-1])
+            known = [] if beside is None else list(beside.model_fields)
+            before = prefix + "".join(f"{part}__" for part in place[:-1]).upper()
+            message = "there is no such setting" + suggestion(place[-1], known, before)
+        lines.append(f"{variable.removesuffix('__')}: {message}")
+    return "\n".join(lines)
+
+
+def _model_at(model: type[BaseModel], place: list[str]) -> type[BaseModel] | None:
+    for part in place:
+        field = model.model_fields.get(part)
+        found = None if field is None else _model_in(field.annotation)
+        if found is None:
+            return None
+        model = found
+    return model
+
+
+def _model_in(annotation: object) -> type[BaseModel] | None:
+    for each in (annotation, *get_args(annotation)):
+        if isinstance(each, type) and issubclass(each, BaseModel):
+            return each
+    return None

@@ -1,0 +1,82 @@
+"""Which records of a stream never came: sequences are counted, and filled when they come late."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from console.fleet.values import Gap, Stream
+from console.records.incoming import IncomingRecord
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counted:
+    """A stream after a record."""
+
+    stream: Stream
+    gaps: list[Gap]
+    fresh: bool
+    """False if this place of the stream had come in before, or was taken for a heartbeat's."""
+
+
+def count(
+    stream: Stream | None, gaps: list[Gap], record: IncomingRecord, *, interval: float | None
+) -> Counted:
+    """The stream and its gaps after a record; `interval` is that of the VM's heartbeats.
+
+    A heartbeat that a newer one replaced before its delivery is not a gap: a heartbeat says which
+    is the newest record that is none (`lastRecordSequence`); between other records, as many are
+    taken for heartbeats as were due in the time between them.
+    """
+    if stream is None:
+        first = Stream(
+            vm_id=record.place.vm_id,
+            stream=record.stream,
+            low=record.sequence,
+            high=record.sequence,
+            high_time=record.time,
+        )
+        return Counted(stream=first, gaps=[], fresh=True)
+    if record.sequence < stream.low:
+        before = replace(stream, low=record.sequence)
+        found = _gap(stream, record, record.sequence + 1, stream.low - 1)
+        return Counted(stream=before, gaps=[*found, *gaps], fresh=True)
+    if record.sequence <= stream.high:
+        left = list(_without(gaps, record.sequence, record.sequence))
+        return Counted(stream=stream, gaps=left, fresh=left != gaps)
+    due = int(max(0.0, record.time - stream.high_time) / interval) if interval else 0
+    last = record.sequence - 1
+    if record.last_record is not None:
+        due = max(0, due - max(0, last - record.last_record))
+        last = min(last, record.last_record)
+        due = min(due, last - stream.high - 1)  # this one is certainly not a heartbeat
+        gaps = list(_without(gaps, record.last_record + 1, record.sequence))
+    gaps = [*gaps, *_gap(stream, record, stream.high + 1 + max(0, due), last)]
+    moved = replace(stream, high=record.sequence, high_time=record.time)
+    return Counted(stream=moved, gaps=gaps, fresh=True)
+
+
+def _gap(stream: Stream, record: IncomingRecord, first: int, last: int) -> list[Gap]:
+    if last < first:
+        return []
+    return [
+        Gap(
+            vm_id=stream.vm_id,
+            stream=stream.stream,
+            first=first,
+            last=last,
+            found_at=record.received_at,
+        )
+    ]
+
+
+def _without(gaps: Iterable[Gap], first: int, last: int) -> Iterable[Gap]:
+    """The gaps without the sequences from `first` to `last`."""
+    for gap in gaps:
+        if last < gap.first or gap.last < first:
+            yield gap
+            continue
+        if gap.first < first:
+            yield replace(gap, last=first - 1)
+        if last < gap.last:
+            yield replace(gap, first=last + 1)

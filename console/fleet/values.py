@@ -1,0 +1,130 @@
+"""The rows that the fleet's state follows from, as values. Times are seconds since 1970."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from console.records.incoming import EventFacts, ReceiptFacts
+
+DEFAULT_INTERVAL = 60.0
+"""Seconds from one heartbeat to the next, until a heartbeat says otherwise."""
+DEFAULT_SITE = "default"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Vm:
+    """One row per VM: who it is, and its last contact."""
+
+    vm_id: str
+    name: str
+    site: str = DEFAULT_SITE
+    resource_id: str | None = None
+    subscription_id: str | None = None
+    resource_group: str | None = None
+    location: str | None = None
+    zone: str | None = None
+    scale_set: str | None = None
+    tags: Mapping[str, str] = field(default_factory=dict)
+    version: str | None = None
+    session: str | None = None
+    stream: str | None = None
+    sequence: int = 0
+    record_time: float = 0.0
+    """Of the newest record, by the VM's clock."""
+    heard_at: float = 0.0
+    heard_by: str = ""
+    """Name of the source."""
+    interval: float | None = None
+    """Seconds between its heartbeats."""
+    stopped_at: float | None = None
+    lost_at: float | None = None
+    lost_session: str | None = None
+    retired_at: float | None = None
+    retired_by: str | None = None
+    commands: str | None = None
+    """Name of the source over which it takes commands."""
+    missing: int = 0
+    """How many records never came."""
+
+    @property
+    def scope(self) -> tuple[str, str, str] | None:
+        """Where its name is unique; None if Azure did not say."""
+        if not self.subscription_id or not self.resource_group:
+            return None
+        return (
+            self.subscription_id.lower(),
+            self.resource_group.lower(),
+            (self.scale_set or "").lower(),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stream:
+    """How far a VM's stream has come in."""
+
+    vm_id: str
+    stream: str
+    low: int
+    high: int
+    high_time: float
+    """Time of the record with the highest sequence, by the VM's clock."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gap:
+    """Sequences of a stream that have not come, both ends included."""
+
+    vm_id: str
+    stream: str
+    first: int
+    last: int
+    found_at: float
+
+    @property
+    def size(self) -> int:
+        """How many."""
+        return self.last - self.first + 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sighting:
+    """What one witness says of one event: its newest record about it."""
+
+    event_id: str
+    vm_id: str
+    record_id: str
+    stream: str
+    sequence: int
+    time: float
+    """By the VM's clock, but never later than it came in."""
+    first_at: float
+    """The time of the witness's first record about the event."""
+    facts: EventFacts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """One row per EventId: which witness it is shown by, and whether it is over."""
+
+    event_id: str
+    state: str
+    """`scheduled`, `started` or `ended`, as the shown witness says."""
+    shown_by: str
+    """vmId of the witness whose newest record is the newest by time."""
+    shown_at: float
+    first_at: float
+    event_type: str | None = None
+    sites: tuple[str, ...] = ()
+    words: str = ""
+    """What `q` searches: event id and resource names, in small letters."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Receipt:
+    """One state of one command, as the VM reported it."""
+
+    record_id: str
+    vm_id: str
+    at: float
+    facts: ReceiptFacts

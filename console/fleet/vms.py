@@ -1,0 +1,114 @@
+"""How a VM's row changes by what is heard of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from console.fleet.values import DEFAULT_SITE, Vm
+from console.records.incoming import IncomingRecord, IncomingState, IncomingStatus
+
+
+def with_record(vm: Vm | None, record: IncomingRecord) -> Vm:
+    """The row after a record that is not a duplicate; an older one only proves contact."""
+    if vm is None:
+        vm = Vm(vm_id=record.place.vm_id, name=record.place.name)
+    vm = _heard(vm, record.sent_at, record.source)
+    if vm.stream is not None and not _is_newer(vm, record):
+        return vm
+    place = record.place
+    stopped = record.kind == "stopped"
+    return replace(
+        vm,
+        name=place.name,
+        site=place.site or vm.site,
+        resource_id=place.resource_id,
+        subscription_id=place.subscription_id,
+        resource_group=place.resource_group,
+        location=place.location,
+        zone=place.zone,
+        scale_set=place.scale_set,
+        tags=place.tags,
+        version=record.version,
+        session=record.session,
+        stream=record.stream,
+        sequence=record.sequence,
+        record_time=record.time,
+        interval=record.interval or vm.interval,
+        stopped_at=record.sent_at if stopped else None,
+    )
+
+
+def with_status(vm: Vm | None, status: IncomingStatus) -> Vm:
+    """The row after a status; one that was lost is silent at once, unless it had stopped."""
+    if vm is None:
+        vm = _new(status.vm_id, status.name, status.site, status.resource_id, status.source)
+    commands = status.source if status.commands else None
+    if vm.commands != commands and (commands or vm.commands == status.source):
+        vm = replace(vm, commands=commands)
+    if status.lost:
+        if vm.lost_session == status.session:  # a retained will says it again at each connect
+            return vm
+        return replace(vm, lost_at=status.received_at, lost_session=status.session)
+    if status.heard_at is not None:
+        vm = _heard(vm, status.heard_at, status.source)
+    if not status.online:
+        return vm
+    returned = vm.stopped_at is not None and status.session != vm.session
+    return replace(
+        vm,
+        version=status.version,
+        session=status.session if vm.stopped_at is None or returned else vm.session,
+        stopped_at=None if returned else vm.stopped_at,
+        lost_at=None,
+        lost_session=None,
+    )
+
+
+def with_state(vm: Vm | None, state: IncomingState) -> Vm:
+    """The row after a state document, which proves contact at the time that it names."""
+    if vm is None:
+        vm = _new(state.vm_id, state.name, state.site, state.resource_id, state.source)
+    return _heard(vm, min(state.time, state.received_at), state.source)
+
+
+def _new(vm_id: str, name: str | None, site: str, resource_id: str | None, source: str) -> Vm:
+    subscription, group = _of_resource(resource_id)
+    return Vm(
+        vm_id=vm_id,
+        name=name or vm_id,
+        site=site or DEFAULT_SITE,
+        resource_id=resource_id,
+        subscription_id=subscription,
+        resource_group=group,
+        heard_by=source,
+    )
+
+
+def _of_resource(resource_id: str | None) -> tuple[str | None, str | None]:
+    """Subscription and resource group of an ARM id."""
+    parts = (resource_id or "").split("/")
+    lower = [part.lower() for part in parts]
+    if lower[1:2] == ["subscriptions"] and lower[3:4] == ["resourcegroups"] and len(parts) > 4:  # noqa: PLR2004
+        return parts[2], parts[4]
+    return None, None
+
+
+def _heard(vm: Vm, at: float, source: str) -> Vm:
+    if at <= vm.heard_at:
+        return vm
+    back = vm.retired_at is not None and at > vm.retired_at
+    found = vm.lost_at is not None and at > vm.lost_at
+    return replace(
+        vm,
+        heard_at=at,
+        heard_by=source,
+        retired_at=None if back else vm.retired_at,
+        retired_by=None if back else vm.retired_by,
+        lost_at=None if found else vm.lost_at,
+    )
+
+
+def _is_newer(vm: Vm, record: IncomingRecord) -> bool:
+    if vm.stream == record.stream:
+        return record.sequence > vm.sequence
+    return record.time >= vm.record_time

@@ -1,0 +1,131 @@
+"""What came in, as checked values: a record, a status or a state of one VM."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Kind = Literal["event", "receipt", "heartbeat", "stopped", "other"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Who observed: the VM, as its newest record describes it."""
+
+    vm_id: str
+    name: str
+    site: str | None = None
+    resource_id: str | None = None
+    subscription_id: str | None = None
+    resource_group: str | None = None
+    location: str | None = None
+    zone: str | None = None
+    scale_set: str | None = None
+    tags: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventFacts:
+    """What a record says of an event."""
+
+    event_id: str
+    event_type: str | None
+    event_source: str | None
+    status: str
+    not_before: str | None
+    description: str | None
+    duration: int | None
+    resources: tuple[str, ...]
+    transition: str
+    affects: bool
+    impact: str | None
+    revision: int
+    fingerprint: str
+    notice: float | None = None
+    pause: float | None = None
+    downtime: float | None = None
+
+    @property
+    def state(self) -> str:
+        """`scheduled`, `started` or `ended`."""
+        if self.transition == "ended" or self.status in ("Completed", "Canceled"):
+            return "ended"
+        return (
+            "started" if self.status == "Started" or self.transition == "started" else "scheduled"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReceiptFacts:
+    """What a record says of a command."""
+
+    jti: str
+    event_id: str | None
+    state: str
+    reason: str | None
+    actor: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IncomingRecord:
+    """One record; `time` is the VM's clock and `sent_at` the console's, in seconds since 1970."""
+
+    id: str
+    type: str
+    kind: Kind
+    place: Place
+    stream: str
+    sequence: int
+    time: float
+    sent_at: float
+    received_at: float
+    source: str
+    version: str
+    session: str
+    body: bytes
+    event: EventFacts | None = None
+    receipt: ReceiptFacts | None = None
+    interval: float | None = None
+    last_record: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IncomingStatus:
+    """What the retained status of a VM says; `heard_at` is None if it proves no contact."""
+
+    vm_id: str
+    name: str | None
+    site: str
+    resource_id: str | None
+    online: bool
+    lost: bool
+    heard_at: float | None
+    received_at: float
+    source: str
+    version: str
+    session: str
+    commands: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IncomingState:
+    """The events that are pending on a VM, from its retained state."""
+
+    vm_id: str
+    name: str | None
+    site: str
+    resource_id: str | None
+    time: float
+    received_at: float
+    source: str
+    events: tuple[tuple[str, EventFacts], ...]
+    """Record id and event."""
+
+
+Incoming = IncomingRecord | IncomingStatus | IncomingState
+
+
+def as_json(event: EventFacts) -> dict[str, Any]:
+    """An event as a sighting stores it."""
+    return {name: getattr(event, name) for name in EventFacts.__slots__}

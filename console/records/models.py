@@ -1,0 +1,149 @@
+"""The shape of what a bridge sends, as pydantic checks it: fields that the console does not know
+are ignored, fields that it reads must have their type.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+
+_BIGGEST = 2**63 - 1
+
+Word = Annotated[str, StringConstraints(min_length=1, max_length=300)]
+Text = Annotated[str, StringConstraints(max_length=20_000)]
+VmId = Annotated[
+    str, StringConstraints(min_length=1, max_length=128, pattern=r"^[^\s/+#\x00-\x1f]+$")
+]
+Sequence = Annotated[str, StringConstraints(pattern=r"^0[0-9]{19}$")]
+"""Twenty digits; the first is 0, or the number would not fit into 63 bits."""
+Moment = Annotated[
+    str, StringConstraints(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:\d\d)$")
+]
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="ignore", frozen=True, strict=True)
+
+
+class VmModel(_Model):
+    """`data.vm`."""
+
+    vmId: VmId
+    name: Word
+    resourceId: Text | None = None
+    subscriptionId: Word | None = None
+    resourceGroup: Word | None = None
+    location: Word | None = None
+    zone: Text | None = None
+    scaleSet: Text | None = None
+    osType: Text | None = None
+    vmSize: Text | None = None
+    tags: dict[str, str] | None = None
+
+
+class BridgeModel(_Model):
+    """`data.bridge`."""
+
+    version: Word
+    instanceId: Word
+    site: Word | None = None
+
+
+class EventModel(_Model):
+    """`data.event`."""
+
+    eventId: Word
+    eventType: Text | None = None
+    resourceType: Text | None = None
+    resources: list[Word] = Field(max_length=20_000)
+    eventStatus: Word
+    notBefore: Moment | None = None
+    description: Text | None = None
+    eventSource: Text | None = None
+    durationInSeconds: Annotated[int, Field(ge=-_BIGGEST, le=_BIGGEST)] | None = None
+
+
+class ObservationModel(_Model):
+    """`data.observation`."""
+
+    noticeSeconds: float | None = None
+    pauseSeconds: float | None = None
+    restarted: bool | None = None
+    downtimeSeconds: float | None = None
+
+
+class HeartbeatModel(_Model):
+    """`data.heartbeat`."""
+
+    intervalSeconds: Annotated[float, Field(gt=0, le=864_000)]
+    lastRecordSequence: Sequence
+
+
+class DataModel(_Model):
+    """What every record's `data` has, and the parts that some types have."""
+
+    vm: VmModel
+    bridge: BridgeModel
+    transition: Literal["scheduled", "updated", "started", "ended"] | None = None
+    event: EventModel | None = None
+    affectsThisVm: bool = False
+    impact: Word | None = None
+    revision: Annotated[int, Field(ge=1, le=_BIGGEST)] | None = None
+    fingerprint: Word | None = None
+    observation: ObservationModel = ObservationModel()
+    heartbeat: HeartbeatModel | None = None
+    jti: Word | None = None
+    evt: Word | None = None
+    state: Word | None = None
+    reason: Word | None = None
+    actor: Word | None = None
+
+
+class RecordModel(_Model):
+    """The envelope."""
+
+    specversion: Literal["1.0"]
+    id: Word
+    type: Word
+    time: Moment
+    dataschema: Word
+    partitionkey: VmId
+    sequence: Sequence
+    stream: Word
+    data: DataModel
+
+
+class StatusModel(_Model):
+    """The document on `…/status`."""
+
+    status: Literal["online", "offline"]
+    reason: Word | None = None
+    time: Moment | None = None
+    version: Word
+    session: Word
+    commands: bool = False
+    vm: Any = None
+
+
+class PendingModel(_Model):
+    """One event of `…/state`."""
+
+    recordId: Word
+    eventId: Word
+    eventType: Text | None = None
+    eventStatus: Word
+    notBefore: Moment | None = None
+    resources: list[Word] = Field(max_length=20_000)
+    affectsThisVm: bool
+    impact: Word | None = None
+    revision: Annotated[int, Field(ge=1, le=_BIGGEST)]
+    fingerprint: Word
+
+
+class StateModel(_Model):
+    """The document on `…/state`."""
+
+    time: Moment
+    vm: Any = None
+    events: list[PendingModel] = Field(max_length=10_000)

@@ -1,0 +1,1 @@
+"""Composition and life cycle of one run of the console."""

@@ -1,0 +1,117 @@
+"""One run of the console: makes every part, runs the server, and ends all of it."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+import uvicorn
+
+from console.config.settings import Settings
+from console.fleet.index import Fleet
+from console.intake.writer import Writer
+from console.service.follower import Follower, apply
+from console.sources.enrolment import read_key
+from console.store.errors import StoreError
+from console.store.opening import Database, database_url
+from console.store.reading import News
+from console.web.app import application
+from console.web.desk import Desk, SourceState
+
+
+class _Server(uvicorn.Server):
+    """Ends in good order at a signal; uvicorn's own raises the signal again afterwards."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Listen for the signals that end a process, Windows' Ctrl-Break included."""
+        numbers = [getattr(signal, name, None) for name in ("SIGTERM", "SIGINT", "SIGBREAK")]
+        before = {each: signal.signal(each, self.handle_exit) for each in numbers if each}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+class Console:
+    """The parts of a run, wired."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.database = Database(database_url(settings))
+        self.follower = Follower(self.database, deliver=self._deliver)
+        self.writer = Writer(self.database, committed=self.follower.wake)
+        key = None if settings.enroll_key_file is None else read_key(settings.enroll_key_file)
+        sources = {
+            name: SourceState(name=name, kind=str(fields.get("kind", name)))
+            for name, fields in settings.source.items()
+        }
+        self.desk = Desk(
+            settings=settings,
+            fleet=Fleet(),
+            database=self.database,
+            writer=self.writer,
+            sources=sources,
+            started_at=time.time(),
+            enroll_key=key,
+        )
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def run(self) -> None:
+        """Run until SIGTERM or Ctrl-C.
+
+        Raises `ConfigurationError` if the database is another's or of a newer schema; one that is
+        away is waited for.
+        """
+        with suppress(StoreError):
+            self.database.open()
+        host, port = self.settings.address
+        config = uvicorn.Config(
+            application(self.desk),
+            host=host,
+            port=port,
+            log_config=None,
+            access_log=False,
+            lifespan="off",
+            timeout_graceful_shutdown=3,
+            server_header=False,
+            proxy_headers=False,
+        )
+        server = _Server(config)
+        try:
+            asyncio.run(self._serve(server))
+        finally:
+            self.writer.stop()
+            self.follower.stop()
+            self.database.close()
+
+    async def _serve(self, server: uvicorn.Server) -> None:
+        self._loop = asyncio.get_running_loop()
+        self.follower.start()
+        self.writer.start()
+        for state in self.desk.sources.values():
+            if state.kind == "webhook":
+                state.up(time.time())
+        await server.serve()
+
+    def _deliver(self, news: News, first: bool) -> set[str]:  # noqa: FBT001
+        """On the follower's thread: let the event loop apply it, and wait for that."""
+        loop = self._loop
+        if loop is None or loop.is_closed():
+            return set()
+        applied = threading.Event()
+        opened: set[str] = set()
+
+        def work() -> None:
+            opened.update(apply(self.desk.fleet, news))
+            self.desk.loaded = self.desk.loaded or first
+            applied.set()
+
+        loop.call_soon_threadsafe(work)
+        applied.wait(10)
+        return opened

@@ -1,0 +1,1 @@
+"""Where records come from: MQTT, Event Hubs, signed webhooks. Each is acknowledged after commit."""

@@ -1,0 +1,18 @@
+"""What can be wrong with the database, in words without secrets."""
+
+from __future__ import annotations
+
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+
+from console.errors import UnreachableError
+
+
+class StoreError(UnreachableError):
+    """The database did not do what it was asked; the same may work later."""
+
+
+def told(error: SQLAlchemyError) -> str:
+    """The database's own words: no statement, no parameters, no password."""
+    original = error.orig if isinstance(error, DBAPIError) else None
+    first = str(original or error).strip().splitlines()
+    return f"database: {first[0] if first else type(error).__name__}"

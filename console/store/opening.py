@@ -1,0 +1,159 @@
+"""Opens the database: one lock per SQLite file, migrations up to ours, and never a newer schema."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+from alembic import command
+from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection, Engine, create_engine, event, make_url
+from sqlalchemy.engine import URL
+from sqlalchemy.exc import SQLAlchemyError
+
+from console.config.settings import Settings
+from console.errors import ConfigurationError
+from console.store.errors import StoreError, told
+
+DATABASE_FILE: Final = "console.db"
+_BUSY_MILLISECONDS: Final = 5000
+_MIGRATIONS: Final = Path(__file__).parent / "migrations"
+_MIGRATING: Final = threading.Lock()
+# Any number that other programs on the same server do not take for their own locks.
+_ADVISORY_LOCK: Final = 0x5EB_C0DE
+
+
+class Database:
+    """The engines for writing and for reading; on SQLite, also the lock of the file."""
+
+    def __init__(self, url: URL) -> None:
+        self.url = url
+        self.is_sqlite = url.get_backend_name() == "sqlite"
+        self._lock: sqlite3.Connection | None = None
+        if self.is_sqlite:
+            self.writing = _sqlite_engine(url, begin="BEGIN IMMEDIATE", read_only=False)
+            self.reading = _sqlite_engine(url, begin="BEGIN", read_only=True)
+        else:
+            self.writing = _postgresql_engine(url)
+            self.reading = self.writing.execution_options(isolation_level="REPEATABLE READ")
+
+    @property
+    def place(self) -> str:
+        """Where the database is, without its password."""
+        return self.url.render_as_string(hide_password=True)
+
+    def open(self) -> None:
+        """Take the lock and bring the schema up to date.
+
+        Raises `ConfigurationError` if the file is in use or the schema is newer than this console,
+        `StoreError` if the database cannot be reached.
+        """
+        if self.is_sqlite and self._lock is None:
+            self._lock = _lock(Path(str(self.url.database)))
+        try:
+            with _MIGRATING, self.writing.connect() as connection:
+                _migrate(connection, is_sqlite=self.is_sqlite)
+        except SQLAlchemyError as error:
+            raise StoreError(told(error)) from error
+
+    def close(self) -> None:
+        """Let go of every connection and of the lock."""
+        for engine in {self.writing, self.reading}:
+            engine.dispose()
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+
+def database_url(settings: Settings) -> URL:
+    """The URL of the database that the settings name.
+
+    Raises `ConfigurationError` if the state directory cannot be made.
+    """
+    if settings.database is not None:
+        url = make_url(settings.database.get_secret_value())
+        if url.get_backend_name() == "postgresql":
+            return url.set(drivername="postgresql+psycopg")
+        return url
+    try:
+        settings.state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigurationError(
+            f"SEB_CONSOLE_STATE_DIR: {settings.state_dir} cannot be made ({error.strerror})"
+        ) from None
+    return URL.create("sqlite", database=str(settings.state_dir / DATABASE_FILE))
+
+
+def _sqlite_engine(url: URL, *, begin: str, read_only: bool) -> Engine:
+    engine = create_engine(url, connect_args={"check_same_thread": False}, pool_size=4)
+
+    @event.listens_for(engine, "connect")
+    def _connected(connection: Any, _record: object) -> None:
+        # Python would begin a transaction late, and a read that becomes a write fails at once.
+        connection.isolation_level = None
+        cursor = connection.cursor()
+        cursor.execute(f"PRAGMA busy_timeout={_BUSY_MILLISECONDS}")
+        if read_only:
+            cursor.execute("PRAGMA query_only=ON")
+        else:
+            cursor.execute("PRAGMA journal_mode=WAL")
+            cursor.execute("PRAGMA synchronous=FULL")
+        cursor.close()
+
+    @event.listens_for(engine, "begin")
+    def _begun(connection: Connection) -> None:
+        connection.exec_driver_sql(begin)
+
+    return engine
+
+
+def _postgresql_engine(url: URL) -> Engine:
+    return create_engine(
+        url,
+        pool_size=4,
+        pool_pre_ping=True,
+        connect_args={"connect_timeout": 5, "application_name": "seb-console"},
+    )
+
+
+def _lock(file: Path) -> sqlite3.Connection:
+    """Hold a lock beside the database: SQLite's own, which every system has, and which ends with
+    the process.
+    """
+    lock = sqlite3.connect(f"{file}.lock", timeout=0, isolation_level=None, check_same_thread=False)
+    try:
+        lock.execute("BEGIN EXCLUSIVE")
+    except sqlite3.OperationalError as error:
+        with suppress(sqlite3.Error):
+            lock.close()
+        raise ConfigurationError(
+            f"{file} is in use by another console ({error}); stop it, or set "
+            "SEB_CONSOLE_DATABASE to PostgreSQL, which several consoles can share"
+        ) from None
+    return lock
+
+
+def _migrate(connection: Connection, *, is_sqlite: bool) -> None:
+    config = Config()
+    config.set_main_option("script_location", str(_MIGRATIONS).replace("%", "%%"))
+    config.attributes["connection"] = connection
+    script = ScriptDirectory.from_config(config)
+    with connection.begin():
+        if not is_sqlite:  # two consoles may start at once
+            connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_ADVISORY_LOCK})")
+        current = MigrationContext.configure(connection).get_current_revision()
+        if current == script.get_current_head():
+            return
+        if current is not None and current not in {
+            each.revision for each in script.walk_revisions()
+        }:
+            raise ConfigurationError(
+                f"the database's schema {current} is newer than this console; upgrade the console,"
+                " or restore the backup that was made before the upgrade"
+            )
+        command.upgrade(config, "head")

@@ -1,0 +1,203 @@
+"""One transaction of the writer: what a batch needs to know, and what it changes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import cache
+from typing import Any, Final
+
+from sqlalchemy import Connection, Table, bindparam, delete, func, insert, select, update
+from sqlalchemy.dialects import postgresql, sqlite
+
+from console.fleet.fold import Changes, Known, is_deletion
+from console.records.incoming import Incoming, IncomingRecord, IncomingState
+from console.store import rows, tables
+from console.store.rows import Values
+
+_IN: Final = 500
+"""Parameters in one statement; SQLite takes 32,766, PostgreSQL 65,535."""
+
+
+def next_number(connection: Connection) -> int:
+    """Take the transaction's number; on PostgreSQL, wait until other writers are done."""
+    statement = (
+        update(tables.change)
+        .where(tables.change.c.id == 1)
+        .values(number=tables.change.c.number + 1)
+        .returning(tables.change.c.number)
+    )
+    number: int = connection.execute(statement).scalar_one()
+    return number
+
+
+def load(connection: Connection, batch: Sequence[Incoming]) -> Known:
+    """What the database holds of the VMs, streams, records and events of a batch."""
+    known = Known()
+    vm_ids = {_vm_id(each) for each in batch}
+    records = [each for each in batch if isinstance(each, IncomingRecord)]
+    for row in _where_in(connection, tables.vm, "vm_id", vm_ids):
+        known.vms[row.vm_id] = rows.vm_of(row)
+    for row in _where_in(connection, tables.stream, "vm_id", vm_ids & set(known.vms)):
+        known.streams[(row.vm_id, row.stream)] = rows.stream_of(row)
+    with_gaps = {vm.vm_id for vm in known.vms.values() if vm.missing}
+    for row in _where_in(connection, tables.gap, "vm_id", with_gaps):
+        known.gaps.setdefault((row.vm_id, row.stream), []).append(rows.gap_of(row))
+    kept = {each.id for each in records if each.kind != "heartbeat"}
+    for row in _where_in(connection, tables.record, "id", kept, columns=("id",)):
+        known.records.add(row.id)
+    _load_events(connection, known, batch)
+    _load_deleted(connection, known, records)
+    return known
+
+
+def write(connection: Connection, changes: Changes, number: int) -> None:
+    """Carry out what a batch changes."""
+    _insert(connection, tables.record, map(rows.record_values, changes.records.values()))
+    _upsert(connection, tables.vm, (rows.vm_values(vm, number) for vm in changes.vms.values()))
+    _upsert(connection, tables.stream, map(rows.stream_values, changes.streams.values()))
+    _upsert(
+        connection,
+        tables.sighting,
+        (rows.sighting_values(each, number) for each in changes.sightings.values()),
+    )
+    _upsert(
+        connection,
+        tables.event,
+        (rows.event_values(each, number) for each in changes.events.values()),
+    )
+    _insert(
+        connection,
+        tables.receipt,
+        (rows.receipt_values(each, number) for each in changes.receipts),
+    )
+    for (vm_id, stream), gaps in changes.gaps.items():
+        connection.execute(
+            delete(tables.gap).where(tables.gap.c.vm_id == vm_id, tables.gap.c.stream == stream)
+        )
+        _insert(connection, tables.gap, map(rows.gap_values, gaps))
+
+
+def quarantine(
+    connection: Connection, *, source: str, reason: str, message: str, sample: bytes, at: float
+) -> None:
+    """Count what was not a record of ours; the last one of each kind is kept, cut short."""
+    values = {
+        "source": source,
+        "reason": reason,
+        "count": 1,
+        "first_at": at,
+        "last_at": at,
+        "message": message[:500],
+        "sample": sample[:2000],
+    }
+    statement = _insert_of(connection.dialect.name, tables.quarantine).values(values)
+    connection.execute(
+        statement.on_conflict_do_update(
+            index_elements=["source", "reason"],
+            set_={
+                "count": tables.quarantine.c.count + 1,
+                "last_at": statement.excluded.last_at,
+                "message": statement.excluded.message,
+                "sample": statement.excluded.sample,
+            },
+        )
+    )
+
+
+def _vm_id(each: Incoming) -> str:
+    return each.place.vm_id if isinstance(each, IncomingRecord) else each.vm_id
+
+
+def _load_events(connection: Connection, known: Known, batch: Sequence[Incoming]) -> None:
+    pairs = {
+        (each.event.event_id, each.place.vm_id)
+        for each in batch
+        if isinstance(each, IncomingRecord) and each.event is not None
+    }
+    states = [each for each in batch if isinstance(each, IncomingState)]
+    pairs |= {(event.event_id, each.vm_id) for each in states for _, event in each.events}
+    event_ids = {event_id for event_id, _ in pairs}
+    c = tables.sighting.c
+    if states:
+        pending = select(tables.sighting).where(
+            c.over == 0, c.vm_id.in_({each.vm_id for each in states})
+        )
+        for row in connection.execute(pending):
+            known.sightings[(row.event_id, row.vm_id)] = rows.sighting_of(row)
+            event_ids.add(row.event_id)
+    for some in _chunks(event_ids):
+        vm_ids = {vm_id for event_id, vm_id in pairs if event_id in some}
+        mine = select(tables.sighting).where(c.event_id.in_(some), c.vm_id.in_(vm_ids))
+        for row in connection.execute(mine):
+            known.sightings[(row.event_id, row.vm_id)] = rows.sighting_of(row)
+    for row in _where_in(connection, tables.event, "event_id", event_ids):
+        known.events[row.event_id] = rows.event_of(row)
+
+
+def _load_deleted(connection: Connection, known: Known, records: Iterable[IncomingRecord]) -> None:
+    """The VMs of the names whose deletion a record reports; the fold looks at their scope."""
+    names = {
+        name.lower()
+        for record in records
+        if record.event is not None and is_deletion(record.event)
+        for name in record.event.resources
+    }
+    for some in _chunks(names):
+        found = select(tables.vm).where(func.lower(tables.vm.c.name).in_(some))
+        for row in connection.execute(found):
+            known.vms.setdefault(row.vm_id, rows.vm_of(row))
+
+
+def _where_in(
+    connection: Connection,
+    table: Table,
+    column: str,
+    values: Iterable[str],
+    *,
+    columns: Sequence[str] = (),
+) -> Iterable[Any]:
+    for some in _chunks(values):
+        yield from connection.execute(_select_in(table, column, tuple(columns)), {"some": some})
+
+
+@cache
+def _select_in(table: Table, column: str, columns: tuple[str, ...]) -> Any:
+    wanted = [table.c[name] for name in columns or table.c.keys()]
+    return select(*wanted).where(table.c[column].in_(bindparam("some", expanding=True)))
+
+
+def _chunks(values: Iterable[str]) -> Iterable[list[str]]:
+    everything = sorted(values)
+    for start in range(0, len(everything), _IN):
+        yield everything[start : start + _IN]
+
+
+def _insert(connection: Connection, table: Table, values: Iterable[Values]) -> None:
+    if many := list(values):
+        connection.execute(_insert_statement(table), many)
+
+
+def _upsert(connection: Connection, table: Table, values: Iterable[Values]) -> None:
+    if many := list(values):
+        connection.execute(_upsert_statement(connection.dialect.name, table), many)
+
+
+@cache
+def _insert_statement(table: Table) -> Any:
+    return insert(table)
+
+
+def _insert_of(dialect: str, table: Table) -> Any:
+    return sqlite.insert(table) if dialect == "sqlite" else postgresql.insert(table)
+
+
+@cache
+def _upsert_statement(dialect: str, table: Table) -> Any:
+    statement = _insert_of(dialect, table)
+    keys = [column.name for column in table.primary_key]
+    rest = {
+        column.name: statement.excluded[column.name]
+        for column in table.columns
+        if column.name not in keys
+    }
+    return statement.on_conflict_do_update(index_elements=keys, set_=rest)

@@ -1,0 +1,79 @@
+"""What every page and every answer of the API is made from."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from console.config.settings import Settings
+from console.fleet.contact import Ears
+from console.fleet.index import Fleet
+from console.intake.writer import Writer
+from console.store.opening import Database
+
+
+@dataclass(slots=True)
+class SourceState:
+    """How a source stands; each source has one and keeps it current, from any thread."""
+
+    name: str
+    kind: str
+    connected: bool = False
+    since: float | None = None
+    """Since when it is connected; None while it is not."""
+    trouble: str | None = None
+    """Why it is not connected."""
+
+    def up(self, at: float) -> None:
+        """It is connected now."""
+        self.since, self.trouble, self.connected = at, None, True
+
+    def down(self, why: str) -> None:
+        """It is not connected any more."""
+        self.since, self.trouble, self.connected = None, why, False
+
+
+@dataclass(slots=True, kw_only=True)
+class Desk:
+    """The running console, as the web sees it; used on the event loop's thread."""
+
+    settings: Settings
+    fleet: Fleet
+    database: Database
+    writer: Writer
+    sources: Mapping[str, SourceState]
+    started_at: float
+    clock: Callable[[], float] = time.time
+    enroll_key: bytes | None = field(default=None, repr=False)
+    loaded: bool = False
+    """Whether the fleet is in memory."""
+
+    def now(self) -> float:
+        """Seconds since 1970."""
+        return self.clock()
+
+    def ears(self) -> Ears:
+        """Since when the console listens."""
+        return Ears(
+            started_at=self.started_at,
+            silent_after=self.settings.silent_after,
+            since={name: state.since for name, state in self.sources.items()},
+        )
+
+    def source_items(self) -> list[dict[str, Any]]:
+        """The sources as the API shows them."""
+        from console.fleet.view import moment  # noqa: PLC0415
+
+        last = self.writer.progress.last_record_at
+        return [
+            {
+                "name": state.name,
+                "kind": state.kind,
+                "connected": state.connected,
+                "lastRecordAt": moment(last.get(state.name)),
+                "trouble": state.trouble,
+            }
+            for state in self.sources.values()
+        ]
