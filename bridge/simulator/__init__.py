@@ -4,7 +4,6 @@ It never imports the rest of the bridge: it knows Azure's side only.
 """
 
 from bridge.simulator.approvals import Approval
-from bridge.simulator.clock import Clock
 from bridge.simulator.events import API_VERSIONS, SimulatedEvent, new_event_id
 from bridge.simulator.fault_names import FAULT_NAMES, parse_fault
 from bridge.simulator.faults import (
@@ -34,7 +33,6 @@ __all__ = [
     "FAULT_NAMES",
     "SCENARIOS",
     "Approval",
-    "Clock",
     "CutJson",
     "DripBody",
     "DripHeaders",

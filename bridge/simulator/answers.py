@@ -15,8 +15,8 @@ from http import HTTPStatus
 from typing import Any, Final, Literal
 from urllib.parse import parse_qs, urlsplit
 
+from bridge.clock import Clock
 from bridge.simulator.approvals import Approvals, Post
-from bridge.simulator.clock import Clock
 from bridge.simulator.timeline import Timeline
 from bridge.simulator.vm import SimulatedVm
 from bridge.version import __version__

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 
-from bridge.simulator.clock import Clock
+from bridge.clock import Clock
 from bridge.simulator.timeline import Timeline, UnknownEventError
 from bridge.simulator.timers import Timers
 

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from itertools import groupby
 from typing import assert_never
 
-from bridge.simulator.clock import Clock
+from bridge.clock import Clock
 from bridge.simulator.events import SimulatedEvent
 from bridge.simulator.scenarios import (
     Announce,

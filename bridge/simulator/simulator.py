@@ -12,10 +12,10 @@ from datetime import datetime
 from types import TracebackType
 from typing import Any, Self
 
+from bridge.clock import Clock, SystemClock
 from bridge.simulator.address import checked_address
 from bridge.simulator.answers import Imds, Request, Target
 from bridge.simulator.approvals import Approval, Approvals
-from bridge.simulator.clock import Clock
 from bridge.simulator.events import API_VERSIONS, SimulatedEvent
 from bridge.simulator.exchange import FaultQueue, LiveExchange
 from bridge.simulator.faults import Fault, Refused
@@ -59,7 +59,7 @@ class Simulator:
         self.vm = vm or SimulatedVm()
         self._address = (checked_address(host, beyond_loopback=beyond_loopback), port)
         self._speed = speed
-        self._clock = clock or Clock()
+        self._clock = clock or SystemClock()
         self._timers = Timers()
         self._faults = FaultQueue()
         self._timeline = Timeline(

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from bridge.simulator.clock import Clock
+from bridge.clock import Clock
 from bridge.simulator.events import SimulatedEvent, render, visible
 
 

@@ -3,9 +3,10 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 import pytest
+from documents import FakeClock
 from imds_client import COMPUTE, EVENTS, METADATA, ask, connect
 
-from bridge.simulator import API_VERSIONS, Clock, SimulatedEvent, SimulatedVm, Simulator
+from bridge.simulator import API_VERSIONS, SimulatedEvent, SimulatedVm, Simulator
 
 
 def test_the_first_document_is_empty(imds_simulator: Simulator) -> None:
@@ -169,10 +170,10 @@ def test_a_connection_is_kept_alive(imds_simulator: Simulator) -> None:
 
 def test_the_rate_limit_counts_a_second() -> None:
     """With a limit of 5 the sixth request within a second is 429; a second later all is well."""
-    seconds = [100.0]
-    with Simulator(rate_limit=5, clock=Clock(monotonic=lambda: seconds[0])) as simulator:
+    clock = FakeClock()
+    with Simulator(rate_limit=5, clock=clock) as simulator:
         statuses = [ask(simulator.url).status for _ in range(6)]
-        seconds[0] += 1.0
+        clock.advance(1.0)
         later = ask(simulator.url).status
     assert (statuses, later) == ([200] * 5 + [429], 200)
 

@@ -6,11 +6,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from documents import FakeClock
 from imds_client import approve, ask
 
 from bridge.simulator import (
     SCENARIOS,
-    Clock,
     SimulatedDocument,
     SimulatedVm,
     Simulator,
@@ -19,7 +19,7 @@ from bridge.simulator import (
 from bridge.simulator.vm import neighbour
 
 NOON = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
-STILL = Clock(now=lambda: NOON)
+STILL = FakeClock(NOON)
 
 
 def played(name: str, *, speed: float = 20_000, vm_name: str = "vm-0") -> list[dict[str, Any]]:

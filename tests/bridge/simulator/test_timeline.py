@@ -3,9 +3,10 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from documents import FakeClock
 from imds_client import ask
 
-from bridge.simulator import Clock, SimulatedEvent, Simulator, UnknownEventError
+from bridge.simulator import SimulatedEvent, Simulator, UnknownEventError
 
 NOON = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 
@@ -69,19 +70,19 @@ def test_incarnations_can_be_skipped_and_reset() -> None:
 
 def test_the_history_tells_what_was_served_and_when() -> None:
     """A document carries its stamps, how many GETs got it, and when the first one did."""
-    seconds = [50.0]
-    clock = Clock(now=lambda: NOON, monotonic=lambda: seconds[0])
+    clock = FakeClock(NOON)
+    began = clock.monotonic()
     with Simulator(clock=clock) as simulator:
         simulator.announce(SimulatedEvent())
-        seconds[0] = 60.0
+        clock.advance(10)
         body = ask(simulator.url).body
-        seconds[0] = 70.0
+        clock.advance(10)
         ask(simulator.url)
         ask(simulator.url, "/metadata/scheduledevents?api-version=bad")
         never, served = simulator.history
         gets = simulator.gets
-    assert (never.time, never.wall, never.first_served, never.gets) == (50.0, NOON, None, 0)
-    assert (body, 60.0, 2) == (served.body, served.first_served, served.gets)
+    assert (never.time, never.wall, never.first_served, never.gets) == (began, NOON, None, 0)
+    assert (body, began + 10, 2) == (served.body, served.first_served, served.gets)
     assert gets == 3
 
 
