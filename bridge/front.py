@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from bridge import host
+from bridge.address import parsed
 from bridge.clock import Clock
 from bridge.configuration import SinkSpec
 from bridge.health import Pulse
@@ -47,10 +48,10 @@ class Front:
         if self._settings.http.listen:
             # Only here: whoever turns the server off does not pay for it.
             from bridge.metrics import Metrics  # noqa: PLC0415
-            from bridge.server import Server, parts_of  # noqa: PLC0415
+            from bridge.server import Server  # noqa: PLC0415
             from bridge.web import Web  # noqa: PLC0415
 
-            address, port = parts_of(self._settings.http.listen)
+            address, port = parsed(self._settings.http.listen)
             kinds = [(spec.name, spec.settings.kind) for spec in self._sinks]
             self.tally = metrics = Metrics(self.status, kinds)
             hosts = self._settings.http.hosts

@@ -16,6 +16,8 @@ from math import isfinite
 from typing import Any, Final, TextIO
 from urllib.parse import quote, urlsplit
 
+from sinks.readable import escaped
+
 _STANDARD: Final = frozenset(logging.LogRecord("", 0, "", 0, "", None, None).__dict__) | {
     "message",
     "asctime",
@@ -116,24 +118,12 @@ def _message(record: logging.LogRecord) -> str:
         return str(record.msg)
 
 
-def _printable(text: str) -> str:
-    """A line with every sign escaped that could end it, colour it or turn it round."""
-    if text.isprintable():
-        return text
-    return "".join(sign if sign.isprintable() else _escaped(sign) for sign in text)
-
-
-def _escaped(sign: str) -> str:
-    units = sign.encode("utf-16-be", "surrogatepass")
-    return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))
-
-
 class JsonFormatter(_Formatter):
     """One JSON object a line."""
 
     def format(self, record: logging.LogRecord) -> str:
         """The line."""
-        return _printable(json.dumps(self.fields(record), ensure_ascii=False))
+        return escaped(json.dumps(self.fields(record), ensure_ascii=False))
 
 
 class LogfmtFormatter(_Formatter):
@@ -174,4 +164,4 @@ def _quoted(value: object) -> str:
         return f"{value:.3f}".rstrip("0").rstrip(".")
     text = str(value)
     plain = text and text.isprintable() and not any(sign in text for sign in ' ="\\')
-    return text if plain else _printable(json.dumps(text, ensure_ascii=False))
+    return text if plain else escaped(json.dumps(text, ensure_ascii=False))

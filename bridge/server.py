@@ -15,6 +15,7 @@ from typing import Any, Final
 from waitress import create_server, wasyncore
 
 from bridge import connections
+from bridge.address import written
 from bridge.history import BYTES
 
 log: Final = logging.getLogger(__name__)
@@ -69,7 +70,7 @@ class Server:
             except OSError as error:
                 if str(error) != said:
                     said = str(error)
-                    extra = {"action": "http_trouble", "address": named(*self._address)}
+                    extra = {"action": "http_trouble", "address": written(*self._address)}
                     log.warning("%s; set SEB_HTTP__LISTEN to a free address", error, extra=extra)
                 self._stop.wait(self._retry)
             else:
@@ -77,7 +78,7 @@ class Server:
         return None
 
     def _serve(self, listener: socket.socket) -> None:
-        address = named(*listener.getsockname()[:2])
+        address = written(*listener.getsockname()[:2])
         channels: dict[int, Any] = {}
         self._server = create_server(
             self._application,
@@ -116,17 +117,5 @@ def bound(host: str, port: int) -> socket.socket:
     except OSError as error:
         listener.close()
         reason = error.strerror or str(error)
-        raise OSError(error.errno, f"{named(host, port)}: {reason}") from error
+        raise OSError(error.errno, f"{written(host, port)}: {reason}") from error
     return listener
-
-
-def named(host: str, port: int) -> str:
-    """The address as it is written in a setting."""
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
-def parts_of(listen: str) -> tuple[str, int]:
-    """Host and port of a `SEB_HTTP__LISTEN`; localhost is its IPv4 address."""
-    name, _, port = listen.rpartition(":")
-    host = name.removeprefix("[").removesuffix("]")
-    return ("127.0.0.1" if host == "localhost" else host), int(port)

@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
+from bridge.address import parsed
 from bridge.errors import SebError
 from bridge.viewer import Viewer
 from sinks.base import Check
@@ -16,10 +17,10 @@ def look_at_server(listen: str) -> Iterator[Check]:
     """How a server on that `SEB_HTTP__LISTEN` would fare; nothing where it is turned off."""
     if not listen:
         return
-    from bridge.server import bound, parts_of  # noqa: PLC0415  # only where there is a server
+    from bridge.server import bound  # noqa: PLC0415  # only where there is a server
 
     try:
-        bound(*parts_of(listen)).close()
+        bound(*parsed(listen)).close()
     except OSError as error:
         if _is_bridge(listen):
             yield Check(level="ok", text=f"the running bridge shows itself at {listen}")

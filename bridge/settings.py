@@ -15,6 +15,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from bridge import host
+from bridge.address import parsed
 from bridge.approvalsettings import ApprovalSettings, CommandsSettings
 from sinks.base import JsonList
 
@@ -40,15 +41,11 @@ def _base_url(url: str) -> str:
 def _listen(address: str) -> str:
     if not address:
         return address
-    name, _, port = address.rpartition(":")
-    good = bool(name) and port.isascii() and port.isdecimal() and int(port) <= 65535  # noqa: PLR2004
     try:
-        if name != "localhost":
-            ip_address(name.strip("[]"))
+        ip_address(parsed(address)[0])
     except ValueError:
-        good = False
-    if not good:
-        raise ValueError("this is not ADDRESS:PORT, such as 127.0.0.1:9469 (or empty, for none)")
+        example = "such as 127.0.0.1:9469 (or empty, for none)"
+        raise ValueError(f"this is not ADDRESS:PORT, {example}") from None
     return address
 
 

@@ -6,10 +6,11 @@ import http.client
 import json
 from collections.abc import Iterator
 from http import HTTPStatus
-from ipaddress import ip_address
 from typing import Any, Final
 
+from bridge.address import parsed, reachable
 from bridge.errors import ConfigurationError, TryLaterError, UnreachableError
+from sinks.readable import escaped
 
 SECONDS: Final = 10.0
 """How long an answer may take."""
@@ -30,9 +31,8 @@ class Viewer:
                 "SEB_HTTP__LISTEN is empty, so the bridge shows itself to nobody; "
                 "`seb outbox list` works without it"
             )
-        name, _, port = listen.rpartition(":")
-        self._host = _reachable(name.removeprefix("[").removesuffix("]"))
-        self._port = int(port)
+        host, self._port = parsed(listen)
+        self._host = reachable(host)
         self._named = listen
 
     def get(self, path: str) -> tuple[int, bytes]:
@@ -59,9 +59,11 @@ class Viewer:
                 f"what answers at {self._named} is no bridge; is SEB_HTTP__LISTEN right?"
             )
         if status in _TRY_LATER:
-            raise TryLaterError(f"the bridge at {self._named}: {_plain(answer.get('error'))}")
+            raise TryLaterError(f"the bridge at {self._named}: {escaped(str(answer.get('error')))}")
         if status != HTTPStatus.OK:
-            raise UnreachableError(f"the bridge at {self._named}: {_plain(answer.get('error'))}")
+            raise UnreachableError(
+                f"the bridge at {self._named}: {escaped(str(answer.get('error')))}"
+            )
         return answer
 
     def follow(self, last_event_id: str | None) -> Iterator[tuple[str, bytes]]:
@@ -86,20 +88,10 @@ class Viewer:
             connection.close()
 
     def _unreachable(self, error: Exception) -> UnreachableError:
-        why = _plain(getattr(error, "strerror", None) or str(error) or type(error).__name__)
+        why = escaped(getattr(error, "strerror", None) or str(error) or type(error).__name__)
         return UnreachableError(
             f"no bridge answers at {self._named} ({why}); does it run, with this SEB_HTTP__LISTEN?"
         )
-
-
-def _reachable(host: str) -> str:
-    """Where to reach a server that listens there: one that listens everywhere is here too."""
-    if host == "localhost":
-        return "127.0.0.1"
-    address = ip_address(host)
-    if address.is_unspecified:
-        return "127.0.0.1" if address.version == 4 else "::1"  # noqa: PLR2004
-    return host
 
 
 def _events(lines: Iterator[bytes]) -> Iterator[tuple[str, bytes]]:
@@ -114,11 +106,6 @@ def _events(lines: Iterator[bytes]) -> Iterator[tuple[str, bytes]]:
 
 def _error(body: bytes) -> str:
     try:
-        return _plain(json.loads(body)["error"])
+        return escaped(str(json.loads(body)["error"]))
     except (ValueError, LookupError, TypeError, RecursionError):
         return "it gave no reason"
-
-
-def _plain(text: object) -> str:
-    """Others' words without anything that a terminal would obey."""
-    return "".join(sign if sign.isprintable() else "?" for sign in str(text))

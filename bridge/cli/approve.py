@@ -21,6 +21,7 @@ from bridge.cli import common
 from bridge.cli.approve_remote import Target, approve_from_afar, ping
 from bridge.errors import NO, NO_REPLY, UnreachableError
 from bridge.remote import FIELDS, find
+from sinks.readable import escaped
 
 MAX_TEXT: Final = 500
 
@@ -163,17 +164,17 @@ def _ask(directory: Path, request: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _refuse(why: str) -> NoReturn:
-    click.echo(f"seb: {common.plain(why)}", err=True)
+    click.echo(f"seb: {escaped(why)}", err=True)
     raise click.exceptions.Exit(NO)
 
 
 def _agree(event: Mapping[str, Any], *, yes: bool) -> None:
     """Show what an approval would do, on standard error, and ask. Raises `click.Abort` on no."""
-    resources = [common.plain(str(name)) for name in event.get("resources") or ()]
-    kind = common.plain(str(event.get("eventType") or "event of unknown type"))
+    resources = [escaped(str(name)) for name in event.get("resources") or ()]
+    kind = escaped(str(event.get("eventType") or "event of unknown type"))
     not_before = event.get("notBefore")
-    when = f"not before {common.plain(str(not_before))}" if not_before else "at no given time"
-    click.echo(f"{kind} {common.plain(str(event.get('eventId')))}, {when}", err=True)
+    when = f"not before {escaped(str(not_before))}" if not_before else "at no given time"
+    click.echo(f"{kind} {escaped(str(event.get('eventId')))}, {when}", err=True)
     if not resources:
         click.echo("It lists no VM; Azure alone knows what it releases.", err=True)
     else:
@@ -192,7 +193,7 @@ def _show_step(data: Mapping[str, Any], *, as_json: bool) -> None:
         return
     reason = f": {data['reason']}" if data["reason"] else ""
     about = data["evt"] or "ping"
-    click.echo(common.plain(f"{data['state']}{reason}  {about}  {data['jti']}"))
+    click.echo(escaped(f"{data['state']}{reason}  {about}  {data['jti']}"))
 
 
 def _user() -> str:

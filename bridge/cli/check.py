@@ -12,6 +12,7 @@ from bridge.checkup import Step, checkup
 from bridge.cli import common
 from bridge.errors import CONFIGURATION, OK, UNREACHABLE, ConfigurationError
 from sinks.base import Check
+from sinks.readable import escaped
 
 _WORDS: Final = {"ok": "ok  ", "warn": "warn", "fail": "FAIL"}
 _COLOURS: Final = {"ok": "green", "warn": "yellow", "fail": "red"}
@@ -63,9 +64,9 @@ def _show(step: Step, *, as_json: bool) -> None:
         click.echo(json.dumps(line))
         return
     word = click.style(_WORDS[check.level], fg=_COLOURS[check.level])
-    click.echo(f"{word}  {step.about}: {common.plain(check.text)}")
+    click.echo(f"{word}  {step.about}: {escaped(check.text)}")
     if check.remedy and check.level != "ok":
-        click.echo(f"      -> {common.plain(check.remedy)}")
+        click.echo(f"      -> {escaped(check.remedy)}")
 
 
 def _exit_code(steps: list[Step]) -> int:

@@ -35,11 +35,6 @@ def read_configuration(overrides: tuple[str, ...]) -> Configuration:
     return configuration.load(pairs)
 
 
-def plain(text: str) -> str:
-    """The text without anything that a terminal would obey: others' words may be in it."""
-    return "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in text)
-
-
 def start_log(config: Configuration) -> logs.Redactor:
     """Send the log to standard error as the settings say; returns what cuts out secrets."""
     log = config.settings.log

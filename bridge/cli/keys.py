@@ -12,6 +12,7 @@ import click
 from bridge import signing
 from bridge.cli import common
 from bridge.errors import ConfigurationError, NotPermittedError
+from sinks.readable import escaped
 
 
 @click.group("keys")
@@ -83,7 +84,7 @@ def _keys(path: Path) -> list[Mapping[str, Any]]:
 
 def _word(jwk: Mapping[str, Any], name: str) -> str:
     value = jwk.get(name)
-    return common.plain(value) if isinstance(value, str) and value else "-"
+    return escaped(value) if isinstance(value, str) and value else "-"
 
 
 def _thumbprint(jwk: Mapping[str, Any]) -> str:

@@ -16,6 +16,7 @@ from bridge.cli.sink_table import sink_table
 from bridge.configuration import Configuration
 from bridge.desk import Desk
 from bridge.errors import NO
+from sinks.readable import escaped
 
 
 @click.group("outbox")
@@ -37,7 +38,7 @@ def list_(*, as_json: bool, overrides: tuple[str, ...]) -> None:
         return
     if answer["sinks"]:
         for line in sink_table(answer["sinks"], datetime.now(UTC)):
-            click.echo(common.plain(line))
+            click.echo(escaped(line))
     else:
         click.echo("no sink has been configured with this state directory yet")
     if answer["dead"]:
@@ -46,7 +47,7 @@ def list_(*, as_json: bool, overrides: tuple[str, ...]) -> None:
         tries = "1 try" if dead["attempts"] == 1 else f"{dead['attempts']} tries"
         click.echo(
             f"{dead['sink']}  {dead['sequence']}  {dead['record_type']}  after {tries} "
-            f"at {dead['time']}\n    {common.plain(dead['reason'])}"
+            f"at {dead['time']}\n    {escaped(dead['reason'])}"
         )
 
 

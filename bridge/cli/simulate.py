@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 
 import click
 
+from bridge.address import parsed
 from bridge.simulator import (
     FAULT_NAMES,
     SCENARIOS,
@@ -35,10 +36,10 @@ _LINGER = 5.0
 
 
 def _parse_listen(_: click.Context, __: click.Parameter, value: str) -> tuple[str, int]:
-    host, colon, port = value.rpartition(":")
-    if not (colon and port.isdecimal() and int(port) <= 65535):  # noqa: PLR2004  # the last port
-        raise click.BadParameter(f"{value!r} is not ADDR:PORT, as in {DEFAULT_LISTEN}")
-    return host.removeprefix("[").removesuffix("]"), int(port)
+    try:
+        return parsed(value)
+    except ValueError:
+        raise click.BadParameter(f"{value!r} is not ADDR:PORT, as in {DEFAULT_LISTEN}") from None
 
 
 def _parse_faults(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> list[Fault]:

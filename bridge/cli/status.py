@@ -13,6 +13,7 @@ from bridge.cli import common
 from bridge.cli.sink_table import ago, sink_table, span
 from bridge.errors import NO
 from bridge.viewer import Viewer
+from sinks.readable import escaped
 
 
 @click.command("status")
@@ -34,7 +35,7 @@ def command(*, as_json: bool, alive: bool, overrides: tuple[str, ...]) -> None:
         click.echo(json.dumps(answer, indent=2))
     else:
         for line in _lines(answer):
-            click.echo(common.plain(line))
+            click.echo(escaped(line))
     raise click.exceptions.Exit(0 if answer["looking"] else NO)
 
 

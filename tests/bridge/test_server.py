@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from onlooker import free_port
 
-from bridge.server import THREADS, Server, bound, named, parts_of
+from bridge.server import THREADS, Server, bound
 
 PATIENCE = 20.0
 Ask = Callable[..., http.client.HTTPResponse]
@@ -136,18 +136,3 @@ def test_readers_who_never_read_keep_nobody_out(port: int) -> None:
             lazy.sendall(b"GET /large HTTP/1.1\r\nHost: localhost\r\n\r\n" * 4)
         assert ask(port, "/healthz")[0] == 200
     server.close()
-
-
-@pytest.mark.parametrize(
-    ("listen", "host", "port_", "again"),
-    [
-        ("127.0.0.1:9469", "127.0.0.1", 9469, "127.0.0.1:9469"),
-        ("localhost:80", "127.0.0.1", 80, "127.0.0.1:80"),
-        ("[::1]:9469", "::1", 9469, "[::1]:9469"),
-        ("0.0.0.0:1", "0.0.0.0", 1, "0.0.0.0:1"),
-    ],
-)
-def test_an_address_is_read_and_written(listen: str, host: str, port_: int, again: str) -> None:
-    """As it stands in the setting."""
-    assert parts_of(listen) == (host, port_)
-    assert named(host, port_) == again

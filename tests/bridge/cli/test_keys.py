@@ -83,7 +83,7 @@ def test_show_what_is_no_key(tmp_path: Path) -> None:
     """A key that lacks everything has its line too; what is no JSON is exit code 78."""
     (tmp_path / "odd.json").write_text('{"keys": [{"kid": "\\u001b[2J"}]}')
     odd = keys("show", "odd.json", home=tmp_path)
-    assert (odd.code, odd.out) == (0, "\\x1b[2J  -  -  -  public\n")
+    assert (odd.code, odd.out) == (0, "\\u001b[2J  -  -  -  public\n")
     (tmp_path / "odd.json").write_text("none")
     assert keys("show", "odd.json", home=tmp_path).code == 78
     (tmp_path / "odd.json").write_text('{"keys": 7}')
