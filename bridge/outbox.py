@@ -5,7 +5,6 @@ A sink's progress is one cursor, so that order is kept by construction. This mod
 
 from __future__ import annotations
 
-import json
 import sqlite3
 import threading
 from collections.abc import Callable, Iterable, Sequence
@@ -15,15 +14,12 @@ from typing import Final
 
 from bridge.batch import COLUMNS, Batch, read_batch
 from bridge.deadrecords import DeadRecords
-from bridge.rows import proof
 from bridge.store import Store, StoreError
 from sinks.record import RecordDraft
 
 Accepts = Callable[[str, bool | None], bool]
 """Whether a sink wants a record of this type that affects this VM, or does not, or has no event."""
 
-SINKS_KEY: Final = "sinks"
-"""What is kept in `meta` of the names of the sinks that have a cursor."""
 _LOOK_AHEAD: Final = 1_000
 """How many records are looked at in one read where a sink does not want those before."""
 _WRITE_EVERY: Final = 256
@@ -56,27 +52,20 @@ class Outbox:
         """Name the configured sinks. Those that are gone no longer hold records back.
 
         A sink that is new here begins with the oldest record of an event that is still pending,
-        so that it learns what is coming; where the cursor of a sink is damaged, with the oldest
-        record that is kept. Returns each sink's cursor. Raises `StoreError`.
+        so that it learns what is coming. Returns each sink's cursor. Raises `StoreError`.
         """
-        rows = self._store.read("SELECT name, cursor, proof FROM sinks")
-        sound = {name: cursor for name, cursor, shown in rows if shown == proof(name, cursor)}
-        # A cursor whose name is damaged, or that is gone, must not make a known sink a new one.
-        lost = set(json.loads(self._store.remembered(SINKS_KEY) or "[]")) - sound.keys()
-        begin = 0 if lost else self._begin_of_pending()
-        kept = {name: sound.get(name, begin) for name in names}
+        before: dict[str, int] = dict(self._store.read("SELECT name, cursor FROM sinks"))
+        begin = self._begin_of_pending()
+        kept = {name: before.get(name, begin) for name in names}
 
         def put(connection: sqlite3.Connection) -> None:
             connection.execute("DELETE FROM sinks")
             connection.executemany(
-                "INSERT INTO sinks (name, cursor, proof, active) VALUES (?, ?, ?, ?)",
-                [
-                    (name, cursor, proof(name, cursor), name in kept)
-                    for name, cursor in {**sound, **kept}.items()
-                ],
+                "INSERT INTO sinks (name, cursor, active) VALUES (?, ?, ?)",
+                [(name, cursor, name in kept) for name, cursor in {**before, **kept}.items()],
             )
 
-        self._store.commit(meta={SINKS_KEY: json.dumps(sorted({**sound, **kept}))}, also=put)
+        self._store.commit(also=put)
         with self._lock:
             self._cursors, self._written = dict(kept), dict(kept)
         self.dead.look()
@@ -236,6 +225,5 @@ class Outbox:
 def _move(connection: sqlite3.Connection, sink: str, cursor: int) -> None:
     """Move the sink's cursor on, never back."""
     connection.execute(
-        "UPDATE sinks SET cursor = ?1, proof = ?2 WHERE name = ?3 AND cursor < ?1",
-        (cursor, proof(sink, cursor), sink),
+        "UPDATE sinks SET cursor = ?1 WHERE name = ?2 AND cursor < ?1", (cursor, sink)
     )

@@ -29,7 +29,6 @@ from bridge.rows import (
     upsert_known,
     upsert_meta,
 )
-from bridge.tidemark import Tidemark
 from sinks.record import (
     BRIDGE_STORE_RESET,
     EventRecord,
@@ -75,7 +74,6 @@ class Store:
         self._until_prune = 0
         self._ballast = Ballast(directory)
         self._ballast.keep()
-        self._tidemark = Tidemark(directory)
         self.trouble: str | None = None
         """Why the last transaction could not be written; None where it could."""
         self.damaged: str | None = None
@@ -87,16 +85,6 @@ class Store:
     def head(self) -> int:
         """The sequence of the newest record; 0 where there is none."""
         return self._head
-
-    @property
-    def newest_ever(self) -> int:
-        """The highest `head` that this store is known to have had."""
-        return max(self._head, self._tidemark.of(self.stream))
-
-    @property
-    def noted(self) -> int:
-        """The sequence that the last user of the directory noted, whichever store that had."""
-        return self._tidemark.newest
 
     @property
     def last_record_sequence(self) -> int:
@@ -152,7 +140,7 @@ class Store:
         """What is remembered of IMDS from before. Raises `StoreError`, and `ValueError`,
         `LookupError` or `TypeError` where what was kept is damaged.
         """
-        rows = self.read("SELECT key, pending, seen, value, proof FROM events ORDER BY seen")
+        rows = self.read("SELECT key, value FROM events ORDER BY seen")
         return Seen(
             incarnation=json.loads(self._meta.get("incarnation", "null")),
             known=load_events(rows),
@@ -205,25 +193,8 @@ class Store:
                 with suppress(sqlite3.Error):  # it is committed; the room is given back later
                     shrink(self._connection)
             if records:
-                self._tidemark.note(self.stream, self._head)
                 self.committed(records)
             return records
-
-    def begin_behind(
-        self,
-        sequence: int,
-        *,
-        meta: Mapping[str, str],
-        also: Callable[[sqlite3.Connection], object],
-    ) -> None:
-        """Count on behind that sequence, in a store that has no record yet; the rest as in
-        `commit`. Raises `StoreError`.
-        """
-        with self._lock:
-            counted = {"sequence": str(sequence), "record_sequence": str(sequence)}
-            self.commit(meta={**meta, **counted}, also=also)
-            self._head = sequence
-            self._tidemark.note(self.stream, sequence)
 
     def probe(self) -> None:
         """Write what is written already, to see that it can be. Raises `StoreError`."""

@@ -8,8 +8,7 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
-from contextlib import suppress
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
 from typing import Final, NoReturn
@@ -17,7 +16,6 @@ from typing import Final, NoReturn
 from bridge import host
 from bridge.ballast import Ballast
 from bridge.errors import ConfigurationError, TryLaterError
-from bridge.salvage import take_over
 from bridge.store import RESET_KEY, Store, StoreError
 from bridge.storereset import (
     DamagedError,
@@ -28,19 +26,18 @@ from bridge.storereset import (
     refuse_condemned,
     unusable,
 )
-from bridge.tables import SCHEMA_VERSION, are_sound, create_tables
+from bridge.tables import SCHEMA_VERSION, are_sound, create_tables, migrate
 
 __all__ = ["FILE_NAME", "LOCK_WAIT_SECONDS", "StoreReset", "open_store", "put_aside"]
 
 FILE_NAME: Final = "seb.db"
+_RESET_FIELDS: Final = ("reason", "previous_stream", "kept_as")
 LOCK_WAIT_SECONDS: Final = 5.0
 """How long a start waits for a predecessor that is on its way out."""
 
-# A check of every page reads the whole file: on a slow disk a large backlog would hold up a start
-# for many seconds. Above this size only what the start itself needs is checked; a record's own
-# checksum finds the rest when it is read.
-_WHOLE_CHECK_BYTES: Final = 64 << 20
-_SMALL_TABLES: Final = ("meta", "events", "sinks", "dead")
+_CHECK_BYTES: Final = 64 << 20
+"""A larger file is not checked at the start: on a slow disk that would take many seconds. The
+checksum of a record finds damage when it is read."""
 
 
 def open_store(
@@ -66,31 +63,17 @@ def open_store(
     except OSError as error:
         what, remedy = "cannot be used", "this user must own it and every file in it"
         raise unusable(f"the state directory {directory} {what}", error, remedy) from error
-    return store, _salvaged(path, store, _untold(store, reset))
+    return store, _untold(store, reset)
 
 
 def put_aside(store: Store, now: datetime, *, reason: str) -> tuple[Store, StoreReset]:
     """Close a store that belongs to another VM, keep it under another name, and begin anew."""
     store.close()
     path = store.directory / FILE_NAME
-    reset = replace(put_file_aside(path, now, reason=reason), ours=False)
+    reset = put_file_aside(path, now, reason=reason)
     store = _open(path, LOCK_WAIT_SECONDS)
     _untold(store, reset)
     return store, reset
-
-
-def _salvaged(path: Path, store: Store, reset: StoreReset | None) -> StoreReset | None:
-    """The reset, once what the old store still had to deliver is taken over where it is intact."""
-    if reset is None or not reset.ours or reset.kept_as is None or store.head:
-        return reset
-    # Where there is no room for it, the news to come must not wait: the file is kept.
-    with suppress(StoreError):
-        taken = take_over(path.with_name(reset.kept_as), store)
-        if taken:
-            told = f"{reset.reason}; {taken} of its records are still delivered, where they are due"
-            reset = replace(reset, reason=told)
-            store.commit(meta={RESET_KEY: json.dumps(asdict(reset))})
-    return reset
 
 
 def _untold(store: Store, reset: StoreReset | None) -> StoreReset | None:
@@ -106,7 +89,8 @@ def _untold(store: Store, reset: StoreReset | None) -> StoreReset | None:
             raise TryLaterError(f"SEB_STATE_DIR: {error}", remedy="is the disk full?") from error
         return reset
     kept = json.loads(told or "null")
-    return None if kept is None else StoreReset(**kept)
+    # By name: version 0.1.0 kept more of it.
+    return None if kept is None else StoreReset(**{key: kept[key] for key in _RESET_FIELDS})
 
 
 def _make_directory(directory: Path) -> None:
@@ -134,7 +118,6 @@ def _open(path: Path, wait: float) -> Store:
         # What a start reads: it must not fail on this again and again.
         store.seen()
         store.identity()
-        json.loads(store.remembered(RESET_KEY) or "null")
         _verify_head(store)
     except (StoreError, sqlite3.Error, LookupError, ValueError, TypeError, AttributeError) as error:
         connection.close()
@@ -157,8 +140,13 @@ def _connect(path: Path, wait: float) -> sqlite3.Connection:
         connection.execute("PRAGMA journal_size_limit=4194304")
         connection.execute("BEGIN EXCLUSIVE")
         (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
         if not tables:
             create_tables(connection)
+        elif version == 1:
+            migrate(connection)
+        elif version != SCHEMA_VERSION:
+            _refuse(path, version)
         connection.execute("COMMIT")
         if not tables:
             # Out of the log at once, so that the stream's id can be read whatever happens to it.
@@ -173,38 +161,31 @@ def _connect(path: Path, wait: float) -> sqlite3.Connection:
 
 
 def _verify(connection: sqlite3.Connection, path: Path) -> None:
-    (version,) = connection.execute("PRAGMA user_version").fetchone()
-    if version != SCHEMA_VERSION:
-        raise ConfigurationError(
-            f"SEB_STATE_DIR: the store {path} was written by another version (its schema is "
-            f"{version}, this program's {SCHEMA_VERSION})",
-            remedy="run that version, or name another state directory",
-        )
     if not are_sound(connection):
         raise DamagedError("its tables are not those that were made")
-    whole = path.stat().st_size <= _WHOLE_CHECK_BYTES
-    if whole and _verdict(connection, "1") != "ok":
-        connection.execute("REINDEX")  # where only an index is damaged, that is all it takes
-    for what in ("1",) if whole else _SMALL_TABLES:
-        verdict = _verdict(connection, what)
+    if path.stat().st_size <= _CHECK_BYTES:
+        (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
         if verdict != "ok":
             raise DamagedError(f"the integrity check says: {verdict}")
 
 
-def _verdict(connection: sqlite3.Connection, what: str) -> str:
-    """What SQLite says of the whole file, or of one table with its indexes."""
-    (verdict,) = connection.execute(f"PRAGMA integrity_check({what})").fetchone()
-    return str(verdict)
+def _refuse(path: Path, version: int) -> NoReturn:
+    raise ConfigurationError(
+        f"SEB_STATE_DIR: the store {path} was written by another version (its schema is "
+        f"{version}, this program's {SCHEMA_VERSION})",
+        remedy="run that version, or name another state directory",
+    )
 
 
 def _verify_head(store: Store) -> None:
+    """Raise `ValueError` where the newest number that the store gave out is behind what has it."""
     ((newest,),) = store.read("SELECT max(sequence) FROM records")
     if newest is not None and newest > store.head:
         raise ValueError(f"record {newest} is beyond the newest, {store.head}")
-    if store.newest_ever > store.head:
-        raise ValueError(
-            f"its newest record is {store.head}, and {store.newest_ever} was committed"
-        )
+    for name, cursor in store.read(
+        "SELECT name, cursor FROM sinks WHERE cursor > ?", (store.head,)
+    ):
+        raise ValueError(f"the cursor of {name}, {cursor}, is beyond the newest, {store.head}")
 
 
 def _explain(path: Path, error: sqlite3.Error) -> NoReturn:

@@ -32,8 +32,6 @@ class StoreReset:
     reason: str
     previous_stream: str | None
     kept_as: str | None
-    ours: bool = True
-    """Whether it was this VM's store: then what it still had to deliver is delivered."""
 
 
 class DamagedError(Exception):

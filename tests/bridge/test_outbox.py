@@ -370,27 +370,3 @@ def test_a_large_backlog_is_read_quickly(store: Store, outbox: Outbox) -> None:
     ):
         plan = " ".join(str(row[3]) for row in store.read(f"EXPLAIN QUERY PLAN {query}"))
         assert "USING COVERING INDEX waiting" in plan
-
-
-@pytest.mark.parametrize(
-    "damage",
-    [
-        "UPDATE sinks SET cursor = cursor + 1",
-        "UPDATE sinks SET cursor = 1 << 40",
-        "UPDATE sinks SET cursor = -3",
-        "UPDATE sinks SET name = 'opt'",
-        "DELETE FROM sinks",
-    ],
-)
-def test_a_damaged_cursor_repeats_rather_than_leaves_out(
-    store: Store, outbox: Outbox, damage: str
-) -> None:
-    """Where nobody knows how far a sink was, it begins with the oldest record that is kept."""
-    commit(store, 1, 2, 3, 4)
-    outbox.delivered("ops", outbox.next("ops", everything, 2))
-    with store.transaction() as connection:
-        connection.execute(damage)
-    again = Outbox(store)
-    assert again.register(["ops"]) == {"ops": 0}
-    assert sequences(drain(again)) == [1, 2, 3, 4]
-    assert Outbox(store).register(["ops"]) == {"ops": 4}

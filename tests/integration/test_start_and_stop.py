@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import signal
 import socket
+import sqlite3
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -171,6 +173,23 @@ def test_a_corrupt_store_is_put_aside_and_told(launch: Launch, simulator: Simula
     assert [each["id"] for each in second.records] == [
         json.loads(line)["id"] for line in records.read_bytes().splitlines()[count:]
     ]
+    assert (before["id"], before["stream"] != again["stream"]) == (again["id"], True)
+
+
+def test_a_cursor_ahead_of_every_record_is_damage(launch: Launch, simulator: Simulator) -> None:
+    """It is never taken for progress: the store is put aside, that is told, and the sink gets the
+    pending event anew instead of silence.
+    """
+    simulator.announce(SimulatedEvent())
+    first = launch()
+    before = first.wait_for_records(1, types="seb.event.")[0]
+    assert first.stop() == 0
+    with closing(sqlite3.connect(launch.state / STORE)) as connection, connection:
+        connection.execute("UPDATE sinks SET cursor = cursor + 5")
+    second = launch()
+    again = second.wait_for_records(1, types="seb.event.")[0]
+    assert second.stop() == 0
+    assert second.records[0]["type"] == "seb.bridge.store-reset.v1"
     assert (before["id"], before["stream"] != again["stream"]) == (again["id"], True)
 
 

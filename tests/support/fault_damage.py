@@ -8,10 +8,7 @@ from __future__ import annotations
 
 import random
 import shutil
-import sqlite3
-import zlib
 from collections.abc import Callable, Mapping
-from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -138,20 +135,6 @@ def drain(directory: Path) -> Found:
         if not store.damaged:
             return found
     raise AssertionError("there is no end of damage")
-
-
-def intact_in(directory: Path) -> set[int]:
-    """The sequences of the records that can be read whole from what was put aside."""
-    found = set()
-    for path in directory.glob("*.kept"):
-        with closing(sqlite3.connect(f"{path.as_uri()}?immutable=1", uri=True)) as connection:
-            for sequence in range(1, RECORDS + 1):
-                query = "SELECT crc, body FROM records WHERE sequence = ?"
-                with suppress(sqlite3.Error, ValueError):
-                    row = connection.execute(query, (sequence,)).fetchone()
-                    if row and isinstance(row[1], bytes) and zlib.crc32(row[1]) == row[0]:
-                        found.add(sequence)
-    return found
 
 
 def _deliver(store: Store, found: Found) -> None:

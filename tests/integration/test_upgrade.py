@@ -1,0 +1,152 @@
+"""A store of an earlier version: it opens, its tables change, and its backlog is delivered."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from eventually import eventually
+from http_server import HttpServer
+from launch import Launch
+from store_helpers import NOW
+
+from bridge.errors import ConfigurationError
+from bridge.outbox import Outbox
+from bridge.simulator import SimulatedVm, Simulator
+from bridge.storefile import FILE_NAME, open_store
+from bridge.tables import SCHEMA_VERSION, migrate
+
+DUMP = Path(__file__).parent.parent / "support" / "store_0_1_0.sql"
+TAG = "Zo\u00eb \U0001fae9"
+VM_ID = "3f6a1c1e-8d55-4c0b-9a3e-5b1f0c7d2e90"
+STREAM = "63e6a7f8-a026-41b6-aa62-46cbc56af963"
+EVENT = "602d9444-d2cd-49c7-8624-8643e7171297"
+
+
+def old_store(directory: Path) -> Path:
+    """The store as 0.1.0 left it."""
+    directory.mkdir(mode=0o700)
+    path = directory / FILE_NAME
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(DUMP.read_text(encoding="utf-8"))
+    (directory / "newest").write_text(f"{STREAM} {3:020d}\n")
+    (directory / "looked").touch()
+    return path
+
+
+def bodies(path: Path) -> list[bytes]:
+    """The bytes of its records, in order."""
+    with closing(sqlite3.connect(path)) as connection:
+        return [
+            body for (body,) in connection.execute("SELECT body FROM records ORDER BY sequence")
+        ]
+
+
+def test_a_bridge_delivers_the_backlog_of_the_version_before(launch: Launch) -> None:
+    """The sink that had nothing gets each record, with the bytes that 0.1.0 committed; the stream
+    counts on, nothing is told of a reset, and the VM's tag is what it was.
+    """
+    committed = bodies(old_store(launch.state))
+    vm = SimulatedVm(name="web_7", vm_id=VM_ID, tags={"owner": TAG})
+    with HttpServer() as server, Simulator(vm=vm) as simulator:
+        bridge = launch(
+            SEB_IMDS__URL=simulator.url,
+            SEB_IDENTITY__TAGS='["owner"]',
+            SEB_SINK__WEBHOOK__URL=f"{server.origin}/x",
+        )
+        eventually(lambda: len(server.requests()) >= 4, what="the backlog and the start")
+        assert bridge.stop() == 0
+        got = [request.body for request in server.requests()]
+    assert got[:3] == committed
+    after = [json.loads(each) for each in got[3:]]
+    assert {each["stream"] for each in after} == {STREAM}
+    assert [int(each["sequence"]) for each in after] == list(range(4, 4 + len(after)))
+    assert "seb.bridge.store-reset.v1" not in [each["type"] for each in after]
+    assert after[0]["data"]["vm"]["tags"] == {"owner": TAG}
+    assert list(launch.state.glob("*.kept")) == []
+
+
+def test_everything_is_still_known(tmp_path: Path) -> None:
+    """Cursors, dead records, events, approvals and the identity are those of before."""
+    old_store(tmp_path / "state")
+    store, reset = open_store(tmp_path / "state", NOW)
+    with closing(store):
+        outbox = Outbox(store)
+        identity, seen = store.identity(), store.seen()
+        assert reset is None
+        assert (store.stream, store.head, store.last_record_sequence) == (STREAM, 3, 3)
+        assert identity is not None
+        assert (identity.vm_id, dict(identity.tags)) == (VM_ID, {"owner": TAG})
+        assert list(seen.known) == [EVENT]
+        assert outbox.register(["drain", "file", "webhook"]) == {
+            "drain": 2,
+            "file": 3,
+            "webhook": 0,
+        }
+        assert [(each.sink, each.sequence) for each in outbox.dead.shown()] == [("drain", 2)]
+        assert store.read("SELECT actor, state FROM approvals") == [("local:ops", "confirmed")]
+        assert store.read("PRAGMA user_version") == [(SCHEMA_VERSION,)]
+        assert store.read("PRAGMA integrity_check") == [("ok",)]
+
+
+def test_the_tables_are_those_of_a_new_store(tmp_path: Path) -> None:
+    """After the migration nothing tells the two apart."""
+    described = []
+    old_store(tmp_path / "old")
+    for directory in (tmp_path / "old", tmp_path / "new"):
+        store, _ = open_store(directory, NOW)
+        with closing(store):
+            described.append(
+                {
+                    name: store.read(f"PRAGMA table_xinfo({name})")
+                    for (name,) in store.read("SELECT name FROM sqlite_master")
+                }
+            )
+    assert described[0] == described[1]
+
+
+def test_a_migration_that_is_cut_short_changes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All of it or none: the next start does it."""
+    path = old_store(tmp_path / "state")
+
+    def fail(connection: sqlite3.Connection) -> None:
+        migrate(connection)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("bridge.storefile.migrate", fail)
+        with pytest.raises(KeyboardInterrupt):
+            open_store(path.parent, NOW)
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("PRAGMA user_version").fetchone() == (1,)
+        assert connection.execute("SELECT count(proof) FROM meta").fetchone() == (7,)
+    store, reset = open_store(path.parent, NOW)
+    store.close()
+    assert reset is None
+
+
+def test_a_reset_that_0_1_0_had_still_to_tell(tmp_path: Path) -> None:
+    """It is told, though it was written down in that version's form."""
+    path = old_store(tmp_path / "state")
+    kept = {"reason": "cut", "previous_stream": "s", "kept_as": "k.kept", "ours": True}
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("INSERT INTO meta VALUES ('reset', ?, 1)", (json.dumps(kept),))
+    store, reset = open_store(path.parent, NOW)
+    store.close()
+    assert reset is not None
+    assert (reset.reason, reset.previous_stream, reset.kept_as) == ("cut", "s", "k.kept")
+
+
+def test_a_newer_store_is_refused(tmp_path: Path) -> None:
+    """What a newer program wrote is neither used nor put aside."""
+    path = old_store(tmp_path / "state")
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute(f"PRAGMA user_version={SCHEMA_VERSION + 1}")
+    with pytest.raises(ConfigurationError, match="another version"):
+        open_store(path.parent, NOW)
+    assert list(path.parent.glob("*.kept")) == []
