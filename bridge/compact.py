@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import base64
-import json
 from typing import Any, Final
+
+from bridge.strictjson import parse_json
 
 _PARTS: Final = 3  # header, claims, signature
 _BASE64URL: Final = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_")
@@ -31,7 +32,7 @@ def read_object(text: bytes) -> dict[str, Any]:
     """
     if text.count(b"[") + text.count(b"{") > _MAX_BRACKETS:
         raise ValueError("nested")
-    loaded = json.loads(text.decode(), object_pairs_hook=_unique, parse_constant=_refuse)
+    loaded = parse_json(text.decode())
     if not isinstance(loaded, dict):
         raise ValueError("not an object")  # noqa: TRY004  # to the caller it is one error
     return loaded
@@ -42,14 +43,3 @@ def _is_base64url(part: bytes) -> bool:
         return False
     again = base64.urlsafe_b64encode(base64.urlsafe_b64decode(part + b"=="))
     return again.rstrip(b"=") == part
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    loaded = dict(pairs)
-    if len(loaded) != len(pairs):
-        raise ValueError("duplicate key")
-    return loaded
-
-
-def _refuse(constant: str) -> float:
-    raise ValueError(constant)

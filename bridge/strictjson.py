@@ -26,10 +26,10 @@ def load_json(body: bytes) -> Any:
         raise JsonError("the answer is empty")
     try:
         text = body.decode("utf-8-sig")
-        loaded = _loads(text)
+        loaded = parse_json(text)
         if "\\ud" in text.lower():
             whole = json.dumps(loaded, ensure_ascii=False)
-            loaded = _loads(whole.encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
+            loaded = parse_json(whole.encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
     except UnicodeDecodeError:
         raise JsonError("the answer is not UTF-8") from None
     except RecursionError:
@@ -66,7 +66,11 @@ def load_object(text: str, start: int, *, depth: int = 2) -> tuple[dict[str, Any
     return loaded, end
 
 
-def _loads(text: str) -> Any:
+def parse_json(text: str) -> Any:
+    """JSON of exactly this text, as strict; half surrogate pairs are left as they are.
+
+    Raises `JsonError`, `json.JSONDecodeError`, and `RecursionError`.
+    """
     try:
         loaded = _DECODER.decode(text)
     except (JsonError, json.JSONDecodeError):
