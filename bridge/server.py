@@ -8,13 +8,14 @@ import logging
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import closing
 from typing import Any, Final
 
 from waitress import create_server, wasyncore
+from waitress.channel import HTTPChannel
+from waitress.task import WSGITask
 
-from bridge import connections
 from bridge.address import written
 from bridge.history import BYTES
 
@@ -24,6 +25,12 @@ THREADS: Final = 8
 """Half of them for those who follow the records, half for everybody else."""
 RETRY_SECONDS: Final = 10.0
 """How long to wait for an address that is taken."""
+CONNECTIONS: Final = 200
+"""How many are open at once; whoever comes then waits until one is closed."""
+ASK_SECONDS: Final = 10.0
+"""How long a connection may take until its request is complete."""
+READ_SECONDS: Final = 30.0
+"""How long a reader may take nothing of an answer."""
 _TICK_SECONDS: Final = 1.0
 _STOP_SECONDS: Final = 2.0
 
@@ -85,7 +92,7 @@ class Server:
             map=channels,
             sockets=[listener],
             threads=THREADS,
-            connection_limit=connections.MOST,
+            connection_limit=CONNECTIONS,
             channel_request_lookahead=1,  # so that a reader who leaves is noticed
             max_request_header_size=16 << 10,
             max_request_body_size=1 << 10,
@@ -94,15 +101,42 @@ class Server:
             clear_untrusted_proxy_headers=True,
             ident=None,
         )
-        self._server.channel_class = connections.Channel
+        self._server.channel_class = _Channel
         log.info("health, metrics and page", extra={"action": "http_listening", "address": address})
         try:
             while not self._stop.is_set():
                 wasyncore.loop(timeout=_TICK_SECONDS, map=channels, count=1)
-                connections.let_go(list(self._server.active_channels.values()), time.time())
+                close_slow(list(self._server.active_channels.values()), time.time())
         finally:
             self._server.task_dispatcher.shutdown(timeout=_TICK_SECONDS)
             wasyncore.close_all(channels, ignore_all=True)
+
+
+class _Task(WSGITask):  # type: ignore[misc]  # waitress has no types
+    """Ends the connection with its answer: what a client sends behind its request, and the readers
+    who never read the answers, must not take the threads of others.
+    """
+
+    def execute(self) -> None:
+        self.set_close_on_finish()
+        super().execute()
+
+
+class _Channel(HTTPChannel):  # type: ignore[misc]  # as above
+    task_class = _Task
+
+
+def close_slow(channels: Iterable[Any], now: float) -> None:
+    """Close what takes too long; `now` is the wall clock, as in the channels.
+
+    Not waitress' own channel_timeout: a byte now and then keeps that from ever coming, and it
+    leaves alone a stream that nobody reads.
+    """
+    for each in channels:
+        unread = each.total_outbufs_len and now - each.last_activity > READ_SECONDS
+        asked = each.requests or each.total_outbufs_len
+        if unread or (not asked and now - each.creation_time > ASK_SECONDS):
+            each.handle_close()
 
 
 def bound(host: str, port: int) -> socket.socket:

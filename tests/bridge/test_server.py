@@ -4,12 +4,13 @@ import socket
 import threading
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack, closing
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 from onlooker import free_port
 
-from bridge.server import THREADS, Server, bound
+from bridge.server import ASK_SECONDS, READ_SECONDS, THREADS, Server, bound, close_slow
 
 PATIENCE = 20.0
 Ask = Callable[..., http.client.HTTPResponse]
@@ -110,7 +111,7 @@ def test_a_large_request_is_refused(port: int) -> None:
 
 
 def test_connections_that_say_nothing_keep_nobody_out(port: int) -> None:
-    """However many there are: the oldest of them go."""
+    """A hundred of them leave room; none is kept for long."""
     server = Server(application, "127.0.0.1", port)
     ask(port)
     with ExitStack() as stack:
@@ -136,3 +137,34 @@ def test_readers_who_never_read_keep_nobody_out(port: int) -> None:
             lazy.sendall(b"GET /large HTTP/1.1\r\nHost: localhost\r\n\r\n" * 4)
         assert ask(port, "/healthz")[0] == 200
     server.close()
+
+
+@dataclass
+class Line:
+    """A connection as the server keeps it."""
+
+    creation_time: float
+    last_activity: float = 0.0
+    total_outbufs_len: int = 0
+    requests: list[str] = field(default_factory=list)
+    closed: bool = False
+
+    def handle_close(self) -> None:
+        self.closed = True
+
+
+def test_a_request_that_does_not_come_is_not_waited_for() -> None:
+    """Whatever comes of it meanwhile, drop by drop."""
+    slow, new = Line(100.0, last_activity=110.0), Line(105.0)
+    close_slow([slow, new], 100.1 + ASK_SECONDS)
+    assert (slow.closed, new.closed) == (True, False)
+
+
+def test_an_answer_that_is_not_read_is_not_kept() -> None:
+    """One that is being read may take its time, and so may one that is being made."""
+    now = 1000.0
+    unread = Line(0.0, last_activity=now - READ_SECONDS - 0.1, total_outbufs_len=9)
+    read = Line(0.0, last_activity=now - 1.0, total_outbufs_len=9, requests=["r"])
+    made = Line(0.0, requests=["r"])
+    close_slow([unread, read, made], now)
+    assert (unread.closed, read.closed, made.closed) == (True, False, False)
