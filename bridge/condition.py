@@ -16,7 +16,16 @@ from sinks.base import SinkError, SinkPaused
 
 log: Final = logging.getLogger("bridge.worker")
 
-_ACTIONS: Final = {"failing": "sink_down", "paused": "sink_paused"}
+_ACTIONS: Final = {
+    "ok": "sink_up",
+    "idle": "sink_idle",
+    "failing": "sink_down",
+    "paused": "sink_paused",
+}
+_MESSAGES: Final = {
+    "ok": "the sink takes records",
+    "idle": "the sink does not fail any more; no record has been acknowledged yet",
+}
 
 
 class Condition:
@@ -40,22 +49,24 @@ class Condition:
         self._draw = draw
 
     def recovered(self) -> None:
-        """The sink takes what it is given."""
+        """Nothing fails, at the moment. Only an acknowledged record proves that the sink works."""
         health = self._health
-        if health.state == "ok":
+        state: State = "ok" if health.acknowledged else "idle"
+        if health.state == state:
             return
-        outage = self._clock.monotonic() - health.since if health.failures else None
-        log.info(
-            "the sink takes records",
-            extra={
-                "action": "sink_up",
-                "sink": self._name,
-                "failures": health.failures or None,
-                "outage_seconds": outage,
-            },
-        )
+        failures = health.failures
+        if state == "ok" or failures:
+            log.info(
+                _MESSAGES[state],
+                extra={
+                    "action": _ACTIONS[state],
+                    "sink": self._name,
+                    "failures": failures or None,
+                    "outage_seconds": self._clock.monotonic() - health.since if failures else None,
+                },
+            )
         health.failures = 0
-        health.turn("ok", None, self._clock.monotonic())
+        health.turn(state, None, self._clock.monotonic())
 
     def failed(self, error: Exception) -> float | None:
         """Note a failure; returns the seconds to wait, or None for until a person acts."""

@@ -100,6 +100,7 @@ class Gauges(Collector):
             ("seb_sink_failures_total", lambda each: each.failed),
             ("seb_sink_dead_total", lambda each: each.parked),
             ("seb_sink_up", lambda each: each.state == "ok"),
+            ("seb_sink_idle", lambda each: each.state == "idle"),
         )
         for name, reading in totals:
             family = _family(name)

@@ -115,7 +115,13 @@ DEFINITIONS: Final = (
         _LONG_LAG,
         *SINK,
     ),
-    _gauge("seb_sink_up", "1 where the sink takes records, else 0", *SINK),
+    _gauge("seb_sink_up", "1 if the sink acknowledged the last record, else 0", *SINK),
+    _gauge(
+        "seb_sink_idle",
+        "1 if the sink does not fail but has acknowledged no record since the start or its last "
+        "refusal, else 0",
+        *SINK,
+    ),
     _counter("seb_approvals_total", "Steps of approvals, by the state of the receipt", "outcome"),
     _counter(
         "seb_commands_refused_total", "Signed commands that were refused, by reason", "reason"

@@ -25,7 +25,9 @@ MAX_STUCK_THREADS: Final = 8
 MAX_REASON_LENGTH: Final = 500
 """Reasons are stored, logged and sent to every sink: a page of HTML is no reason."""
 
-State = Literal["starting", "ok", "failing", "paused"]
+State = Literal["starting", "idle", "ok", "failing", "paused"]
+"""`idle`: nothing has failed, and no record has been acknowledged since the start or since the
+last refusal. `ok`: the last record was acknowledged."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -40,7 +42,10 @@ class Health:
     """Failed tries in a row."""
     refusals: int = 0
     """Refusals in a row of one and the same record."""
+    acknowledged: bool = False
+    """Whether the last record that the sink decided on was acknowledged, and not refused."""
     delivered: int = 0
+    """Records that were acknowledged in this run."""
     delivered_at: datetime | None = None
     """When a record was last acknowledged."""
     lag: float | None = None

@@ -195,6 +195,7 @@ class Worker:
         self._outbox.delivered(self.name, batch, count)
         now = self._clock.now()
         lags = [lag(each, now) for each in batch.records[:count]]
+        self.health.acknowledged = True
         self.health.delivered += count
         self.health.delivered_at, self.health.lag = now, lags[-1]
         self._tally.delivered(self.name, lags)
@@ -205,6 +206,7 @@ class Worker:
         self._refused = record.id
         if self.health.refusals < error.tries:
             raise SinkError(str(error)) from error
+        self.health.acknowledged = False
         self._give_up(record, reason_of(error, self._redact), tries=self.health.refusals)
         self.health.refusals, self._refused = 0, None
 

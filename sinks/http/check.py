@@ -12,7 +12,7 @@ from urllib.parse import SplitResult, urlsplit
 from sinks.base import Check, SinkError
 from sinks.http.address import is_loopback, origin
 from sinks.http.client import Limits, proxy_of, tls_context
-from sinks.http.words import words
+from sinks.http.errors import words
 
 _SOON: Final = timedelta(days=14)
 _PORTS: Final = {"http": 80, "https": 443}

@@ -21,7 +21,7 @@ from urllib3.exceptions import HTTPError
 
 from sinks.base import SinkError
 from sinks.deadline import DeadlineAdapter
-from sinks.http.words import words
+from sinks.http.errors import words
 
 # urllib3 writes addresses into its debug lines, and one of its warnings.
 logging.getLogger("urllib3.connectionpool").setLevel(logging.ERROR)

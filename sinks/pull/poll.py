@@ -15,7 +15,7 @@ from typing import Final
 
 from sinks.base import CommandMessage, SinkContext, SinkError
 from sinks.http.client import Answer, Client, Limits
-from sinks.http.verdict import pointing_to, seconds_to_wait, status_words
+from sinks.http.outcome import pointing_to, seconds_to_wait, status_words
 from sinks.pull.receipts import TOKEN_HINT, URL_HINT
 from sinks.pull.settings import PullSettings
 

@@ -11,7 +11,7 @@ from typing import ClassVar, Final
 from sinks.base import Check, Sink, SinkContext, SinkError, SinkSettings
 from sinks.http.check import look_at_address
 from sinks.http.client import Client, Limits
-from sinks.http.verdict import judge
+from sinks.http.outcome import judge
 from sinks.pull.settings import PullSettings
 from sinks.record import APPROVAL, CONTENT_TYPE, EventRecord
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from sinks.base import Check, Sink, SinkContext, SinkError, SinkRejected, SinkSettings
 from sinks.http.client import Client, Limits
-from sinks.http.verdict import judge
+from sinks.http.outcome import judge
 from sinks.record import CONTENT_TYPE, EventRecord
 from sinks.webhook.check import look_at
 from sinks.webhook.rendered import Rendered

@@ -66,7 +66,54 @@ def test_a_failed_open_is_closed_and_tried_again(bench: Bench, ops: Script) -> N
     assert ops.calls == ["open", "close"]
     bench.wait_for_failure("ops")
     bench.advance(1.1)
-    ops.wait_for_calls("maintain", 1)
+    ops.wait_for(lambda: bench.dispatcher.health["ops"].state == "idle")
+
+
+def test_a_sink_is_idle_until_its_first_acknowledgement(bench: Bench, ops: Script) -> None:
+    """That it could be opened says nothing: only a record that it took does."""
+    bench.start()
+    health = bench.dispatcher.health["ops"]
+    ops.wait_for(lambda: health.state == "idle")
+    bench.commit(draft(1))
+    assert wait_ok(bench, ops) == "ok"
+
+
+def test_a_sink_that_refuses_every_record_is_never_ok(bench: Bench, ops: Script) -> None:
+    """Parking the records gets on with them, and does not make the sink work."""
+    seen = set()
+    ops.on_deliver = [SinkRejected("no")] * 4
+    ops.on_maintain = [lambda: seen.add(bench.dispatcher.health["ops"].state)] * 9
+    bench.commit(*[draft(n) for n in range(1, 4)])
+    bench.start()
+    health = bench.dispatcher.health["ops"]
+    ops.wait_for(lambda: health.parked == 3 and health.state == "idle")
+    ops.wait_for_calls("maintain", 3)
+    assert "ok" not in seen
+
+
+def test_a_refusal_after_deliveries_takes_the_ok_away(bench: Bench, ops: Script) -> None:
+    """Until the sink takes a record again."""
+    ops.on_deliver = [None, SinkRejected("no")]
+    bench.commit(draft(1))
+    bench.start()
+    assert wait_ok(bench, ops) == "ok"
+    bench.commit(draft(2))
+    ops.wait_for(lambda: bench.dispatcher.health["ops"].state == "idle")
+    bench.commit(draft(3))
+    assert wait_ok(bench, ops) == "ok"
+
+
+def test_a_failure_between_two_records_is_over_when_the_sink_is_open_again(
+    bench: Bench, ops: Script
+) -> None:
+    """It has acknowledged records in this run: it need not prove itself anew."""
+    bench.commit(draft(1))
+    bench.start()
+    assert wait_ok(bench, ops) == "ok"
+    ops.on_maintain = [SinkError("lost")]
+    bench.dispatcher.wake()
+    bench.wait_for_failure("ops")
+    bench.advance(1.1)
     assert wait_ok(bench, ops) == "ok"
 
 

@@ -71,6 +71,7 @@ TROUBLED = [
     ),
     sink(name="stdout", kind="stdout"),
     sink(name="hub", kind="eventhub", state="starting", delivered=0, lagSeconds=None),
+    sink(name="drain", kind="program", state="idle", delivered=0, lagSeconds=None),
 ]
 NO_STORE = {
     "writable": False,

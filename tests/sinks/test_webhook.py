@@ -11,7 +11,7 @@ from standardwebhooks import Webhook
 from webhook_sinks import KEY, OTHER_KEY, PATH, QUERY, SECRETS, TOKEN, hasty, shows_no_secret
 
 from sinks.base import SinkError, SinkPaused, SinkRejected
-from sinks.http.verdict import seconds_to_wait
+from sinks.http.outcome import seconds_to_wait
 from sinks.record import EventRecord
 from sinks.testing import (
     SAMPLE_TIME,
@@ -158,7 +158,16 @@ def raised(server: HttpServer, **answer: Any) -> Exception:
     return caught.value
 
 
-@pytest.mark.parametrize("status", [407, 408, 425, 429, 500, 501, 502, 503, 504, 507, 599, 600])
+@pytest.mark.parametrize("status", [401, 403, 404, 405, 407])
+def test_a_refusal_of_the_settings_holds_the_record(server: HttpServer, status: int) -> None:
+    """Key, path and proxy are for a person to set right: later, with what to look at."""
+    error = raised(server, status=status, headers={"Retry-After": "7"})
+    assert type(error) is SinkError
+    assert str(error).startswith(f"{server.origin} answered {status}")
+    assert (error.retry_after, (error.problem.remedy or "")[:4]) == (7.0, "see ")
+
+
+@pytest.mark.parametrize("status", [408, 425, 429, 500, 501, 502, 503, 504, 507, 599, 600])
 def test_later_means_later(server: HttpServer, status: int) -> None:
     """Overload and trouble at the far end are tried again."""
     error = raised(server, status=status)
@@ -166,7 +175,7 @@ def test_later_means_later(server: HttpServer, status: int) -> None:
     assert str(error).startswith(f"{server.origin} answered {status}")
 
 
-@pytest.mark.parametrize("status", [400, 401, 403, 404, 405, 409, 413, 415, 422, 451, 499])
+@pytest.mark.parametrize("status", [400, 402, 406, 409, 413, 415, 418, 422, 431, 451, 499])
 def test_other_refusals_end_after_five_tries(server: HttpServer, status: int) -> None:
     """Any other 4xx is a refusal of this record, believed on the fifth time."""
     error = raised(server, status=status)

@@ -126,15 +126,16 @@ class Bench:
         self.scripts = {name: Script() for name in names}
         ScriptedSink.scripts = self.scripts
         self._draw = draw
+        self.specs = [
+            SinkSpec(name=name, sink_class=ScriptedSink, settings=SinkSettings(kind="scripted"))
+            for name in names
+        ]
         self.dispatcher: Dispatcher
 
     def start(self) -> None:
         """Begin to deliver."""
         self.dispatcher = Dispatcher(
-            [
-                SinkSpec(name=name, sink_class=ScriptedSink, settings=SinkSettings(kind="scripted"))
-                for name in self.scripts
-            ],
+            self.specs,
             self.outbox,
             sample_context(),
             self.clock,

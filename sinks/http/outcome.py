@@ -14,9 +14,13 @@ from sinks.base import SinkError, SinkPaused, SinkRejected
 from sinks.http.address import origin
 from sinks.http.client import Answer
 
-# Told to come back later; and 407, which a proxy says and not the receiver.
-_LATER: Final = (407, 408, 425, 429)
-_PATIENCE: Final = 5
+_LATER: Final = (408, 425, 429)
+# About key, path or proxy: the next record would meet the same answer, and once a person has
+# changed the setting, this one is taken too.
+_SETTINGS: Final = (401, 403, 404, 405, 407)
+_PROXY_HINT: Final = "see user and password in HTTPS_PROXY or HTTP_PROXY"
+_TRIES: Final = 5
+"""So many refusals in a row of one record are believed."""
 
 
 def judge(
@@ -24,9 +28,9 @@ def judge(
 ) -> None:
     """Return where a record was taken; raise what the status means for anything else.
 
-    `shown` is the address as far as errors may name it, `hints` say what to do about a status, and
-    `resume` what makes a destination that wants no more go on. Raises `SinkError`, `SinkPaused` on
-    410, and `SinkRejected` where trying again is no use.
+    `shown` is the address as far as errors may name it, `hints` say what to do about a status (at
+    least 401, 403, 404 and 405), and `resume` what makes a destination that wants no more go on.
+    Raises `SinkError`, `SinkPaused` on 410, and `SinkRejected` for a 4xx about the record itself.
     """
     status = answer.status
     said = f"{shown} answered {status_words(status)}"
@@ -35,11 +39,15 @@ def judge(
     if 300 <= status < 400:  # noqa: PLR2004
         raise SinkError(f"{said}, which is not followed{pointing_to(answer.location)}")
     if status == HTTPStatus.GONE:
-        raise SinkPaused(f"{said}: it wants no more records; {resume}")
+        raise SinkPaused(f"{said}: it wants no more records", remedy=resume)
+    wait = seconds_to_wait(answer.retry_after, now=now)
+    if status in _SETTINGS:
+        hint = _PROXY_HINT if status == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED else hints[status]
+        raise SinkError(said, remedy=hint, retry_after=wait)
     if status in _LATER or not 400 <= status < 500:  # noqa: PLR2004
-        raise SinkError(said, retry_after=seconds_to_wait(answer.retry_after, now=now))
-    hint = hints.get(status)
-    raise SinkRejected(f"{said}; {hint}" if hint else said, tries=_PATIENCE)
+        raise SinkError(said, retry_after=wait)
+    hint = hints.get(status, "")
+    raise SinkRejected(f"{said}; {hint}" if hint else said, tries=_TRIES)
 
 
 def seconds_to_wait(retry_after: str | None, *, now: datetime) -> float | None:
