@@ -22,13 +22,12 @@ from bridge.endpoint import client
 from bridge.errors import UnreachableError
 from bridge.front import Front
 from bridge.herald import Herald
-from bridge.identity import IdentityError, await_identity, fetch_identity
-from bridge.imds import ImdsError
 from bridge.logs import Redactor
+from bridge.ownership import Ownership
 from bridge.parts import assemble
 from bridge.scheduler import TICK_SECONDS, Scheduler, Watch
 from bridge.store import Store, StoreError
-from bridge.storefile import StoreReset, open_store, put_aside
+from bridge.storefile import open_store
 from sinks.record import VmIdentity
 
 log: Final = logging.getLogger(__name__)
@@ -41,8 +40,8 @@ ONCE_SECONDS: Final = 30.0
 """How long `seb run --once` lets its sinks take."""
 IDENTITY_SECONDS: Final = 3600.0
 """How often the VM's size and tags are read again."""
-FRESH_IDENTITY_SECONDS: Final = 2.0
-"""How long a start waits for a fresh identity where an old one is kept."""
+CONFIRM_SECONDS: Final = 5.0
+"""How often IMDS is asked for the identity as long as this run uses one that was kept."""
 
 
 class Outcome(Enum):
@@ -75,6 +74,7 @@ class Bridge:
         self._redact = redact
         self._clock = clock or SystemClock()
         self._boot_id = boot_id()
+        self._owner = Ownership(self._settings, self._clock, boot_id=self._boot_id)
         self._front = Front(self._settings, self._sinks, self._clock)
         self._outcome = Outcome.STOPPED
 
@@ -83,9 +83,10 @@ class Bridge:
         store, reset = open_store(self._settings.state_dir, self._clock.now())
         try:
             self._front.open()
-            vm = self._identify(store, patient=True)
+            tried = self._front.tried
+            vm = self._owner.identify(store, stop=self._stop, patient=True, tried=tried)
             if vm is not None:
-                store, reset = self._own(store, reset, vm)
+                store, reset = self._owner.take(store, reset, vm)
                 self._assemble(store, vm)
                 self._herald.tell_reset(reset)
                 self._herald.tell_start()
@@ -103,13 +104,16 @@ class Bridge:
         where = f"IMDS at {self._settings.imds.url}"
         store, reset = open_store(self._settings.state_dir, self._clock.now())
         try:
-            vm = self._identify(store, patient=False)
+            tried = self._front.tried
+            vm = self._owner.identify(store, stop=self._stop, patient=False, tried=tried)
             if vm is None:
                 raise UnreachableError(f"{where} does not say who this VM is; see `seb check`")
-            store, reset = self._own(store, reset, vm)
+            store, reset = self._owner.take(store, reset, vm)
             self._assemble(store, vm)
             self._herald.tell_reset(reset)
             looked = self._poller.run()
+            if not self._owner.may_deliver:
+                raise UnreachableError(f"{where} does not confirm who this VM is; see `seb check`")
             self._dispatcher.start()
             self._dispatcher.finish(ONCE_SECONDS)
             if not looked:
@@ -117,31 +121,6 @@ class Bridge:
             return not self._undelivered()
         finally:
             store.close()
-
-    def _fetch_identity(self, timeout: float | None = None) -> VmIdentity:
-        return fetch_identity(client(self._settings, timeout), self._settings.identity.tags)
-
-    def _identify(self, store: Store, *, patient: bool) -> VmIdentity | None:
-        kept = store.identity()
-        return await_identity(
-            lambda: self._fetch_identity(FRESH_IDENTITY_SECONDS if kept else None),
-            kept,
-            stop=self._stop,
-            interval=self._settings.poll_interval,
-            patient=patient,
-            tried=self._front.tried,
-        )
-
-    def _own(
-        self, store: Store, reset: StoreReset | None, vm: VmIdentity
-    ) -> tuple[Store, StoreReset | None]:
-        """The store of this VM: one that came along in a disk image is put aside."""
-        kept = store.identity()
-        if kept is not None and kept.vm_id != vm.vm_id:
-            reason = f"the store belongs to another VM, {kept.vm_id}"
-            store, reset = put_aside(store, self._clock.now(), reason=reason)
-        store.keep_identity(vm)
-        return store, reset
 
     def _assemble(self, store: Store, vm: VmIdentity) -> None:
         parts = assemble(
@@ -170,15 +149,22 @@ class Bridge:
         scheduler, watch = Scheduler(self._clock), Watch(self._clock)
         self._front.status.skipped = lambda: scheduler.skipped
         scheduler.every(settings.poll_interval, self._poller.run)
-        scheduler.every(IDENTITY_SECONDS, self._refresh_identity, first=IDENTITY_SECONDS)
+        scheduler.every(IDENTITY_SECONDS, self._ask_identity, first=IDENTITY_SECONDS)
+        confirming = scheduler.every(CONFIRM_SECONDS, self._ask_identity, first=CONFIRM_SECONDS)
         if beat := settings.heartbeat_interval:
             scheduler.every(beat, self._herald.tell_life, first=beat)
         desk = Desk(self._outbox, self._dispatcher, self._poller, self._approver)
         control = ControlServer(settings.state_dir, desk.answer)
-        self._approver.start()
-        self._dispatcher.start()
+        self._front.status.held = lambda: not self._owner.may_deliver
+        if self._owner.may_deliver:
+            self._dispatcher.start()
         scheduler.start()
-        while self._outcome is Outcome.STOPPED and not self._stop.wait(TICK_SECONDS):
+        while self._outcome is Outcome.STOPPED:
+            if self._owner.confirmed and not self._approver.is_started:
+                confirming()
+                self._act()
+            if self._stop.wait(TICK_SECONDS):
+                break
             self._look_around(scheduler, watch)
         if self._outcome is Outcome.STOPPED:
             self._front.stopping()
@@ -187,6 +173,12 @@ class Bridge:
         self._poller.settle(SETTLE_SECONDS)
         self._approver.stop(SETTLE_SECONDS)
         self._finish()
+
+    def _act(self) -> None:
+        """Do what needs to be certain of who this VM is."""
+        self._approver.start()
+        if not self._dispatcher.is_started:
+            self._dispatcher.start()
 
     def _look_around(self, scheduler: Scheduler, watch: Watch) -> None:
         jump, pause = watch.tick()
@@ -226,16 +218,10 @@ class Bridge:
         accepts = {name: self._dispatcher.sink(name).accepts for name in self._dispatcher.health}
         return [name for name in accepts if self._outbox.backlog(name, accepts[name]).records]
 
-    def _refresh_identity(self) -> None:
-        try:
-            vm = self._fetch_identity()
-        except (ImdsError, IdentityError):
-            return  # the poller says when IMDS does not answer; the identity at hand goes on
-        if vm.vm_id != self._poller.observer.vm.vm_id:
+    def _ask_identity(self) -> None:
+        at_hand = self._poller.observer.vm
+        vm = self._owner.ask(self._store, at_hand)
+        if vm is None:
             self._outcome = Outcome.ANOTHER_VM
-            return
-        self._poller.observer = replace(self._poller.observer, vm=vm)
-        try:
-            self._store.keep_identity(vm)
-        except StoreError as error:
-            log.warning(str(error), extra={"action": "store_trouble"})
+        elif vm is not at_hand:
+            self._poller.observer = replace(self._poller.observer, vm=vm)

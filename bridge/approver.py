@@ -30,6 +30,8 @@ announced while nobody looked."""
 STORE_SECONDS: Final = 1.0
 """How long a command waits that could not be stored; a look at IMDS ends that wait too."""
 
+UNCONFIRMED: Final = "the VM identity is not confirmed by IMDS yet; try again"
+
 Job = Callable[[], object]
 
 
@@ -50,9 +52,16 @@ class Approver:
         self._thread = threading.Thread(target=self._run, name="approver", daemon=True)
 
     def start(self) -> None:
-        """Begin."""
-        self._held_until = time.monotonic() + FIRST_LOOK_SECONDS
+        """Begin: IMDS has said who this VM is. Until then nothing is carried out."""
+        with self._changed:
+            if not self._looked:
+                self._held_until = time.monotonic() + FIRST_LOOK_SECONDS
         self._thread.start()
+
+    @property
+    def is_started(self) -> bool:
+        """Whether it has begun."""
+        return self._thread.ident is not None
 
     def stop(self, seconds: float) -> None:
         """End after what is under way, within so many seconds. What waits is not carried out, and
@@ -61,7 +70,8 @@ class Approver:
         with self._changed:
             self._stopping = True
             self._changed.notify()
-        self._thread.join(seconds)
+        if self.is_started:
+            self._thread.join(seconds)
 
     def command(self, message: CommandMessage) -> bool:
         """Take a command from a channel; False where too many are waiting."""
@@ -94,6 +104,8 @@ class Approver:
 
         Raises `LookupError` with the reason, `StoreError`, or `TimeoutError`.
         """
+        if not self.is_started:
+            raise LookupError(UNCONFIRMED)
         answer: Future[Entry] = Future()
 
         def work() -> None:

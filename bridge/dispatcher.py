@@ -78,9 +78,12 @@ class Dispatcher:
         outbox.register(self._specs)
         self.health = {name: Health(since=clock.monotonic()) for name in self._specs}
         self._workers = {name: self._worker(name) for name in self._specs}
+        self.is_started = False
+        """Whether it delivers."""
 
     def start(self) -> None:
         """Begin to deliver to every sink."""
+        self.is_started = True
         for worker in self._workers.values():
             worker.start()
 
@@ -115,6 +118,8 @@ class Dispatcher:
 
         What has not ended by then is abandoned: it touches neither sink nor store any more.
         """
+        if not self.is_started:
+            return True
         deadline = self._clock.monotonic() + seconds
         with self._lock:
             workers = list(self._workers.values())

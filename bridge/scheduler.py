@@ -79,13 +79,20 @@ class Scheduler:
         self._scheduler = _Steady(clock)
         self._scheduler.add_listener(self._count_skip, EVENT_JOB_MAX_INSTANCES)
 
-    def every(self, seconds: float, job: Callable[[], object], *, first: float = 0.0) -> None:
-        """Run the job after `first` seconds (at most as many), and then every so many seconds."""
-        self._scheduler.add_job(
+    def every(
+        self, seconds: float, job: Callable[[], object], *, first: float = 0.0
+    ) -> Callable[[], None]:
+        """Run the job after `first` seconds (at most as many), and then every so many seconds.
+
+        What comes back takes the job out.
+        """
+        added = self._scheduler.add_job(
             job,
             trigger=Every(seconds),
             next_run_time=self._clock.now() + timedelta(seconds=first),
         )
+        remove: Callable[[], None] = added.remove
+        return remove
 
     def start(self) -> None:
         """Begin."""

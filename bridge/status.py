@@ -55,6 +55,8 @@ class Status:
         """The records of the store in use; None while it is not known who this VM is."""
         self.skipped: Callable[[], int] = lambda: 0
         """How many polls were due while the one before was under way."""
+        self.held: Callable[[], bool] = lambda: False
+        """Whether nothing is delivered because the identity is not confirmed."""
         self.starting_trouble: str | None = None
         """Why it is not known yet who this VM is; None where nothing was tried, or it is known."""
 
@@ -85,6 +87,8 @@ class Status:
         if not self.is_looking():
             trouble = self._trouble()
             return trouble["message"] if trouble else "IMDS has not given a document lately"
+        if self.held():
+            return "IMDS has not confirmed the VM identity: nothing is delivered until it does"
         return self.store_trouble()
 
     def store_trouble(self) -> str | None:

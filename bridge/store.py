@@ -43,6 +43,8 @@ CONDEMNED_NAME: Final = "condemned"
 """A file that says that the store was found damaged while in use; the next start puts it aside."""
 RESET_KEY: Final = "reset"
 """What is kept in `meta` of a reset of the store until the record that tells it is committed."""
+CONFIRMED_BOOT_KEY: Final = "confirmed_boot"
+"""What is kept in `meta` of the boot in which IMDS last said whose VM this is."""
 _FULL: Final = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR})
 _DAMAGED: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 
@@ -206,11 +208,15 @@ class Store:
         kept = self._meta.get("identity")
         return None if kept is None else VmIdentity.from_wire(json.loads(kept))
 
-    def keep_identity(self, identity: VmIdentity) -> None:
-        """Keep the identity for the next start. Raises `StoreError`."""
+    def keep_identity(self, identity: VmIdentity, boot_id: str | None) -> None:
+        """Keep the identity, as IMDS has said it in this boot, for the next start.
+
+        Raises `StoreError`.
+        """
         text = canonical_json(identity.to_wire()).decode()
-        if text != self._meta.get("identity"):
-            self.commit(meta={"identity": text})
+        news = {"identity": text, CONFIRMED_BOOT_KEY: boot_id or ""}
+        if news != {key: self._meta.get(key) for key in news}:
+            self.commit(meta=news)
 
     def mark_looked(self, moment: datetime) -> None:
         """Remember the last good look at IMDS, for the gap after a restart.

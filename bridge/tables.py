@@ -71,6 +71,10 @@ def migrate(connection: sqlite3.Connection) -> None:
         )
         connection.execute("DROP TABLE version_1")
     connection.execute("DELETE FROM meta WHERE key = 'sinks'")  # the names, for damaged cursors
+    connection.execute(
+        "INSERT INTO meta (key, value) "
+        "SELECT 'confirmed_boot', value FROM meta WHERE key = 'boot_id'"
+    )
     connection.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
 
 

@@ -293,3 +293,19 @@ def test_a_stop_does_not_wait_for_ever(scene: Scene) -> None:
     scene.hold()
     scene.approver.stop(0.01)
     assert scene.approver._thread.is_alive()
+
+
+def test_before_the_identity_is_confirmed_nothing_is_carried_out() -> None:
+    """A person is told to wait; a command waits, unsettled, and is carried out after the start."""
+    approvals, settled = Approvals(), threading.Event()
+    approver = Approver(approvals)  # type: ignore[arg-type]  # it does what approvals do
+    message = CommandMessage(token=b"early", channel="mqtt", settled=settled.set)
+    assert approver.command(message)
+    approver.polled()
+    with pytest.raises(LookupError, match="not confirmed by IMDS yet"):
+        approver.local("E-1", user="anna", seconds=PATIENCE)
+    assert (approvals.done.empty(), settled.is_set()) == (True, False)
+    approver.start()
+    assert approvals.next(2) == ["look", "early"]
+    assert settled.wait(PATIENCE)
+    approver.stop(PATIENCE)

@@ -145,7 +145,7 @@ def test_the_identity_is_kept(tmp_path: Path) -> None:
     """A start without IMDS knows whose VM this is."""
     with opened(tmp_path) as store:
         assert store.identity() is None
-        store.keep_identity(SAMPLE_VM)
+        store.keep_identity(SAMPLE_VM, "boot-1")
     with opened(tmp_path) as store:
         assert store.identity() == SAMPLE_VM
 

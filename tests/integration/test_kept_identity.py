@@ -1,0 +1,162 @@
+"""A start while IMDS does not say who the VM is: what a bridge may do meanwhile."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from bridge_process import run_seb
+from eventually import eventually
+from launch import Launch
+
+from bridge.simulator import SimulatedEvent, SimulatedVm, Simulator, Status
+from bridge.store import CONFIRMED_BOOT_KEY
+from bridge.storefile import FILE_NAME
+
+OTHER = SimulatedVm(vm_id="11111111-2222-4333-8444-555555555555", name="other")
+APPROVE_ALL = '[{"name": "all", "affects_this_vm": true}]'
+NOT_YET = "the VM identity is not confirmed by IMDS yet; try again"
+
+
+@pytest.fixture
+def out(launch: Launch) -> Path:
+    """The file that one of the sinks writes."""
+    launch.env["SEB_SINK__FILE__PATH"] = str(launch.home / "out.jsonl")
+    launch.env["SEB_APPROVAL__RULES"] = APPROVE_ALL
+    return launch.home / "out.jsonl"
+
+
+def records(path: Path) -> list[dict[str, object]]:
+    """What the file sink has."""
+    return [json.loads(line) for line in path.read_bytes().splitlines()] if path.exists() else []
+
+
+def committed(state: Path) -> list[str]:
+    """The types of the records in the store of a bridge that has ended."""
+    with closing(sqlite3.connect(state / FILE_NAME)) as connection:
+        return [kind for (kind,) in connection.execute("SELECT type FROM records")]
+
+
+def another_boot(state: Path) -> None:
+    """As if the machine had booted since IMDS confirmed the identity."""
+    with closing(sqlite3.connect(state / FILE_NAME)) as connection, connection:
+        done = connection.execute(
+            "UPDATE meta SET value = 'another boot' WHERE key = ?", (CONFIRMED_BOOT_KEY,)
+        )
+        assert done.rowcount == 1
+
+
+def known(launch: Launch, out: Path) -> int:
+    """A run on this VM that ends in good order; how many records it delivered."""
+    first = launch()
+    first.wait_for_log("started")
+    eventually(lambda: len(records(out)) >= 1, what="the first record")
+    assert first.stop() == 0
+    return len(records(out))
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_another_vms_disk(launch: Launch, simulator: Simulator, out: Path, *, killed: bool) -> None:
+    """While this VM's own identity is not known, nothing is approved and nothing delivered for the
+    VM that the disk came from; not after a second start either.
+    """
+    before = known(launch, out)
+    another_boot(launch.state)
+    with Simulator(vm=OTHER) as imds:
+        imds.announce(SimulatedEvent(resources=(simulator.vm.name,)))
+        imds.fault(Status(503), times=None, at="instance")
+        bridge = launch(SEB_IMDS__URL=imds.url)
+        bridge.wait_for_log("event.scheduled")
+        assert imds.wait_until_served(gets=5)
+        if killed:
+            bridge.kill()
+            bridge = launch(SEB_IMDS__URL=imds.url)
+            bridge.wait_for_log("identity_trouble")
+            assert imds.wait_until_served(gets=10)
+        imds.heal()
+        eventually(lambda: len(records(out)) >= before + 2, what="records of this VM", timeout=30)
+        assert bridge.stop() == 0
+        assert imds.approvals == []
+    assert [each["type"] for each in records(out)[before : before + 2]] == [
+        "seb.bridge.store-reset.v1",
+        "seb.bridge.started.v1",
+    ]
+    assert {each["partitionkey"] for each in records(out)[before:]} == {OTHER.vm_id}
+
+
+def test_this_vm_after_a_boot(launch: Launch, simulator: Simulator, out: Path) -> None:
+    """What was seen meanwhile is delivered and approved, in order, once the identity is confirmed;
+    until then a person is told to wait.
+    """
+    before = known(launch, out)
+    another_boot(launch.state)
+    event = simulator.announce(SimulatedEvent())
+    simulator.fault(Status(503), times=None, at="instance")
+    bridge = launch()
+    bridge.wait_for_log("event.scheduled")
+    assert simulator.wait_until_served(gets=5)
+    assert len(records(out)) == before
+    assert simulator.approvals == []
+    refused = run_seb("approve", event.event_id, "--yes", home=launch.home, env=launch.env)
+    assert (refused.code != 0, NOT_YET in refused.err) == (True, True)
+    simulator.heal()
+    bridge.wait_for_log("identity_ok", timeout=30)
+    bridge.wait_for_log("approval.posted")
+    assert bridge.stop() == 0
+    kinds = [str(each["type"]) for each in records(out)[before:]]
+    assert kinds[:3] == [
+        "seb.bridge.started.v1",
+        "seb.event.scheduled.v1",
+        "seb.approval.v1",
+    ]
+    assert len(simulator.approvals) == 1
+
+
+def test_this_vm_in_the_same_boot(launch: Launch, simulator: Simulator, out: Path) -> None:
+    """A bridge that starts anew delivers as before; approvals wait for the identity."""
+    before = known(launch, out)
+    simulator.announce(SimulatedEvent())
+    simulator.fault(Status(503), times=None, at="instance")
+    bridge = launch()
+    eventually(lambda: len(records(out)) >= before + 2, what="the event")
+    assert simulator.wait_until_served(gets=5)
+    assert simulator.approvals == []
+    assert "seb.approval.v1" not in [each["type"] for each in records(out)]
+    simulator.heal()
+    bridge.wait_for_log("approval.posted", timeout=30)
+    assert bridge.stop() == 0
+    assert len(simulator.approvals) == 1
+
+
+def test_a_stop_before_it_is_confirmed(launch: Launch, simulator: Simulator, out: Path) -> None:
+    """The run ends in good order, and its records wait for the next one."""
+    before = known(launch, out)
+    another_boot(launch.state)
+    simulator.fault(Status(503), times=None, at="instance")
+    bridge = launch()
+    bridge.wait_for_log("started")
+    assert bridge.stop() == 0
+    assert bridge.logs("stopped")[0]["undelivered"] == "file"
+    assert "Traceback" not in bridge.errors
+    assert len(records(out)) == before
+    assert committed(launch.state)[-2:] == ["seb.bridge.started.v1", "seb.bridge.stopped.v1"]
+    simulator.heal()
+    again = launch()
+    eventually(lambda: len(records(out)) >= before + 3, what="all of it")
+    assert again.stop() == 0
+
+
+def test_one_look_at_another_boot(launch: Launch, simulator: Simulator, out: Path) -> None:
+    """`seb run --once` commits what it sees, delivers nothing, and says why."""
+    before = known(launch, out)
+    another_boot(launch.state)
+    simulator.announce(SimulatedEvent())
+    simulator.fault(Status(503), times=None, at="instance")
+    once = launch("--once")
+    assert once.wait() == 69
+    assert "does not confirm who this VM is" in once.errors
+    assert len(records(out)) == before
+    assert "seb.event.scheduled.v1" in committed(launch.state)
