@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+from io import TextIOWrapper
 from typing import Final
 
 import click
@@ -81,6 +82,7 @@ def main() -> None:
         from bridge import host  # noqa: PLC0415  # hardly ever needed
 
         host.occupy_closed_streams()
+    _write_utf8()
     try:
         code = seb.main(prog_name="seb", standalone_mode=False)
     except click.exceptions.Abort:
@@ -100,6 +102,13 @@ def main() -> None:
         _report_bug(error)
         sys.exit(BUG)
     sys.exit(code if isinstance(code, int) else OK)
+
+
+def _write_utf8() -> None:
+    """Redirected output is UTF-8 on every machine; a terminal says itself what it takes."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper) and not stream.isatty():
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace")
 
 
 def _report_bug(error: Exception) -> None:

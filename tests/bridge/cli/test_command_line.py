@@ -91,3 +91,16 @@ def test_a_reader_that_goes_away_is_no_error(tmp_path: Path, arguments: tuple[st
     errors = process.stderr.read()
     process.stderr.close()
     assert (process.wait(), errors) == (0, b"")
+
+
+def test_redirected_output_is_utf8(tmp_path: Path) -> None:
+    """Whatever the machine's own encoding is, as Windows' code pages: data and messages."""
+    home = tmp_path / "\u4e8b\u4ef6"
+    home.mkdir()
+    env = {"PYTHONIOENCODING": "cp1252", "SEB_NODE__POD": "gr\u00f6\u00dfe"}
+    shown = run_seb("config", "show", home=home, env={**env, "SEB_STATE_DIR": str(home / "s")})
+    assert (shown.code, shown.err) == (0, "")
+    assert f"SEB_STATE_DIR={home / 's'}\n" in shown.out
+    assert "SEB_NODE__POD=gr\u00f6\u00dfe\n" in shown.out
+    failed = run_seb("config", "show", home=home, env={**env, "SEB_CONFIG": str(home / "no")})
+    assert (failed.code, str(home / "no") in failed.err) == (78, True)
