@@ -67,6 +67,17 @@ def make_private(path: Path) -> None:
         path.chmod(0o700 if path.is_dir() else 0o600)
 
 
+def create_private(path: Path) -> int:
+    """The descriptor of a new, empty file that only the account of this process may read, from its
+    first moment on. Raises `FileExistsError`, or `OSError`.
+    """
+    if sys.platform == "win32":
+        descriptor = _create_private_on_windows(path)
+    else:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    return descriptor
+
+
 def sync_directory(path: Path) -> None:
     """Make a rename or a new file in the directory survive a power cut, where that is needed."""
     if is_windows():  # NTFS journals names itself, and a directory cannot be opened for this
@@ -171,3 +182,60 @@ def is_volatile(path: Path) -> bool:
             best, kind = len(point), each
             resource_disk = point in ("/mnt", "/mnt/resource")  # Azure: where agents mount it
     return kind in ("tmpfs", "ramfs") or (best > 1 and resource_disk)
+
+
+if sys.platform == "win32":
+
+    def _create_private_on_windows(path: Path) -> int:
+        """With an access list of one entry, and none from its directory (SDDL: D:P)."""
+        import ctypes  # noqa: PLC0415  # only for this
+        import msvcrt  # noqa: PLC0415
+        from ctypes import wintypes  # noqa: PLC0415
+
+        class SecurityAttributes(ctypes.Structure):
+            _fields_ = (
+                ("length", wintypes.DWORD),
+                ("descriptor", wintypes.LPVOID),
+                ("inherited_by_processes", wintypes.BOOL),
+            )
+
+        create = ctypes.WinDLL("kernel32", use_last_error=True).CreateFileW
+        create.restype = wintypes.HANDLE
+        create.argtypes = (
+            *(wintypes.LPCWSTR, wintypes.DWORD, wintypes.DWORD, wintypes.LPVOID),
+            *(wintypes.DWORD, wintypes.DWORD, wintypes.HANDLE),
+        )
+        advapi = ctypes.WinDLL("advapi32", use_last_error=True)
+        descriptor = wintypes.LPVOID()  # never freed: a few bytes, once in a process
+        if not advapi.ConvertStringSecurityDescriptorToSecurityDescriptorW(
+            f"D:P(A;;FA;;;{_account()})", 1, ctypes.byref(descriptor), None
+        ):
+            raise ctypes.WinError(ctypes.get_last_error())
+        attributes = SecurityAttributes(ctypes.sizeof(SecurityAttributes), descriptor, 0)
+        generic_write, create_new = 0x4000_0000, 1
+        handle = create(str(path), generic_write, 0, ctypes.byref(attributes), create_new, 0, None)
+        if handle == wintypes.HANDLE(-1).value:
+            raise ctypes.WinError(ctypes.get_last_error())
+        return msvcrt.open_osfhandle(handle, os.O_WRONLY)
+
+    def _account() -> str:
+        """The security identifier of the account of this process, as text."""
+        import ctypes  # noqa: PLC0415  # only for this
+        from ctypes import wintypes  # noqa: PLC0415
+
+        advapi = ctypes.WinDLL("advapi32", use_last_error=True)
+        advapi.OpenProcessToken.argtypes = (wintypes.HANDLE, wintypes.DWORD, wintypes.LPVOID)
+        advapi.ConvertSidToStringSidW.argtypes = (wintypes.LPVOID, wintypes.LPVOID)
+        this_process, token_query, token_user = wintypes.HANDLE(-1), 8, 1
+        token, size, text = wintypes.HANDLE(), wintypes.DWORD(), wintypes.LPWSTR()
+        found = advapi.OpenProcessToken(this_process, token_query, ctypes.byref(token))
+        if found:
+            advapi.GetTokenInformation(token, token_user, None, 0, ctypes.byref(size))
+            user = ctypes.create_string_buffer(size.value)
+            found = advapi.GetTokenInformation(token, token_user, user, size, ctypes.byref(size))
+        if found:  # the structure begins with a pointer to the identifier
+            sid = ctypes.cast(user, ctypes.POINTER(ctypes.c_void_p))[0]
+            found = advapi.ConvertSidToStringSidW(sid, ctypes.byref(text))
+        if not found:
+            raise ctypes.WinError(ctypes.get_last_error())
+        return str(text.value)

@@ -21,6 +21,7 @@ import jwt
 # PyJWT does its cryptography with this package and brings it along ("pyjwt[crypto]").
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 
+from bridge import host
 from bridge.commands import MAX_LIFETIME_SECONDS, TYPE
 from bridge.strictjson import JsonError, load_json
 from bridge.trust import ALGORITHMS, MAX_FILE_BYTES
@@ -93,13 +94,9 @@ def thumbprint(jwk: Mapping[str, Any]) -> str:
 
 
 def write_private(jwk: Mapping[str, str], path: Path) -> None:
-    """Write a private key for its owner's eyes only. Raises `FileExistsError`, or `OSError`.
-
-    On Windows the directory's access list decides who may read it.
-    """
+    """Write a private key that only its owner may read. Raises `FileExistsError`, or `OSError`."""
     text = json.dumps(dict(jwk), indent=2) + "\n"
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "w", encoding="utf-8", newline="\n") as file:
+    with os.fdopen(host.create_private(path), "w", encoding="utf-8", newline="\n") as file:
         file.write(text)
 
 
