@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from enum import Enum
-from typing import Final
+from typing import Any, Final
 
 from bridge import host
 from bridge.authority import trust_of
@@ -23,11 +23,13 @@ from bridge.errors import UnreachableError
 from bridge.front import Front
 from bridge.herald import Herald
 from bridge.logs import Redactor
+from bridge.outbox import Outbox
 from bridge.ownership import Ownership
 from bridge.parts import assemble
 from bridge.scheduler import TICK_SECONDS, Scheduler, Watch
 from bridge.store import Store, StoreError
 from bridge.storefile import open_store
+from sinks.base import SinkContext
 from sinks.record import VmIdentity
 
 log: Final = logging.getLogger(__name__)
@@ -81,6 +83,8 @@ class Bridge:
     def run(self) -> Outcome:
         """Run until told to stop. Raises `SebError` where it cannot begin."""
         store, reset = open_store(self._settings.state_dir, self._clock.now())
+        self._desk = self._first_desk(store)
+        self._control = ControlServer(self._settings.state_dir, self._answer)
         try:
             self._front.open()
             tried = self._front.tried
@@ -93,6 +97,7 @@ class Bridge:
                 self._work()
             return self._outcome
         finally:
+            self._control.close()
             self._front.close()
             store.close()
 
@@ -121,6 +126,21 @@ class Bridge:
             return not self._undelivered()
         finally:
             store.close()
+
+    def _first_desk(self, store: Store) -> Desk:
+        """Answers while it is not known yet who this VM is."""
+        context = SinkContext(vm=VmIdentity(vm_id="", name=""), now=self._clock.now)
+        return Desk(
+            Outbox(store),
+            sinks=lambda: {
+                spec.name: spec.sink_class(spec.name, spec.settings, context)
+                for spec in self._sinks
+            },
+            starting=lambda: "waiting for the VM identity from IMDS",
+        )
+
+    def _answer(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
+        return self._desk.answer(request)
 
     def _assemble(self, store: Store, vm: VmIdentity) -> None:
         parts = assemble(
@@ -153,8 +173,7 @@ class Bridge:
         confirming = scheduler.every(CONFIRM_SECONDS, self._ask_identity, first=CONFIRM_SECONDS)
         if beat := settings.heartbeat_interval:
             scheduler.every(beat, self._herald.tell_life, first=beat)
-        desk = Desk(self._outbox, self._dispatcher, self._poller, self._approver)
-        control = ControlServer(settings.state_dir, desk.answer)
+        self._desk = Desk(self._outbox, self._dispatcher, self._poller, self._approver)
         self._front.status.held = lambda: not self._owner.may_deliver
         if self._owner.may_deliver:
             self._dispatcher.start()
@@ -169,7 +188,7 @@ class Bridge:
         if self._outcome is Outcome.STOPPED:
             self._front.stopping()
         scheduler.stop()
-        control.close()
+        self._control.close()
         self._poller.settle(SETTLE_SECONDS)
         self._approver.stop(SETTLE_SECONDS)
         self._finish()

@@ -35,15 +35,19 @@ class Desk:
         poller: Poller | None = None,
         approver: Approver | None = None,
         *,
-        sinks: Mapping[str, Sink[Any]] | None = None,
+        sinks: Callable[[], Mapping[str, Sink[Any]]] = dict,
+        starting: Callable[[], str | None] = lambda: None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`sinks`: those that are configured, where no dispatcher runs them."""
+        """`sinks`: those that are configured, where no dispatcher runs them. `starting`: what a
+        bridge waits for that has no dispatcher yet.
+        """
         self._outbox = outbox
         self._dispatcher = dispatcher
         self._poller = poller
         self._approver = approver
-        self._sinks = sinks or {}
+        self._sinks = sinks
+        self._starting = starting
         self._monotonic = monotonic
 
     def answer(self, request: Mapping[str, Any]) -> dict[str, Any]:
@@ -56,6 +60,8 @@ class Desk:
             case "outbox.drop":
                 sink, sequences = self._sink(request), _sequences(request)
                 return {"records": self._outbox.dead.drop(sink, sequences)}
+            case "pending" | "approve" if starting := self._starting():
+                raise ControlError(f"the bridge is starting: {starting}; try again")
             case "pending":
                 pending = self._poller.pending() if self._poller else []
                 return {"events": [event.to_wire() for event in pending]}
@@ -80,27 +86,35 @@ class Desk:
         return {"jti": entry.jti, "state": entry.state, "reason": entry.reason}
 
     def _list(self) -> dict[str, Any]:
-        sinks = []
-        for name, active in self._outbox.known_sinks().items():
-            running = self._dispatcher if active else None
-            sink = running.sink(name) if running else self._sinks.get(name)
-            accepts = sink.accepts if sink else _everything
-            sinks.append(
-                sink_line(
-                    name,
-                    kind=sink.settings.kind if sink else None,
-                    configured=active,
-                    health=running.health[name] if running else None,
-                    backlog=self._outbox.backlog(name, accepts),
-                    now=self._monotonic(),
-                )
-            )
+        resting = {} if self._dispatcher else self._sinks()
+        known = self._known_sinks()
+        sinks = [self._line(name, resting.get(name), active=known[name]) for name in known]
         trouble = self._poller.store_trouble if self._poller else None
         return {
             "trouble": trouble,
             "sinks": sinks,
             "dead": [asdict(each) for each in self._outbox.dead.shown()],
         }
+
+    def _known_sinks(self) -> dict[str, bool]:
+        """Every sink of the store, and of a bridge that starts; whether it is configured."""
+        known = self._outbox.known_sinks()
+        return known | dict.fromkeys(self._sinks(), True) if self._starting() else known
+
+    def _line(self, name: str, resting: Sink[Any] | None, *, active: bool) -> dict[str, Any]:
+        running = self._dispatcher if active else None
+        sink = running.sink(name) if running else resting
+        line = sink_line(
+            name,
+            kind=sink.settings.kind if sink else None,
+            configured=active,
+            health=running.health[name] if running else None,
+            backlog=self._outbox.backlog(name, sink.accepts if sink else _everything),
+            now=self._monotonic(),
+        )
+        if active and (starting := self._starting()):
+            return {**line, "state": "starting", "reason": starting}
+        return line
 
     def _retry(self, sink: str, sequences: list[int] | None) -> dict[str, Any]:
         count, resumed = self._outbox.dead.retry(sink, sequences), False

@@ -128,9 +128,12 @@ def _open_and_ask(request: Mapping[str, Any], config: Configuration) -> dict[str
         raise control.ControlError(f"there is no store in {directory} yet; has the bridge run?")
     store, _ = open_store(directory, datetime.now(UTC))
     try:
-        sinks = {
-            spec.name: spec.sink_class(spec.name, spec.settings, context) for spec in config.sinks
-        }
-        return Desk(Outbox(store), sinks=sinks).answer(request)
+        return Desk(
+            Outbox(store),
+            sinks=lambda: {
+                spec.name: spec.sink_class(spec.name, spec.settings, context)
+                for spec in config.sinks
+            },
+        ).answer(request)
     finally:
         store.close()

@@ -65,6 +65,23 @@ def test_nothing_yet(launch: Launch, server: HttpServer) -> None:
     assert not launch.state.exists()
 
 
+def test_before_imds_has_answered(launch: Launch, server: HttpServer) -> None:
+    """The bridge answers while it waits: what is configured, and what it waits for."""
+    bridge = launch(**{**environment(launch, server), "SEB_IMDS__URL": "http://127.0.0.1:9"})
+    bridge.wait_for_log("identity_trouble")
+    said = outbox(launch, server, "list", "--json")
+    assert said.code == 0, said.err
+    sinks = json.loads(said.out)["sinks"]
+    assert [(each["sink"], each["state"], each["backlog"]) for each in sinks] == [
+        ("hook", "starting", 0),
+        ("stdout", "starting", 0),
+    ]
+    told = run_seb("approve", "x", "--yes", home=launch.home, env=environment(launch, server))
+    waits = "the bridge is starting: waiting for the VM identity from IMDS; try again"
+    assert (told.code, told.err) == (1, f"seb: {waits}\n")
+    assert bridge.stop() == 0
+
+
 def test_dead_records_of_a_running_bridge(
     launch: Launch, server: HttpServer, imds_simulator: Simulator
 ) -> None:
