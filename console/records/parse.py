@@ -85,9 +85,10 @@ def parse_record(
 
 
 def parse_status(
-    body: bytes, *, source: str, received_at: float, retained: bool, vm_id: str, site: str
+    body: bytes, *, source: str, received_at: float, vm_id: str, site: str
 ) -> IncomingStatus:
-    """A status document. One that is retained proves contact only at the time that it names.
+    """A status document. It proves contact at the time that it names, for it may be retained, or
+    have lain at the broker.
 
     Raises `NotOurs`.
     """
@@ -95,7 +96,7 @@ def parse_status(
     name, resource_id = _named(model.vm, vm_id)
     told = None if model.time is None else min(seconds(model.time), received_at)
     lost = model.status == "offline" and model.reason == "lost"
-    heard_at = None if lost else told if retained else received_at
+    heard_at = None if lost else told
     return IncomingStatus(
         vm_id=vm_id,
         name=name,

@@ -16,11 +16,14 @@ from console.fleet.index import Fleet
 from console.intake.writer import Writer
 from console.service.follower import Follower, apply
 from console.sources.enrolment import read_key
+from console.sources.readers import make_readers
+from console.sources.settings import read_sources
+from console.sources.state import SourceState
 from console.store.errors import StoreError
 from console.store.opening import Database, database_url
 from console.store.reading import News
 from console.web.app import application
-from console.web.desk import Desk, SourceState
+from console.web.desk import Desk
 
 
 class _Server(uvicorn.Server):
@@ -47,16 +50,21 @@ class Console:
         self.follower = Follower(self.database, deliver=self._deliver)
         self.writer = Writer(self.database, committed=self.follower.wake)
         key = None if settings.enroll_key_file is None else read_key(settings.enroll_key_file)
-        sources = {
-            name: SourceState(name=name, kind=str(fields.get("kind", name)))
-            for name, fields in settings.source.items()
-        }
+        sources = read_sources(settings.source)
+        states = {name: SourceState(name=name, kind=each.kind) for name, each in sources.items()}
+        self.readers = make_readers(
+            sources,
+            states,
+            writer=self.writer,
+            database=self.database,
+            directory=settings.state_dir,
+        )
         self.desk = Desk(
             settings=settings,
             fleet=Fleet(),
             database=self.database,
             writer=self.writer,
-            sources=sources,
+            sources=states,
             started_at=time.time(),
             enroll_key=key,
         )
@@ -86,6 +94,8 @@ class Console:
         try:
             asyncio.run(self._serve(server))
         finally:
+            for reader in self.readers:
+                reader.stop()
             self.writer.stop()
             self.follower.stop()
             self.database.close()
@@ -97,6 +107,8 @@ class Console:
         for state in self.desk.sources.values():
             if state.kind == "webhook":
                 state.up(time.time())
+        for reader in self.readers:
+            reader.start()
         await server.serve()
 
     def _deliver(self, news: News, first: bool) -> set[str]:  # noqa: FBT001

@@ -10,29 +10,10 @@ from typing import Any
 from console.config.settings import Settings
 from console.fleet.contact import Ears
 from console.fleet.index import Fleet
+from console.fleet.view import moment
 from console.intake.writer import Writer
+from console.sources.state import SourceState
 from console.store.opening import Database
-
-
-@dataclass(slots=True)
-class SourceState:
-    """How a source stands; each source has one and keeps it current, from any thread."""
-
-    name: str
-    kind: str
-    connected: bool = False
-    since: float | None = None
-    """Since when it is connected; None while it is not."""
-    trouble: str | None = None
-    """Why it is not connected."""
-
-    def up(self, at: float) -> None:
-        """It is connected now."""
-        self.since, self.trouble, self.connected = at, None, True
-
-    def down(self, why: str) -> None:
-        """It is not connected any more."""
-        self.since, self.trouble, self.connected = None, why, False
 
 
 @dataclass(slots=True, kw_only=True)
@@ -64,8 +45,6 @@ class Desk:
 
     def source_items(self) -> list[dict[str, Any]]:
         """The sources as the API shows them."""
-        from console.fleet.view import moment  # noqa: PLC0415
-
         last = self.writer.progress.last_record_at
         return [
             {

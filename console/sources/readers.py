@@ -1,0 +1,53 @@
+"""From the settings of the sources to their readers; only the kinds that are named are imported."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Protocol
+
+from console.intake.writer import Writer
+from console.sources.settings import EventHubSource, MqttSource, SourceSettings
+from console.sources.state import SourceState
+from console.store.opening import Database
+
+
+class Reader(Protocol):
+    """A source that reads by itself; a webhook source waits for requests instead."""
+
+    def start(self) -> None:
+        """Begin; never waits."""
+
+    def stop(self) -> None:
+        """End, within seconds."""
+
+
+def make_readers(
+    sources: Mapping[str, SourceSettings],
+    states: Mapping[str, SourceState],
+    *,
+    writer: Writer,
+    database: Database,
+    directory: Path,
+) -> list[Reader]:
+    """The readers of every source that has one, not started."""
+    readers: list[Reader] = []
+    for name, settings in sources.items():
+        if isinstance(settings, MqttSource):
+            from console.sources.mqtt import MqttReader, client_id  # noqa: PLC0415
+
+            readers.append(
+                MqttReader(
+                    settings,
+                    state=states[name],
+                    writer=writer,
+                    client_id=client_id(directory, name),
+                )
+            )
+        elif isinstance(settings, EventHubSource):
+            from console.sources.eventhub import EventHubReader  # noqa: PLC0415
+
+            readers.append(
+                EventHubReader(settings, state=states[name], writer=writer, database=database)
+            )
+    return readers
