@@ -24,11 +24,14 @@ class Fleet:
         self.receipts: dict[str, list[Receipt]] = {}
         """Of open events, by event id, oldest first."""
         self._names: dict[NameKey, set[str]] = {}
+        self._ordered: list[tuple[str, str]] | None = None
+        self._conditions: dict[str, tuple[str, list[str]]] | None = None
 
     def put_vm(self, vm: Vm) -> None:
         """A VM's row as committed."""
         old = self.vms.get(vm.vm_id)
         if old is None or (old.scope, old.name) != (vm.scope, vm.name):
+            self._ordered = self._conditions = None
             if old is not None and old.scope is not None:
                 self._names.get((old.scope, old.name.casefold()), set()).discard(vm.vm_id)
             if vm.scope is not None:
@@ -37,6 +40,7 @@ class Fleet:
 
     def put_event(self, event: Event, sightings: Iterable[Sighting] = ()) -> None:
         """An event's row as committed, and sightings that changed with it."""
+        self._conditions = None
         if event.state == "ended":
             self.events.pop(event.event_id, None)
             self.sightings.pop(event.event_id, None)
@@ -51,7 +55,27 @@ class Fleet:
         """A receipt as committed; only those of open events are kept."""
         event_id = receipt.facts.event_id
         if event_id is not None and event_id in self.events:
-            self.receipts.setdefault(event_id, []).append(receipt)
+            standing = self.receipts.setdefault(event_id, [])
+            if all(each.record_id != receipt.record_id for each in standing):
+                standing.append(receipt)
+
+    def ordered(self) -> list[tuple[str, str]]:
+        """Every VM by name: name in small letters, and vmId."""
+        if self._ordered is None:
+            self._ordered = sorted((vm.name.lower(), vm.vm_id) for vm in self.vms.values())
+        return self._ordered
+
+    def conditions(self) -> dict[str, tuple[str, list[str]]]:
+        """For each VM that an open event names: `scheduled` or `started`, and those events."""
+        if self._conditions is None:
+            found: dict[str, tuple[str, list[str]]] = {}
+            for event in self.events.values():
+                for vm_id in set(self.named_by(event.event_id).values()):
+                    condition, events = found.get(vm_id, ("scheduled", []))
+                    state = "started" if "started" in (condition, event.state) else "scheduled"
+                    found[vm_id] = (state, [*events, event.event_id])
+            self._conditions = found
+        return self._conditions
 
     def resolve(self, witness: Vm | None, name: str) -> Vm | None:
         """The VM of that name in the witness's own scope; of several, the one last heard."""

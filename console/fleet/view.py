@@ -23,24 +23,13 @@ def moment(at: float | None) -> str | None:
     return text.replace("+00:00", "Z")
 
 
-def conditions(fleet: Fleet) -> dict[str, tuple[str, list[str]]]:
-    """For each VM that an open event names: its condition, and the ids of those events."""
-    found: dict[str, tuple[str, list[str]]] = {}
-    for event in list(fleet.events.values()):
-        for vm_id in set(fleet.named_by(event.event_id).values()):
-            condition, events = found.get(vm_id, ("scheduled", []))
-            state = "started" if "started" in (condition, event.state) else "scheduled"
-            found[vm_id] = (state, [*events, event.event_id])
-    return found
-
-
 def overview(fleet: Fleet, now: float, ears: Ears, sources: Sequence[Json]) -> Json:
     """The answer of `/api/v1/overview`."""
     vms = dict.fromkeys(CONTACTS, 0)
     all_vms = list(fleet.vms.values())
     for vm in all_vms:
         vms[contact(vm, now, ears)] += 1
-    named = conditions(fleet)
+    named = fleet.conditions()
     states = [state for vm_id, (state, _) in named.items() if vm_id in fleet.vms]
     counted = {name: states.count(name) for name in CONDITIONS[1:]}
     due = sum(
@@ -146,6 +135,24 @@ def event_item(
             "reason": decided.reason,
             "at": moment(decided.at),
         },
+    }
+
+
+def witness_item(fleet: Fleet, sighting: Sighting, now: float, ears: Ears) -> Json:
+    """What one witness says of an event."""
+    vm = fleet.vms.get(sighting.vm_id)
+    return {
+        "vmId": sighting.vm_id,
+        "name": None if vm is None else vm.name,
+        "contact": None if vm is None else contact(vm, now, ears),
+        "affectsThisVm": sighting.facts.affects,
+        "state": sighting.facts.state,
+        "eventStatus": sighting.facts.status,
+        "fingerprint": sighting.facts.fingerprint,
+        "lastSeenAt": moment(sighting.time),
+        "noticeSeconds": sighting.facts.notice,
+        "pauseSeconds": sighting.facts.pause,
+        "downtimeSeconds": sighting.facts.downtime,
     }
 
 

@@ -68,6 +68,11 @@ class Writer:
         if self._thread.is_alive():
             self._thread.join(timeout)
 
+    @property
+    def waiting(self) -> int:
+        """Deliveries in the queue."""
+        return self._queue.qsize()
+
     def put(self, delivery: Delivery, *, timeout: float | None = None) -> None:
         """Hand over; waits while the queue is full. Raises `queue.Full` after `timeout` seconds."""
         self._queue.put(delivery, timeout=timeout)

@@ -8,13 +8,15 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from typing import Final
 
 import uvicorn
 
 from console.config.settings import Settings
 from console.fleet.index import Fleet
 from console.intake.writer import Writer
-from console.service.follower import Follower, apply
+from console.service.follower import Follower
+from console.service.news import apply
 from console.sources.enrolment import read_key
 from console.sources.readers import make_readers
 from console.sources.settings import read_sources
@@ -24,6 +26,9 @@ from console.store.opening import Database, database_url
 from console.store.reading import News
 from console.web.app import application
 from console.web.desk import Desk
+from console.web.stream import Stream
+
+_TICK_SECONDS: Final = 1.0
 
 
 class _Server(uvicorn.Server):
@@ -68,6 +73,7 @@ class Console:
             started_at=time.time(),
             enroll_key=key,
         )
+        self.stream = Stream(self.desk)
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def run(self) -> None:
@@ -80,7 +86,7 @@ class Console:
             self.database.open()
         host, port = self.settings.address
         config = uvicorn.Config(
-            application(self.desk),
+            application(self.desk, self.stream),
             host=host,
             port=port,
             log_config=None,
@@ -109,7 +115,17 @@ class Console:
                 state.up(time.time())
         for reader in self.readers:
             reader.start()
+        ticking = asyncio.create_task(self._tick(server))
         await server.serve()
+        ticking.cancel()
+
+    async def _tick(self, server: uvicorn.Server) -> None:
+        """Once a second: what time alone changes. At the end: no stream holds the server."""
+        while not server.should_exit:
+            await asyncio.sleep(_TICK_SECONDS)
+            if self.desk.loaded:
+                self.stream.time_passed()
+        self.stream.close()
 
     def _deliver(self, news: News, first: bool) -> set[str]:  # noqa: FBT001
         """On the follower's thread: let the event loop apply it, and wait for that."""
@@ -120,9 +136,11 @@ class Console:
         opened: set[str] = set()
 
         def work() -> None:
-            opened.update(apply(self.desk.fleet, news))
-            self.desk.loaded = self.desk.loaded or first
-            applied.set()
+            try:
+                opened.update(apply(self.desk.fleet, news, self.stream))
+                self.desk.loaded = self.desk.loaded or first
+            finally:
+                applied.set()
 
         loop.call_soon_threadsafe(work)
         applied.wait(10)

@@ -9,7 +9,6 @@ from typing import Final
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from console.fleet.index import Fleet
 from console.store import reading
 from console.store.errors import told
 from console.store.opening import Database
@@ -72,17 +71,3 @@ class Follower:
         if first or news.number != self._number:
             self._open = self._deliver(news, first)
             self._number = news.number
-
-
-def apply(fleet: Fleet, news: News) -> set[str]:
-    """Put news into the fleet; the ids of the events that are open then."""
-    for vm in news.vms:
-        fleet.put_vm(vm)
-    for event in news.events:
-        fleet.put_event(event)
-    for event_id, sightings in news.sightings.items():
-        if event_id in fleet.events:
-            fleet.put_event(fleet.events[event_id], sightings)
-    for receipt in news.receipts:
-        fleet.put_receipt(receipt)
-    return set(fleet.events)

@@ -2,62 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from html import escape
-
 from starlette.applications import Starlette
-from starlette.requests import Request
-from starlette.responses import HTMLResponse, PlainTextResponse, Response
-from starlette.routing import Route
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.routing import BaseRoute, Route
 
-from console.fleet import view
-from console.web.api import Api
+from console.web.answers import on_error
 from console.web.desk import Desk
+from console.web.events import Events
 from console.web.ingest import Ingest
+from console.web.metrics import Metrics
+from console.web.openapi import described
+from console.web.overview import Overview
+from console.web.page import Page
+from console.web.security import Door
+from console.web.stream import Stream
+from console.web.vms import Vms
 
 
-def application(desk: Desk) -> Starlette:
+def application(desk: Desk, stream: Stream) -> Starlette:
     """The ASGI application of a console."""
-    api = Api(desk)
-    webhook = next((state.name for state in desk.sources.values() if state.kind == "webhook"), None)
-    routes = [
-        Route("/", _page(desk)),
-        Route("/api/v1/overview", api.overview),
-        Route("/api/v1/events", api.events),
-        Route("/api/v1/vms", api.vms),
-        Route("/healthz", _healthy),
-        Route("/readyz", _ready(desk)),
+    events, vms, overview = Events(desk), Vms(desk), Overview(desk)
+    routes: list[BaseRoute] = [
+        Route("/api/v1/overview", overview.shown),
+        Route("/api/v1/events", events.listed),
+        Route("/api/v1/events/{event_id}", events.one),
+        Route("/api/v1/vms", vms.listed),
+        Route("/api/v1/vms/{vm_id}", vms.one),
+        Route("/api/v1/stream", stream.listen),
+        Route("/healthz", overview.healthy),
+        Route("/readyz", overview.ready),
+        Route("/metrics", Metrics(desk).scraped),
+        Route("/openapi.json", described),
+        Route("/", Page(desk).shown),
     ]
+    webhook = next((state.name for state in desk.sources.values() if state.kind == "webhook"), None)
     if webhook is not None:
         routes.append(Route("/ingest/v1/records", Ingest(desk, webhook).post, methods=["POST"]))
-    return Starlette(routes=routes)
-
-
-async def _healthy(_request: Request) -> Response:
-    return PlainTextResponse("ok\n")
-
-
-def _ready(desk: Desk) -> Callable[[Request], Awaitable[Response]]:
-    async def ready(_request: Request) -> Response:
-        trouble = desk.writer.progress.trouble
-        if trouble is not None or not desk.loaded:
-            return PlainTextResponse(f"{trouble or 'the fleet is being loaded'}\n", 503)
-        return PlainTextResponse("ok\n")
-
-    return ready
-
-
-def _page(desk: Desk) -> Callable[[Request], Awaitable[Response]]:
-    async def page(_request: Request) -> Response:
-        seen = view.overview(desk.fleet, desk.now(), desk.ears(), desk.source_items())
-        rows = "".join(
-            f"<tr><td>{escape(vm.name)}<td>{escape(vm.site)}" for vm in desk.fleet.vms.values()
-        )
-        return HTMLResponse(
-            "<!doctype html><html lang=en><meta charset=utf-8><title>Fleet</title><h1>Fleet</h1>"
-            f"<p>{seen['vms']['heard']} of {seen['vms']['total']} VMs are heard; "
-            f"{len(desk.fleet.events)} events are open, {seen['decisionsDue']} decisions are due."
-            f"<table><tr><th>VM<th>Site{rows}</table></html>"
-        )
-
-    return page
+    return Starlette(
+        routes=routes,
+        middleware=[Middleware(Door, settings=desk.settings)],
+        exception_handlers={HTTPException: on_error},
+    )

@@ -43,6 +43,12 @@ class Desk:
             since={name: state.since for name, state in self.sources.items()},
         )
 
+    def trouble(self) -> str | None:
+        """Why the console cannot serve now; None if it can."""
+        if self.writer.progress.trouble is not None:
+            return self.writer.progress.trouble
+        return None if self.loaded else "the fleet is being read from the database"
+
     def source_items(self) -> list[dict[str, Any]]:
         """The sources as the API shows them."""
         last = self.writer.progress.last_record_at

@@ -106,9 +106,10 @@ class ConsoleProcess:
         assert response.status_code == 200, response.text
         return response.json()
 
-    def events(self, **params: Any) -> dict[str, Any]:
+    def events(self, *, state: str = "open", **params: Any) -> dict[str, Any]:
         """The listed events by id."""
-        return {item["eventId"]: item for item in self.get("events", **params)["items"]}
+        items = self.get("events", state=state, **params)["items"]
+        return {item["eventId"]: item for item in items}
 
     def vms(self, **params: Any) -> dict[str, Any]:
         """The listed VMs by name."""

@@ -1,0 +1,103 @@
+"""`/api/v1/vms`: every VM that a record has come from, by name."""
+
+from __future__ import annotations
+
+import asyncio
+from bisect import bisect_right
+from collections.abc import Mapping
+from typing import Any, Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from console.fleet import view
+from console.fleet.contact import CONTACTS, contact
+from console.fleet.timeline import gap_item, history_item, timeline_item
+from console.fleet.values import Vm
+from console.store import history
+from console.web.answers import (
+    Json,
+    answer,
+    choice_of,
+    cursor,
+    cursor_of,
+    limit_of,
+    refuse,
+    word_of,
+)
+from console.web.desk import Desk
+
+_EQUAL: Final = {"site": "site", "location": "location", "zone": "zone", "scaleSet": "scale_set"}
+_RECORDS: Final = 200
+
+
+class Vms:
+    """Answers about VMs."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+
+    async def listed(self, request: Request) -> Response:
+        """A page of VMs."""
+        wanted: dict[str, str | None] = {name: word_of(request, name) for name in ("q", *_EQUAL)}
+        wanted["contact"] = choice_of(request, "contact", CONTACTS)
+        wanted["condition"] = choice_of(request, "condition", view.CONDITIONS)
+        items, following = self.page(
+            wanted, limit=limit_of(request), after=cursor_of(request, str, str)
+        )
+        return answer({"items": items, "next": following})
+
+    def page(
+        self, wanted: Mapping[str, str | None], *, limit: int, after: list[Any] | None = None
+    ) -> tuple[list[Json], str | None]:
+        """Items and the cursor of the next page; `wanted` has the names of the API's parameters."""
+        desk = self._desk
+        now, ears, named = desk.now(), desk.ears(), desk.fleet.conditions()
+        ordered = desk.fleet.ordered()
+        start = 0 if after is None else bisect_right(ordered, (after[0], after[1]))
+        found: list[Vm] = []
+        equal = [(field, wanted[name]) for name, field in _EQUAL.items() if wanted.get(name)]
+        q = (wanted.get("q") or "").lower()
+        heard, condition = wanted.get("contact"), wanted.get("condition")
+        for place in ordered[start:]:
+            vm = desk.fleet.vms[place[1]]
+            if q and q not in vm.name.lower() and q not in vm.vm_id.lower():
+                continue
+            if any(getattr(vm, field) != value for field, value in equal):
+                continue
+            if condition and named.get(vm.vm_id, ("clear", ()))[0] != condition:
+                continue
+            if heard and contact(vm, now, ears) != heard:
+                continue
+            found.append(vm)
+            if len(found) > limit:
+                break
+        items = [view.vm_item(vm, now, ears, named) for vm in found[:limit]]
+        last = found[limit - 1] if len(found) > limit else None
+        return items, None if last is None else cursor(last.name.lower(), last.vm_id)
+
+    async def one(self, request: Request) -> Response:
+        """One VM, with its records, its gaps and the events that named it."""
+        found = await self.detail(request.path_params["vm_id"])
+        if found is None:
+            raise refuse(404, "no record of such a VM has come in")
+        return answer(found)
+
+    async def detail(self, vm_id: str) -> Json | None:
+        """One VM with its history; None if nothing has come in from it."""
+        desk = self._desk
+        vm = desk.fleet.vms.get(vm_id)
+        if vm is None:
+            return None
+        past = await asyncio.to_thread(history.read_vm, desk.database.reading, vm_id, _RECORDS)
+        item = view.vm_item(vm, desk.now(), desk.ears(), desk.fleet.conditions())
+        return item | {
+            "subscriptionId": vm.subscription_id,
+            "resourceGroup": vm.resource_group,
+            "tags": dict(vm.tags),
+            "takesCommands": vm.commands is not None,
+            "retiredBy": vm.retired_by,
+            "missing": [gap_item(gap) for gap in past.gaps],
+            "history": [history_item(sighting) for sighting in past.sightings],
+            "timeline": [timeline_item(each) for each in past.records],
+        }
