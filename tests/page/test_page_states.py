@@ -197,7 +197,7 @@ STATES = {
         ),
         name="All clear",
         says=(
-            "2 of 4 sinks do not take records: mqtt, ops",
+            "2 of 5 sinks do not take records: mqtt, ops",
             "2 records were refused for good.",
             "The store cannot be written, so news is not kept: the disk is full",
             "Tried again in 12 s.",
