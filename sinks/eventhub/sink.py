@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 
 from sinks.base import Check, Sink, SinkContext, SinkError, SinkRejected, SinkSettings
+from sinks.eventhub.batch_size import BatchSize
 from sinks.eventhub.errors import Trouble, diagnose
-from sinks.eventhub.pace import Pace
 from sinks.eventhub.settings import EventHubSettings
 from sinks.record import EventRecord
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from azure.core.credentials import TokenCredential
     from azure.eventhub import EventDataBatch
 
-    from sinks.eventhub.link import HubLink
+    from sinks.eventhub.producer import HubProducer
 
 SEND_SECONDS: Final = 8.0
 PUMP_SECONDS: Final = 30.0
@@ -47,11 +47,11 @@ class EventHubSink(Sink[EventHubSettings]):
 
     def __init__(self, name: str, settings: EventHubSettings, context: SinkContext) -> None:
         super().__init__(name, settings, context)
-        self._link: HubLink | None = None
+        self._link: HubProducer | None = None
         self._credential: TokenCredential | None = None
         self._aborted = threading.Event()
         self._last_answer = 0.0
-        self._pace = Pace(most=self.BATCH, seconds=SEND_SECONDS)
+        self._pace = BatchSize(most=self.BATCH, seconds=SEND_SECONDS)
 
     @property
     def deadline(self) -> float:
@@ -111,7 +111,7 @@ class EventHubSink(Sink[EventHubSettings]):
 
         Lasts 30 seconds at most, 15 for each of the two.
         """
-        from sinks.eventhub.link import Stuck, within  # noqa: PLC0415 - see _new_link
+        from sinks.eventhub.producer import Stuck, within  # noqa: PLC0415 - see _new_link
 
         try:
             link = self._new_link()
@@ -201,7 +201,7 @@ class EventHubSink(Sink[EventHubSettings]):
         condition = self._link.condition() if self._link is not None else None
         return diagnose(error, link_condition=condition)
 
-    def _connect(self, *, delivered: int = 0) -> HubLink:
+    def _connect(self, *, delivered: int = 0) -> HubProducer:
         link = self._link = self._new_link(delivered=delivered)
         try:
             if self._aborted.is_set():
@@ -214,10 +214,10 @@ class EventHubSink(Sink[EventHubSettings]):
         self._last_answer = time.monotonic()
         return link
 
-    def _new_link(self, *, delivered: int = 0) -> HubLink:
+    def _new_link(self, *, delivered: int = 0) -> HubProducer:
         # The SDK costs 0.1 s and 5 MiB or more (measured): who only reads settings should not pay
         # for it, and a bridge that starts should poll first.
-        from sinks.eventhub.link import HubLink  # noqa: PLC0415
+        from sinks.eventhub.producer import HubProducer  # noqa: PLC0415
 
         try:
             address = self.settings.address()
@@ -225,7 +225,7 @@ class EventHubSink(Sink[EventHubSettings]):
                 self._credential = _managed_identity()
         except SinkError as error:
             raise SinkError(error.problem, delivered=delivered) from None
-        return HubLink(address, credential=self._credential)
+        return HubProducer(address, credential=self._credential)
 
     def _discard(self) -> None:
         link, self._link = self._link, None
@@ -233,7 +233,7 @@ class EventHubSink(Sink[EventHubSettings]):
             link.close()
 
 
-def _failed(link: HubLink, error: Exception, *, attached: bool) -> Check:
+def _failed(link: HubProducer, error: Exception, *, attached: bool) -> Check:
     trouble = diagnose(error, link_condition=link.condition())
     if attached:  # the hub's properties are only news: records will get through
         text = f"{link.address}: its partitions cannot be counted: {trouble.what}"

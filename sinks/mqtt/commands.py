@@ -11,10 +11,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
-from sinks.base import Check, CommandMessage, CommandSource, Problem, SinkError
-from sinks.mqtt.inbox import Inbound, Inbox
-from sinks.mqtt.reasons import FIRST_FAILURE, reason
+from sinks.base import CommandMessage, CommandSource, Problem
+from sinks.mqtt.reason_codes import FIRST_FAILURE, reason
 from sinks.mqtt.session import Session
+from sinks.mqtt.subscription import Inbound, Subscriptions
 
 LARGEST: Final = 8192
 """Bytes of a token; of a longer one, one byte more is handed in, enough to be refused for it."""
@@ -58,7 +58,7 @@ class CommandChannel:
         source: CommandSource,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._inbox = Inbox(session, self.receive, largest=LARGEST)
+        self._subscriptions = Subscriptions(session, self.receive, largest=LARGEST)
         self._topic = topic
         self._name = name
         self._source = source
@@ -73,7 +73,7 @@ class CommandChannel:
         Raises `SinkError` where it does not answer within `timeout` seconds. A broker may well
         grant what it then withholds: only a command that comes proves the way.
         """
-        code = self._inbox.subscribe(self._topic, retained=False, timeout=timeout)
+        code = self._subscriptions.subscribe(self._topic, retained=False, timeout=timeout)
         if code >= FIRST_FAILURE:
             return refused_subscription(self._topic, code)
         if code == 0:
@@ -84,7 +84,7 @@ class CommandChannel:
         """Hand in what came, or keep it for later."""
         if inbound.topic != self._topic:
             # Left over in the session from other settings: SEB_SITE is part of the topic.
-            self._inbox.acknowledge(inbound.mid)
+            self._subscriptions.acknowledge(inbound.mid)
             return
         if inbound.qos == 0:
             self._source(self._message(inbound, self.retry))
@@ -99,7 +99,7 @@ class CommandChannel:
         if room:
             self.retry()
         else:
-            self._inbox.acknowledge(inbound.mid)
+            self._subscriptions.acknowledge(inbound.mid)
 
     def retry(self) -> None:
         """Hand in what is due, until there is too much again."""
@@ -134,30 +134,8 @@ class CommandChannel:
             known = self._unsettled.pop(mid, None)
             self._size -= known.size if known is not None else 0
         if known is not None:
-            self._inbox.acknowledge(mid)
+            self._subscriptions.acknowledge(mid)
         self.retry()
-
-
-def check_subscription(session: Session, topic: str, *, timeout: float) -> Check:
-    """What `seb check` says of the command topic, over a session of its own."""
-    try:
-        code = Inbox(session, _nobody).subscribe(topic, retained=False, timeout=timeout)
-    except SinkError as error:
-        what, remedy = error.problem.what, error.problem.remedy or "see the broker's log"
-        return Check(level="fail", text=what, remedy=remedy)
-    if code >= FIRST_FAILURE:
-        refused = refused_subscription(topic, code)
-        return Check(level="fail", text=refused.what, remedy=refused.remedy)
-    # Mosquitto, for one, grants a subscription that its ACL forbids, and sends nothing on it.
-    return Check(
-        level="ok",
-        text=f"commands: the broker grants {topic}; to prove that they come: seb approve --ping",
-    )
-
-
-def _nobody(inbound: Inbound) -> None:
-    """The bridge's own session gets the commands; this one only asked whether it might."""
-    del inbound
 
 
 def refused_subscription(topic: str, code: int) -> Problem:

@@ -10,9 +10,7 @@ from __future__ import annotations
 
 import socket
 import threading
-import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any, Final
 
 from paho.mqtt.client import Client, DisconnectFlags
@@ -27,15 +25,10 @@ from sinks.mqtt.client import (
     Plan,
     connect_properties,
     new_client,
-    packets,
     read_limits,
 )
-from sinks.mqtt.messages import Message
-from sinks.mqtt.reasons import (
+from sinks.mqtt.reason_codes import (
     ABOUT_THE_MESSAGE,
-    FIRST_FAILURE,
-    NOBODY_SUBSCRIBED,
-    PACKET_TOO_LARGE,
     PROTOCOL_ERROR,
     UNREADABLE,
     ending,
@@ -47,39 +40,24 @@ from sinks.sockets import cut
 # Well within the keepalive's half of tolerance; a publish or an answer ends the wait at once.
 _LOOP_SECONDS: Final = 5.0
 _GOES_ON: Final = MQTTErrorCode.MQTT_ERR_SUCCESS
-WINDOW: Final = 20
-"""Messages in flight at once: past the point where more makes loopback any faster."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """How far a publish came: so many acknowledged, then the refusal of the next, if any."""
-
-    delivered: int
-    refusal: int | None = None
-    unheard: bool = False
-    """The broker said of the last one that nobody is subscribed to its topic."""
-    ended: bool = False
-    """The refusal was the end of the connection; with others in flight, it may mean one of them."""
 
 
 class Session:
-    """A connection: `connect` once, `publish` and `ensure` as often as needed, `close`."""
+    """A connection: `connect` once, `ensure` as often as needed, `close`."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
-        self._changed = threading.Condition()
-        # Guarded by `_changed`, which is never held while paho is called: paho calls back with
-        # locks of its own held.
-        self._limits: Limits | None = None
+        self.changed = threading.Condition()
+        """Guards what comes in. It is never held while paho is called: paho calls back with locks
+        of its own held."""
+        self.limits: Limits | None = None
+        """What the broker told in its CONNACK; None before."""
+        self.blamed: int | None = None
+        """The reason code of a message that the broker ended the connection over."""
         self._lost: Problem | None = None
-        self._blamed: int | None = None
-        self._acks: dict[int, int] = {}
-        self._awaited = 0
         self.client = new_client(plan)
-        """Paho's, for an inbox to listen on before `connect`."""
+        """Paho's, for others to listen on before `connect`."""
         self.client.on_connect = self._on_connect
-        self.client.on_publish = self._on_publish
         self.client.on_disconnect = self._on_disconnect
         self._thread = threading.Thread(
             target=self._run, name=f"mqtt {plan.client_id}", daemon=True
@@ -93,9 +71,9 @@ class Session:
         # Half of it for each address: a name may stand for one that is dead and one that is not.
         self.client.connect_timeout = timeout / 2
         self._thread.start()
-        with self._changed:
-            self._changed.wait_for(lambda: self._limits or self._lost, timeout)
-            limits, lost = self._limits, self._lost
+        with self.changed:
+            self.changed.wait_for(lambda: self.limits or self._lost, timeout)
+            limits, lost = self.limits, self._lost
         if lost is not None:
             raise SinkError(lost)
         if limits is None:
@@ -106,43 +84,13 @@ class Session:
             )
         return limits
 
-    def publish(
-        self, messages: Sequence[Message], *, timeout: float, window: int = WINDOW
-    ) -> Outcome:
-        """Send in order and wait for every acknowledgement, `timeout` seconds at most.
-
-        At most `window` messages are in flight at once, and fewer where the broker says so; nothing
-        is sent after a refusal but what was in flight with it. Raises `SinkError`, with
-        `delivered`, where the connection is lost or an acknowledgement does not come.
-        """
-        deadline = time.monotonic() + timeout
-        limits = self._limits or Limits()
-        window = min(window, limits.receive_maximum)
-        delivered, unheard = 0, False
-        while delivered < len(messages):
-            self.ensure(delivered=delivered)
-            some = messages[delivered : delivered + window]
-            sendable = packets(some, plan=self.plan, limits=limits)
-            if not sendable:
-                return Outcome(delivered=delivered, refusal=PACKET_TOO_LARGE)
-            for code in self._exchange(sendable, deadline):
-                if code is None and self._blamed is not None:
-                    return Outcome(delivered=delivered, refusal=self._blamed, ended=True)
-                if code is None:
-                    raise self.unanswered(timeout, delivered=delivered)
-                if code >= FIRST_FAILURE:
-                    return Outcome(delivered=delivered, refusal=code)
-                delivered += 1
-                unheard = code == NOBODY_SUBSCRIBED
-        return Outcome(delivered=delivered, unheard=unheard)
-
     def wait_for(self, done: Callable[[], bool], *, timeout: float) -> None:
         """Wait until something holds that what comes in may change, `timeout` seconds at most.
 
         Raises `SinkError` where the connection is lost first.
         """
-        with self._changed:
-            self._changed.wait_for(lambda: done() or self._lost, timeout)
+        with self.changed:
+            self.changed.wait_for(lambda: done() or self._lost, timeout)
         if not done():
             self.ensure()
 
@@ -153,12 +101,12 @@ class Session:
 
     def notify(self) -> None:
         """Something came in."""
-        with self._changed:
-            self._changed.notify_all()
+        with self.changed:
+            self.changed.notify_all()
 
     def ensure(self, *, delivered: int = 0) -> None:
         """Raise `SinkError` with the reason where the connection is not there any more."""
-        with self._changed:
+        with self.changed:
             lost = self._lost
         if lost is not None:
             raise SinkError(lost, delivered=delivered)
@@ -181,29 +129,9 @@ class Session:
         if isinstance(connection, socket.socket):
             cut(connection)
 
-    def _exchange(
-        self, sendable: Sequence[tuple[Message, Properties | None]], deadline: float
-    ) -> list[int | None]:
-        """Send, wait, and tell the reason code of each acknowledgement; None: there was none."""
-        with self._changed:
-            self._acks.clear()
-            self._awaited = len(sendable)
-        mids = [
-            self.client.publish(
-                message.topic, message.payload, 1, retain=message.retain, properties=properties
-            ).mid
-            for message, properties in sendable
-        ]
-        with self._changed:
-            self._changed.wait_for(
-                lambda: self._lost or len(self._acks) >= self._awaited,
-                max(0.0, deadline - time.monotonic()),
-            )
-            return [self._acks.get(mid) for mid in mids]
-
     def unanswered(self, timeout: float, *, delivered: int = 0) -> SinkError:
         """End the connection over an acknowledgement that has not come; the error that says so."""
-        with self._changed:
+        with self.changed:
             lost = self._lost
         # What is still in flight must not be mistaken for a later publish: this connection is over.
         self.abort()
@@ -215,10 +143,10 @@ class Session:
 
     def _lose(self, why: Problem) -> None:
         """Note why the connection is gone; the first reason is the one that counts."""
-        with self._changed:
+        with self.changed:
             if self._lost is None:
                 self._lost = why.at(self.plan.address)
-            self._changed.notify_all()
+            self.changed.notify_all()
 
     # From here on: the network thread.
 
@@ -265,26 +193,18 @@ class Session:
             self._lose(reason(code.value).at("the broker refused the connection"))
             return
         limits = read_limits(told, connection=client.socket())
-        with self._changed:
-            self._limits = limits
-            self._changed.notify_all()
-
-    def _on_publish(
-        self, _client: Client, _data: Any, mid: int, code: ReasonCode, _told: Properties | None
-    ) -> None:
-        with self._changed:
-            self._acks[mid] = code.value
-            if len(self._acks) >= self._awaited:
-                self._changed.notify_all()
+        with self.changed:
+            self.limits = limits
+            self.changed.notify_all()
 
     def _on_disconnect(
         self, _client: Client, _data: Any, flags: DisconnectFlags, code: ReasonCode, _told: Any
     ) -> None:
         from_broker = flags.is_disconnect_packet_from_server
         if from_broker and code.value in ABOUT_THE_MESSAGE:
-            self._blamed = code.value
-        elif not from_broker and code.value == PROTOCOL_ERROR and self._limits is not None:
+            self.blamed = code.value
+        elif not from_broker and code.value == PROTOCOL_ERROR and self.limits is not None:
             # Paho could not read what came instead of an acknowledgement. Acknowledgements come in
             # order (MQTT 5, 4.6), so it was the one of the first message that has none.
-            self._blamed = UNREADABLE
-        self._lose(ending(code.value, from_broker=from_broker, accepted=self._limits is not None))
+            self.blamed = UNREADABLE
+        self._lose(ending(code.value, from_broker=from_broker, accepted=self.limits is not None))

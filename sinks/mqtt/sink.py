@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import ClassVar, Final
-from uuid import uuid4
 
 from sinks.base import (
     Check,
@@ -27,8 +26,9 @@ from sinks.base import (
     SinkRejected,
     SinkSettings,
 )
-from sinks.mqtt.client import Limits, plan_for
-from sinks.mqtt.commands import CommandChannel, check_subscription
+from sinks.mqtt.check import look_at, require
+from sinks.mqtt.client import plan_for
+from sinks.mqtt.commands import CommandChannel
 from sinks.mqtt.messages import (
     Message,
     Status,
@@ -37,9 +37,10 @@ from sinks.mqtt.messages import (
     state_message,
     topics,
 )
-from sinks.mqtt.reasons import ABOUT_THE_MESSAGE, NOT_AUTHORIZED, reason
-from sinks.mqtt.sender import MqttSender
-from sinks.mqtt.session import WINDOW, Session
+from sinks.mqtt.publisher import WINDOW, Publisher
+from sinks.mqtt.reason_codes import ABOUT_THE_MESSAGE, NOT_AUTHORIZED, reason
+from sinks.mqtt.remote import MqttRemote
+from sinks.mqtt.session import Session
 from sinks.mqtt.settings import MqttSettings
 from sinks.record import EventRecord
 
@@ -49,8 +50,6 @@ IMPAIRED_SECONDS: Final = 5.0
 STATE_RENEWAL: Final = timedelta(hours=1)
 # Refusals that end the connection, before the record counts as the cause and not the broker.
 _TRIES: Final = 5
-# Where an error has no remedy of its own.
-_REMEDY: Final = "see what the broker's log says"
 
 
 class MqttSink(Sink[MqttSettings]):
@@ -72,7 +71,7 @@ class MqttSink(Sink[MqttSettings]):
 
     def __init__(self, name: str, settings: MqttSettings, context: SinkContext) -> None:
         super().__init__(name, settings, context)
-        self._session: Session | None = None
+        self._publisher: Publisher | None = None
         self._topics: Topics | None = None
         self._shown: tuple[PendingEvent, ...] | None = None
         self._shown_at: datetime | None = None
@@ -94,10 +93,10 @@ class MqttSink(Sink[MqttSettings]):
 
         Raises `SinkError`, or `SinkRejected` for a record that the broker can never take.
         """
-        session, where = self._opened()
+        publisher, where = self._opened()
         messages = [record_message(record, where) for record in records]
         window = 1 if self._one_by_one else WINDOW
-        outcome = session.publish(messages, timeout=self.ACK_TIMEOUT, window=window)
+        outcome = publisher.publish(messages, timeout=self.ACK_TIMEOUT, window=window)
         # After a refusal one by one, until a whole batch has passed: what lies behind the refused
         # record in a window is taken before it, and no record may be parked for its neighbour.
         self._one_by_one = outcome.refusal is not None
@@ -118,16 +117,16 @@ class MqttSink(Sink[MqttSettings]):
         Comparing what is pending is more than 'after an event record': it holds too where this
         sink's settings keep event records from it.
         """
-        session, where = self._opened()
-        session.ensure()
+        publisher, where = self._opened()
+        publisher.session.ensure()
         if self._channel is not None:
             self._channel.retry()
-        self._renew_state(session, where)
+        self._renew_state(publisher, where)
         if self._deaf is not None:
             # Here and not in `open`, and soon again: what is to go out does, whoever cannot call.
             raise SinkError(self._deaf, retry_after=IMPAIRED_SECONDS)
 
-    def _renew_state(self, session: Session, where: Topics) -> None:
+    def _renew_state(self, publisher: Publisher, where: Topics) -> None:
         now = self.context.now()
         pending = tuple(self.context.pending())
         # abs(): a clock that was set back must not keep the state from being renewed.
@@ -135,49 +134,38 @@ class MqttSink(Sink[MqttSettings]):
         if fresh and pending == self._shown:
             return
         state = state_message(pending, context=self.context, now=now, where=where)
-        self._say(session, state, retry_after=IMPAIRED_SECONDS)
+        self._say(publisher, state, retry_after=IMPAIRED_SECONDS)
         self._shown, self._shown_at = pending, now
 
     def check(self) -> Sequence[Check]:
         """Connect as another client would: no will, nothing published, the bridge undisturbed."""
-        found = list(self._warnings())
-        session = None
-        try:
-            where = topics(self.context)
-            # A client id of its own: the bridge's would take the running bridge's session over.
-            session = Session(plan_for(self.settings, client_id=f"seb-check-{uuid4().hex[:12]}"))
-            limits = session.connect(timeout=self.CONNECT_TIMEOUT)
-            _require(limits)
-        except SinkError as error:
-            what, remedy = error.problem.what, error.problem.remedy or _REMEDY
-            found.append(Check(level="fail", text=what, remedy=remedy))
-        else:
-            found.append(Check(level="ok", text=self._greeting(limits)))
-            if self.settings.commands:
-                found.append(check_subscription(session, where.command, timeout=self.SAY_TIMEOUT))
-        finally:
-            if session is not None:
-                session.close(timeout=self.CLOSE_TIMEOUT)
-        return found
+        return look_at(
+            self.settings,
+            self.context,
+            connect=self.CONNECT_TIMEOUT,
+            answer=self.SAY_TIMEOUT,
+            close=self.CLOSE_TIMEOUT,
+        )
 
     def abort(self) -> None:
         """Cut the connection at once; the broker then publishes the last will."""
-        session = self._session
-        if session is not None:
-            session.abort()
+        publisher = self._publisher
+        if publisher is not None:
+            publisher.session.abort()
 
     def close(self) -> None:
         """Say that the bridge goes offline, and disconnect; about 2 seconds at most."""
-        session, where, commands = self._session, self._topics, self._takes_commands
-        self._session, self._topics, self._channel, self._deaf = None, None, None, None
+        publisher, where, commands = self._publisher, self._topics, self._takes_commands
+        self._publisher, self._topics, self._channel, self._deaf = None, None, None, None
         self._shown, self._shown_at = None, None
-        if session is None:
+        if publisher is None:
             return
+        session = publisher.session
         if where is not None:
             # A normal disconnect makes the broker drop the will (MQTT 5, 3.14.4): say it first.
             farewell = self._status(where).offline(commands=commands)
             try:
-                session.publish([farewell], timeout=self.CLOSE_TIMEOUT)
+                publisher.publish([farewell], timeout=self.CLOSE_TIMEOUT)
             except SinkError:
                 # Without an orderly disconnect the broker says it for us.
                 session.abort()
@@ -186,24 +174,23 @@ class MqttSink(Sink[MqttSettings]):
     def _connect(self) -> None:
         where = topics(self.context)
         will = self._status(where).will(commands=self.settings.commands)
-        self._session = session = Session(
-            plan_for(self.settings, client_id=self._client_id, will=will)
-        )
+        session = Session(plan_for(self.settings, client_id=self._client_id, will=will))
+        self._publisher = publisher = Publisher(session)
         if self.settings.commands:
             self._channel = CommandChannel(
                 session, topic=where.command, name=self.name, source=self.context.command
             )
         limits = session.connect(timeout=self.CONNECT_TIMEOUT)
-        _require(limits)
+        require(limits)
         self._topics = where
         if self._channel is not None:
             self._deaf = self._channel.subscribe(timeout=self.SAY_TIMEOUT)
-        self._say(session, self._status(where).online(commands=self._takes_commands))
+        self._say(publisher, self._status(where).online(commands=self._takes_commands))
 
     @classmethod
     def sender(cls, settings: MqttSettings, *, site: str, vm_id: str) -> CommandSender:
         """A control plane's own connection to the same broker."""
-        return MqttSender(settings, site=site, vm_id=vm_id)
+        return MqttRemote(settings, site=site, vm_id=vm_id)
 
     @property
     def _client_id(self) -> str:
@@ -219,59 +206,18 @@ class MqttSink(Sink[MqttSettings]):
     def _status(self, where: Topics) -> Status:
         return Status(context=self.context, sink=self.name, where=where)
 
-    def _opened(self) -> tuple[Session, Topics]:
-        if self._session is None or self._topics is None:
+    def _opened(self) -> tuple[Publisher, Topics]:
+        if self._publisher is None or self._topics is None:
             raise SinkError("the sink is not open")
-        return self._session, self._topics
+        return self._publisher, self._topics
 
-    def _say(self, session: Session, message: Message, *, retry_after: float | None = None) -> None:
+    def _say(
+        self, publisher: Publisher, message: Message, *, retry_after: float | None = None
+    ) -> None:
         """Publish state or status; a refusal is the operator's to heal, never a dead record."""
-        outcome = session.publish([message], timeout=self.SAY_TIMEOUT)
+        outcome = publisher.publish([message], timeout=self.SAY_TIMEOUT)
         if outcome.refusal is not None:
             raise SinkError(_refused(message.topic, outcome.refusal), retry_after=retry_after)
-
-    def _warnings(self) -> Sequence[Check]:
-        found = []
-        if self.settings.protocol == "3.1.1":
-            found.append(
-                Check(
-                    level="warn",
-                    text="MQTT 3.1.1: a broker that refuses a message cannot say so, and it would "
-                    "count as delivered; messages carry no expiry and no content type",
-                    remedy="use PROTOCOL 5 where the broker speaks it",
-                )
-            )
-        if self.settings.has_password and not self.settings.uses_tls and not self.settings.is_local:
-            found.append(
-                Check(
-                    level="warn",
-                    text="the password crosses the network in clear",
-                    remedy="turn TLS on: port 8883, or TLS__CA",
-                )
-            )
-        return found
-
-    def _greeting(self, limits: Limits) -> str:
-        packet = limits.maximum_packet_size
-        return (
-            f"{self.settings.host}:{self.settings.effective_port}: connected, "
-            f"MQTT {self.settings.protocol}, {limits.tls_version or 'no TLS'}, "
-            f"QoS up to {limits.maximum_qos}, {limits.receive_maximum} in flight"
-            + (f", packets up to {packet} bytes" if packet is not None else "")
-        )
-
-
-def _require(limits: Limits) -> None:
-    """Raise `SinkError` where the broker lacks what the bridge's promises rest on."""
-    if limits.maximum_qos < 1:
-        raise SinkError(
-            "the broker takes QoS 0 only and so acknowledges nothing", remedy="allow QoS 1"
-        )
-    if not limits.retain:
-        raise SinkError(
-            "the broker keeps no retained messages",
-            remedy="allow them for the state and status topics",
-        )
 
 
 def _refused(topic: str, code: int) -> Problem:

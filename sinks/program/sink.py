@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from typing import ClassVar, Final
 
 from sinks.base import Check, Sink, SinkContext, SinkError, SinkRejected, SinkSettings
+from sinks.program.lookup import look_at, reason_of, require
 from sinks.program.output import Output
 from sinks.program.process import Run, signal_name
-from sinks.program.search import look_at, reason_of, require
 from sinks.program.settings import ProgramSettings
 from sinks.program.variables import environment
 from sinks.readable import escaped

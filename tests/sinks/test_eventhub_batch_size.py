@@ -9,7 +9,7 @@ from fault_proxy import FaultProxy, Spoil
 
 from sinks.base import SinkError
 from sinks.eventhub import EventHubSink
-from sinks.eventhub.pace import Pace
+from sinks.eventhub.batch_size import BatchSize
 from sinks.eventhub.settings import EventHubSettings
 from sinks.testing import sample_context
 
@@ -18,7 +18,7 @@ PATIENCE = 60.0
 
 def test_a_size_halves_down_to_one_and_doubles_up_to_the_most() -> None:
     """It halves with each failure, from what was really sent, and grows with quick answers."""
-    pace = Pace(most=100, seconds=8.0)
+    pace = BatchSize(most=100, seconds=8.0)
     sizes = [pace.size]
     for records_sent in (100, 30, 15, 7, 3, 1, 1):
         pace.failed(records_sent)
@@ -32,7 +32,7 @@ def test_a_size_halves_down_to_one_and_doubles_up_to_the_most() -> None:
 
 def test_an_answer_that_took_its_time_lets_nothing_grow() -> None:
     """Twice as many might not come in time."""
-    pace = Pace(most=100, seconds=8.0)
+    pace = BatchSize(most=100, seconds=8.0)
     pace.failed(100)
     pace.sent(2.1)
     assert pace.size == 50

@@ -12,14 +12,15 @@ from uuid import uuid4
 from sinks.base import CommandSender, SinkError, SinkRejected
 from sinks.mqtt.client import plan_for
 from sinks.mqtt.commands import refused_subscription
-from sinks.mqtt.inbox import Inbound, Inbox
 from sinks.mqtt.messages import Message, Topics, topics_of
-from sinks.mqtt.reasons import FIRST_FAILURE, NOT_AUTHORIZED, reason
+from sinks.mqtt.publisher import Publisher
+from sinks.mqtt.reason_codes import FIRST_FAILURE, NOT_AUTHORIZED, reason
 from sinks.mqtt.session import Session
 from sinks.mqtt.settings import MqttSettings
+from sinks.mqtt.subscription import Inbound, Subscriptions
 
 
-class MqttSender(CommandSender):
+class MqttRemote(CommandSender):
     """The contract of `CommandSender` over a connection of its own."""
 
     TIMEOUT: ClassVar[float] = 10.0
@@ -30,7 +31,7 @@ class MqttSender(CommandSender):
         self._settings = settings
         self._site = site
         self._vm_id = vm_id
-        self._session: Session | None = None
+        self._publisher: Publisher | None = None
         self._topics: Topics | None = None
         self._states: deque[bytes] = deque(maxlen=1)
         self._receipts: deque[bytes] = deque(maxlen=1000)
@@ -39,11 +40,13 @@ class MqttSender(CommandSender):
         """Connect, and subscribe to `…/state` and `…/receipt`."""
         self._topics = where = topics_of(site=self._site, vm_id=self._vm_id)
         plan = plan_for(self._settings, client_id=f"seb-approve-{uuid4().hex[:12]}")
-        self._session = session = Session(plan)
-        inbox = Inbox(session, self._receive)
+        session = Session(plan)
+        self._publisher = Publisher(session)
+        subscriptions = Subscriptions(session, self._receive)
         session.connect(timeout=self.TIMEOUT)
         for topic in (where.receipt, where.state):
-            code = inbox.subscribe(topic, retained=topic == where.state, timeout=self.TIMEOUT)
+            retained = topic == where.state
+            code = subscriptions.subscribe(topic, retained=retained, timeout=self.TIMEOUT)
             if code >= FIRST_FAILURE:
                 raise SinkRejected(str(refused_subscription(topic, code)))
 
@@ -53,11 +56,11 @@ class MqttSender(CommandSender):
 
     def send(self, token: bytes, *, lifetime: int) -> bool:
         """Publish to `…/command`, at QoS 1 and never retained."""
-        session, where = self._opened()
+        publisher, where = self._opened()
         message = Message(
             topic=where.command, payload=token, content_type="application/jwt", expiry=lifetime
         )
-        outcome = session.publish([message], timeout=self.TIMEOUT)
+        outcome = publisher.publish([message], timeout=self.TIMEOUT)
         if outcome.refusal == NOT_AUTHORIZED:
             raise SinkRejected(
                 f"{where.command}: the broker lets this user send no commands (0x87); "
@@ -73,18 +76,18 @@ class MqttSender(CommandSender):
 
     def close(self) -> None:
         """Disconnect; a second or two at most."""
-        session, self._session = self._session, None
-        if session is not None:
-            session.close(timeout=self.CLOSE_TIMEOUT)
+        publisher, self._publisher = self._publisher, None
+        if publisher is not None:
+            publisher.session.close(timeout=self.CLOSE_TIMEOUT)
 
-    def _opened(self) -> tuple[Session, Topics]:
-        if self._session is None or self._topics is None:
+    def _opened(self) -> tuple[Publisher, Topics]:
+        if self._publisher is None or self._topics is None:
             raise SinkError("the sender is not open")
-        return self._session, self._topics
+        return self._publisher, self._topics
 
     def _next(self, queue: deque[bytes], seconds: float) -> bytes | None:
-        session, _ = self._opened()
-        session.wait_for(lambda: bool(queue), timeout=seconds)
+        publisher, _ = self._opened()
+        publisher.session.wait_for(lambda: bool(queue), timeout=seconds)
         return queue.popleft() if queue else None
 
     def _receive(self, inbound: Inbound) -> None:

@@ -44,7 +44,7 @@ class _Client(EventHubProducerClient):
         super()._start_producer(partition_id, send_timeout)
 
 
-class HubLink:
+class HubProducer:
     """One client of the SDK with one link. Used by one thread; `cut` may come from another."""
 
     def __init__(self, address: HubAddress, *, credential: TokenCredential | None = None) -> None:

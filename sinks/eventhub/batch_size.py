@@ -6,7 +6,7 @@ It never gives up on a line: at the slowest, records go one by one.
 from __future__ import annotations
 
 
-class Pace:
+class BatchSize:
     """A size that halves where an answer does not come in time, and doubles where it comes soon.
 
     Without it a backlog would never get over a line that is too slow for a full batch within one

@@ -30,7 +30,7 @@ _OPTIONS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inbound:
-    """A message that came in; `payload` is cut one byte above what the inbox takes."""
+    """A message that came in; `payload` is cut one byte above the largest that is taken."""
 
     topic: str
     payload: bytes
@@ -41,7 +41,7 @@ class Inbound:
     mid: int
 
 
-class Inbox:
+class Subscriptions:
     """The incoming side of a session that is not connected yet.
 
     `receive` is called from the network thread: it must return at once and never raise.

@@ -1,0 +1,104 @@
+"""What `seb check` says of a broker. It publishes nothing, and leaves a running bridge alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+from uuid import uuid4
+
+from sinks.base import Check, SinkContext, SinkError
+from sinks.mqtt.client import Limits, plan_for
+from sinks.mqtt.commands import refused_subscription
+from sinks.mqtt.messages import topics
+from sinks.mqtt.reason_codes import FIRST_FAILURE
+from sinks.mqtt.session import Session
+from sinks.mqtt.settings import MqttSettings
+from sinks.mqtt.subscription import Inbound, Subscriptions
+
+# If an error has no remedy of its own.
+_REMEDY: Final = "look at the broker's log"
+
+
+def look_at(
+    settings: MqttSettings, context: SinkContext, *, connect: float, answer: float, close: float
+) -> Sequence[Check]:
+    """Connect as another client would, without a will; the limits are seconds."""
+    found = list(_warnings(settings))
+    session = None
+    try:
+        where = topics(context)
+        # A client id of its own: the bridge's would take the running bridge's session over.
+        session = Session(plan_for(settings, client_id=f"seb-check-{uuid4().hex[:12]}"))
+        limits = session.connect(timeout=connect)
+        require(limits)
+    except SinkError as error:
+        what, remedy = error.problem.what, error.problem.remedy or _REMEDY
+        found.append(Check(level="fail", text=what, remedy=remedy))
+    else:
+        found.append(Check(level="ok", text=_greeting(settings, limits)))
+        if settings.commands:
+            found.append(_subscription(session, where.command, timeout=answer))
+    finally:
+        if session is not None:
+            session.close(timeout=close)
+    return found
+
+
+def require(limits: Limits) -> None:
+    """Raise `SinkError` if the broker lacks what the bridge's promises rest on."""
+    if limits.maximum_qos < 1:
+        raise SinkError(
+            "the broker takes QoS 0 only and so acknowledges nothing", remedy="allow QoS 1"
+        )
+    if not limits.retain:
+        raise SinkError(
+            "the broker keeps no retained messages",
+            remedy="allow them for the state and status topics",
+        )
+
+
+def _warnings(settings: MqttSettings) -> Iterator[Check]:
+    if settings.protocol == "3.1.1":
+        yield Check(
+            level="warn",
+            text="MQTT 3.1.1: a broker that refuses a message cannot say so, and it would "
+            "count as delivered; messages carry no expiry and no content type",
+            remedy="use PROTOCOL 5 if the broker speaks it",
+        )
+    if settings.has_password and not settings.uses_tls and not settings.is_local:
+        yield Check(
+            level="warn",
+            text="the password is sent over the network without encryption",
+            remedy="turn TLS on: port 8883, or TLS__CA",
+        )
+
+
+def _greeting(settings: MqttSettings, limits: Limits) -> str:
+    packet = limits.maximum_packet_size
+    return (
+        f"{settings.host}:{settings.effective_port}: connected, "
+        f"MQTT {settings.protocol}, {limits.tls_version or 'no TLS'}, "
+        f"QoS up to {limits.maximum_qos}, {limits.receive_maximum} in flight"
+        + (f", packets up to {packet} bytes" if packet is not None else "")
+    )
+
+
+def _subscription(session: Session, topic: str, *, timeout: float) -> Check:
+    try:
+        code = Subscriptions(session, _ignore).subscribe(topic, retained=False, timeout=timeout)
+    except SinkError as error:
+        what, remedy = error.problem.what, error.problem.remedy or _REMEDY
+        return Check(level="fail", text=what, remedy=remedy)
+    if code >= FIRST_FAILURE:
+        refused = refused_subscription(topic, code)
+        return Check(level="fail", text=refused.what, remedy=refused.remedy)
+    # Mosquitto, for one, grants a subscription that its ACL forbids, and sends nothing on it.
+    return Check(
+        level="ok",
+        text=f"commands: the broker grants {topic}; to prove that they come: seb approve --ping",
+    )
+
+
+def _ignore(inbound: Inbound) -> None:
+    """The bridge's own session gets the commands; this one only asks whether it may."""
+    del inbound

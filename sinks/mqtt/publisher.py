@@ -1,0 +1,105 @@
+"""What goes out over a session: messages in order, and the broker's answer to each of them.
+
+It never says what to send, and never counts a message that the broker has not acknowledged.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from paho.mqtt.client import Client
+from paho.mqtt.properties import Properties
+from paho.mqtt.reasoncodes import ReasonCode
+
+from sinks.mqtt.client import Limits, packets
+from sinks.mqtt.messages import Message
+from sinks.mqtt.reason_codes import FIRST_FAILURE, NOBODY_SUBSCRIBED, PACKET_TOO_LARGE
+from sinks.mqtt.session import Session
+
+WINDOW: Final = 20
+"""Messages in flight at once: past the point where more makes loopback any faster."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """How far a publish came: so many acknowledged, then the refusal of the next, if any."""
+
+    delivered: int
+    refusal: int | None = None
+    unheard: bool = False
+    """The broker reported for the last one that its topic has no subscriber."""
+    ended: bool = False
+    """The refusal was the end of the connection; with others in flight, it may mean one of them."""
+
+
+class Publisher:
+    """The outgoing side of a session that is not connected yet."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        # Guarded by the session's `changed`:
+        self._acks: dict[int, int] = {}
+        self._awaited = 0
+        session.client.on_publish = self._on_publish
+
+    def publish(
+        self, messages: Sequence[Message], *, timeout: float, window: int = WINDOW
+    ) -> Outcome:
+        """Send in order and wait for every acknowledgement, `timeout` seconds at most.
+
+        At most `window` messages are in flight at once, and fewer if the broker says so; nothing
+        is sent after a refusal but what was in flight with it. Raises `SinkError`, with
+        `delivered`, if the connection is lost or an acknowledgement does not come.
+        """
+        session, deadline = self.session, time.monotonic() + timeout
+        limits = session.limits or Limits()
+        window = min(window, limits.receive_maximum)
+        delivered, unheard = 0, False
+        while delivered < len(messages):
+            session.ensure(delivered=delivered)
+            some = messages[delivered : delivered + window]
+            sendable = packets(some, plan=session.plan, limits=limits)
+            if not sendable:
+                return Outcome(delivered=delivered, refusal=PACKET_TOO_LARGE)
+            for code in self._exchange(sendable, deadline):
+                if code is None and session.blamed is not None:
+                    return Outcome(delivered=delivered, refusal=session.blamed, ended=True)
+                if code is None:
+                    raise session.unanswered(timeout, delivered=delivered)
+                if code >= FIRST_FAILURE:
+                    return Outcome(delivered=delivered, refusal=code)
+                delivered += 1
+                unheard = code == NOBODY_SUBSCRIBED
+        return Outcome(delivered=delivered, unheard=unheard)
+
+    def _exchange(
+        self, sendable: Sequence[tuple[Message, Properties | None]], deadline: float
+    ) -> list[int | None]:
+        """Send, wait, and tell the reason code of each acknowledgement; None: there was none."""
+        session = self.session
+        with session.changed:
+            self._acks.clear()
+            self._awaited = len(sendable)
+        mids = [
+            session.client.publish(
+                message.topic, message.payload, 1, retain=message.retain, properties=properties
+            ).mid
+            for message, properties in sendable
+        ]
+        with session.changed:
+            session.changed.wait_for(
+                lambda: not session.is_alive or len(self._acks) >= self._awaited,
+                max(0.0, deadline - time.monotonic()),
+            )
+            return [self._acks.get(mid) for mid in mids]
+
+    def _on_publish(
+        self, _client: Client, _data: Any, mid: int, code: ReasonCode, _told: Properties | None
+    ) -> None:
+        with self.session.changed:
+            self._acks[mid] = code.value
+            if len(self._acks) >= self._awaited:
+                self.session.changed.notify_all()
