@@ -15,10 +15,9 @@ from dataclasses import replace
 from typing import Final
 
 from bridge.approvals import Approvals
-from bridge.commands import MAX_TOKEN_BYTES
 from bridge.ledger import Entry
 from bridge.store import StoreError
-from sinks.base import CommandMessage
+from sinks.base import MAX_TOKEN_BYTES, CommandMessage
 
 log: Final = logging.getLogger(__name__)
 

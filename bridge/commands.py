@@ -14,8 +14,8 @@ from typing import Any, Final
 from bridge.compact import header_of, read_object
 from bridge.known import KnownEvent
 from bridge.trust import ALGORITHMS, Trust, TrustedKey
+from sinks.base import MAX_TOKEN_BYTES
 
-MAX_TOKEN_BYTES: Final = 8192
 MAX_LIFETIME_SECONDS: Final = 900
 MAX_COMMANDS: Final = 30
 RATE_SECONDS: Final = 60.0

@@ -13,6 +13,7 @@ from bridge.logs import Redactor
 from bridge.sinkhealth import Health, State, reason_of
 from bridge.store import StoreError
 from sinks.base import SinkError, SinkPaused
+from sinks.record import EventRecord
 
 log: Final = logging.getLogger("bridge.worker")
 
@@ -90,6 +91,20 @@ class Condition:
         if state == "paused":
             return None
         return self.delay(error.retry_after if isinstance(error, SinkError) else None)
+
+    def parked(self, record: EventRecord, reason: str) -> None:
+        """Note that a record is dead for this sink."""
+        self._health.parked += 1
+        log.error(
+            "a record is dead for this sink",
+            extra={
+                "action": "record_dead",
+                "sink": self._name,
+                "record": record.id,
+                "type": record.type,
+                "reason": reason,
+            },
+        )
 
     def delay(self, retry_after: float | None) -> float:
         """Seconds until the next try; `retry_after` is what the destination asked for."""

@@ -5,10 +5,10 @@ It never asks IMDS, and concludes nothing about events.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from urllib3.exceptions import ConnectTimeoutError, NewConnectionError
 from urllib3.exceptions import TimeoutError as PoolTimeoutError
+
+from sinks.errors import causes
 
 
 class ImdsError(Exception):
@@ -30,27 +30,21 @@ class ImdsError(Exception):
 
 def explain(error: Exception, url: str, timeout: float) -> ImdsError:
     """The error of a request that had `timeout` seconds, whatever its cause is wrapped in."""
-    causes = list(_causes(error))
-    if _any(causes, ConnectionRefusedError):
+    found = list(causes(error))
+    if _any(found, ConnectionRefusedError):
         return ImdsError(f"nobody listens at {url}", reason="refused")
-    if _any(causes, TimeoutError, PoolTimeoutError) and not _any(causes, NewConnectionError):
-        connecting = _any(causes, ConnectTimeoutError)
+    if _any(found, TimeoutError, PoolTimeoutError) and not _any(found, NewConnectionError):
+        connecting = _any(found, ConnectTimeoutError)
         return ImdsError(
             f"IMDS at {url} did not answer within {timeout:g} s",
             reason="unreachable" if connecting else "timeout",
         )
-    texts = (cause.strerror for cause in causes if isinstance(cause, OSError))
+    texts = (cause.strerror for cause in found if isinstance(cause, OSError))
     why = next(filter(None, texts), type(error).__name__)
-    if _any(causes, NewConnectionError):
+    if _any(found, NewConnectionError):
         return ImdsError(f"IMDS at {url} cannot be reached: {why}", reason="unreachable")
     return ImdsError(f"the connection to IMDS at {url} broke: {why}", reason="connection")
 
 
-def _any(causes: list[BaseException], *kinds: type[BaseException]) -> bool:
-    return any(isinstance(cause, kinds) for cause in causes)
-
-
-def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    while error is not None:
-        yield error
-        error = error.__cause__ or error.__context__
+def _any(found: list[BaseException], *kinds: type[BaseException]) -> bool:
+    return any(isinstance(cause, kinds) for cause in found)

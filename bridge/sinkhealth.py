@@ -42,6 +42,8 @@ class Health:
     """Failed tries in a row."""
     refusals: int = 0
     """Refusals in a row of one and the same record."""
+    refused: str | None = None
+    """The id of that record."""
     acknowledged: bool = False
     """Whether the last record that the sink decided on was acknowledged, and not refused."""
     delivered: int = 0
@@ -66,6 +68,22 @@ class Health:
             self.since = now
         self.state, self.reason = state, reason
         return changed
+
+    def took(self, count: int, *, lag: float, now: datetime) -> None:
+        """So many records were acknowledged; `lag` is the last one's, in seconds."""
+        self.acknowledged = True
+        self.delivered += count
+        self.delivered_at, self.lag = now, lag
+
+    def refuse(self, record: str) -> int:
+        """The record of this id was refused; how often in a row by now."""
+        self.refusals = self.refusals + 1 if self.refused == record else 1
+        self.refused = record
+        return self.refusals
+
+    def gave_up(self) -> None:
+        """The refused record was parked as dead."""
+        self.acknowledged, self.refusals, self.refused = False, 0, None
 
     def may_hurry(self, *, urgent: bool) -> bool:
         """Whether to wait less because an event is near."""

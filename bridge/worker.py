@@ -67,7 +67,6 @@ class Worker:
         )
         self._opened = False
         self._ended = False
-        self._refused: str | None = None
         self._wake = threading.Event()
         self._resumed = threading.Event()
         self._finishing = threading.Event()
@@ -195,34 +194,20 @@ class Worker:
         self._outbox.delivered(self.name, batch, count)
         now = self._clock.now()
         lags = [lag(each, now) for each in batch.records[:count]]
-        self.health.acknowledged = True
-        self.health.delivered += count
-        self.health.delivered_at, self.health.lag = now, lags[-1]
+        self.health.took(count, lag=lags[-1], now=now)
         self._tally.delivered(self.name, lags)
 
     def _refuse(self, record: EventRecord, error: SinkRejected) -> None:
         """Park the record, or have it tried again where the sink says that it may yet be taken."""
-        self.health.refusals = self.health.refusals + 1 if self._refused == record.id else 1
-        self._refused = record.id
-        if self.health.refusals < error.tries:
+        tries = self.health.refuse(record.id)
+        if tries < error.tries:
             raise SinkError(str(error)) from error
-        self.health.acknowledged = False
-        self._give_up(record, reason_of(error, self._redact), tries=self.health.refusals)
-        self.health.refusals, self._refused = 0, None
+        self._give_up(record, reason_of(error, self._redact), tries=tries)
+        self.health.gave_up()
 
     def _give_up(self, record: EventRecord, reason: str, *, tries: int) -> None:
         self._park(record, reason, tries)
-        self.health.parked += 1
-        log.error(
-            "a record is dead for this sink",
-            extra={
-                "action": "record_dead",
-                "sink": self.name,
-                "record": record.id,
-                "type": record.type,
-                "reason": reason,
-            },
-        )
+        self._condition.parked(record, reason)
 
     def _call(self, work: Callable[[], None]) -> None:
         self.guard.call(work, limit=self.sink.deadline)

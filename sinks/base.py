@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from fnmatch import fnmatchcase
-from pathlib import Path
-from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar
+from typing import Any, ClassVar, Generic, Literal, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
-
-from sinks.command import CommandMessage, CommandSender, CommandSource, no_commands
-from sinks.problem import Problem
+from sinks.command import (
+    MAX_TOKEN_BYTES,
+    CommandMessage,
+    CommandSender,
+    CommandSource,
+    no_commands,
+)
+from sinks.errors import Problem, SinkError, SinkPaused, SinkRejected
 from sinks.record import BRIDGE_HEARTBEAT, EventRecord, VmIdentity
+from sinks.settings import JsonDict, JsonList, SinkSettings, read_secret
 
 __all__ = [
+    "MAX_TOKEN_BYTES",
     "Check",
     "CommandMessage",
     "CommandSender",
@@ -34,95 +38,6 @@ __all__ = [
     "SinkSettings",
     "read_secret",
 ]
-
-
-class SinkError(Exception):
-    """The destination did not acknowledge; the same record is tried again later.
-
-    `remedy`: what to do about it, where the message does not say.
-    `retry_after`: seconds that the destination asked for, or None.
-    `delivered`: how many records from the front of the batch were acknowledged all the same.
-    The message is shown to operators and stored: it must never hold a secret.
-    """
-
-    def __init__(
-        self,
-        message: str | Problem,
-        *,
-        remedy: str | None = None,
-        retry_after: float | None = None,
-        delivered: int = 0,
-    ) -> None:
-        self.problem = message if isinstance(message, Problem) else Problem(message, remedy)
-        super().__init__(str(self.problem))
-        self.retry_after = retry_after
-        self.delivered = delivered
-
-
-class SinkPaused(SinkError):
-    """The destination wants nothing more; the sink rests, backlog kept, until a person acts."""
-
-
-class SinkRejected(Exception):
-    """The destination will never take this record; it is parked as dead, with the reason.
-
-    `delivered`: how many records from the front of the batch were acknowledged before it, so the
-    refused record is `records[delivered]`.
-    `tries`: park it only after this many refusals in a row (1: at once).
-    """
-
-    def __init__(self, message: str, *, delivered: int = 0, tries: int = 1) -> None:
-        super().__init__(message)
-        self.delivered = delivered
-        self.tries = tries
-
-
-def _from_json(value: object) -> object:
-    """Environment variables carry lists and objects as JSON text."""
-    if isinstance(value, str) and value.lstrip()[:1] in ("[", "{"):
-        try:
-            return json.loads(value)
-        except ValueError as error:
-            message = f"this is not valid JSON ({error})"
-            raise ValueError(message) from None
-    return value
-
-
-JsonList = Annotated[tuple[str, ...], BeforeValidator(_from_json)]
-"""A list of strings; from the environment, a JSON list."""
-JsonDict = Annotated[dict[str, str], BeforeValidator(_from_json)]
-"""An object of strings; from the environment, a JSON object."""
-
-
-class SinkSettings(BaseModel):
-    """What every sink can be told. A kind adds its own fields in a frozen subclass."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
-
-    kind: str = Field(description="What the sink is; the sink's name unless given")
-    types: JsonList | None = Field(
-        default=None,
-        description="JSON list of globs of record types that the sink gets; all unless given",
-    )
-    affects_this_vm_only: bool = Field(
-        default=False, description="Leave out events that do not name this VM"
-    )
-
-
-def read_secret(value: SecretStr | None, file: Path | None) -> str | None:
-    """The secret, from the setting or from its file, which is read anew each time (rotation).
-
-    Raises `SinkError` where the file cannot be read; the message names the file only.
-    """
-    if file is None:
-        return value.get_secret_value() if value is not None else None
-    try:
-        # Editors on Windows put a byte order mark in front, which is no part of the secret.
-        return file.read_text(encoding="utf-8-sig").rstrip("\r\n")
-    except (OSError, UnicodeDecodeError) as error:
-        why = getattr(error, "strerror", None) or type(error).__name__
-        message = f"the secret file {file} cannot be read: {why}"
-        raise SinkError(message) from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,6 +8,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
+
+MAX_TOKEN_BYTES: Final = 8192
+"""The largest signed command. Of a longer one, a channel hands in one byte more: enough for the
+bridge to refuse it for its length."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,15 +1,16 @@
-"""Sample records of every kind, the same on each call, for those who write or test a sink.
+"""Sample records of every kind and a sink in memory, for those who write or test a sink.
 
-Every one is valid against the schema. It never reads a clock or draws a random number.
+The records are the same on each call, and valid against the schema. It never reads a clock or
+draws a random number.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
-from sinks.base import SinkContext
+from sinks.base import Sink, SinkContext, SinkSettings
 from sinks.record import (
     BRIDGE_DEAD_LETTER,
     BRIDGE_GAP,
@@ -213,3 +214,26 @@ def sample_records() -> tuple[EventRecord, ...]:
 def sample_context(vm: VmIdentity = SAMPLE_VM) -> SinkContext:
     """A context whose clock stands still and where nothing is pending."""
     return SinkContext(vm=vm, now=lambda: SAMPLE_TIME, version="0.0.0", instance_id="sample")
+
+
+class MemorySink(Sink[SinkSettings]):
+    """A sink that keeps what it got; it fails with the errors put into `failures`, one a call."""
+
+    KIND = "memory"
+    BATCH: ClassVar[int] = 10
+
+    def __init__(
+        self,
+        name: str = "memory",
+        settings: SinkSettings | None = None,
+        context: SinkContext | None = None,
+    ) -> None:
+        super().__init__(name, settings or SinkSettings(kind="memory"), context or sample_context())
+        self.records: list[EventRecord] = []
+        self.failures: list[Exception] = []
+
+    def deliver(self, records: Sequence[EventRecord]) -> None:
+        """Keep the records, or raise the next failure."""
+        if self.failures:
+            raise self.failures.pop(0)
+        self.records.extend(records)

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Protocol
 import pytest
 from pydantic import ValidationError
 
-from sinks.base import Sink, SinkContext, SinkError, SinkSettings
+from sinks.base import Sink, SinkError
 from sinks.record import EventRecord
 from sinks.samples import (
     BRIDGE_TYPES,
@@ -20,35 +20,13 @@ from sinks.samples import (
     SAMPLE_STREAM,
     SAMPLE_TIME,
     SAMPLE_VM,
+    MemorySink,
     sample_bridge_record,
     sample_context,
     sample_heartbeat,
     sample_record,
     sample_records,
 )
-
-
-class MemorySink(Sink[SinkSettings]):
-    """A sink that keeps what it got; it fails with the errors put into `failures`, one a call."""
-
-    KIND = "memory"
-    BATCH: ClassVar[int] = 10
-
-    def __init__(
-        self,
-        name: str = "memory",
-        settings: SinkSettings | None = None,
-        context: SinkContext | None = None,
-    ) -> None:
-        super().__init__(name, settings or SinkSettings(kind="memory"), context or sample_context())
-        self.records: list[EventRecord] = []
-        self.failures: list[Exception] = []
-
-    def deliver(self, records: Sequence[EventRecord]) -> None:
-        """Keep the records, or raise the next failure."""
-        if self.failures:
-            raise self.failures.pop(0)
-        self.records.extend(records)
 
 
 class Destination(Protocol):

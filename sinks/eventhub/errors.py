@@ -9,11 +9,11 @@ from __future__ import annotations
 import re
 import socket
 import ssl
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeVar
 
-from sinks.base import SinkError
+from sinks.errors import SinkError, causes
 
 # Azure: after server-busy a client should wait 4 seconds before it tries again.
 BUSY_SECONDS: Final = 4.0
@@ -137,7 +137,7 @@ def diagnose(error: BaseException, *, link_condition: str | None = None) -> Trou
     `link_condition` is the condition with which the hub detached the link: the SDK reports only
     an unknown error where a detach overtakes the answer to a transfer.
     """
-    chain = list(_causes(error))
+    chain = list(causes(error))
     conditions = [symbol(getattr(cause, "condition", None)) for cause in chain]
     condition = link_condition or _first(conditions)
     network = _first(_network(cause) for cause in chain)
@@ -170,19 +170,6 @@ def symbol(condition: object) -> str | None:
 def _trouble(kind: Kind, detail: str | None) -> Trouble:
     what, remedy = _WORDS[kind]
     return Trouble(kind=kind, what=f"{what} ({detail})" if detail else what, remedy=remedy)
-
-
-def _causes(error: BaseException) -> Iterator[BaseException]:
-    pending: list[BaseException | None] = [error]
-    seen: set[int] = set()
-    while pending:
-        found = pending.pop(0)
-        if isinstance(found, BaseException) and id(found) not in seen:
-            seen.add(id(found))
-            yield found
-            # The SDK drops the cause with `from None`, or keeps it in an attribute.
-            inner = getattr(found, "inner_error", None)
-            pending += [found.__cause__, inner, found.__context__]
 
 
 def _first(found: Iterable[T | None]) -> T | None:

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 SEND_SECONDS: Final = 8.0
 PUMP_SECONDS: Final = 30.0
-CHECK_SECONDS: Final = 15.0
 MALFORMED_TRIES: Final = 5
 DEADLINE_SECONDS: Final = 20.0
 # After so long no further send is begun: a turn that passes the deadline is abandoned, and what
@@ -111,27 +110,13 @@ class EventHubSink(Sink[EventHubSettings]):
 
         Lasts 30 seconds at most, 15 for each of the two.
         """
-        from sinks.eventhub.producer import Stuck, within  # noqa: PLC0415 - see _new_link
+        from sinks.eventhub.check import look_at  # noqa: PLC0415 - see _new_link
 
         try:
-            link = self._new_link()
+            return tuple(look_at(self._new_link()))
         except SinkError as error:
             remedy = error.problem.remedy or "correct the setting, or the file that it names"
             return (Check(level="fail", text=error.problem.what, remedy=remedy),)
-        tls = "without TLS, as an emulator on this machine" if link.address.emulator else "over TLS"
-        lines: list[Check] = []
-        try:
-            within(CHECK_SECONDS, link.open)
-            lines.append(Check(level="ok", text=f"{link.address}: connected {tls}, may send"))
-            count = within(CHECK_SECONDS, link.partitions)
-            lines.append(Check(level="ok", text=f"{link.address}: {count} partitions"))
-        except Exception as error:  # noqa: BLE001 - the SDK raises almost anything
-            lines.append(_failed(link, error, attached=bool(lines)))
-            if isinstance(error, Stuck):
-                link.cut()
-        finally:
-            link.close()
-        return lines
 
     def abort(self) -> None:
         """Cut the connection under a stuck call. From another thread; at once; never raises."""
@@ -231,14 +216,6 @@ class EventHubSink(Sink[EventHubSettings]):
         link, self._link = self._link, None
         if link is not None:
             link.close()
-
-
-def _failed(link: HubProducer, error: Exception, *, attached: bool) -> Check:
-    trouble = diagnose(error, link_condition=link.condition())
-    if attached:  # the hub's properties are only news: records will get through
-        text = f"{link.address}: its partitions cannot be counted: {trouble.what}"
-        return Check(level="warn", text=text, remedy=trouble.remedy)
-    return Check(level="fail", text=f"{link.address}: {trouble.what}", remedy=trouble.remedy)
 
 
 def _managed_identity() -> TokenCredential:

@@ -12,7 +12,7 @@ from urllib.parse import SplitResult, urlsplit
 from sinks.base import Check, SinkError
 from sinks.http.address import is_loopback, origin
 from sinks.http.client import Limits, proxy_of, tls_context
-from sinks.http.errors import words
+from sinks.http.errors import problem_of
 
 _SOON: Final = timedelta(days=14)
 _PORTS: Final = {"http": 80, "https": 443}
@@ -34,7 +34,7 @@ def look_at_address(url: str, limits: Limits) -> Iterator[Check]:
             return
         yield from _connect(parts, host, parts.port or _PORTS[parts.scheme], limits)
     except (OSError, ValueError, SinkError) as error:
-        problem = error.problem if isinstance(error, SinkError) else words(error)
+        problem = error.problem if isinstance(error, SinkError) else problem_of(error)
         yield Check(
             level="fail",
             text=f"{origin(parts)}: {problem.what}",
@@ -51,7 +51,7 @@ def _through(proxy: str, limits: Limits) -> Check:
     except OSError as error:
         return Check(
             level="fail",
-            text=f"proxy {origin(parts)}: {words(error).what}",
+            text=f"proxy {origin(parts)}: {problem_of(error).what}",
             remedy="see HTTPS_PROXY and HTTP_PROXY, or name the host in NO_PROXY",
         )
     return Check(level="ok", text=f"proxy {origin(parts)} takes connections")

@@ -21,7 +21,7 @@ from urllib3.exceptions import HTTPError
 
 from sinks.base import SinkError
 from sinks.deadline import DeadlineAdapter
-from sinks.http.errors import words
+from sinks.http.errors import problem_of
 
 # urllib3 writes addresses into its debug lines, and one of its warnings.
 logging.getLogger("urllib3.connectionpool").setLevel(logging.ERROR)
@@ -105,7 +105,7 @@ class Client:
             yield
         except (requests.RequestException, HTTPError, OSError, ValueError) as error:
             self._adapter.close()
-            raise SinkError(self._deadline.why or words(error)) from None
+            raise SinkError(self._deadline.why or problem_of(error)) from None
 
     def _send(self, request: requests.Request) -> requests.Response:
         self._deadline.allow(self._limits.total)

@@ -11,13 +11,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
-from sinks.base import CommandMessage, CommandSource, Problem
+from sinks.base import MAX_TOKEN_BYTES, CommandMessage, CommandSource, Problem
 from sinks.mqtt.reason_codes import FIRST_FAILURE, reason
 from sinks.mqtt.session import Session
 from sinks.mqtt.subscription import Inbound, Subscriptions
 
-LARGEST: Final = 8192
-"""Bytes of a token; of a longer one, one byte more is handed in, enough to be refused for it."""
 MAX_UNSETTLED: Final = 1024 * 1024
 """Bytes that may wait in all: far more than the broker may have in flight to us, see `Plan`. But
 Mosquitto 2.0.11 sends 16 more for each one that is settled, and MQTT 3.1.1 knows no such limit."""
@@ -58,7 +56,7 @@ class CommandChannel:
         source: CommandSource,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._subscriptions = Subscriptions(session, self.receive, largest=LARGEST)
+        self._subscriptions = Subscriptions(session, self.receive, largest=MAX_TOKEN_BYTES)
         self._topic = topic
         self._name = name
         self._source = source

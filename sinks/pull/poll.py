@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Final
 
-from sinks.base import CommandMessage, SinkContext, SinkError
+from sinks.base import MAX_TOKEN_BYTES, CommandMessage, SinkContext, SinkError
 from sinks.http.client import Answer, Client, Limits
 from sinks.http.outcome import pointing_to, seconds_to_wait, status_words
 from sinks.pull.receipts import TOKEN_HINT, URL_HINT
@@ -22,8 +22,6 @@ from sinks.pull.settings import PullSettings
 WAIT_SECONDS: Final = 25
 """How long the server may hold its answer back; below what proxies cut (30 s and more)."""
 MAX_TOKENS: Final = 64
-MAX_TOKEN_BYTES: Final = 8192
-"""Of a longer token one byte more is handed in: enough to be refused for its length."""
 # Room for quotes, commas and line breaks around each token.
 _LARGEST: Final = MAX_TOKENS * (MAX_TOKEN_BYTES + 16)
 # The least time from one request to the next: a server that does not hold its answers back, or

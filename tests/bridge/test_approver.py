@@ -10,10 +10,9 @@ import pytest
 
 from bridge import approver as module
 from bridge.approver import WAITING, Approver
-from bridge.commands import MAX_TOKEN_BYTES
 from bridge.ledger import Entry
 from bridge.store import StoreError
-from sinks.base import CommandMessage
+from sinks.base import MAX_TOKEN_BYTES, CommandMessage
 
 PATIENCE = 10.0
 ENTRY = Entry(

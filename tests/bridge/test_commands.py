@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 
 from bridge.commands import (
     MAX_COMMANDS,
-    MAX_TOKEN_BYTES,
     RATE_SECONDS,
     Command,
     Rate,
@@ -25,6 +24,7 @@ from bridge.commands import (
     verify,
 )
 from bridge.trust import Trust
+from sinks.base import MAX_TOKEN_BYTES
 
 
 @pytest.fixture(scope="module")

@@ -89,7 +89,7 @@ def test_check_warns_where_only_the_properties_fail(
     server: EventHubServer, monkeypatch: pytest.MonkeyPatch, fault: Fault
 ) -> None:
     """A key that may send but not look is good enough."""
-    monkeypatch.setattr("sinks.eventhub.sink.CHECK_SECONDS", 2.0)
+    monkeypatch.setattr("sinks.eventhub.check.CHECK_SECONDS", 2.0)
     server.misbehave(fault)
     lines = texts(sink_for(server))
     assert [level for level, _ in lines] == ["ok", "warn"]
@@ -102,7 +102,7 @@ def test_check_never_hangs(
     server: EventHubServer, monkeypatch: pytest.MonkeyPatch, fault: Fault
 ) -> None:
     """A peer that stops answering is a line that says so, in time, and leaves no thread."""
-    monkeypatch.setattr("sinks.eventhub.sink.CHECK_SECONDS", 1.5)
+    monkeypatch.setattr("sinks.eventhub.check.CHECK_SECONDS", 1.5)
     server.misbehave(fault)
     ((level, text),) = texts(sink_for(server))
     assert (level, "no answer in time" in text) == ("fail", True)

@@ -120,7 +120,7 @@ def test_check_of_a_silent_handshake_leaves_no_thread(
     server: EventHubServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A peer that accepts TCP and never greets is a failed line, and no thread waits for it."""
-    monkeypatch.setattr("sinks.eventhub.sink.CHECK_SECONDS", 1.0)
+    monkeypatch.setattr("sinks.eventhub.check.CHECK_SECONDS", 1.0)
     server.misbehave(Fault.SILENT)
     (line,) = make().check()
     assert line.level == "fail"

@@ -16,9 +16,9 @@ from mosquitto import Mosquitto
 from mqtt_commands import Source, send
 from mqtt_stub import SILENCE, MqttStub
 
-from sinks.base import SinkContext, SinkError
+from sinks.base import MAX_TOKEN_BYTES, SinkContext, SinkError
 from sinks.mqtt import MqttSink
-from sinks.mqtt.commands import LARGEST, MAX_UNSETTLED
+from sinks.mqtt.commands import MAX_UNSETTLED
 from sinks.testing import SAMPLE_VM, sample_context, sample_record
 
 BASE = f"seb/v1/default/vm/{SAMPLE_VM.vm_id}"
@@ -168,9 +168,9 @@ def test_of_a_huge_command_only_the_front_is_handed_in(broker: Mosquitto) -> Non
     """One byte above the limit is enough for the verifier to say that it is too large."""
     source = Source()
     with listening(broker, source):
-        send(broker, TOPIC, b"x" * LARGEST, b"x" * 1_000_000)
+        send(broker, TOPIC, b"x" * MAX_TOKEN_BYTES, b"x" * 1_000_000)
         messages = source.wait_for(2)
-    assert [len(message.token) for message in messages] == [LARGEST, LARGEST + 1]
+    assert [len(message.token) for message in messages] == [MAX_TOKEN_BYTES, MAX_TOKEN_BYTES + 1]
 
 
 def test_a_packet_above_all_measure_does_not_even_come(broker: Mosquitto) -> None:
@@ -225,7 +225,7 @@ def test_room_is_used_as_soon_as_one_is_settled(broker: Mosquitto) -> None:
 
 def test_over_3_1_1_too_much_is_dropped_and_blocks_nothing(tmp_path: Path) -> None:
     """Where the broker knows no limit, ours holds, and the channel works on afterwards."""
-    source, many, large = Source(), 2 * MAX_UNSETTLED // LARGEST, b"x" * LARGEST
+    source, many, large = Source(), 2 * MAX_UNSETTLED // MAX_TOKEN_BYTES, b"x" * MAX_TOKEN_BYTES
     source.full = True
     with (
         Mosquitto(tmp_path / "b", extra=["max_inflight_messages 0"]) as broker,
@@ -239,7 +239,7 @@ def test_over_3_1_1_too_much_is_dropped_and_blocks_nothing(tmp_path: Path) -> No
         while source.tokens[-1:] != [b"after"]:
             source.wait_for(len(source.tokens) + 1)
     kept = len(source.tokens) - 1
-    assert kept * LARGEST <= MAX_UNSETTLED
+    assert kept * MAX_TOKEN_BYTES <= MAX_UNSETTLED
     assert 100 <= kept < many
 
 

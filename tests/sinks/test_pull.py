@@ -17,10 +17,10 @@ from mqtt_commands import Source
 from pydantic import ValidationError
 from throwaway_ca import ThrowawayCa
 
-from sinks.base import SinkContext, SinkError
+from sinks.base import MAX_TOKEN_BYTES, SinkContext, SinkError
 from sinks.http.client import Limits
 from sinks.pull import PullSink
-from sinks.pull.poll import MAX_TOKEN_BYTES, MAX_TOKENS
+from sinks.pull.poll import MAX_TOKENS
 from sinks.pull.settings import PullSettings
 from sinks.record import APPROVAL
 from sinks.testing import BRIDGE_TYPES, EVENT_TYPES, SAMPLE_VM, sample_context

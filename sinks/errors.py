@@ -1,0 +1,80 @@
+"""What can go wrong with a delivery: errors of the contract, what they say, and their causes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A fact and its remedy, a clause each; as text, one line: `fact; remedy`."""
+
+    what: str
+    remedy: str | None = None
+
+    def at(self, where: object) -> Problem:
+        """The same problem, with the place in front of it."""
+        return Problem(f"{where}: {self.what}", self.remedy)
+
+    def __str__(self) -> str:
+        return f"{self.what}; {self.remedy}" if self.remedy else self.what
+
+
+class SinkError(Exception):
+    """The destination did not acknowledge; the same record is tried again later.
+
+    `remedy`: what to do about it, where the message does not say.
+    `retry_after`: seconds that the destination asked for, or None.
+    `delivered`: how many records from the front of the batch were acknowledged all the same.
+    The message is shown to operators and stored: it must never hold a secret.
+    """
+
+    def __init__(
+        self,
+        message: str | Problem,
+        *,
+        remedy: str | None = None,
+        retry_after: float | None = None,
+        delivered: int = 0,
+    ) -> None:
+        self.problem = message if isinstance(message, Problem) else Problem(message, remedy)
+        super().__init__(str(self.problem))
+        self.retry_after = retry_after
+        self.delivered = delivered
+
+
+class SinkPaused(SinkError):
+    """The destination wants nothing more; the sink rests, backlog kept, until a person acts."""
+
+
+class SinkRejected(Exception):
+    """The destination will never take this record; it is parked as dead, with the reason.
+
+    `delivered`: how many records from the front of the batch were acknowledged before it, so the
+    refused record is `records[delivered]`.
+    `tries`: park it only after this many refusals in a row (1: at once).
+    """
+
+    def __init__(self, message: str, *, delivered: int = 0, tries: int = 1) -> None:
+        super().__init__(message)
+        self.delivered = delivered
+        self.tries = tries
+
+
+def causes(error: BaseException) -> Iterator[BaseException]:
+    """The exception and those inside it, the outer ones first, each once.
+
+    Libraries keep the cause in `reason` (urllib3), in `inner_error` (azure), among the arguments
+    (requests), or where Python does.
+    """
+    seen: set[int] = set()
+    waiting: list[object] = [error]
+    while waiting:
+        found = waiting.pop(0)
+        if not isinstance(found, BaseException) or id(found) in seen:
+            continue
+        seen.add(id(found))
+        yield found
+        waiting += [getattr(found, "reason", None), *found.args, found.__cause__]
+        waiting += [getattr(found, "inner_error", None), found.__context__]

@@ -1,0 +1,39 @@
+"""What `seb check` says of a hub. It sends no event."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from sinks.base import Check
+from sinks.eventhub.errors import diagnose
+from sinks.eventhub.producer import HubProducer, Stuck, within
+
+CHECK_SECONDS: Final = 15.0
+"""For each of the two steps."""
+
+
+def look_at(link: HubProducer) -> Iterator[Check]:
+    """Whether a link may send, and how many partitions the hub has; then the link is closed."""
+    tls = "without TLS, as an emulator on this machine" if link.address.emulator else "over TLS"
+    attached = False
+    try:
+        within(CHECK_SECONDS, link.open)
+        attached = True
+        yield Check(level="ok", text=f"{link.address}: connected {tls}, may send")
+        count = within(CHECK_SECONDS, link.partitions)
+        yield Check(level="ok", text=f"{link.address}: {count} partitions")
+    except Exception as error:  # noqa: BLE001 - the SDK raises almost anything
+        yield _failed(link, error, attached=attached)
+        if isinstance(error, Stuck):
+            link.cut()
+    finally:
+        link.close()
+
+
+def _failed(link: HubProducer, error: Exception, *, attached: bool) -> Check:
+    trouble = diagnose(error, link_condition=link.condition())
+    if attached:  # the hub's properties are only news: records will get through
+        text = f"{link.address}: its partitions cannot be counted: {trouble.what}"
+        return Check(level="warn", text=text, remedy=trouble.remedy)
+    return Check(level="fail", text=f"{link.address}: {trouble.what}", remedy=trouble.remedy)
