@@ -29,7 +29,7 @@ from console.sources.settings import MqttSource
 from console.sources.state import SourceState
 from sinks.base import SinkError
 from sinks.mqtt.client import KEEPALIVE, new_client, plan_for
-from sinks.mqtt.reasons import FIRST_FAILURE, ending, network, reason
+from sinks.mqtt.reason_codes import FIRST_FAILURE, ending, network, reason
 
 _LOG: Final = logging.getLogger("console")
 _SESSION_EXPIRY: Final = 86_400
