@@ -22,6 +22,7 @@ class Observer:
     vm: VmIdentity
     version: str
     instance_id: str
+    site: str = "default"
     cluster: str | None = None
     node: str | None = None
     pod: str | None = None
@@ -34,7 +35,11 @@ class Observer:
             "node": (
                 {"cluster": self.cluster, "node": self.node, "pod": self.pod} if placed else None
             ),
-            "bridge": {"version": self.version, "instanceId": self.instance_id},
+            "bridge": {
+                "version": self.version,
+                "instanceId": self.instance_id,
+                "site": self.site,
+            },
         }
 
 

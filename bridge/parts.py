@@ -124,6 +124,7 @@ def _observer(settings: Settings, vm: VmIdentity) -> Observer:
         vm=vm,
         version=__version__,
         instance_id=str(uuid.uuid4()),
+        site=settings.site,
         cluster=settings.node.cluster,
         node=settings.node.node,
         pod=settings.node.pod,

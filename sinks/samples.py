@@ -106,7 +106,7 @@ def sample_record(
         "document": {"incarnation": 2, "previousIncarnation": 1},
         "observation": {"noticeSeconds": 899.0, "gapSeconds": 1.0, "latencyMs": 4.2, **measured},
         "raw": {"EventId": event_id, "EventType": "Freeze"},
-        "bridge": {"version": "0.0.0", "instanceId": "sample"},
+        "bridge": {"version": "0.0.0", "instanceId": "sample", "site": "default"},
     }
     draft = RecordDraft(
         type=record_type,
@@ -189,7 +189,7 @@ def sample_bridge_record(
         data={
             "vm": vm.to_wire(),
             "node": None,
-            "bridge": {"version": "0.0.0", "instanceId": "sample"},
+            "bridge": {"version": "0.0.0", "instanceId": "sample", "site": "default"},
             **_bridge_data(record_type, sequence),
         },
     )

@@ -89,7 +89,7 @@ def _deliver(spec: SinkSpec, config: Configuration) -> str | None:
     def work() -> None:
         try:
             sink.open()
-            sink.deliver([_record(vm)])
+            sink.deliver([_record(vm, config.settings.site)])
             sink.close()
             problems.clear()
         except Exception as error:  # noqa: BLE001  # a sink may be anybody's
@@ -108,10 +108,10 @@ def _identity(config: Configuration) -> VmIdentity:
         raise UnreachableError(f"who this VM is, is not known: {error}; see `seb check`") from None
 
 
-def _record(vm: VmIdentity) -> EventRecord:
+def _record(vm: VmIdentity, site: str) -> EventRecord:
     now = datetime.now(UTC)
     draft = notices.heartbeat(
-        Observer(vm=vm, version=__version__, instance_id="test"),
+        Observer(vm=vm, version=__version__, instance_id="test", site=site),
         now,
         interval=0.0,
         looked_at=None,

@@ -16,7 +16,7 @@ from sinks.base import PendingEvent
 from sinks.record import CONTENT_TYPE, RecordDraft, VmIdentity, event_record_id, schema, seal
 
 VALIDATOR = Draft202012Validator(schema(), format_checker=FormatChecker())
-OBSERVER = Observer(vm=VM, version="1.2.3", instance_id="run-1")
+OBSERVER = Observer(vm=VM, version="1.2.3", instance_id="run-1", site="plant")
 LOOK = Look(
     now=NOW,
     vm_name=VM.name,
@@ -103,7 +103,7 @@ def test_a_record_says_all_that_the_design_says() -> None:
         "document": {"incarnation": 7, "previousIncarnation": 5},
         "observation": {"noticeSeconds": 900.0, "gapSeconds": 1.0, "latencyMs": 3.142},
         "raw": raw,
-        "bridge": {"version": "1.2.3", "instanceId": "run-1"},
+        "bridge": {"version": "1.2.3", "instanceId": "run-1", "site": "plant"},
     } == draft.data
 
 

@@ -206,6 +206,15 @@ def test_a_store_of_another_vm_is_put_aside(launch: Launch, tmp_path: Path) -> N
     assert started["data"]["vm"]["vmId"] == "11111111-2222-4333-8444-555555555555"
 
 
+def test_every_record_names_the_site(launch: Launch, simulator: Simulator) -> None:
+    """A consumer of several sites need not look at the topic that a record came over."""
+    simulator.announce(SimulatedEvent())
+    bridge = launch(SEB_SITE="plant-7")
+    bridge.wait_for_records(1, types="seb.event.")
+    assert bridge.stop() == 0
+    assert {each["data"]["bridge"]["site"] for each in bridge.records} == {"plant-7"}
+
+
 def test_the_gap_of_a_restart_is_measured(launch: Launch) -> None:
     """The started record says how long nobody looked, and that the VM was not booted."""
     first = launch()
