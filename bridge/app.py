@@ -42,7 +42,7 @@ ONCE_SECONDS: Final = 30.0
 """How long `seb run --once` lets its sinks take."""
 IDENTITY_SECONDS: Final = 3600.0
 """How often the VM's size and tags are read again."""
-CONFIRM_SECONDS: Final = 5.0
+CONFIRM_SECONDS: Final = 2.0
 """How often IMDS is asked for the identity as long as this run uses one that was kept."""
 
 
@@ -175,16 +175,12 @@ class Bridge:
             scheduler.every(beat, self._herald.tell_life, first=beat)
         self._desk = Desk(self._outbox, self._dispatcher, self._poller, self._approver)
         self._front.status.held = lambda: not self._owner.may_deliver
-        if self._owner.may_deliver:
-            self._dispatcher.start()
+        self._act(confirming)
         scheduler.start()
-        while self._outcome is Outcome.STOPPED:
-            if self._owner.confirmed and not self._approver.is_started:
-                confirming()
-                self._act()
-            if self._stop.wait(TICK_SECONDS):
-                break
+        while self._outcome is Outcome.STOPPED and not self._stop.wait(TICK_SECONDS):
+            self._act(confirming)
             self._look_around(scheduler, watch)
+        self._act(confirming)
         if self._outcome is Outcome.STOPPED:
             self._front.stopping()
         scheduler.stop()
@@ -193,11 +189,15 @@ class Bridge:
         self._approver.stop(SETTLE_SECONDS)
         self._finish()
 
-    def _act(self) -> None:
-        """Do what needs to be certain of who this VM is."""
-        self._approver.start()
-        if not self._dispatcher.is_started:
+    def _act(self, confirming: Callable[[], None]) -> None:
+        """Deliver and approve, each from when it is certain enough who this VM is; `confirming`
+        ends the job that asks for it.
+        """
+        if self._owner.may_deliver and not self._dispatcher.is_started:
             self._dispatcher.start()
+        if self._owner.confirmed and not self._approver.is_started:
+            confirming()
+            self._approver.start()
 
     def _look_around(self, scheduler: Scheduler, watch: Watch) -> None:
         jump, pause = watch.tick()

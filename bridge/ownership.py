@@ -110,9 +110,9 @@ class Ownership:
             store.keep_identity(vm, self._boot_id)
         except StoreError as error:
             log.warning(str(error), extra={"action": "store_trouble"})
-        if not self.confirmed:
+        before, self.confirmed = self.confirmed, True
+        if not before:
             log.info("the VM identity is confirmed", extra={"action": "identity_ok", "vm": vm.name})
-        self.confirmed = True
         return vm
 
     def _fetch(self, timeout: float | None) -> VmIdentity:

@@ -183,6 +183,8 @@ def live_twice(home: Path, name: str) -> tuple[list[Mapping[str, Any]], Evidence
             gets = simulator.history[-1].gets
             simulator.heal()
             assert simulator.wait_until_served(gets=gets + 3)
+            if case.reboot:  # nothing is delivered in a new boot before IMDS says whose VM this is
+                bridge.wait_for_log("identity_ok")
             assert bridge.stop() == 0
         evidence = Evidence(
             case=f"reboot: {name}",
