@@ -12,7 +12,7 @@ from launch import Launch
 from mosquitto import Mosquitto
 from onlooker import Onlooker
 
-from bridge import app, configuration, health
+from bridge import app, configuration, health, ownership
 from bridge.imds import Answer
 from bridge.logs import Redactor
 from bridge.simulator import SimulatedEvent, Simulator
@@ -86,7 +86,7 @@ def test_a_loop_that_hangs_turns_health(tmp_path: Path, monkeypatch: pytest.Monk
 
     monkeypatch.setattr(health, "SLACK_SECONDS", 0.5)
     monkeypatch.setattr(app, "client", lambda *_: Imds())
-    monkeypatch.setattr(app, "fetch_identity", lambda *_: VM)
+    monkeypatch.setattr(ownership, "fetch_identity", lambda *_: VM)
     config = configuration.load(
         environ={
             "SEB_IMDS__URL": Imds.url,
