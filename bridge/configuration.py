@@ -6,11 +6,10 @@ Only the kinds of sink that the configuration names are imported. No message sho
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, get_args
+from typing import Any, Final
 
 from pydantic import BaseModel, SecretStr, ValidationError
 from pydantic_settings import (
@@ -23,20 +22,11 @@ from pydantic_settings import (
 from bridge import names
 from bridge.approvalsettings import CommandsSettings
 from bridge.errors import ConfigurationError
+from bridge.messages import model_in, not_json, problems
 from bridge.settings import PREFIX, Settings
 from bridge.sources import Variables, read_sources
 from sinks import registry
 from sinks.base import Sink, SinkSettings
-
-# pydantic's types of problem, in the words of somebody who sets a variable.
-_WORDS: Final = {
-    "missing": "this must be given",
-    "tuple_type": 'give a JSON list, such as ["a", "b"]',
-    "dict_type": "give a JSON object, or one variable per field",
-    "int_parsing": "this is not a whole number",
-    "float_parsing": "this is not a number",
-    "bool_parsing": "give true or false",
-}
 
 _PULL: Final = f"{PREFIX}COMMANDS__PULL_"
 _PULL_SINKS: Final = {"pull": "pull", "pull-receipts": "pull_receipts"}
@@ -106,9 +96,9 @@ def load_settings(overrides: Mapping[str, str], environ: Mapping[str, str]) -> S
     try:
         settings = _Sourced()
     except ValidationError as error:
-        raise ConfigurationError(_problems(error, PREFIX, Settings)) from None
+        raise ConfigurationError(problems(error, PREFIX, Settings)) from None
     except SettingsError as error:
-        raise ConfigurationError(_not_json(error, sources.variables)) from None
+        raise ConfigurationError(not_json(error, sources.variables)) from None
     _refuse_unreadable(Settings, settings.model_dump(exclude={"sink"}), PREFIX)
     return settings
 
@@ -165,7 +155,7 @@ def _checked_spec(
     try:
         settings = model.model_validate(fields)
     except ValidationError as error:
-        told = _problems(error, prefix, model)
+        told = problems(error, prefix, model)
         for secret in _secret_texts(model, fields):
             told = told.replace(secret, "[secret]")  # a sink's own check may have quoted it
         raise ConfigurationError(told) from None
@@ -178,7 +168,7 @@ def _refuse_unreadable(model: type[BaseModel], fields: Mapping[str, Any], prefix
     """
     for name, field in model.model_fields.items():
         value = fields.get(name)
-        inner = _model_in(field.annotation)
+        inner = model_in(field.annotation)
         if inner is not None and isinstance(value, Mapping):
             _refuse_unreadable(inner, value, f"{prefix}{name.upper()}__")
         wanted = name.endswith("_file") or prefix.endswith("__TLS__")
@@ -200,53 +190,3 @@ def _secret_texts(model: type[BaseModel], fields: Mapping[str, Any]) -> Iterator
         value = fields.get(name)
         if isinstance(value, str) and SecretStr.__name__ in repr(field.annotation):
             yield from [value] if len(value) > 3 else []  # noqa: PLR2004  # would cut words
-
-
-def _model_in(annotation: object) -> type[BaseModel] | None:
-    """The model that a field holds, or may hold."""
-    for each in (annotation, *get_args(annotation)):
-        if isinstance(each, type) and issubclass(each, BaseModel):
-            return each
-    return None
-
-
-def _not_json(error: SettingsError, sources: Iterable[Mapping[str, str]]) -> str:
-    """Which variable should have held JSON; pydantic-settings names the field alone."""
-    field = re.search(r'field "(\w+)"', str(error))
-    prefix = f"{PREFIX}{field[1]}".upper() if field else PREFIX
-    given = [name.upper() for each in sources for name in each if name.upper().startswith(prefix)]
-    whole = [name for name in given if name == prefix]
-    names_given = " or ".join(sorted(set(whole or given)))
-    return f'{names_given}: this is not JSON; a list is ["a", "b"], an object {{"a": "b"}}'
-
-
-def _problems(error: ValidationError, prefix: str, model: type[BaseModel]) -> str:
-    """What pydantic found, in the environment's names, without any value."""
-    lines = []
-    for problem in error.errors(include_url=False, include_context=False, include_input=False):
-        place = "__".join(str(part).upper() for part in problem["loc"])
-        variable = (prefix + place).removesuffix("__")
-        message = _WORDS.get(problem["type"]) or problem["msg"].removeprefix("Value error, ")
-        field, colon, rest = message.partition(": ")
-        if colon and not problem["loc"] and field in model.model_fields:
-            variable, message = f"{prefix}{field.upper()}", rest
-        if problem["type"] == "extra_forbidden":
-            known = _names_beside(model, problem["loc"])
-            message = "there is no such setting" + names.suggestion(
-                str(problem["loc"][-1]), known, variable[: -len(str(problem["loc"][-1]))]
-            )
-        lines.append(f"{variable}: {message}")
-    return "\n".join(lines)
-
-
-def _names_beside(model: type[BaseModel], place: tuple[int | str, ...]) -> list[str]:
-    """The names that would have been right in this place."""
-    for part in place[:-1]:
-        if isinstance(part, int):  # the place in a list
-            continue
-        field = model.model_fields.get(str(part))
-        inner = None if field is None else _model_in(field.annotation)
-        if inner is None:
-            return []
-        model = inner
-    return [name for name in model.model_fields if name != "kind"]
