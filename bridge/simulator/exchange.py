@@ -9,7 +9,7 @@ from collections.abc import Callable
 from bridge.simulator.answers import Answer, Target
 from bridge.simulator.approvals import Post
 from bridge.simulator.faults import Fault
-from bridge.simulator.server import Link
+from bridge.simulator.link import Link
 
 
 class LiveExchange:

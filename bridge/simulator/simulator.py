@@ -5,29 +5,28 @@ It never listens beyond loopback unless it is told to, and never on the real met
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import replace
-from datetime import datetime
+from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 from bridge.clock import Clock, SystemClock
 from bridge.simulator.address import checked_address
 from bridge.simulator.answers import Imds, Request, Target
 from bridge.simulator.approvals import Approval, Approvals
-from bridge.simulator.events import API_VERSIONS, SimulatedEvent
+from bridge.simulator.events import API_VERSIONS
 from bridge.simulator.exchange import FaultQueue, LiveExchange
 from bridge.simulator.faults import Fault, Refused
+from bridge.simulator.link import Link
 from bridge.simulator.player import Player
 from bridge.simulator.scenarios import scenario
-from bridge.simulator.server import Link, Listener
+from bridge.simulator.server import Listener
+from bridge.simulator.stage import Stage
 from bridge.simulator.timeline import SimulatedDocument, Timeline
 from bridge.simulator.timers import Timers
 from bridge.simulator.vm import SimulatedVm
 
 
-class Simulator:
+class Simulator(Stage):
     """An IMDS of your own. Use it as a context manager, or call `start` and `stop`.
 
     `speed` divides all times of scenarios, and `approval_delay`, the seconds from an approval to
@@ -56,28 +55,29 @@ class Simulator:
     ) -> None:
         if speed <= 0:
             raise ValueError("speed is a positive number: 60 plays a minute in a second")
-        self.vm = vm or SimulatedVm()
+        vm = vm or SimulatedVm()
         self._address = (checked_address(host, beyond_loopback=beyond_loopback), port)
         self._speed = speed
         self._clock = clock or SystemClock()
         self._timers = Timers()
         self._faults = FaultQueue()
-        self._timeline = Timeline(
+        timeline = Timeline(
             clock=self._clock,
             incarnation=incarnation,
             versions=api_versions,
             on_change=on_document,
         )
+        super().__init__(vm, timeline)
         self._approvals = Approvals(
-            self._timeline,
+            timeline,
             clock=self._clock,
             timers=self._timers,
             delay=approval_delay / speed,
             on_approval=on_approval,
         )
         self._imds = Imds(
-            vm=self.vm,
-            timeline=self._timeline,
+            vm=vm,
+            timeline=timeline,
             approvals=self._approvals,
             api_versions=api_versions,
             rate_limit=rate_limit,
@@ -86,7 +86,6 @@ class Simulator:
         self._player: Player | None = None
         self._listener: Listener | None = None
         self._stopped = False
-        self._gets = 0
 
     def __enter__(self) -> Self:
         self.start()
@@ -123,70 +122,6 @@ class Simulator:
             raise RuntimeError("a simulator has no URL before start()")
         host = self._address[0]
         return f"http://{f'[{host}]' if ':' in host else host}:{self._listener.port}"
-
-    # What it stands for
-
-    @property
-    def history(self) -> list[SimulatedDocument]:
-        """Every document so far, oldest first; the last one is what a GET gets now.
-
-        A document counts as served when its last byte is about to leave, so a client that is
-        killed while it reads has been 'served' what it never used: two `gets` prove that the first
-        answer was read.
-        """
-        return self._timeline.history
-
-    @property
-    def gets(self) -> int:
-        """How many GETs of the events came, however they were answered."""
-        return self._gets
-
-    def wait_for_gets(self, count: int, *, timeout: float = 10.0) -> bool:
-        """Wait until that many GETs of the events came in all; False after `timeout` seconds."""
-        with self._timeline.changed:
-            return self._timeline.changed.wait_for(lambda: self._gets >= count, timeout)
-
-    def wait_until_served(self, *, gets: int = 1, timeout: float = 10.0) -> bool:
-        """Wait until the document that stands was served so often; False after `timeout` s."""
-        with self._timeline.changed:
-            return self._timeline.changed.wait_for(
-                lambda: self._timeline.current.gets >= gets, timeout
-            )
-
-    def serve(self, document: Mapping[str, Any] | bytes) -> None:
-        """Answer exactly this from now on, bytes as they are, until the next change."""
-        self._timeline.serve(document)
-
-    def change(self) -> AbstractContextManager[None]:
-        """A block whose edits make one new document: `with simulator.change(): …`."""
-        return self._timeline.change()
-
-    def announce(self, event: SimulatedEvent) -> SimulatedEvent:
-        """Add an event; answers it with its resources. Raises `ValueError` on a known EventId."""
-        if event.resources is None:
-            event = replace(event, resources=(self.vm.name,))
-        self._timeline.announce(event)
-        return event
-
-    def start_event(self, event_id: str) -> None:
-        """Let an event be Started. Raises `UnknownEventError`."""
-        self._timeline.start_event(event_id)
-
-    def end_event(self, event_id: str) -> None:
-        """Take an event out of the document. Raises `UnknownEventError`."""
-        self._timeline.end_event(event_id)
-
-    def move(self, event_id: str, not_before: datetime) -> None:
-        """Give an event another NotBefore. Raises `UnknownEventError`; `ValueError` if naive."""
-        self._timeline.move(event_id, not_before)
-
-    def skip_incarnation(self) -> None:
-        """Let the next change pass over one incarnation."""
-        self._timeline.skip()
-
-    def reset_incarnation(self, incarnation: int = 0) -> None:
-        """Give the next change's document this incarnation."""
-        self._timeline.reset(incarnation)
 
     # Scenarios
 
