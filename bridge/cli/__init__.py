@@ -15,7 +15,7 @@ COMMANDS: Final = {
     "approve": "Approve an event, on this VM or from a control plane.",
     "check": "Look at everything that could go wrong, one line per step.",
     "config": "Show the settings in force, or every variable there is.",
-    "console": "Show the whole fleet: what is coming, and which VMs are silent.",
+    "console": "Show a whole fleet: what is coming, and which VMs are silent.",
     "demo": "Show the bridge at work on a simulated VM; touches nothing.",
     "events": "Show the last records of the running bridge.",
     "keys": "Make and show the keys that sign commands.",

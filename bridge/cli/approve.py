@@ -19,8 +19,8 @@ import click
 from bridge import control
 from bridge.cli import common
 from bridge.cli.approve_remote import Target, approve_from_afar, ping
+from bridge.cli.remote_vm import FIELDS, find
 from bridge.errors import NO, NO_REPLY, UnreachableError
-from bridge.remote import FIELDS, find
 from sinks.readable import escaped
 
 MAX_TEXT: Final = 500

@@ -16,6 +16,7 @@ from typing import Any, Final
 import click
 
 from bridge import signing
+from bridge.cli.remote_vm import Receipt, find, pending, receipts
 from bridge.configuration import Configuration, SinkSpec
 from bridge.errors import (
     NO,
@@ -26,7 +27,6 @@ from bridge.errors import (
     TryLaterError,
     UnreachableError,
 )
-from bridge.remote import Receipt, find, pending, receipts
 from sinks.base import CommandSender, SinkError, SinkRejected
 
 STATE_SECONDS: Final = 5.0

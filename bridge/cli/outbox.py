@@ -118,7 +118,7 @@ def _ask(request: Mapping[str, Any], overrides: tuple[str, ...]) -> dict[str, An
 
 
 def _open_and_ask(request: Mapping[str, Any], config: Configuration) -> dict[str, Any]:
-    from bridge.checkup import NOBODY, context_for  # noqa: PLC0415  # as below
+    from bridge.cli.offline import NOBODY, context_for  # noqa: PLC0415  # as below
     from bridge.outbox import Outbox  # noqa: PLC0415  # a bridge that runs answers without it
     from bridge.storefile import FILE_NAME, open_store  # noqa: PLC0415
 

@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 import click
 
 from bridge import control, notices
-from bridge.checkup import context_for
 from bridge.cli import common
+from bridge.cli.offline import context_for
 from bridge.configuration import Configuration, SinkSpec
 from bridge.endpoint import client
 from bridge.errors import ConfigurationError, UnreachableError

@@ -1,17 +1,27 @@
-"""`seb systemd-unit`."""
+"""`seb systemd-unit`: the unit of this installation, as text. It never talks to systemd."""
 
 from __future__ import annotations
 
 import os
 import shutil
+import stat
 import sys
+from collections.abc import Iterable, Iterator, Sequence
+from importlib.resources import files
 from pathlib import Path
+from typing import Final
 
 import click
 
 import bridge
-from bridge import host, systemdunit
+from bridge import host
 from bridge.errors import ConfigurationError
+
+_SEB: Final = "/opt/seb/bin/seb"
+"""How the unit of the package, seb.service, calls it."""
+_HIDDEN: Final = ("/home", "/root", "/run/user", "/tmp", "/var/tmp", "/dev")  # noqa: S108
+"""What ProtectHome=, PrivateTmp= and PrivateDevices= hide from a service."""
+_PLAIN: Final = frozenset("/._-+@:,=~")
 
 
 @click.command("systemd-unit")
@@ -23,9 +33,9 @@ def command() -> None:
     if host.is_windows():
         raise ConfigurationError("systemd is Linux' own; see docs/windows.md for a service here")
     words = _own_command()
-    click.echo(systemdunit.unit(words), nl=False)
+    click.echo(unit(words), nl=False)
     places = (Path(words[0]), Path(sys.base_prefix, "bin"), Path(bridge.__path__[0]))
-    for obstacle in systemdunit.obstacles(places):
+    for obstacle in obstacles(places):
         click.echo(f"seb: {obstacle}: install it where all may read, as in /opt/seb", err=True)
 
 
@@ -39,3 +49,41 @@ def _own_command() -> tuple[str, ...]:
         if found := shutil.which(each):
             return (os.path.abspath(found),)  # noqa: PTH100  # takes out the .. as well
     return (sys.executable, "-m", "bridge")
+
+
+def unit(command: Sequence[str]) -> str:
+    """The text of the unit that runs `seb`, whose absolute path and first arguments `command` is.
+
+    Raises `ConfigurationError` where systemd cannot run such a path.
+    """
+    text = files("bridge.cli").joinpath("seb.service").read_text(encoding="utf-8")
+    return text.replace(_SEB, " ".join(map(_quoted, command)))
+
+
+def obstacles(places: Iterable[Path]) -> Iterator[str]:
+    """What would keep such a service from the places that it is made of: a sentence each."""
+    for place in places:
+        resolved = place.resolve()
+        if hidden := next((each for each in _HIDDEN if resolved.is_relative_to(each)), None):
+            yield f"{resolved} cannot be seen by this service, which has no {hidden}"
+        elif closed := next((each for each in resolved.parents if not _open_to_all(each)), None):
+            yield f"{closed} can be entered by its owner only, and this service is another account"
+
+
+def _quoted(word: str) -> str:
+    """A word of a command line, as systemd reads it (systemd.service(5), "Command lines")."""
+    if any(sign in "\"'\\$" or not sign.isprintable() for sign in word):
+        raise ConfigurationError(
+            f"systemd runs nothing from a path with quotes, $ or \\ in it: {word!a}; install seb "
+            "elsewhere, such as in /opt/seb"
+        )
+    word = word.replace("%", "%%")  # a specifier otherwise
+    plain = all(sign.isalnum() or sign in _PLAIN for sign in word)
+    return word if plain else f'"{word}"'
+
+
+def _open_to_all(directory: Path) -> bool:
+    try:
+        return bool(directory.stat().st_mode & stat.S_IXOTH)
+    except OSError:
+        return False

@@ -15,8 +15,8 @@ from eventually import eventually
 from five_sinks import FiveSinks
 from refuse_new_code import UNAVAILABLE
 
+from bridge.cli.systemd_unit import unit
 from bridge.simulator import SimulatedEvent, Simulator
-from bridge.systemdunit import unit
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="systemd is Linux' own")
 

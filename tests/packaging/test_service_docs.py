@@ -12,8 +12,8 @@ from click.testing import CliRunner
 
 from bridge import host
 from bridge.cli import seb
+from bridge.cli.systemd_unit import unit
 from bridge.configuration import load
-from bridge.systemdunit import unit
 
 DOCS = Path(__file__).parent.parent.parent / "docs"
 PAGES = ("linux.md", "windows.md", "docker.md")

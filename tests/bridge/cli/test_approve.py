@@ -14,7 +14,7 @@ from command_fleet import ISSUER, CommandFleet
 
 from bridge import control, signing
 from bridge.cli.approve_remote import verdict
-from bridge.remote import Receipt
+from bridge.cli.remote_vm import Receipt
 from bridge.simulator import Simulator, faults
 
 

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from seb_here import seb_here
 
-from bridge import host, systemdunit
+from bridge import host
 from bridge.cli import systemd_unit
+from bridge.cli.systemd_unit import obstacles, unit
 from bridge.errors import ConfigurationError
-from bridge.systemdunit import obstacles, unit
 
 SCORE_AT_MOST = 2.0
 ANALYZE = shutil.which("systemd-analyze") or ""
@@ -79,8 +79,8 @@ def test_it_runs_this_very_seb(
     seb = tmp_path / "seb"
     seb.symlink_to("/bin/true")
     monkeypatch.setattr(systemd_unit, "_own_command", lambda: (str(seb),))
-    monkeypatch.setattr(systemdunit, "_HIDDEN", ())
-    monkeypatch.setattr(systemdunit, "_open_to_all", lambda _: True)
+    monkeypatch.setattr(systemd_unit, "_HIDDEN", ())
+    monkeypatch.setattr(systemd_unit, "_open_to_all", lambda _: True)
     said = seb_here("systemd-unit", home=tmp_path, env={}, monkeypatch=monkeypatch, capsys=capsys)
     assert (said.code, said.err) == (0, "")
     assert [line for line in entries(said.out) if line.startswith("Exec")] == [
@@ -93,7 +93,7 @@ def test_it_says_what_would_keep_the_service_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """On standard error, so that the unit can still be read and redirected."""
-    monkeypatch.setattr(systemdunit, "_HIDDEN", (str(tmp_path),))
+    monkeypatch.setattr(systemd_unit, "_HIDDEN", (str(tmp_path),))
     monkeypatch.setattr(systemd_unit, "_own_command", lambda: (str(tmp_path / "seb"),))
     said = seb_here("systemd-unit", home=tmp_path, env={}, monkeypatch=monkeypatch, capsys=capsys)
     assert said.code == 0
@@ -153,7 +153,7 @@ def test_what_stands_in_the_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     (closed / "seb").touch()
     assert list(obstacles([Path("/usr/bin/env")])) == []
     (hidden,) = obstacles([Path("/home/x/bin/seb")])
-    monkeypatch.setattr(systemdunit, "_HIDDEN", ())
+    monkeypatch.setattr(systemd_unit, "_HIDDEN", ())
     (shut,) = obstacles([closed / "seb"])
     assert hidden.startswith("/home/x/bin/seb cannot be seen by this service")
     assert shut.startswith(f"{closed} can be entered by its owner only")

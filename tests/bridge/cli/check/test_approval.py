@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from control_plane import Signer, jwks
 
-from bridge.approvalcheck import look_at_approval
+from bridge.cli.check.approval import look_at_approval
 from bridge.configuration import load
 from sinks.base import Check
 

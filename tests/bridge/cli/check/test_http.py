@@ -5,8 +5,8 @@ from bridge_process import run_seb
 from launch import Launch
 from onlooker import Onlooker, free_port
 
+from bridge.cli.check.http import look_at_server
 from bridge.server import bound
-from bridge.servercheck import look_at_server
 from bridge.simulator import Simulator
 
 

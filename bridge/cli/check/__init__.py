@@ -8,8 +8,8 @@ from typing import Final
 
 import click
 
-from bridge.checkup import Step, checkup
 from bridge.cli import common
+from bridge.cli.check.steps import Step, checkup
 from bridge.errors import CONFIGURATION, OK, UNREACHABLE, ConfigurationError
 from sinks.base import Check
 from sinks.readable import escaped
