@@ -29,8 +29,8 @@ from sinks import registry
 from sinks.base import Sink, SinkSettings
 
 _PULL: Final = f"{PREFIX}COMMANDS__PULL_"
-_PULL_SINKS: Final = {"pull": "pull", "pull-receipts": "pull_receipts"}
-"""The sinks that fetching commands consists of: names and kinds."""
+_PULL_CHANNEL: Final = "pull"
+"""Name and kind of the channel that these settings bring in."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +63,7 @@ def load(
     if problem := settings.approval.waits_in_vain(declared):
         raise ConfigurationError(f"{PREFIX}APPROVAL__RULES: {problem}")
     sinks = [sink_spec(name, fields) for name, fields in declared.items()]
-    sinks += _pull_specs(settings.commands, taken=declared)
+    sinks += _pull_spec(settings.commands, taken=declared)
     return Configuration(settings=settings, sinks=tuple(sinks))
 
 
@@ -124,8 +124,8 @@ def sink_spec(name: str, fields: Mapping[str, Any]) -> SinkSpec:
     return _checked_spec(name, sink_class, fields, prefix=f"{variable}__")
 
 
-def _pull_specs(commands: CommandsSettings, *, taken: Iterable[str]) -> list[SinkSpec]:
-    """The two sinks that fetching commands needs, where it is asked for.
+def _pull_spec(commands: CommandsSettings, *, taken: Iterable[str]) -> list[SinkSpec]:
+    """The channel that fetches commands and posts their receipts, if it is asked for.
 
     Raises `ConfigurationError`.
     """
@@ -134,16 +134,14 @@ def _pull_specs(commands: CommandsSettings, *, taken: Iterable[str]) -> list[Sin
         if fields:
             raise ConfigurationError(f"{_PULL}TOKEN means something only with {_PULL}URL")
         return []
-    clash = next((name for name in taken if name.lower() in _PULL_SINKS), None)
+    clash = next((name for name in taken if name.lower() == _PULL_CHANNEL), None)
     if clash is not None:
         raise ConfigurationError(
-            f"{PREFIX}SINK__{clash.upper()}: with {_PULL}URL set, the bridge has a sink of this "
-            "name itself; give yours another name"
+            f"{PREFIX}SINK__{clash.upper()}: with {_PULL}URL set, this is the name of the bridge's "
+            "own command channel; give yours another name"
         )
-    return [
-        _checked_spec(name, registry.load(kind), {"kind": kind, **fields}, prefix=_PULL)
-        for name, kind in _PULL_SINKS.items()
-    ]
+    fields = {"kind": _PULL_CHANNEL, **fields}
+    return [_checked_spec(_PULL_CHANNEL, registry.load(_PULL_CHANNEL), fields, prefix=_PULL)]
 
 
 def _checked_spec(

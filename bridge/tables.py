@@ -75,7 +75,17 @@ def migrate(connection: sqlite3.Connection) -> None:
         "INSERT INTO meta (key, value) "
         "SELECT 'confirmed_boot', value FROM meta WHERE key = 'boot_id'"
     )
+    _merge_pull_channel(connection)
     connection.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
+
+
+def _merge_pull_channel(connection: sqlite3.Connection) -> None:
+    """Version 1 had `pull`, which took no record, and `pull-receipts`: now they are one, `pull`."""
+    names = {name for (name,) in connection.execute("SELECT name FROM sinks")}
+    if {"pull", "pull-receipts"} <= names:
+        connection.execute("DELETE FROM sinks WHERE name = 'pull'")
+        connection.execute("UPDATE sinks SET name = 'pull' WHERE name = 'pull-receipts'")
+        connection.execute("UPDATE dead SET sink = 'pull' WHERE sink = 'pull-receipts'")
 
 
 def are_sound(connection: sqlite3.Connection) -> bool:

@@ -19,11 +19,8 @@ BUILT_IN: Final = {
     "webhook": "sinks.webhook:WebhookSink",
 }
 
-INTERNAL: Final = {
-    "pull": "sinks.pull:PullSink",
-    "pull_receipts": "sinks.pull:ReceiptSink",
-}
-"""Kinds that a setting of the bridge brings in, and that nobody declares."""
+INTERNAL: Final = {"pull": "sinks.pull:PullSink"}
+"""Kinds that a setting of the bridge brings in; none of them can be declared as a sink."""
 
 
 class UnknownKindError(LookupError):

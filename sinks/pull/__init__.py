@@ -1,10 +1,5 @@
-"""Commands over HTTPS that goes out only, and the receipts that answer them.
+"""The HTTPS command channel: a connection that brings commands, and takes the receipts for them."""
 
-Two sinks, so that neither's trouble holds up the other: see `sinks.pull.commands` and
-`sinks.pull.receipts`.
-"""
+from sinks.pull.sink import PullSink
 
-from sinks.pull.commands import PullSink
-from sinks.pull.receipts import ReceiptSink
-
-__all__ = ["PullSink", "ReceiptSink"]
+__all__ = ["PullSink"]

@@ -16,8 +16,7 @@ from typing import Final
 from sinks.base import MAX_TOKEN_BYTES, CommandMessage, SinkContext, SinkError
 from sinks.http.client import Answer, Client, Limits
 from sinks.http.outcome import pointing_to, seconds_to_wait, status_words
-from sinks.pull.receipts import TOKEN_HINT, URL_HINT
-from sinks.pull.settings import PullSettings
+from sinks.pull.settings import HINTS, URL_HINT, PullSettings
 
 WAIT_SECONDS: Final = 25
 """How long the server may hold its answer back; below what proxies cut (30 s and more)."""
@@ -29,7 +28,6 @@ _LARGEST: Final = MAX_TOKENS * (MAX_TOKEN_BYTES + 16)
 _PACE_EMPTY: Final = 1.0
 _PACE_GIVEN: Final = 0.1
 _FULL_SECONDS: Final = 0.05
-_HINTS: Final = {401: TOKEN_HINT, 403: TOKEN_HINT, 404: URL_HINT, 405: URL_HINT}
 
 
 class Poll:
@@ -131,7 +129,7 @@ class Poll:
             return tokens
         if HTTPStatus.MULTIPLE_CHOICES <= answer.status < HTTPStatus.BAD_REQUEST:
             raise SinkError(f"{said}, which is not followed{pointing_to(answer.location)}")
-        hint = _HINTS.get(answer.status)
+        hint = HINTS.get(answer.status)
         raise SinkError(
             f"{said}; {hint}" if hint else said,
             retry_after=seconds_to_wait(answer.retry_after, now=self._context.now()),

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Final
 from urllib.parse import urlsplit
 
 from pydantic import Field, SecretStr, ValidationInfo, field_validator
 
 from sinks.base import SinkError, SinkSettings, read_secret
 from sinks.http.address import checked_address, is_loopback, origin
+
+TOKEN_HINT: Final = "see that SEB_COMMANDS__PULL_TOKEN or its file is what the server asks for"  # noqa: S105
+URL_HINT: Final = "see that SEB_COMMANDS__PULL_URL is right"
+HINTS: Final = {401: TOKEN_HINT, 403: TOKEN_HINT, 404: URL_HINT, 405: URL_HINT}
+"""What to do about a status."""
 
 
 class PullSettings(SinkSettings):

@@ -1,4 +1,4 @@
-"""SEB_COMMANDS__PULL_*: the two sinks that it brings in, and what it refuses."""
+"""SEB_COMMANDS__PULL_*: the channel that it brings in, and what it refuses."""
 
 from __future__ import annotations
 
@@ -27,13 +27,12 @@ def refusal(**variables: str) -> str:
     return str(caught.value)
 
 
-def test_a_url_brings_in_both_sinks() -> None:
+def test_a_url_brings_in_one_channel() -> None:
     """Beside standard output, which is there for want of anything else."""
     found = configured(SEB_COMMANDS__PULL_TOKEN=TOKEN).sinks
     assert [(spec.name, spec.settings.kind) for spec in found] == [
         ("stdout", "stdout"),
         ("pull", "pull"),
-        ("pull-receipts", "pull_receipts"),
     ]
 
 
@@ -52,14 +51,14 @@ def test_what_is_in_force_is_shown_once_and_masked() -> None:
     assert "secret" not in str(shown)
 
 
-@pytest.mark.parametrize("name", ["pull", "PULL", "pull-receipts"])
+@pytest.mark.parametrize("name", ["pull", "PULL"])
 def test_a_sink_of_that_name_is_refused(name: str) -> None:
-    """Two sinks of one name would share a place in the outbox."""
+    """Two of one name would share a place in the outbox."""
     variable = f"SEB_SINK__{name.upper()}"
     said = refusal(**{"SEB_COMMANDS__PULL_URL": URL, f"{variable}__KIND": "stdout"})
     assert said == (
-        f"{variable}: with SEB_COMMANDS__PULL_URL set, the bridge has a sink of this name itself; "
-        "give yours another name"
+        f"{variable}: with SEB_COMMANDS__PULL_URL set, this is the name of the bridge's own "
+        "command channel; give yours another name"
     )
 
 
@@ -69,12 +68,11 @@ def test_a_sink_of_that_name_is_fine_without_it() -> None:
     assert [spec.name for spec in found] == ["pull"]
 
 
-@pytest.mark.parametrize("kind", ["pull", "pull_receipts"])
-def test_a_sink_of_that_kind_cannot_be_declared(kind: str) -> None:
+def test_a_sink_of_that_kind_cannot_be_declared() -> None:
     """The error names the variable that does it."""
-    said = refusal(SEB_SINK__OPS__KIND=kind, SEB_SINK__OPS__URL=URL)
+    said = refusal(SEB_SINK__OPS__KIND="pull", SEB_SINK__OPS__URL=URL)
     assert said == (
-        f"SEB_SINK__OPS: no sink of kind {kind} is declared; "
+        "SEB_SINK__OPS: no sink of kind pull is declared; "
         "set SEB_COMMANDS__PULL_URL to fetch commands"
     )
 

@@ -26,7 +26,7 @@ SINKS = {
     "emptydir": {"stdout"},
     "eventhub": {"eventhub"},
     "eventhub-identity": {"eventhub"},
-    "everything": {"audit", "eventhub", "mqtt", "ops", "pull", "pull-receipts", "stdout"},
+    "everything": {"audit", "eventhub", "mqtt", "ops", "pull", "stdout"},
     "hostnetwork": {"stdout"},
     "minimal": {"stdout"},
     "monitoring": {"stdout"},

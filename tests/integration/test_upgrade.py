@@ -92,6 +92,25 @@ def test_everything_is_still_known(tmp_path: Path) -> None:
         assert store.read("PRAGMA integrity_check") == [("ok",)]
 
 
+def test_receipts_that_waited_go_to_the_pull_channel(tmp_path: Path) -> None:
+    """0.1.0 had two entries for it; the one with receipts keeps its place and its dead records."""
+    path = old_store(tmp_path / "state")
+    with closing(sqlite3.connect(path)) as connection, connection:
+        (columns,) = (len(row) for row in connection.execute("SELECT * FROM sinks LIMIT 1"))
+        rest = (1, *([0] * (columns - 3)))
+        marks = ",".join("?" * columns)
+        for row in (("pull", 3, *rest), ("pull-receipts", 1, *rest)):
+            connection.execute(f"INSERT INTO sinks VALUES ({marks})", row)
+        connection.execute("UPDATE dead SET sink = 'pull-receipts'")
+    store, reset = open_store(path.parent, NOW)
+    with closing(store):
+        assert reset is None
+        outbox = Outbox(store)
+        assert outbox.register(["pull"]) == {"pull": 1}
+        assert [(each.sink, each.sequence) for each in outbox.dead.shown()] == [("pull", 2)]
+        assert "pull-receipts" not in outbox.known_sinks()
+
+
 def test_the_tables_are_those_of_a_new_store(tmp_path: Path) -> None:
     """After the migration nothing tells the two apart."""
     described = []

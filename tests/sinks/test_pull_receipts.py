@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 import pytest
-from http_server import HttpServer
+from http_server import HttpServer, Request
 
-from sinks.base import Sink, SinkError, SinkPaused
+from sinks.base import Sink, SinkError, SinkPaused, SinkRejected
 from sinks.http.client import Limits
-from sinks.pull import ReceiptSink
+from sinks.pull import PullSink
 from sinks.pull.settings import PullSettings
 from sinks.record import APPROVAL
 from sinks.testing import BRIDGE_TYPES, EVENT_TYPES, SinkContract, sample_context, sample_record
@@ -19,10 +21,16 @@ PATH = "/fleet/path-that-is-secret"
 TOKEN = "token-that-is-secret"
 
 
-class HastyReceiptSink(ReceiptSink):
+class Hasty(PullSink):
     """With limits that a test can wait for."""
 
-    LIMITS: ClassVar[Limits] = Limits(connect=2.0, read=1.0, total=2.5, body=0.5)
+    LIMITS: ClassVar[Limits] = Limits(connect=2.0, read=1.0, total=2.5)
+    RECEIPT_LIMITS: ClassVar[Limits] = Limits(connect=2.0, read=1.0, total=2.5, body=0.5)
+
+
+def posted(server: HttpServer) -> list[Request]:
+    """The receipts that came in."""
+    return [request for request in server.requests() if request.method == "POST"]
 
 
 class ControlPlane:
@@ -40,7 +48,7 @@ class ControlPlane:
         return [TOKEN, PATH]
 
     def received(self) -> Sequence[bytes]:
-        return [request.body for request in self.server.requests()]
+        return [each.body for each in posted(self.server)]
 
     def stop(self) -> None:
         self.server.stop()
@@ -67,7 +75,7 @@ def server() -> Iterator[HttpServer]:
 class TestContract(SinkContract):
     """What every sink must do."""
 
-    sink_class: ClassVar[type[Sink[Any]]] = HastyReceiptSink
+    sink_class: ClassVar[type[Sink[Any]]] = Hasty
 
     @pytest.fixture
     def destination(self, server: HttpServer) -> ControlPlane:  # type: ignore[override]
@@ -75,34 +83,29 @@ class TestContract(SinkContract):
         return ControlPlane(server)
 
 
-def make(server: HttpServer) -> HastyReceiptSink:
-    """A sink that posts to this server."""
+def make(server: HttpServer) -> Hasty:
+    """A sink that posts to this server, not yet open."""
     told = PullSettings.model_validate({"kind": "pull", **ControlPlane(server).settings})
-    return HastyReceiptSink("pull-receipts", told, sample_context())
+    return Hasty("pull", told, sample_context())
 
 
-def test_what_is_posted(server: HttpServer) -> None:
+@pytest.fixture
+def sink(server: HttpServer) -> Iterator[Hasty]:
+    """An open sink, whose poll gets no commands."""
+    made = make(server)
+    made.open()
+    yield made
+    made.close()
+
+
+def test_what_is_posted(server: HttpServer, sink: Hasty) -> None:
     """The record's bytes as a CloudEvent, with the bearer token, below the address of the poll."""
     record = sample_record()
-    make(server).deliver([record])
-    (request,) = server.requests()
-    assert (request.method, request.target, request.body) == (
-        "POST",
-        f"{PATH}/receipts",
-        record.body,
-    )
+    sink.deliver([record])
+    (request,) = posted(server)
+    assert (request.target, request.body) == (f"{PATH}/receipts", record.body)
     assert request.headers["content-type"] == "application/cloudevents+json"
     assert request.headers["authorization"] == f"Bearer {TOKEN}"
-
-
-def test_a_body_without_end_is_not_waited_for(server: HttpServer) -> None:
-    """2xx is the acknowledgement, also if only the end of the connection ends the body."""
-    sink = make(server)
-    server.answer(status=200, mode="drip-close", every=0.01)
-    sink.open()
-    sink.deliver([sample_record()])
-    sink.close()
-    assert len(server.requests()) == 1
 
 
 def test_it_takes_receipts_only(server: HttpServer) -> None:
@@ -113,15 +116,92 @@ def test_it_takes_receipts_only(server: HttpServer) -> None:
     assert [False] * len(others) == [sink.accepts(each, affects_this_vm=True) for each in others]
 
 
-def test_a_refusal_hints_at_the_token(server: HttpServer) -> None:
-    """The receipt is held until the token is right."""
+def wait_until(fact: Callable[[], object]) -> None:
+    """Wait for a fact in another process, which has no event to wait for."""
+    until = time.monotonic() + 10
+    while not fact():
+        assert time.monotonic() < until
+        threading.Event().wait(0.01)
+
+
+class Patient(Hasty):
+    """Its poll waits longer than a test lasts."""
+
+    LIMITS: ClassVar[Limits] = Limits(connect=2.0, read=60.0, total=60.0)
+    STOP_SECONDS: ClassVar[float] = 5.0
+
+
+@pytest.fixture
+def waiting(server: HttpServer) -> Iterator[Patient]:
+    """An open sink whose poll waits, so that the next answer of the server is a receipt's."""
+    told = PullSettings.model_validate({"kind": "pull", **ControlPlane(server).settings})
+    made = Patient("pull", told, sample_context())
+    server.answer(status=204)
+    server.answer(mode="silence")
+    made.open()
+    wait_until(lambda: len(server.requests()) == 2)
+    yield made
+    made.close()
+
+
+def test_a_body_without_end_is_not_waited_for(server: HttpServer, waiting: Patient) -> None:
+    """2xx is the acknowledgement, also if only the end of the connection ends the body."""
+    server.answer(status=200, mode="drip-close", every=0.01)
+    waiting.deliver([sample_record()])
+    assert len(posted(server)) == 1
+
+
+def test_a_refusal_hints_at_the_token(server: HttpServer, waiting: Patient) -> None:
+    """The receipt is held until the token is right; those before it are not posted again."""
+    server.answer(status=204)
     server.answer(status=401)
-    with pytest.raises(SinkError, match="see that SEB_COMMANDS__PULL_TOKEN"):
-        make(server).deliver([sample_record()])
+    with pytest.raises(SinkError, match="see that SEB_COMMANDS__PULL_TOKEN") as caught:
+        waiting.deliver([sample_record(n) for n in range(1, 4)])
+    assert caught.value.delivered == 1
 
 
-def test_gone_pauses_the_receipts(server: HttpServer) -> None:
+def test_a_receipt_that_is_refused_itself_is_named(server: HttpServer, waiting: Patient) -> None:
+    """It is parked after five tries."""
+    server.answer(status=204)
+    server.answer(status=422)
+    with pytest.raises(SinkRejected) as caught:
+        waiting.deliver([sample_record(n) for n in range(1, 4)])
+    assert (caught.value.delivered, caught.value.tries) == (1, 5)
+
+
+def test_gone_pauses_the_channel(server: HttpServer, waiting: Patient) -> None:
     """410 wants no more, until a person acts."""
     server.answer(status=410)
     with pytest.raises(SinkPaused, match="let it go on with: seb outbox retry"):
-        make(server).deliver([sample_record()])
+        waiting.deliver([sample_record()])
+
+
+@pytest.mark.parametrize("status", [401, 503])
+def test_receipts_go_out_while_commands_cannot_be_fetched(server: HttpServer, status: int) -> None:
+    """All that wait, and only then is it said that the poll is in trouble."""
+    server.answer(status=status)
+    sink = make(server)
+    sink.open()
+    sink.deliver([sample_record(n) for n in range(1, sink.BATCH + 1)])
+    assert len(posted(server)) == sink.BATCH
+    with pytest.raises(SinkError, match=f"answered {status}"):
+        sink.maintain()
+    sink.close()
+
+
+def test_a_slow_control_plane_is_told_what_came_through(server: HttpServer) -> None:
+    """A call ends before its deadline; the other receipts follow in the next one."""
+
+    class Slow(Patient):
+        RECEIPT_LIMITS: ClassVar[Limits] = Limits(connect=2.0, read=60.0, total=60.0, body=0.5)
+        TURN_SECONDS: ClassVar[float] = 1.0
+
+    told = PullSettings.model_validate({"kind": "pull", **ControlPlane(server).settings})
+    sink = Slow("pull", told, sample_context())
+    server.answer(status=503)
+    sink.open()
+    server.answer(status=204, delay=1.2)
+    with pytest.raises(SinkError, match="the others follow") as caught:
+        sink.deliver([sample_record(1), sample_record(2)])
+    assert caught.value.delivered == 1
+    sink.close()

@@ -1,0 +1,161 @@
+"""The HTTPS command channel, for networks that allow only connections that go out.
+
+Its records are receipts, each posted to where the commands come from as the CloudEvent that it is;
+its connection brings commands. It never holds receipts back because commands cannot be fetched.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import ClassVar, Final
+
+from sinks.base import Check, Sink, SinkContext, SinkError, SinkRejected, SinkSettings
+from sinks.http.check import look_at_address
+from sinks.http.client import Client, Limits
+from sinks.http.outcome import judge
+from sinks.pull.poll import WAIT_SECONDS, Poll
+from sinks.pull.settings import HINTS, PullSettings
+from sinks.record import APPROVAL, CONTENT_TYPE, EventRecord
+
+_SPARE_SECONDS: Final = 5.0
+"""What is left of the deadline after the last answer that could come in."""
+
+
+class PullSink(Sink[PullSettings]):
+    """Fetches signed commands by a long poll over HTTPS, and posts their receipts to the same
+    place; SEB_COMMANDS__PULL_URL sets it up.
+    """
+
+    KIND: ClassVar[str] = "pull"
+    Settings: ClassVar[type[SinkSettings]] = PullSettings
+    BATCH: ClassVar[int] = 50
+    LIMITS: ClassVar[Limits] = Limits(
+        connect=5.0, read=WAIT_SECONDS + 10.0, total=WAIT_SECONDS + 15.0
+    )
+    """Of a request for commands."""
+    RECEIPT_LIMITS: ClassVar[Limits] = Limits()
+    """Of the POST of a receipt."""
+    TURN_SECONDS: ClassVar[float] = 20.0
+    """After so long no further POST of a batch is begun."""
+    STOP_SECONDS: ClassVar[float] = 1.0
+
+    def __init__(self, name: str, settings: PullSettings, context: SinkContext) -> None:
+        super().__init__(name, settings, context)
+        self._client: Client | None = None
+        self._poll: Poll | None = None
+        self._trouble: SinkError | None = None
+
+    @property
+    def deadline(self) -> float:
+        """Seconds; the sink's own limits end a call before that."""
+        poll, post = self.LIMITS, self.RECEIPT_LIMITS
+        turn = self.TURN_SECONDS + post.connect + post.total
+        return max(poll.connect + poll.total, turn) + _SPARE_SECONDS
+
+    def accepts(self, record_type: str, affects_this_vm: bool | None) -> bool:  # noqa: FBT001
+        """Receipts and nothing else."""
+        del affects_this_vm
+        return record_type == APPROVAL
+
+    def open(self) -> None:
+        """Ask for commands once without waiting, and if that works, go on in a thread.
+
+        What goes wrong with that is for `maintain` to raise: receipts go out first.
+        """
+        self.close()
+        self._client = Client(f"{self.settings.address}/receipts", self.RECEIPT_LIMITS)
+        self._poll = poll = Poll(self.settings, self.context, name=self.name, limits=self.LIMITS)
+        try:
+            poll.start(poll.fetch(wait=0))
+        except SinkError as error:
+            self._trouble = error
+
+    def deliver(self, records: Sequence[EventRecord]) -> None:
+        """Post the receipts, in order.
+
+        Raises `SinkError` if one is not taken, `SinkPaused` on 410, and `SinkRejected` if the
+        answer is about the receipt itself.
+        """
+        begun = time.monotonic()
+        for done, record in enumerate(records):
+            if done and time.monotonic() - begun > self.TURN_SECONDS:
+                raise SinkError(
+                    f"{self._where}: slow: {done} of {len(records)} receipts in "
+                    f"{self.TURN_SECONDS:g} s; the others follow",
+                    delivered=done,
+                )
+            try:
+                self._post(record)
+            except (SinkError, SinkRejected) as error:
+                error.delivered = done
+                raise
+
+    def maintain(self) -> None:
+        """Raise `SinkError` if commands cannot be fetched."""
+        if self._trouble is not None:
+            raise self._trouble
+        if self._poll is None:
+            raise SinkError("the sink is not open")
+        self._poll.ensure()
+
+    def check(self) -> Sequence[Check]:
+        """Token, name, connection and certificate; no request is sent, for it would take commands
+        away from the bridge.
+        """
+        found = []
+        try:
+            if not self.settings.authorization():
+                found.append(
+                    Check(
+                        level="warn",
+                        text="no bearer token: the server cannot tell who asks for commands",
+                        remedy="set SEB_COMMANDS__PULL_TOKEN or SEB_COMMANDS__PULL_TOKEN_FILE",
+                    )
+                )
+        except SinkError as error:
+            what, remedy = error.problem.what, error.problem.remedy or "let seb read it"
+            found.append(Check(level="fail", text=what, remedy=remedy))
+        return (*found, *look_at_address(self.settings.address, self.LIMITS))
+
+    def abort(self) -> None:
+        """Cut both connections."""
+        poll, client = self._poll, self._client
+        if poll is not None:
+            poll.cut()
+        if client is not None:
+            client.abort()
+
+    def close(self) -> None:
+        """End the poll, and close the connections; about a second at most."""
+        poll, client = self._poll, self._client
+        self._poll, self._client, self._trouble = None, None, None
+        if poll is not None:
+            poll.stop(seconds=self.STOP_SECONDS)
+        if client is not None:
+            client.close()
+
+    @property
+    def _where(self) -> str:
+        return f"{self.settings.shown} (receipts)"
+
+    def _post(self, record: EventRecord) -> None:
+        if self._client is None:
+            raise SinkError("the sink is not open")
+        headers = {
+            **self.settings.authorization(),
+            "Accept": "*/*",
+            "User-Agent": f"scheduled-events-bridge/{self.context.version}",
+            "Content-Type": CONTENT_TYPE,
+        }
+        try:
+            answer = self._client.post(record.body, headers)
+        except SinkError as error:
+            raise SinkError(error.problem.at(self._where)) from None
+        judge(
+            answer,
+            shown=self._where,
+            now=self.context.now(),
+            hints=HINTS,
+            resume=f"let it go on with: seb outbox retry {self.name}",
+        )
