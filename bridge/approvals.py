@@ -158,7 +158,6 @@ class Approvals:
                 state="rejected",
                 reason=refused.reason,
             )
-            self._poller.committed()
 
     def _begin(self, entry: Entry) -> Entry:
         """Ask IMDS at once, on the ground of a look that is fresh; else the next look does.
@@ -214,7 +213,7 @@ class Approvals:
     def _write(
         self, entry: Entry, state: State, reason: str | None = None, *, why: str | None = None
     ) -> Entry:
-        """The next state of an entry, on disk with its receipt; then the sinks are woken.
+        """The next state of an entry, on disk with its receipt.
 
         `why`: what a person gave as the reason, for the log alone.
         """
@@ -234,7 +233,6 @@ class Approvals:
                 "why": why,
             },
         )
-        self._poller.committed()
         return after
 
     def _note(self, entry: Entry) -> Entry:
