@@ -158,6 +158,7 @@ class Approvals:
                 state="rejected",
                 reason=refused.reason,
             )
+            self._poller.committed()
 
     def _begin(self, entry: Entry) -> Entry:
         """Ask IMDS at once, on the ground of a look that is fresh; else the next look does.
@@ -213,7 +214,7 @@ class Approvals:
     def _write(
         self, entry: Entry, state: State, reason: str | None = None, *, why: str | None = None
     ) -> Entry:
-        """The next state of an entry, on disk with its receipt.
+        """The next state of an entry, on disk with its receipt; then the sinks are woken.
 
         `why`: what a person gave as the reason, for the log alone.
         """
@@ -233,6 +234,7 @@ class Approvals:
                 "why": why,
             },
         )
+        self._poller.committed()
         return after
 
     def _note(self, entry: Entry) -> Entry:

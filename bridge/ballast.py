@@ -31,6 +31,7 @@ class Ballast:
             if shutil.disk_usage(self._path.parent).free < ROOM_BYTES:
                 return
             # Random, for a disk that compresses would store zeros in no room at all.
+            self._path.touch(mode=0o600)
             self._path.write_bytes(os.urandom(SIZE_BYTES))
             self._there = True
 

@@ -203,7 +203,11 @@ def _request(text: bytes) -> dict[str, Any]:
 
 def _listen(directory: Path) -> Listener:
     try:
-        return Listener(host.control_address(directory))
+        address = host.control_address(directory)
+        listener = Listener(address)
+        if address is not None:
+            host.make_private(Path(address))
+        return listener  # noqa: TRY300
     except OSError:  # not every file system can hold a socket
         return Listener(None)
 

@@ -180,5 +180,6 @@ class Dispatcher:
                 now=self._clock.now(),
                 notice=notice,
             )
+            self.wake()
 
         return park

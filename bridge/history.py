@@ -6,12 +6,12 @@ from __future__ import annotations
 
 import threading
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
 from bridge.store import Store
-from sinks.record import BRIDGE_HEARTBEAT, EventRecord
+from sinks.record import BRIDGE_HEARTBEAT
 
 MOST: Final = 1_000
 """How many records are read at once; the store keeps about as many delivered ones."""
@@ -86,9 +86,8 @@ class History:
         """Whether nothing more will come."""
         return self._closed
 
-    def committed(self, records: Sequence[EventRecord]) -> None:
-        """There is something new."""
-        del records
+    def committed(self) -> None:
+        """There may be something new."""
         with self._changed:
             self._changed.notify_all()
 

@@ -52,6 +52,9 @@ class _Hooks:
     dispatcher: Dispatcher
     approver: Approver
 
+    def committed(self) -> None:
+        self.dispatcher.wake()
+
     def polled(self) -> None:
         self.approver.polled()
 
@@ -80,6 +83,7 @@ def assemble(
         interval=settings.poll_interval,
         scope_self=settings.scope == "self",
         boot_id=boot_id,
+        committed=hooks.committed,
         polled=hooks.polled,
         tally=tally,
     )
@@ -105,8 +109,6 @@ def assemble(
         redact=redact,
         tally=tally,
     )
-    dispatcher = hooks.dispatcher
-    store.subscribe(lambda _: dispatcher.wake())
     return Parts(
         outbox=outbox,
         store=store,

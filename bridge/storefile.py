@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
+from contextlib import suppress
 from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
@@ -126,6 +127,8 @@ def _open(path: Path, wait: float) -> Store:
 
 
 def _connect(path: Path, wait: float) -> sqlite3.Connection:
+    with suppress(OSError):  # SQLite says why, and gives its log the mode of the file
+        path.touch(mode=0o600)
     connection = sqlite3.connect(path, timeout=wait, isolation_level=None, check_same_thread=False)
     # A text with a damaged byte must not make its row, and all after it, unreadable.
     connection.text_factory = lambda text: text.decode(errors="replace")

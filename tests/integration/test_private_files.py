@@ -1,0 +1,26 @@
+"""What a running bridge keeps in its state directory is its account's only."""
+
+from __future__ import annotations
+
+import stat
+import sys
+
+import pytest
+from bridge_process import SEB, BridgeProcess
+from eventually import eventually
+from launch import Launch
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such modes")
+
+
+def test_every_file_is_private_whatever_the_umask(launch: Launch) -> None:
+    """With the most careless umask: the store, its log, the ballast, the socket, and the notes."""
+    careless = ("/bin/sh", "-c", 'umask 0; exec "$@"', "sh", *SEB)
+    with BridgeProcess("run", env=launch.env, home=launch.home, prefix=careless) as bridge:
+        bridge.wait_for_records(1)
+        eventually((launch.state / "looked").exists, what="a good poll")
+        modes = {each.name: each.lstat().st_mode for each in launch.state.rglob("*")}
+    assert {"seb.db", "seb.db-wal", "ballast", "looked"} <= modes.keys()
+    assert [stat.S_ISSOCK(mode) for mode in modes.values()].count(True) == 1
+    assert {name: oct(mode) for name, mode in modes.items() if mode & 0o077} == {}
+    assert launch.state.stat().st_mode & 0o077 == 0
