@@ -1,11 +1,12 @@
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from sinks.record import EVENT_ENDED, EventRecord
+from sinks.record import EVENT_ENDED, EVENT_STARTED, EventRecord
 from sinks.testing import EVENT_TYPES, sample_heartbeat, sample_record, sample_records
 from sinks.webhook.template import RenderError, TemplateFormatError, compile_template, render
 
@@ -201,6 +202,16 @@ def test_teams_gets_a_card() -> None:
     body = attachment["content"]["body"]
     assert body[0]["text"] == "db-0: Freeze Scheduled"
     assert body[2]["facts"][0] == {"title": "Not before", "value": "2026-03-01T12:15:00Z"}
+
+
+@pytest.mark.parametrize(("impact", "action"), [("delete", "resolve"), ("restart", "trigger")])
+def test_pagerduty_resolves_what_can_have_no_end(impact: str, action: str) -> None:
+    """A VM that is deleted sends no `ended`: its incident is resolved when the event starts."""
+    made = sample_record(record_type=EVENT_STARTED)
+    whole = json.loads(made.body)
+    whole["data"]["impact"] = impact
+    record = replace(made, body=json.dumps(whole).encode())
+    assert json.loads(rendered(EXAMPLES["PagerDuty"], record))["event_action"] == action
 
 
 def test_pagerduty_opens_and_resolves_one_incident() -> None:
