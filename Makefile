@@ -5,7 +5,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo test faults faults-long lint format docs docs-check bench lock clean
+.PHONY: help demo test ground faults faults-long lint format docs docs-check bench lock clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -15,6 +15,9 @@ demo: $(VENV)/run.stamp ## Show the bridge at work on a simulated VM
 
 test: $(VENV)/dev.stamp mosquitto ## Run the tests, with a real MQTT broker
 	$(BIN)/pytest -n 3
+
+ground: $(VENV)/dev.stamp helm ground-tools ## Run it on Windows (Wine), systemd, a container engine, a Kubernetes API
+	$(BIN)/pytest -q -m ground tests/ground
 
 faults: $(VENV)/dev.stamp mosquitto strace ## Break everything that can break, for ten minutes
 	$(BIN)/pytest -n 3 -m 'not slow' tests/faults
@@ -85,6 +88,16 @@ helm:
 	@PATH="$$PATH:$$(go env GOPATH 2>/dev/null)/bin"; command -v helm >/dev/null || \
 	  { command -v go >/dev/null && go install helm.sh/helm/v3/cmd/helm@$(HELM_VERSION); } || \
 	  { echo "install helm 3, or Go for this to build it" >&2; exit 1; }
+
+# What `make ground` needs. A ground that cannot be had is skipped, and says why.
+GROUND_PACKAGES := wine wine64 gcc-mingw-w64-x86-64 maven mmdebstrap systemd-container \
+  podman buildah crun netavark catatonit mosquitto mosquitto-clients
+.PHONY: ground-tools
+ground-tools:
+	@command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ] || exit 0; \
+	  for each in wine x86_64-w64-mingw32-gcc mvn mmdebstrap systemd-nspawn podman mosquitto_sub; do \
+	    PATH="$$PATH:/usr/sbin" command -v $$each >/dev/null || \
+	      exec $(MAKE) --no-print-directory system-package PACKAGE="$(GROUND_PACKAGES)"; done
 
 # The packages of the system that are needed and may be missing. Without apt: a word on what to do.
 .PHONY: mosquitto strace python-venv

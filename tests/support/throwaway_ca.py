@@ -43,10 +43,11 @@ class ThrowawayCa:
         name: str = "server",
         *,
         addresses: Sequence[str] = ("127.0.0.1", "::1"),
+        hosts: Sequence[str] = ("localhost",),
         days: float = 1,
     ) -> Pair:
-        """A certificate for `localhost` and these addresses; negative days: it has expired."""
-        names: list[x509.GeneralName] = [x509.DNSName("localhost")]
+        """A certificate for these hosts and addresses; negative days: it has expired."""
+        names: list[x509.GeneralName] = [x509.DNSName(host) for host in hosts]
         names += [x509.IPAddress(ip_address(address)) for address in addresses]
         return self._leaf(name, names, days=days)
 

@@ -1,0 +1,272 @@
+"""docs/linux.md, step by step, on a machine that systemd has booted. Each step builds on those
+before it, so they run in the order of the file.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+
+import pytest
+from doc_page import Pages
+from eventually import eventually
+from far_ends import IMDS, PASSWORD, FarEnds
+from nspawn import SOURCE, Machine, missing
+
+LINUX, PREPARE = "docs/linux.md", "docs/prepare-and-recover.md"
+STATE = "/var/lib/private/scheduled-events-bridge"
+SECRET = "/etc/seb/credentials/SEB_SINK__MQTT__PASSWORD"
+pytestmark = pytest.mark.timeout(600)
+
+
+@pytest.fixture(scope="module")
+def machine() -> Iterator[Machine]:
+    """A machine without the bridge."""
+    if why := missing():
+        pytest.skip(why)
+    with Machine() as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def far(machine: Machine) -> FarEnds:
+    """What the settings of the page name; to be made once the bridge is installed."""
+    return FarEnds(machine)
+
+
+@pytest.fixture(scope="module")
+def page() -> Pages:
+    """The page, whose blocks are taken one after the other."""
+    return Pages(LINUX)
+
+
+def show(machine: Machine, name: str) -> str:
+    """A property of the service."""
+    return machine.run(f"systemctl show -p {name} --value seb").strip()
+
+
+def wait_for(machine: Machine, name: str, value: str, *, timeout: float = 120) -> None:
+    """Wait until a property of the service has a value."""
+    eventually(lambda: show(machine, name) == value, what=f"{name}={value}", timeout=timeout)
+
+
+def this_run(machine: Machine) -> str:
+    """The log of the service since its last start."""
+    here = show(machine, "InvocationID")
+    return machine.run(f"journalctl --no-pager -o cat _SYSTEMD_INVOCATION_ID={here}")
+
+
+def restarted(machine: Machine, pid: str) -> None:
+    """Wait until it runs again, and is ready, as another process."""
+    eventually(lambda: show(machine, "MainPID") not in (pid, "0"), what="restart", timeout=180)
+    wait_for(machine, "ActiveState", "active")
+
+
+def test_install(machine: Machine, page: Pages) -> None:
+    """Step 1 installs it beside other versions."""
+    said = machine.run(page.take("1. Install"), network=True, timeout=500)
+    assert said.splitlines()[-1] == "0.1.0"
+
+
+def test_settings_and_secrets(machine: Machine, page: Pages, far: FarEnds) -> None:
+    """Steps 2 and 3: settings and secrets are files that only root can read."""
+    far.make()
+    machine.type_into_editor(page.take("2. Settings"), page.file("/etc/seb/seb.env") + IMDS)
+    machine.type_into_editor(page.take("3. Secrets"), PASSWORD)
+    said = machine.run(f"stat -c '%a %U %n' /etc/seb/seb.env {SECRET}")
+    assert said.splitlines() == ["600 root /etc/seb/seb.env", f"600 root {SECRET}"]
+
+
+def test_check(machine: Machine, page: Pages) -> None:
+    """Step 4 finds what is missing (no receiver yet: 69), and passes once it is there."""
+    script = page.take("4. Check")
+    first = machine.outcome(script)
+    assert (first.returncode, "FAIL" in first.stdout) == (69, True), first
+    machine.run("systemctl start receiver")
+    assert "FAIL" not in machine.run(script)
+    machine.run("systemctl stop receiver")
+
+
+def test_service(machine: Machine, page: Pages) -> None:
+    """Step 5 starts the service, with its secrets, from drop-ins, without a terminal."""
+    machine.run(page.take("5. The service"))
+    machine.run(page.take("5. The service"))
+    wait_for(machine, "ActiveState", "active")
+    eventually(lambda: "mqtt" in machine.run("seb=/opt/seb/bin/seb; $seb status"), what="mqtt")
+    assert machine.run("systemctl is-enabled seb").strip() == "enabled"
+
+
+def test_exposure(machine: Machine) -> None:
+    """Systemd's own score for the running service is the page's, 1.2."""
+    said = machine.run("systemd-analyze security --no-pager seb | tail -1")
+    assert re.search(r": 1\.2 ", said), said
+
+
+def test_state_is_private(machine: Machine) -> None:
+    """Every file of the running service is its account's only."""
+    said = machine.run(f"find {STATE} -printf '%m %P\\n'")
+    assert [line for line in said.splitlines() if line.split()[0][-2:] != "00"] == []
+
+
+def test_look(machine: Machine, page: Pages) -> None:
+    """Every command of step 6 answers."""
+    assert '"action"' in machine.run(page.take("6. Look at it"))
+
+
+def test_what_the_last_check_said(machine: Machine) -> None:
+    """The command for the last start's check prints one start, after several."""
+    machine.run("systemctl restart seb; systemctl restart seb")
+    wait_for(machine, "ActiveState", "active")
+    script = next(b.text for b in Pages(LINUX).all("6. Look at it") if "INVOCATION" in b.text)
+    said = machine.run(script[script.index("# What the check said") :])
+    assert len(re.findall(r"(?m)^ok +settings", said)) == 1, said
+
+
+def test_kill(machine: Machine) -> None:
+    """After kill -9 it runs again."""
+    pid = show(machine, "MainPID")
+    machine.run(f"kill -9 {pid}")
+    restarted(machine, pid)
+
+
+def test_watchdog(machine: Machine) -> None:
+    """A process that hangs is restarted by the watchdog."""
+    pid = show(machine, "MainPID")
+    machine.run(f"kill -STOP {pid}")
+    restarted(machine, pid)
+
+
+def test_wrong_setting(machine: Machine) -> None:
+    """A wrong setting ends it with 78, and it is not tried again until somebody starts it."""
+    machine.run("echo SEB_POLL_INTERVAL=often >> /etc/seb/seb.env; systemctl restart seb || :")
+    wait_for(machine, "ActiveState", "failed")
+    assert show(machine, "ExecMainStatus") == "78"
+    machine.run("sleep 8")  # longer than RestartSec=
+    assert show(machine, "ActiveState") == "failed"
+    machine.run("sed -i '$d' /etc/seb/seb.env; systemctl start seb")
+    wait_for(machine, "ActiveState", "active")
+
+
+def test_stop(machine: Machine) -> None:
+    """A stop is clean: exit code 0, within ten seconds, though a sink is away."""
+    machine.run("timeout 10 systemctl stop seb")
+    said = machine.run("systemctl show -p Result,ExecMainStatus seb").split()
+    assert sorted(said) == ["ExecMainStatus=0", "Result=success"]
+    machine.run("systemctl start seb")
+
+
+def test_reboot(machine: Machine, far: FarEnds) -> None:
+    """What could not be delivered before a reboot arrives after it, in order and once."""
+    said = machine.run("/opt/seb/bin/seb outbox list --json")
+    assert far.received() == []
+    assert '"ops"' in said
+    machine.run("systemctl enable -q receiver")
+    machine.reboot()
+    eventually(lambda: len(far.received()) >= 3, what="the backlog", timeout=120)
+    came = far.received()
+    sequences = [int(record["sequence"]) for record in came]
+    assert sequences == sorted(set(sequences))
+    assert came[0]["type"] == "seb.event.scheduled.v1"
+
+
+def test_upgrade_and_back(machine: Machine, page: Pages) -> None:
+    """Step 8 changes to another version, and back, with the same records."""
+    bump = "sed -i 's/0[.]1[.]0/0.2.0/' bridge/version.py"
+    install = Pages(LINUX).take("1. Install").replace("0.1.0", "0.2.0")
+    machine.run(bump)
+    machine.run(install, network=True, timeout=500)
+    stream = "/opt/seb/bin/seb events --json | tail -1 | jq -r .stream"
+    streams = {machine.run(stream)}
+    for step, version in ((1, "0.2.0"), (2, "0.1.0")):
+        machine.run(page.take("8. Upgrade, and back"))
+        wait_for(machine, "ActiveState", "active")
+        said = machine.run("/opt/seb/bin/seb version")
+        assert (step, said.strip()) == (step, version)
+        streams.add(machine.run(stream))
+    assert len(streams) == 1
+
+
+def test_drain(machine: Machine, page: Pages) -> None:
+    """examples/drain.sh runs within the unit: it waits for connections, marks, and unmarks."""
+    prepare = Pages(PREPARE)
+    settings = shlex.quote(prepare.file("/etc/seb/seb.env"))
+    machine.run(f"printf %s {settings} >> /etc/seb/seb.env")
+    machine.run(prepare.take("On Linux"))
+    machine.run("echo Environment=DRAIN_PORT=9 >> /etc/systemd/system/seb.service.d/drain.conf")
+    machine.file("/etc/systemd/system/imds.service").write_text(
+        "[Service]\nExecStart=/opt/seb/bin/seb simulate user-reboot --speed 60 --loop\n"
+    )
+    machine.run("systemctl daemon-reload; systemctl restart imds seb")
+    marks = "ls /run/drain | wc -l; stat -c %a /run/drain"
+    for wanted in ("1", "0"):
+        eventually(
+            lambda wanted=wanted: machine.run(marks).split() == [wanted, "755"],  # type: ignore[misc]
+            what=f"{wanted} marks",
+            timeout=120,
+        )
+    assert "sink_down" not in this_run(machine)
+
+
+def test_marks_outlive_a_restart(machine: Machine) -> None:
+    """A restart of the bridge does not put the VM back into service."""
+    machine.run("systemctl stop seb; touch /run/drain/of-another-event; systemctl start seb")
+    assert "of-another-event" in machine.run("ls /run/drain")
+    machine.run("rm /run/drain/of-another-event")
+
+
+def test_a_service_is_stopped(machine: Machine, page: Pages) -> None:
+    """Part 7's account and rule of polkit let a program stop that service, and no other."""
+    for name in ("haproxy", "other"):
+        unit = "[Service]\nExecStart=/bin/sleep infinity\n"
+        machine.file(f"/etc/systemd/system/{name}.service").write_text(unit)
+    machine.file("/usr/local/bin/stop.sh").write_text(
+        "#!/bin/sh\nsystemctl --no-ask-password stop other.service && exit 65\n"
+        "exec systemctl --no-ask-password stop haproxy.service\n"
+    )
+    settings = 'KIND=program COMMAND=/usr/local/bin/stop.sh TYPES=[\\"seb.event.*\\"]'
+    machine.run(f"""
+        chmod 755 /usr/local/bin/stop.sh
+        for each in {settings}; do echo "SEB_SINK__STOP__$each" >> /etc/seb/seb.env; done
+        systemctl daemon-reload; systemctl start haproxy other
+    """)
+    machine.run(page.take("A program that starts or stops another service"))
+    eventually(
+        lambda: machine.run("systemctl is-active haproxy || :").strip() == "inactive",
+        what="the end of haproxy",
+        timeout=90,
+    )
+    assert machine.run("systemctl is-active other").strip() == "active"
+    assert show(machine, "DynamicUser") == "yes"
+
+
+def test_logs_directory(machine: Machine) -> None:
+    """Part 7's line for the file sink lets it write below /var/log."""
+    machine.run("""
+        printf '[Service]\nLogsDirectory=seb\n' > /etc/systemd/system/seb.service.d/logs.conf
+        echo SEB_SINK__FILE__PATH=/var/log/seb/records.jsonl >> /etc/seb/seb.env
+        systemctl daemon-reload; systemctl restart seb
+    """)
+    eventually(
+        lambda: machine.outcome("test -s /var/log/seb/records.jsonl").returncode == 0,
+        what="records in the file",
+    )
+
+
+def test_remove(machine: Machine, page: Pages) -> None:
+    """Step 9 leaves no file, no account and no unit."""
+    machine.run(page.take("9. Remove"))
+    machine.run(page.take("9. Remove"))
+    left = machine.run(f"""
+        find / -xdev \\( -path {SOURCE} -o -path /proc -o -path /var/log/journal \\) -prune -o \\
+          \\( -iname '*seb*' -o -name 'scheduled-events*' -o -path /run/drain \\) -print |
+          grep -vE '^(/usr/(share|lib|bin|sbin)|/etc/(alternatives|hosts)|/sys)/' || :
+        getent passwd seb || :
+        systemctl list-units --all --no-legend 'seb*'
+    """)
+    assert left.split() == []
+
+
+def test_everything_was_executed(page: Pages) -> None:
+    """No command of the page is left out."""
+    assert page.left() == []

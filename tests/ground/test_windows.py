@@ -1,0 +1,64 @@
+"""Windows, as far as Wine is one: a real CPython for Windows runs the tests in windows/."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from ground_cache import ROOT
+from mosquitto import Mosquitto
+from wine_python import WindowsPython, missing
+
+
+@pytest.fixture(scope="session")
+def windows() -> WindowsPython:
+    """The machine, with the bridge of this checkout in it."""
+    if why := missing():
+        pytest.skip(why)
+    made = WindowsPython()
+    made.prepare()
+    return made
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[Mosquitto]:
+    """A broker outside."""
+    with Mosquitto(tmp_path / "broker") as running:
+        yield running
+
+
+def run_tests(windows: WindowsPython, *arguments: str, **env: str) -> str:
+    """Run pytest there, and pass the lines of promises on; all that it said, if a test failed."""
+    options = ("-m", "pytest", "-p", "no:cacheprovider", "--tb=short", "--color=no", "-q")
+    process = subprocess.Popen(
+        windows.command(windows.python, *options, *arguments),
+        cwd=ROOT,
+        env=windows.environment(env),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        encoding="utf-8",
+        errors="replace",
+    )
+    said = []
+    with process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            said.append(line)
+            if line.startswith("windows "):
+                print(line.rstrip(), file=sys.__stdout__, flush=True)
+    return "" if process.returncode == 0 else "".join(said)
+
+
+@pytest.mark.timeout(900)
+def test_promises(
+    windows: WindowsPython, broker: Mosquitto, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Each promise above."""
+    with capfd.disabled():
+        address = f"{broker.host}:{broker.port}"
+        said = run_tests(windows, "-m", "ground", "tests/ground/windows", GROUND_MQTT=address)
+    assert not said, said
