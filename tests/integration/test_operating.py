@@ -3,17 +3,15 @@
 import json
 import threading
 from pathlib import Path
-from typing import Any
 
 import pytest
 from bridge_process import BridgeProcess, run_seb
-from documents import VM, body
+from documents import VM, StandInImds, body
 from launch import Launch
 from mosquitto import Mosquitto
 from onlooker import Onlooker
 
 from bridge import app, configuration, health, ownership
-from bridge.imds import Answer
 from bridge.logs import Redactor
 from bridge.simulator import SimulatedEvent, Simulator
 
@@ -70,19 +68,13 @@ def test_a_loop_that_hangs_turns_health(tmp_path: Path, monkeypatch: pytest.Monk
     """A poll that never comes back is what a restart is for."""
     seen, hanging, stop = Onlooker(), threading.Event(), threading.Event()
 
-    class Imds:
+    class Imds(StandInImds):
         """Answers once, and never again."""
 
-        url, api_version, asked = "http://127.0.0.1:9", "2020-07-01", 0
-
-        def instance(self) -> dict[str, Any]:
-            return {"compute": {"vmId": VM.vm_id, "name": VM.name}}
-
-        def events(self) -> Answer:
-            self.asked += 1
+        def document(self) -> bytes:
             if self.asked > 1:
                 hanging.wait()
-            return Answer(body=body(), latency_ms=0.0)
+            return body()
 
     monkeypatch.setattr(health, "SLACK_SECONDS", 0.5)
     monkeypatch.setattr(app, "client", lambda *_: Imds())

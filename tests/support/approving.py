@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from control_plane import Signer, jwks
-from documents import EVENT_ID, NOW, OTHER_ID, VM, FakeClock, body, entry
+from documents import EVENT_ID, NOW, OTHER_ID, VM, FakeClock, StandInImds, body, entry
 from forgery import Scene
 
 from bridge.approvals import Approvals
 from bridge.health import Pulse
-from bridge.imds import Answer, ImdsError
+from bridge.imds import ImdsError
 from bridge.known import KnownEvent
 from bridge.ledger import Entry, Ledger
 from bridge.normalize import Observer
@@ -30,12 +30,12 @@ from sinks.base import CommandMessage
 from sinks.record import read_record
 
 
-class ObedientImds:
+class ObedientImds(StandInImds):
     """An IMDS that stands for some events, starts them when it is told to, and fails on demand."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.events_now: dict[str, dict[str, Any]] = {}
-        self.api_version = "2020-07-01"
         self.incarnation = 1
         self.posts: list[str] = []
         self.effective: list[str] = []
@@ -44,11 +44,9 @@ class ObedientImds:
         self.starts = True
         """Whether an event that was approved is Started in the next document."""
 
-    def events(self) -> Answer:
+    def document(self) -> bytes:
         self.incarnation += 1
-        return Answer(
-            body=body(*self.events_now.values(), incarnation=self.incarnation), latency_ms=0.0
-        )
+        return body(*self.events_now.values(), incarnation=self.incarnation)
 
     def start(self, event_id: str) -> None:
         self.posts.append(event_id)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
@@ -98,17 +99,33 @@ class FakeClock:
         self._now += timedelta(seconds=seconds)
 
 
-class ScriptedImds:
-    """Answers what it was given: a document, or the error of a bad day."""
+class StandInImds(ABC):
+    """What stands in for the client of IMDS, without a network; each kind has a document."""
 
-    def __init__(self, said: bytes | Exception = b"") -> None:
-        self.said = said
+    url = "http://127.0.0.1:9"
+    api_version = "2020-07-01"
+
+    def __init__(self) -> None:
         self.latency_ms = 0.0
         self.asked = 0
-        self.api_version = "2020-07-01"
 
     def events(self) -> Answer:
         self.asked += 1
+        return Answer(body=self.document(), latency_ms=self.latency_ms)
+
+    @abstractmethod
+    def document(self) -> bytes:
+        """What IMDS says now; raises what the client would."""
+
+
+class ScriptedImds(StandInImds):
+    """Answers what it was given: a document, or the error of a bad day."""
+
+    def __init__(self, said: bytes | Exception = b"") -> None:
+        super().__init__()
+        self.said = said
+
+    def document(self) -> bytes:
         if isinstance(self.said, Exception):
             raise self.said
-        return Answer(body=self.said, latency_ms=self.latency_ms)
+        return self.said
