@@ -33,8 +33,6 @@ LOCK_SECONDS: Final = 1.0
 LEAST_FREE_BYTES: Final = 256 << 10
 """With less free on its disk, the store may take a change or two, and no more."""
 BUSY: Final = "the store does not answer; does its disk?"
-PROBE_SECONDS: Final = 5.0
-"""How long a look at whether the store can be written serves."""
 
 
 class Status:
@@ -50,7 +48,6 @@ class Status:
         self._backlogs: Mapping[str, Backlog] | None = None
         self._count_at = 0.0
         """Monotonic time from which on backlogs are to be counted anew."""
-        self._probed: tuple[float, str | None] | None = None
         self.history: History | None = None
         """The records of the store in use; None while it is not known who this VM is."""
         self.skipped: Callable[[], int] = lambda: 0
@@ -95,17 +92,17 @@ class Status:
         """Why the store takes nothing just now; None where it does, or is not in use yet."""
         if self._parts is None:
             return None
-        if known := self._parts.store.damaged or self._parts.poller.store_trouble:
+        store, poller = self._parts.store, self._parts.poller
+        if known := store.damaged or poller.store_trouble or store.trouble:
             return known
-        if not self._lock.acquire(timeout=LOCK_SECONDS):
-            return BUSY
+        directory = self._settings.state_dir
         try:
-            now = self._clock.monotonic()
-            if self._probed is None or now - self._probed[0] >= PROBE_SECONDS:
-                self._probed = (now, self._probe(self._parts))
-            return self._probed[1]
-        finally:
-            self._lock.release()
+            free = shutil.disk_usage(directory).free
+        except OSError as error:
+            return str(error)
+        return (
+            f"the disk of {directory} is full: free some space" if free < LEAST_FREE_BYTES else None
+        )
 
     def backlogs(self) -> Mapping[str, Backlog]:
         """What each sink still has to get, at most a second old. Raises `StoreError`."""
@@ -166,20 +163,6 @@ class Status:
             (each for each in known if each.pending),
             key=lambda each: (each.status != "Started", each.event.not_before or far),
         )
-
-    def _probe(self, parts: Parts) -> str | None:
-        """What keeps the store from growing, as far as a look and a small write can tell."""
-        before = parts.store.trouble
-        directory = self._settings.state_dir
-        try:
-            parts.store.probe()
-            free = shutil.disk_usage(directory).free
-        except (StoreError, OSError) as error:
-            return str(error)
-        if free < LEAST_FREE_BYTES:
-            # What is rewritten in place needs no room, and says nothing of the next record.
-            return before or f"the disk of {directory} is full: free some space"
-        return None
 
     def _trouble(self) -> dict[str, str] | None:
         if self.starting_trouble is not None:

@@ -198,11 +198,6 @@ class Store:
                 self.committed(records)
             return records
 
-    def probe(self) -> None:
-        """Write what is written already, to see that it can be. Raises `StoreError`."""
-        with self.transaction(durable=False) as connection:
-            connection.execute("UPDATE meta SET value = value WHERE key = 'sequence'")
-
     def identity(self) -> VmIdentity | None:
         """The identity as last kept, so that a start need not wait for IMDS."""
         kept = self._meta.get("identity")
@@ -223,8 +218,12 @@ class Store:
 
         A file's time stamp does it without a sync each second: it outlives the process, and
         after a power cut it is at worst some seconds old, which lengthens the gap and hides
-        nothing. Raises `StoreError`.
+        nothing. After a write that went wrong it writes to the file, too: so a store that takes
+        nothing is found again at each look, and one that does is in order. Raises `StoreError`.
         """
+        if self.trouble is not None:
+            with self.transaction() as connection:
+                connection.execute("UPDATE meta SET value = value WHERE key = 'sequence'")
         path = self.directory / LOOKED_NAME
         stamp = int(moment.timestamp() * 1_000_000_000)
         try:

@@ -92,21 +92,31 @@ def test_a_loop_that_hangs_is_neither(stage: Stage) -> None:
     assert (stage.status.is_alive(), stage.status.is_looking()) == (False, False)
 
 
-def test_a_store_that_takes_nothing_is_not_ready(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Although IMDS answers; and it is tried again, a few seconds later."""
+def test_a_store_that_takes_nothing_is_not_ready(stage: Stage) -> None:
+    """Although IMDS answers and nothing changes: each look tries to write, until that goes."""
     stage.begin()
     stage.poll(body())
-
-    def full() -> None:
-        raise StoreError("the disk is full")
-
-    monkeypatch.setattr(stage.store, "probe", full)
-    assert stage.status.not_ready() == "the disk is full"
-    monkeypatch.undo()
-    stage.poll(body(), after=6.0)
+    stage.store.read("PRAGMA query_only=ON")
+    with pytest.raises(StoreError):
+        stage.store.commit(meta={"x": "y"})
+    assert "readonly" in (stage.status.not_ready() or "")
+    assert stage.poll(body()) is False
+    assert "readonly" in (stage.status.not_ready() or "")
+    assert stage.samples()["seb_store_writable"] == 0.0
+    stage.store.read("PRAGMA query_only=OFF")
+    assert stage.poll(body()) is True
     assert stage.status.not_ready() is None
+
+
+def test_who_asks_whether_it_is_ready_writes_nothing(stage: Stage) -> None:
+    """However often: polls and heartbeats write, and their result is kept."""
+    stage.begin()
+    stage.poll(body())
+    before = stage.store.read("SELECT total_changes()")
+    for _ in range(5):
+        stage.poll(body(), after=6.0)
+        assert stage.status.not_ready() is None
+    assert stage.store.read("SELECT total_changes()") == before
 
 
 def test_counting_a_backlog_serves_everybody_for_a_second(stage: Stage) -> None:
