@@ -7,17 +7,20 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
 from bridge.batch import COLUMNS, Batch, read_batch
-from bridge.store import Store, StoreError
+from bridge.store import Store
 from sinks.record import BRIDGE_HEARTBEAT, rfc3339
 
 DEAD_SHOWN: Final = 1_000
 """How many dead records a listing shows at most; the count is always whole."""
+
+Write = Callable[[Callable[[sqlite3.Connection], object]], bool]
+"""Makes a change, not synced; whether the disk took it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,13 +111,11 @@ class DeadRecords:
                 self._again.add(sink)
         return batch
 
-    def settle(self, sink: str, sequences: Sequence[int]) -> None:
+    def settle(self, sink: str, sequences: Sequence[int], write: Write) -> None:
         """These were delivered after all. Not synced: a power cut repeats them at most."""
         done = [(sink, sequence) for sequence in sequences]
-        try:
-            with self._store.transaction(durable=False) as connection:
-                connection.executemany("DELETE FROM dead WHERE sink = ? AND sequence = ?", done)
-        except StoreError:
+        delete = "DELETE FROM dead WHERE sink = ? AND sequence = ?"
+        if not write(lambda connection: connection.executemany(delete, done)):
             with self._lock:
                 self._settled.update(done)
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 from bridge.clock import Clock
 from bridge.configuration import SinkSpec
 from bridge.logs import Redactor
-from bridge.outbox import Outbox
+from bridge.outbox import Outbox, Recipient
 from bridge.sinkhealth import Health
 from bridge.tally import SILENT, Tally
 from bridge.worker import Park, Worker
@@ -75,11 +75,16 @@ class Dispatcher:
         self._draw = draw
         self._lock = threading.Lock()
         self._stuck: list[Worker] = []
-        outbox.register(self._specs)
         self.health = {name: Health(since=clock.monotonic()) for name in self._specs}
         self._workers = {name: self._worker(name) for name in self._specs}
         self.is_started = False
         """Whether it delivers."""
+        outbox.register(
+            {
+                name: Recipient(kind=spec.settings.kind, accepts=self._workers[name].sink.accepts)
+                for name, spec in self._specs.items()
+            }
+        )
 
     def start(self) -> None:
         """Begin to deliver to every sink."""

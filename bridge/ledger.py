@@ -51,6 +51,11 @@ class Entry:
     reason: str | None = None
     asked: Asked = "maybe"
 
+    @property
+    def by_rule(self) -> bool:
+        """Whether a rule decided it, and neither a command nor a person."""
+        return self.cause.startswith("rule\n")
+
 
 class Ledger:
     """The entries in the store. All methods may be called from any thread."""
@@ -74,6 +79,13 @@ class Ledger:
     def has(self, cause: str) -> bool:
         """Whether the cause has been acted upon. Raises `StoreError`."""
         return bool(self._store.read("SELECT 1 FROM approvals WHERE cause = ?", (cause,)))
+
+    def newest_record(self, event: str) -> str | None:
+        """The id of the newest committed record of an event, by its key. Raises `StoreError`."""
+        rows = self._store.read(
+            "SELECT id FROM records WHERE event = ? ORDER BY sequence DESC LIMIT 1", (event,)
+        )
+        return rows[0][0] if rows else None
 
     def unfinished(self) -> list[Entry]:
         """The entries that have no final receipt yet, oldest first. Raises `StoreError`."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
@@ -20,11 +20,27 @@ from sinks.record import RecordDraft
 Accepts = Callable[[str, bool | None], bool]
 """Whether a sink wants a record of this type that affects this VM, or does not, or has no event."""
 
+
+def everything(record_type: str, affects_this_vm: bool | None) -> bool:  # noqa: FBT001
+    """What a sink without a filter wants."""
+    del record_type, affects_this_vm
+    return True
+
+
 _LOOK_AHEAD: Final = 1_000
 """How many records are looked at in one read where a sink does not want those before."""
 _WRITE_EVERY: Final = 256
 """How many unwanted records are passed over before that is written down: until it is, they are
 held back from being forgotten."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recipient:
+    """A configured sink as the outbox knows it."""
+
+    kind: str
+    """What it acknowledged under its name as another kind, it has not acknowledged."""
+    accepts: Accepts = everything
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,9 +62,12 @@ class Outbox:
         self._lock = threading.Lock()
         self._cursors: dict[str, int] = {}
         self._written: dict[str, int] = {}
+        self._recipients: Mapping[str, Recipient] = {}
+        self._acknowledged: set[tuple[str, str, str, int]] = set()
+        """Event, sink, kind and sequence of what is acknowledged, and not written down yet."""
         self.dead = DeadRecords(store)
 
-    def register(self, names: Iterable[str]) -> dict[str, int]:
+    def register(self, sinks: Mapping[str, Recipient]) -> dict[str, int]:
         """Name the configured sinks. Those that are gone no longer hold records back.
 
         A sink that is new here begins with the oldest record of an event that is still pending,
@@ -56,7 +75,7 @@ class Outbox:
         """
         before: dict[str, int] = dict(self._store.read("SELECT name, cursor FROM sinks"))
         begin = self._begin_of_pending()
-        kept = {name: before.get(name, begin) for name in names}
+        kept = {name: before.get(name, begin) for name in sinks}
 
         def put(connection: sqlite3.Connection) -> None:
             connection.execute("DELETE FROM sinks")
@@ -67,7 +86,7 @@ class Outbox:
 
         self._store.commit(also=put)
         with self._lock:
-            self._cursors, self._written = dict(kept), dict(kept)
+            self._cursors, self._written, self._recipients = dict(kept), dict(kept), dict(sinks)
         self.dead.look()
         return kept
 
@@ -99,17 +118,26 @@ class Outbox:
         return None
 
     def delivered(self, sink: str, batch: Batch, count: int | None = None) -> None:
-        """Move past the first `count` records of a batch, or past all of it.
+        """The sink has acknowledged the first `count` records of a batch, or all of it: write that
+        down, and move past them.
 
         Not synced: a power cut repeats at most these deliveries.
         """
         done = batch.records if count is None else batch.records[:count]
         if not done:
             return
+        with self._lock:
+            kind = self._recipients[sink].kind
+            self._acknowledged |= {
+                (record.event_id.casefold(), sink, kind, record.sequence)
+                for record in done
+                if record.event_id is not None
+            }
         if batch.again:
-            self.dead.settle(sink, [record.sequence for record in done])
-            return
-        self._advance(sink, batch.cursor if len(done) == len(batch.records) else done[-1].sequence)
+            self.dead.settle(sink, [record.sequence for record in done], self._write)
+        else:
+            whole = len(done) == len(batch.records)
+            self._advance(sink, batch.cursor if whole else done[-1].sequence)
 
     def park(
         self,
@@ -158,24 +186,22 @@ class Outbox:
             dead=self.dead.count(sink),
         )
 
-    def acknowledged(self, sink: str, record_id: str, accepts: Accepts) -> bool:
-        """Whether the sink got a record, by its id, and took it: not whether it passed it over.
+    def acknowledged(self, sink: str, event: str) -> bool:
+        """Whether the sink has acknowledged the newest record of an event, by the event's key.
 
-        Raises `StoreError`.
+        Only its own word counts: not that it passed the record over, or that its dead record was
+        dropped, nor what another kind of sink took under its name. Raises `StoreError`.
         """
-        rows = self._store.read(
-            "SELECT sequence, type, affects FROM records WHERE id = ? ORDER BY sequence DESC",
-            (record_id,),
-        )
         with self._lock:
-            cursor = self._cursors.get(sink)
-        if not rows or cursor is None or cursor < rows[0][0]:
+            recipient, unwritten = self._recipients.get(sink), bool(self._acknowledged)
+        if recipient is None or (unwritten and not self._write()):
             return False
-        sequence, kind, affects = rows[0]
-        dead = self._store.read(
-            "SELECT 1 FROM dead WHERE sink = ? AND sequence = ?", (sink, sequence)
+        rows = self._store.read(
+            "SELECT 1 FROM acknowledged WHERE event = ?1 AND sink = ?2 AND kind = ?3 "
+            "AND sequence = (SELECT max(sequence) FROM records WHERE event = ?1)",
+            (event, sink, recipient.kind),
         )
-        return accepts(kind, None if affects is None else bool(affects)) and not dead
+        return bool(rows)
 
     def known_sinks(self) -> dict[str, bool]:
         """Every sink that the store has a cursor of, and whether it is configured now."""
@@ -205,13 +231,24 @@ class Outbox:
             self._cursors[sink] = max(self._cursors[sink], cursor)
         # Where the disk takes nothing just now, the next move writes this one too; until then a
         # restart would repeat these deliveries, and not to move on would repeat them for certain.
+        if self._write(lambda connection: _move(connection, sink, cursor)):
+            with self._lock:
+                self._written[sink] = max(self._written[sink], cursor)
+
+    def _write(self, change: Callable[[sqlite3.Connection], object] | None = None) -> bool:
+        """Write progress, and what is acknowledged, not synced; whether the disk took it."""
+        with self._lock:
+            acknowledged = sorted(self._acknowledged, key=lambda each: each[-1])
         try:
             with self._store.transaction(durable=False) as connection:
-                _move(connection, sink, cursor)
+                _acknowledge(connection, acknowledged)
+                if change is not None:
+                    change(connection)
         except StoreError:
-            return
+            return False
         with self._lock:
-            self._written[sink] = max(self._written[sink], cursor)
+            self._acknowledged -= set(acknowledged)
+        return True
 
     def _begin_of_pending(self) -> int:
         """The cursor just before the oldest kept record of an event that is pending."""
@@ -226,4 +263,17 @@ def _move(connection: sqlite3.Connection, sink: str, cursor: int) -> None:
     """Move the sink's cursor on, never back."""
     connection.execute(
         "UPDATE sinks SET cursor = ?1 WHERE name = ?2 AND cursor < ?1", (cursor, sink)
+    )
+
+
+def _acknowledge(
+    connection: sqlite3.Connection, facts: Sequence[tuple[str, str, str, int]]
+) -> None:
+    """Keep the newest record of each event that a sink acknowledged, while the event is known."""
+    connection.executemany(
+        "INSERT INTO acknowledged (event, sink, kind, sequence) SELECT ?1, ?2, ?3, ?4 "
+        "WHERE EXISTS (SELECT 1 FROM events WHERE key = ?1) ON CONFLICT (event, sink) DO UPDATE "
+        "SET kind = excluded.kind, sequence = excluded.sequence "
+        "WHERE excluded.kind != kind OR excluded.sequence > sequence",
+        facts,
     )

@@ -87,9 +87,7 @@ def assemble(
         polled=hooks.polled,
         tally=tally,
     )
-    approvals = _approvals(
-        settings, store, poller, imds=imds, clock=clock, outbox=outbox, hooks=hooks
-    )
+    approvals = _approvals(settings, store, poller, imds=imds, clock=clock, outbox=outbox)
     hooks.approver = Approver(approvals)
     hooks.dispatcher = Dispatcher(
         sinks,
@@ -139,7 +137,6 @@ def _approvals(
     imds: Imds,
     clock: Clock,
     outbox: Outbox,
-    hooks: _Hooks,
 ) -> Approvals:
     """What approves, by the owner's rules and the keys that the owner trusts."""
     ledger = Ledger(store, clock.now())
@@ -148,9 +145,7 @@ def _approvals(
         ledger,
         clock,
         vm_name=poller.observer.vm.name,
-        acknowledged=lambda sink, known: outbox.acknowledged(
-            sink, known.record_id, hooks.dispatcher.sink(sink).accepts
-        ),
+        acknowledged=outbox.acknowledged,
     )
     return Approvals(
         poller, ledger, imds, clock, rulings=rulings, trust=Trust(settings.approval.trust)

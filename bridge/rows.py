@@ -67,5 +67,7 @@ def load_events(rows: Iterable[Sequence[Any]]) -> dict[str, KnownEvent]:
 
 
 def forget(connection: sqlite3.Connection, keys: Iterable[str]) -> None:
-    """Forget events by their keys. Raises `sqlite3.Error`."""
-    connection.executemany("DELETE FROM events WHERE key = ?", [(key,) for key in keys])
+    """Forget events by their keys, with what sinks acknowledged of them. Raises `sqlite3.Error`."""
+    rows = [(key,) for key in keys]
+    connection.executemany("DELETE FROM events WHERE key = ?", rows)
+    connection.executemany("DELETE FROM acknowledged WHERE event = ?", rows)

@@ -19,8 +19,8 @@ from bridge.policy import Decision, Rule, Verdict, decide
 
 log: Final = logging.getLogger(__name__)
 
-Acknowledged = Callable[[str, KnownEvent], bool]
-"""Whether a sink, by name, has acknowledged an event's latest record."""
+Acknowledged = Callable[[str, str], bool]
+"""Whether a sink, by name, has acknowledged the latest record of an event, by key."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,22 +64,15 @@ class Rulings:
 
     def forget_all_but(self, pending: Collection[str]) -> None:
         """Remember nothing of events but these, by their keys."""
-        for key in self._memories.keys() - pending:
+        for key in self._memories.keys() - set(pending):
             del self._memories[key]
 
     def on(self, known: KnownEvent) -> Ruling | None:
         """What is newly decided about an event; None where nothing is. Raises `StoreError`."""
-        memory = self._memory(known)
-        waited = self._clock.monotonic() - memory.since
-        decision = decide(
-            self._rules,
-            known,
-            vm_name=self._vm_name,
-            now=known.first_seen + timedelta(seconds=waited),
-            acknowledged=lambda sink: self._acknowledged(sink, known),
-        )
+        decision = self._decide(known)
         if decision is None:
             return None
+        memory = self._memory(known)
         self._say_once(known, decision, memory)
         state = f"{known.event.key}\n{known.revision}\n{known.fingerprint}"
         cause = f"rule\n{decision.rule.name}\n{state}"
@@ -88,9 +81,27 @@ class Rulings:
         if self._ledger.has(cause):
             memory.decided.add(cause)
             return None
-        actor = f"rule:{decision.rule.name}"
-        entry = entry_of(known, cause=cause, jti=str(uuid.uuid4()), actor=actor)
+        entry = entry_of(known, cause=cause, jti=str(uuid.uuid4()), actor=_actor(decision.rule))
         return Ruling(entry=entry, approve=decision.verdict is Verdict.APPROVE)
+
+    def verdict(self, entry: Entry, known: KnownEvent) -> Verdict:
+        """What the rule that an entry is from says of the event as it is known now; another rule
+        that decides now is none of its business. Raises `StoreError`.
+        """
+        decision = self._decide(known)
+        if decision is None or entry.actor != _actor(decision.rule):
+            return Verdict.REFUSE
+        return decision.verdict
+
+    def _decide(self, known: KnownEvent) -> Decision | None:
+        waited = self._clock.monotonic() - self._memory(known).since
+        return decide(
+            self._rules,
+            known,
+            vm_name=self._vm_name,
+            now=known.first_seen + timedelta(seconds=waited),
+            acknowledged=lambda sink: self._acknowledged(sink, known.event.key),
+        )
 
     def _memory(self, known: KnownEvent) -> _Memory:
         """What is remembered of an event; at first, when it was first seen.
@@ -119,3 +130,7 @@ class Rulings:
                     "event": known.event.event_id,
                 },
             )
+
+
+def _actor(rule: Rule) -> str:
+    return f"rule:{rule.name}"

@@ -34,6 +34,9 @@ CREATE TABLE approvals (cause TEXT PRIMARY KEY, time TEXT NOT NULL, jti TEXT NOT
 CREATE TABLE dead (sink TEXT NOT NULL, sequence INTEGER NOT NULL, time TEXT NOT NULL,
                    reason TEXT NOT NULL, attempts INTEGER NOT NULL, again INTEGER NOT NULL,
                    PRIMARY KEY (sink, sequence)) WITHOUT ROWID""",
+    "acknowledged": """
+CREATE TABLE acknowledged (event TEXT NOT NULL, sink TEXT NOT NULL, kind TEXT NOT NULL,
+                           sequence INTEGER NOT NULL, PRIMARY KEY (event, sink)) WITHOUT ROWID""",
 }
 _INDEXES: Final = (
     "CREATE INDEX heartbeats ON records (sequence) WHERE type = 'seb.bridge.heartbeat.v1'",
@@ -70,6 +73,7 @@ def migrate(connection: sqlite3.Connection) -> None:
             f"INSERT INTO {table} ({columns}) SELECT {columns} FROM version_1"  # noqa: S608  # ours
         )
         connection.execute("DROP TABLE version_1")
+    connection.execute(_TABLES["acknowledged"])  # empty: a cursor that is past proves nothing
     connection.execute("DELETE FROM meta WHERE key = 'sinks'")  # the names, for damaged cursors
     connection.execute(
         "INSERT INTO meta (key, value) "

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from bridge.outbox import Outbox
+from bridge.outbox import Outbox, Recipient
 from bridge.simulator import Simulator
 from bridge.storefile import open_store
 from sinks.record import EventRecord, RecordDraft
@@ -67,7 +67,7 @@ def make_backlog(directory: Path, count: int, *, sink: str) -> list[EventRecord]
     now = datetime.now(UTC)
     store, _ = open_store(directory, now)
     try:
-        Outbox(store).register([sink])
+        Outbox(store).register({sink: Recipient(kind="test")})
         made: list[EventRecord] = []
         for start in range(0, count, _CHUNK):
             drafts = [draft(n, now) for n in range(start + 1, min(start + _CHUNK, count) + 1)]

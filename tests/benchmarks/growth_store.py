@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from bridge.batch import Batch
-from bridge.outbox import Outbox
+from bridge.outbox import Outbox, Recipient
 from bridge.storefile import FILE_NAME, open_store
 from sinks.samples import sample_record
 from tests.benchmarks.drain import draft
@@ -49,7 +49,7 @@ def fill(directory: Path, count: int) -> None:
     """A store with so many records, and one sink that has none of them."""
     now = datetime.now(UTC)
     store, _ = open_store(directory, now)
-    Outbox(store).register([SINK])
+    Outbox(store).register({SINK: Recipient(kind="test")})
     (first,) = store.commit([draft(1, now)])
     (row,) = store.read("SELECT id, type, time, affects, body FROM records")
     store.commit(meta={"sequence": str(count), "record_sequence": str(count)})
@@ -91,7 +91,7 @@ def _steps(directory: Path, changes: int, *, delivered: int = 0) -> dict[str, fl
     opened = time.perf_counter() - started
     try:
         outbox = Outbox(store)
-        outbox.register([SINK])
+        outbox.register({SINK: Recipient(kind="test")})
         if delivered:
             outbox.delivered(SINK, Batch(records=(sample_record(),), cursor=delivered))
         drafts = [draft(_BEGIN + number, now) for number in range(changes)]

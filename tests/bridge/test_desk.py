@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from scripted_sink import Bench
-from store_helpers import NOW, draft, opened
+from store_helpers import NOW, draft, opened, recipients
 
 from bridge.control import ControlError, ControlServer, ask
 from bridge.desk import Desk
@@ -44,7 +44,7 @@ def test_the_list_of_a_store_at_rest(bench: Bench) -> None:
 def test_the_list_of_a_running_bridge(bench: Bench) -> None:
     """The state of each sink and why; a sink that is gone is shown too."""
     bench.scripts["ops"].on_deliver = [SinkPaused("gone")]
-    bench.outbox.register(["old", "ops"])
+    bench.outbox.register(recipients("old", "ops"))
     bench.commit(draft(1))
     bench.start()
     bench.wait_for_failure("ops")

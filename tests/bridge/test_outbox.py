@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from store_helpers import NOW, bridge_draft, draft, known_event, opened, sequences
+from store_helpers import NOW, bridge_draft, draft, known_event, opened, recipients, sequences
 
 from bridge.batch import Batch
 from bridge.outbox import Outbox
@@ -32,7 +32,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 def outbox(store: Store) -> Outbox:
     """An outbox with one sink, `ops`."""
     made = Outbox(store)
-    made.register(["ops"])
+    made.register(recipients("ops"))
     return made
 
 
@@ -84,12 +84,12 @@ def test_progress_outlives_the_process(tmp_path: Path) -> None:
     """A sink goes on where it was when the store is opened again."""
     with opened(tmp_path) as store:
         outbox = Outbox(store)
-        outbox.register(["ops", "slow"])
+        outbox.register(recipients("ops", "slow"))
         commit(store, 1, 2, 3)
         drain(outbox)
     with opened(tmp_path) as store:
         outbox = Outbox(store)
-        assert outbox.register(["ops", "slow"]) == {"ops": 3, "slow": 0}
+        assert outbox.register(recipients("ops", "slow")) == {"ops": 3, "slow": 0}
         assert (sequences(drain(outbox)), sequences(drain(outbox, "slow"))) == ([], [1, 2, 3])
 
 
@@ -99,14 +99,14 @@ def test_a_new_sink_begins_with_what_is_pending(store: Store, outbox: Outbox) ->
     store.commit([draft(2, event_id="Coming")], known=[known_event("Coming")])
     store.commit([draft(3, event_id="Coming", record_type=EVENT_STARTED)])
     drain(outbox)
-    outbox.register(["ops", "new"])
+    outbox.register(recipients("ops", "new"))
     assert sequences(drain(outbox, "new")) == [2, 3]
 
 
 def test_a_new_sink_with_nothing_pending_begins_now(store: Store, outbox: Outbox) -> None:
     """Old news is for nobody."""
     commit(store, 1, 2)
-    outbox.register(["ops", "new"])
+    outbox.register(recipients("ops", "new"))
     commit(store, 3)
     assert sequences(drain(outbox, "new")) == [3]
 
@@ -114,10 +114,10 @@ def test_a_new_sink_with_nothing_pending_begins_now(store: Store, outbox: Outbox
 def test_a_sink_that_is_gone_goes_on_when_it_returns(store: Store, outbox: Outbox) -> None:
     """It holds nothing back meanwhile, and gets what is kept of what it missed."""
     commit(store, 1)
-    outbox.register(["other"])
+    outbox.register(recipients("other"))
     commit(store, 2)
     assert outbox.known_sinks() == {"ops": False, "other": True}
-    outbox.register(["ops", "other"])
+    outbox.register(recipients("ops", "other"))
     assert sequences(drain(outbox)) == [1, 2]
 
 
@@ -234,13 +234,13 @@ def test_what_a_person_asked_for_outlives_the_process(tmp_path: Path) -> None:
     """A retry that was not carried out before the end is carried out after the next start."""
     with opened(tmp_path) as store:
         outbox = Outbox(store)
-        outbox.register(["ops"])
+        outbox.register(recipients("ops"))
         commit(store, 1)
         outbox.park("ops", 1, reason="no", attempts=1, now=NOW)
         outbox.dead.retry("ops", None)
     with opened(tmp_path) as store:
         outbox = Outbox(store)
-        outbox.register(["ops"])
+        outbox.register(recipients("ops"))
         assert sequences(drain(outbox)) == [1]
 
 
@@ -328,7 +328,7 @@ def test_the_backlog_is_counted_by_what_is_wanted(store: Store, outbox: Outbox) 
     backlog = outbox.backlog("ops", lambda kind, affects: affects is not None)
     assert (backlog.records, backlog.dead) == (2, 0)
     assert backlog.oldest == "2026-03-01T12:00:00.000Z"
-    outbox.register([])
+    outbox.register(recipients())
     drained = Outbox(store)
     assert drained.backlog("ops", everything).records == 3
     assert (
@@ -340,7 +340,7 @@ def test_the_backlog_is_counted_by_what_is_wanted(store: Store, outbox: Outbox) 
 def test_many_threads_lose_nothing(store: Store, outbox: Outbox) -> None:
     """While one thread commits and parks, each sink's thread gets every record once, in order."""
     names = ["ops", "b", "c"]
-    outbox.register(names)
+    outbox.register(recipients(*names))
     done = threading.Event()
     got: dict[str, list[int]] = {name: [] for name in names}
 

@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 from approving import EVENT_ID, OTHER_ID, Court, fails
-from store_helpers import NOW, draft, opened
+from store_helpers import NOW, bridge_draft, draft, known_event, opened
 
-from bridge.outbox import Accepts, Outbox
+from bridge.outbox import Outbox, Recipient
 from bridge.policy import Rule
 from bridge.store import Store
+from sinks.record import BRIDGE_STARTED
 
 MINE = Rule(name="mine", max_resources=2)
 AFTER = Rule(name="after", after=("drain",))
@@ -187,18 +188,16 @@ def test_each_event_is_decided_about_by_itself(courts: Any) -> None:
     assert court.imds.posts == [OTHER_ID]
 
 
-def everything(record_type: str, affects_this_vm: bool | None) -> bool:
-    """A sink that takes whatever comes."""
-    return True
-
-
-def nothing(record_type: str, affects_this_vm: bool | None) -> bool:
+def refuses(record_type: str, affects_this_vm: bool | None) -> bool:
     """A sink that takes nothing."""
     return False
 
 
+DRAIN = {"drain": Recipient(kind="program"), "ops": Recipient(kind="webhook")}
+
+
 class TestOutbox:
-    """What `after` asks the real outbox: whether a sink got the latest record and took it."""
+    """What `after` asks the real outbox: whether a sink acknowledged the event's newest record."""
 
     @pytest.fixture
     def store(self, tmp_path: Path) -> Iterator[Store]:
@@ -207,50 +206,107 @@ class TestOutbox:
 
     @pytest.fixture
     def outbox(self, store: Store) -> Outbox:
-        """Two sinks, and one record."""
+        """Two sinks, and one record of one event."""
         made = Outbox(store)
-        made.register(["drain", "ops"])
-        (self.record,) = store.commit([draft(1)])
+        made.register(DRAIN)
+        (self.record,) = store.commit([draft(1, event_id="E-1")], known=[known_event("E-1")])
         return made
 
-    def deliver(self, outbox: Outbox, accepts: Accepts = everything) -> None:
+    def deliver(self, outbox: Outbox) -> None:
+        accepts = outbox._recipients["drain"].accepts
         while batch := outbox.next("drain", accepts, 10):
             outbox.delivered("drain", batch)
 
     def test_what_waits_is_not_acknowledged(self, outbox: Outbox) -> None:
         """A record is acknowledged once it is delivered, and by no other sink's delivery."""
-        assert not outbox.acknowledged("drain", self.record.id, everything)
+        assert not outbox.acknowledged("drain", "e-1")
         self.deliver(outbox)
-        assert outbox.acknowledged("drain", self.record.id, everything)
-        assert not outbox.acknowledged("ops", self.record.id, everything)
+        assert outbox.acknowledged("drain", "e-1")
+        assert not outbox.acknowledged("ops", "e-1")
+
+    def test_only_the_newest_record_counts(self, store: Store, outbox: Outbox) -> None:
+        """What was acknowledged of an event before is nothing once there is more of it, also where
+        an older record that was dead is delivered last.
+        """
+        outbox.park("drain", self.record.sequence, reason="no", attempts=5, now=NOW)
+        store.commit([draft(2, event_id="E-1")])
+        self.deliver(outbox)
+        assert outbox.acknowledged("drain", "e-1")
+        assert outbox.dead.retry("drain", None) == 1
+        self.deliver(outbox)
+        assert outbox.acknowledged("drain", "e-1")
+        store.commit([draft(3, event_id="E-1")])
+        assert not outbox.acknowledged("drain", "e-1")
 
     def test_what_is_passed_over_is_not_acknowledged(self, outbox: Outbox) -> None:
-        """A sink that does not take such records has not prepared anything."""
-        self.deliver(outbox, nothing)
-        assert outbox.next("drain", nothing, 10) is None
-        assert not outbox.acknowledged("drain", self.record.id, nothing)
+        """A sink that did not take such records has not prepared anything, nor has it when its
+        filter takes them later.
+        """
+        outbox.register({"drain": Recipient(kind="program", accepts=refuses)})
+        self.deliver(outbox)
+        assert not outbox.acknowledged("drain", "e-1")
+        outbox.register(DRAIN)
+        assert not outbox.acknowledged("drain", "e-1")
 
     def test_what_is_dead_is_not_acknowledged(self, outbox: Outbox) -> None:
         """A failed preparation never approves, until somebody has it tried again and it works."""
         outbox.park("drain", self.record.sequence, reason="no", attempts=5, now=NOW)
-        assert not outbox.acknowledged("drain", self.record.id, everything)
+        assert not outbox.acknowledged("drain", "e-1")
         assert outbox.dead.retry("drain", None) == 1
-        assert not outbox.acknowledged("drain", self.record.id, everything)
+        assert not outbox.acknowledged("drain", "e-1")
         self.deliver(outbox)
-        assert outbox.acknowledged("drain", self.record.id, everything)
+        assert outbox.acknowledged("drain", "e-1")
+
+    def test_what_is_dropped_is_not_acknowledged(self, outbox: Outbox) -> None:
+        """To forget a record that the program refused is not to have it prepared."""
+        outbox.park("drain", self.record.sequence, reason="exit code 65", attempts=1, now=NOW)
+        assert outbox.dead.drop("drain", None) == 1
+        assert not outbox.acknowledged("drain", "e-1")
+
+    def test_another_kind_under_the_name_has_not_acknowledged(self, outbox: Outbox) -> None:
+        """A webhook that took the record is not the program that is called so now."""
+        self.deliver(outbox)
+        outbox.register(DRAIN | {"drain": Recipient(kind="webhook")})
+        assert not outbox.acknowledged("drain", "e-1")
 
     def test_what_is_not_known_is_not_acknowledged(self, outbox: Outbox) -> None:
-        """Neither a record nor a sink that there is not."""
+        """Neither an event nor a sink that there is not."""
         self.deliver(outbox)
-        assert not outbox.acknowledged("drain", "no such record", everything)
-        assert not outbox.acknowledged("nobody", self.record.id, everything)
+        assert not outbox.acknowledged("drain", "e-2")
+        assert not outbox.acknowledged("nobody", "e-1")
 
     def test_an_acknowledgement_outlives_a_restart(self, store: Store, outbox: Outbox) -> None:
         """What was delivered before is acknowledged in the next run."""
         self.deliver(outbox)
         again = Outbox(store)
-        again.register(["drain"])
-        assert again.acknowledged("drain", self.record.id, everything)
+        again.register(DRAIN)
+        assert again.acknowledged("drain", "e-1")
+
+    def test_an_acknowledgement_outlives_a_full_disk(self, store: Store, outbox: Outbox) -> None:
+        """What could not be written when the sink said it counts once it can be."""
+        store.read("PRAGMA query_only=ON")
+        self.deliver(outbox)
+        assert not outbox.acknowledged("drain", "e-1")
+        store.read("PRAGMA query_only=OFF")
+        assert outbox.acknowledged("drain", "e-1")
+
+    def test_it_goes_with_the_event(self, store: Store, outbox: Outbox) -> None:
+        """One row for an event and a sink, and none for an event that is forgotten."""
+        store.commit([draft(2, event_id="E-1"), bridge_draft(BRIDGE_STARTED)])
+        self.deliver(outbox)
+        assert store.read("SELECT event, sink, sequence FROM acknowledged") == [("e-1", "drain", 2)]
+        store.commit(forgotten=["e-1"])
+        assert store.read("SELECT * FROM acknowledged") == []
+
+    def test_to_ask_costs_little(self, store: Store, outbox: Outbox) -> None:
+        """However many records are kept, no scan holds the store."""
+        ((plan,), *_) = [
+            row[3:]
+            for row in store.read(
+                "EXPLAIN QUERY PLAN SELECT max(sequence) FROM records WHERE event = ?", ("e-1",)
+            )
+        ]
+        assert "of_event" in plan
 
 
 def test_nothing_is_remembered_of_events_that_are_over(courts: Any) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from store_helpers import NOW, bridge_draft, draft, known_event, opened, sequences
+from store_helpers import NOW, bridge_draft, draft, known_event, opened, recipients, sequences
 
 from bridge import retention
 from bridge.ballast import FILE_NAME as BALLAST_NAME
@@ -24,13 +24,13 @@ from sinks.samples import SAMPLE_VM
 COMMIT_LOOP = """
 import sys
 from pathlib import Path
-from store_helpers import NOW, draft, known_event
+from store_helpers import NOW, draft, known_event, recipients
 from bridge.outbox import Outbox
 from bridge.storefile import open_store
 
 store, _ = open_store(Path(sys.argv[1]), NOW)
 outbox = Outbox(store)
-outbox.register(["ops"])
+outbox.register(recipients("ops"))
 while True:
     number = store.head + 1
     store.commit([draft(number), draft(number + 1)], known=[known_event(f"event-{number}")])
@@ -41,13 +41,13 @@ while True:
 TWO_WRITES = """
 import os, sys
 from pathlib import Path
-from store_helpers import NOW, draft
+from store_helpers import NOW, draft, recipients
 from bridge.outbox import Outbox
 from bridge.storefile import open_store
 
 store, _ = open_store(Path(sys.argv[1]), NOW)
 outbox = Outbox(store)
-outbox.register(["ops"])
+outbox.register(recipients("ops"))
 store.commit([draft(1)])
 os.write(1, b"begin")
 store.commit([draft(2)])
@@ -161,7 +161,7 @@ def test_only_the_newest_heartbeat_is_kept(store: Store) -> None:
 def test_a_dead_heartbeat_survives_the_next(store: Store) -> None:
     """A heartbeat that a sink refused stays readable when a newer one is committed."""
     outbox = Outbox(store)
-    outbox.register(["ops"])
+    outbox.register(recipients("ops"))
     store.commit([bridge_draft(BRIDGE_HEARTBEAT)])
     outbox.park("ops", 1, reason="no", attempts=1, now=NOW)
     store.commit([bridge_draft(BRIDGE_HEARTBEAT)])
@@ -174,7 +174,7 @@ def test_delivered_records_are_forgotten_in_time(
     """The newest so many stay, a dead one and those of a pending event too."""
     monkeypatch.setattr(retention, "KEEP_DELIVERED", 10)
     outbox = Outbox(store)
-    outbox.register(["ops"])
+    outbox.register(recipients("ops"))
     event = "pending-event"
     store.commit([draft(1, event_id=event), draft(2)], known=[known_event(event)])
     outbox.park("ops", 2, reason="no", attempts=1, now=NOW)
@@ -196,7 +196,7 @@ def test_room_is_given_back_to_the_disk(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(retention, "FREE_PAGES", 100)
     with opened(tmp_path) as store:
         outbox = Outbox(store)
-        outbox.register(["ops"])
+        outbox.register(recipients("ops"))
         store.commit([draft(number) for number in range(1, 2001)])
         while batch := outbox.next("ops", lambda kind, affects: True, 1000):
             outbox.delivered("ops", batch)

@@ -12,7 +12,7 @@ from bridge_process import BridgeProcess
 from eventually import eventually
 from fault_process import needs_proc, usage
 from oracle import Evidence, Figures, judge, outbox_of
-from store_helpers import NOW, draft
+from store_helpers import NOW, draft, recipients
 
 from bridge.outbox import Outbox
 from bridge.simulator import Simulator
@@ -30,7 +30,7 @@ MOST_GROWTH = 32.0
 def pile_up(state: Path, count: int) -> None:
     """A store with so many records that the file has not had."""
     store, _ = open_store(state, NOW)
-    Outbox(store).register(["file"])
+    Outbox(store).register(recipients("file"))
     for first in range(1, count + 1, AT_ONCE):
         store.commit([draft(number) for number in range(first, min(first + AT_ONCE, count + 1))])
     store.close()

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from bridge_process import BridgeProcess
+from bridge_process import BridgeProcess, run_seb
 from eventually import eventually
 from launch import Launch
 from scripts import is_running, pids, python_script, shell_script
@@ -58,6 +58,12 @@ class Prepared:
             SEB_APPROVAL__RULES=json.dumps([RULE]),
             **variables,
         )
+
+    def start_as(self, drain: Mapping[str, str]) -> BridgeProcess:
+        """A bridge without a rule, whose sink of that name is something else."""
+        fields = {"KIND": "program", **drain}
+        named = {f"SEB_SINK__DRAIN__{field}": value for field, value in fields.items()}
+        return self._launch(SEB_SINK__STDOUT__FORMAT="json", **named)
 
     def program(self) -> list[str]:
         """The command that fails until it is `ready`."""
@@ -150,7 +156,9 @@ def test_a_preparation_that_fails_never_approves(prepared: Prepared, simulator: 
 def test_a_preparation_that_is_refused_never_approves(
     prepared: Prepared, simulator: Simulator
 ) -> None:
-    """Exit code 65 parks the record, approves nothing, and holds nobody back."""
+    """Exit code 65 parks the record, approves nothing, also once the dead record is dropped, and
+    holds nobody back.
+    """
     code = 'echo "$SEB_EVENT_TRANSITION" >> "$1"; [ "$SEB_EVENT_TRANSITION" = ended ] || exit 65'
     script = shell_script(prepared.home / "drain", code)
     bridge = prepared.start([str(script), str(prepared.home / "told")])
@@ -158,12 +166,41 @@ def test_a_preparation_that_is_refused_never_approves(
     event = simulator.announce(an_event())
     bridge.wait_for_records(1, types="seb.bridge.dead-letter")
     assert simulator.wait_until_served(gets=5)
+    env = {"SEB_STATE_DIR": str(prepared.home / "state")}
+    dropped = run_seb("outbox", "drop", "drain", "--yes", env=env, home=prepared.home)
+    assert "1 dead record" in dropped.out
+    assert simulator.wait_until_served(gets=5)
     simulator.end_event(event.event_id)
     bridge.wait_for_records(1, types="seb.event.ended")
     eventually(
         lambda: (prepared.home / "told").read_text().split() == ["scheduled", "ended"],
         what="the recovery",
     )
+    assert bridge.stop() == 0
+    assert (simulator.approvals, states(bridge)) == ([], [])
+
+
+@pytest.mark.parametrize("before", ["left out", "another kind"])
+def test_what_the_program_never_got_is_not_prepared(
+    prepared: Prepared, simulator: Simulator, before: str
+) -> None:
+    """A record that TYPES left out before they took it in, and one that another kind of sink took
+    under the same name: the program did not run for it, so the rule waits.
+    """
+    good = str(shell_script(prepared.home / "good", "exit 0"))
+    kept = str(prepared.home / "kept")
+    former = {
+        "left out": {"COMMAND": good, "TYPES": '["seb.bridge.*"]'},
+        "another kind": {"KIND": "file", "PATH": kept},
+    }[before]
+    first = prepared.start_as(former)
+    first.wait_for_records(1)
+    simulator.announce(an_event())
+    first.wait_for_records(1, types="seb.event.scheduled")
+    assert first.stop() == 0
+    bridge = prepared.start(prepared.program())
+    bridge.wait_for_log("rule_decision")
+    assert simulator.wait_until_served(gets=5)
     assert bridge.stop() == 0
     assert (simulator.approvals, states(bridge)) == ([], [])
 

@@ -236,8 +236,8 @@ class Court:
     def _settle(self) -> None:
         self.settled += 1
 
-    def _acknowledged(self, sink: str, known: KnownEvent) -> bool:
-        return known.record_id in self.acknowledged
+    def _acknowledged(self, sink: str, event: str) -> bool:
+        return self.poller.known()[event].record_id in self.acknowledged
 
 
 def full_court(directory: Path) -> Court:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from store_helpers import NOW, draft, known_event
+from store_helpers import NOW, draft, known_event, recipients
 
 from bridge.errors import SebError
 from bridge.outbox import Outbox
@@ -46,7 +46,7 @@ class Original:
         self.directory = home / "original"
         store, _ = open_store(home / "store", NOW)
         outbox = Outbox(store)
-        outbox.register(BEHIND)
+        outbox.register(recipients(*BEHIND))
         self.records: dict[int, EventRecord] = {}
         for number in range(1, RECORDS + 1):
             known = [known_event(f"E-{number}", pending=number > RECORDS - 4)]
@@ -140,7 +140,7 @@ def drain(directory: Path) -> Found:
 def _deliver(store: Store, found: Found) -> None:
     store.seen()
     outbox = Outbox(store)
-    outbox.register(BEHIND)
+    outbox.register(recipients(*BEHIND))
     for sink in BEHIND:
         while batch := outbox.next(sink, _all, 7):
             if batch.damaged is None:

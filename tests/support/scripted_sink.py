@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
-from store_helpers import HandClock, bridge_draft
+from store_helpers import HandClock, bridge_draft, recipients
 
 from bridge.configuration import SinkSpec
 from bridge.dispatcher import Dispatcher
@@ -120,7 +120,7 @@ class Bench:
         self.clock = HandClock()
         self.store = store
         self.outbox = Outbox(store)
-        self.outbox.register(names)
+        self.outbox.register(recipients(*names))
         self.urgent = False
         self.ask_urgent: Callable[[], bool] = lambda: self.urgent
         self.scripts = {name: Script() for name in names}

@@ -11,6 +11,7 @@ from typing import Any
 from bridge.document import parse_event
 from bridge.known import KnownEvent
 from bridge.normalize import Observer
+from bridge.outbox import Recipient
 from bridge.store import Store
 from bridge.storefile import open_store
 from sinks.record import EventRecord, RecordDraft
@@ -92,3 +93,8 @@ def sequences(records: Sequence[EventRecord]) -> list[int]:
 def observer() -> Observer:
     """An observer of the sample VM."""
     return Observer(vm=SAMPLE_VM, version="0", instance_id="test")
+
+
+def recipients(*names: str) -> dict[str, Recipient]:
+    """Sinks of one kind that take whatever comes."""
+    return {name: Recipient(kind="test") for name in names}
