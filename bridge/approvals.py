@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import uuid
 from collections import Counter
+from collections.abc import Mapping
 from typing import Final
 
 from bridge.clock import Clock
@@ -16,6 +17,7 @@ from bridge.commands import MAX_COMMANDS, Command, Rate, RefusedError, Situation
 from bridge.imds import Imds, ImdsError
 from bridge.known import KnownEvent
 from bridge.ledger import OPEN_STATES, Entry, Ledger, cause_of, entry_of, entry_of_command
+from bridge.policy import Verdict, objection
 from bridge.poller import Poller
 from bridge.receipts import State
 from bridge.refusals import Refusals
@@ -28,6 +30,8 @@ from sinks.base import CommandMessage
 log: Final = logging.getLogger(__name__)
 
 _BEGUN: Final = frozenset({"Started", "Completed", "Canceled"})
+_OVER: Final = frozenset({"unknown_event", "already_started"})
+"""Objections that an earlier try may have brought about."""
 
 
 class Approvals:
@@ -52,10 +56,10 @@ class Approvals:
         self._trouble: str | None = None
         self._rate = Rate(MAX_COMMANDS, clock.monotonic)
         self._refusals = Refusals(clock)
-        self._open = {entry.cause: entry for entry in ledger.unfinished()}
-        self._tries = {
-            cause: Tries(unsure=entry.asked == "maybe") for cause, entry in self._open.items()
-        }
+        self._open: dict[str, Entry] = {}
+        self._tries: dict[str, Tries] = {}
+        for entry in ledger.unfinished():
+            self._note(entry, unsure=entry.asked == "maybe")
 
     @property
     def refused(self) -> Counter[str]:
@@ -67,13 +71,14 @@ class Approvals:
 
         Raises `StoreError` where nothing was done, and the message is not settled.
         """
+        events = self._poller.known()
         try:
-            command = self._verify(message)
+            command = self._verify(message, events)
         except RefusedError as refused:
             self._refuse(refused, message)
             message.settled()
             return
-        known = self._known(command.event_id)
+        known = events.get((command.event_id or "").casefold())
         entry = self._write(entry_of_command(command, known), "accepted", why=command.why)
         message.settled()
         if known is not None:
@@ -93,12 +98,8 @@ class Approvals:
         was, and `StoreError`; then nothing was done.
         """
         known = self._known(event_id)
-        if known is None or not known.pending:
-            raise LookupError("unknown_event")
-        if known.event.event_status != "Scheduled":
-            raise LookupError("already_started")
-        if fingerprint not in (None, known.fingerprint):
-            raise LookupError("event_changed")
+        if known is None or (reason := objection(known, fingerprint)):
+            raise LookupError(reason if known else "unknown_event")
         jti, user = str(uuid.uuid4()), user[:100] if user.isprintable() else "unknown"
         entry = entry_of(known, cause=f"local\n{jti}", jti=jti, actor=f"local:{user}")
         return self._begin(self._write(entry, "accepted", why=why))
@@ -111,21 +112,23 @@ class Approvals:
         for entry in list(self._open.values()):
             self._follow(entry)
         under_way = {(entry.event_id or "").casefold() for entry in self._open.values()}
-        pending = {key: known for key, known in self._poller.known().items() if known.pending}
-        self._rulings.forget_all_but(pending.keys())
-        for key, known in pending.items():
-            ruling = None if key in under_way else self._rulings.on(known)
+        pending = [key for key, known in self._poller.known().items() if known.pending]
+        self._rulings.forget_all_but(pending)
+        for key in [each for each in pending if each not in under_way]:
+            # Each on what is newest: the POST before it may have taken its time.
+            known = self._known(key)
+            ruling = None if known is None else self._rulings.on(known)
             if ruling is not None and ruling.approve:
                 self._ask(self._write(ruling.entry, "accepted"))
             elif ruling is not None:
                 self._write(ruling.entry, "rejected", "not_allowed")
 
-    def _verify(self, message: CommandMessage) -> Command:
+    def _verify(self, message: CommandMessage, known: Mapping[str, KnownEvent]) -> Command:
         now = self._clock.now()
         situation = Situation(
             vm_id=self._poller.observer.vm.vm_id,
             now=now,
-            known=self._poller.known(),
+            known=known,
             used=lambda command: (
                 self._ledger.may_have_lost(command.issued, now)
                 or self._ledger.has(cause_of(command))
@@ -176,27 +179,51 @@ class Approvals:
     def _follow(self, entry: Entry) -> None:
         """Bring an entry on its way to its end, or ask IMDS again."""
         known, tries = self._known(entry.event_id), self._tries[entry.cause]
-        if known is None or not known.pending or known.event.event_status in _BEGUN:
-            if entry.state == "accepted" and entry.asked == "in vain":
-                self._write(entry, "failed", "imds_unreachable")
-            else:
+        if (
+            known is None
+            or not known.pending
+            or known.first_seen != tries.first_seen
+            or known.event.event_status in _BEGUN
+        ):
+            if entry.state == "posted" or tries.unsure or tries.taken:
                 self._write(entry, "confirmed")
+            else:
+                self._write(entry, "failed", "imds_unreachable")
         elif entry.state == "accepted" and tries.taken:
             self._write(entry, "posted")  # the disk did not take it when IMDS did
-        elif entry.state == "accepted" and known.fingerprint != entry.fingerprint:
-            self._write(entry, "failed", "event_changed")
+        elif entry.state == "accepted" and (reason := objection(known, entry.fingerprint)):
+            self._write(entry, "failed", reason)
         elif entry.state == "accepted" and self._clock.monotonic() >= tries.due:
             self._ask(entry)
 
     def _ask(self, entry: Entry) -> Entry:
-        """Ask IMDS to start the event, and write down what became of it. Raises `StoreError`."""
+        """Ask IMDS to start the event, where what was decided holds for its newest recorded state,
+        and write down what became of it. Raises `StoreError`.
+        """
         entry = self._note(self._ledger.about_to_ask(entry, self._clock.now()))
+        known = self._known(entry.event_id)
+        if known and self._ledger.newest_record(known.event.key) != known.record_id:
+            return entry  # a change of it has just been recorded: the next look knows it
+        verdict = Verdict.APPROVE if known is None else self._ground(entry, known)
+        reason = objection(known, entry.fingerprint)
+        if verdict is Verdict.WAIT or (reason in _OVER and self._tries[entry.cause].unsure):
+            return entry
+        if reason or verdict is Verdict.REFUSE:
+            return self._write(entry, "failed", reason or "not_allowed")
         try:
             self._imds.start(entry.event_id or "")
         except ImdsError as error:
             return self._not_taken(entry, error)
         self._tries[entry.cause].taken = True
         return self._write(entry, "posted")
+
+    def _ground(self, entry: Entry, known: KnownEvent) -> Verdict:
+        """Whether the rule that decided says the same now, or the issuer is still trusted."""
+        if entry.by_rule:
+            return self._rulings.verdict(entry, known)
+        if entry.issuer is None or self._trust.has(entry.issuer):
+            return Verdict.APPROVE
+        return Verdict.WAIT if self._trust.trouble else Verdict.REFUSE
 
     def _not_taken(self, entry: Entry, error: ImdsError) -> Entry:
         log.warning(
@@ -237,11 +264,14 @@ class Approvals:
         self._poller.committed()
         return after
 
-    def _note(self, entry: Entry) -> Entry:
+    def _note(self, entry: Entry, *, unsure: bool = False) -> Entry:
         """Keep in mind what is on disk of an entry."""
         if entry.state in OPEN_STATES and entry.event_id is not None:
             self._open[entry.cause] = entry
-            self._tries.setdefault(entry.cause, Tries(unsure=False))
+            if entry.cause not in self._tries:
+                known = self._known(entry.event_id)
+                first_seen = known.first_seen if known else None
+                self._tries[entry.cause] = Tries(unsure=unsure, first_seen=first_seen)
         else:
             self._open.pop(entry.cause, None)
             self._tries.pop(entry.cause, None)

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from bridge.compact import header_of, read_object
 from bridge.known import KnownEvent
+from bridge.policy import objection
 from bridge.trust import ALGORITHMS, Trust, TrustedKey
 from sinks.base import MAX_TOKEN_BYTES
 
@@ -106,8 +107,10 @@ def verify(
     command = _checked(payload, key, situation)
     if situation.used(command):
         raise RefusedError("replayed", command)
-    if command.act == "approve":
-        _check_event(_known(command, situation), command)
+    if command.act == "approve" and (
+        reason := objection(_known(command, situation), command.fingerprint)
+    ):
+        raise RefusedError(reason, command)
     if not rate.allows():
         raise RefusedError("rate_limited", command)
     return command
@@ -130,7 +133,11 @@ def _checked(payload: bytes, key: TrustedKey, situation: Situation) -> Command:
     if command.act not in ACTS:
         raise RefusedError("not_allowed", command)
     known = _known(command, situation)
-    if known is not None and known.pending and not known.affects_this_vm:
+    if (
+        known is not None
+        and known.pending
+        and not (known.affects_this_vm and known.event.names_its_vms)
+    ):
         # Approving it would release machines that are none of this VM's business.
         raise RefusedError("not_allowed", command)
     return command
@@ -222,12 +229,3 @@ def _check_times(claims: Mapping[str, Any], now: datetime, command: Command) -> 
         raise RefusedError("not_yet_valid", command)
     if max(times) - min(times) > MAX_LIFETIME_SECONDS:
         raise RefusedError("lifetime_too_long", command)
-
-
-def _check_event(known: KnownEvent | None, command: Command) -> None:
-    if known is None or not known.pending:
-        raise RefusedError("unknown_event", command)
-    if known.event.event_status != "Scheduled":
-        raise RefusedError("already_started", command)
-    if known.fingerprint != command.fingerprint:
-        raise RefusedError("event_changed", command)

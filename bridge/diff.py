@@ -159,9 +159,7 @@ def _changed(before: ScheduledEvent, after: ScheduledEvent) -> tuple[str, ...]:
         name
         for azure, name in _FIELDS.items()
         if old[name] != new[name]
-        or not same_json(
-            _unread(new[name], before.raw.get(azure)), _unread(new[name], after.raw.get(azure))
-        )
+        or not same_json(_unread(before, azure, new[name]), _unread(after, azure, new[name]))
     ]
     others = {*before.raw, *after.raw} - {*_FIELDS, "EventId"}
     missing = object()
@@ -184,7 +182,10 @@ def _is_same(before: ScheduledEvent, after: ScheduledEvent) -> bool:
     )
 
 
-def _unread(value: object, raw: object) -> object:
+def _unread(event: ScheduledEvent, azure: str, value: object) -> object:
     """What IMDS says in a field that we could not read: `raw` tells people what our null hides."""
+    raw = event.raw.get(azure)
+    if azure == "Resources":
+        return None if event.names_its_vms else raw or None
     blank = raw in (None, -1) or (isinstance(raw, str) and not raw.strip())
     return raw if value in (None, UNKNOWN_STATUS) and not blank else None

@@ -73,6 +73,14 @@ class ScheduledEvent:
         # short; a restart or a deletion is felt whatever the announced duration.
         return "none" if impact == "pause" and self.duration_in_seconds == 0 else impact
 
+    @property
+    def names_its_vms(self) -> bool:
+        """Whether IMDS lists every VM of the event by its name: without that, nobody can know what
+        an approval would release.
+        """
+        listed = self.raw.get("Resources")
+        return isinstance(listed, list) and 0 < len(listed) == len(self.resources)
+
     def affects(self, vm_name: str) -> bool:
         """Whether `resources` names the VM: the whole name, without regard to case."""
         name = vm_name.casefold()

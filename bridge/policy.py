@@ -96,6 +96,19 @@ class Rule:
         return f"names any VM, at most {self.max_resources} at once"
 
 
+def objection(known: KnownEvent | None, fingerprint: str | None) -> str | None:
+    """Why an event, as it is known now, cannot be approved in the state of that fingerprint (None:
+    in whatever state it is), in a receipt's word; None where it can be.
+    """
+    if known is None or not known.pending:
+        return "unknown_event"
+    if known.event.event_status != "Scheduled":
+        return "already_started"
+    if fingerprint not in (None, known.fingerprint):
+        return "event_changed"
+    return None if known.event.names_its_vms else "not_allowed"
+
+
 class Verdict(Enum):
     """What a rule says of an event now."""
 
@@ -131,9 +144,7 @@ def decide(
     rule = next((rule for rule in rules if rule.matches(known)), None)
     if rule is None:
         return None
-    count = len(known.event.resources)
-    if count > rule.max_resources:
-        why = f"it would release {count} VMs, and the rule allows {rule.max_resources}"
+    if why := _refusal(rule, known):
         return Decision(rule=rule, verdict=Verdict.REFUSE, why=why)
     waiting = [sink for sink in rule.after if not acknowledged(sink)]
     if waiting:
@@ -142,6 +153,15 @@ def decide(
     if rule.leader_first and not _may_lead(rule, known, vm_name, now):
         return Decision(rule=rule, verdict=Verdict.WAIT, why="another VM leads")
     return Decision(rule=rule, verdict=Verdict.APPROVE, why="the rule says so")
+
+
+def _refusal(rule: Rule, known: KnownEvent) -> str | None:
+    count = len(known.event.resources)
+    if not known.event.names_its_vms:
+        return "the VMs that it would release are not all named"
+    if count > rule.max_resources:
+        return f"it would release {count} VMs, and the rule allows {rule.max_resources}"
+    return None
 
 
 def _may_lead(rule: Rule, known: KnownEvent, vm_name: str, now: datetime) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Final, Literal
 
 from bridge.imdserror import ImdsError
@@ -23,6 +24,8 @@ class Tries:
 
     unsure: bool
     """Whether a request may have had its effect although its answer was lost."""
+    first_seen: datetime | None
+    """When the event that is asked for appeared: what returned later is another one."""
     taken: bool = False
     """Whether IMDS took one, and only the store did not."""
     due: float = 0.0

@@ -53,6 +53,11 @@ class Trust:
         self.refresh()
         return list(self._keys.values())
 
+    def has(self, issuer: str) -> bool:
+        """Whether a key of this issuer is trusted now."""
+        self.refresh()
+        return any(key.issuer == issuer for key in self._keys.values())
+
     def refresh(self) -> None:
         """Read the file again, and take it in where it is not what it was.
 

@@ -4,25 +4,27 @@ import itertools
 import json
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import jsonschema
 import pytest
-from approving import EVENT_ID, Court, fails, full_court, scene
+from approving import EVENT_ID, OTHER_ID, Court, fails, full_court, scene
 from control_plane import Signer
+from documents import entry
 from forgeries import FORGERIES
 
 from bridge import approvals
 from bridge.commands import MAX_COMMANDS, SKEW_SECONDS
+from bridge.ledger import Entry, Ledger
 from bridge.policy import Rule
 from bridge.refusals import ANSWERS_A_MINUTE, ANSWERS_A_TOKEN, LINES_A_MINUTE
 from bridge.store import RESET_KEY, StoreError
 from bridge.storefile import FILE_NAME
 from bridge.tries import MAX_RETRY_SECONDS
-from sinks.record import schema
+from sinks.record import EventRecord, RecordDraft, schema
 
 GOOD = [("accepted", None), ("posted", None), ("confirmed", None)]
 
@@ -414,6 +416,183 @@ def test_a_change_meanwhile_ends_the_trying(court: Court) -> None:
     court.look()
     assert court.story() == [("accepted", None), ("failed", "event_changed")]
     assert len(court.imds.posts) == 1
+
+
+def during_a_post(court: Court, event_id: str, **fields: Any) -> Callable[[str], None]:
+    """A POST that takes so long that a poll sees other words about an event meanwhile."""
+
+    def take(posted: str) -> None:
+        court.imds.take(posted)
+        court.change(event_id, **fields)
+        court.clock.advance(1)
+        assert court.poller.run()
+
+    return take
+
+
+@pytest.mark.parametrize(
+    "fields", [{"Resources": ["web_3", "web_4", "web_5"]}, {"EventStatus": "Started"}]
+)
+def test_a_rule_decides_on_what_is_recorded_when_it_posts(
+    tmp_path: Path, fields: dict[str, Any]
+) -> None:
+    """A state that was recorded during the POST of another event is what the rule is asked about,
+    and its receipt says that state.
+    """
+    court = Court(tmp_path, Rule(name="mine"))
+    court.imds.events_now = {EVENT_ID: entry(), OTHER_ID: entry(OTHER_ID)}
+    court.imds.failures = [during_a_post(court, OTHER_ID, **fields)]
+    court.look()
+    assert court.imds.posts == [EVENT_ID]
+    others = [each for each in court.receipts() if each["evt"] == OTHER_ID]
+    refused = [("rejected", fields["Resources"])] if "Resources" in fields else []
+    assert refused == [(each["state"], each["resources"]) for each in others]
+    court.close()
+
+
+class SlowLedger(Ledger):
+    """While an acceptance is written, the bridge polls."""
+
+    court: Court
+    meanwhile: dict[str, Any]
+
+    def write(self, entry: Entry, *args: Any, **how: Any) -> Entry:
+        after = super().write(entry, *args, **how)
+        if how["state"] == "accepted" and self.meanwhile:
+            self.court.change(**self.meanwhile)
+            self.meanwhile = {}
+            assert self.court.poller.run()
+        return after
+
+
+@pytest.mark.parametrize("how", ["rule", "command", "person"])
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({"Resources": ["web_3", "web_4"]}, "event_changed"),
+        ({"EventStatus": "Started"}, "already_started"),
+        ({"Resources": ["web_3", 7]}, "not_allowed"),
+    ],
+)
+def test_what_changes_while_it_is_written_down_is_not_posted(
+    tmp_path: Path, how: str, fields: dict[str, Any], reason: str
+) -> None:
+    """Between the decision and the POST lies a disk: the newest recorded state decides again."""
+    court = Court(tmp_path)
+    court.announce()
+    court.rules = [Rule(name="mine")] if how == "rule" else []
+    SlowLedger.court, SlowLedger.meanwhile = court, fields
+    court.make_ledger = lambda store: SlowLedger(store, court.clock.now())  # type: ignore[method-assign]
+    court.restart()
+    if how == "rule":
+        court.look()
+    else:
+        court.poller.run()
+    if how == "command":
+        court.send(court.approve())
+    if how == "person":
+        court.approvals.local(EVENT_ID, user="anna")
+    assert court.imds.posts == []
+    assert court.story()[:2] == [("accepted", None), ("failed", reason)]
+    court.close()
+
+
+def test_a_change_that_is_recorded_and_not_yet_said_holds_the_post(court: Court) -> None:
+    """From its commit on a state is the newest, also before the poll that found it has ended."""
+    court.announce()
+    token = court.approve()
+    commit = court.store.commit
+
+    def slow(drafts: Sequence[RecordDraft] = (), **how: Any) -> list[EventRecord]:
+        court.store.commit = commit  # type: ignore[method-assign]
+        committed = commit(drafts, **how)
+        court.send(token)
+        return committed
+
+    court.store.commit = slow  # type: ignore[method-assign]
+    court.change(Resources=["web_3", "web_4"])
+    court.look()
+    assert court.imds.posts == []
+    assert court.story() == [("accepted", None), ("failed", "event_changed")]
+
+
+def test_a_retry_needs_its_rule_still(tmp_path: Path) -> None:
+    """A rule that the owner took away posts nothing more, although it had decided."""
+    court = Court(tmp_path, Rule(name="mine"))
+    court.imds.failures = [fails("refused")]
+    court.announce()
+    court.rules = []
+    court.restart()
+    court.look(after=9)
+    assert court.imds.posts == [EVENT_ID]
+    assert court.story() == [("accepted", None), ("failed", "not_allowed")]
+    court.close()
+
+
+def test_a_retry_needs_the_acknowledgement_of_the_newest_record(tmp_path: Path) -> None:
+    """An update that the fingerprint does not show has a record that must be acknowledged too."""
+    court = Court(tmp_path, Rule(name="after", after=("drain",)))
+    court.imds.failures = [fails("refused")]
+    court.acknowledged.add(court.announce()["id"])
+    court.look()
+    assert court.imds.posts == [EVENT_ID]
+    court.change(Description="moved")
+    court.look(after=9)
+    assert court.imds.posts == [EVENT_ID]
+    court.acknowledged.add(court.record()["id"])
+    court.look()
+    assert court.imds.posts == [EVENT_ID] * 2
+    court.close()
+
+
+def test_a_retry_needs_an_issuer_that_is_trusted_still(court: Court) -> None:
+    """A key that is out is out for what it signed; a file that cannot be read decides nothing."""
+    assert court.trust_file is not None
+    court.announce()
+    court.imds.failures = [fails("refused")]
+    court.send(court.approve())
+    court.trust_file.write_text("{")
+    court.look(after=9)
+    assert court.story() == [("accepted", None)]
+    court.trust(court.other)
+    court.look(after=9)
+    assert court.imds.posts == [EVENT_ID]
+    assert court.story() == [("accepted", None), ("failed", "not_allowed")]
+
+
+def test_an_event_that_ended_and_returned_during_a_post_is_a_new_one(tmp_path: Path) -> None:
+    """What was posted for its former life keeps no rule off it."""
+    court = Court(tmp_path, Rule(name="mine"))
+    court.imds.starts = False
+    court.announce()
+
+    def slow(event_id: str) -> None:
+        told = court.imds.events_now.pop(EVENT_ID)
+        court.poller.run()
+        court.imds.events_now[EVENT_ID] = told
+        court.clock.advance(1)
+        court.poller.run()
+
+    court.imds.failures = [slow]
+    court.announce(OTHER_ID)
+    assert court.imds.posts == [EVENT_ID, OTHER_ID]
+    court.look()
+    assert court.imds.posts == [EVENT_ID, OTHER_ID, EVENT_ID]
+    about = [each["state"] for each in court.receipts() if each["evt"] == EVENT_ID]
+    assert about == ["accepted", "posted", "confirmed", "accepted", "posted"]
+    court.close()
+
+
+@pytest.mark.parametrize("resources", [[], ["web_3", 7], ["web_3", ""], None])
+def test_nobody_approves_what_does_not_name_its_vms(court: Court, resources: Any) -> None:
+    """Who is released must be known: neither a command nor a person can approve without that."""
+    court.announce()
+    court.change(Resources=resources)
+    court.look()
+    court.send(court.approve())
+    with pytest.raises(LookupError, match="not_allowed"):
+        court.approvals.local(EVENT_ID, user="anna")
+    assert (court.imds.posts, court.story()) == ([], [("rejected", "not_allowed")])
 
 
 def test_posted_is_not_confirmed_before_it_is_seen(court: Court) -> None:

@@ -42,6 +42,9 @@ class Spelling:
     @property
     def unread(self) -> Any:
         """What is told of a field by its raw text alone; None where that is nothing."""
+        if isinstance(self.read, list):  # of Resources, a list of names is wholly read
+            read = isinstance(self.raw, list) and len(self.raw) == len(self.read)
+            return None if read or self.raw is MISSING else self.raw or None
         blank = self.raw in (None, MISSING, -1) or (
             isinstance(self.raw, str) and not self.raw.strip()
         )
