@@ -16,7 +16,7 @@ from store_helpers import NOW, bridge_draft, draft, known_event, opened, recipie
 
 from bridge import storefile
 from bridge.errors import CONFIGURATION, NO_REPLY, ConfigurationError, SebError, TryLaterError
-from bridge.outbox import Outbox, everything
+from bridge.outbox import Outbox
 from bridge.store import CONDEMNED_NAME, Store, StoreError
 from bridge.storefile import FILE_NAME, open_store, put_aside
 from bridge.storereset import StoreReset
@@ -243,31 +243,6 @@ def test_a_store_in_use_is_refused_after_the_wait(tmp_path: Path) -> None:
     holder.communicate(timeout=10)
     assert holder.returncode == 0
     open_store(tmp_path, NOW, wait=0.1)[0].close()
-
-
-def test_a_store_of_version_0_1_0_is_taken_over(tmp_path: Path) -> None:
-    """Its backlog is delivered, and nothing that was delivered then counts as acknowledged."""
-    with opened(tmp_path) as store:
-        outbox = Outbox(store)
-        outbox.register(recipients("ops"))
-        store.commit([draft(1, event_id="E-1")], known=[known_event("E-1")])
-        batch = outbox.next("ops", everything, 1)
-        assert batch is not None
-        outbox.delivered("ops", batch)
-        store.commit([draft(2, event_id="E-2")], known=[known_event("E-2")])
-    with closing(sqlite3.connect(tmp_path / FILE_NAME)) as connection:
-        connection.execute("DROP TABLE acknowledged")
-        connection.execute("PRAGMA user_version=1")
-    store, reset = open_store(tmp_path, NOW)
-    outbox = Outbox(store)
-    assert (reset, outbox.register(recipients("ops"))) == (None, {"ops": 1})
-    assert not outbox.acknowledged("ops", "e-1")
-    batch = outbox.next("ops", everything, 9)
-    assert batch is not None
-    assert sequences(batch.records) == [2]
-    outbox.delivered("ops", batch)
-    assert outbox.acknowledged("ops", "e-2")
-    store.close()
 
 
 def test_another_version_of_the_schema_is_refused(tmp_path: Path) -> None:
