@@ -108,7 +108,7 @@ def test_receipts_that_waited_go_to_the_pull_channel(tmp_path: Path) -> None:
     with closing(store):
         assert reset is None
         outbox = Outbox(store)
-        assert outbox.register(["pull"]) == {"pull": 1}
+        assert outbox.register(recipients("pull")) == {"pull": 1}
         assert [(each.sink, each.sequence) for each in outbox.dead.shown()] == [("pull", 2)]
         assert "pull-receipts" not in outbox.known_sinks()
 
