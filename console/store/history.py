@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from sqlalchemy import Connection, Engine, Select, func, select, tuple_
+from sqlalchemy.exc import SQLAlchemyError
 
 from console.fleet.timeline import PastRecord
 from console.fleet.values import Event, Gap, Receipt, Sighting
 from console.store import reading, rows, tables
+from console.store.errors import StoreError, told
 
 _MOST_RECORDS: Final = 2000
 _RECORD: Final = [column for column in tables.record.columns if column.name != "body"]
@@ -45,6 +48,16 @@ class PastVm:
     sightings: list[Sighting]
 
 
+@contextmanager
+def _connected(engine: Engine) -> Iterator[Connection]:
+    """One transaction. Raises `StoreError` if the database does not answer."""
+    try:
+        with engine.begin() as connection:
+            yield connection
+    except SQLAlchemyError as error:
+        raise StoreError(told(error)) from error
+
+
 def read_over(
     engine: Engine, wanted: Wanted, limit: int, after: tuple[float, str] | None
 ) -> list[PastEvent]:
@@ -54,7 +67,7 @@ def read_over(
     if after is not None:
         query = query.where(tuple_(c.shown_at, c.event_id) < tuple_(*after))
     query = query.order_by(c.shown_at.desc(), c.event_id.desc()).limit(limit)
-    with engine.begin() as connection:
+    with _connected(engine) as connection:
         events = [rows.event_of(row) for row in connection.execute(query)]
         ids = [event.event_id for event in events]
         sightings = reading.sightings_of(connection, ids)
@@ -71,7 +84,7 @@ def read_over(
 
 def read_event(engine: Engine, event_id: str) -> PastEvent | None:
     """One event, open or over, with its records in order."""
-    with engine.begin() as connection:
+    with _connected(engine) as connection:
         wanted = select(tables.event).where(tables.event.c.event_id == event_id)
         row = connection.execute(wanted).first()
         if row is None:
@@ -90,7 +103,7 @@ def read_event(engine: Engine, event_id: str) -> PastEvent | None:
 
 def read_vm(engine: Engine, vm_id: str, limit: int) -> PastVm:
     """The last records of a VM, its gaps, and the events that it saw."""
-    with engine.begin() as connection:
+    with _connected(engine) as connection:
         query = select(*_RECORD).where(tables.record.c.vm_id == vm_id)
         query = query.order_by(tables.record.c.time.desc()).limit(limit)
         found = connection.execute(query).all()

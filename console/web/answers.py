@@ -36,6 +36,11 @@ async def on_error(_request: Request, error: Exception) -> Response:
     return refused
 
 
+async def on_store_error(_request: Request, error: Exception) -> Response:
+    """503: what is past cannot be read now."""
+    return answer({"error": str(error)}, 503)
+
+
 def limit_of(request: Request) -> int:
     """How many items are wanted."""
     text = request.query_params.get("limit", "")

@@ -7,14 +7,15 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.routing import BaseRoute, Route
 
-from console.web.answers import on_error
+from console.store.errors import StoreError
+from console.web.answers import on_error, on_store_error
 from console.web.desk import Desk
 from console.web.events import Events
 from console.web.ingest import Ingest
 from console.web.metrics import Metrics
 from console.web.openapi import described
 from console.web.overview import Overview
-from console.web.page import Page
+from console.web.pages.routes import Pages
 from console.web.security import Door
 from console.web.stream import Stream
 from console.web.vms import Vms
@@ -34,7 +35,7 @@ def application(desk: Desk, stream: Stream) -> Starlette:
         Route("/readyz", overview.ready),
         Route("/metrics", Metrics(desk).scraped),
         Route("/openapi.json", described),
-        Route("/", Page(desk).shown),
+        *Pages(desk, events, vms).routes(),
     ]
     webhook = next((state.name for state in desk.sources.values() if state.kind == "webhook"), None)
     if webhook is not None:
@@ -42,5 +43,5 @@ def application(desk: Desk, stream: Stream) -> Starlette:
     return Starlette(
         routes=routes,
         middleware=[Middleware(Door, settings=desk.settings)],
-        exception_handlers={HTTPException: on_error},
+        exception_handlers={HTTPException: on_error, StoreError: on_store_error},
     )

@@ -1,0 +1,138 @@
+"""The map of a fleet: a cell per VM, drawn as a few paths per group, so that 10,000 stay light.
+
+What needs attention is a link of its own; the healthy rest is the link of its group's table.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+from console.fleet.values import Vm
+
+if TYPE_CHECKING:
+    from console.web.pages.fleet_page import Line
+
+GROUPS: Final[Mapping[str, str]] = MappingProxyType(
+    {"site": "Site", "location": "Location", "zone": "Zone", "scale_set": "Scale set"}
+)
+CELL: Final = 10
+"""Units from one cell to the next; a shape is 8 wide."""
+_NARROW, _WIDE = 32, 128
+_NARROW_UP_TO: Final = 512
+LINKS: Final = 400
+"""Cells with a link of their own, in the whole map: more would be no help to anybody."""
+# One shape each, drawn from the cell's upper left corner; colour only repeats what it says.
+SHAPES: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "heard": "h8v8h-8z",
+        "late": "v8h8z",
+        "silent": "m1-1l3 3 3-3 2 2-3 3 3 3-2 2-3-3-3 3-2-2 3-3-3-3z",
+        "stopped": "h8v8h-8zm2 2v4h4v-4z",
+        "learning": "m2.5 2.5h3v3h-3z",
+        "retired": "m0 3.5h8v1h-8z",
+        "scheduled": "m4-1l5 5-5 5-5-5zm0 3l-2 2 2 2 2-2z",
+        "started": "m4-1l5.5 9.5h-11z",
+    }
+)
+_QUIET: Final = ("heard", "retired")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Link:
+    """A cell that is a link."""
+
+    vm: Vm
+    words: str
+    x: int
+    y: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """VMs that belong together, as they are drawn."""
+
+    name: str
+    filters: Mapping[str, str]
+    """What the table is filtered by to show the same."""
+    count: int
+    marks: Sequence[tuple[str, int]]
+    """How many of each mark, the rare ones first."""
+    wide: bool
+    width: int
+    height: int
+    paths: Mapping[str, str]
+    """By mark."""
+    links: Sequence[Link]
+
+
+def mark(line: Line) -> str:
+    """What a cell shows: what is coming outweighs how the bridge is heard."""
+    return line.contact if line.condition == "clear" else line.condition
+
+
+def draw(lines: Sequence[Line], by: str) -> list[Group]:
+    """The groups in the order of their names."""
+    key_of = _KEYS[by]
+    members: dict[tuple[str, ...], list[Line]] = defaultdict(list)
+    for line in lines:
+        members[key_of(line.vm)].append(line)
+    left = LINKS
+    groups = []
+    for key in sorted(members):
+        group = _group(key, members[key], by, left)
+        left -= len(group.links)
+        groups.append(group)
+    return groups
+
+
+def _group(key: tuple[str, ...], lines: Sequence[Line], by: str, most_links: int) -> Group:
+    wide = len(lines) > _NARROW_UP_TO
+    columns = _WIDE if wide else _NARROW
+    shapes: dict[str, list[str]] = defaultdict(list)
+    links: list[Link] = []
+    counted: Counter[str] = Counter()
+    for number, line in enumerate(lines):
+        y, x = divmod(number, columns)
+        x, y = x * CELL + 1, y * CELL + 1
+        name = mark(line)
+        counted[name] += 1
+        shapes[name].append(f"M{x} {y}{SHAPES[name]}")
+        if name not in _QUIET and len(links) < most_links:
+            words = line.contact if line.condition == "clear" else f"{name}, {line.contact}"
+            links.append(Link(vm=line.vm, words=words, x=x - 1, y=y - 1))
+    rows = -(-len(lines) // columns)
+    name, filters = _named(key, by)
+    return Group(
+        name=name,
+        filters=filters,
+        count=len(lines),
+        marks=[(each, counted[each]) for each in reversed(list(SHAPES)) if counted[each]],
+        wide=wide,
+        width=columns * CELL,
+        height=rows * CELL,
+        paths={each: "".join(paths) for each, paths in shapes.items()},
+        links=links,
+    )
+
+
+_KEYS: Final[Mapping[str, Callable[[Vm], tuple[str, ...]]]] = MappingProxyType(
+    {
+        "site": lambda vm: (vm.site,),
+        "location": lambda vm: (vm.location or "",),
+        "zone": lambda vm: (vm.location or "", vm.zone or ""),
+        "scale_set": lambda vm: (vm.scale_set or "",),
+    }
+)
+
+
+def _named(key: tuple[str, ...], by: str) -> tuple[str, dict[str, str]]:
+    if by == "zone":
+        location, zone = key
+        name = f"{location or 'no location'}, {f'zone {zone}' if zone else 'no zone'}"
+        return name, {k: v for k, v in (("location", location), ("zone", zone)) if v}
+    (value,) = key
+    return value or f"no {GROUPS[by].lower()}", {by: value} if value else {}

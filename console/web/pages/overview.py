@@ -1,0 +1,104 @@
+"""The first page: is a decision due, for whom, how long is left, who is silent, is it deaf."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from console.fleet import view
+from console.fleet.contact import CONTACTS, contact
+from console.web.desk import Desk
+from console.web.pages import event_rows
+from console.web.pages.event_rows import Row
+from console.web.pages.text import plural, seconds_of
+
+_EVENTS: Final = 50
+_SILENT: Final = 8
+_NAMES: Final = 3
+_ANSWERS: Final[Mapping[str, tuple[Sequence[str], str, str]]] = {
+    "due": (("due", "second"), "decision is due", "decisions are due"),
+    "started": (("started",), "event is under way", "events are under way"),
+    "scheduled": (("scheduled",), "event is scheduled", "events are scheduled"),
+}
+
+
+def values(desk: Desk, now: float, over: Sequence[view.Json]) -> dict[str, Any]:
+    """What the template shows; `over` are the last events that ended, as the API lists them."""
+    ears = desk.ears()
+    seen = view.overview(desk.fleet, now, ears, desk.source_items())
+    rows = event_rows.open_rows(desk, now)
+    silent = [vm for vm in desk.fleet.vms.values() if contact(vm, now, ears) == "silent"]
+    silent.sort(key=lambda vm: (-vm.heard_at, vm.name))
+    return {
+        "answer": answer(seen["vms"], rows),
+        "vms": seen["vms"],
+        "parts": parts(seen["vms"]),
+        "groups": groups(rows[:_EVENTS]),
+        "more_events": max(0, len(rows) - _EVENTS),
+        "over": [_past(item) for item in over],
+        "silent": silent[:_SILENT],
+        "more_silent": max(0, len(silent) - _SILENT),
+        "sources": list(desk.sources.values()),
+        "last_record_at": desk.writer.progress.last_record_at,
+    }
+
+
+def _past(item: view.Json) -> dict[str, Any]:
+    names = [resource["name"] for resource in item["resources"]]
+    return {
+        **item,
+        "names": names[:_NAMES],
+        "more_names": max(0, len(names) - _NAMES),
+        "first": seconds_of(item["firstSeenAt"]),
+    }
+
+
+def answer(vms: Mapping[str, int], rows: Sequence[Row]) -> dict[str, Any]:
+    """The one sentence of the page, the event whose countdown stands beside it, and the rest."""
+    counted = {
+        kind: sum(row["group"] in groups for row in rows)
+        for kind, (groups, _, _) in _ANSWERS.items()
+    }
+    said = [
+        (kind, f"{count:,} {_ANSWERS[kind][1 if count == 1 else 2]}")
+        for kind, count in counted.items()
+        if count
+    ]
+    if said:
+        rest = " and ".join(words for _, words in said[1:])
+        more = f"Besides, {rest}." if rest else ""
+        return {"kind": said[0][0], "title": said[0][1], "event": rows[0], "rest": more}
+    expected = vms["total"] - vms["retired"]
+    if not vms["total"]:
+        kind, title = "empty", "No VM has reported yet"
+    elif vms["learning"] * 2 > expected:
+        kind, title = "learning", f"Learning: heard {vms['heard']:,} of {plural(expected, 'VM')}"
+    else:
+        kind, title = "clear", "Nothing is coming"
+    return {"kind": kind, "title": title, "event": None, "rest": ""}
+
+
+def parts(vms: Mapping[str, int]) -> list[dict[str, Any]]:
+    """The bar of contacts: where each part begins and how wide it is, in per mille."""
+    found, start = [], 0.0
+    total = max(1, sum(vms[name] for name in CONTACTS))
+    for name in CONTACTS:
+        width = 1000 * vms[name] / total
+        found.append({"name": name, "count": vms[name], "x": round(start, 1), "w": round(width, 1)})
+        start += width
+    return found
+
+
+def groups(rows: Sequence[Row]) -> list[tuple[str, list[Row]]]:
+    """The rows under their headings."""
+    headings = (
+        ("Decision due", ("due", "second")),
+        ("Under way", ("started",)),
+        ("Scheduled", ("scheduled",)),
+    )
+    found = []
+    for heading, names in headings:
+        members = [row for row in rows if row["group"] in names]
+        if members:
+            found.append((heading, members))
+    return found

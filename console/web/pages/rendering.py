@@ -1,0 +1,92 @@
+"""From a template and values to an answer: every text escaped, every file our own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from hashlib import sha256
+from importlib import resources
+from types import MappingProxyType
+from typing import Any, Final
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from starlette.responses import HTMLResponse, Response
+
+from console.web.pages import text, words
+
+_FRESH: Final[Mapping[str, str]] = MappingProxyType({"Cache-Control": "no-store"})
+_KEPT: Final[Mapping[str, str]] = MappingProxyType(
+    {"Cache-Control": "public, max-age=31536000, immutable"}
+)
+_STATIC: Final[Mapping[str, str]] = MappingProxyType(
+    {"console.css": "text/css", "console.js": "text/javascript", "icon.svg": "image/svg+xml"}
+)
+
+
+class _Files:
+    """Our own style and script, read once; their addresses change with what they hold."""
+
+    def __init__(self) -> None:
+        root = resources.files("console.web.pages").joinpath("static")
+        self._bodies = {name: root.joinpath(name).read_bytes() for name in _STATIC}
+        self._versions = {
+            name: sha256(body).hexdigest()[:12] for name, body in self._bodies.items()
+        }
+
+    def address(self, name: str) -> str:
+        """Where a page finds the file."""
+        return f"/static/{name}?v={self._versions[name]}"
+
+    def answer(self, name: str) -> Response:
+        """The file, or 404."""
+        body = self._bodies.get(name)
+        if body is None:
+            return Response("there is no such file\n", 404, media_type="text/plain")
+        return Response(body, 200, _KEPT, _STATIC[name])
+
+
+FILES: Final = _Files()
+
+
+def environment() -> Environment:
+    """The templates. Whatever they put out is escaped, and every unseen sign written out."""
+    made = Environment(
+        loader=PackageLoader("console.web.pages"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=text.shown,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        auto_reload=False,
+    )
+    made.filters |= {"outside": text.outside, "span": text.span, "plural": text.plural}
+    made.globals |= {
+        "contact_meanings": words.CONTACT_MEANINGS,
+        "condition_meanings": words.CONDITION_MEANINGS,
+        "decision_words": words.DECISIONS,
+        "address_of": FILES.address,
+    }
+    return made
+
+
+class Renderer:
+    """Draws templates."""
+
+    def __init__(self) -> None:
+        self._templates = environment()
+
+    def answer(
+        self, template: str, *, now: float, status: int = 200, **values: Any
+    ) -> HTMLResponse:
+        """The page of a template; `now` in seconds since 1970 is the time that it shows."""
+        moment = datetime.fromtimestamp(now, UTC)
+        body = self._templates.get_template(template).render(
+            **values,
+            now=now,
+            now_ms=int(now * 1000),
+            now_clock=f"{moment:%H:%M:%S} UTC",
+            at=lambda at: text.clock(at, now),
+            ago=lambda at: text.ago(at, now),
+            left=lambda at: text.left(at, now),
+        )
+        return HTMLResponse(body, status, _FRESH)

@@ -1,0 +1,240 @@
+"use strict";
+// What the server's pages cannot do by themselves: countdowns that tick, changes without a reload,
+// filters while one types, rows by keyboard. It shows what the server drew, and asks nobody else.
+(() => {
+  const SOON = 1000, SLOW = 30000, WITHOUT_STREAM = 5000, TIMEOUT = 10000, STALE_AFTER = 15000, STREAM_AGAIN = 15000;
+  const $ = (id) => document.getElementById(id);
+  const root = document.documentElement;
+  // The server's clock: it is the one that was compared with Azure's times.
+  let offset = Number(root.dataset.now) - Date.now();
+  const now = () => Date.now() + offset;
+
+  /* Times. The words are those of the server (text.py). */
+  const two = (number) => String(number).padStart(2, "0");
+  const parts = (seconds) => [Math.floor(seconds / 86400), Math.floor(seconds / 3600) % 24, Math.floor(seconds / 60) % 60, Math.floor(seconds) % 60];
+  function left(ms) {
+    const seconds = (ms - now()) / 1000, [d, h, m, s] = parts(seconds);
+    if (seconds <= 0) return "may start any second";
+    if (d) return `${d} d ${two(h)}:${two(m)}`;
+    return h ? `${h}:${two(m)}:${two(s)}` : `${two(m)}:${two(s)}`;
+  }
+  function ago(ms) {
+    const seconds = (now() - ms) / 1000, [d, h, m, s] = parts(seconds);
+    if (seconds < 2) return "just now";
+    if (d) return `${d} d ${h} h ago`;
+    if (h) return `${h} h ${m} min ago`;
+    return m ? `${m} min ago` : `${s} s ago`;
+  }
+  const TICKS = { left, ago };
+  const put = (node, text) => { if (node.textContent !== text) node.textContent = text; };
+  let isLocal = false;
+  try { isLocal = localStorage.getItem("times") === "local"; } catch { /* a browser may forbid it */ }
+  function clock(node) {
+    const at = new Date(node.dateTime), utc = (node.dataset.utc ??= node.textContent);
+    const day = `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())} `;
+    const today = at.toDateString() === new Date(now()).toDateString();
+    const local = `${today ? "" : day}${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}`;
+    put(node, isLocal ? local : utc);
+    node.title = isLocal ? utc : `${local} local time`;
+  }
+  function tick() {
+    for (const node of document.querySelectorAll("[data-tick]")) {
+      const ms = Date.parse(node.dateTime), isOver = node.dataset.tick === "left" && ms <= now();
+      if (isOver && !node.hasAttribute("data-over")) later(0);
+      node.toggleAttribute("data-over", isOver);
+      put(node, TICKS[node.dataset.tick](ms));
+    }
+    for (const node of document.querySelectorAll("progress[data-to]")) {
+      const { from, to } = node.dataset;
+      node.value = Math.max(0, Math.min(1000, (1000 * (to - now())) / (to - from)));
+    }
+    contact();
+  }
+  function tickOnTheSecond() {
+    tick();
+    setTimeout(tickOnTheSecond, 1000 - (now() % 1000));
+  }
+  function clocks() { document.querySelectorAll("time.clock").forEach(clock); }
+
+  /* Contact with the console, and since when there is none. */
+  let heardAt = Date.now(), isLive = false, failed = null;
+  function contact() {
+    const lost = failed && Date.now() - heardAt > STALE_AFTER, since = heardAt + offset;
+    document.body.classList.toggle("stale", Boolean(lost));
+    $("live").dataset.state = lost ? "lost" : isLive ? "live" : "off";
+    put($("live-word"), lost ? "no contact" : isLive ? "live" : failed ? "connecting" : `updated ${ago(since)}`);
+    if ($("stale").hidden !== !lost) $("stale").hidden = !lost;
+    if (!lost) return;
+    const at = new Date(since).toISOString();
+    put($("stale"), `No contact with the console since ${at.slice(11, 19)} UTC (${ago(since)}): ${failed}. What is below is what was known then.`);
+  }
+
+  /* Changes: the server draws the page again, and what differs takes its place. Focus, scroll,
+     what is unfolded and what somebody types stay as they are. */
+  const keyOf = (node) => node.dataset?.key;
+  const OURS = { title: ["time"], value: ["progress", "input"], open: ["details"], "data-utc": ["time"], "data-over": ["time"] };
+  const isOurs = (node, name) => OURS[name]?.includes(node.localName);
+  function morph(old, next) {
+    if (old.nodeType !== Node.ELEMENT_NODE) {
+      if (old.data !== next.data) old.data = next.data;
+      return;
+    }
+    const isTime = old.localName === "time";
+    if (isTime && old.dateTime === next.dateTime) return;
+    if (isTime) delete old.dataset.utc;
+    for (const { name } of [...old.attributes]) if (!next.hasAttribute(name) && !isOurs(old, name)) old.removeAttribute(name);
+    for (const { name, value } of next.attributes) if (old.getAttribute(name) !== value && !(isOurs(old, name) && old.hasAttribute(name))) old.setAttribute(name, value);
+    if (!old.isEqualNode(next)) morphChildren(old, next);
+  }
+  function morphChildren(old, next) {
+    const wanted = new Set([...next.children].map(keyOf).filter(Boolean)), byKey = new Map();
+    for (const child of [...old.children].filter(keyOf)) {
+      if (wanted.has(keyOf(child))) byKey.set(keyOf(child), child);
+      else child.remove();
+    }
+    let at = old.firstChild;
+    for (const child of [...next.childNodes]) {
+      const key = keyOf(child), alike = at && !keyOf(at) && at.nodeName === child.nodeName && at.nodeType === child.nodeType;
+      const match = key ? byKey.get(key) : alike ? at : null;
+      if (match && match === at) at = at.nextSibling;
+      else old.insertBefore(match ?? document.importNode(child, true), at);
+      if (match) morph(match, child);
+    }
+    while (at) {
+      const gone = at;
+      at = at.nextSibling;
+      gone.remove();
+    }
+  }
+  const announced = () => [...document.querySelectorAll("[data-announce]")].map((node) => node.textContent.trim()).join(". ");
+  function show(text) {
+    const drawn = new DOMParser().parseFromString(text, "text/html"), before = announced();
+    if (!drawn.getElementById("main")) throw new Error("it answered with another page");
+    offset = Number(drawn.documentElement.dataset.now) - Date.now();
+    for (const region of document.querySelectorAll("[data-live]")) morph(region, drawn.getElementById(region.id));
+    document.title = drawn.title;
+    clocks();
+    tick();
+    // Sparingly: only if the answer itself has changed.
+    if (announced() !== before) $("announcer").textContent = announced();
+  }
+  let asking = null, timer = null;
+  async function refresh() {
+    clearTimeout(timer);
+    asking?.abort();
+    const abort = (asking = new AbortController()), patience = setTimeout(() => abort.abort("timeout"), TIMEOUT);
+    try {
+      const response = await fetch(location.href, { signal: abort.signal, cache: "no-store", headers: { Accept: "text/html" } });
+      if (!response.ok && response.status !== 404) throw new Error(`it answered with status ${response.status}`);
+      const text = await response.text();
+      if (asking !== abort) return;
+      show(text);
+      [heardAt, failed] = [Date.now(), null];
+    } catch (error) {
+      if (asking !== abort) return;
+      failed = abort.signal.aborted ? "no answer within 10 seconds" : error instanceof TypeError ? "it cannot be reached" : error.message;
+    } finally {
+      clearTimeout(patience);
+      if (asking === abort) {
+        asking = null;
+        later(isLive ? SLOW : WITHOUT_STREAM);
+      }
+    }
+    contact();
+  }
+  let dueAt = Infinity;
+  function later(wait) {
+    const at = Date.now() + wait;
+    if (document.hidden) return;
+    if (timer && dueAt <= at && dueAt > Date.now()) return;
+    clearTimeout(timer);
+    dueAt = at;
+    timer = setTimeout(() => { timer = null; dueAt = Infinity; refresh(); }, wait);
+  }
+
+  /* The stream says that something changed, and what it is about. */
+  let stream = null;
+  function listen() {
+    if (stream || document.hidden || !window.EventSource) return;
+    stream = new EventSource("/api/v1/stream");
+    stream.onopen = () => { isLive = true; contact(); later(0); };
+    stream.onerror = () => {
+      isLive = false;
+      if (stream?.readyState === EventSource.CLOSED) {
+        stop();
+        setTimeout(listen, STREAM_AGAIN);
+      }
+      later(WITHOUT_STREAM);
+      contact();
+    };
+    // A page that was too far behind is told to read everything again.
+    stream.addEventListener("reload", () => later(0));
+    for (const kind of ["event", "vm", "command", "source"]) stream.addEventListener(kind, () => { if (!asking) later(SOON); });
+  }
+  function stop() {
+    stream?.close();
+    [stream, isLive] = [null, false];
+  }
+  document.addEventListener("visibilitychange", () => {
+    // Out of sight the page rests; it says how old it is until it has caught up.
+    if (document.hidden) { stop(); clearTimeout(timer); timer = null; dueAt = Infinity; contact(); } else { refresh(); listen(); }
+  });
+  addEventListener("pagehide", stop);
+  addEventListener("pageshow", (event) => { if (event.persisted) { refresh(); listen(); } });
+  addEventListener("online", () => later(0));
+
+  /* Filters: the form works by itself; here the address follows what is typed. */
+  const filters = $("filters");
+  if (filters) {
+    document.body.classList.add("live-filters");
+    let typing;
+    const apply = () => {
+      const query = new URLSearchParams([...new FormData(filters)].filter(([, value]) => value));
+      history.replaceState(null, "", query.size ? `?${query}` : location.pathname);
+      refresh();
+    };
+    filters.addEventListener("submit", (event) => { event.preventDefault(); apply(); });
+    filters.addEventListener("change", apply);
+    filters.addEventListener("input", ({ target }) => {
+      if (target.type !== "search") return;
+      clearTimeout(typing);
+      typing = setTimeout(apply, 250);
+    });
+  }
+
+  /* Keyboard: j and k go through the rows, Enter opens one because its link has the focus. */
+  const keys = document.querySelector(".keys");
+  if (keys) keys.hidden = false;
+  document.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, select, textarea, [contenteditable]")) return;
+    if (event.key === "/" && filters) {
+      event.preventDefault();
+      filters.elements.q.focus();
+    }
+    const step = { j: 1, k: -1 }[event.key];
+    if (!step) return;
+    const rows = [...document.querySelectorAll("[data-row]")], at = rows.findIndex((row) => row.contains(document.activeElement));
+    const row = rows[at < 0 ? (step > 0 ? 0 : rows.length - 1) : Math.max(0, Math.min(rows.length - 1, at + step))];
+    const link = row?.matches("a") ? row : row?.querySelector("a");
+    link?.focus();
+    link?.scrollIntoView({ block: "nearest" });
+  });
+
+  /* Local time on demand. */
+  const zone = $("zone");
+  function zoned() {
+    put(zone, isLocal ? "show UTC" : "show local time");
+    clocks();
+  }
+  zone.hidden = false;
+  zone.addEventListener("click", () => {
+    isLocal = !isLocal;
+    try { localStorage.setItem("times", isLocal ? "local" : "utc"); } catch { /* then it lasts for this page */ }
+    zoned();
+  });
+
+  zoned();
+  tickOnTheSecond();
+  listen();
+  later(SLOW);
+})();

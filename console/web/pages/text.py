@@ -1,0 +1,144 @@
+"""Texts from outside and times, as markup: nothing that a record says can change the page."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from datetime import UTC, datetime
+from typing import Final
+
+from markupsafe import Markup
+
+_SPACE: Final = re.compile(r"\s+")
+_UNSEEN: Final = frozenset({"Cc", "Cf", "Co", "Cn", "Cs", "Zl", "Zp"})
+MINUTE: Final = 60
+HOUR: Final = 60 * MINUTE
+DAY: Final = 24 * HOUR
+_EXACT_BELOW: Final = 10.0
+"""Seconds; a longer time is shown without decimals."""
+
+
+def visible(text: str) -> str:
+    """The text in one line, with every sign that cannot be seen written out.
+
+    Control signs and signs that turn the direction of writing could show what is not there.
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(
+        f"\\u{ord(sign):04x}" if unicodedata.category(sign) in _UNSEEN else sign
+        for sign in _SPACE.sub(" ", text)
+    )
+
+
+def outside(value: object) -> Markup:
+    """A text from outside, kept apart from the writing direction of the words around it."""
+    return Markup("<bdi>{}</bdi>").format(visible(str(value)))
+
+
+def shown(value: object) -> object:
+    """What the templates put out: every plain text without signs that cannot be seen."""
+    return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+def plural(count: int, noun: str) -> str:
+    """`1 VM`, `2 VMs`, `10,000 VMs`."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def span(seconds: float) -> str:
+    """A length of time in words: `4.8 s`, `28 s`, `15 min`, `3 h 12 min`, `6 d 4 h`."""
+    if seconds < _EXACT_BELOW and seconds != int(seconds):
+        return f"{seconds:.1f} s"
+    whole = int(seconds + 0.5)
+    for size, unit, rest_size, rest_unit in (
+        (DAY, "d", HOUR, "h"),
+        (HOUR, "h", MINUTE, "min"),
+        (MINUTE, "min", 1, "s"),
+    ):
+        if whole >= size:
+            rest = whole % size // rest_size
+            return f"{whole // size} {unit}" + (f" {rest} {rest_unit}" if rest else "")
+    return f"{whole} s"
+
+
+def ago_words(seconds: float) -> str:
+    """How long ago something was; the page's script says the same while time passes."""
+    if seconds < 2:  # noqa: PLR2004
+        return "just now"
+    if seconds < MINUTE:
+        return f"{int(seconds)} s ago"
+    if seconds < HOUR:
+        return f"{int(seconds // MINUTE)} min ago"
+    if seconds < DAY:
+        return f"{int(seconds // HOUR)} h {int(seconds % HOUR // MINUTE)} min ago"
+    return f"{int(seconds // DAY)} d {int(seconds % DAY // HOUR)} h ago"
+
+
+def left_words(seconds: float) -> str:
+    """What is left, as a clock: `14:32`, `5:01:01`, `6 d 04:12`; words when nothing is left."""
+    if seconds <= 0:
+        return "may start any second"
+    whole = int(seconds)
+    minutes, second = divmod(whole, 60)
+    hours, minute = divmod(minutes, 60)
+    if whole >= DAY:
+        days, hour = divmod(hours, 24)
+        return f"{days} d {hour:02}:{minute:02}"
+    if whole >= HOUR:
+        return f"{hours}:{minute:02}:{second:02}"
+    return f"{minute:02}:{second:02}"
+
+
+def seconds_of(moment: str | None) -> float | None:
+    """Seconds since 1970 of an RFC 3339 time; None for what is not one."""
+    if not moment:
+        return None
+    try:
+        at = datetime.fromisoformat(moment)
+        return at.replace(tzinfo=at.tzinfo or UTC).timestamp()
+    except (ValueError, OverflowError):
+        return None
+
+
+def _utc(at: float) -> datetime | None:
+    try:
+        return datetime.fromtimestamp(at, UTC)
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
+def clock(at: float | None, now: float) -> Markup:
+    """A time in UTC, with its date unless that is today; the script offers local time."""
+    moment = None if at is None else _utc(at)
+    if moment is None:
+        return Markup("unknown")
+    today = _utc(now)
+    words = f"{moment:%H:%M:%S} UTC"
+    if today is None or moment.date() != today.date():
+        words = f"{moment:%Y-%m-%d} {words}"
+    return Markup('<time class="clock" datetime="{}">{}</time>').format(_iso(moment), words)
+
+
+def ago(at: float | None, now: float) -> Markup:
+    """How long ago, ticking."""
+    moment = None if at is None else _utc(at)
+    if at is None or moment is None:
+        return Markup("never")
+    words = ago_words(now - at)
+    return Markup('<time data-tick="ago" datetime="{}">{}</time>').format(_iso(moment), words)
+
+
+def left(at: float | None, now: float) -> Markup:
+    """A countdown, ticking."""
+    moment = None if at is None else _utc(at)
+    if at is None or moment is None:
+        return Markup("no time given")
+    frame = '<time data-tick="left" data-over datetime="{}">{}</time>'
+    if at > now:
+        frame = frame.replace(" data-over", "")
+    return Markup(frame).format(_iso(moment), left_words(at - now))  # noqa: S704  # a constant
+
+
+def _iso(moment: datetime) -> str:
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,0 +1,104 @@
+"""`/fleet`: filters in the URL, rows by keyboard, and a map that holds a large fleet."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from console_records import FakeVm
+from console_stage import ConsoleStage, fleet_of_all_states
+from playwright.sync_api import Page, expect
+
+from console.fleet.values import Vm
+from console.web.pages import fleet_map
+from console.web.pages.fleet_page import Choice, Line
+
+
+def test_the_filters_stand_in_the_url(stage: ConsoleStage, page: Page) -> None:
+    """What is typed changes rows and address at once, and the address alone shows the same."""
+    fleet_of_all_states(stage)
+    page.goto(f"{stage.url}/fleet")
+    expect(page.locator("tbody th")).to_have_count(10)
+    page.locator("input[name=q]").fill("e-1")
+    expect(page.locator("tbody th")).to_have_text(["alone-1", "late-1"])
+    page.locator("select[name=site]").select_option("dublin")
+    page.locator(".chips a", has_text="late").click()
+    expect(page.locator("tbody th")).to_have_text(["late-1"])
+    assert "q=e-1" in page.url
+    assert "site=dublin" in page.url
+    assert "contact=late" in page.url
+    page.goto(page.url)
+    expect(page.locator("tbody th")).to_have_text(["late-1"])
+    expect(page.locator("input[name=q]")).to_have_value("e-1")
+    expect(page.locator("main")).to_contain_text("1 of 10 VMs")
+
+
+def test_rows_are_reached_by_j_and_k_and_opened_by_enter(stage: ConsoleStage, page: Page) -> None:
+    """A slash goes to the search; typing there moves nothing."""
+    stage.put(*(FakeVm(name=f"web-{n}").heartbeat(now=stage.now) for n in (1, 2, 10)))
+    page.goto(f"{stage.url}/fleet")
+    expect(page.locator("tbody th")).to_have_text(["web-1", "web-2", "web-10"])
+    focused = "document.activeElement.textContent"
+    for key, name in (("j", "web-1"), ("j", "web-2"), ("j", "web-10"), ("k", "web-2")):
+        page.keyboard.press(key)
+        assert page.evaluate(focused) == name
+    page.keyboard.press("/")
+    page.keyboard.type("j")
+    expect(page.locator("input[name=q]")).to_have_value("j")
+    expect(page.locator("tbody")).to_have_text("No VM matches.")
+    page.locator("input[name=q]").fill("")
+    page.locator("input[name=q]").blur()
+    expect(page.locator("tbody th")).to_have_count(3)
+    page.keyboard.press("j")
+    page.keyboard.press("Enter")
+    expect(page.locator("h1")).to_have_text("web-1")
+
+
+def test_a_cell_that_needs_attention_is_a_link(stage: ConsoleStage, page: Page) -> None:
+    """Its name and state are its label; the group's name leads to the same VMs as a table."""
+    fleet_of_all_states(stage)
+    page.goto(f"{stage.url}/fleet?view=map")
+    cell = page.get_by_role("link", name="silent-1: silent")
+    cell.focus()
+    page.keyboard.press("Enter")
+    expect(page.locator("h1")).to_have_text("silent-1")
+    page.goto(f"{stage.url}/fleet?view=map")
+    page.get_by_role("link", name="dublin").click()
+    expect(page.locator("tbody th")).to_have_text(["alone-1", "coming-1", "heard-1", "late-1"])
+
+
+def _lines(count: int, contact: str = "heard") -> list[Line]:
+    return [
+        Line(
+            vm=Vm(vm_id=f"{n:036}", name=f"vm-{n}", site=f"site-{n % 3}"),
+            contact=contact,
+            condition="clear",
+            events=[],
+        )
+        for n in range(count)
+    ]
+
+
+@pytest.mark.parametrize("contact", ["heard", "silent"])
+def test_the_map_draws_each_of_ten_thousand_vms_once(contact: str) -> None:
+    """However bad the day, it stays below half a megabyte."""
+    groups = fleet_map.draw(_lines(10_000, contact), "site")
+    drawn = [path for group in groups for path in group.paths.values()]
+    assert sum(len(re.findall("M", path)) for path in drawn) == 10_000
+    assert [group.count for group in groups] == [3334, 3333, 3333]
+    assert sum(map(len, drawn)) < 700_000
+    assert sum(len(group.links) for group in groups) == (0 if contact == "heard" else 400)
+
+
+def test_every_state_has_a_shape_of_its_own() -> None:
+    """The map tells states apart without colour."""
+    assert len(set(fleet_map.SHAPES.values())) == len(fleet_map.SHAPES) == 8
+
+
+def test_a_choice_survives_its_own_url() -> None:
+    """Whatever stands in the address: nonsense is the usual, a filter is kept as it is."""
+    query = {"view": "x", "by": "x", "sort": "x", "page": "-1", "q": " a&b ", "scaleSet": "web"}
+    choice = Choice.of(query)
+    assert choice == Choice(q="a&b", scale_set="web")
+    assert choice.url(page=2) == "/fleet?q=a%26b&scaleSet=web&page=2"
+    assert Choice().url() == "/fleet"

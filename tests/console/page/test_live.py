@@ -1,0 +1,73 @@
+"""Pages that stay open: news without a reload, and a page that knows that it is old."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from console_records import FakeVm
+from console_stage import ConsoleStage
+from playwright.sync_api import Page, expect
+
+
+def _live(page: Page) -> None:
+    expect(page.locator("#live")).to_have_attribute("data-state", "live")
+
+
+def test_an_event_comes_onto_an_open_page(stage: ConsoleStage, page: Page) -> None:
+    """It is there within seconds, a screen reader is told the new answer, the focus stays."""
+    vm = FakeVm()
+    stage.put(vm.heartbeat(now=stage.now))
+    page.goto(stage.url)
+    _live(page)
+    expect(page.locator("h1")).to_have_text("Nothing is coming")
+    page.locator(".counts a").first.focus()
+    stage.put(vm.event("E-NEW", not_before=stage.moment(600), now=stage.now))
+    expect(page.locator("h1")).to_have_text("1 event is scheduled")
+    expect(page.locator("#announcer")).to_contain_text("1 event is scheduled")
+    expect(page.locator(".events h4 a")).to_have_text(["Reboot"])
+    assert page.evaluate("document.activeElement.getAttribute('href')") == "/fleet?contact=heard"
+    stage.put(vm.event("E-NEW", transition="ended", now=stage.now + timedelta(seconds=1)))
+    expect(page.locator("h1")).to_have_text("Nothing is coming")
+    expect(page.locator(".over")).to_contain_text("Completed")
+
+
+def test_what_somebody_unfolds_stays_unfolded(stage: ConsoleStage, page: Page) -> None:
+    """News of the same event does not close it."""
+    named, other = FakeVm(name="named"), FakeVm(name="other")
+    stage.put(named.event("E", now=stage.now), other.event("E", resources=["named"], now=stage.now))
+    page.goto(f"{stage.url}/events/E")
+    _live(page)
+    page.get_by_text("Seen by 1 VM that it does not name").click()
+    expect(page.get_by_role("link", name="other").first).to_be_visible()
+    later = stage.now + timedelta(seconds=2)
+    stage.put(named.event("E", transition="started", now=later))
+    expect(page.locator(".count")).to_have_text("started")
+    expect(page.locator("#others a").first).to_be_visible()
+
+
+def test_a_page_that_has_lost_the_console_says_since_when(stage: ConsoleStage, page: Page) -> None:
+    """It keeps what it knew, without colour, and says how old that is."""
+    stage.put(FakeVm().heartbeat(now=stage.now))
+    page.clock.install()
+    page.goto(stage.url)
+    _live(page)
+    stage.stop()
+    expect(page.locator("#live")).not_to_have_attribute("data-state", "live")
+    for _ in range(8):
+        page.clock.run_for(5000)
+    expect(page.locator("#stale")).to_contain_text("No contact with the console since ")
+    expect(page.locator("#stale")).to_contain_text("it cannot be reached")
+    expect(page.locator("#live")).to_have_text("no contact")
+    expect(page.locator(".counts li").first).to_contain_text("1")
+
+
+def test_local_time_is_there_on_demand_and_remembered(stage: ConsoleStage, page: Page) -> None:
+    """Times are UTC until somebody asks; the choice outlives a reload."""
+    stage.put(FakeVm().event("E", not_before=stage.moment(600), now=stage.now))
+    page.goto(f"{stage.url}/events/E")
+    when = page.locator(".answer-count time.clock")
+    expect(when).to_have_text("02:24:28 UTC")
+    page.get_by_role("button", name="show local time").click()
+    expect(when).to_have_text("03:24:28")
+    page.reload()
+    expect(when).to_have_text("03:24:28")
