@@ -5,7 +5,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo test ground faults faults-long lint format docs docs-check bench lock clean
+.PHONY: help demo test ground faults faults-long lint format docs docs-check bench lock dist clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -54,6 +54,10 @@ lock: $(VENV)/dev.stamp ## Pin every dependency anew, with hashes
 	  --upgrade -c requirements.lock pyproject.toml --extra azure-identity -o requirements-azure-identity.lock
 	$(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --quiet \
 	  --upgrade -c requirements.lock pyproject.toml --extra console -o requirements-console.lock
+
+dist: $(VENV)/dev.stamp ## Make everything that users install, in dist/: the same bytes each time
+	@SOURCE_DATE_EPOCH=$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct 2>/dev/null || date -r CHANGELOG.md +%s)} \
+	  $(BIN)/python -m release
 
 clean: ## Remove the environment and everything generated on the way
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

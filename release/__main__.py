@@ -1,0 +1,137 @@
+"""`python -m release`: everything that users install, in `dist/`. A piece that cannot be made on
+this machine is named with its reason, and the rest goes on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Final
+
+from release import archives, interpreters, linux, locks, program, sbom, windows
+
+ROOT: Final = Path(__file__).parent.parent
+NAME: Final = "scheduled-events-bridge"
+LOCK: Final = ROOT / "requirements-azure-identity.lock"
+"""What the programs bring along: managed identity is how a fleet reaches Event Hubs."""
+_WHEELHOUSE: Final = ("3.11", "3.12", "3.13")
+
+
+class Release:
+    """One run: the version, the wheel that the rest is made of, and where everything goes."""
+
+    def __init__(self, out: Path, work: Path) -> None:
+        self.out, self.work = out, work
+        self.wheel = Path()
+        self.version = ""
+
+    def distributions(self) -> Iterable[Path]:
+        """The wheel and the sdist, with the pinned build backend."""
+        call = [sys.executable, "-m", "hatchling", "build", "-d", str(self.work / "built")]
+        subprocess.run(call, check=True, cwd=ROOT, stderr=subprocess.DEVNULL)
+        made = [
+            Path(shutil.copy(path, self.out)) for path in sorted((self.work / "built").iterdir())
+        ]
+        (self.wheel,) = self.out.glob("*.whl")
+        self.version = self.wheel.name.split("-")[1]
+        return made
+
+    def linux(self) -> Iterable[Path]:
+        """The self-contained program for Linux, its packages and its SBOM."""
+        wheels = self._wheels(linux.PLATFORM)
+        folder = linux.build(self.wheel, wheels, self.work / "linux")
+        glibc = ".".join(map(str, program.glibc_needed(folder)))
+        root = f"{NAME}-{self.version}-linux-x86_64"
+        yield archives.tar_gz(folder, self.out / f"{root}.tar.gz", root=root)
+        print(f"the Linux program needs glibc {glibc} or later")
+        native = [
+            sbom.Component(
+                name=each.name,
+                version=each.version,
+                licence=sbom.OF_SOURCES[each.name],
+                purl=f"pkg:deb/debian/{each.name}@{each.version}?arch=source",
+            )
+            for each in interpreters.sources()
+        ]
+        yield self._sbom(root, [*sbom.of_wheels(wheels), *native])
+        yield from linux.packages(folder, self.version, self.work, self.out)
+
+    def windows(self) -> Iterable[Path]:
+        """The .zip for Windows, and its SBOM."""
+        wheels = self._wheels(windows.PLATFORM)
+        folder = windows.build(self.wheel, wheels, self.version, self.work / "windows")
+        root = f"{NAME}-{self.version}-windows-x86_64"
+        yield archives.zipped(folder, self.out / f"{root}.zip", root=root)
+        yield self._sbom(root, [*sbom.of_wheels(wheels), interpreters.windows_component()])
+
+    def wheelhouse(self) -> Iterable[Path]:
+        """Every wheel for `pip install --no-index`, on Linux with a Python of its own."""
+        folder = self.work / "wheelhouse"
+        folder.mkdir()
+        for machine in ("x86_64", "aarch64"):
+            for python in _WHEELHOUSE:
+                for wheel in self._wheels(
+                    locks.Platform(system="linux", machine=machine, python=python)
+                ):
+                    shutil.copy(wheel, folder)
+        shutil.copy(self.wheel, folder)
+        shutil.copy(LOCK, folder / "requirements.lock")
+        root = f"{NAME}-{self.version}-wheelhouse-linux"
+        yield archives.tar_gz(folder, self.out / f"{root}.tar.gz", root=root)
+
+    def chart(self) -> Iterable[Path]:
+        """The Helm chart, as `helm package` would lay it out."""
+        folder = self.work / "chart"
+        shutil.copytree(ROOT / "helm", folder, ignore=shutil.ignore_patterns(".*", "*~", "*.tgz"))
+        lines = (folder / "Chart.yaml").read_text(encoding="utf-8").splitlines()
+        (version,) = (each.split()[1] for each in lines if each.startswith("version:"))
+        yield archives.tar_gz(folder, self.out / f"{NAME}-chart-{version}.tgz", root=NAME)
+
+    def _wheels(self, platform: locks.Platform) -> list[Path]:
+        return locks.wheels(LOCK, platform, interpreters.cache() / "wheels")
+
+    def _sbom(self, root: str, components: Iterable[sbom.Component]) -> Path:
+        target = self.out / f"{root}.cdx.json"
+        target.write_text(sbom.document(NAME, self.version, components), encoding="utf-8")
+        return target
+
+
+def main() -> int:
+    """Make everything, or the pieces that are named; 1 if a piece is missing."""
+    parser = argparse.ArgumentParser(prog="python -m release", description=__doc__)
+    parser.add_argument("pieces", nargs="*", help="linux, windows, wheelhouse, chart; all of them")
+    parser.add_argument("--out", type=Path, default=ROOT / "dist")
+    chosen = parser.parse_args()
+    out: Path = chosen.out.resolve()
+    shutil.rmtree(out, ignore_errors=True)
+    out.mkdir(parents=True)
+    missing = 0
+    with tempfile.TemporaryDirectory() as work:
+        release = Release(out, Path(work))
+        steps: dict[str, Callable[[], Iterable[Path]]] = {
+            "distributions": release.distributions,
+            "linux": release.linux,
+            "windows": release.windows,
+            "wheelhouse": release.wheelhouse,
+            "chart": release.chart,
+        }
+        for name, step in steps.items():
+            if chosen.pieces and name not in ("distributions", *chosen.pieces):
+                continue
+            try:
+                for path in step():
+                    print(f"{Path(path).stat().st_size / 1e6:7.1f} MB  {Path(path).name}")
+            except interpreters.Unavailable as reason:
+                missing += 1
+                print(f"left out: {name}: {reason}", file=sys.stderr)
+    archives.write_sums(out)
+    print(f"{out}/SHA256SUMS")
+    return int(bool(missing))
+
+
+sys.exit(main())

@@ -1,0 +1,91 @@
+"""The manual page seb(1) and the shell completions, from what the program says of itself."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import time
+from pathlib import Path
+from typing import Final
+
+from release import archives
+
+_INTRODUCTION: Final = """\
+.SH DESCRIPTION
+A bridge asks the instance metadata service of an Azure VM once a second for Scheduled Events. It
+stores each change on disk and delivers it to every configured sink: Event Hubs, MQTT, webhooks,
+standard output, a file or a local program.
+.PP
+With the packages for Debian and RHEL,
+.B seb
+called by root uses the settings of the service, unless the caller's environment has others.
+"""
+_REST: Final = """\
+.SH FILES
+.TP
+.I /etc/seb/seb.env
+Settings of the service, NAME=value lines.
+.TP
+.I /etc/seb/credentials/
+Secrets: one file each, named like the variable, for commands that root calls. A drop-in of the
+unit names them for the service.
+.TP
+.I /var/lib/scheduled-events-bridge/
+The store: records that are not delivered yet, and what is known about pending events.
+.SH EXIT STATUS
+0: success. 1: the answer is no. 2: usage. 69: the metadata service or a sink is unreachable. 70: a
+bug. 75: no reply in time. 77: not permitted. 78: a setting is wrong.
+.SH SEE ALSO
+.BR systemctl (1),
+.BR journalctl (1)
+"""
+
+
+def _said(program: Path, *words: str, **environment: str) -> str:
+    done = subprocess.run(
+        [str(program), *words],
+        check=True,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "COLUMNS": "80", "LC_ALL": "C.UTF-8", **environment},
+    )
+    return done.stdout
+
+
+def _roff(text: str) -> str:
+    escaped = text.replace("\\", "\\e").replace("-", "\\-")
+    return re.sub(r"^([.'])", r"\\&\1", escaped, flags=re.MULTILINE)
+
+
+def _commands(help_text: str) -> list[str]:
+    """The names below "Commands:" in a help text."""
+    _, _, below = help_text.partition("Commands:\n")
+    return re.findall(r"^  ([a-z][a-z-]*)(?: |$)", below, re.MULTILINE)
+
+
+def _sections(program: Path, *words: str) -> str:
+    """Each command below `words` with its own help text, and the commands below that."""
+    text = ""
+    for name in _commands(_said(program, *words, "--help")):
+        said = _said(program, *words, name, "--help")
+        title = " ".join(("seb", *words, name))
+        text += f".SS {_roff(title)}\n.nf\n{_roff(said)}.fi\n"
+        text += _sections(program, *words, name) if _commands(said) else ""
+    return text
+
+
+def page(program: Path, version: str) -> str:
+    """The text of seb.1."""
+    day = time.strftime("%Y-%m-%d", time.gmtime(archives.epoch()))
+    return (
+        f'.TH SEB 1 "{day}" "scheduled-events-bridge {version}"\n'
+        ".SH NAME\nseb \\- delivers Azure Scheduled Events from a VM to where they are needed\n"
+        ".SH SYNOPSIS\n.B seb\n.I COMMAND\n[options]\n"
+        f"{_INTRODUCTION}.SH COMMANDS\n{_sections(program)}{_REST}"
+    )
+
+
+def completion(program: Path, shell: str) -> str:
+    """What `shell` (bash, zsh or fish) loads to complete commands and options."""
+    return _said(program, _SEB_COMPLETE=f"{shell}_source")

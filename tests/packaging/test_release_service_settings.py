@@ -1,0 +1,106 @@
+"""/usr/bin/seb of the packages: it gives a person the settings that systemd gives the service."""
+
+from __future__ import annotations
+
+import importlib.util
+from importlib.machinery import SourceFileLoader
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).parent.parent.parent
+SCRIPT = ROOT / "release" / "files" / "linux" / "seb-of-the-service"
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> ModuleType:
+    """The script, loaded as a module; its places are below a directory of the test's own."""
+    loader = SourceFileLoader("seb_of_the_service", str(SCRIPT))
+    spec = importlib.util.spec_from_loader(loader.name, loader)
+    assert spec
+    module = importlib.util.module_from_spec(spec)
+    loader.exec_module(module)
+    for name, value in {"SETTINGS": tmp_path / "seb.env", "SECRETS": tmp_path / "secrets"}.items():
+        setattr(module, name, value)
+    return module
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("A=1\nB=2\n", {"A": "1", "B": "2"}),
+        ("A=1", {"A": "1"}),
+        ("# A=1\n;B=2\n\n  C=3\n", {"C": "3"}),
+        ("A=  two words  \n", {"A": "two words"}),
+        ('A=["seb.event.*"]\n', {"A": '["seb.event.*"]'}),
+        ('A={"x": "y z"}\n', {"A": '{"x": "y z"}'}),
+        ("A='single $x \\n'\n", {"A": "single $x \\n"}),
+        ('A="double \\"quoted\\" \\$5 \\n"\n', {"A": 'double "quoted" $5 \\n'}),
+        ('A="over\\\nlines"\n', {"A": "overlines"}),
+        ("A=over\\\nlines\n", {"A": "overlines"}),
+        ("A=back\\\\slash\n", {"A": "back\\slash"}),
+        ("A=one#two\n", {"A": "one#two"}),
+        ("A=\nB=x\n", {"A": "", "B": "x"}),
+        ("A=a=b\n", {"A": "a=b"}),
+        ("no assignment\nA=1\n", {"A": "1"}),
+        ("A='two\nlines'\n", {"A": "two\nlines"}),
+        ("A=x\r\nB=y\r\n", {"A": "x", "B": "y"}),
+    ],
+)
+def test_it_reads_the_file_as_systemd_does(
+    script: ModuleType, text: str, expected: dict[str, str]
+) -> None:
+    """Comments, quotes, escapes, spaces at the ends: systemd.exec(5), EnvironmentFile=."""
+    assert script.read(text) == expected
+
+
+class Became(Exception):  # what a test sees in the place of exec
+    """The program that the script became."""
+
+
+def environment_of(
+    script: ModuleType, monkeypatch: pytest.MonkeyPatch, **caller: str
+) -> dict[str, str]:
+    """The environment with which the script starts the program, called with `caller`'s."""
+    seen: dict[str, str] = dict(caller)
+
+    def become(path: str, words: list[str]) -> None:
+        raise Became(path, words)
+
+    monkeypatch.setattr(script.os, "environ", seen)
+    monkeypatch.setattr(script.os, "execv", become)
+    monkeypatch.setattr(script.sys, "argv", ["seb", "check"])
+    with pytest.raises(Became) as raised:
+        script.main()
+    assert raised.value.args == (script.PROGRAM, [script.PROGRAM, "check"])
+    return seen
+
+
+def test_the_settings_of_the_service(script: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    """File and secrets count, and what the caller says counts more."""
+    script.SETTINGS.write_text("SEB_SITE=weu\nSEB_LOG__LEVEL=info\n")
+    script.SECRETS.mkdir()
+    assert environment_of(script, monkeypatch, SEB_SITE="mine") == {
+        "SEB_SITE": "mine",
+        "SEB_LOG__LEVEL": "info",
+        "SEB_SECRETS_DIR": str(script.SECRETS),
+    }
+
+
+def test_without_settings(script: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before anything is configured the command works, with its defaults."""
+    assert environment_of(script, monkeypatch) == {}
+
+
+def test_a_person_who_may_not_read_them(
+    script: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The command works with its defaults, and says that these are not the service's."""
+
+    def refused(*_: object, **__: object) -> str:
+        raise PermissionError
+
+    monkeypatch.setattr(type(script.SETTINGS), "read_text", refused)
+    assert environment_of(script, monkeypatch) == {}
+    assert "use sudo" in capsys.readouterr().err
