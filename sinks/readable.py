@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from sinks.record import EventRecord
+from sinks.record import APPROVAL, EVENT_ENDED, EventRecord
 
 _RESET: Final = "\x1b[0m"
 # By what a person must do about it: yellow for news, red for now, green for over, dim for noise.
@@ -20,12 +20,19 @@ _COLOURS: Final = {
     "updated": "\x1b[33m",
     "started": "\x1b[31m",
     "ended": "\x1b[32m",
+    "confirmed": "\x1b[32m",
+    "rejected": "\x1b[31m",
+    "failed": "\x1b[31m",
+    "accepted": "\x1b[33m",
+    "posted": "\x1b[33m",
     "bridge heartbeat": "\x1b[2m",
     "bridge gap": "\x1b[33m",
     "bridge store-reset": "\x1b[31m",
     "bridge dead-letter": "\x1b[31m",
 }
 _DESCRIPTION_AT_LEAST: Final = 12
+_NAMED: Final = 3
+"""How many VMs an approval names at most; the others are counted."""
 
 
 def escaped(text: str) -> str:
@@ -47,18 +54,21 @@ def readable(
     `now` gives the countdown; `width` is in columns, None for no limit. No line feed at the end.
     """
     word = record.type.split(".")[2] if record.type.count(".") > 1 else record.type
-    event = record.data.get("event")
+    event, description = record.data.get("event"), ""
+    tint = word
     if isinstance(event, Mapping):
         facts, description = _event_facts(record, event, now), event.get("description") or ""
+    elif record.type == APPROVAL:
+        facts, word, tint = _approval_facts(record.data), "approval", str(record.data.get("state"))
     else:
-        facts, description = _bridge_facts(record, word), ""
-        word = f"bridge {word}"
+        facts, word = _bridge_facts(record, word), f"bridge {word}"
+        tint = word
     label = escaped(f"{word:<9}")
     start = f"{_clock(record.time)} {label}"
     line = escaped("  ".join([start, *(fact for fact in facts if fact)]))
     line += _shortened(escaped(description), None if width is None else width - len(line) - 2)
-    tint = _COLOURS.get(word) if colour else None
-    return line.replace(label, f"{tint}{label}{_RESET}", 1) if tint else line
+    sign = _COLOURS.get(tint) if colour else None
+    return line.replace(label, f"{sign}{label}{_RESET}", 1) if sign else line
 
 
 def _event_facts(record: EventRecord, event: Mapping[str, Any], now: datetime) -> list[str]:
@@ -66,7 +76,7 @@ def _event_facts(record: EventRecord, event: Mapping[str, Any], now: datetime) -
     return [
         f"{event.get('eventType') or 'unknown type'} {event.get('eventStatus')}",
         _whom(record, event.get("resources") or []),
-        _when(event.get("notBefore"), now),
+        _when(event.get("notBefore"), None if record.type == EVENT_ENDED else now),
         _impact(record.data.get("impact"), event.get("durationInSeconds")),
         f"changed: {', '.join(changed)}" if changed else "",
         _measured(record.data.get("observation") or {}),
@@ -82,8 +92,23 @@ def _whom(record: EventRecord, resources: list[Any]) -> str:
     return str(resources[0]) if len(resources) == 1 else f"{len(resources)} other VMs"
 
 
-def _when(not_before: object, now: datetime) -> str:
-    """The earliest start, and how far away it is; nothing where IMDS names none."""
+def _approval_facts(data: Mapping[str, Any]) -> list[str]:
+    """How far an approval has come and why not further; of what, by whom, and which VMs go."""
+    reason, event, issuer = data.get("reason"), data.get("evt"), data.get("issuer")
+    names = [str(name) for name in data.get("resources") or ()]
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return [
+        f"{data.get('state')}: {reason}" if reason else str(data.get("state")),
+        f"event {event}" if event else "ping",
+        f"by {data.get('actor')} ({issuer})" if issuer else f"by {data.get('actor')}",
+        f"releases {', '.join(names[:_NAMED])}{more}" if names else "",
+    ]
+
+
+def _when(not_before: object, now: datetime | None) -> str:
+    """The earliest start, and how far away it is; nothing where IMDS names none. No `now`: the
+    event is over.
+    """
     if not isinstance(not_before, str):
         return ""
     try:
@@ -92,6 +117,8 @@ def _when(not_before: object, now: datetime) -> str:
         return f"not before {not_before}"
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
+    if now is None:
+        return f"not before {_clock(not_before)}"
     left = moment - now
     clock = _clock(not_before) if left < timedelta(hours=20) else not_before
     return f"not before {clock} ({_span(left)})"

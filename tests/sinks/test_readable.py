@@ -1,9 +1,10 @@
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
 from sinks.readable import escaped, readable
-from sinks.record import EVENT_ENDED, EVENT_STARTED, EventRecord
+from sinks.record import APPROVAL, EVENT_ENDED, EVENT_STARTED, EventRecord
 from sinks.testing import (
     BRIDGE_TYPES,
     SAMPLE_TIME,
@@ -37,6 +38,58 @@ def test_a_heartbeat_is_short() -> None:
     assert readable(sample_heartbeat(), now=SAMPLE_TIME) == (
         "12:00:01Z bridge heartbeat  alive, 0 pending, last poll 2026-03-01T12:00:00.000Z"
     )
+
+
+def approval(**said: object) -> EventRecord:
+    """A receipt: a record of its own type, with these members of its data changed."""
+    told = {
+        "jti": "5e9a0b52-6a3c-4f0e-9d0a-1f2f60f3a1aa",
+        "evt": "E-1",
+        "state": "confirmed",
+        "reason": None,
+        "actor": "anna@example.com",
+        "issuer": "https://control.example",
+        "resources": ["db-0", "db-1"],
+    }
+    sample = sample_record()
+    return replace(sample, type=APPROVAL, data={"vm": sample.data["vm"], **told, **said})
+
+
+def test_a_receipt_tells_who_what_state_and_why() -> None:
+    """An approval is a line that a person understands, and a command that was refused another."""
+    assert readable(approval(), now=SAMPLE_TIME) == (
+        "12:00:01Z approval   confirmed  event E-1  by anna@example.com (https://control.example)"
+        "  releases db-0, db-1"
+    )
+    refused = approval(state="rejected", reason="event_changed", issuer=None, actor="rule:mine")
+    assert readable(refused, now=SAMPLE_TIME) == (
+        "12:00:01Z approval   rejected: event_changed  event E-1  by rule:mine  releases db-0, db-1"
+    )
+    ping = approval(evt=None, state="accepted", resources=[])
+    assert "  accepted  ping  by anna@example.com (" in readable(ping, now=SAMPLE_TIME)
+
+
+def test_a_receipt_of_many_vms_stays_a_line() -> None:
+    """A long list becomes a number."""
+    many = approval(resources=[f"db-{number}" for number in range(12)])
+    assert readable(many, now=SAMPLE_TIME).endswith("  releases db-0, db-1, db-2 and 9 more")
+
+
+@pytest.mark.parametrize(
+    ("state", "tint"), [("confirmed", "\x1b[32m"), ("failed", "\x1b[31m"), ("posted", "\x1b[33m")]
+)
+def test_the_colour_of_a_receipt_is_its_states(state: str, tint: str) -> None:
+    """Green is done, red has failed, yellow is under way."""
+    line = readable(approval(state=state), now=SAMPLE_TIME, colour=True)
+    assert line.startswith(f"12:00:01Z {tint}approval \x1b[0m  {state}")
+
+
+def test_an_event_that_is_over_has_no_countdown() -> None:
+    """One that was cancelled before its time shows when it was due, and no time to go."""
+    ended = sample_record(4, record_type=EVENT_ENDED)
+    event = {**ended.data["event"], "eventStatus": "Canceled", "notBefore": "2026-03-01T12:15:00Z"}
+    line = readable(replace(ended, data={**ended.data, "event": event}), now=SAMPLE_TIME)
+    assert "Freeze Canceled  this VM  not before 12:15:00Z  pause" in line
 
 
 @pytest.mark.parametrize("record_type", BRIDGE_TYPES)
