@@ -161,7 +161,6 @@ class Approvals:
                 state="rejected",
                 reason=refused.reason,
             )
-            self._poller.committed()
 
     def _begin(self, entry: Entry) -> Entry:
         """Ask IMDS at once, on the ground of a look that is fresh; else the next look does.
@@ -241,7 +240,7 @@ class Approvals:
     def _write(
         self, entry: Entry, state: State, reason: str | None = None, *, why: str | None = None
     ) -> Entry:
-        """The next state of an entry, on disk with its receipt; then the sinks are woken.
+        """The next state of an entry, on disk with its receipt.
 
         `why`: what a person gave as the reason, for the log alone.
         """
@@ -261,7 +260,6 @@ class Approvals:
                 "why": why,
             },
         )
-        self._poller.committed()
         return after
 
     def _note(self, entry: Entry, *, unsure: bool = False) -> Entry:

@@ -185,6 +185,5 @@ class Dispatcher:
                 now=self._clock.now(),
                 notice=notice,
             )
-            self.wake()
 
         return park

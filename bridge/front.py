@@ -19,7 +19,6 @@ from bridge.settings import Settings
 from bridge.status import Status
 from bridge.tally import SILENT, Tally
 from bridge.watchdog import Watchdog
-from sinks.record import EventRecord
 
 if TYPE_CHECKING:
     from bridge.server import Server
@@ -68,11 +67,8 @@ class Front:
         """There is something to see."""
         history = History(parts.store)
 
-        def committed(records: Sequence[EventRecord]) -> None:
-            self.tally.committed(records)
-            history.committed()
-
-        parts.store.committed = committed
+        parts.store.subscribe(self.tally.committed)
+        parts.store.subscribe(history.committed)
         self.status.begin(parts, history)
         self.pulse.beat(asked=False)
         self._watchdog.status("polling IMDS")

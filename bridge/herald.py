@@ -36,7 +36,9 @@ class Herald:
     def tell_reset(self, reset: StoreReset | None) -> None:
         """Say that the store was lost and begun anew, if it was. Raises `StoreError`."""
         if reset is not None:
-            self._commit(notices.store_reset(self._observer, self._clock.now(), reset))
+            self._parts.store.commit(
+                [notices.store_reset(self._observer, self._clock.now(), reset)]
+            )
             log.warning(
                 "the store was lost and begun anew",
                 extra={"action": "store_reset", "reason": reset.reason, "kept_as": reset.kept_as},
@@ -46,15 +48,14 @@ class Herald:
         """Say that the run begins, and after which gap. Raises `StoreError`."""
         lookout, now = self._parts.poller.lookout, self._clock.now()
         sinks = list(self._parts.dispatcher.health)
-        self._commit(
-            notices.started(
-                self._observer,
-                now,
-                sinks=sinks,
-                restarted=lookout.rebooted,
-                gap_seconds=lookout.gap(now).seconds,
-            )
+        draft = notices.started(
+            self._observer,
+            now,
+            sinks=sinks,
+            restarted=lookout.rebooted,
+            gap_seconds=lookout.gap(now).seconds,
         )
+        self._parts.store.commit([draft])
         log.info(
             "the bridge has started",
             extra={
@@ -84,13 +85,9 @@ class Herald:
         """Say that the run ends in good order, if the disk takes it."""
         self._try_commit(notices.stopped(self._observer, self._clock.now(), reason=reason))
 
-    def _commit(self, draft: RecordDraft) -> None:
-        self._parts.store.commit([draft])
-        self._parts.dispatcher.wake()
-
     def _try_commit(self, draft: RecordDraft) -> None:
         """Commit a record that may be missed: the next one says as much."""
         try:
-            self._commit(draft)
+            self._parts.store.commit([draft])
         except StoreError as error:
             log.warning(str(error), extra={"action": "store_trouble"})

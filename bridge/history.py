@@ -6,12 +6,12 @@ from __future__ import annotations
 
 import threading
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from bridge.store import Store
-from sinks.record import BRIDGE_HEARTBEAT
+from sinks.record import BRIDGE_HEARTBEAT, EventRecord
 
 MOST: Final = 1_000
 """How many records are read at once; the store keeps about as many delivered ones."""
@@ -86,8 +86,9 @@ class History:
         """Whether nothing more will come."""
         return self._closed
 
-    def committed(self) -> None:
-        """There may be something new."""
+    def committed(self, records: Sequence[EventRecord]) -> None:
+        """There is something new."""
+        del records
         with self._changed:
             self._changed.notify_all()
 

@@ -52,9 +52,6 @@ class _Hooks:
     dispatcher: Dispatcher
     approver: Approver
 
-    def committed(self) -> None:
-        self.dispatcher.wake()
-
     def polled(self) -> None:
         self.approver.polled()
 
@@ -83,7 +80,6 @@ def assemble(
         interval=settings.poll_interval,
         scope_self=settings.scope == "self",
         boot_id=boot_id,
-        committed=hooks.committed,
         polled=hooks.polled,
         tally=tally,
     )
@@ -107,6 +103,8 @@ def assemble(
         redact=redact,
         tally=tally,
     )
+    dispatcher = hooks.dispatcher
+    store.subscribe(lambda _: dispatcher.wake())
     return Parts(
         outbox=outbox,
         store=store,

@@ -57,7 +57,6 @@ class Poller:
         interval: float,
         scope_self: bool,
         boot_id: str | None,
-        committed: Callable[[], None],
         polled: Callable[[], None] = lambda: None,
         tally: Tally = SILENT,
     ) -> None:
@@ -72,8 +71,6 @@ class Poller:
         self._clock = clock
         self._scope_self = scope_self
         self._boot_id = boot_id
-        self.committed = committed
-        """To be called after every commit of records: it wakes the sinks."""
         self._polled = polled
         self._pulse = pulse
         self._tally = tally
@@ -222,8 +219,8 @@ class Poller:
         gone = self._known.keys() - known.keys()
         records = self._store.commit(drafts, known=changed, forgotten=gone, meta=meta)
         self._known, self.incarnation = known, document.incarnation
-        self.committed()  # first: the sinks need not wait for a line of the log
-        # One interpreter: what a sink does now would wait for the lines of the log (measured).
+        # The sinks are awake, and there is one interpreter: what they do now would wait for the
+        # lines of the log (measured).
         time.sleep(YIELD_SECONDS)
         for record in records:
             _report(record)

@@ -49,6 +49,10 @@ _FULL: Final = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR})
 _DAMAGED: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 
 
+Listener = Callable[[Sequence[EventRecord]], object]
+"""Is told of records that are on disk, by the thread that has committed them; it must not block."""
+
+
 class StoreError(TryLaterError):
     """The store could not be read or written just now; what was to be committed is not."""
 
@@ -80,8 +84,11 @@ class Store:
         """Why the last transaction could not be written; None where it could."""
         self.damaged: str | None = None
         """Why the store is to be put aside at the next start; None while it is sound."""
-        self.committed: Callable[[Sequence[EventRecord]], None] = _nobody
-        """Hears of records that are on disk, in their order; it must not block."""
+        self._listeners: list[Listener] = []
+
+    def subscribe(self, listener: Listener) -> None:
+        """Have the listener told of every commit of records, in the order of subscription."""
+        self._listeners.append(listener)
 
     @property
     def head(self) -> int:
@@ -194,9 +201,10 @@ class Store:
             if pruning:
                 with suppress(sqlite3.Error):  # it is committed; the room is given back later
                     shrink(self._connection)
-            if records:
-                self.committed(records)
-            return records
+        if records:
+            for listener in self._listeners:
+                listener(records)
+        return records
 
     def identity(self) -> VmIdentity | None:
         """The identity as last kept, so that a start need not wait for IMDS."""
@@ -260,7 +268,3 @@ class Store:
             with suppress(OSError):
                 (self.directory / CONDEMNED_NAME).touch()
         return StoreError(f"the store in {self.directory}: {error}")
-
-
-def _nobody(records: Sequence[EventRecord]) -> None:
-    del records

@@ -62,7 +62,7 @@ def test_a_damaged_record_is_not_shown(store: Store) -> None:
 def test_a_commit_wakes_those_who_wait(store: Store) -> None:
     """At once, not after their patience."""
     history = History(store)
-    store.committed = lambda _: history.committed()
+    store.subscribe(history.committed)
     woken = list[bool]()
     waiting = threading.Thread(target=lambda: woken.append(history.wait(0, 60.0)))
     waiting.start()

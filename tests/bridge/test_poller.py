@@ -67,7 +67,7 @@ def test_the_same_incarnation_with_other_bytes_is_read(bench: Bench) -> None:
 def test_records_are_committed_before_anybody_is_woken(bench: Bench) -> None:
     """Whoever is woken finds them in the store."""
     heads: list[int] = []
-    bench.poller = bench._poller(committed=lambda: heads.append(bench.store.head))
+    bench.store.subscribe(lambda _: heads.append(bench.store.head))
     bench.serve(body(entry(), entry(OTHER_ID)))
     assert heads == [2]
 
@@ -75,7 +75,7 @@ def test_records_are_committed_before_anybody_is_woken(bench: Bench) -> None:
 def test_an_idle_poll_does_nothing(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
     """It wakes nobody, writes no record and logs no line."""
     woken: list[bool] = []
-    bench.poller = bench._poller(committed=lambda: woken.append(True))
+    bench.store.subscribe(lambda _: woken.append(True))
     bench.serve(body(entry()))
     woken.clear()
     caplog.set_level(logging.DEBUG)

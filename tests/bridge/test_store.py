@@ -150,6 +150,26 @@ def test_the_identity_is_kept(tmp_path: Path) -> None:
         assert store.identity() == SAMPLE_VM
 
 
+def test_every_commit_of_records_is_told(store: Store) -> None:
+    """To each listener, in the order of subscription, once the records are on disk; a commit
+    without records is nobody's concern, and one that fails is none.
+    """
+    heard: list[tuple[str, list[int], int]] = []
+    for name in ("first", "second"):
+        store.subscribe(
+            lambda records, name=name: heard.append((name, sequences(records), len(bodies(store))))
+        )
+    store.commit([draft(1), draft(2)])
+    store.commit(meta={"incarnation": "7"})
+
+    def fail(connection: sqlite3.Connection) -> None:
+        raise sqlite3.OperationalError("no")
+
+    with pytest.raises(StoreError):
+        store.commit([draft(3)], also=fail)
+    assert heard == [("first", [1, 2], 2), ("second", [1, 2], 2)]
+
+
 def test_only_the_newest_heartbeat_is_kept(store: Store) -> None:
     """A heartbeat replaces the one before it, and nothing else."""
     for kind in (BRIDGE_STARTED, BRIDGE_HEARTBEAT, BRIDGE_STARTED, BRIDGE_HEARTBEAT):

@@ -114,7 +114,6 @@ class Court:
             interval=self.interval,
             scope_self=False,
             boot_id="boot-1",
-            committed=lambda: None,
         )
         self.ledger = self.make_ledger(self.store)
         self.approvals = Approvals(

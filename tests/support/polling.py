@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +14,6 @@ from bridge.poller import Poller
 from bridge.store import Store
 from bridge.storefile import open_store
 from sinks.record import EventRecord, read_record
-
-
-def nothing() -> None:
-    """Wakes nobody."""
 
 
 class Bench:
@@ -69,7 +65,7 @@ class Bench:
         store, _ = open_store(self.directory, self.clock.now())
         return store
 
-    def _poller(self, committed: Callable[[], None] = nothing) -> Poller:
+    def _poller(self) -> Poller:
         return Poller(
             self.imds,  # type: ignore[arg-type]  # it answers as a client does
             self.store,
@@ -79,7 +75,6 @@ class Bench:
             interval=1.0,
             scope_self=self.scope_self,
             boot_id=self.boot_id,
-            committed=committed,
         )
 
 
