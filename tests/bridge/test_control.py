@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import socket
+import sys
 import threading
 from collections.abc import Iterator, Mapping
 from multiprocessing.connection import Client, Connection
@@ -76,6 +77,7 @@ def test_a_strange_file_means_that_nobody_is_there(tmp_path: Path, left: str) ->
     assert ask(tmp_path, {"ask": "a"}) is None
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="a pipe leaves no file behind")
 def test_what_a_killed_bridge_left_is_passed_over(tmp_path: Path) -> None:
     """A file and a socket that lead nowhere: no answer; a new server takes their place."""
     left = socket.socket(socket.AF_UNIX)
@@ -120,9 +122,10 @@ def test_silent_callers_hold_up_nobody(tmp_path: Path) -> None:
     cut off in the end.
     """
     silent = [Client(address_of(tmp_path)) for _ in range(MAX_CALLERS - 1)]
-    with socket.socket(fileno=silent[0].fileno()) as half:
-        half.send(b"\0")
-        half.detach()
+    if sys.platform != "win32":  # there, a message of a pipe is whole or not there
+        with socket.socket(fileno=silent[0].fileno()) as half:
+            half.send(b"\0")
+            half.detach()
     assert ask(tmp_path, {"ask": "a"}) == {"asked": "a"}
     for each in silent:
         assert each.recv_bytes()  # the challenge

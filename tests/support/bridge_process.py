@@ -90,7 +90,7 @@ class BridgeProcess:
             stderr=subprocess.PIPE,
         )
         self._read(self._process.stdout, lambda line: self._out.append(Line(line, _now())))
-        self._read(self._process.stderr, lambda line: self._err.append(line.decode()))
+        self._read(self._process.stderr, lambda line: self._err.append(_text(line)))
 
     def end(self) -> None:
         """Kill it where it still runs, and take in what is left to read."""
@@ -231,8 +231,13 @@ def run_seb(
     """Run a command to its end."""
     with BridgeProcess(*arguments, env=env or {}, home=home, prefix=prefix) as process:
         code = process.wait(timeout)
-        out = b"".join(line.text for line in process.output).decode()
+        out = _text(b"".join(line.text for line in process.output))
         return Ended(code, out, process.errors)
+
+
+def _text(said: bytes) -> str:
+    """What a person sees; Windows ends its lines with two characters."""
+    return said.decode().replace("\r\n", "\n")
 
 
 def _now() -> float:

@@ -3,7 +3,8 @@
     python own_console.py PROGRAM ARGUMENTS
 
 It presses Ctrl-C when a file `ctrl-c` appears in the working directory, Ctrl-Break for a file
-`ctrl-break`. It ends the program by force for a file `end`, and ends with its exit code.
+`ctrl-break`. It ends the program by force for a file `end`, and ends with its exit code. It makes a file `refused` if
+this Windows cannot press the key: Wine 8 has no Ctrl-Break.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ def main() -> int:
     while program.poll() is None:
         for name in KEYS.keys() - pressed:
             if Path(name).exists():
-                windows.GenerateConsoleCtrlEvent(KEYS[name], 0)
+                if not windows.GenerateConsoleCtrlEvent(KEYS[name], 0):
+                    Path("refused").touch()
                 pressed.add(name)
         if Path("end").exists():
             program.kill()

@@ -42,6 +42,11 @@ def in_a_console(home: Path, env: Mapping[str, str]) -> Iterator[BridgeProcess]:
             bridge.wait()
 
 
+def pressed(home: Path, bridge: BridgeProcess) -> bool:
+    """Whether a key had an effect: the bridge has ended, or the key could not be pressed."""
+    return bridge.poll() is not None or (home / "refused").exists()
+
+
 def test_every_sink_gets_the_same_bytes(
     launch: Launch, simulator: Simulator, broker: tuple[str, str]
 ) -> None:
@@ -50,7 +55,14 @@ def test_every_sink_gets_the_same_bytes(
     out = launch.home / "records.jsonl"
     site = "ground"
     with HttpServer() as web:
-        seen = Subscriber(host=host, port=int(port), filters=[f"seb/v1/{site}/+/+/event"])
+        seen = Subscriber(
+            host=host,
+            port=int(port),
+            filters=[f"seb/v1/{site}/+/+/event"],
+            username=None,
+            password=None,
+            tls=None,
+        )
         bridge = launch(
             SEB_SITE=site,
             SEB_SINK__FILE__PATH=str(out),
@@ -99,6 +111,9 @@ def test_a_stop_from_the_keyboard(launch: Launch, key: str) -> None:
     with in_a_console(launch.home, env) as bridge:
         eventually(lambda: len(lines(out)) >= 1, what="the first record")
         (launch.home / key).touch()
+        eventually(lambda: pressed(launch.home, bridge), what="an effect of the key")
+        if (launch.home / "refused").exists():
+            pytest.skip("this Windows cannot press that key (Wine 8)")
         assert bridge.wait() == 0, bridge.errors
     assert [json.loads(each)["type"] for each in lines(out)][-1] == "seb.bridge.stopped.v1"
 
