@@ -3,8 +3,8 @@
     python own_console.py PROGRAM ARGUMENTS
 
 It presses Ctrl-C when a file `ctrl-c` appears in the working directory, Ctrl-Break for a file
-`ctrl-break`. It ends the program by force for a file `end`, and ends with its exit code. It makes a file `refused` if
-this Windows cannot press the key: Wine 8 has no Ctrl-Break.
+`ctrl-break`. It makes a file `refused` if this Windows cannot press the key: Wine 8 has no
+Ctrl-Break. For a file `end` it ends the program by force. It ends with the program's exit code.
 """
 
 from __future__ import annotations
