@@ -98,6 +98,12 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
+def listens(port: int) -> bool:
+    """Whether a connection to a port of loopback is taken."""
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
 def run(script: str, env: dict[str, str], home: Path) -> int:
     """The exit code of a script."""
     return subprocess.run(["sh", "-euc", script], env=env, cwd=home, check=False).returncode
@@ -127,6 +133,7 @@ def test_the_page_from_the_first_command_to_a_record(
     settings = dict(each.split("=", 1) for each in lines)
     settings["SEB_SINK__MQTT__PORT"] = str(places.port)  # the page's is TLS' own
     broker = subprocess.Popen([executable(), "-c", str(tmp_path / "seb.conf")])
+    eventually(lambda: listens(places.port), what="the broker")
     subscriber = subprocess.Popen(
         ["sh", "-euc", f"cd {tmp_path}; exec {places.moved(page.take('A subscriber')).strip()} -v"],
         env=places.environment(PASSWORD=PASSWORD),

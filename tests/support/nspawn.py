@@ -44,7 +44,7 @@ class Machine:
 
     def __init__(self) -> None:
         self.home = cache("systemd")
-        self.root = self.home / "root"
+        self.root = self.home / f"root-{os.getpid()}"
         self._outer: subprocess.Popen[bytes] | None = None
         self._first: int = 0
 
@@ -75,7 +75,12 @@ class Machine:
             self._outer = subprocess.Popen(
                 [
                     *("systemd-nspawn", "--quiet", "-D", str(self.root), "--boot"),
-                    *("--private-network", "--register=no", "--keep-unit", "--machine=seb-ground"),
+                    *(
+                        "--private-network",
+                        "--register=no",
+                        "--keep-unit",
+                        f"--machine=seb-ground-{os.getpid()}",
+                    ),
                 ],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
