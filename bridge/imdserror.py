@@ -1,4 +1,4 @@
-"""Why IMDS gave no document: one error, one word for logs, one sentence for people.
+"""The error of a request to IMDS: one word for logs, one sentence for people.
 
 It never asks IMDS, and concludes nothing about events.
 """
@@ -32,7 +32,7 @@ def explain(error: Exception, url: str, timeout: float) -> ImdsError:
     """The error of a request that had `timeout` seconds, whatever its cause is wrapped in."""
     found = list(causes(error))
     if _any(found, ConnectionRefusedError):
-        return ImdsError(f"nobody listens at {url}", reason="refused")
+        return ImdsError(f"connection refused by {url}", reason="refused")
     if _any(found, TimeoutError, PoolTimeoutError) and not _any(found, NewConnectionError):
         connecting = _any(found, ConnectTimeoutError)
         return ImdsError(

@@ -132,7 +132,7 @@ class Sink(ABC, Generic[S]):
     @classmethod
     def sender(cls, settings: S, *, site: str, vm_id: str) -> CommandSender | None:
         """A control plane's way to the VM of that id through the same destination, not yet open;
-        None where this kind carries no commands.
+        None if this kind carries no commands.
         """
         del settings, site, vm_id
         return None
@@ -144,7 +144,7 @@ class Sink(ABC, Generic[S]):
 
     @property
     def wants_heartbeats(self) -> bool:
-        """Whether heartbeats are for this sink where its `types` do not say."""
+        """Whether the sink gets heartbeats if its `types` are not given."""
         return True
 
     def accepts(self, record_type: str, affects_this_vm: bool | None) -> bool:  # noqa: FBT001
@@ -159,7 +159,7 @@ class Sink(ABC, Generic[S]):
 
     def open(self) -> None:
         """Get ready: connect, or open a file. Called before the first delivery and after a failure
-        that `close`d the sink. Raises `SinkError` where the destination cannot be reached.
+        that `close`d the sink. Raises `SinkError` if the destination cannot be reached.
         """
 
     @abstractmethod

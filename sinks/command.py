@@ -28,13 +28,13 @@ class CommandMessage:
     """The sink's name."""
     retained: bool = False
     redelivered: bool = False
-    """The channel says that it handed over this very message before (MQTT's DUP flag): where it
-    was carried out then, that is no replay that anybody needs to hear of."""
+    """The channel says that it handed over this very message before (MQTT's DUP flag): if it
+    was carried out then, this is not reported as a replay."""
     settled: Callable[[], None] = lambda: None
 
 
 CommandSource = Callable[[CommandMessage], bool]
-"""Where a sink hands in commands; False where there are too many, and the message is to be
+"""Where a sink hands in commands; False if there are too many, and the message is to be
 dropped or to be left unacknowledged. May be called from any thread; returns at once."""
 
 
@@ -47,8 +47,8 @@ def no_commands(message: CommandMessage) -> bool:
 class CommandSender(ABC):
     """The control plane's end of a command channel, to one VM. For one thread.
 
-    Every method but `close` raises `sinks.base.SinkError` where the other end cannot be reached,
-    and `sinks.base.SinkRejected` where it does not allow what is asked.
+    Every method but `close` raises `sinks.base.SinkError` if the other end cannot be reached,
+    and `sinks.base.SinkRejected` if it does not allow what is asked.
     """
 
     @abstractmethod
@@ -57,15 +57,15 @@ class CommandSender(ABC):
 
     @abstractmethod
     def state(self, seconds: float) -> bytes | None:
-        """What is pending at the VM, as its state topic has it; None where nothing came in time."""
+        """What is pending at the VM, as its state topic has it; None if nothing came in time."""
 
     @abstractmethod
     def send(self, token: bytes, *, lifetime: int) -> bool:
-        """Send a command that is void after `lifetime` seconds; False where nobody hears it now."""
+        """Send a command that is void after `lifetime` seconds; False if no bridge listens now."""
 
     @abstractmethod
     def receipt(self, seconds: float) -> bytes | None:
-        """The next receipt of the VM, whoever asked; None where none came in time."""
+        """The next receipt of the VM, for any command; None if none came in time."""
 
     @abstractmethod
     def close(self) -> None:

@@ -24,7 +24,7 @@ class Problem:
 class SinkError(Exception):
     """The destination did not acknowledge; the same record is tried again later.
 
-    `remedy`: what to do about it, where the message does not say.
+    `remedy`: what to do about it, if the message does not say so.
     `retry_after`: seconds that the destination asked for, or None.
     `delivered`: how many records from the front of the batch were acknowledged all the same.
     The message is shown to operators and stored: it must never hold a secret.
@@ -66,7 +66,7 @@ def causes(error: BaseException) -> Iterator[BaseException]:
     """The exception and those inside it, the outer ones first, each once.
 
     Libraries keep the cause in `reason` (urllib3), in `inner_error` (azure), among the arguments
-    (requests), or where Python does.
+    (requests), or in the usual attributes.
     """
     seen: set[int] = set()
     waiting: list[object] = [error]

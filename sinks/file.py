@@ -73,7 +73,7 @@ class FileSink(Sink[FileSettings]):
     BATCH: ClassVar[int] = 100
 
     def open(self) -> None:
-        """Create the file where it is missing. Raises `SinkError` where that cannot be done."""
+        """Create the file if it is missing. Raises `SinkError` if that cannot be done."""
         self.deliver(())
 
     def deliver(self, records: Sequence[EventRecord]) -> None:

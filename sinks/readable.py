@@ -14,7 +14,7 @@ from typing import Any, Final
 from sinks.record import APPROVAL, EVENT_ENDED, EventRecord
 
 _RESET: Final = "\x1b[0m"
-# By what a person must do about it: yellow for news, red for now, green for over, dim for noise.
+# By what a person must do: yellow for new events, red for now, green for over, dim for the rest.
 _COLOURS: Final = {
     "scheduled": "\x1b[33m",
     "updated": "\x1b[33m",
@@ -106,7 +106,7 @@ def _approval_facts(data: Mapping[str, Any]) -> list[str]:
 
 
 def _when(not_before: object, now: datetime | None) -> str:
-    """The earliest start, and how far away it is; nothing where IMDS names none. No `now`: the
+    """The earliest start, and how far away it is; nothing if IMDS names none. No `now`: the
     event is over.
     """
     if not isinstance(not_before, str):
@@ -185,7 +185,7 @@ def _clock(time: str) -> str:
 
 
 def _shortened(description: str, room: int | None) -> str:
-    """The description, cut to the room that is left; nothing where a cut would say nothing."""
+    """The description, cut to the room that is left; nothing if too little room is left."""
     if not description:
         return ""
     if room is None or len(description) <= room:

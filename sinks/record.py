@@ -43,7 +43,7 @@ class RecordError(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VmIdentity:
-    """Who the observing VM is, in the words of IMDS's instance document."""
+    """The identity of the observing VM, in the words of IMDS's instance document."""
 
     vm_id: str
     name: str
@@ -61,7 +61,7 @@ class VmIdentity:
 
     @property
     def source(self) -> str:
-        """The CloudEvents source: the ARM id, or a URN of the vmId where IMDS gives none."""
+        """The CloudEvents source: the ARM id, or a URN of the vmId if IMDS gives none."""
         return self.resource_id or f"urn:uuid:{self.vm_id}"
 
     def to_wire(self) -> dict[str, Any]:
@@ -84,7 +84,7 @@ class VmIdentity:
 
     @classmethod
     def from_wire(cls, wire: JsonObject) -> VmIdentity:
-        """Read back what `to_wire` wrote. Raises `KeyError` where vmId or name is missing."""
+        """Read back what `to_wire` wrote. Raises `KeyError` if vmId or name is missing."""
         return cls(
             vm_id=wire["vmId"],
             name=wire["name"],
@@ -160,7 +160,7 @@ def event_record_id(
 def rfc3339(moment: datetime) -> str:
     """A moment in UTC as RFC 3339 with milliseconds and a Z. Raises `ValueError` on naive input."""
     if moment.tzinfo is None:
-        message = "a moment without a time zone has no place in a record"
+        message = "a time in a record needs a time zone"
         raise ValueError(message)
     return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
@@ -198,7 +198,7 @@ def seal(draft: RecordDraft, *, sequence: int, stream: str) -> EventRecord:
 
 
 def read_record(body: bytes) -> EventRecord:
-    """Read a record from its bytes. Raises `RecordError` where they are no record."""
+    """Read a record from its bytes. Raises `RecordError` if they are no record."""
     try:
         envelope = _loaded(body)
         return EventRecord(
@@ -220,7 +220,7 @@ def read_record(body: bytes) -> EventRecord:
 
 def _loaded(body: bytes) -> Any:
     """The JSON value. Raises `ValueError` or `RecursionError`."""
-    from pydantic_core import from_json  # noqa: PLC0415  # 30 ms for those who read no record
+    from pydantic_core import from_json  # noqa: PLC0415  # costs 30 ms, and is for readers only
 
     try:
         # Twice as fast as `json`, in which a backlog would spend a tenth of its time.

@@ -28,7 +28,7 @@ class UnknownKindError(LookupError):
 
 
 class BrokenKindError(Exception):
-    """A sink of this kind is installed, but its code cannot be loaded or is no Sink."""
+    """A sink of this kind is installed, but its code cannot be loaded or is not a Sink."""
 
 
 def kinds() -> tuple[str, ...]:

@@ -127,7 +127,7 @@ def sample_record(
 
 
 def _bridge_data(record_type: str, sequence: int) -> dict[str, Any]:
-    """What the bridge says of itself in a record of this type; `KeyError` for any other."""
+    """What a record of this type holds about the bridge; `KeyError` for any other."""
     bodies: dict[str, tuple[str, dict[str, Any]]] = {
         BRIDGE_HEARTBEAT: (
             "heartbeat",
@@ -212,7 +212,7 @@ def sample_records() -> tuple[EventRecord, ...]:
 
 
 def sample_context(vm: VmIdentity = SAMPLE_VM) -> SinkContext:
-    """A context whose clock stands still and where nothing is pending."""
+    """A context whose clock stands still, with no pending event."""
     return SinkContext(vm=vm, now=lambda: SAMPLE_TIME, version="0.0.0", instance_id="sample")
 
 

@@ -29,7 +29,7 @@ JsonDict = Annotated[dict[str, str], BeforeValidator(_from_json)]
 
 
 class SinkSettings(BaseModel):
-    """What every sink can be told. A kind adds its own fields in a frozen subclass."""
+    """The settings of every sink. A kind adds its own fields in a frozen subclass."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
@@ -44,14 +44,14 @@ class SinkSettings(BaseModel):
 
 
 def read_secret(value: SecretStr | None, file: Path | None) -> str | None:
-    """The secret, from the setting or from its file, which is read anew each time (rotation).
+    """The secret, from the setting or from its file, which is read again each time (rotation).
 
-    Raises `SinkError` where the file cannot be read; the message names the file only.
+    Raises `SinkError` if the file cannot be read; the message names the file only.
     """
     if file is None:
         return value.get_secret_value() if value is not None else None
     try:
-        # Editors on Windows put a byte order mark in front, which is no part of the secret.
+        # Editors on Windows put a byte order mark in front, which is not part of the secret.
         return file.read_text(encoding="utf-8-sig").rstrip("\r\n")
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or type(error).__name__

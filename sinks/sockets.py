@@ -1,4 +1,4 @@
-"""Cutting a socket that another thread waits on. It never says anything to the other side."""
+"""Cutting a socket that another thread waits on. It sends nothing to the other side."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from sinks.readable import escaped, readable
 from sinks.record import EventRecord
 
 # One for the process: an abandoned thread may still sit in a write that its reader does not take.
-# Whoever comes after it must wait, or their lines would mix.
+# Other writers must wait, or the lines would mix.
 _WRITING: Final = threading.Lock()
 _PATIENCE: Final = 15.0
 
@@ -36,7 +36,7 @@ class StdoutSettings(SinkSettings):
 
 class _Raw(Protocol):
     def write(self, data: bytes, /) -> int | None:
-        """Write some of the data and say how much; None where a pipe is full and cannot wait."""
+        """Write some of the data and say how much; None if a pipe is full and cannot wait."""
 
 
 class StdoutSink(Sink[StdoutSettings]):
@@ -54,11 +54,11 @@ class StdoutSink(Sink[StdoutSettings]):
         self._torn = False
 
     def open(self) -> None:
-        """See that there is a standard output. Raises `SinkError` where there is none."""
+        """See that there is a standard output. Raises `SinkError` if there is none."""
         self._opened()
 
     def deliver(self, records: Sequence[EventRecord]) -> None:
-        """Write the record and flush. Raises `SinkError` where nobody reads any more."""
+        """Write the record and flush. Raises `SinkError` if the reader is gone."""
         if not _WRITING.acquire(timeout=_PATIENCE):
             raise SinkError("the program that reads standard output has stopped reading")
         try:
@@ -120,7 +120,7 @@ class StdoutSink(Sink[StdoutSettings]):
 
 
 def _standard_output() -> TextIO | None:
-    # Looked up each time. `__stdout__` is None under pythonw, and where a shell has closed it.
+    # Looked up each time. `__stdout__` is None under pythonw, and if a shell has closed it.
     return None if sys.__stdout__ is None else sys.stdout
 
 
@@ -134,7 +134,7 @@ def _terminal_takes_colour() -> bool:
 def _why(error: OSError | ValueError) -> str:
     if isinstance(error, BlockingIOError):
         return "the pipe behind standard output is full: the program that reads it is too slow"
-    # Windows says EINVAL where others say EPIPE; a closed file object is a ValueError.
+    # Windows gives EINVAL, others give EPIPE; a closed file object is a ValueError.
     if isinstance(error, (BrokenPipeError, ValueError)) or error.errno == errno.EINVAL:
         return "standard output is closed: the program that read it has gone"
     return f"standard output cannot be written: {error.strerror or type(error).__name__}"

@@ -1,4 +1,4 @@
-"""What the author of a sink tests it with: sample records, a sink in memory, and `SinkContract`.
+"""Tests for authors of sinks: sample records, a sink in memory, and `SinkContract`.
 
 Inherit `SinkContract` in a test module, give it a `destination` fixture, and pytest runs the
 contract of `sinks.base.Sink` against the sink. It never needs a bridge.
@@ -126,7 +126,7 @@ class SinkContract:
     def test_an_unreachable_destination_is_a_sink_error(
         self, sink: Sink[Any], destination: Destination
     ) -> None:
-        """While nobody listens, `open` or `deliver` raises SinkError and shows no secret."""
+        """If the destination is away, `open` or `deliver` raises SinkError and shows no secret."""
         destination.stop()
         error = self.failure(sink, sample_record())
         shown = f"{error} {error!r}"
@@ -196,7 +196,7 @@ class SinkContract:
         sink.close()
 
     def test_the_class_says_what_it_is(self, sink: Sink[Any], destination: Destination) -> None:
-        """A kind that fits a variable's name, a batch, a deadline, and words for each setting."""
+        """A kind that fits a variable's name, a batch, a deadline, and a text for each setting."""
         assert self.sink_class.KIND.isidentifier()
         assert self.sink_class.KIND.islower()
         assert self.sink_class.BATCH >= 1

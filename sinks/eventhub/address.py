@@ -1,7 +1,7 @@
 """Where a hub is and how to authenticate to it, read strictly from a connection string.
 
 It must never show a part of the string in an error: a string that is broken in one place may have
-its key in another. The SDK never sees the user's text, only one written anew from what was read
+its key in another. The SDK never sees the user's text, only one written again from what was read
 here, so the two cannot read it differently.
 """
 
@@ -63,14 +63,14 @@ class HubAddress:
 
 
 def read_namespace(namespace: str, name: str | None) -> HubAddress:
-    """The address for a managed identity. Raises `ValueError` where a part is missing or wrong."""
+    """The address for a managed identity. Raises `ValueError` if a part is missing or wrong."""
     if not _HOST.fullmatch(namespace):
         raise ValueError(
             "namespace is the full host name, such as my-namespace.servicebus.windows.net, "
             "without sb:// and without a port"
         )
     if name is None:
-        raise ValueError("name, the name of the hub, is needed beside namespace")
+        raise ValueError("name, the name of the hub, is needed together with namespace")
     return HubAddress(host=namespace, hub=_hub(name, "name"))
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 
 class BatchSize:
-    """A size that halves where an answer does not come in time, and doubles where it comes soon.
+    """A size that halves if an answer does not come in time, and doubles if it comes soon.
 
     Without it a backlog would never get over a line that is too slow for a full batch within one
     send's time: the same records would go out again and again.

@@ -1,4 +1,4 @@
-"""What `seb check` says of a hub. It sends no event."""
+"""The lines of `seb check` about a hub. It sends no event."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def look_at(link: HubProducer) -> Iterator[Check]:
 
 def _failed(link: HubProducer, error: Exception, *, attached: bool) -> Check:
     trouble = diagnose(error, link_condition=link.condition())
-    if attached:  # the hub's properties are only news: records will get through
+    if attached:  # the partitions are only information: records get through
         text = f"{link.address}: its partitions cannot be counted: {trouble.what}"
         return Check(level="warn", text=text, remedy=trouble.remedy)
     return Check(level="fail", text=f"{link.address}: {trouble.what}", remedy=trouble.remedy)

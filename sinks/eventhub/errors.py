@@ -37,7 +37,7 @@ Kind = Literal[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trouble:
-    """A diagnosis: its kind decides what happens, its words are for people."""
+    """A diagnosis: its kind decides what happens, its texts are for people."""
 
     kind: Kind
     what: str
@@ -135,7 +135,7 @@ def diagnose(error: BaseException, *, link_condition: str | None = None) -> Trou
     """What an exception of the SDK means.
 
     `link_condition` is the condition with which the hub detached the link: the SDK reports only
-    an unknown error where a detach overtakes the answer to a transfer.
+    an unknown error if a detach overtakes the answer to a transfer.
     """
     chain = list(causes(error))
     conditions = [symbol(getattr(cause, "condition", None)) for cause in chain]

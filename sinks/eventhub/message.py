@@ -39,7 +39,7 @@ def to_event(record: EventRecord) -> EventData:
 def fill(batch: EventDataBatch, records: Sequence[EventRecord]) -> int:
     """Add records from the front while they fit and share the first one's partition key.
 
-    Returns how many went in; 0 where the first alone is larger than the batch may be.
+    Returns how many went in; 0 if the first alone is larger than the batch may be.
     """
     for count, record in enumerate(records):
         if record.partition_key != records[0].partition_key:

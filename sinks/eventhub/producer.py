@@ -88,7 +88,7 @@ class HubProducer:
     def send(self, batch: EventDataBatch, *, seconds: float) -> None:
         """Send a batch and wait for the acknowledgement. Raises what the SDK raises."""
         with self._use():
-            # Without `timeout` the SDK waits for ever, whatever its constructor was told.
+            # Without `timeout` the SDK waits for ever, whatever its constructor got.
             self._client.send_batch(batch, timeout=seconds)
 
     def partitions(self) -> int:
@@ -99,7 +99,7 @@ class HubProducer:
     def pump(self) -> None:
         """Let the SDK read what came in while idle: a detach, a close, an expiring token.
 
-        Lasts 0.2 s where nothing came. Raises what the SDK raises where the link has ended.
+        Lasts 0.2 s if nothing came. Raises what the SDK raises if the link has ended.
         """
         # The SDK only looks at the wire during a call, and has no public call for just that; its
         # keep_alive does it, but on a thread of its own that shares the link without a lock.
@@ -129,7 +129,7 @@ class HubProducer:
             threading.Thread(target=self._cut_soon, name="eventhub-cut", daemon=True).start()
 
     def close(self) -> None:
-        """Say goodbye to the hub, for `CLOSE_SECONDS` at most; only cut where it was cut before."""
+        """Say goodbye to the hub, for `CLOSE_SECONDS` at most; only cut if it was cut before."""
         self._remember()
         if self._is_cut:
             if not self._busy:
@@ -169,7 +169,7 @@ class HubProducer:
                 self._release()
 
     def _release(self) -> None:
-        # The SDK leaves its socket to the garbage collector where the peer was first to go.
+        # The SDK leaves its socket to the garbage collector if the peer closed first.
         for sock in [*self._sockets, *(self._tls.sockets if self._tls is not None else ())]:
             with contextlib.suppress(OSError):
                 sock.close()

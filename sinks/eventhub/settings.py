@@ -1,4 +1,4 @@
-"""The settings of the Event Hubs sink. They must never accept a token's way that is not TLS."""
+"""The settings of the Event Hubs sink. They must never let a token travel without TLS."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ class EventHubSettings(SinkSettings):
         default=None, description="Connection string with a SAS key or a SAS signature"
     )
     connection_string_file: Path | None = Field(
-        default=None, description="File that holds the connection string; read anew at each connect"
+        default=None,
+        description="File that holds the connection string; read again at each connect",
     )
     namespace: str | None = Field(
         default=None,
@@ -55,7 +56,7 @@ class EventHubSettings(SinkSettings):
     def address(self) -> HubAddress:
         """The hub, as the settings and the file have it now.
 
-        Raises `SinkError`, which names the setting, where the string is wrong or the file is
+        Raises `SinkError`, which names the setting, if the string is wrong or the file is
         unreadable.
         """
         try:

@@ -200,8 +200,8 @@ class EventHubSink(Sink[EventHubSettings]):
         return link
 
     def _new_link(self, *, delivered: int = 0) -> HubProducer:
-        # The SDK costs 0.1 s and 5 MiB or more (measured): who only reads settings should not pay
-        # for it, and a bridge that starts should poll first.
+        # The SDK costs 0.1 s and 5 MiB or more (measured): a command that only reads settings
+        # should not pay for it, and a bridge that starts should poll first.
         from sinks.eventhub.producer import HubProducer  # noqa: PLC0415
 
         try:

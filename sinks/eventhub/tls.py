@@ -42,7 +42,7 @@ class TlsSockets(ssl.SSLContext):
         server_hostname: str | bytes | None = None,
         session: ssl.SSLSession | None = None,
     ) -> ssl.SSLSocket:
-        """As the base, within `HANDSHAKE_SECONDS`. Raises `OSError` where it is cut."""
+        """As the base, within `HANDSHAKE_SECONDS`. Raises `OSError` if it is cut."""
         sock.settimeout(HANDSHAKE_SECONDS)
         wrapped = super().wrap_socket(
             sock,

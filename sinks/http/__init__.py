@@ -1,1 +1,1 @@
-"""HTTP as the sinks speak it. It is no sink, and knows of no record."""
+"""HTTP for the sinks that use it. It is not a sink, and does not know records."""

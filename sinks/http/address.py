@@ -1,4 +1,4 @@
-"""Addresses: which ones can be asked, and how much of one may be shown. It opens no connection."""
+"""Addresses: whether one can be used, and how much of it may be shown. It opens no connection."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def checked_address(text: str, *, instead: str) -> SplitResult:
     try:
         parts = urlsplit(text)
         good = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
-    except ValueError:  # a port that is no number, or half a pair of brackets
+    except ValueError:  # a port that is not a number, or half a pair of brackets
         good = False
     if not good or not text.isprintable() or " " in text:
         raise ValueError("this is not an address such as https://hooks.example.com/path")

@@ -1,4 +1,4 @@
-"""What `seb check` says of an address, one step per line. It never sends a request."""
+"""The lines of `seb check` about an address, one per step. It never sends a request."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def look_at_address(url: str, limits: Limits) -> Iterator[Check]:
     if parts.scheme == "http" and not is_loopback(host):
         yield Check(
             level="warn",
-            text=f"{origin(parts)} is not encrypted: anybody on the way can read records",
+            text=f"{origin(parts)} is not encrypted: records can be read on the network",
             remedy="use an https address",
         )
     try:

@@ -46,7 +46,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What a server said: all that matters of it."""
+    """The parts of an answer that matter."""
 
     status: int
     retry_after: str | None
@@ -62,17 +62,17 @@ class Client:
         self._url = url
         self._limits = limits
         # Once for all requests: to look takes as long as half a request on loopback. A client is
-        # made anew after each failure, and so sees what the system has been told since.
+        # replaced after each failure, and so sees changes of the system's proxy settings.
         self._proxies = get_environ_proxies(url, no_proxy=None)
         through = select_proxy(url, self._proxies) or ""
         secured = any(each.lower().startswith("https:") for each in (url, through))
-        # No Session: it would read .netrc, keep cookies, and look into a Location even when told
-        # not to follow it, where a bad one makes it raise (measured with requests 2.34.2).
+        # No Session: it would read .netrc, keep cookies, and read a Location even if it
+        # may not follow it; a bad one makes it raise (measured with requests 2.34.2).
         self._adapter = DeadlineAdapter(tls_context() if secured else None)
         self._deadline = self._adapter.deadline
 
     def post(self, body: bytes, headers: Mapping[str, str]) -> Answer:
-        """Post, and give the answer's head. Raises `SinkError` where there is none."""
+        """Post, and give the answer's head. Raises `SinkError` if there is none."""
         request = requests.Request("POST", self._url, headers=dict(headers), data=body)
         with self._told():
             response = self._send(request)
@@ -85,7 +85,7 @@ class Client:
     def get(self, params: Mapping[str, str], headers: Mapping[str, str], *, largest: int) -> Answer:
         """Get, and give the answer with its body.
 
-        Raises `SinkError` where there is none, or where its body has more than `largest` bytes.
+        Raises `SinkError` if there is none, or if its body has more than `largest` bytes.
         """
         request = requests.Request("GET", self._url, headers=dict(headers), params=dict(params))
         with self._told():
@@ -100,7 +100,7 @@ class Client:
 
     @contextmanager
     def _told(self) -> Iterator[None]:
-        """Tell what goes wrong within as a `SinkError`, in our own words."""
+        """Raise what goes wrong within as a `SinkError` with our own text."""
         try:
             yield
         except (requests.RequestException, HTTPError, OSError, ValueError) as error:
@@ -150,7 +150,7 @@ def tls_context() -> ssl.SSLContext:
     """Trust in what the system trusts, in Mozilla's list, and in the usual variables' bundle.
 
     The system's store is where a company installs its own authority; `SSL_CERT_FILE` is part of
-    it. Raises `SinkError` where a bundle that a variable names cannot be read.
+    it. Raises `SinkError` if a bundle that a variable names cannot be read.
     """
     context = ssl.create_default_context()
     context.load_verify_locations(certifi.where())

@@ -1,4 +1,4 @@
-"""What the answer to a delivery means: taken, later, never, or no more. It sends nothing."""
+"""The meaning of an answer to a delivery: taken, later, never, or paused. It sends nothing."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _TRIES: Final = 5
 def judge(
     answer: Answer, *, shown: str, now: datetime, hints: Mapping[int, str], resume: str
 ) -> None:
-    """Return where a record was taken; raise what the status means for anything else.
+    """Return if the record was taken; raise what the status means for anything else.
 
     `shown` is the address as far as errors may name it, `hints` say what to do about a status (at
     least 401, 403, 404 and 405), and `resume` what makes a destination that wants no more go on.
@@ -70,7 +70,7 @@ def seconds_to_wait(retry_after: str | None, *, now: datetime) -> float | None:
 
 
 def status_words(status: int) -> str:
-    """A status with its name, where it has one."""
+    """A status with its name, if it has one."""
     try:
         return f"{status} {HTTPStatus(status).phrase}"
     except ValueError:
@@ -84,5 +84,5 @@ def pointing_to(location: str | None) -> str:
     except ValueError:
         target = ""
     if not target.startswith("http") or not target.isprintable():
-        return "; set the address to where the receiver really is"
-    return f"; it points to {target}: set the address to where the receiver really is"
+        return "; set the receiver's own address"
+    return f"; it points to {target}: set the receiver's own address"

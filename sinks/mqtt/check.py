@@ -1,4 +1,4 @@
-"""What `seb check` says of a broker. It publishes nothing, and leaves a running bridge alone."""
+"""The lines of `seb check` about a broker. It publishes nothing, and disturbs no running bridge."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""How to connect: what paho is told for it, and what the broker answers. It opens no socket."""
+"""How to connect: the settings of a paho client, and the limits in the broker's answer. It opens no
+socket.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +60,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What the broker told in its CONNACK; the defaults are MQTT's (MQTT 5, 3.2.2.3)."""
+    """The limits in the broker's CONNACK; the defaults are MQTT's (MQTT 5, 3.2.2.3)."""
 
     maximum_qos: int = 2
     receive_maximum: int = 65535
@@ -68,7 +70,7 @@ class Limits:
 
 
 def plan_for(settings: MqttSettings, *, client_id: str, will: Message | None = None) -> Plan:
-    """The plan that settings ask for; it reads their files, and raises `SinkError` where it cannot.
+    """The plan that settings ask for; it reads their files, and raises `SinkError` if it cannot.
 
     The broker keeps a session only for commands, and never for a client without a will.
     """
@@ -220,7 +222,7 @@ def publish_size(message: Message, properties: Properties | None) -> int:
 
 
 class _Packed(Properties):
-    """Properties whose bytes are made once; paho makes them anew at each publish."""
+    """Properties whose bytes are made once; paho makes them again at each publish."""
 
     def __init__(self, made: Properties) -> None:
         # Around the setter of the base, which takes names of MQTT's properties only.

@@ -20,7 +20,7 @@ MAX_UNSETTLED: Final = 1024 * 1024
 """Bytes that may wait in all: far more than the broker may have in flight to us, see `Plan`. But
 Mosquitto 2.0.11 sends 16 more for each one that is settled, and MQTT 3.1.1 knows no such limit."""
 _OVERHEAD: Final = 512
-"""Bytes that a command takes up beside its payload, about."""
+"""Bytes that a command takes up in addition to its payload, about."""
 AGAIN_SECONDS: Final = 60.0
 """A command that was taken and is not settled by then was lost on a full disk, most likely."""
 
@@ -66,10 +66,10 @@ class CommandChannel:
         self._size = 0
 
     def subscribe(self, *, timeout: float) -> Problem | None:
-        """Ask for the topic; where the broker refuses, why and what to do about it.
+        """Ask for the topic; returns the problem if the broker refuses.
 
-        Raises `SinkError` where it does not answer within `timeout` seconds. A broker may well
-        grant what it then withholds: only a command that comes proves the way.
+        Raises `SinkError` if it does not answer within `timeout` seconds. A broker may well
+        grant what it then withholds: only a command that arrives proves that it works.
         """
         code = self._subscriptions.subscribe(self._topic, retained=False, timeout=timeout)
         if code >= FIRST_FAILURE:

@@ -1,4 +1,4 @@
-"""What the MQTT sink says: its topics, and the documents on them. It never touches a network."""
+"""The topics of the MQTT sink, and the messages on them. It never touches a network."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ STATE_EXPIRY: Final = 6 * 3600
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """One PUBLISH at QoS 1. Everything from `content_type` on is lost where MQTT is 3.1.1."""
+    """One PUBLISH at QoS 1. Everything from `content_type` on is lost with MQTT 3.1.1."""
 
     topic: str
     payload: bytes
@@ -56,7 +56,7 @@ def topics(context: SinkContext) -> Topics:
 def topics_of(*, site: str, vm_id: str) -> Topics:
     """The topics under `seb/v1/<site>/vm/<vmId>`.
 
-    Raises `SinkError` where the site or the vmId would change the shape of the topic.
+    Raises `SinkError` if the site or the vmId would change the shape of the topic.
     """
     base = f"seb/v1/{_level('SEB_SITE', site)}/vm/{_level('the vmId', vm_id)}"
     return Topics(
@@ -82,7 +82,8 @@ def _level(name: str, value: str) -> str:
 def record_message(record: EventRecord, where: Topics) -> Message:
     """A record, byte for byte: receipts on the receipt topic, everything else on the event topic.
 
-    A receipt's Correlation Data is its `jti`, so that who asked finds the answer (MQTT 5, 4.10).
+    A receipt's Correlation Data is its `jti`, so that the sender of the command finds the answer
+    (MQTT 5, 4.10).
     """
     if record.type != APPROVAL:
         expiry = _heartbeat_expiry(record) if record.is_heartbeat else EVENT_EXPIRY
@@ -118,7 +119,7 @@ def state_message(
     `{"vm": {vmId, name, resourceId}, "time": RFC 3339, "events": [...]}`, an event as
     `PendingEvent.to_wire` has it: recordId, eventId, eventType, eventStatus, notBefore, resources,
     affectsThisVm, impact, revision, fingerprint. Nothing pending is an empty list and not an empty
-    payload: an empty payload would delete the retained message, and say the same as no bridge.
+    payload: an empty payload would delete the retained message, and mean the same as no bridge.
     """
     document = {
         "vm": _vm(context),

@@ -1,6 +1,6 @@
-"""MQTT's reason codes and the network's errors, in words that end in what to do.
+"""MQTT's reason codes and the network's errors as text, with what to do about them.
 
-It never sees a password, so that none can be in what it says.
+It never sees a password, so that no text can hold one.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ FIRST_FAILURE: Final = 0x80
 """MQTT 5, 2.4: codes from here on are failures."""
 
 ABOUT_THE_MESSAGE: Final = frozenset({TOPIC_NAME_INVALID, PACKET_TOO_LARGE, PAYLOAD_FORMAT_INVALID})
-"""Refusals that the same message will meet again, whoever changes what at the broker's rules."""
+"""Refusals that the same message meets again, whatever the broker's access rules are."""
 
 # MQTT 5, 2.4, those that a publisher can meet.
 _WORDS: Final = {
@@ -114,12 +114,12 @@ def ending(code: int, *, from_broker: bool, accepted: bool) -> Problem:
     if not accepted:
         return Problem(
             "the connection was closed before the broker accepted it",
-            "check PORT and PROTOCOL, whether the broker wants TLS, and TLS__CERT where it asks "
+            "check PORT and PROTOCOL, whether the broker wants TLS, and TLS__CERT if it asks "
             "for a certificate",
         )
     if code in (PROTOCOL_ERROR, KEEP_ALIVE_TIMEOUT):
         return reason(code)
-    # Mosquitto 2.0 gives no reason where it shuts down or another client takes the session over.
+    # Mosquitto 2.0 gives no reason if it shuts down or another client takes the session over.
     return Problem(
         "the connection was lost",
         "see how the broker and the network are doing, and that no second bridge runs for this VM",

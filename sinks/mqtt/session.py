@@ -1,4 +1,4 @@
-"""One MQTT connection, from CONNECT to its end. It never reconnects and never says what to send.
+"""One MQTT connection, from CONNECT to its end. It never reconnects, and sends nothing itself.
 
 The connection is served by a thread of our own instead of paho's `loop_start`: whatever ends the
 thread (an exception in a callback too, after which paho still calls itself connected) is noted as
@@ -51,7 +51,7 @@ class Session:
         """Guards what comes in. It is never held while paho is called: paho calls back with locks
         of its own held."""
         self.limits: Limits | None = None
-        """What the broker told in its CONNACK; None before."""
+        """The limits in the broker's CONNACK; None before it."""
         self.blamed: int | None = None
         """The reason code of a message that the broker ended the connection over."""
         self._lost: Problem | None = None
@@ -87,7 +87,7 @@ class Session:
     def wait_for(self, done: Callable[[], bool], *, timeout: float) -> None:
         """Wait until something holds that what comes in may change, `timeout` seconds at most.
 
-        Raises `SinkError` where the connection is lost first.
+        Raises `SinkError` if the connection is lost first.
         """
         with self.changed:
             self.changed.wait_for(lambda: done() or self._lost, timeout)
@@ -105,7 +105,7 @@ class Session:
             self.changed.notify_all()
 
     def ensure(self, *, delivered: int = 0) -> None:
-        """Raise `SinkError` with the reason where the connection is not there any more."""
+        """Raise `SinkError` with the reason if the connection has ended."""
         with self.changed:
             lost = self._lost
         if lost is not None:
@@ -153,7 +153,7 @@ class Session:
     def _run(self) -> None:
         try:
             self._serve()
-        except Exception as error:  # noqa: BLE001  # the end of a thread: told to who waits for it
+        except Exception as error:  # noqa: BLE001  # the end of a thread: `ensure` raises it
             self._lose(network(error))
         finally:
             self._lose(Problem("the connection has ended"))

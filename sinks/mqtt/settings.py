@@ -1,4 +1,4 @@
-"""What the MQTT sink can be told. It never opens a file, and no secret is in what it prints."""
+"""The settings of the MQTT sink. It never opens a file, and never prints a secret."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class MqttTls(BaseModel):
 
 
 class MqttSettings(SinkSettings):
-    """What the MQTT sink can be told."""
+    """The broker's address, and how to connect to it."""
 
     host: str = Field(min_length=1, description="Host name or address of the broker")
     port: int | None = Field(
@@ -49,7 +49,7 @@ class MqttSettings(SinkSettings):
     username: str | None = Field(default=None, description="User name at the broker")
     password: SecretStr | None = Field(default=None, description="Password at the broker")
     password_file: Path | None = Field(
-        default=None, description="File with the password, read anew at each connect"
+        default=None, description="File with the password, read again at each connect"
     )
     protocol: Protocol = Field(
         default="5",

@@ -2,7 +2,7 @@
 
 It never counts a record as delivered that the broker has not acknowledged, and never sends while
 it is not connected. An acknowledgement says that the broker has the message, not that its disk
-has: Mosquitto, for one, saves its own store every 30 minutes unless it is told otherwise.
+has: Mosquitto, for one, saves its own store every 30 minutes by default.
 
 A broker's ACL for this sink has to allow writing to `…/event`, `…/receipt`, `…/state` and
 `…/status` under `seb/v1/<site>/vm/<vmId>`, by name: a wildcard would take in `…/command`. For
@@ -44,8 +44,8 @@ from sinks.mqtt.session import Session
 from sinks.mqtt.settings import MqttSettings
 from sinks.record import EventRecord
 
-# To the next try where records go out but the state is refused, or no command can come in: records
-# that are committed meanwhile wait for it, so it is no matter for a back-off up to a minute.
+# To the next try if records go out but the state is refused, or no command can come in: records
+# that are committed meanwhile wait for it, so the wait must not grow to a minute.
 IMPAIRED_SECONDS: Final = 5.0
 STATE_RENEWAL: Final = timedelta(hours=1)
 # Refusals that end the connection, before the record counts as the cause and not the broker.
@@ -62,7 +62,7 @@ class MqttSink(Sink[MqttSettings]):
     CONNECT_TIMEOUT: ClassVar[float] = 10.0
     """Seconds for a connection, from the name's resolution to the broker's CONNACK."""
     ACK_TIMEOUT: ClassVar[float] = 15.0
-    """Seconds for a batch, less than `deadline`: what a slow line got through by then is told, and
+    """Seconds for a batch, less than `deadline`: what a slow line got through by then counts, and
     the rest goes out on the next connection."""
     SAY_TIMEOUT: ClassVar[float] = 5.0
     """Seconds for a state or a status; with the others, an `open` stays well within `deadline`."""
@@ -110,11 +110,11 @@ class MqttSink(Sink[MqttSettings]):
         raise SinkError(problem, delivered=outcome.delivered)
 
     def maintain(self) -> None:
-        """See that the connection lives; publish the state where it has changed or is an hour old;
+        """See that the connection lives; publish the state if it has changed or is an hour old;
         hand in commands that had to wait.
 
-        Raises `SinkError` too where the broker refuses the subscription to the command topic.
-        Comparing what is pending is more than 'after an event record': it holds too where this
+        Raises `SinkError` too if the broker refuses the subscription to the command topic.
+        Comparing what is pending is more than 'after an event record': it holds too if this
         sink's settings keep event records from it.
         """
         publisher, where = self._opened()
@@ -123,7 +123,7 @@ class MqttSink(Sink[MqttSettings]):
             self._channel.retry()
         self._renew_state(publisher, where)
         if self._deaf is not None:
-            # Here and not in `open`, and soon again: what is to go out does, whoever cannot call.
+            # Here and not in `open`, and retried soon: records go out while no command comes in.
             raise SinkError(self._deaf, retry_after=IMPAIRED_SECONDS)
 
     def _renew_state(self, publisher: Publisher, where: Topics) -> None:
@@ -214,7 +214,7 @@ class MqttSink(Sink[MqttSettings]):
     def _say(
         self, publisher: Publisher, message: Message, *, retry_after: float | None = None
     ) -> None:
-        """Publish state or status; a refusal is the operator's to heal, never a dead record."""
+        """Publish state or status; a refusal is for the operator to fix, and parks no record."""
         outcome = publisher.publish([message], timeout=self.SAY_TIMEOUT)
         if outcome.refusal is not None:
             raise SinkError(_refused(message.topic, outcome.refusal), retry_after=retry_after)

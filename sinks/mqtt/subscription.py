@@ -1,6 +1,6 @@
 """What comes in over a session: subscriptions, messages, and their acknowledgements.
 
-It never acknowledges by itself where the plan says that somebody else does, and looks into nothing.
+It does not acknowledge by itself if the plan has commands, and never reads a payload.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Inbound:
     qos: int
     retained: bool
     again: bool
-    """The broker says that it sends this for the second time."""
+    """The broker marks this as sent for the second time."""
     mid: int
 
 
@@ -65,7 +65,7 @@ class Subscriptions:
         """Ask for a topic at QoS 1, and give the reason code of the broker's answer.
 
         `retained`: whether what the topic holds already is wanted too; MQTT 3.1.1 cannot do
-        without. Raises `SinkError` where no answer comes within `timeout` seconds.
+        without. Raises `SinkError` if no answer comes within `timeout` seconds.
         """
         session = self._session
         session.ensure()

@@ -1,4 +1,4 @@
-"""Whether a program can be run, and what to do where it cannot. It never runs one."""
+"""Whether a program can be run, and what to do if it cannot. It never runs one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sinks.program.process import writable_by_anybody
 from sinks.program.settings import ProgramSettings
 from sinks.readable import escaped
 
-_ABSENT: Final = Problem("there is no such program", "install it, or correct command")
+_ABSENT: Final = Problem("the program does not exist", "install it, or correct command")
 _NOT_A_FILE: Final = Problem("it is not a file", "correct command")
 _NOT_EXECUTABLE: Final = Problem(
     "it is not executable", "allow it (chmod +x), or name its interpreter first in command"
@@ -36,12 +36,12 @@ _BY_ERRNO: Final = {
     ),
     errno.EAGAIN: Problem("the system allows no more processes", "raise the limit"),
     errno.ENOMEM: Problem("the system has no memory for it", "free some"),
-    errno.ETXTBSY: Problem("somebody is writing it", "it is tried again"),
+    errno.ETXTBSY: Problem("another process is writing it", "it is tried again"),
 }
 
 
 def require(program: str) -> str:
-    """The path that would be run. Raises `SinkError` with what to do where there is none."""
+    """The path that would be run. Raises `SinkError` with what to do if there is none."""
     found = shutil.which(program)
     if found is None:
         raise SinkError(_why_not(program).at(escaped(program)))
@@ -56,7 +56,7 @@ def reason_of(error: OSError | ValueError, program: str) -> Problem:
     if shutil.which(program) is None:
         return _why_not(program)
     told = _BY_ERRNO.get(error.errno or 0)
-    # Windows has no errno of its own for a file that is no program (193).
+    # Windows has no errno of its own for a file that is not a program (193).
     if told is None and getattr(error, "winerror", None) == 193:  # noqa: PLR2004
         told = _BY_ERRNO[errno.ENOEXEC]
     return told or Problem(f"it cannot be run: {error.strerror}", "try it by hand")

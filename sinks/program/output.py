@@ -1,4 +1,4 @@
-"""The end of what a program says, for a person. It never keeps more than its limit of bytes."""
+"""The end of a program's output, for error messages. It never keeps more than its limit."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ WINDOWS: Final = sys.platform == "win32"
 GRACE_SECONDS: Final = 2.0
 """From the request to end to the end by force."""
 REAP_SECONDS: Final = 1.0
-"""After that; longer only where the system itself does not let go of the process."""
+"""After that; longer only if the system itself does not let go of the process."""
 LAST_WORDS_SECONDS: Final = 0.5
 """How long to wait, after the end, for what the program has written."""
 
@@ -61,7 +61,7 @@ class Run:
         ).start()
 
     def wait(self, seconds: float) -> int | None:
-        """The exit code, negative for a signal; None where it has not ended in so many seconds."""
+        """The exit code, negative for a signal; None if it has not ended in so many seconds."""
         try:
             return self._process.wait(seconds)
         except subprocess.TimeoutExpired:
@@ -78,10 +78,10 @@ class Run:
         """End it and all that it started, at once. It may have ended before."""
         _kill(self._process.pid)
         with suppress(OSError):
-            self._process.kill()  # the program itself, where there is no taskkill
+            self._process.kill()  # the program itself, if there is no taskkill
 
     def last_words(self) -> str:
-        """The end of its error output, or of its output where there is no other."""
+        """The end of its error output, or of its output if there is no other."""
         return self._err.text(LAST_WORDS_SECONDS) or self._out.text(LAST_WORDS_SECONDS)
 
 
@@ -94,7 +94,7 @@ def signal_name(number: int) -> str:
 
 
 def writable_by_anybody(path: Path) -> bool:
-    """Whether any account may change a file, as far as its mode says; Windows' modes say nothing.
+    """Whether any account may change a file, by its mode; False on Windows, without such modes.
 
     Raises `OSError`.
     """
@@ -138,7 +138,7 @@ else:
     def _signal_group(pid: int, number: int) -> None:
         # After the program's end its number could be another group's by now; but systems give
         # numbers out in turn, and no turn is over between two lines of ours.
-        # Nobody is left; or, behind `sudo` and its like, somebody who is not ours to end.
+        # No process is left; or, behind `sudo` and its like, one that we may not end.
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(pid, number)
 

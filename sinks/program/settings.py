@@ -20,7 +20,7 @@ _SHELL_WORDS: Final = frozenset({"|", "||", "&", "&&", ";", "<", ">", ">>", "2>"
 def split_command(text: str, *, windows: bool = WINDOWS) -> tuple[str, ...]:
     """Split as a POSIX shell would; on Windows only double quotes group, and a backslash is itself.
 
-    Raises `ValueError` where a quote is not closed, or where only a shell could run it.
+    Raises `ValueError` if a quote is not closed, or if only a shell could run it.
     """
     lexer = shlex.shlex(text, posix=True, punctuation_chars=False)
     lexer.whitespace_split = True
@@ -49,7 +49,7 @@ def _words(value: object) -> object:
     try:
         return json.loads(value)
     except ValueError:
-        raise ValueError("this begins like a JSON list, and is none") from None
+        raise ValueError("this begins like a JSON list, but is not valid JSON") from None
 
 
 def _can_be_run(words: tuple[str, ...]) -> tuple[str, ...]:

@@ -48,16 +48,16 @@ class ProgramSink(Sink[ProgramSettings]):
 
     @property
     def wants_heartbeats(self) -> bool:
-        """Nobody starts a program each minute to hear that nothing happened."""
+        """No: a program is not started each minute to hear that nothing happened."""
         return False
 
     @property
     def _program(self) -> str:
-        """The program as a person may see it; its arguments are nobody's business."""
+        """The program as errors show it; its arguments may hold secrets."""
         return escaped(self.settings.command[0])
 
     def open(self) -> None:
-        """See that the program is there. Raises `SinkError` where it cannot be run."""
+        """See that the program is there. Raises `SinkError` if it cannot be run."""
         require(self.settings.command[0])
 
     def maintain(self) -> None:
@@ -67,15 +67,15 @@ class ProgramSink(Sink[ProgramSettings]):
     def deliver(self, records: Sequence[EventRecord]) -> None:
         """Run the program, once per record, to its end.
 
-        Raises `SinkError` where it cannot be run, fails, or takes longer than `timeout`, and
-        `SinkRejected` where it ends with 65.
+        Raises `SinkError` if it cannot be run, fails, or takes longer than `timeout`, and
+        `SinkRejected` if it ends with 65.
         """
         for record in records:
             self._deliver(record)
 
     def _deliver(self, record: EventRecord) -> None:
         run = self._run = self._start(record)
-        if self._aborted:  # meanwhile; whoever called could not see the run yet
+        if self._aborted:  # meanwhile; `abort` could not see the run yet
             run.kill()
         try:
             self._judge(run, run.wait(self.settings.timeout))
@@ -114,7 +114,7 @@ class ProgramSink(Sink[ProgramSettings]):
         return tuple(look_at(self.settings))
 
     def abort(self) -> None:
-        """End the program, by force: nobody may be left to wait for it."""
+        """End the program by force, so that no thread waits for it."""
         self._aborted = True
         run = self._run
         if run is not None:

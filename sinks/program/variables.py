@@ -56,7 +56,7 @@ class Variable:
 
 
 def _data(*path: str) -> Value:
-    """The value at a place below `data`; None where a record has no such place."""
+    """The value at a place below `data`; None if a record has no such place."""
 
     def value(record: EventRecord) -> object:
         found: Any = record.data
@@ -97,7 +97,7 @@ VARIABLES: Final = tuple(
             "On the VM: `none`, `pause`, `restart`, `redeploy` or `delete`",
             _data("impact"),
         ),
-        ("AFFECTS_THIS_VM", "`true` where the event names this VM", _data("affectsThisVm")),
+        ("AFFECTS_THIS_VM", "`true` if the event names this VM", _data("affectsThisVm")),
         ("RESOURCES", "Names of the VMs that it names, one a line", _data("event", "resources")),
         ("RESOURCE_COUNT", "How many those are", _count),
         ("REVISION", "Grows with each change of the event", _data("revision")),
@@ -105,7 +105,7 @@ VARIABLES: Final = tuple(
         ("VM_NAME", "Name of this VM, as events name it", _data("vm", "name")),
     )
 )
-"""Every one is set for every record; empty where the record has no such value."""
+"""Every one is set for every record; empty if the record has no such value."""
 
 
 def environment(record: EventRecord, parent: Mapping[str, str]) -> dict[str, str]:

@@ -1,6 +1,6 @@
-"""The long poll: a thread that asks for commands, hands them in, and ends on lasting trouble.
+"""The long poll: a thread that asks for commands, hands them in, and ends if requests keep failing.
 
-It never judges a token, and never asks faster than it gets rid of what it was given.
+It never judges a token, and asks for no more while the bridge has no room.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Poll:
         return self._tokens(self._ask(wait))
 
     def start(self, tokens: Sequence[bytes]) -> None:
-        """Hand these in, then ask for more until told to stop."""
+        """Hand these in, then ask for more until `stop`."""
         self._thread = threading.Thread(
             target=self._run, args=(tokens,), name=f"pull {self._name}", daemon=True
         )
@@ -123,7 +123,7 @@ class Poll:
             tokens = _read(answer.body)
             if tokens is None:
                 raise SinkError(
-                    f"{said} with something that is no JSON list of at most {MAX_TOKENS} tokens; "
+                    f"{said} with a body that is not a JSON list of at most {MAX_TOKENS} tokens; "
                     f"{URL_HINT}"
                 )
             return tokens
@@ -148,5 +148,5 @@ def _read(body: bytes) -> list[bytes] | None:
         return None
     if not all(isinstance(each, str) for each in loaded):
         return None
-    # What UTF-8 cannot hold is no token either way; the verifier is to say so.
+    # Text that UTF-8 cannot hold is not a token; the verifier refuses it.
     return [each[: MAX_TOKEN_BYTES + 1].encode("utf-8", "replace") for each in loaded]

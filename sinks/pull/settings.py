@@ -1,4 +1,4 @@
-"""Where commands are fetched from. It opens no connection, and no secret is in what it prints."""
+"""The settings of the HTTPS command channel. It opens no connection, and never prints a secret."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class PullSettings(SinkSettings):
     url: SecretStr = Field(description="https address of the long poll; its path is kept secret")
     token: SecretStr | None = Field(default=None, description="Bearer token")
     token_file: Path | None = Field(
-        default=None, description="File with the bearer token, read anew for each request"
+        default=None, description="File with the bearer token, read again at each request"
     )
 
     @property
@@ -37,9 +37,9 @@ class PullSettings(SinkSettings):
         return origin(urlsplit(self.address))
 
     def authorization(self) -> dict[str, str]:
-        """The header that opens the address; none where no token is set.
+        """The header that opens the address; none if no token is set.
 
-        Raises `SinkError` where the file cannot be read or holds no token.
+        Raises `SinkError` if the file cannot be read or holds no token.
         """
         token = read_secret(self.token, self.token_file)
         if token is None:

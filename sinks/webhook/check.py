@@ -1,4 +1,4 @@
-"""What `seb check` says of a webhook, one step per line. It never sends a request."""
+"""The lines of `seb check` about a webhook, one per step. It never sends a request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a webhook posts: bytes, and what they are. It never says how they are made."""
+"""The body that a webhook posts, and its content type."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rendered:
-    """A body and what it is."""
+    """A body and its content type."""
 
     body: bytes
     content_type: str

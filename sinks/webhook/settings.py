@@ -37,7 +37,7 @@ SecretText = Annotated[SecretStr, BeforeValidator(_text_from_object)]
 
 
 class WebhookSettings(SinkSettings):
-    """Where to post, and how to prove who did."""
+    """The address to post to, and the keys that sign."""
 
     url: SecretStr = Field(description="http or https address; kept secret, for it often holds one")
     secret: SecretStr | None = Field(
@@ -45,7 +45,7 @@ class WebhookSettings(SinkSettings):
         description="Standard Webhooks key (whsec_…); two, separated by a space, while rotating",
     )
     secret_file: Path | None = Field(
-        default=None, description="File with the secret, read anew for each delivery"
+        default=None, description="File with the secret, read again at each delivery"
     )
     headers: SecretDict = Field(
         default_factory=dict, description="JSON object of further headers, such as Authorization"
@@ -65,9 +65,9 @@ class WebhookSettings(SinkSettings):
         return origin(self.target)
 
     def keys(self) -> tuple[SigningKey, ...]:
-        """The signing keys as they are now; none where no secret is set.
+        """The signing keys as they are now; none if no secret is set.
 
-        Raises `SinkError` where the file cannot be read, `KeyFormatError` where it holds no key.
+        Raises `SinkError` if the file cannot be read, `KeyFormatError` if it holds no key.
         """
         secret = read_secret(self.secret, self.secret_file)
         return () if secret is None else read_keys(secret)
@@ -96,7 +96,7 @@ class WebhookSettings(SinkSettings):
     @classmethod
     def _template_compiles(cls, value: SecretStr | None) -> SecretStr | None:
         if value is not None:
-            # Jinja2 takes 2 MiB (measured): only who has a template should pay for it.
+            # Jinja2 takes 2 MiB (measured): only a sink with a template should pay for it.
             from sinks.webhook.template import compile_template  # noqa: PLC0415
 
             compile_template(value.get_secret_value())

@@ -17,7 +17,7 @@ _MOST_KEYS: Final = 2
 
 
 class KeyFormatError(ValueError):
-    """The text is no signing key; the message says what one looks like, and not what it was."""
+    """The text is not a signing key; the message describes a key, and does not show the text."""
 
 
 @dataclass(frozen=True, slots=True)

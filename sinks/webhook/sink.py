@@ -51,7 +51,7 @@ class WebhookSink(Sink[WebhookSettings]):
 
     @property
     def wants_heartbeats(self) -> bool:
-        """A chat or a pager is not told each minute that nothing happened."""
+        """No for a chat or a pager, which heartbeats would only disturb."""
         return self._template is None
 
     def open(self) -> None:
@@ -62,8 +62,8 @@ class WebhookSink(Sink[WebhookSettings]):
     def deliver(self, records: Sequence[EventRecord]) -> None:
         """Post the record.
 
-        Raises `SinkError` where it was not taken, `SinkPaused` on 410, `SinkRejected` where the
-        answer or the template says that trying again is no use.
+        Raises `SinkError` if it was not taken, `SinkPaused` on 410, `SinkRejected` if the
+        answer or the template says that a retry cannot help.
         """
         if self._client is None:
             self.open()
@@ -137,7 +137,7 @@ class WebhookSink(Sink[WebhookSettings]):
 
 
 def _compiled(template: str) -> Template:
-    # Jinja2 takes 2 MiB (measured): only who has a template should pay for it.
+    # Jinja2 takes 2 MiB (measured): only a sink with a template should pay for it.
     from sinks.webhook.template import compile_template  # noqa: PLC0415
 
     return compile_template(template)

@@ -88,7 +88,7 @@ def test_imds_that_is_down_at_start_is_waited_for(launch: Launch, simulator: Sim
     simulator.fault(Refused())
     bridge = launch()
     said = bridge.wait_for_log("identity_trouble")
-    assert "nobody listens at" in said["message"]
+    assert "connection refused by" in said["message"]
     simulator.heal()
     bridge.wait_for_log("started")
     event = simulator.announce(SimulatedEvent())

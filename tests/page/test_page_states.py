@@ -55,7 +55,7 @@ STORY = [
 TROUBLED = [
     sink(
         state="failing",
-        reason="nobody listens at 127.0.0.1:1883: connection refused",
+        reason="127.0.0.1:1883: connection refused; check HOST and PORT",
         backlog=1_212,
         oldestPendingAt=moment(-754),
         nextTrySeconds=12.0,

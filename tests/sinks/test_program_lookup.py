@@ -50,7 +50,7 @@ def absent(path: Path) -> Path:
 @pytest.mark.parametrize(
     ("make", "reason"),
     [
-        (absent, "there is no such program; install it"),
+        (absent, "the program does not exist; install it"),
         (not_executable, "it is not executable; allow it (chmod +x)"),
         (directory, "it is not a file; correct command"),
         (no_interpreter, "the interpreter in its first line is missing; correct"),
@@ -72,7 +72,7 @@ def test_a_name_is_looked_for_in_the_path(tmp_path: Path, monkeypatch: pytest.Mo
     """As a shell would; a name that is nowhere is told."""
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
     sink = a_sink("prepare-this-vm")
-    with pytest.raises(SinkError, match="there is no such program; install it"):
+    with pytest.raises(SinkError, match="the program does not exist; install it"):
         sink.open()
     shell_script(tmp_path / "prepare-this-vm", "exit 0")
     sink.open()
@@ -92,7 +92,7 @@ def test_a_program_that_vanishes_is_noticed_before_an_event(tmp_path: Path) -> N
     sink.open()
     sink.maintain()
     path.unlink()
-    with pytest.raises(SinkError, match="there is no such program"):
+    with pytest.raises(SinkError, match="the program does not exist"):
         sink.maintain()
 
 

@@ -217,7 +217,7 @@ def test_a_body_that_is_no_list_of_tokens_is_a_sink_error(server: HttpServer, bo
     source = Source()
     server.answer(status=200, body=body)
     said = str(opening_fails(make(server, source)))
-    assert "no JSON list of at most 64 tokens" in said
+    assert "not a JSON list of at most 64 tokens" in said
     assert source.messages == ()
 
 

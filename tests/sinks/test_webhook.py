@@ -198,7 +198,7 @@ def test_a_redirect_is_not_followed(server: HttpServer, status: int) -> None:
         location = f"{elsewhere.origin}/hidden?code=hidden"
         error = raised(server, status=status, headers={"Location": location})
         assert (elsewhere.requests(), type(error)) == ([], SinkError)
-        assert f"it points to {elsewhere.origin}: set the address" in str(error)
+        assert f"it points to {elsewhere.origin}: set the receiver" in str(error)
         assert "hidden" not in str(error)
 
 
@@ -206,7 +206,7 @@ def test_a_redirect_is_not_followed(server: HttpServer, status: int) -> None:
 def test_a_redirect_to_nowhere_is_told_too(server: HttpServer, location: str) -> None:
     """A Location that is missing, relative or hostile is left out of the message."""
     error = raised(server, status=302, headers={"Location": location})
-    assert str(error).endswith("is not followed; set the address to where the receiver really is")
+    assert str(error).endswith("is not followed; set the receiver's own address")
 
 
 @pytest.mark.parametrize("status", [429, 503])
