@@ -16,14 +16,14 @@ from bridge.clock import Clock
 from bridge.commands import MAX_COMMANDS, Command, Rate, RefusedError, Situation, verify
 from bridge.imds import Imds, ImdsError
 from bridge.known import KnownEvent
-from bridge.ledger import OPEN_STATES, Entry, Ledger, cause_of, entry_of, entry_of_command
+from bridge.ledger import OPEN_STATES, Asked, Entry, Ledger, cause_of, entry_of, entry_of_command
 from bridge.policy import Verdict, objection
 from bridge.poller import Poller
 from bridge.receipts import State
 from bridge.refusals import Refusals
 from bridge.rulings import Rulings
 from bridge.store import StoreError
-from bridge.tries import Tries
+from bridge.tries import Attempt
 from bridge.trust import Trust
 from sinks.base import CommandMessage
 
@@ -53,13 +53,11 @@ class Approvals:
         self._clock = clock
         self._rulings = rulings
         self._trust = trust
-        self._trouble: str | None = None
         self._rate = Rate(MAX_COMMANDS, clock.monotonic)
         self._refusals = Refusals(clock)
-        self._open: dict[str, Entry] = {}
-        self._tries: dict[str, Tries] = {}
+        self._open: dict[str, Attempt] = {}
         for entry in ledger.unfinished():
-            self._note(entry, unsure=entry.asked == "maybe")
+            self._note(entry, effect=entry.asked)
 
     @property
     def refused(self) -> Counter[str]:
@@ -109,9 +107,9 @@ class Approvals:
 
         Raises `StoreError`; the next look does it again.
         """
-        for entry in list(self._open.values()):
-            self._follow(entry)
-        under_way = {(entry.event_id or "").casefold() for entry in self._open.values()}
+        for attempt in list(self._open.values()):
+            self._follow(attempt)
+        under_way = {(each.entry.event_id or "").casefold() for each in self._open.values()}
         pending = [key for key, known in self._poller.known().items() if known.pending]
         self._rulings.forget_all_but(pending)
         for key in [each for each in pending if each not in under_way]:
@@ -134,23 +132,13 @@ class Approvals:
                 or self._ledger.has(cause_of(command))
             ),
         )
-        try:
-            return verify(
-                message.token,
-                retained=message.retained,
-                trust=self._trust,
-                situation=situation,
-                rate=self._rate,
-            )
-        finally:
-            self._say_trust()
-
-    def _say_trust(self) -> None:
-        trouble = self._trust.trouble
-        if trouble != self._trouble:
-            self._trouble = trouble
-            extra = {"action": "trust_trouble" if trouble else "trust_ok"}
-            log.warning(trouble or "the trusted keys can be read again", extra=extra)
+        return verify(
+            message.token,
+            retained=message.retained,
+            trust=self._trust,
+            situation=situation,
+            rate=self._rate,
+        )
 
     def _refuse(self, refused: RefusedError, message: CommandMessage) -> None:
         if self._refusals.note(refused, message) and refused.command is not None:
@@ -170,50 +158,51 @@ class Approvals:
         try:
             if self._poller.lookout.gap(self._clock.now()).looking:
                 return self._ask(entry)
-            return self._note(self._ledger.in_vain(entry, self._clock.now()))
+            return self._note(self._ledger.asked(entry, "in vain", self._clock.now()))
         except StoreError as error:
             log.warning(str(error), extra={"action": "store_trouble"})
             return entry
 
-    def _follow(self, entry: Entry) -> None:
-        """Bring an entry on its way to its end, or ask IMDS again."""
-        known, tries = self._known(entry.event_id), self._tries[entry.cause]
+    def _follow(self, attempt: Attempt) -> None:
+        """Bring an approval under way to its end, or ask IMDS again."""
+        entry, known = attempt.entry, self._known(attempt.entry.event_id)
         if (
             known is None
             or not known.pending
-            or known.first_seen != tries.first_seen
+            or known.first_seen != attempt.first_seen
             or known.event.event_status in _BEGUN
         ):
-            if entry.state == "posted" or tries.unsure or tries.taken:
+            if entry.state == "posted" or attempt.taken or attempt.effect == "maybe":
                 self._write(entry, "confirmed")
             else:
                 self._write(entry, "failed", "imds_unreachable")
-        elif entry.state == "accepted" and tries.taken:
+        elif entry.state == "accepted" and attempt.taken:
             self._write(entry, "posted")  # the disk did not take it when IMDS did
         elif entry.state == "accepted" and (reason := objection(known, entry.fingerprint)):
             self._write(entry, "failed", reason)
-        elif entry.state == "accepted" and self._clock.monotonic() >= tries.due:
+        elif entry.state == "accepted" and self._clock.monotonic() >= attempt.due:
             self._ask(entry)
 
     def _ask(self, entry: Entry) -> Entry:
         """Ask IMDS to start the event, where what was decided holds for its newest recorded state,
         and write down what became of it. Raises `StoreError`.
         """
-        entry = self._note(self._ledger.about_to_ask(entry, self._clock.now()))
+        entry = self._note(self._ledger.asked(entry, "maybe", self._clock.now()))
         known = self._known(entry.event_id)
         if known and self._ledger.newest_record(known.event.key) != known.record_id:
             return entry  # a change of it has just been recorded: the next look knows it
         verdict = Verdict.APPROVE if known is None else self._ground(entry, known)
         reason = objection(known, entry.fingerprint)
-        if verdict is Verdict.WAIT or (reason in _OVER and self._tries[entry.cause].unsure):
+        attempt = self._open[entry.cause]
+        if verdict is Verdict.WAIT or (reason in _OVER and attempt.effect != "in vain"):
             return entry
         if reason or verdict is Verdict.REFUSE:
             return self._write(entry, "failed", reason or "not_allowed")
         try:
             self._imds.start(entry.event_id or "")
         except ImdsError as error:
-            return self._not_taken(entry, error)
-        self._tries[entry.cause].taken = True
+            return self._not_taken(attempt, error)
+        attempt.taken = True
         return self._write(entry, "posted")
 
     def _ground(self, entry: Entry, known: KnownEvent) -> Verdict:
@@ -224,18 +213,15 @@ class Approvals:
             return Verdict.APPROVE
         return Verdict.WAIT if self._trust.trouble else Verdict.REFUSE
 
-    def _not_taken(self, entry: Entry, error: ImdsError) -> Entry:
+    def _not_taken(self, attempt: Attempt, error: ImdsError) -> Entry:
+        entry = attempt.entry
         log.warning(
             "IMDS did not take the approval",
             extra={"action": "approval_retry", "jti": entry.jti, "reason": str(error)},
         )
-        match self._tries[entry.cause].failed(error, self._clock.monotonic()):
-            case "refused":
-                return self._write(entry, "failed", "imds_refused")
-            case "in vain":
-                return self._note(self._ledger.in_vain(entry, self._clock.now()))
-            case "unsure":
-                return entry
+        if attempt.failed(error, self._clock.monotonic()):
+            return self._write(entry, "failed", "imds_refused")
+        return self._note(self._ledger.asked(entry, attempt.effect, self._clock.now()))
 
     def _write(
         self, entry: Entry, state: State, reason: str | None = None, *, why: str | None = None
@@ -262,17 +248,16 @@ class Approvals:
         )
         return after
 
-    def _note(self, entry: Entry, *, unsure: bool = False) -> Entry:
+    def _note(self, entry: Entry, *, effect: Asked = "in vain") -> Entry:
         """Keep in mind what is on disk of an entry."""
-        if entry.state in OPEN_STATES and entry.event_id is not None:
-            self._open[entry.cause] = entry
-            if entry.cause not in self._tries:
-                known = self._known(entry.event_id)
-                first_seen = known.first_seen if known else None
-                self._tries[entry.cause] = Tries(unsure=unsure, first_seen=first_seen)
-        else:
+        if entry.state not in OPEN_STATES or entry.event_id is None:
             self._open.pop(entry.cause, None)
-            self._tries.pop(entry.cause, None)
+        elif entry.cause in self._open:
+            self._open[entry.cause].entry = entry
+        else:
+            known = self._known(entry.event_id)
+            first_seen = known.first_seen if known else None
+            self._open[entry.cause] = Attempt(entry=entry, first_seen=first_seen, effect=effect)
         return entry
 
     def _known(self, event_id: str | None) -> KnownEvent | None:

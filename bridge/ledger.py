@@ -126,19 +126,14 @@ class Ledger:
         """Commit a receipt alone: the cause is not used up by it. Raises `StoreError`."""
         self._store.commit([_receipt(replace(entry, state=state, reason=reason), observer, now)])
 
-    def in_vain(self, entry: Entry, now: datetime) -> Entry:
-        """Note that IMDS could not be reached. Raises `StoreError`."""
-        if entry.asked == "in vain":
-            return entry
-        after = replace(entry, asked="in vain")
-        self._store.commit(also=lambda connection: _put(connection, after, now))
-        return after
+    def asked(self, entry: Entry, asked: Asked, now: datetime) -> Entry:
+        """Note what IMDS may have got: before a try `maybe`, and then what is known of it.
 
-    def about_to_ask(self, entry: Entry, now: datetime) -> Entry:
-        """Note, before a further try, that IMDS may get the request. Raises `StoreError`."""
-        if entry.asked == "maybe":
+        Raises `StoreError`.
+        """
+        if entry.asked == asked:
             return entry
-        after = replace(entry, asked="maybe")
+        after = replace(entry, asked=asked)
         self._store.commit(also=lambda connection: _put(connection, after, now))
         return after
 

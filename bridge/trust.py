@@ -5,12 +5,15 @@ The file is the allow-list. Nothing is ever fetched, whatever a token says.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 from bridge.strictjson import JsonError, load_json
+
+log: Final = logging.getLogger(__name__)
 
 MAX_FILE_BYTES: Final = 1 << 20
 ALGORITHMS: Final = {"EdDSA": ("OKP", "Ed25519"), "ES256": ("EC", "P-256")}
@@ -66,6 +69,7 @@ class Trust:
         """
         if self.path is None:
             return
+        before = self.trouble
         try:
             content = _content(self.path)
             if content != self._content:
@@ -73,6 +77,9 @@ class Trust:
                 self._content, self.trouble = content, None
         except (OSError, TrustError) as error:
             self._keys, self._content, self.trouble = {}, None, str(error)
+        if self.trouble != before:
+            extra = {"action": "trust_trouble" if self.trouble else "trust_ok"}
+            log.warning(self.trouble or "the trusted keys can be read again", extra=extra)
 
 
 def read_trust(path: Path) -> dict[str, TrustedKey]:

@@ -95,12 +95,12 @@ def test_what_imds_may_have_got_is_remembered(tmp_path: Path) -> None:
         ledger = Ledger(store, NOW)
         entry = ledger.write(ENTRY, observer(), NOW, state="accepted")
         assert entry.asked == "maybe"
-        vain = ledger.in_vain(entry, NOW)
-        assert vain is ledger.in_vain(vain, NOW)
+        vain = ledger.asked(entry, "in vain", NOW)
+        assert vain is ledger.asked(vain, "in vain", NOW)
     with opened(tmp_path) as store:
         ledger = Ledger(store, NOW)
         assert [replace(entry, asked="in vain")] == ledger.unfinished()
-        ledger.about_to_ask(ledger.unfinished()[0], NOW)
+        ledger.asked(ledger.unfinished()[0], "maybe", NOW)
         assert [entry] == ledger.unfinished()
 
 
@@ -182,5 +182,5 @@ def test_which_events_may_have_been_started_from_here(store: Store, ledger: Ledg
         entry = replace(ENTRY, cause=event_id, event_id=event_id)
         written = ledger.write(entry, observer(), NOW, state=state)
         if event_id == "E-V":
-            ledger.in_vain(written, NOW)
+            ledger.asked(written, "in vain", NOW)
     assert approved_events(store) == {"e-a", "e-p", "e-c"}
