@@ -52,6 +52,8 @@ class Transition:
     kind: Kind
     known: KnownEvent
     changed: tuple[str, ...] = ()
+    goes_on: bool = False
+    """Whether what ended for this VM goes on without it."""
 
 
 def diff(known: Mapping[str, KnownEvent], document: Document, look: Look) -> list[Transition]:
@@ -76,7 +78,8 @@ def diff(known: Mapping[str, KnownEvent], document: Document, look: Look) -> lis
 def within(document: Document, vm_name: str) -> Document:
     """The document without the events that do not name the VM."""
     events = {key: event for key, event in document.events.items() if event.affects(vm_name)}
-    return replace(document, events=events)
+    elsewhere = frozenset(document.events.keys() - events.keys())
+    return replace(document, events=events, elsewhere=elsewhere)
 
 
 def _endings(
@@ -84,13 +87,14 @@ def _endings(
 ) -> Iterable[Transition]:
     for key, before in known.items():
         if before.pending and key not in document.events:
+            goes_on = key in document.elsewhere
             after = replace(
                 before,
                 pending=False,
                 revision=before.revision + 1,
-                status=_how_it_ended(before, look),
+                status=UNKNOWN_STATUS if goes_on else _how_it_ended(before, look),
             )
-            yield Transition(kind="ended", known=after)
+            yield Transition(kind="ended", known=after, goes_on=goes_on)
 
 
 def _how_it_ended(before: KnownEvent, look: Look) -> str:

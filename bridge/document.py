@@ -109,6 +109,8 @@ class Document:
     events: Mapping[str, ScheduledEvent]
     ignored: tuple[str, ...] = ()
     """Why entries were left out."""
+    elsewhere: frozenset[str] = frozenset()
+    """Keys of events that go on, and are left out because they do not name this VM."""
     whole: bool = True
     """Whether absence of an event proves anything: not while an entry might be any event."""
     texts: Texts = field(default=(), repr=False, compare=False)

@@ -110,4 +110,6 @@ def _observation(transition: Transition, look: Look) -> dict[str, Any]:
         observation["pauseSeconds"] = known.measured.pause_seconds
         observation["restarted"] = known.measured.restarted
         observation["downtimeSeconds"] = known.measured.downtime_seconds
+    if transition.kind == "ended":
+        observation["goesOnWithoutThisVm"] = transition.goes_on
     return observation

@@ -155,7 +155,10 @@ def _measured(observation: Mapping[str, Any]) -> str:
         seen.append("restarted")
     if observation.get("downtimeSeconds"):
         seen.append(f"down {observation['downtimeSeconds']:.0f} s")
-    return f"measured: {', '.join(seen)}" if seen else ""
+    told = [f"measured: {', '.join(seen)}"] if seen else []
+    if observation.get("goesOnWithoutThisVm"):
+        told.append("goes on without this VM")
+    return "  ".join(told)
 
 
 def _bridge_facts(record: EventRecord, word: str) -> list[str]:

@@ -1,8 +1,11 @@
+import json
 import logging
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
+import jsonschema
 import pytest
 from documents import (
     EVENT_ID,
@@ -18,7 +21,9 @@ from polling import Bench, pending_after, told
 from bridge.imds import ImdsError
 from bridge.known import KEEP_ENDED
 from bridge.store import Store, StoreError
+from sinks.record import schema
 
+VALIDATOR = jsonschema.Draft202012Validator(schema())
 DOWN = ImdsError("nobody listens", reason="refused")
 
 
@@ -355,8 +360,29 @@ class TestScopeSelf:
     def test_an_event_that_leaves_this_vm_out_has_ended_for_it(self, bench: Bench) -> None:
         """And one that takes it in appears."""
         bench.serve(body(entry(resources=["web_3", "web_4"])))
-        assert told(bench.serve(body(entry(resources=["web_4"])))) == [("event.ended", "Canceled")]
+        assert told(bench.serve(body(entry(resources=["web_4"])))) == [("event.ended", "Unknown")]
         assert told(bench.serve(body(entry()))) == [("event.scheduled", "Scheduled")]
+
+    @pytest.mark.parametrize("last", [entry(), started()])
+    def test_an_event_that_goes_on_without_this_vm(
+        self, bench: Bench, last: dict[str, Any]
+    ) -> None:
+        """It ends here, and how it ends nobody knows: it is neither over nor cancelled. Its return
+        is a new life, and so is an end that is one.
+        """
+        bench.serve(body(last))
+        (ended,) = bench.serve(body(last | {"Resources": ["web_4"]}))
+        (back,) = bench.serve(body(last))
+        (over,) = bench.serve(body())
+        assert [
+            (each.data["event"]["eventStatus"], each.data["observation"]["goesOnWithoutThisVm"])
+            for each in (ended, over)
+        ] == [
+            ("Unknown", True),
+            ("Completed" if last["EventStatus"] == "Started" else "Canceled", False),
+        ]
+        assert back.data["revision"] == 3
+        VALIDATOR.validate(json.loads(ended.body))
 
     def test_a_narrower_scope_ends_nothing(self, bench: Bench) -> None:
         """What others' events were recorded before stays as it was, and is resumed if asked."""

@@ -33,6 +33,14 @@ def test_what_was_measured_is_told() -> None:
     )
 
 
+def test_an_event_that_goes_on_elsewhere_is_not_told_as_over() -> None:
+    """The reader learns that it ended for this VM alone."""
+    record = sample_record(record_type=EVENT_ENDED)
+    observation = {**record.data["observation"], "goesOnWithoutThisVm": True}
+    elsewhere = replace(record, data={**record.data, "observation": observation})
+    assert "goes on without this VM" in readable(elsewhere, now=SAMPLE_TIME)
+
+
 def test_a_heartbeat_is_short() -> None:
     """A heartbeat says that the bridge lives, and no more."""
     assert readable(sample_heartbeat(), now=SAMPLE_TIME) == (
