@@ -166,16 +166,9 @@ class Approvals:
     def _follow(self, attempt: Attempt) -> None:
         """Bring an approval under way to its end, or ask IMDS again."""
         entry, known = attempt.entry, self._known(attempt.entry.event_id)
-        if (
-            known is None
-            or not known.pending
-            or known.first_seen != attempt.first_seen
-            or known.event.event_status in _BEGUN
-        ):
-            if entry.state == "posted" or attempt.taken or attempt.effect == "maybe":
-                self._write(entry, "confirmed")
-            else:
-                self._write(entry, "failed", "imds_unreachable")
+        begun = known is not None and known.event.event_status in _BEGUN
+        if begun or known is None or not known.pending or known.first_seen != attempt.first_seen:
+            self._write(entry, *attempt.end(begun=begun))
         elif entry.state == "accepted" and attempt.taken:
             self._write(entry, "posted")  # the disk did not take it when IMDS did
         elif entry.state == "accepted" and (reason := objection(known, entry.fingerprint)):

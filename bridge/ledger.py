@@ -31,8 +31,9 @@ LOST_KEY: Final = "ledger_lost"
 """In `meta`: when an earlier ledger was lost together with its store, seconds since 1970."""
 OPEN_STATES: Final = ("accepted", "posted")
 
-Asked = Literal["maybe", "in vain"]
-"""Whether IMDS may have got the request: not known, or known that it could not be reached."""
+Asked = Literal["maybe", "error", "in vain"]
+"""What the requests may have brought about: not known; IMDS answered each with an error of its own;
+or it could not be reached, or said no."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

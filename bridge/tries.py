@@ -8,6 +8,7 @@ from typing import Final
 
 from bridge.imdserror import ImdsError
 from bridge.ledger import Asked, Entry
+from bridge.receipts import State
 
 RETRY_SECONDS: Final = 1.0
 """How soon IMDS is asked again where it could not be reached; each further wait is doubled."""
@@ -44,6 +45,15 @@ class Attempt:
             if self._refused or self.effect == "in vain":
                 return True
             self._refused = True
+        elif error.reason.startswith("http_5") and self.effect != "maybe":
+            self.effect = "error"
         elif error.reason not in _NO_CONNECTION and not error.reason.startswith("http_4"):
             self.effect = "maybe"
         return False
+
+    def end(self, *, begun: bool) -> tuple[State, str | None]:
+        """The final state, with its reason, where the event has begun or is gone."""
+        sure = self.entry.state == "posted" or self.taken or self.effect == "maybe"
+        if sure or (begun and self.effect == "error"):
+            return "confirmed", None
+        return "failed", "imds_refused" if self.effect == "error" else "imds_unreachable"

@@ -355,6 +355,50 @@ def test_a_lost_answer_counts_as_an_effect(court: Court) -> None:
     assert court.imds.effective == [EVENT_ID]
 
 
+@pytest.mark.parametrize("restart", [False, True])
+@pytest.mark.parametrize("reason", ["http_500", "http_503"])
+def test_what_imds_never_took_before_it_was_gone_has_failed(
+    court: Court, reason: str, *, restart: bool
+) -> None:
+    """IMDS answered each POST with an error of its own, and the event vanished: that is no
+    confirmation.
+    """
+    court.announce()
+    court.imds.failures = [fails(reason)] * 9
+    court.send(court.approve())
+    court.look()
+    court.look(after=2)
+    if restart:
+        court.restart()
+    court.vanish()
+    court.look()
+    assert len(court.imds.posts) == 3
+    assert court.story() == [("accepted", None), ("failed", "imds_refused")]
+
+
+def test_an_event_that_starts_after_errors_of_imds_is_confirmed(court: Court) -> None:
+    """An error of a server does not say that it did nothing, and here is what it did."""
+    court.announce()
+    court.imds.failures = [fails("http_500")] * 9
+    court.send(court.approve())
+    court.change(EventStatus="Started", NotBefore="")
+    court.look()
+    assert court.story() == [("accepted", None), ("confirmed", None)]
+
+
+def test_one_lost_answer_among_errors_of_imds_counts(court: Court) -> None:
+    """It may have had its effect, whatever IMDS answered before and after it."""
+    court.announce()
+    court.imds.starts = False
+    court.imds.failures = [fails("http_500"), court.imds.lose_answer, *[fails("http_500")] * 9]
+    court.send(court.approve())
+    for _ in range(3):
+        court.look(after=5)
+    court.vanish()
+    court.look()
+    assert court.story() == [("accepted", None), ("confirmed", None)]
+
+
 def test_an_event_that_starts_by_itself_was_not_approved(court: Court) -> None:
     """Where IMDS could not be reached for sure, a start is none of ours."""
     court.announce()
