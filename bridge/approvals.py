@@ -102,6 +102,10 @@ class Approvals:
         entry = entry_of(known, cause=f"local\n{jti}", jti=jti, actor=f"local:{user}")
         return self._begin(self._write(entry, "accepted", why=why))
 
+    def find(self, jti: str) -> Entry | None:
+        """What has become of an approval so far. Raises `StoreError`."""
+        return self._ledger.find(jti)
+
     def polled(self) -> None:
         """IMDS was just looked at: follow what is under way, then ask the rules.
 

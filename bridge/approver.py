@@ -127,6 +127,10 @@ class Approver:
                 raise TimeoutError("nothing was done: other approvals are under way") from None
             raise TimeoutError("it is under way, and IMDS has not answered yet") from None
 
+    def find(self, jti: str) -> Entry | None:
+        """What has become of an approval so far. Raises `StoreError`."""
+        return self._approvals.find(jti)
+
     def _run(self) -> None:
         while (job := self._next()) is not None:
             try:

@@ -63,12 +63,26 @@ class Desk:
             case "pending" | "approve" if starting := self._starting():
                 raise ControlError(f"the bridge is starting: {starting}; try again")
             case "pending":
-                pending = self._poller.pending() if self._poller else []
-                return {"events": [event.to_wire() for event in pending]}
+                return self._pending()
+            case "approval":
+                return self._approval(request)
             case "approve":
                 return self._approve(request)
             case other:
                 raise ControlError(f"the running bridge does not know {other!r}; is it older?")
+
+    def _pending(self) -> dict[str, Any]:
+        if self._poller is None:
+            return {"vm": None, "events": []}
+        events = [event.to_wire() for event in self._poller.pending()]
+        return {"vm": self._poller.observer.vm.name, "events": events}
+
+    def _approval(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        jti = _text(request, "jti") or ""
+        entry = self._approver.find(jti) if self._approver else None
+        if entry is None:
+            raise ControlError(f"no approval {jti} is known here")
+        return {"jti": entry.jti, "state": entry.state, "reason": entry.reason}
 
     def _approve(self, request: Mapping[str, Any]) -> dict[str, Any]:
         if self._approver is None:

@@ -30,6 +30,7 @@ PRUNE_EVERY: Final = 100
 LOST_KEY: Final = "ledger_lost"
 """In `meta`: when an earlier ledger was lost together with its store, seconds since 1970."""
 OPEN_STATES: Final = ("accepted", "posted")
+_COLUMNS: Final = "cause, jti, event, fingerprint, actor, issuer, resources, state, reason, asked"
 
 Asked = Literal["maybe", "error", "in vain"]
 """What the requests may have brought about: not known; IMDS answered each with an error of its own;
@@ -88,11 +89,19 @@ class Ledger:
         )
         return rows[0][0] if rows else None
 
+    def find(self, jti: str) -> Entry | None:
+        """The newest entry of that id; None where there is none. Raises `StoreError`."""
+        rows = self._store.read(
+            f"SELECT {_COLUMNS} FROM approvals WHERE jti = ? ORDER BY time DESC LIMIT 1",  # noqa: S608
+            (jti,),
+        )
+        return _entry(rows[0]) if rows else None
+
     def unfinished(self) -> list[Entry]:
         """The entries that have no final receipt yet, oldest first. Raises `StoreError`."""
         rows = self._store.read(
-            "SELECT cause, jti, event, fingerprint, actor, issuer, resources, state, reason, asked "
-            "FROM approvals WHERE state IN (?, ?) AND event IS NOT NULL ORDER BY time",
+            f"SELECT {_COLUMNS} FROM approvals "  # noqa: S608  # our own columns
+            "WHERE state IN (?, ?) AND event IS NOT NULL ORDER BY time",
             OPEN_STATES,
         )
         return [_entry(row) for row in rows]

@@ -10,7 +10,10 @@ import json
 import os
 import platform
 import sys
-from collections.abc import Mapping
+import threading
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
@@ -18,12 +21,15 @@ import click
 
 from bridge import control
 from bridge.cli import common
-from bridge.cli.approve_remote import Target, approve_from_afar, ping
+from bridge.cli.agreement import agree
+from bridge.cli.approve_remote import UNDER_WAY, Target, approve_from_afar, ping
 from bridge.cli.remote_vm import FIELDS, find
-from bridge.errors import NO, NO_REPLY, UnreachableError
+from bridge.errors import NO, NO_REPLY, OK, UnreachableError
 from sinks.readable import escaped
 
 MAX_TEXT: Final = 500
+AGAIN_SECONDS: Final = 0.3
+"""How often the running bridge is asked how far an approval is."""
 
 
 @click.command("approve")
@@ -37,10 +43,18 @@ MAX_TEXT: Final = 500
     "--wait",
     "seconds",
     type=click.FloatRange(0, 3600, min_open=True),
-    default=30.0,
+    default=60.0,
     show_default=True,
     metavar="SECONDS",
-    help="How long to wait for the answer of the VM.",
+    help="How long to wait until the approval is confirmed.",
+)
+@click.option(
+    "--until",
+    type=click.Choice(["posted", "confirmed"]),
+    default="confirmed",
+    show_default=True,
+    metavar="STATE",
+    help="What to wait for: posted (Azure has taken it) or confirmed (the event has started).",
 )
 @click.option(
     "--ping", "only_ping", is_flag=True, help="Approve nothing; prove that it would work."
@@ -56,6 +70,7 @@ def command(
     key: Path | None,
     sink_name: str | None,
     seconds: float,
+    until: str,
     only_ping: bool,
     why: str | None,
     yes: bool,
@@ -71,24 +86,30 @@ def command(
     """
     _require(event_id, vm_id, key, only_ping=only_ping, why=why)
     if not (yes or only_ping or sys.stdin.isatty()):
-        raise click.UsageError("nobody can be asked here; add --yes")
+        raise click.UsageError("standard input is not a terminal; confirm with --yes")
+    show = partial(_show_step, as_json=as_json)
     if vm_id is None:
-        _approve_here(str(event_id), overrides, why=why, yes=yes, as_json=as_json)
-        return
+        directory = common.read_configuration(overrides).settings.state_dir
+        told = _approve_here(str(event_id), directory, why=why, yes=yes)
+        raise click.exceptions.Exit(_follow(directory, told, show, until=until, seconds=seconds))
     target = Target(
         vm_id=vm_id,
         key_file=key or Path(),
         sink=sink_name,
         seconds=seconds,
         config=common.read_configuration(overrides),
-        show=lambda data: _show_step(data, as_json=as_json),
+        show=show,
+        until=until,
         subject=f"{_user()}@{platform.node() or 'unknown'}",
     )
     if event_id is None:
         code = ping(target)
     else:
         code = approve_from_afar(
-            target, event_id, why=why, agree=lambda event: _agree(event, yes=yes)
+            target,
+            event_id,
+            why=why,
+            agree=lambda event, name: agree(event, name, mark="the VM of --to", yes=yes),
         )
     raise click.exceptions.Exit(code)
 
@@ -114,22 +135,15 @@ def _require(
         raise click.UsageError(f"--reason is one line of at most {MAX_TEXT} characters")
 
 
-def _approve_here(
-    event_id: str,
-    overrides: tuple[str, ...],
-    *,
-    why: str | None,
-    yes: bool,
-    as_json: bool,
-) -> None:
-    """Ask the running bridge; ends with exit code 0 once Azure has been told."""
-    directory = common.read_configuration(overrides).settings.state_dir
-    event = find(_ask(directory, {"ask": "pending"})["events"], event_id)
+def _approve_here(event_id: str, directory: Path, *, why: str | None, yes: bool) -> dict[str, Any]:
+    """Ask the running bridge; the first step of the approval, as a receipt shows it."""
+    shown = _ask(directory, {"ask": "pending"})
+    event = find(shown["events"], event_id)
     if event is None:
         _refuse("unknown_event: no such event is pending on this VM")
     if event["eventStatus"] != "Scheduled":
         _refuse(f"already_started: the event is {event['eventStatus']}")
-    _agree(event, yes=yes)
+    agree(event, shown["vm"], mark="this VM", yes=yes)
     user = _user()
     answer = _ask(
         directory,
@@ -142,12 +156,33 @@ def _approve_here(
         },
     )
     told = {"evt": event["eventId"], "actor": f"local:{user}", "resources": event["resources"]}
-    _show_step({**dict.fromkeys(FIELDS), **told, **answer}, as_json=as_json)
-    if answer["state"] == "accepted":
-        click.echo("seb: Azure has not been reached yet; the bridge keeps trying", err=True)
-        raise click.exceptions.Exit(NO_REPLY)
-    if answer["state"] == "failed":
-        raise click.exceptions.Exit(NO)
+    return {**dict.fromkeys(FIELDS), **told, **answer}
+
+
+def _follow(
+    directory: Path,
+    told: dict[str, Any],
+    show: Callable[[Mapping[str, Any]], None],
+    *,
+    until: str,
+    seconds: float,
+) -> int:
+    """Show each step of an approval on this VM; the exit code."""
+    end, shown = time.monotonic() + seconds, None
+    while True:
+        state = told["state"]
+        if state != shown:
+            show(told)
+            shown = state
+        if state in ("failed", "rejected"):
+            return NO
+        if state in ("confirmed", until):
+            return OK
+        if time.monotonic() >= end:
+            click.echo(f"seb: {UNDER_WAY[state]}", err=True)
+            return NO_REPLY
+        threading.Event().wait(AGAIN_SECONDS)
+        told |= _ask(directory, {"ask": "approval", "jti": told["jti"]})
 
 
 def _ask(directory: Path, request: Mapping[str, Any]) -> dict[str, Any]:
@@ -166,24 +201,6 @@ def _ask(directory: Path, request: Mapping[str, Any]) -> dict[str, Any]:
 def _refuse(why: str) -> NoReturn:
     click.echo(f"seb: {escaped(why)}", err=True)
     raise click.exceptions.Exit(NO)
-
-
-def _agree(event: Mapping[str, Any], *, yes: bool) -> None:
-    """Show what an approval would do, on standard error, and ask. Raises `click.Abort` on no."""
-    resources = [escaped(str(name)) for name in event.get("resources") or ()]
-    kind = escaped(str(event.get("eventType") or "event of unknown type"))
-    not_before = event.get("notBefore")
-    when = f"not before {escaped(str(not_before))}" if not_before else "at no given time"
-    click.echo(f"{kind} {escaped(str(event.get('eventId')))}, {when}", err=True)
-    if not resources:
-        click.echo("It lists no VM; Azure alone knows what it releases.", err=True)
-    else:
-        count = "1 VM" if len(resources) == 1 else f"{len(resources)} VMs"
-        click.echo(f"An approval releases {count}, now:", err=True)
-        for name in resources:
-            click.echo(f"  {name}", err=True)
-    if not yes:
-        click.confirm("Approve?", abort=True, err=True)
 
 
 def _show_step(data: Mapping[str, Any], *, as_json: bool) -> None:

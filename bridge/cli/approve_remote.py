@@ -35,6 +35,11 @@ NEWS_SECONDS: Final = 2.0
 SHORTEST_LIFE: Final = 60
 """Seconds that a command is good for at least: clocks differ."""
 LONGEST_LIFE: Final = 300
+UNDER_WAY: Final = {
+    "accepted": "the bridge has accepted it, and keeps trying to reach Azure",
+    "posted": "Azure has taken it, and the event has not started yet; the bridge follows it",
+}
+"""What is left to say at the end of the wait, by the last state of the approval."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +53,8 @@ class Target:
     config: Configuration
     show: Callable[[Mapping[str, Any]], None]
     subject: str
+    until: str
+    """The state of the approval that ends the wait: posted or confirmed."""
 
     @property
     def lifetime(self) -> int:
@@ -60,28 +67,30 @@ def approve_from_afar(
     event_id: str,
     *,
     why: str | None,
-    agree: Callable[[Mapping[str, Any]], None],
+    agree: Callable[[Mapping[str, Any], str | None], None],
 ) -> int:
-    """Have the VM's bridge approve an event; the exit code. `agree` raises where somebody does not.
+    """Have the VM's bridge approve an event; the exit code. `agree`, given the event and the
+    VM's name, raises where somebody does not.
 
     Raises `SebError`.
     """
     key = _key(target.key_file)
     with _sender(target) as sender:
-        events = pending(sender, seconds=min(target.seconds, STATE_SECONDS))
-        if events is None:
+        shown = pending(sender, seconds=min(target.seconds, STATE_SECONDS))
+        if shown is None:
             raise TryLaterError(
                 f"nothing is known of VM {target.vm_id} there; see that its id is written as in "
                 "records, that SEB_SITE is the fleet's, and that its bridge runs"
             )
-        event = find(events, event_id)
-        if event is None:  # it may be news that is on its way
-            event = find(pending(sender, seconds=NEWS_SECONDS) or (), event_id)
+        event = find(shown.events, event_id)
+        if event is None:  # it may be on its way
+            shown = pending(sender, seconds=NEWS_SECONDS) or shown
+            event = find(shown.events, event_id)
         if event is None:
             return _refused(f"unknown_event: no such event is pending on VM {target.vm_id}")
         if event.get("eventStatus") != "Scheduled":
             return _refused(f"already_started: the event is {event.get('eventStatus')}")
-        agree(event)
+        agree(event, shown.vm)
         order = signing.Order(
             vm_id=target.vm_id,
             subject=target.subject,
@@ -114,24 +123,26 @@ def _carry_out(
     last: Receipt | None = None
     for receipt in receipts(sender, order.jti, seconds=target.seconds):
         target.show(receipt.data)
-        code = verdict(receipt, is_ping=order.event_id is None)
+        code = verdict(receipt, is_ping=order.event_id is None, until=target.until)
         if code is not None:
             return code
         last = receipt
     void = (now + timedelta(seconds=target.lifetime)).strftime("%H:%M:%S")
     if last is not None:
-        raise TryLaterError("the bridge has accepted it, and keeps trying to reach Azure")
+        raise TryLaterError(UNDER_WAY.get(last.state, UNDER_WAY["accepted"]))
     raise TryLaterError(
         f"no reply within {target.seconds:g} s; the command is void from {void} UTC on. A bridge "
         "answers only keys that it trusts: see that SEB_APPROVAL__TRUST has this one"
     )
 
 
-def verdict(receipt: Receipt, *, is_ping: bool) -> int | None:
+def verdict(receipt: Receipt, *, is_ping: bool, until: str) -> int | None:
     """The exit code that a receipt means; None where more is to come."""
     match receipt.state:
-        case "posted" | "confirmed":
+        case "confirmed":
             return OK
+        case "posted":
+            return OK if until == "posted" else None
         case "accepted":
             return OK if is_ping else None
         case "rejected" if receipt.reason == "replayed":

@@ -88,10 +88,11 @@ def drop(*, sink: str, sequences: tuple[int, ...], yes: bool, overrides: tuple[s
     Exit code 1: none of the records named is dead.
     """
     if not yes and not sys.stdin.isatty():
-        raise click.UsageError("nobody can be asked here; add --yes")
-    if not yes:
-        what = f"record {', '.join(map(str, sequences))}" if sequences else "all dead records"
-        click.confirm(f"Forget {what} of {sink}?", abort=True, err=True)
+        raise click.UsageError("standard input is not a terminal; confirm with --yes")
+    what = f"record {', '.join(map(str, sequences))}" if sequences else "all dead records"
+    if not (yes or click.confirm(f"Forget {what} of {sink}?", err=True)):
+        click.echo("seb: nothing is forgotten: the answer was no", err=True)
+        raise click.exceptions.Exit(NO)
     answer = _ask(
         {"ask": "outbox.drop", "sink": sink, "sequences": list(sequences) or None}, overrides
     )

@@ -37,18 +37,32 @@ class Receipt:
         return None if reason is None else str(reason)
 
 
-def pending(sender: CommandSender, *, seconds: float) -> list[Mapping[str, Any]] | None:
-    """The events that the VM shows as pending; None where it shows nothing at all, within so many
-    seconds. Raises as `CommandSender.state`.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """What a VM shows of itself: its name, and the events that are pending."""
+
+    vm: str | None
+    events: tuple[Mapping[str, Any], ...]
+
+
+def pending(sender: CommandSender, *, seconds: float) -> Shown | None:
+    """What the VM shows; None where it shows nothing at all, within so many seconds.
+
+    Raises as `CommandSender.state`.
     """
     text = sender.state(seconds)
     try:
-        events = load_json(text)["events"] if text else None
-    except (JsonError, KeyError, TypeError):
+        state = load_json(text or b"{}")
+        events, vm = state["events"], state.get("vm")
+    except (JsonError, KeyError, TypeError, AttributeError):
         return None
     if not isinstance(events, list):
         return None
-    return [event for event in events if isinstance(event, dict)]
+    name = vm.get("name") if isinstance(vm, dict) else None
+    return Shown(
+        vm=name if isinstance(name, str) else None,
+        events=tuple(event for event in events if isinstance(event, dict)),
+    )
 
 
 def find(events: Sequence[Mapping[str, Any]], event_id: str) -> Mapping[str, Any] | None:

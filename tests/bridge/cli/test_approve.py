@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from bridge_process import PATIENCE, SEB, BridgeProcess, clean_environment, run_seb
+from bridge_process import PATIENCE, SEB, BridgeProcess, Ended, clean_environment, run_seb
 from command_fleet import ISSUER, CommandFleet
 
 from bridge import control, signing
@@ -36,6 +36,11 @@ def posts(fleet: CommandFleet) -> int:
     return len(fleet.imds.approvals)
 
 
+def steps(said: Ended) -> list[list[str]]:
+    """State and event of each step that was shown."""
+    return [line.split()[:2] for line in said.out.splitlines()]
+
+
 # On the VM.
 
 
@@ -43,11 +48,12 @@ def test_here(fleet: CommandFleet, bridge: BridgeProcess) -> None:
     """Every VM that is released is shown; reason and person stand in the log."""
     event_id = fleet.announce(bridge, event_type="Reboot", resources=("vm-0", "vm-1"))
     said = fleet.here(event_id.lower(), "--yes", "--reason", "window of tonight")
-    assert (said.code, said.out.split()[:2]) == (0, ["posted", event_id])
+    assert said.code == 0, said.err
+    assert steps(said) == [["posted", event_id], ["confirmed", event_id]]
     assert said.err.splitlines() == [
         f"Reboot {event_id}, at no given time",
-        "An approval releases 2 VMs, now:",
-        "  vm-0",
+        "An approval releases, now:",
+        "  vm-0  (this VM)",
         "  vm-1",
     ]
     (approval,) = fleet.imds.approvals
@@ -59,7 +65,7 @@ def test_here(fleet: CommandFleet, bridge: BridgeProcess) -> None:
 
 def test_here_as_json(fleet: CommandFleet, bridge: BridgeProcess) -> None:
     """One object, with a receipt's fields."""
-    said = fleet.here(fleet.announce(bridge), "--yes", "--json")
+    said = fleet.here(fleet.announce(bridge), "--yes", "--json", "--until", "posted")
     told = json.loads(said.out)
     assert (told["state"], told["reason"], told["resources"]) == ("posted", None, ["vm-0"])
     assert set(told) == {"jti", "evt", "state", "reason", "actor", "issuer", "resources"}
@@ -91,9 +97,20 @@ def test_here_azure_cannot_be_reached(fleet: CommandFleet, bridge: BridgeProcess
     """It is accepted, and the bridge keeps trying: exit code 75."""
     event_id = fleet.announce(bridge)
     fleet.imds.fault(faults.Status(503), times=None, at="start")
-    said = fleet.here(event_id, "--yes")
+    said = fleet.here(event_id, "--yes", "--wait", "0.5")
     assert (said.code, said.out.split()[0]) == (75, "accepted")
-    assert "the bridge keeps trying" in said.err
+    assert "the bridge has accepted it, and keeps trying to reach Azure" in said.err
+
+
+def test_here_until_azure_has_taken_it(fleet: CommandFleet, bridge: BridgeProcess) -> None:
+    """Who does not want to wait for the start says so; who has waited in vain is told."""
+    event_id = fleet.announce(bridge)
+    said = fleet.here(event_id, "--yes", "--until", "posted")
+    assert (said.code, steps(said)) == (0, [["posted", event_id]])
+    fleet.imds.wait_for_gets(fleet.imds.gets + 1)
+    late = fleet.here(fleet.announce(bridge), "--yes", "--wait", "0.1")
+    assert late.code == 75
+    assert "Azure has taken it, and the event has not started yet" in late.err
 
 
 def test_here_an_event_that_is_not_what_was_shown(
@@ -119,18 +136,18 @@ def test_nobody_can_be_asked(fleet: CommandFleet) -> None:
     """Without a terminal there is no yes but --yes."""
     said = fleet.here("E-1")
     assert said.code == 2
-    assert "add --yes" in said.err
+    assert "standard input is not a terminal; confirm with --yes" in said.err
 
 
 @pytest.mark.skipif(os.name != "posix", reason="needs a pseudo terminal")
-@pytest.mark.parametrize(("word", "code", "count"), [(b"y\n", 0, 1), (b"n\n", 130, 0)])
+@pytest.mark.parametrize(("word", "code", "count"), [(b"y\n", 0, 1), (b"n\n", 1, 0)])
 def test_a_person_is_asked(
     fleet: CommandFleet, bridge: BridgeProcess, word: bytes, code: int, count: int
 ) -> None:
     """On a terminal, after everything was shown; no means that nothing is done."""
     import pty  # noqa: PLC0415  # not on Windows
 
-    event_id = fleet.announce(bridge)
+    event_id = fleet.announce(bridge, resources=("vm-0", "vm-1"))
     terminal, end = pty.openpty()
     os.write(terminal, word)
     ended = subprocess.run(
@@ -145,7 +162,10 @@ def test_a_person_is_asked(
     os.close(end)
     os.close(terminal)
     assert (ended.returncode, posts(fleet)) == (code, count)
-    assert b"vm-0\nApprove? [y/N]:" in ended.stderr
+    shown = b"  vm-0  (this VM)\n  vm-1\nRelease 2 VMs, this VM among them? [y/N]: "
+    assert shown in ended.stderr
+    assert (b"seb: nothing is approved: the answer was no" in ended.stderr) == (count == 0)
+    assert b"interrupted" not in ended.stderr
 
 
 # From a control plane.
@@ -156,14 +176,11 @@ def test_afar(fleet: CommandFleet, bridge: BridgeProcess) -> None:
     event_id = fleet.announce(bridge, event_type="Redeploy")
     said = fleet.afar(event_id.lower(), "--yes", "--reason", "drained")
     assert said.code == 0, said.err
-    assert [line.split()[:2] for line in said.out.splitlines()] == [
-        ["accepted", event_id],
-        ["posted", event_id],
-    ]
+    assert steps(said) == [[each, event_id] for each in ("accepted", "posted", "confirmed")]
     assert said.err.splitlines() == [
         f"Redeploy {event_id}, at no given time",
-        "An approval releases 1 VM, now:",
-        "  vm-0",
+        "An approval releases, now:",
+        "  vm-0  (the VM of --to)",
     ]
     assert [approval.started for approval in fleet.imds.approvals] == [(event_id,)]
     assert bridge.wait_for_log("approval.accepted")["why"] == "drained"
@@ -171,7 +188,7 @@ def test_afar(fleet: CommandFleet, bridge: BridgeProcess) -> None:
 
 def test_afar_as_json(fleet: CommandFleet, bridge: BridgeProcess) -> None:
     """An object a line, the same jti in each."""
-    said = fleet.afar(fleet.announce(bridge), "--yes", "--json")
+    said = fleet.afar(fleet.announce(bridge), "--yes", "--json", "--until", "posted")
     told = [json.loads(line) for line in said.out.splitlines()]
     assert [each["state"] for each in told] == ["accepted", "posted"]
     assert {each["issuer"] for each in told} == {ISSUER}
@@ -323,7 +340,7 @@ def test_options_that_do_not_go_together(tmp_path: Path, arguments: tuple[str, .
     [
         ("accepted", None, False, None),
         ("accepted", None, True, 0),
-        ("posted", None, False, 0),
+        ("posted", None, False, None),
         ("confirmed", None, False, 0),
         ("failed", "imds_refused", False, 1),
         ("rejected", "event_changed", False, 1),
@@ -338,4 +355,10 @@ def test_what_a_receipt_means(
 ) -> None:
     """Each state has its exit code, or none while more is to come."""
     receipt = Receipt(time="", data={"state": state, "reason": reason})
-    assert verdict(receipt, is_ping=is_ping) == code
+    assert verdict(receipt, is_ping=is_ping, until="confirmed") == code
+
+
+def test_posted_is_enough_where_that_is_asked_for() -> None:
+    """Azure has taken it: nothing more is waited for."""
+    receipt = Receipt(time="", data={"state": "posted", "reason": None})
+    assert verdict(receipt, is_ping=False, until="posted") == 0

@@ -50,7 +50,7 @@ def test_help_needs_no_valid_setting(tmp_path: Path) -> None:
         (("run", "--set", "x=3"), "--set takes SEB_NAME=VALUE"),
         (("run", "--set", "SEB_POLL_INTERVAL"), "--set takes SEB_NAME=VALUE"),
         (("outbox", "retry"), "Missing argument 'SINK'"),
-        (("outbox", "drop", "ops"), "nobody can be asked here; add --yes"),
+        (("outbox", "drop", "ops"), "standard input is not a terminal; confirm with --yes"),
         (("outbox", "retry", "ops", "one"), "'one' is not a valid integer"),
         (("sinks", "test"), "Missing argument 'NAME'"),
         (("version", "now"), "unexpected extra argument"),

@@ -1,0 +1,44 @@
+"""What a person is shown before an approval, and the question; it approves nothing itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+from bridge.errors import NO
+from sinks.readable import escaped
+
+
+def agree(event: Mapping[str, Any], vm: str | None, *, mark: str, yes: bool) -> None:
+    """Show what an approval would do, on standard error, and ask; ends the command on no.
+
+    `mark` is put behind the name of the VM `vm`, where the event lists it.
+    """
+    names = [escaped(str(name)) for name in event.get("resources") or ()]
+    kind = escaped(str(event.get("eventType") or "event of unknown type"))
+    not_before = event.get("notBefore")
+    when = f"not before {escaped(str(not_before))}" if not_before else "at no given time"
+    click.echo(f"{kind} {escaped(str(event.get('eventId')))}, {when}", err=True)
+    is_there = vm is not None and escaped(vm).casefold() in map(str.casefold, names)
+    if not names:
+        click.echo("It lists no VM; Azure alone knows what it releases.", err=True)
+    else:
+        click.echo("An approval releases, now:", err=True)
+        for name in names:
+            own = is_there and name.casefold() == escaped(str(vm)).casefold()
+            click.echo(f"  {name}{f'  ({mark})' if own else ''}", err=True)
+    if not (yes or click.confirm(_question(len(names), mark, is_there=is_there), err=True)):
+        click.echo("seb: nothing is approved: the answer was no", err=True)
+        raise click.exceptions.Exit(NO)
+
+
+def _question(count: int, mark: str, *, is_there: bool) -> str:
+    """What is asked after the list: how many VMs, and whether the one that is meant is there."""
+    if not count:
+        return "Approve?"
+    if count == 1:
+        return f"Release 1 VM, {mark if is_there else f'not {mark}'}?"
+    among = f"{mark} among them" if is_there else f"{mark} not among them"
+    return f"Release {count} VMs, {among}?"
