@@ -69,8 +69,8 @@ def _public_url(url: str) -> str:
     return url
 
 
-def _database(url: str) -> str:
-    if not url.startswith(("postgresql://", "sqlite://")):
+def _database(url: SecretStr) -> SecretStr:
+    if not url.get_secret_value().startswith(("postgresql://", "sqlite://")):
         raise ValueError("give postgresql://USER:PASSWORD@HOST/NAME, or leave it out for SQLite")
     return url
 
@@ -159,8 +159,8 @@ class Settings(_Section):
     state_dir: Path = Field(
         default_factory=default_state_dir, description="Directory of the SQLite database"
     )
-    database: Annotated[SecretStr | None, BeforeValidator(lambda url: url and _database(url))] = (
-        Field(None, description="postgresql://… for several consoles; SQLite unless given")
+    database: Annotated[SecretStr, AfterValidator(_database)] | None = Field(
+        None, description="postgresql://… for several consoles; SQLite unless given"
     )
     public_url: Annotated[str, AfterValidator(_public_url)] | None = Field(
         None, description="How people and VMs reach the console; in links, OIDC and enroll"

@@ -47,6 +47,8 @@ class Changes:
     sightings: dict[Pair, Sighting] = field(default_factory=dict)
     events: dict[str, Event] = field(default_factory=dict)
     receipts: list[Receipt] = field(default_factory=list)
+    returned: set[str] = field(default_factory=set)
+    """Events that were over, and are open again."""
     duplicates: int = 0
 
 
@@ -77,9 +79,11 @@ def _record(known: Known, changes: Changes, record: IncomingRecord) -> None:
         known.streams[key] = changes.streams[key] = counted.stream
     if counted.gaps != missing:
         known.gaps[key] = changes.gaps[key] = counted.gaps
-    growth = sum(gap.size for gap in counted.gaps) - sum(gap.size for gap in missing)
     heard = vms.with_record(vm, record)
-    _put(known, changes, replace(heard, missing=max(0, heard.missing + growth)))
+    if counted.gaps or missing:
+        growth = sum(gap.size for gap in counted.gaps) - sum(gap.size for gap in missing)
+        heard = replace(heard, missing=max(0, heard.missing + growth))
+    _put(known, changes, heard)
     if record.event is not None:
         _sight(known, changes, of_record(record, record.event))
         _retire(known, changes, record, record.event)
@@ -106,7 +110,10 @@ def _sight(known: Known, changes: Changes, sighting: Sighting) -> None:
             return
         sighting = replace(sighting, first_at=min(standing.first_at, sighting.first_at))
     known.sightings[key] = changes.sightings[key] = sighting
-    event = shown(known.events.get(sighting.event_id), sighting, known.vms[sighting.vm_id].site)
+    before = known.events.get(sighting.event_id)
+    event = shown(before, sighting, known.vms[sighting.vm_id].site)
+    if before is not None and before.state == "ended" and event.state != "ended":
+        changes.returned.add(event.event_id)
     known.events[event.event_id] = changes.events[event.event_id] = event
 
 

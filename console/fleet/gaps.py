@@ -52,7 +52,13 @@ def count(
         due = min(due, last - stream.high - 1)  # this one is certainly not a heartbeat
         gaps = list(_without(gaps, record.last_record + 1, record.sequence))
     gaps = [*gaps, *_gap(stream, record, stream.high + 1 + max(0, due), last)]
-    moved = replace(stream, high=record.sequence, high_time=record.time)
+    moved = Stream(
+        vm_id=stream.vm_id,
+        stream=stream.stream,
+        low=stream.low,
+        high=record.sequence,
+        high_time=record.time,
+    )
     return Counted(stream=moved, gaps=gaps, fresh=True)
 
 

@@ -55,8 +55,10 @@ def supersedes(one: Sighting, other: Sighting) -> bool:
         return one.sequence > other.sequence or (
             one.sequence == other.sequence and one.facts != other.facts
         )
-    if one.facts.revision != other.facts.revision and (not one.sequence or not other.sequence):
-        return one.facts.revision > other.facts.revision
+    if not one.sequence or not other.sequence:
+        # One of them is from a state document; of the same revision, the record says more.
+        revisions = (one.facts.revision, other.facts.revision)
+        return revisions[0] > revisions[1] or (revisions[0] == revisions[1] and bool(one.sequence))
     return one.time >= other.time
 
 

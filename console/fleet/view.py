@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from console.fleet.contact import CONTACTS, Ears, contact
 from console.fleet.decisions import Decision, decision
-from console.fleet.index import Fleet, resolve_names
+from console.fleet.index import Fleet
 from console.fleet.values import Event, Receipt, Sighting, Vm
 
 CONDITIONS: Final = ("clear", "scheduled", "started")
@@ -29,8 +29,7 @@ def overview(fleet: Fleet, now: float, ears: Ears, sources: Sequence[Json]) -> J
     all_vms = list(fleet.vms.values())
     for vm in all_vms:
         vms[contact(vm, now, ears)] += 1
-    named = fleet.conditions()
-    states = [state for vm_id, (state, _) in named.items() if vm_id in fleet.vms]
+    states = [fleet.condition(vm_id)[0] for vm_id in fleet.expecting()]
     counted = {name: states.count(name) for name in CONDITIONS[1:]}
     due = sum(
         open_decision(fleet, event, now, ears).state == "due"
@@ -45,9 +44,9 @@ def overview(fleet: Fleet, now: float, ears: Ears, sources: Sequence[Json]) -> J
     }
 
 
-def vm_item(vm: Vm, now: float, ears: Ears, named: Mapping[str, tuple[str, list[str]]]) -> Json:
+def vm_item(fleet: Fleet, vm: Vm, now: float, ears: Ears) -> Json:
     """One VM as `/api/v1/vms` lists it."""
-    condition, events = named.get(vm.vm_id, ("clear", []))
+    condition, events = fleet.condition(vm.vm_id)
     return {
         "vmId": vm.vm_id,
         "name": vm.name,
@@ -107,7 +106,7 @@ def event_item(
 ) -> Json:
     """One event as `/api/v1/events` lists it."""
     facts = witnesses[event.shown_by].facts
-    named = resolve_names(fleet, event, dict(witnesses))
+    named = fleet.resolve(event, witnesses)
     decided = _decision(
         fleet, event, receipts, set(named.values()) & set(witnesses), now=now, ears=ears
     )

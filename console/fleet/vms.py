@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from console.fleet.values import DEFAULT_SITE, Vm
 from console.records.incoming import IncomingRecord, IncomingState, IncomingStatus
@@ -12,13 +13,14 @@ def with_record(vm: Vm | None, record: IncomingRecord) -> Vm:
     """The row after a record that is not a duplicate; an older one only proves contact."""
     if vm is None:
         vm = Vm(vm_id=record.place.vm_id, name=record.place.name)
-    vm = _heard(vm, record.sent_at, record.source)
     if vm.stream is not None and not _is_newer(vm, record):
-        return vm
+        return _heard(vm, record.sent_at, record.source)
     place = record.place
     stopped = record.kind == "stopped"
+    heard = _contact(vm, record.sent_at, record.source)
     return replace(
         vm,
+        **heard,
         name=place.name,
         site=place.site or vm.site,
         resource_id=place.resource_id,
@@ -94,18 +96,20 @@ def _of_resource(resource_id: str | None) -> tuple[str | None, str | None]:
 
 
 def _heard(vm: Vm, at: float, source: str) -> Vm:
+    heard = _contact(vm, at, source)
+    return replace(vm, **heard) if heard else vm
+
+
+def _contact(vm: Vm, at: float, source: str) -> dict[str, Any]:
+    """What changes by hearing it at a time; nothing if it was heard later."""
     if at <= vm.heard_at:
-        return vm
-    back = vm.retired_at is not None and at > vm.retired_at
-    found = vm.lost_at is not None and at > vm.lost_at
-    return replace(
-        vm,
-        heard_at=at,
-        heard_by=source,
-        retired_at=None if back else vm.retired_at,
-        retired_by=None if back else vm.retired_by,
-        lost_at=None if found else vm.lost_at,
-    )
+        return {}
+    heard: dict[str, Any] = {"heard_at": at, "heard_by": source}
+    if vm.retired_at is not None and at > vm.retired_at:
+        heard |= {"retired_at": None, "retired_by": None}
+    if vm.lost_at is not None and at > vm.lost_at:
+        heard["lost_at"] = None
+    return heard
 
 
 def _is_newer(vm: Vm, record: IncomingRecord) -> bool:

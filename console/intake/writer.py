@@ -13,19 +13,21 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Final
 
-from sqlalchemy.exc import DataError, IntegrityError, SQLAlchemyError, StatementError
+from sqlalchemy.exc import InterfaceError, InternalError, OperationalError, SQLAlchemyError
 
 from console.errors import ConsoleError
-from console.fleet.fold import fold
+from console.fleet.fold import Changes, fold
 from console.intake.delivery import Delivery, Refused
 from console.intake.progress import Progress
-from console.records.incoming import IncomingRecord
+from console.records.incoming import Incoming, IncomingRecord
 from console.store import writing
 from console.store.checkpoints import write_checkpoint
 from console.store.errors import told
 from console.store.opening import Database
+from console.store.retention import delete_before
 
 _LOG: Final = logging.getLogger("console")
 QUEUE: Final = 1000
@@ -36,6 +38,10 @@ _GATHER_SECONDS: Final = 0.05
 _GATHER_ITEMS: Final = 16
 """A broker may send 20 unacknowledged messages at most: never wait for more than that."""
 _LONGEST_WAIT: Final = 5.0
+_BITE: Final = 500
+"""Rows of a table that retention deletes in one transaction."""
+_ABOUT_THE_DATABASE: Final = (OperationalError, InterfaceError, InternalError)
+"""What would fail with other data too."""
 
 
 class Writer:
@@ -45,13 +51,16 @@ class Writer:
         self,
         database: Database,
         *,
-        committed: Callable[[], None],
+        opened: Callable[[], None],
+        committed: Callable[[int, Changes], None],
         now: Callable[[], float] = time.time,
     ) -> None:
         self._database = database
+        self._when_opened = opened
         self._committed = committed
         self._now = now
         self._queue: queue.Queue[Delivery] = queue.Queue(QUEUE)
+        self._retire_before: float | None = None
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="writer", daemon=True)
         self.opened = threading.Event()
@@ -77,10 +86,16 @@ class Writer:
         """Hand over; waits while the queue is full. Raises `queue.Full` after `timeout` seconds."""
         self._queue.put(delivery, timeout=timeout)
 
+    def retire_before(self, moment: float) -> None:
+        """Delete records and past events from before a moment, a few at a time, when idle."""
+        self._retire_before = moment
+
     def _run(self) -> None:
         if not self._insist(self._open):
             return
         while True:
+            if self._retire_before is not None:
+                self._retire()
             batch = self._take()
             if not batch:
                 if self._stop.is_set():
@@ -91,10 +106,21 @@ class Writer:
                 with suppress(Exception):  # a source that has gone must not end the writer
                     delivery.done(stored)
 
+    def _retire(self) -> None:
+        """One bite; what comes in meanwhile need not wait for the rest."""
+        moment = self._retire_before
+
+        def work() -> None:
+            with self._database.writing.begin() as connection:
+                if moment is None or not delete_before(connection, moment, _BITE):
+                    self._retire_before = None
+
+        self._insist(work)
+
     def _open(self) -> None:
         self._database.open()
         self.opened.set()
-        self._committed()
+        self._when_opened()
 
     def _insist(self, work: Callable[[], None]) -> bool:
         """Do it until it is done; False if the console ends before that."""
@@ -139,39 +165,27 @@ class Writer:
     def _commit(self, batch: Sequence[Delivery]) -> None:
         try:
             self._transact(batch)
-        except (DataError, IntegrityError, StatementError) as error:
-            if isinstance(error, SQLAlchemyError) and _is_about_the_database(error):
-                raise
-            self._one_by_one(batch)
+        except _ABOUT_THE_DATABASE:
+            raise
+        except Exception:  # noqa: BLE001  # something in the batch, or a bug that it brings out
+            for delivery in batch:
+                for item in delivery.items:
+                    self._alone(delivery.source, item)
+                self._transact([replace(delivery, items=())])
 
-    def _one_by_one(self, batch: Sequence[Delivery]) -> None:
-        """Something in the batch cannot be stored: it alone goes to quarantine."""
-        for delivery in batch:
-            for item in delivery.items:
-                alone = Delivery(source=delivery.source, items=[item], done=_nothing)
-                try:
-                    self._transact([alone])
-                except (DataError, IntegrityError, StatementError) as error:
-                    if _is_about_the_database(error):
-                        raise
-                    sample = item.body if isinstance(item, IncomingRecord) else b""
-                    refused = Refused(
-                        reason="unstorable", message=told(error), sample=sample, at=self._now()
-                    )
-                    self._transact(
-                        [Delivery(source=delivery.source, items=[refused], done=_nothing)]
-                    )
-            if delivery.checkpoint is not None:
-                self._transact(
-                    [
-                        Delivery(
-                            source=delivery.source,
-                            items=[],
-                            done=_nothing,
-                            checkpoint=delivery.checkpoint,
-                        )
-                    ]
-                )
+    def _alone(self, source: str, item: Incoming | Refused) -> None:
+        """Commit one item; if it cannot be stored, it goes to quarantine instead."""
+        try:
+            self._transact([Delivery(source=source, items=[item], done=_nothing)])
+        except _ABOUT_THE_DATABASE:
+            raise
+        except Exception as error:  # noqa: BLE001  # as above
+            words = told(error) if isinstance(error, SQLAlchemyError) else repr(error)[:300]
+            fields = {"action": "record_not_stored", "source": source}
+            _LOG.exception("%s", words, extra=fields)
+            sample = item.body if isinstance(item, IncomingRecord) else b""
+            refused = Refused(reason="unstorable", message=words, sample=sample, at=self._now())
+            self._transact([Delivery(source=source, items=[refused], done=_nothing)])
 
     def _transact(self, batch: Sequence[Delivery]) -> None:
         items = [item for each in batch for item in each.items if not isinstance(item, Refused)]
@@ -193,22 +207,12 @@ class Writer:
                 if delivery.checkpoint is not None:
                     write_checkpoint(connection, delivery.checkpoint)
         self.progress.count(batch, duplicates=changes.duplicates, at=self._now())
-        self._committed()
+        self._committed(number, changes)
 
 
 def _only_heartbeats(delivery: Delivery) -> bool:
     return all(
         isinstance(item, IncomingRecord) and item.kind == "heartbeat" for item in delivery.items
-    )
-
-
-def _is_about_the_database(error: SQLAlchemyError) -> bool:
-    """Whether it would fail with other data too."""
-    return getattr(error, "connection_invalidated", False) or type(error).__name__ in (
-        "OperationalError",
-        "InterfaceError",
-        "InternalError",
-        "ProgrammingError",
     )
 
 

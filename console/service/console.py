@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -29,6 +30,8 @@ from console.web.desk import Desk
 from console.web.stream import Stream
 
 _TICK_SECONDS: Final = 1.0
+_RETENTION_SECONDS: Final = 3600.0
+_SWITCH_SECONDS: Final = 0.0005
 
 
 class _Server(uvicorn.Server):
@@ -53,7 +56,9 @@ class Console:
         self.settings = settings
         self.database = Database(database_url(settings))
         self.follower = Follower(self.database, deliver=self._deliver)
-        self.writer = Writer(self.database, committed=self.follower.wake)
+        self.writer = Writer(
+            self.database, opened=self.follower.opened, committed=self.follower.committed
+        )
         key = None if settings.enroll_key_file is None else read_key(settings.enroll_key_file)
         sources = read_sources(settings.source)
         states = {name: SourceState(name=name, kind=each.kind) for name, each in sources.items()}
@@ -82,6 +87,9 @@ class Console:
         Raises `ConfigurationError` if the database is another's or of a newer schema; one that is
         away is waited for.
         """
+        # A source's thread gives up the interpreter at each read from its socket, and waits for
+        # its turn behind the writer: 5 ms, Python's default, would be its pace.
+        sys.setswitchinterval(_SWITCH_SECONDS)
         with suppress(StoreError):
             self.database.open()
         host, port = self.settings.address
@@ -121,10 +129,14 @@ class Console:
 
     async def _tick(self, server: uvicorn.Server) -> None:
         """Once a second: what time alone changes. At the end: no stream holds the server."""
+        retire_at = time.monotonic()
         while not server.should_exit:
             await asyncio.sleep(_TICK_SECONDS)
             if self.desk.loaded:
                 self.stream.time_passed()
+            if time.monotonic() >= retire_at:
+                self.writer.retire_before(time.time() - self.settings.retention_days * 86_400)
+                retire_at = time.monotonic() + _RETENTION_SECONDS
         self.stream.close()
 
     def _deliver(self, news: News, first: bool) -> set[str]:  # noqa: FBT001

@@ -10,7 +10,7 @@ from console.web.stream import Stream
 
 def apply(fleet: Fleet, news: News, stream: Stream) -> set[str]:
     """On the event loop's thread; the ids of the events that are open then."""
-    named = set(fleet.conditions()) if news.events else set()
+    changed = {vm.vm_id for vm in news.vms}
     for vm in news.vms:
         fleet.put_vm(vm)
     touched = {event.event_id: event for event in news.events}
@@ -23,15 +23,14 @@ def apply(fleet: Fleet, news: News, stream: Stream) -> set[str]:
         receipts = [each for each in news.receipts if each.facts.event_id == event_id]
         witnesses = {**fleet.sightings.get(event_id, {}), **sightings}
         whole = _joined(fleet.receipts.get(event_id, []), receipts)
+        changed.update(fleet.named_by(event_id).values())
         fleet.put_event(event, sightings.values())
+        changed.update(fleet.named_by(event_id).values())
         for receipt in receipts:
             fleet.put_receipt(receipt)
         told.append((event, witnesses, whole))
     for event, witnesses, receipts in told:
         stream.event_changed(event, witnesses, receipts)
-    changed = {vm.vm_id for vm in news.vms} | named
-    if news.events:
-        changed |= set(fleet.conditions())
     stream.vms_changed(fleet.vms[vm_id] for vm_id in changed if vm_id in fleet.vms)
     return set(fleet.events)
 

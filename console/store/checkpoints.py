@@ -9,9 +9,10 @@ from typing import Any, Protocol
 from uuid import uuid4
 
 from sqlalchemy import Connection, Engine, select, update
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.dialects import postgresql
 
 from console.store import tables
+from console.store.statements import upsert_of
 
 
 class Checkpoint(Protocol):
@@ -53,8 +54,7 @@ def write_checkpoint(connection: Connection, checkpoint: Checkpoint) -> None:
         "offset": checkpoint.offset,
         "sequence_number": checkpoint.sequence_number,
     }
-    dialect = sqlite if connection.dialect.name == "sqlite" else postgresql
-    statement = dialect.insert(tables.checkpoint).values(values)
+    statement = upsert_of(connection.dialect.name, tables.checkpoint).values(values)
     connection.execute(
         statement.on_conflict_do_update(
             index_elements=["hub", "consumer_group", "partition"],
@@ -118,4 +118,5 @@ def _claimed(connection: Connection, claim: Claim) -> Claim | None:
             )
             .values(owner_id=made.owner_id, etag=made.etag, modified_at=made.modified_at)
         )
-    return made if connection.execute(statement).rowcount else None
+    done = connection.execute(statement.returning(c.etag)).first()
+    return None if done is None else made

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import fields
 from typing import Any, Final
 
+from pydantic_core import from_json, to_json
 from sqlalchemy import Row
 
 from console.fleet.values import Event, Gap, Receipt, Sighting, Stream, Vm
@@ -17,16 +17,21 @@ _VM: Final = tuple(each.name for each in fields(Vm) if each.name != "tags")
 _FACTS: Final = tuple(each.name for each in fields(EventFacts))
 
 
+def _json(value: object) -> str:
+    return to_json(value).decode()
+
+
 def vm_values(vm: Vm, number: int) -> Values:
     """A VM's row."""
     values = {name: getattr(vm, name) for name in _VM}
-    return {**values, "tags": json.dumps(dict(vm.tags)), "changed": number}
+    return {**values, "tags": _json(vm.tags) if vm.tags else "{}", "changed": number}
 
 
 def vm_of(row: Row[Any]) -> Vm:
     """A VM from its row."""
     values = row._mapping  # noqa: SLF001  # SQLAlchemy's public name for it
-    return Vm(tags=json.loads(values["tags"]), **{name: values[name] for name in _VM})
+    tags = {} if values["tags"] == "{}" else from_json(values["tags"])
+    return Vm(tags=tags, **{name: values[name] for name in _VM})
 
 
 def stream_values(stream: Stream) -> Values:
@@ -92,7 +97,7 @@ def event_values(event: Event, number: int) -> Values:
         "shown_at": event.shown_at,
         "first_at": event.first_at,
         "event_type": event.event_type,
-        "sites": json.dumps(event.sites),
+        "sites": _json(event.sites),
         "words": event.words,
         "changed": number,
     }
@@ -107,7 +112,7 @@ def event_of(row: Row[Any]) -> Event:
         shown_at=row.shown_at,
         first_at=row.first_at,
         event_type=row.event_type,
-        sites=tuple(json.loads(row.sites)),
+        sites=tuple(from_json(row.sites)),
         words=row.words,
     )
 
@@ -123,14 +128,14 @@ def sighting_values(sighting: Sighting, number: int) -> Values:
         "time": sighting.time,
         "first_at": sighting.first_at,
         "over": int(sighting.facts.state == "ended"),
-        "facts": json.dumps({name: getattr(sighting.facts, name) for name in _FACTS}),
+        "facts": _json({name: getattr(sighting.facts, name) for name in _FACTS}),
         "changed": number,
     }
 
 
 def sighting_of(row: Row[Any]) -> Sighting:
     """A sighting from its row."""
-    facts = json.loads(row.facts)
+    facts = from_json(row.facts)
     return Sighting(
         event_id=row.event_id,
         vm_id=row.vm_id,

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import cache
-from typing import Any, Final
+from typing import Final
 
-from sqlalchemy import Connection, Table, bindparam, delete, func, insert, select, update
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy import Connection, delete, func, select, update
 
 from console.fleet.fold import Changes, Known, is_deletion
 from console.records.incoming import Incoming, IncomingRecord, IncomingState
 from console.store import rows, tables
-from console.store.rows import Values
+from console.store.statements import insert_new, select_in, upsert, upsert_of
 
 _IN: Final = 500
 """Parameters in one statement; SQLite takes 32,766, PostgreSQL 65,535."""
@@ -35,16 +33,14 @@ def load(connection: Connection, batch: Sequence[Incoming]) -> Known:
     known = Known()
     vm_ids = {_vm_id(each) for each in batch}
     records = [each for each in batch if isinstance(each, IncomingRecord)]
-    for row in _where_in(connection, tables.vm, "vm_id", vm_ids):
+    for row in select_in(connection, tables.vm, "vm_id", vm_ids):
         known.vms[row.vm_id] = rows.vm_of(row)
-    for row in _where_in(connection, tables.stream, "vm_id", vm_ids & set(known.vms)):
+    for row in select_in(connection, tables.stream, "vm_id", vm_ids & set(known.vms)):
         known.streams[(row.vm_id, row.stream)] = rows.stream_of(row)
     with_gaps = {vm.vm_id for vm in known.vms.values() if vm.missing}
-    for row in _where_in(connection, tables.gap, "vm_id", with_gaps):
+    for row in select_in(connection, tables.gap, "vm_id", with_gaps):
         known.gaps.setdefault((row.vm_id, row.stream), []).append(rows.gap_of(row))
-    kept = {each.id for each in records if each.kind != "heartbeat"}
-    for row in _where_in(connection, tables.record, "id", kept, columns=("id",)):
-        known.records.add(row.id)
+    known.records |= _stored(connection, known, records)
     _load_events(connection, known, batch)
     _load_deleted(connection, known, records)
     return known
@@ -52,20 +48,20 @@ def load(connection: Connection, batch: Sequence[Incoming]) -> Known:
 
 def write(connection: Connection, changes: Changes, number: int) -> None:
     """Carry out what a batch changes."""
-    _insert(connection, tables.record, map(rows.record_values, changes.records.values()))
-    _upsert(connection, tables.vm, (rows.vm_values(vm, number) for vm in changes.vms.values()))
-    _upsert(connection, tables.stream, map(rows.stream_values, changes.streams.values()))
-    _upsert(
+    insert_new(connection, tables.record, map(rows.record_values, changes.records.values()))
+    upsert(connection, tables.vm, (rows.vm_values(vm, number) for vm in changes.vms.values()))
+    upsert(connection, tables.stream, map(rows.stream_values, changes.streams.values()))
+    upsert(
         connection,
         tables.sighting,
         (rows.sighting_values(each, number) for each in changes.sightings.values()),
     )
-    _upsert(
+    upsert(
         connection,
         tables.event,
         (rows.event_values(each, number) for each in changes.events.values()),
     )
-    _insert(
+    insert_new(
         connection,
         tables.receipt,
         (rows.receipt_values(each, number) for each in changes.receipts),
@@ -74,7 +70,7 @@ def write(connection: Connection, changes: Changes, number: int) -> None:
         connection.execute(
             delete(tables.gap).where(tables.gap.c.vm_id == vm_id, tables.gap.c.stream == stream)
         )
-        _insert(connection, tables.gap, map(rows.gap_values, gaps))
+        insert_new(connection, tables.gap, map(rows.gap_values, gaps))
 
 
 def quarantine(
@@ -90,7 +86,7 @@ def quarantine(
         "message": message[:500],
         "sample": sample[:2000],
     }
-    statement = _insert_of(connection.dialect.name, tables.quarantine).values(values)
+    statement = upsert_of(connection.dialect.name, tables.quarantine).values(values)
     connection.execute(
         statement.on_conflict_do_update(
             index_elements=["source", "reason"],
@@ -102,6 +98,20 @@ def quarantine(
             },
         )
     )
+
+
+def _stored(connection: Connection, known: Known, records: Iterable[IncomingRecord]) -> set[str]:
+    """The ids of a batch that are in the store. One that is next in its stream cannot be."""
+    doubtful = set()
+    for each in records:
+        stream = known.streams.get((each.place.vm_id, each.stream))
+        if each.kind != "heartbeat" and (stream is None or each.sequence <= stream.high):
+            doubtful.add(each.id)
+    stored: set[str] = set()
+    for some in _chunks(doubtful):
+        wanted = select(tables.record.c.id).where(tables.record.c.id.in_(some))
+        stored.update(connection.execute(wanted).scalars())
+    return stored
 
 
 def _vm_id(each: Incoming) -> str:
@@ -125,13 +135,20 @@ def _load_events(connection: Connection, known: Known, batch: Sequence[Incoming]
         for row in connection.execute(pending):
             known.sightings[(row.event_id, row.vm_id)] = rows.sighting_of(row)
             event_ids.add(row.event_id)
+    for row in select_in(connection, tables.event, "event_id", event_ids):
+        known.events[row.event_id] = rows.event_of(row)
+    _load_pairs(connection, known, {pair for pair in pairs if pair[0] in known.events})
+
+
+def _load_pairs(connection: Connection, known: Known, pairs: set[tuple[str, str]]) -> None:
+    """The sightings of some witnesses of some events; an event may have thousands of others."""
+    c = tables.sighting.c
+    event_ids = {event_id for event_id, _ in pairs}
     for some in _chunks(event_ids):
         vm_ids = {vm_id for event_id, vm_id in pairs if event_id in some}
         mine = select(tables.sighting).where(c.event_id.in_(some), c.vm_id.in_(vm_ids))
         for row in connection.execute(mine):
             known.sightings[(row.event_id, row.vm_id)] = rows.sighting_of(row)
-    for row in _where_in(connection, tables.event, "event_id", event_ids):
-        known.events[row.event_id] = rows.event_of(row)
 
 
 def _load_deleted(connection: Connection, known: Known, records: Iterable[IncomingRecord]) -> None:
@@ -148,56 +165,7 @@ def _load_deleted(connection: Connection, known: Known, records: Iterable[Incomi
             known.vms.setdefault(row.vm_id, rows.vm_of(row))
 
 
-def _where_in(
-    connection: Connection,
-    table: Table,
-    column: str,
-    values: Iterable[str],
-    *,
-    columns: Sequence[str] = (),
-) -> Iterable[Any]:
-    for some in _chunks(values):
-        yield from connection.execute(_select_in(table, column, tuple(columns)), {"some": some})
-
-
-@cache
-def _select_in(table: Table, column: str, columns: tuple[str, ...]) -> Any:
-    wanted = [table.c[name] for name in columns or table.c.keys()]
-    return select(*wanted).where(table.c[column].in_(bindparam("some", expanding=True)))
-
-
 def _chunks(values: Iterable[str]) -> Iterable[list[str]]:
     everything = sorted(values)
     for start in range(0, len(everything), _IN):
         yield everything[start : start + _IN]
-
-
-def _insert(connection: Connection, table: Table, values: Iterable[Values]) -> None:
-    if many := list(values):
-        connection.execute(_insert_statement(table), many)
-
-
-def _upsert(connection: Connection, table: Table, values: Iterable[Values]) -> None:
-    if many := list(values):
-        connection.execute(_upsert_statement(connection.dialect.name, table), many)
-
-
-@cache
-def _insert_statement(table: Table) -> Any:
-    return insert(table)
-
-
-def _insert_of(dialect: str, table: Table) -> Any:
-    return sqlite.insert(table) if dialect == "sqlite" else postgresql.insert(table)
-
-
-@cache
-def _upsert_statement(dialect: str, table: Table) -> Any:
-    statement = _insert_of(dialect, table)
-    keys = [column.name for column in table.primary_key]
-    rest = {
-        column.name: statement.excluded[column.name]
-        for column in table.columns
-        if column.name not in keys
-    }
-    return statement.on_conflict_do_update(index_elements=keys, set_=rest)

@@ -55,14 +55,14 @@ class Stream:
 
     def vms_changed(self, vms: Iterable[Vm]) -> None:
         """Rows of VMs were committed; what differs but in its time is told."""
-        now, ears, named = self._desk.now(), self._desk.ears(), self._desk.fleet.conditions()
+        fleet, now, ears = self._desk.fleet, self._desk.now(), self._desk.ears()
         for vm in vms:
             shape = (contact(vm, now, ears), vm.name, vm.site, vm.version, vm.missing)
-            whole = (*shape, *named.get(vm.vm_id, ("clear", [])))
+            whole = (*shape, *fleet.condition(vm.vm_id))
             if self._told.get(vm.vm_id) != whole:
                 self._told[vm.vm_id] = whole
                 if self._pages:
-                    self._tell("vm", view.vm_item(vm, now, ears, named))
+                    self._tell("vm", view.vm_item(fleet, vm, now, ears))
 
     def event_changed(
         self, event: Event, witnesses: dict[str, Sighting], receipts: list[Receipt]

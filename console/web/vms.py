@@ -52,8 +52,8 @@ class Vms:
     ) -> tuple[list[Json], str | None]:
         """Items and the cursor of the next page; `wanted` has the names of the API's parameters."""
         desk = self._desk
-        now, ears, named = desk.now(), desk.ears(), desk.fleet.conditions()
-        ordered = desk.fleet.ordered()
+        now, ears = desk.now(), desk.ears()
+        ordered = desk.fleet.ordered
         start = 0 if after is None else bisect_right(ordered, (after[0], after[1]))
         found: list[Vm] = []
         equal = [(field, wanted[name]) for name, field in _EQUAL.items() if wanted.get(name)]
@@ -65,14 +65,14 @@ class Vms:
                 continue
             if any(getattr(vm, field) != value for field, value in equal):
                 continue
-            if condition and named.get(vm.vm_id, ("clear", ()))[0] != condition:
+            if condition and desk.fleet.condition(vm.vm_id)[0] != condition:
                 continue
             if heard and contact(vm, now, ears) != heard:
                 continue
             found.append(vm)
             if len(found) > limit:
                 break
-        items = [view.vm_item(vm, now, ears, named) for vm in found[:limit]]
+        items = [view.vm_item(desk.fleet, vm, now, ears) for vm in found[:limit]]
         last = found[limit - 1] if len(found) > limit else None
         return items, None if last is None else cursor(last.name.lower(), last.vm_id)
 
@@ -90,7 +90,7 @@ class Vms:
         if vm is None:
             return None
         past = await asyncio.to_thread(history.read_vm, desk.database.reading, vm_id, _RECORDS)
-        item = view.vm_item(vm, desk.now(), desk.ears(), desk.fleet.conditions())
+        item = view.vm_item(desk.fleet, vm, desk.now(), desk.ears())
         return item | {
             "subscriptionId": vm.subscription_id,
             "resourceGroup": vm.resource_group,

@@ -96,12 +96,12 @@ class Line:
 
 def values(desk: Desk, now: float, choice: Choice) -> dict[str, Any]:
     """What the template shows."""
-    ears, named = desk.ears(), desk.fleet.conditions()
+    ears = desk.ears()
     everything = list(desk.fleet.vms.values())
     lines = []
     for vm in everything:
         if _matches(vm, choice):
-            condition, events = named.get(vm.vm_id, ("clear", []))
+            condition, events = desk.fleet.condition(vm.vm_id)
             lines.append(
                 Line(vm=vm, contact=contact(vm, now, ears), condition=condition, events=events)
             )

@@ -1,0 +1,42 @@
+"""What is older than the retention goes, a few rows at a time; what is open or present stays."""
+
+from __future__ import annotations
+
+from sqlalchemy import Connection, Table, delete, select
+
+from console.store import tables
+
+
+def delete_before(connection: Connection, moment: float, limit: int) -> bool:
+    """Delete up to `limit` old rows of each kind; whether there may be more.
+
+    Records and receipts by the time at which they came in; events that are over by the time of
+    their end, with their sightings; gaps by the time at which they were found.
+    """
+    e, r = tables.event.c, tables.record.c
+    over = select(e.event_id).where(e.state == "ended", e.shown_at < moment).limit(limit)
+    gone = list(connection.execute(over).scalars())
+    for table in (tables.sighting, tables.event):
+        connection.execute(delete(table).where(table.c.event_id.in_(gone)))
+    old = select(r.id).where(r.received_at < moment).limit(limit)
+    ids = list(connection.execute(old).scalars())
+    connection.execute(delete(tables.record).where(r.id.in_(ids)))
+    connection.execute(delete(tables.receipt).where(tables.receipt.c.record_id.in_(ids)))
+    found = _old_gaps(connection, moment, limit)
+    return max(len(gone), len(ids), found) >= limit
+
+
+def _old_gaps(connection: Connection, moment: float, limit: int) -> int:
+    """Gaps that nobody will fill any more; their VMs' counts shrink with them."""
+    table: Table = tables.gap
+    c = table.c
+    old = connection.execute(select(table).where(c.found_at < moment).limit(limit)).all()
+    for row in old:
+        same = (c.vm_id == row.vm_id, c.stream == row.stream, c.first == row.first)
+        connection.execute(delete(table).where(*same))
+        v = tables.vm
+        size = row.last - row.first + 1
+        connection.execute(
+            v.update().where(v.c.vm_id == row.vm_id).values(missing=v.c.missing - size)
+        )
+    return len(old)

@@ -1,0 +1,40 @@
+"""What several tests of the console share: both databases."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+
+import pytest
+from postgresql import PostgreSql
+from pydantic import SecretStr
+
+from console.config.settings import Settings
+from console.store.opening import Database, database_url
+
+_NUMBERS = count(1)
+
+
+@pytest.fixture(scope="session")
+def postgresql() -> Iterator[PostgreSql]:
+    """One server for every test that wants a database of its own on it."""
+    try:
+        server = PostgreSql()
+    except FileNotFoundError as error:
+        pytest.skip(str(error))
+    with server:
+        yield server
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
+    """An open, empty database of either kind."""
+    url = None
+    if request.param == "postgresql":
+        server: PostgreSql = request.getfixturevalue("postgresql")
+        url = SecretStr(server.database(f"test_{next(_NUMBERS)}"))
+    opened = Database(database_url(Settings(state_dir=tmp_path, database=url)))
+    opened.open()
+    yield opened
+    opened.close()

@@ -1,0 +1,111 @@
+"""A real PostgreSQL on a free loopback port, with its data in a directory of the test's.
+
+Usage::
+
+    with PostgreSql(tmp_path) as server:
+        url = server.database("console")
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Any, Self
+
+import psycopg
+from eventually import eventually
+
+
+def executable(name: str) -> str:
+    """One of PostgreSQL's programs; Debian puts them where users do not look."""
+    versions = sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
+    path = os.pathsep.join([os.environ.get("PATH", os.defpath), *map(str, versions)])
+    found = shutil.which(name, path=path)
+    if found is None:
+        raise FileNotFoundError(f"{name} is not installed; `make tools` installs PostgreSQL")
+    return found
+
+
+class PostgreSql:
+    """One server: its address and its data stay the same over `stop` and `start`."""
+
+    def __init__(self) -> None:
+        # Not in pytest's own directory: that is root's, and PostgreSQL refuses to be root.
+        self.directory = Path(tempfile.mkdtemp(prefix="seb-postgresql-"))
+        self._user = "postgres" if hasattr(os, "geteuid") and os.geteuid() == 0 else None
+        if self._user is not None:
+            shutil.chown(self.directory, self._user)
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port: int = probe.getsockname()[1]
+        self._process: subprocess.Popen[bytes] | None = None
+        command = [executable("initdb"), "-D", str(self._data), "-U", "seb", "-A", "trust"]
+        self._run([*command, "-E", "UTF8", "--no-sync"])
+
+    @property
+    def _data(self) -> Path:
+        return self.directory / "data"
+
+    def _run(self, command: list[str]) -> None:
+        options: dict[str, Any] = (
+            {} if self._user is None else {"user": self._user, "group": self._user}
+        )
+        subprocess.run(command, check=True, capture_output=True, cwd=self.directory, **options)
+
+    def start(self) -> None:
+        """Start, or start again; returns once it answers."""
+        command = [executable("postgres"), "-D", str(self._data), "-p", str(self.port)]
+        command += [
+            "-c",
+            "listen_addresses=127.0.0.1",
+            "-c",
+            f"unix_socket_directories={self.directory}",
+        ]
+        options: dict[str, Any] = (
+            {} if self._user is None else {"user": self._user, "group": self._user}
+        )
+        with (self.directory / "log").open("ab") as log:
+            self._process = subprocess.Popen(
+                command, stdout=log, stderr=log, cwd=self.directory, **options
+            )
+        eventually(self._answers, what=f"PostgreSQL\n{self.log}", timeout=30)
+
+    @property
+    def log(self) -> str:
+        """What it has logged."""
+        return (self.directory / "log").read_text(errors="replace")
+
+    def _answers(self) -> bool:
+        try:
+            psycopg.connect(self._url("postgres"), connect_timeout=2).close()
+        except psycopg.OperationalError:
+            return False
+        return True
+
+    def _url(self, name: str) -> str:
+        return f"postgresql://seb@127.0.0.1:{self.port}/{name}"
+
+    def database(self, name: str) -> str:
+        """The URL of a new, empty database."""
+        with psycopg.connect(self._url("postgres"), autocommit=True) as connection:
+            connection.execute(f'CREATE DATABASE "{name}"')
+        return self._url(name)
+
+    def stop(self) -> None:
+        """Shut down at once; every connection is cut."""
+        if self._process is not None:
+            self._process.send_signal(2)  # SIGINT: fast shutdown
+            self._process.wait(30)
+            self._process = None
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+        shutil.rmtree(self.directory, ignore_errors=True)
