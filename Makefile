@@ -49,6 +49,8 @@ lock: $(VENV)/dev.stamp ## Pin every dependency anew, with hashes
 	$(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --quiet \
 	  --upgrade --group build -o requirements-build.lock
 	$(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --quiet \
+	  --upgrade --group deploy -o requirements-deploy.lock
+	$(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --quiet \
 	  --upgrade pyproject.toml --group dev --extra azure-identity --extra console -o requirements-dev.lock
 	$(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --quiet \
 	  --upgrade -c requirements.lock pyproject.toml --extra azure-identity -o requirements-azure-identity.lock
@@ -82,10 +84,22 @@ $(VENV)/dev.stamp: $(VENV)/run.stamp requirements-dev.lock
 
 # What some tests need and are skipped without, each with the reason; CI installs all of it.
 .PHONY: tools helm
-tools: mosquitto strace helm ## Install what some tests are skipped without: browser, Prometheus, systemd, helm
+tools: mosquitto strace helm deploy-tools ## Install what some tests are skipped without: browser, Prometheus, systemd, helm
 	@for pair in chromium:chromium promtool:prometheus systemd-analyze:systemd; do \
 	  command -v $${pair%%:*} >/dev/null || \
 	    $(MAKE) --no-print-directory system-package PACKAGE=$${pair##*:} || exit 1; done
+
+# What looks at the files in deploy/ and release/: linters in an environment of their own, and the
+# schema of cloud-init, unpacked without being installed (it would start at the next boot).
+DEPLOY_TOOLS := build/deploy-tools
+.PHONY: deploy-tools
+deploy-tools: $(DEPLOY_TOOLS)/made.stamp
+$(DEPLOY_TOOLS)/made.stamp: $(VENV)/made.stamp requirements-deploy.lock
+	@rm -rf $(DEPLOY_TOOLS) && $(PYTHON) -m venv $(DEPLOY_TOOLS)
+	@$(DEPLOY_TOOLS)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-deploy.lock
+	@cd $(DEPLOY_TOOLS) && { apt-get download -qq cloud-init 2>/dev/null && dpkg -x cloud-init_*.deb cloud-init; } || \
+	  echo "no cloud-init package here: its schema is not checked"
+	@touch $@
 
 HELM_VERSION := v3.22.0
 helm:
