@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from enum import Enum
 from typing import Any, Final
 
@@ -129,7 +128,8 @@ class Bridge:
 
     def _first_desk(self, store: Store) -> Desk:
         """Answers while it is not known yet who this VM is."""
-        context = SinkContext(vm=VmIdentity(vm_id="", name=""), now=self._clock.now)
+        nobody = VmIdentity(vm_id="", name="")
+        context = SinkContext(identity=lambda: nobody, now=self._clock.now)
         return Desk(
             Outbox(store),
             sinks=lambda: {
@@ -158,6 +158,7 @@ class Bridge:
         self._front.begin(parts)
         self._store = store
         self._outbox = parts.outbox
+        self._state = parts.state
         self._poller = parts.poller
         self._approver = parts.approver
         self._dispatcher = parts.dispatcher
@@ -173,7 +174,7 @@ class Bridge:
         confirming = scheduler.every(CONFIRM_SECONDS, self._ask_identity, first=CONFIRM_SECONDS)
         if beat := settings.heartbeat_interval:
             scheduler.every(beat, self._herald.tell_life, first=beat)
-        self._desk = Desk(self._outbox, self._dispatcher, self._poller, self._approver)
+        self._desk = Desk(self._outbox, self._dispatcher, self._state, self._approver)
         self._front.status.held = lambda: not self._owner.may_deliver
         self._act(confirming)
         scheduler.start()
@@ -202,7 +203,7 @@ class Bridge:
     def _look_around(self, scheduler: Scheduler, watch: Watch) -> None:
         jump, pause = watch.tick()
         if pause:
-            self._poller.lookout.stood_still(pause)
+            self._state.lookout.stood_still(pause)
             self._front.tally.stood_still(pause)
             log.info("the VM stood still", extra={"action": "pause", "seconds": pause})
         if jump:
@@ -238,9 +239,9 @@ class Bridge:
         return [name for name in accepts if self._outbox.backlog(name, accepts[name]).records]
 
     def _ask_identity(self) -> None:
-        at_hand = self._poller.observer.vm
+        at_hand = self._state.vm
         vm = self._owner.ask(self._store, at_hand)
         if vm is None:
             self._outcome = Outcome.ANOTHER_VM
         elif vm is not at_hand:
-            self._poller.observer = replace(self._poller.observer, vm=vm)
+            self._state.identify(vm)

@@ -18,10 +18,10 @@ from bridge.imds import Imds, ImdsError
 from bridge.known import KnownEvent
 from bridge.ledger import OPEN_STATES, Asked, Entry, Ledger, cause_of, entry_of, entry_of_command
 from bridge.policy import Verdict, objection
-from bridge.poller import Poller
 from bridge.receipts import State
 from bridge.refusals import Refusals
 from bridge.rulings import Rulings
+from bridge.state import CurrentState
 from bridge.store import StoreError
 from bridge.tries import Attempt
 from bridge.trust import Trust
@@ -39,7 +39,7 @@ class Approvals:
 
     def __init__(
         self,
-        poller: Poller,
+        current: CurrentState,
         ledger: Ledger,
         imds: Imds,
         clock: Clock,
@@ -47,7 +47,7 @@ class Approvals:
         rulings: Rulings,
         trust: Trust,
     ) -> None:
-        self._poller = poller
+        self._current = current
         self._ledger = ledger
         self._imds = imds
         self._clock = clock
@@ -69,7 +69,7 @@ class Approvals:
 
         Raises `StoreError` where nothing was done, and the message is not settled.
         """
-        events = self._poller.known()
+        events = self._current.known
         try:
             command = self._verify(message, events)
         except RefusedError as refused:
@@ -114,7 +114,7 @@ class Approvals:
         for attempt in list(self._open.values()):
             self._follow(attempt)
         under_way = {(each.entry.event_id or "").casefold() for each in self._open.values()}
-        pending = [key for key, known in self._poller.known().items() if known.pending]
+        pending = [key for key, known in self._current.known.items() if known.pending]
         self._rulings.forget_all_but(pending)
         for key in [each for each in pending if each not in under_way]:
             # Each on what is newest: the POST before it may have taken its time.
@@ -128,7 +128,7 @@ class Approvals:
     def _verify(self, message: CommandMessage, known: Mapping[str, KnownEvent]) -> Command:
         now = self._clock.now()
         situation = Situation(
-            vm_id=self._poller.observer.vm.vm_id,
+            vm_id=self._current.observer.vm.vm_id,
             now=now,
             known=known,
             used=lambda command: (
@@ -148,7 +148,7 @@ class Approvals:
         if self._refusals.note(refused, message) and refused.command is not None:
             self._ledger.answer(
                 entry_of_command(refused.command, self._known(refused.command.event_id)),
-                self._poller.observer,
+                self._current.observer,
                 self._clock.now(),
                 state="rejected",
                 reason=refused.reason,
@@ -160,7 +160,7 @@ class Approvals:
         From here on the entry is on disk, and what the disk does not take now is done then too.
         """
         try:
-            if self._poller.lookout.gap(self._clock.now()).looking:
+            if self._current.lookout.gap(self._clock.now()).looking:
                 return self._ask(entry)
             return self._note(self._ledger.asked(entry, "in vain", self._clock.now()))
         except StoreError as error:
@@ -229,7 +229,7 @@ class Approvals:
         """
         after = self._note(
             self._ledger.write(
-                entry, self._poller.observer, self._clock.now(), state=state, reason=reason
+                entry, self._current.observer, self._clock.now(), state=state, reason=reason
             )
         )
         log.info(
@@ -258,4 +258,4 @@ class Approvals:
         return entry
 
     def _known(self, event_id: str | None) -> KnownEvent | None:
-        return self._poller.known().get(event_id.casefold()) if event_id else None
+        return self._current.known.get(event_id.casefold()) if event_id else None

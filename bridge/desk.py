@@ -14,8 +14,8 @@ from bridge.approver import Approver
 from bridge.control import ControlError
 from bridge.dispatcher import Dispatcher
 from bridge.outbox import Outbox
-from bridge.poller import Poller
 from bridge.sinklist import sink_line
+from bridge.state import CurrentState
 from bridge.store import StoreError
 from sinks.base import Sink
 
@@ -32,7 +32,7 @@ class Desk:
         self,
         outbox: Outbox,
         dispatcher: Dispatcher | None = None,
-        poller: Poller | None = None,
+        state: CurrentState | None = None,
         approver: Approver | None = None,
         *,
         sinks: Callable[[], Mapping[str, Sink[Any]]] = dict,
@@ -44,7 +44,7 @@ class Desk:
         """
         self._outbox = outbox
         self._dispatcher = dispatcher
-        self._poller = poller
+        self._state = state
         self._approver = approver
         self._sinks = sinks
         self._starting = starting
@@ -72,10 +72,10 @@ class Desk:
                 raise ControlError(f"the running bridge does not know {other!r}; is it older?")
 
     def _pending(self) -> dict[str, Any]:
-        if self._poller is None:
+        if self._state is None:
             return {"vm": None, "events": []}
-        events = [event.to_wire() for event in self._poller.pending()]
-        return {"vm": self._poller.observer.vm.name, "events": events}
+        events = [event.to_wire() for event in self._state.pending()]
+        return {"vm": self._state.vm.name, "events": events}
 
     def _approval(self, request: Mapping[str, Any]) -> dict[str, Any]:
         jti = _text(request, "jti") or ""
@@ -103,7 +103,7 @@ class Desk:
         resting = {} if self._dispatcher else self._sinks()
         known = self._known_sinks()
         sinks = [self._line(name, resting.get(name), active=known[name]) for name in known]
-        trouble = self._poller.store_trouble if self._poller else None
+        trouble = self._state.store_trouble if self._state else None
         return {
             "trouble": trouble,
             "sinks": sinks,

@@ -61,19 +61,19 @@ class Gauges(Collector):
         yield _moment(name, status.attempted_at)
         yield _one("seb_looking", status.is_looking())
         if parts is not None:
-            looked_at = parts.poller.lookout.looked_at
+            looked_at = parts.state.lookout.looked_at
             yield _moment("seb_poll_last_success_timestamp_seconds", looked_at)
             yield _one("seb_polls_skipped_total", status.skipped())
             yield _one("seb_store_writable", status.store_trouble() is None)
 
     def _vm(self, parts: Parts) -> Iterator[Metric]:
-        vm = parts.poller.observer.vm
+        vm = parts.state.observer.vm
         labels = (vm.vm_id, vm.name, vm.resource_group, vm.location, vm.scale_set)
         yield _one("seb_vm_info", 1, *(each or "" for each in labels))
 
     def _events(self, parts: Parts) -> Iterator[Metric]:
-        if parts.poller.incarnation is not None:
-            yield _one("seb_document_incarnation", parts.poller.incarnation)
+        if parts.state.incarnation is not None:
+            yield _one("seb_document_incarnation", parts.state.incarnation)
         pending, counted = self._status.pending(), _family("seb_pending_events")
         found = Counter(_labels(each) for each in pending)
         for kind in EVENT_TYPES:

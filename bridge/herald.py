@@ -31,7 +31,7 @@ class Herald:
 
     @property
     def _observer(self) -> Observer:
-        return self._parts.poller.observer
+        return self._parts.state.observer
 
     def tell_reset(self, reset: StoreReset | None) -> None:
         """Say that the store was lost and begun anew, if it was. Raises `StoreError`."""
@@ -46,7 +46,7 @@ class Herald:
 
     def tell_start(self) -> None:
         """Say that the run begins, and after which gap. Raises `StoreError`."""
-        lookout, now = self._parts.poller.lookout, self._clock.now()
+        lookout, now = self._parts.state.lookout, self._clock.now()
         sinks = list(self._parts.dispatcher.health)
         draft = notices.started(
             self._observer,
@@ -69,14 +69,14 @@ class Herald:
 
     def tell_life(self) -> None:
         """Say that the bridge lives; where the disk takes nothing just now, the next one will."""
-        poller = self._parts.poller
+        state = self._parts.state
         self._try_commit(
             notices.heartbeat(
                 self._observer,
                 self._clock.now(),
                 interval=self._settings.heartbeat_interval,
-                looked_at=poller.lookout.looked_at,
-                pending=len(poller.pending()),
+                looked_at=state.lookout.looked_at,
+                pending=len(state.pending()),
                 last_sequence=self._parts.store.last_record_sequence,
             )
         )

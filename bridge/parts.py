@@ -26,6 +26,7 @@ from bridge.poller import Poller
 from bridge.rulings import Rulings
 from bridge.settings import Settings
 from bridge.sinkhealth import URGENT_NOTICE_SECONDS
+from bridge.state import CurrentState
 from bridge.store import Store
 from bridge.tally import Tally
 from bridge.trust import Trust
@@ -40,6 +41,7 @@ class Parts:
 
     outbox: Outbox
     store: Store
+    state: CurrentState
     poller: Poller
     approvals: Approvals
     approver: Approver
@@ -71,35 +73,43 @@ def assemble(
 ) -> Parts:
     """Make the parts. Raises `StoreError` where what is remembered cannot be read."""
     hooks, outbox = _Hooks(), Outbox(store)
+    state = CurrentState.after(
+        store.seen(),
+        _observer(settings, vm),
+        clock,
+        interval=settings.poll_interval,
+        scope_self=settings.scope == "self",
+        boot_id=boot_id,
+        api_version=imds.api_version,
+    )
     poller = Poller(
         imds,
         store,
-        _observer(settings, vm),
+        state,
         clock,
         pulse=pulse,
-        interval=settings.poll_interval,
         scope_self=settings.scope == "self",
         boot_id=boot_id,
         polled=hooks.polled,
         tally=tally,
     )
-    approvals = _approvals(settings, store, poller, imds=imds, clock=clock, outbox=outbox)
+    approvals = _approvals(settings, store, state, imds=imds, clock=clock, outbox=outbox)
     hooks.approver = Approver(approvals)
     hooks.dispatcher = Dispatcher(
         sinks,
         outbox,
         SinkContext(
-            vm=vm,
+            identity=lambda: state.vm,
             now=clock.now,
             site=settings.site,
             version=__version__,
-            instance_id=poller.observer.instance_id,
-            pending=poller.pending,
+            instance_id=state.observer.instance_id,
+            pending=state.pending,
             command=hooks.approver.command,
         ),
         clock,
-        urgent=lambda: poller.urgent(URGENT_NOTICE_SECONDS),
-        dead_letter=_dead_letters(poller, clock),
+        urgent=lambda: state.urgent(clock.now(), URGENT_NOTICE_SECONDS),
+        dead_letter=_dead_letters(state, clock),
         redact=redact,
         tally=tally,
     )
@@ -108,6 +118,7 @@ def assemble(
     return Parts(
         outbox=outbox,
         store=store,
+        state=state,
         poller=poller,
         approvals=approvals,
         approver=hooks.approver,
@@ -130,7 +141,7 @@ def _observer(settings: Settings, vm: VmIdentity) -> Observer:
 def _approvals(
     settings: Settings,
     store: Store,
-    poller: Poller,
+    state: CurrentState,
     *,
     imds: Imds,
     clock: Clock,
@@ -142,18 +153,18 @@ def _approvals(
         rules_of(settings.approval),
         ledger,
         clock,
-        vm_name=poller.observer.vm.name,
+        vm_name=state.vm.name,
         acknowledged=outbox.acknowledged,
     )
     return Approvals(
-        poller, ledger, imds, clock, rulings=rulings, trust=Trust(settings.approval.trust)
+        state, ledger, imds, clock, rulings=rulings, trust=Trust(settings.approval.trust)
     )
 
 
-def _dead_letters(poller: Poller, clock: Clock) -> DeadLetter:
+def _dead_letters(state: CurrentState, clock: Clock) -> DeadLetter:
     def dead_letter(sink: str, record: EventRecord, reason: str, attempts: int) -> RecordDraft:
         return notices.dead_letter(
-            poller.observer,
+            state.observer,
             clock.now(),
             sink=sink,
             record=record,

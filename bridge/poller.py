@@ -10,7 +10,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -20,13 +20,13 @@ from bridge.diff import Look, Transition, diff, within
 from bridge.document import Document, DocumentError, parse_document
 from bridge.health import Pulse
 from bridge.imds import Answer, Imds, ImdsError
-from bridge.known import KnownEvent, in_scope, measure, remembered
+from bridge.known import KnownEvent, measure, remembered
 from bridge.ledger import approved_events
-from bridge.lookout import Gap, Lookout
-from bridge.normalize import Observer, normalize, pending_event
+from bridge.lookout import Gap
+from bridge.normalize import normalize
+from bridge.state import CurrentState, Trouble
 from bridge.store import Store, StoreError
 from bridge.tally import SILENT, Tally
-from sinks.base import PendingEvent
 from sinks.record import EventRecord, RecordDraft
 
 log: Final = logging.getLogger(__name__)
@@ -35,37 +35,23 @@ YIELD_SECONDS: Final = 0.002
 """How long a poll stands back once it has woken the sinks."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Trouble:
-    """Why the last poll brought nothing: one word, and a sentence."""
-
-    reason: str
-    message: str
-
-
 class Poller:
-    """Looks at IMDS and commits what changed. One thread polls; any thread may ask."""
+    """Looks at IMDS, commits what changed and keeps the state. For one thread at a time."""
 
     def __init__(
         self,
         imds: Imds,
         store: Store,
-        observer: Observer,
+        state: CurrentState,
         clock: Clock,
         *,
         pulse: Pulse,
-        interval: float,
         scope_self: bool,
         boot_id: str | None,
         polled: Callable[[], None] = lambda: None,
         tally: Tally = SILENT,
     ) -> None:
-        seen = store.seen()
-        rebooted = None if None in (seen.boot_id, boot_id) else seen.boot_id != boot_id
-        self.observer = observer
-        self.lookout = Lookout(
-            clock, interval=interval, looked_at=seen.looked_at, rebooted=rebooted
-        )
+        self._state = state
         self._imds = imds
         self._store = store
         self._clock = clock
@@ -74,15 +60,8 @@ class Poller:
         self._polled = polled
         self._pulse = pulse
         self._tally = tally
-        self._known: Mapping[str, KnownEvent] = in_scope(seen.known) if scope_self else seen.known
-        self.incarnation = seen.incarnation
-        """DocumentIncarnation of the document that is committed; None before the first."""
         self._body: bytes | None = None
         self._read: Document | None = None
-        self.trouble: Trouble | None = None
-        """What was wrong with the last poll; None where it went well."""
-        self.api_version = imds.api_version
-        """The api-version that IMDS is asked with."""
         self._polling = threading.Lock()
         self._not_before = clock.monotonic()
 
@@ -94,18 +73,18 @@ class Poller:
         """
         answer = self._imds.events()
         now += timedelta(milliseconds=answer.latency_ms)  # the first answer may take two minutes
-        gap = self.lookout.gap(now)
+        gap = self._state.lookout.gap(now)
         if answer.body != self._body or gap.is_long or gap.pause_seconds:
             read = parse_document(answer.body, self._read)
             document = self._in_scope(read)
             look = self._look(now, gap, answer, document)
             known = self._measured(gap)
             transitions = diff(known, document, look)
-            drafts = [normalize(each, self.observer, look) for each in transitions]
+            drafts = [normalize(each, self._state.observer, look) for each in transitions]
             known = remembered(known, _recorded(transitions, drafts))
-            self._commit([*notices.gap(self.observer, now, gap), *drafts], known, document)
+            self._commit([*notices.gap(self._state.observer, now, gap), *drafts], known, document)
             self._body, self._read = answer.body, read
-        self.lookout.looked(now, gap)
+        self._state.lookout.looked(now, gap)
         self._store.mark_looked(now)
 
     def run(self) -> bool:
@@ -149,34 +128,10 @@ class Poller:
             message = f"{error}; if the disk is full, free some space"
             return Trouble(reason="store", message=message)
         except Exception as error:
-            if self.trouble is None or self.trouble.reason != "bug":
+            if self._state.trouble is None or self._state.trouble.reason != "bug":
                 log.exception("this is a bug in the bridge", extra={"action": "poll_bug"})
             return Trouble(reason="bug", message=f"the poll ended with {type(error).__name__}")
         return None
-
-    @property
-    def store_trouble(self) -> str | None:
-        """What keeps the bridge from committing, in a sentence; None for nothing."""
-        trouble = self.trouble
-        return trouble.message if trouble is not None and trouble.reason == "store" else None
-
-    def known(self) -> Mapping[str, KnownEvent]:
-        """What is known of every event, by key; never changed in place."""
-        return self._known
-
-    def pending(self) -> list[PendingEvent]:
-        """The events that are pending now, as committed."""
-        return [pending_event(each) for each in self._known.values() if each.pending]
-
-    def urgent(self, seconds: float) -> bool:
-        """Whether an event that names this VM has begun, or may begin within so many seconds."""
-        now = self._clock.now()
-        return any(
-            each.event.not_before is None
-            or (each.event.not_before - now).total_seconds() <= seconds
-            for each in self._known.values()
-            if each.pending and each.affects_this_vm
-        )
 
     def _in_scope(self, document: Document) -> Document:
         if document.ignored:
@@ -184,41 +139,41 @@ class Poller:
                 "parts of the document could not be read",
                 extra={"action": "document_ignored", "reason": "; ".join(document.ignored[:5])},
             )
-        return within(document, self.observer.vm.name) if self._scope_self else document
+        return within(document, self._state.observer.vm.name) if self._scope_self else document
 
     def _measured(self, gap: Gap) -> dict[str, KnownEvent]:
         """What is known, with what happened to this VM since the last look."""
         after = measure(
-            self._known.values(),
+            self._state.known.values(),
             pause_seconds=gap.pause_seconds,
             restarted=gap.restarted,
             downtime_seconds=gap.seconds,
         )
-        return {**self._known, **{each.event.key: each for each in after}}
+        return {**self._state.known, **{each.event.key: each for each in after}}
 
     def _look(self, now: datetime, gap: Gap, answer: Answer, document: Document) -> Look:
         return Look(
             now=now,
-            vm_name=self.observer.vm.name,
+            vm_name=self._state.observer.vm.name,
             gap_seconds=gap.seconds,
             looking=gap.looking,
             boot_known=self._boot_id is not None,
             approved=approved_events(self._store),
             latency_ms=answer.latency_ms,
             incarnation=document.incarnation,
-            previous_incarnation=self.incarnation,
+            previous_incarnation=self._state.incarnation,
         )
 
     def _commit(
         self, drafts: Sequence[RecordDraft], known: Mapping[str, KnownEvent], document: Document
     ) -> None:
-        changed = [each for key, each in known.items() if each is not self._known.get(key)]
+        changed = [each for key, each in known.items() if each is not self._state.known.get(key)]
         meta = {"incarnation": json.dumps(document.incarnation)}
         if self._boot_id is not None:
             meta["boot_id"] = self._boot_id
-        gone = self._known.keys() - known.keys()
+        gone = self._state.known.keys() - known.keys()
         records = self._store.commit(drafts, known=changed, forgotten=gone, meta=meta)
-        self._known, self.incarnation = known, document.incarnation
+        self._state.known, self._state.incarnation = known, document.incarnation
         # The sinks are awake, and there is one interpreter: what they do now would wait for the
         # lines of the log (measured).
         time.sleep(YIELD_SECONDS)
@@ -226,15 +181,15 @@ class Poller:
             _report(record)
 
     def _say_version(self) -> None:
-        if self._imds.api_version != self.api_version:
-            self.api_version = self._imds.api_version
+        if self._imds.api_version != self._state.api_version:
+            self._state.api_version = self._imds.api_version
             log.warning(
                 "IMDS is asked with another api-version, which may leave out fields",
-                extra={"action": "api_version", "version": self.api_version},
+                extra={"action": "api_version", "version": self._state.api_version},
             )
 
     def _say(self, trouble: Trouble | None) -> None:
-        before, self.trouble = self.trouble, trouble
+        before, self._state.trouble = self._state.trouble, trouble
         if (trouble and trouble.reason) == (before and before.reason):
             return
         if trouble is None:

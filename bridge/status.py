@@ -77,7 +77,7 @@ class Status:
 
     def is_looking(self) -> bool:
         """Whether IMDS has given a document lately."""
-        return self._parts is not None and self._parts.poller.lookout.is_looking()
+        return self._parts is not None and self._parts.state.lookout.is_looking()
 
     def not_ready(self) -> str | None:
         """Why news would be missed or could not be kept; None where all is well."""
@@ -92,8 +92,8 @@ class Status:
         """Why the store takes nothing just now; None where it does, or is not in use yet."""
         if self._parts is None:
             return None
-        store, poller = self._parts.store, self._parts.poller
-        if known := store.damaged or poller.store_trouble or store.trouble:
+        store = self._parts.store
+        if known := store.damaged or self._parts.state.store_trouble or store.trouble:
             return known
         directory = self._settings.state_dir
         try:
@@ -135,7 +135,7 @@ class Status:
     def snapshot(self) -> dict[str, Any]:
         """Everything, as the status API gives it."""
         parts = self._parts
-        observer = parts.poller.observer.to_wire() if parts else {}
+        observer = parts.state.observer.to_wire() if parts else {}
         not_ready = self.not_ready()
         return {
             "now": rfc3339(self._clock.now()),
@@ -157,7 +157,7 @@ class Status:
 
     def pending(self) -> list[KnownEvent]:
         """The events that are pending, the nearest first."""
-        known = self._parts.poller.known().values() if self._parts else ()
+        known = self._parts.state.known.values() if self._parts else ()
         far = datetime.max.replace(tzinfo=self._started_at.tzinfo)
         return sorted(
             (each for each in known if each.pending),
@@ -167,18 +167,18 @@ class Status:
     def _trouble(self) -> dict[str, str] | None:
         if self.starting_trouble is not None:
             return {"reason": "identity", "message": self.starting_trouble}
-        trouble = self._parts.poller.trouble if self._parts else None
+        trouble = self._parts.state.trouble if self._parts else None
         return None if trouble is None else {"reason": trouble.reason, "message": trouble.message}
 
     def _imds(self) -> dict[str, Any]:
-        poller = self._parts.poller if self._parts else None
-        attempted, looked = self._pulse.attempted_at, poller and poller.lookout.looked_at
+        state = self._parts.state if self._parts else None
+        attempted, looked = self._pulse.attempted_at, state and state.lookout.looked_at
         return {
             "lastAttemptAt": attempted and rfc3339(attempted),
             "lastSuccessAt": looked and rfc3339(looked),
             "trouble": self._trouble(),
-            "incarnation": poller and poller.incarnation,
-            "apiVersion": poller.api_version if poller else self._settings.imds.api_version,
+            "incarnation": state and state.incarnation,
+            "apiVersion": state.api_version if state else self._settings.imds.api_version,
             "pollIntervalSeconds": self._settings.poll_interval,
         }
 

@@ -79,7 +79,8 @@ def _nothing_pending() -> Sequence[PendingEvent]:
 class SinkContext:
     """What a sink may know of the bridge around it."""
 
-    vm: VmIdentity
+    identity: Callable[[], VmIdentity]
+    """The identity of this VM, as IMDS gave it last; may be called from any thread."""
     now: Callable[[], datetime]
     site: str = "default"
     version: str = "0"
@@ -88,6 +89,11 @@ class SinkContext:
     """The pending events as last committed; may be called from any thread."""
     command: CommandSource = no_commands
     """Takes a signed command that came in over the sink's connection."""
+
+    @property
+    def vm(self) -> VmIdentity:
+        """The identity of this VM now: its size and tags may change while the bridge runs."""
+        return self.identity()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -213,7 +213,9 @@ def sample_records() -> tuple[EventRecord, ...]:
 
 def sample_context(vm: VmIdentity = SAMPLE_VM) -> SinkContext:
     """A context whose clock stands still, with no pending event."""
-    return SinkContext(vm=vm, now=lambda: SAMPLE_TIME, version="0.0.0", instance_id="sample")
+    return SinkContext(
+        identity=lambda: vm, now=lambda: SAMPLE_TIME, version="0.0.0", instance_id="sample"
+    )
 
 
 class MemorySink(Sink[SinkSettings]):

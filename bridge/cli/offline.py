@@ -16,7 +16,7 @@ NOBODY: Final = VmIdentity(vm_id="00000000-0000-0000-0000-000000000000", name="u
 def context_for(config: Configuration, vm: VmIdentity) -> SinkContext:
     """What a sink may know when no bridge runs around it."""
     return SinkContext(
-        vm=vm,
+        identity=lambda: vm,
         now=lambda: datetime.now(UTC),
         site=config.settings.site,
         version=__version__,

@@ -86,7 +86,11 @@ class _Vm:
         self.outbox = _Outbox([sample_bridge_record(record_type=BRIDGE_STARTED, vm=self.vm)])
         clock = SystemClock()
         context = SinkContext(
-            vm=self.vm, now=clock.now, version="1", instance_id=vm_id, pending=lambda: self.pending
+            identity=lambda: self.vm,
+            now=clock.now,
+            version="1",
+            instance_id=vm_id,
+            pending=lambda: self.pending,
         )
         settings = MqttSettings(kind="mqtt", host="127.0.0.1", port=port)
         sink = _TimedSink("mqtt", settings, context)

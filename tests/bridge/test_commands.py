@@ -40,7 +40,7 @@ def situation(court: Court, *used: str) -> Situation:
     return Situation(
         vm_id=court.vm.vm_id,
         now=court.clock.now(),
-        known=court.poller.known(),
+        known=court.current.known,
         used=lambda command: command.jti in used,
     )
 

@@ -146,7 +146,7 @@ def test_deliveries_are_measured(stage: Stage) -> None:
 def test_approvals_are_counted_by_their_receipts(stage: Stage) -> None:
     """Every outcome has its series from the beginning."""
     approved = receipt(
-        stage.parts.poller.observer,
+        stage.parts.state.observer,
         NOW,
         jti="j",
         event_id="e",
@@ -182,7 +182,7 @@ def test_pauses_jumps_and_downtimes_are_counted(stage: Stage) -> None:
         stage.store.commit(
             [
                 notices.started(
-                    stage.parts.poller.observer,
+                    stage.parts.state.observer,
                     NOW,
                     sinks=[],
                     restarted=restarted,

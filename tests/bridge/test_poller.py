@@ -278,7 +278,7 @@ def test_without_a_boot_id_a_restart_is_not_denied(bench: Bench) -> None:
 def test_a_pause_is_measured_for_the_events_that_are_pending(bench: Bench) -> None:
     """It is committed at the next look, though the document is the same."""
     bench.serve(body(entry()))
-    bench.poller.lookout.stood_still(4.25)
+    bench.state.lookout.stood_still(4.25)
     bench.serve(body(entry()), after=5.25)
     bench.restart()
     (ended,) = bench.serve(body(), after=3.0)
@@ -329,17 +329,20 @@ def test_pending_is_what_the_records_say(bench: Bench) -> None:
     bench.serve(body(entry(not_before=LATER)))
     bench.restart()
     assert [(update.id, EVENT_ID, 2)] == [
-        (each.record_id, each.event_id, each.revision) for each in bench.poller.pending()
+        (each.record_id, each.event_id, each.revision) for each in bench.state.pending()
     ]
 
 
 def test_urgent_is_what_is_near_and_names_this_vm(bench: Bench) -> None:
     """An event that has begun is as near as can be; one that ended is not near at all."""
     bench.serve(body(entry(resources=["web_4"])))
-    answers = [bench.poller.urgent(3600.0)]
+    answers = [bench.state.urgent(bench.clock.now(), 3600.0)]
     for document in (body(entry()), body(started()), body()):
         bench.serve(document)
-        answers += [bench.poller.urgent(120.0), bench.poller.urgent(3600.0)]
+        answers += [
+            bench.state.urgent(bench.clock.now(), 120.0),
+            bench.state.urgent(bench.clock.now(), 3600.0),
+        ]
     assert answers == [False, False, True, True, True, False, False]
 
 
@@ -391,7 +394,7 @@ class TestScopeSelf:
         bench.serve(body(entry(resources=["web_4"])))
         bench.scope_self = True
         bench.restart()
-        assert (bench.serve(body(entry(resources=["web_4"]))), bench.poller.pending()) == ([], [])
+        assert (bench.serve(body(entry(resources=["web_4"]))), bench.state.pending()) == ([], [])
         bench.scope_self = False
         bench.restart()
         (ended,) = bench.serve(body())
@@ -433,7 +436,7 @@ def test_an_imds_that_is_away_is_no_trouble_of_the_store(bench: Bench) -> None:
     """What keeps the bridge from looking is not told as what keeps it from committing."""
     bench.imds.said = ImdsError("nobody listens", reason="refused")
     assert not bench.poller.run()
-    assert bench.poller.store_trouble is None
+    assert bench.state.store_trouble is None
 
 
 def test_what_is_remembered_of_ended_events_stays_small(bench: Bench) -> None:
@@ -442,7 +445,7 @@ def test_what_is_remembered_of_ended_events_stays_small(bench: Bench) -> None:
         bench.serve(body(entry(event_id=f"EVENT-{number}")))
     bench.serve(body())
     on_disk = {key for (key,) in bench.store.read("SELECT key FROM events")}
-    assert set(bench.poller.known()) == on_disk
+    assert set(bench.state.known) == on_disk
     assert on_disk == {f"event-{number}" for number in range(20, KEEP_ENDED + 20)}
 
 

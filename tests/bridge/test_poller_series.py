@@ -182,7 +182,7 @@ class Series(RuleBasedStateMachine):
 
     def stand_still(self, seconds: float) -> None:
         self.bench.clock.advance(seconds)
-        self.bench.poller.lookout.stood_still(seconds)
+        self.bench.state.lookout.stood_still(seconds)
         self.paused += seconds
 
     def bad_day(self, said: Exception | bytes) -> None:
@@ -274,7 +274,7 @@ class Series(RuleBasedStateMachine):
         assert rebuilt == {
             event_id: shape.wire(event_id) for event_id, shape in self.shapes.items()
         }
-        assert sorted(rebuilt) == sorted(each.event_id for each in self.bench.poller.pending())
+        assert sorted(rebuilt) == sorted(each.event_id for each in self.bench.state.pending())
 
 
 def ordered(told: Iterable[Told]) -> list[Told]:

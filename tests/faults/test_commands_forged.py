@@ -82,7 +82,7 @@ class Besieged:
             situation=Situation(
                 vm_id=self.facts.vm_id,
                 now=self.court.clock.now(),
-                known=self.court.poller.known(),
+                known=self.court.current.known,
                 used=lambda command: (command.issuer, command.jti) in self.facts.used,
             ),
             rate=Rate(MAX_COMMANDS, FakeClock().monotonic),

@@ -220,7 +220,7 @@ class Lives(RuleBasedStateMachine):
         self.court.begin()
         reset = StoreReset(**json.loads(self.court.store.remembered(RESET_KEY) or "null"))
         now = self.court.clock.now()
-        self.court.store.commit([notices.store_reset(self.court.poller.observer, now, reset)])
+        self.court.store.commit([notices.store_reset(self.court.current.observer, now, reset)])
         self.lost = int(self.shown)
         self.rate = []
         self.story.begin_anew()

@@ -179,7 +179,7 @@ class Bridge:
     @property
     def context(self) -> SinkContext:
         return SinkContext(
-            vm=SAMPLE_VM,
+            identity=lambda: SAMPLE_VM,
             now=lambda: self.time,
             version="1.2.3",
             instance_id="instance-1",

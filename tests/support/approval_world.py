@@ -25,6 +25,7 @@ from bridge.outbox import Accepts, Outbox, Recipient
 from bridge.policy import Rule
 from bridge.poller import Poller
 from bridge.rulings import Rulings
+from bridge.state import CurrentState
 from bridge.store import Store
 from bridge.storefile import open_store
 from bridge.trust import Trust
@@ -108,16 +109,23 @@ class World:
         (trust := self._directory / "trust.json").write_text(
             jwks(*(SIGNERS[name] for name in setup.trusted))
         )
-        self.poller = Poller(
-            self.imds,  # type: ignore[arg-type]  # it answers as a client does
-            Interrupted(self.store, self._committing, only="commit"),  # type: ignore[arg-type]
+        self.current = CurrentState.after(
+            self.store.seen(),
             Observer(vm=VM, version="1.2.3", instance_id="run-1"),
             self.clock,
-            pulse=Pulse(self.clock, interval=1.0, timeout=5.0, first_timeout=130.0),
             interval=1.0,
             scope_self=False,
             boot_id="boot-1",
-            committed=lambda: None,
+            api_version=self.imds.api_version,
+        )
+        self.poller = Poller(
+            self.imds,  # type: ignore[arg-type]  # it answers as a client does
+            Interrupted(self.store, self._committing, only="commit"),  # type: ignore[arg-type]
+            self.current,
+            self.clock,
+            pulse=Pulse(self.clock, interval=1.0, timeout=5.0, first_timeout=130.0),
+            scope_self=False,
+            boot_id="boot-1",
         )
         self.outbox = Outbox(self.store)
         self.outbox.register(
@@ -129,7 +137,7 @@ class World:
         slow: Store = Interrupted(self.store, self._pause)  # type: ignore[assignment]
         ledger = Ledger(slow, self.clock.now())
         self.approvals = Approvals(
-            self.poller,
+            self.current,
             ledger,
             self.imds,  # type: ignore[arg-type]  # as above
             self.clock,

@@ -23,6 +23,7 @@ from bridge.normalize import Observer
 from bridge.policy import Rule
 from bridge.poller import Poller
 from bridge.rulings import Rulings
+from bridge.state import CurrentState
 from bridge.store import Store
 from bridge.storefile import open_store
 from bridge.trust import Trust
@@ -105,19 +106,27 @@ class Court:
         """A run on the store, or on that of another directory."""
         self.directory = directory or self.directory
         self.store, _ = open_store(self.directory, self.clock.now())
+        self.current = CurrentState.after(
+            self.store.seen(),
+            Observer(vm=self.vm, version="1.2.3", instance_id="run-1"),
+            self.clock,
+            interval=self.interval,
+            scope_self=False,
+            boot_id="boot-1",
+            api_version=self.imds.api_version,
+        )
         self.poller = Poller(
             self.imds,  # type: ignore[arg-type]  # it answers as a client does
             self.store,
-            Observer(vm=self.vm, version="1.2.3", instance_id="run-1"),
+            self.current,
             self.clock,
             pulse=Pulse(self.clock, interval=1.0, timeout=5.0, first_timeout=130.0),
-            interval=self.interval,
             scope_self=False,
             boot_id="boot-1",
         )
         self.ledger = self.make_ledger(self.store)
         self.approvals = Approvals(
-            self.poller,
+            self.current,
             self.ledger,
             self.imds,  # type: ignore[arg-type]  # as above
             self.clock,
@@ -222,7 +231,7 @@ class Court:
 
     def known(self, event_id: str = EVENT_ID) -> KnownEvent:
         """What is known of an event."""
-        return self.poller.known()[event_id.casefold()]
+        return self.current.known[event_id.casefold()]
 
     def entries(self) -> Sequence[Entry]:
         """What the ledger has unfinished."""
@@ -236,7 +245,7 @@ class Court:
         self.settled += 1
 
     def _acknowledged(self, sink: str, event: str) -> bool:
-        return self.poller.known()[event].record_id in self.acknowledged
+        return self.current.known[event].record_id in self.acknowledged
 
 
 def full_court(directory: Path) -> Court:

@@ -11,6 +11,7 @@ from documents import VM, FakeClock, ScriptedImds
 from bridge.health import Pulse
 from bridge.normalize import Observer
 from bridge.poller import Poller
+from bridge.state import CurrentState
 from bridge.store import Store
 from bridge.storefile import open_store
 from sinks.record import EventRecord, read_record
@@ -48,9 +49,9 @@ class Bench:
         """A poll so many seconds later that goes wrong, and leaves everything as it was."""
         self.imds.said = error
         self.clock.advance(after)
-        before = (self.store.head, dict(self.poller.known()))
+        before = (self.store.head, dict(self.state.known))
         assert not self.poller.run()
-        assert before == (self.store.head, dict(self.poller.known()))
+        assert before == (self.store.head, dict(self.state.known))
 
     def records(self) -> list[EventRecord]:
         """Every record in the store."""
@@ -66,13 +67,21 @@ class Bench:
         return store
 
     def _poller(self) -> Poller:
+        self.state = CurrentState.after(
+            self.store.seen(),
+            Observer(vm=VM, version="1.2.3", instance_id="run-1"),
+            self.clock,
+            interval=1.0,
+            scope_self=self.scope_self,
+            boot_id=self.boot_id,
+            api_version=self.imds.api_version,
+        )
         return Poller(
             self.imds,  # type: ignore[arg-type]  # it answers as a client does
             self.store,
-            Observer(vm=VM, version="1.2.3", instance_id="run-1"),
+            self.state,
             self.clock,
             pulse=Pulse(self.clock, interval=1.0, timeout=5.0, first_timeout=130.0),
-            interval=1.0,
             scope_self=self.scope_self,
             boot_id=self.boot_id,
         )

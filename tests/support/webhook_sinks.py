@@ -37,7 +37,9 @@ def hasty(server: HttpServer, *, url: str | None = None, **others: Any) -> Hasty
     """A webhook at this server, with the real clock and every secret set."""
     others.setdefault("secret", KEY)
     others.setdefault("headers", {"Authorization": TOKEN})
-    context = SinkContext(vm=SAMPLE_VM, now=lambda: datetime.now(UTC), version="1.2.3")
+    context = SinkContext(
+        identity=lambda: SAMPLE_VM, now=lambda: datetime.now(UTC), version="1.2.3"
+    )
     made = settings(url or f"{server.origin}{PATH}?{QUERY}", **others)
     return HastyWebhookSink("ops", made, context)
 
