@@ -6,6 +6,7 @@ It never uses a shell, never waits without a limit, and never keeps all that a p
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import stat
 import subprocess
@@ -47,7 +48,7 @@ class Run:
         out.begin()
         err.begin()
         self._process = subprocess.Popen(  # noqa: S603  # the owner's own words, and no shell
-            command,
+            _found(command),
             env=env,
             stdin=subprocess.PIPE,
             stdout=out.fileno(),
@@ -103,6 +104,10 @@ def writable_by_anybody(path: Path) -> bool:
 
 if sys.platform == "win32":
 
+    def _found(command: Sequence[str]) -> Sequence[str]:
+        """With the path that a name stands for: the system itself finds .exe files only."""
+        return [shutil.which(command[0]) or command[0], *command[1:]]
+
     def _own_group() -> dict[str, Any]:
         # No window: a service has none to show it in, and a person did not ask for one.
         flags = subprocess.CREATE_NEW_PROCESS_GROUP | subprocess.CREATE_NO_WINDOW
@@ -125,6 +130,9 @@ if sys.platform == "win32":
             )
 
 else:
+
+    def _found(command: Sequence[str]) -> Sequence[str]:
+        return command
 
     def _own_group() -> dict[str, Any]:
         return {"start_new_session": True}

@@ -176,7 +176,8 @@ def test_upgrade_and_back(machine: Machine, page: Pages) -> None:
     install = Pages(LINUX).take("1. Install").replace("0.1.0", "0.2.0")
     machine.run(bump)
     machine.run(install, network=True, timeout=500)
-    stream = "/opt/seb/bin/seb events --json | tail -1 | jq -r .stream"
+    streams_of = "[.. | objects | .stream? // empty] | unique | .[]"
+    stream = f"/opt/seb/bin/seb events --json | jq -r '{streams_of}'"
     streams = {machine.run(stream)}
     for step, version in ((1, "0.2.0"), (2, "0.1.0")):
         machine.run(page.take("8. Upgrade, and back"))
@@ -256,6 +257,7 @@ def test_logs_directory(machine: Machine) -> None:
 def test_remove(machine: Machine, page: Pages) -> None:
     """Step 9 leaves no file, no account and no unit."""
     machine.run(page.take("9. Remove"))
+    assert show(machine, "Result") == "success", this_run(machine)[-3000:]
     machine.run(page.take("9. Remove"))
     left = machine.run(f"""
         find / -xdev \\( -path {SOURCE} -o -path /proc -o -path /var/log/journal \\) -prune -o \\

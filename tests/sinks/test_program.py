@@ -8,16 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from program_sinks import a_sink, failure, shell
-from scripts import python_script
+from program_sinks import a_sink, failure, python, shell
+from scripts import runnable
 
 from sinks.base import SinkRejected
 from sinks.program import ProgramSink
 from sinks.program.settings import ProgramSettings
+from sinks.readable import escaped
 from sinks.record import APPROVAL, BRIDGE_HEARTBEAT, BRIDGE_STARTED, EVENT_ENDED
 from sinks.testing import SinkContract, sample_context, sample_record
-
-pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs POSIX scripts")
 
 
 class Appender:
@@ -28,7 +27,7 @@ class Appender:
     def __init__(self, tmp_path: Path) -> None:
         self._file = tmp_path / "received"
         self._away = tmp_path / "away"
-        self._program = python_script(
+        self._program = runnable(
             tmp_path / "append",
             "import sys\n"
             "with open(sys.argv[1], 'ab') as file:\n"
@@ -37,8 +36,9 @@ class Appender:
 
     @property
     def settings(self) -> Mapping[str, Any]:
+        words = [str(self._program), str(self._file)]
         return {
-            "command": f'["{self._program}", "{self._file}", "--secret=token-that-is-secret"]',
+            "command": json.dumps([*words, "--secret=token-that-is-secret"]),
             "types": '["seb.event.*"]',
         }
 
@@ -68,26 +68,33 @@ class TestProgramContract(SinkContract):
 # Exit codes and what the program said.
 
 
+SAY = "import sys; print('done so far'); print({said!r}, file=sys.stderr); sys.exit({code})"
+posix_only = pytest.mark.skipif(os.name != "posix", reason="Windows has no signals")
+
+
 @pytest.mark.parametrize("code", [1, 2, 64, 66, 75, 126, 127, 255])
 def test_an_exit_code_other_than_0_is_no_acknowledgement(code: int) -> None:
     """The record stays, and the reason has the code and the end of the error output."""
-    told = failure(shell(f"echo done so far; echo no such node >&2; exit {code}"))
-    assert told == f"/bin/sh ended with exit code {code}; it said: no such node"
+    told = failure(python(SAY.format(said="no such node", code=code)))
+    assert told == f"{escaped(sys.executable)} ended with exit code {code}; it said: no such node"
 
 
 def test_65_refuses_the_record_for_good() -> None:
     """A program can say that no further try will do: the record is dead at once."""
     with pytest.raises(SinkRejected) as caught:
-        shell("echo not with me; exit 65").deliver([sample_record()])
-    assert str(caught.value) == "/bin/sh refused the record; it said: not with me"
+        python(SAY.format(said="not with me", code=65)).deliver([sample_record()])
+    refused = f"{escaped(sys.executable)} refused the record; it said: not with me"
+    assert str(caught.value) == refused
     assert (caught.value.tries, caught.value.delivered) == (1, 0)
 
 
+@posix_only
 def test_a_program_that_is_killed_has_acknowledged_nothing() -> None:
     """The signal is named as people know it."""
     assert failure(shell("kill -KILL $$")) == "/bin/sh was ended by SIGKILL; it said nothing"
 
 
+@posix_only
 def test_a_signal_without_a_name_has_its_number() -> None:
     """A real-time signal is told too."""
     number = getattr(signal, "SIGRTMIN", 34) + 3
@@ -96,18 +103,18 @@ def test_a_signal_without_a_name_has_its_number() -> None:
 
 def test_nothing_that_a_program_says_can_move_a_cursor() -> None:
     """Control characters are escaped, bytes that are no UTF-8 replaced, lines joined."""
-    told = failure(shell(r"printf 'one\r\n\n  \033[2Jtwo\377\a\n' >&2; exit 1"))
+    code = r"import sys; sys.stderr.buffer.write(b'one\r\n\n  \033[2Jtwo\377\a\n'); sys.exit(1)"
+    told = failure(python(code))
     assert told.endswith("it said: one | \\u001b[2Jtwo\ufffd\\u0007")
 
 
 def test_the_end_of_long_output_is_told() -> None:
     """What was said last says most; it fits into the 500 characters that a reason may have."""
-    told = failure(
-        shell("i=0; while [ $i -lt 999 ]; do echo line $i >&2; i=$((i+1)); done; exit 1")
-    )
-    assert told.startswith("/bin/sh ended with exit code 1; it said: …")
+    code = "import sys; [print('line', n, file=sys.stderr) for n in range(999)]; sys.exit(1)"
+    told = failure(python(code))
+    assert told.startswith(f"{escaped(sys.executable)} ended with exit code 1; it said: …")
     assert told.endswith("line 997 | line 998")
-    assert 330 < len(told) < 350
+    assert 330 < len(told) - len(escaped(sys.executable)) + len("/bin/sh") < 350
 
 
 def test_huge_output_is_read_and_forgotten() -> None:
@@ -135,14 +142,15 @@ def test_huge_output_is_read_and_forgotten() -> None:
 def test_a_program_need_not_read(tmp_path: Path) -> None:
     """A record larger than a pipe holds is no trouble for a program that reads none of it."""
     record = sample_record(resources=[f"vmss_{n}" for n in range(30_000)])
-    shell("exit 0").deliver([record])
-    shell("exec 0<&-; exit 0").deliver([record])
+    python("pass").deliver([record])
+    python("import os; os.close(0)").deliver([record])
 
 
 def test_a_program_reads_to_the_end(tmp_path: Path) -> None:
     """Standard input holds the record's bytes, all of them, and nothing else."""
     record = sample_record(resources=[f"vmss_{n}" for n in range(30_000)])
-    shell('cat > "$1"', tmp_path / "got").deliver([record])
+    code = "import sys; open(sys.argv[1], 'wb').write(sys.stdin.buffer.read())"
+    python(code, tmp_path / "got").deliver([record])
     assert (tmp_path / "got").read_bytes() == record.body
 
 
@@ -150,11 +158,8 @@ def test_no_shell_looks_at_the_arguments(tmp_path: Path) -> None:
     """Arguments arrive as they are."""
     words = ["$(touch x)", "a  b", "*", "`id`", "'", "\\", "ü"]
     out = tmp_path / "out"
-    script = python_script(
-        tmp_path / "program",
-        "import json, sys\nopen(sys.argv[1], 'w').write(json.dumps(sys.argv[2:]))",
-    )
-    a_sink(script, out, *words).deliver([sample_record()])
+    code = "import json, sys; open(sys.argv[1], 'w').write(json.dumps(sys.argv[2:]))"
+    python(code, out, *words).deliver([sample_record()])
     assert words == json.loads(out.read_text())
 
 

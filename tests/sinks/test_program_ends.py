@@ -13,7 +13,9 @@ from scripts import is_running, pids
 from sinks.program import process
 from sinks.testing import sample_record
 
-pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs POSIX scripts")
+pytestmark = pytest.mark.skipif(
+    os.name != "posix", reason="of signals and sessions; test_program_trees.py is for Windows too"
+)
 
 
 STUBBORN = 'trap \'\' TERM; sleep 600 & echo $$ $! > "$1.new"; mv "$1.new" "$1"; wait; sleep 600'

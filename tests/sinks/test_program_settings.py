@@ -75,7 +75,7 @@ def test_a_line_is_a_command_too() -> None:
         ("[]", "name a program"),
         ('["", "a"]', "name a program"),
         ('[" "]', "name a program"),
-        ("'drain.sh", "a quote is not closed"),
+        ('"drain.sh', "a quote is not closed"),
         ('["a"', "this begins like a JSON list, but is not valid JSON"),
         ("[1]", "valid string"),
         ('[["a"]]', "valid string"),

@@ -84,7 +84,8 @@ def test_a_program_that_takes_too_long_is_ended_with_all_it_started(
     run = start(process)
     assert run.wait(0.0) is None
     assert run.end() is True
-    assert ended == [["/windows/System32/taskkill.exe", "/T", "/F", "/PID", "4711"]]
+    taskkill_exe = str(Path("/windows/System32/taskkill.exe"))
+    assert ended == [[taskkill_exe, "/T", "/F", "/PID", "4711"]]
 
 
 def test_a_machine_without_taskkill_still_ends_the_program(

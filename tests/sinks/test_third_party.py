@@ -5,6 +5,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from doc_page import blocks
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "seb-sink-email"
@@ -61,3 +62,13 @@ def test_it_passes_the_contract_with_its_own_tests(site: Path) -> None:
         site, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", config, str(EXAMPLE / "tests")
     )
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_page_shows_the_example_as_it_is() -> None:
+    """Each line of code on docs/writing-a-sink.md stands in the example, in the same order."""
+    sources = ("seb_sink_email.py", "tests/test_email.py", "pyproject.toml")
+    lines = [line for each in sources for line in (EXAMPLE / each).read_text("utf-8").splitlines()]
+    for block in blocks("docs/writing-a-sink.md"):
+        if block.language in ("python", "toml"):
+            place = iter(lines)
+            assert [line for line in block.text.splitlines() if line not in place] == []

@@ -6,7 +6,9 @@ Root only. Its file system is made once from the distribution's packages and kep
 
 from __future__ import annotations
 
+import hashlib
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -22,7 +24,7 @@ from ground_cache import ROOT, cache, say
 _TOOLS: Final = {"mmdebstrap": "mmdebstrap", "systemd-nspawn": "systemd-container"}
 _PACKAGES: Final = (
     *("systemd", "systemd-sysv", "dbus", "polkitd", "libnss-systemd", "sudo", "procps"),
-    *("iproute2", "python3", "python3-venv", "ca-certificates", "curl", "jq"),
+    *("iproute2", "python3", "python3-venv", "ca-certificates", "curl", "jq", "make"),
     *("mosquitto", "mosquitto-clients"),
 )
 _RELEASE: Final = "bookworm"
@@ -158,6 +160,16 @@ class Machine:
             check=False,
         )
 
+    def look(self, script: str, seconds: float) -> str:
+        """What a script writes that has no end: it and all that it started are ended after a time.
+
+        It runs in the checkout, as a person would run it in a terminal.
+        """
+        unit = f"--property=RuntimeMaxSec={seconds:g} --property=TimeoutStopSec=10"
+        words = f"--quiet --pipe --wait --collect {unit} --working-directory={SOURCE}"
+        done = self.outcome(f"systemd-run {words} bash -c {shlex.quote(script)} 2>&1")
+        return done.stdout
+
     def type_into_editor(self, script: str, text: str) -> None:
         """Run a script whose `sudoedit` gets this text from the person at the keyboard."""
         self.file("/run/typed").write_text(text)
@@ -172,7 +184,8 @@ class Machine:
     # How it is made.
 
     def _archive(self) -> Path:
-        archive = self.home / "root.tar"
+        key = hashlib.sha256(repr(_PACKAGES).encode()).hexdigest()[:8]
+        archive = self.home / f"root-{key}.tar"
         if not archive.exists():
             say("systemd: a file system from the distribution's packages (a minute)")
             made = archive.with_suffix(".new.tar")

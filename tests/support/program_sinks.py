@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 from sinks.base import SinkError
@@ -16,6 +18,11 @@ def a_sink(*command: object, timeout: float = 30.0) -> ProgramSink:
         kind="program", command=tuple(map(str, command)), timeout=timeout, types=("seb.event.*",)
     )
     return ProgramSink("drain", settings, sample_context())
+
+
+def python(code: str, *arguments: object, timeout: float = 30.0) -> ProgramSink:
+    """A sink that runs this with Python, which is the same on every system."""
+    return a_sink(sys.executable, "-SEc", code, *arguments, timeout=timeout)
 
 
 def shell(code: str, *arguments: object, timeout: float = 30.0) -> ProgramSink:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -14,6 +15,16 @@ def shell_script(path: Path, body: str) -> Path:
 def python_script(path: Path, body: str) -> Path:
     """An executable script for this Python, without site packages, for a quick start."""
     return executable(path, f"#!{sys.executable} -SE\n{body}\n")
+
+
+def runnable(path: Path, body: str) -> Path:
+    """A program that this system runs by its own name: a script, or on Windows a batch file."""
+    if os.name == "posix":
+        return python_script(path, body)
+    path.with_suffix(".py").write_text(body, encoding="utf-8")
+    line = f'@"{sys.executable}" -SE "{path.with_suffix(".py")}" %*\r\n'
+    path.with_suffix(".cmd").write_text(line, encoding="utf-8", newline="")
+    return path.with_suffix(".cmd")
 
 
 def executable(path: Path, text: str) -> Path:

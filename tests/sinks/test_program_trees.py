@@ -1,0 +1,107 @@
+"""Programs of the `program` sink that start others, and how both end, on every system."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+from eventually import eventually
+from program_sinks import failure, python
+
+from sinks.base import SinkRejected
+from sinks.program import ProgramSink
+from sinks.program.settings import ProgramSettings
+from sinks.testing import sample_context, sample_record
+
+windows_only = pytest.mark.skipif(os.name != "nt", reason="cmd is Windows' own")
+# A child that holds a port as long as it lives, and its parent that waits.
+CHILD = """
+import socket, sys, time
+held = socket.create_server(('127.0.0.1', 0))
+with open(sys.argv[1] + '.new', 'w') as file:
+    file.write(str(held.getsockname()[1]))
+import os; os.replace(sys.argv[1] + '.new', sys.argv[1])
+time.sleep(600)
+"""
+PARENT = """
+import subprocess, sys
+subprocess.run([sys.executable, '-SEc', sys.argv[1], sys.argv[2]])
+"""
+
+
+def lives(port: int) -> bool:
+    """Whether the child that holds this port runs."""
+    with socket.socket() as probe:
+        probe.settimeout(2)
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def test_a_program_that_takes_too_long_ends_with_all_that_it_started(tmp_path: Path) -> None:
+    """The child goes with its parent, and the record stays."""
+    noted = tmp_path / "port"
+    told = failure(python(PARENT, CHILD, noted, timeout=8.0))
+    assert "did not end within 8 s, and was ended" in told
+    port = int(noted.read_text())
+    eventually(lambda: not lives(port), what="the end of the child")
+
+
+def test_abort_ends_both_at_once(tmp_path: Path) -> None:
+    """Called from another thread, long before the timeout."""
+    noted = tmp_path / "port"
+    sink = python(PARENT, CHILD, noted, timeout=500)
+    told: list[str] = []
+    thread = threading.Thread(target=lambda: told.append(failure(sink)))
+    thread.start()
+    eventually(noted.exists, what="the child", timeout=60)
+    sink.abort()
+    thread.join(60)
+    assert len(told) == 1
+    port = int(noted.read_text())
+    eventually(lambda: not lives(port), what="the end of the child")
+
+
+def windows_sink(command: str) -> ProgramSink:
+    """A sink with a command as a person writes it on one line."""
+    settings = ProgramSettings.model_validate(
+        {"kind": "program", "command": command, "types": ["seb.event.*"], "timeout": 30}
+    )
+    return ProgramSink("drain", settings, sample_context())
+
+
+@windows_only
+def test_a_line_of_cmd() -> None:
+    """Its exit code is the answer, and what it wrote is the reason."""
+    windows_sink("cmd /d /c exit 0").deliver([sample_record()])
+    with pytest.raises(SinkRejected):
+        windows_sink("cmd /d /c exit 65").deliver([sample_record()])
+    assert "exit code 7; it said: not now" in failure(
+        windows_sink('cmd /d /c "echo not now 1>&2 & exit 7"')
+    )
+
+
+@windows_only
+def test_a_batch_file_with_spaces_in_its_path(tmp_path: Path) -> None:
+    """Named alone, in double quotes; it sees the variables of the record."""
+    place = tmp_path / "Program Files" / "drain it.cmd"
+    place.parent.mkdir()
+    place.write_text("@echo %SEB_EVENT_TRANSITION%> seen.txt\r\n@exit /b 0\r\n", "ascii")
+    here = Path.cwd()
+    os.chdir(tmp_path)
+    try:
+        windows_sink(f'"{place}"').deliver([sample_record()])
+    finally:
+        os.chdir(here)
+    assert (tmp_path / "seen.txt").read_text().strip() == "scheduled"
+
+
+@windows_only
+def test_an_interpreter_with_options_and_a_path(tmp_path: Path) -> None:
+    """As powershell is called: options, then a script in quotes, with backslashes in its path."""
+    script = tmp_path / "Program Files" / "drain.ps1"
+    script.parent.mkdir()
+    script.write_text("import sys; sys.exit(0 if sys.argv[1] == r'C:\\a b' else 1)")
+    windows_sink(f'"{sys.executable}" -S -E "{script}" "C:\\a b"').deliver([sample_record()])
