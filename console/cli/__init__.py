@@ -10,8 +10,11 @@ import click
 from console.errors import ConsoleError
 
 COMMANDS: Final = {
+    "check": "Look at settings, database and sources, one line per step.",
     "enroll": "Print the settings that let a VM speak with the console.",
+    "events": "Show the events of the fleet.",
     "run": "Run the console.",
+    "vms": "Show the VMs of the fleet, and how each is heard.",
 }
 
 

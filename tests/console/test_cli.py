@@ -1,0 +1,141 @@
+"""The commands of `seb console`, as a person runs them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from console_process import ConsoleProcess, free_port
+from console_records import FakeVm
+from eventually import eventually
+from mosquitto import Mosquitto
+
+
+@pytest.fixture(scope="module")
+def console(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConsoleProcess]:
+    """A console with one VM and one event, whose texts a terminal would obey."""
+    with ConsoleProcess(tmp_path_factory.mktemp("console")) as running:
+        vm = FakeVm(name="evil\x1b[31m")
+        assert running.post(vm.event("E1", resources=[vm.name])).status_code == 204
+        eventually(lambda: "E1" in running.events(), what="the event")
+        yield running
+
+
+def run(console: ConsoleProcess, *words: str, **environ: str) -> subprocess.CompletedProcess[str]:
+    """A command that is pointed at the console."""
+    return subprocess.run(
+        console.command(*words),
+        env={**console.environ, "SEB_CONSOLE_URL": console.url, **environ},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("command", ["events", "vms"])
+def test_a_list_is_readable_and_json(console: ConsoleProcess, command: str) -> None:
+    """A table for people, in which no text moves the terminal, and the API's JSON for programs."""
+    table = run(console, command)
+    assert table.returncode == 0, table.stderr
+    assert "evil\ufffd[31m" in table.stdout
+    assert "\x1b" not in table.stdout
+    answer = json.loads(run(console, command, "--json").stdout)
+    params = {"state": "open"} if command == "events" else {}
+    assert answer["items"] == console.get(command, **params)["items"]
+
+
+def test_no_console_is_exit_code_69(console: ConsoleProcess) -> None:
+    """The command says where it looked, and what to do."""
+    done = run(console, "vms", SEB_CONSOLE_URL=f"http://127.0.0.1:{free_port()}")
+    assert done.returncode == 69
+    assert "seb console run" in done.stderr
+
+
+def test_a_typo_in_a_setting_is_exit_code_78(console: ConsoleProcess) -> None:
+    """The nearest name is suggested."""
+    done = run(console, "run", SEB_CONSOLE_LOGIN__MOD="none")
+    assert done.returncode == 78
+    assert "did you mean SEB_CONSOLE_LOGIN__MODE?" in done.stderr
+
+
+def test_without_a_login_only_loopback_is_listened_on(console: ConsoleProcess) -> None:
+    """An unprotected console refuses to start on an address that others can reach."""
+    done = run(console, "run", SEB_CONSOLE_LISTEN="0.0.0.0:0")
+    assert done.returncode == 78
+    assert "SEB_CONSOLE_LOGIN" in done.stderr
+
+
+def test_check_looks_at_everything(tmp_path: Path) -> None:
+    """A broker that answers is ok, one that is away is exit code 69, each with its line."""
+    with Mosquitto(tmp_path / "broker") as broker:
+        settings = {
+            "SOURCE__BROKER__KIND": "mqtt",
+            "SOURCE__BROKER__HOST": broker.host,
+            "SOURCE__BROKER__PORT": str(broker.port),
+        }
+        console = ConsoleProcess(tmp_path / "console", **settings)
+        good = run(console, "check")
+        assert good.returncode == 0, good.stdout + good.stderr
+        assert "ok    source broker" in good.stdout
+        assert "ok    database" in good.stdout
+    bad = run(console, "check")
+    assert bad.returncode == 69
+    assert "fail  source broker" in bad.stdout
+
+
+def test_the_bridge_ignores_the_consoles_settings() -> None:
+    """A bridge on the same machine starts with the console's names in its environment."""
+    environ = {**os.environ, "SEB_CONSOLE_LISTEN": "127.0.0.1:1", "SEB_CONSOLE_NONSENSE": "x"}
+    done = subprocess.run(
+        [sys.executable, "-m", "bridge", "config", "show"],
+        env=environ,
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_console_is_not_imported_by_a_bridge() -> None:
+    """`seb version` and `seb run --help` import none of the console's libraries."""
+    code = (
+        "import sys\n"
+        "from bridge.cli import seb\n"
+        "seb.main(['run', '--help'], standalone_mode=False)\n"
+        "import bridge.cli.run\n"
+        "wrong = {'console', 'sqlalchemy', 'starlette', 'uvicorn', 'alembic'} & set(sys.modules)\n"
+        "sys.exit(str(wrong) if wrong else 0)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_without_the_extra_the_command_says_what_to_install() -> None:
+    """A bridge without the console's libraries names the extra, with exit code 78."""
+    code = (
+        "import sys\n"
+        "sys.modules['sqlalchemy'] = None\n"
+        "sys.argv = ['seb', 'console', 'run']\n"
+        "from bridge.cli import main\n"
+        "main()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 78
+    assert "scheduled-events-bridge[console]" in done.stderr
