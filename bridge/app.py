@@ -16,7 +16,7 @@ from bridge.authority import trust_of
 from bridge.clock import Clock, SystemClock
 from bridge.configuration import Configuration
 from bridge.control import ControlServer
-from bridge.desk import Desk
+from bridge.desk import Desk, first_desk, told_of
 from bridge.endpoint import client
 from bridge.errors import UnreachableError
 from bridge.front import Front
@@ -28,7 +28,6 @@ from bridge.parts import assemble
 from bridge.scheduler import TICK_SECONDS, Scheduler, Watch
 from bridge.store import Store, StoreError
 from bridge.storefile import open_store
-from sinks.base import SinkContext
 from sinks.record import VmIdentity
 
 log: Final = logging.getLogger(__name__)
@@ -82,7 +81,7 @@ class Bridge:
     def run(self) -> Outcome:
         """Run until told to stop. Raises `SebError` where it cannot begin."""
         store, reset = open_store(self._settings.state_dir, self._clock.now())
-        self._desk = self._first_desk(store)
+        self._desk = first_desk(Outbox(store), self._settings, self._sinks, self._clock.now)
         self._control = ControlServer(self._settings.state_dir, self._answer)
         try:
             self._front.open()
@@ -126,19 +125,6 @@ class Bridge:
         finally:
             store.close()
 
-    def _first_desk(self, store: Store) -> Desk:
-        """Answers while it is not known yet who this VM is."""
-        nobody = VmIdentity(vm_id="", name="")
-        context = SinkContext(identity=lambda: nobody, now=self._clock.now)
-        return Desk(
-            Outbox(store),
-            sinks=lambda: {
-                spec.name: spec.sink_class(spec.name, spec.settings, context)
-                for spec in self._sinks
-            },
-            starting=lambda: "waiting for the VM identity from IMDS",
-        )
-
     def _answer(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
         return self._desk.answer(request)
 
@@ -174,7 +160,13 @@ class Bridge:
         confirming = scheduler.every(CONFIRM_SECONDS, self._ask_identity, first=CONFIRM_SECONDS)
         if beat := settings.heartbeat_interval:
             scheduler.every(beat, self._herald.tell_life, first=beat)
-        self._desk = Desk(self._outbox, self._dispatcher, self._state, self._approver)
+        self._desk = Desk(
+            self._outbox,
+            self._dispatcher,
+            self._state,
+            self._approver,
+            told=told_of(settings, self._sinks),
+        )
         self._front.status.held = lambda: not self._owner.may_deliver
         self._act(confirming)
         scheduler.start()

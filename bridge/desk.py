@@ -6,18 +6,23 @@ The outbox answers whether the bridge runs or not; the rest needs one that runs.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
+from datetime import datetime
+from types import MappingProxyType
 from typing import Any, Final
 
 from bridge.approver import Approver
+from bridge.configuration import SinkSpec
 from bridge.control import ControlError
 from bridge.dispatcher import Dispatcher
 from bridge.outbox import Outbox
+from bridge.settings import Settings
 from bridge.sinklist import sink_line
 from bridge.state import CurrentState
 from bridge.store import StoreError
-from sinks.base import Sink
+from sinks.base import Sink, SinkContext
+from sinks.record import VmIdentity
 
 APPROVE_SECONDS: Final = 15.0
 """How long a person's approval may take until IMDS has answered."""
@@ -37,10 +42,11 @@ class Desk:
         *,
         sinks: Callable[[], Mapping[str, Sink[Any]]] = dict,
         starting: Callable[[], str | None] = lambda: None,
+        told: Mapping[str, Any] = MappingProxyType({}),
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         """`sinks`: those that are configured, where no dispatcher runs them. `starting`: what a
-        bridge waits for that has no dispatcher yet.
+        bridge waits for that has no dispatcher yet. `told`: as `told_of` has it.
         """
         self._outbox = outbox
         self._dispatcher = dispatcher
@@ -48,30 +54,30 @@ class Desk:
         self._approver = approver
         self._sinks = sinks
         self._starting = starting
+        self._told = told
         self._monotonic = monotonic
+        self._handlers: Mapping[str, Callable[[Mapping[str, Any]], dict[str, Any]]] = {
+            "outbox.list": self._list,
+            "outbox.retry": self._retry,
+            "outbox.drop": self._drop,
+            "settings": lambda _: dict(self._told),
+            "pending": self._pending,
+            "approve": self._approve,
+            "approval": self._approval,
+        }
 
     def answer(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """The answer to a request. Raises `ControlError` on one that cannot be carried out."""
-        match request.get("ask"):
-            case "outbox.list":
-                return self._list()
-            case "outbox.retry":
-                return self._retry(self._sink(request), _sequences(request))
-            case "outbox.drop":
-                sink, sequences = self._sink(request), _sequences(request)
-                return {"records": self._outbox.dead.drop(sink, sequences)}
-            case "pending" | "approve" if starting := self._starting():
-                raise ControlError(f"the bridge is starting: {starting}; try again")
-            case "pending":
-                return self._pending()
-            case "approval":
-                return self._approval(request)
-            case "approve":
-                return self._approve(request)
-            case other:
-                raise ControlError(f"the running bridge does not know {other!r}; is it older?")
+        asked = request.get("ask")
+        if asked in ("pending", "approve") and (starting := self._starting()):
+            raise ControlError(f"the bridge is starting: {starting}; try again")
+        handler = self._handlers.get(str(asked))
+        if handler is None:
+            raise ControlError(f"the running bridge does not know {asked!r}; is it older?")
+        return handler(request)
 
-    def _pending(self) -> dict[str, Any]:
+    def _pending(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        del request
         if self._state is None:
             return {"vm": None, "events": []}
         events = [event.to_wire() for event in self._state.pending()]
@@ -99,7 +105,8 @@ class Desk:
             raise ControlError(str(error) or type(error).__name__) from error
         return {"jti": entry.jti, "state": entry.state, "reason": entry.reason}
 
-    def _list(self) -> dict[str, Any]:
+    def _list(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        del request
         resting = {} if self._dispatcher else self._sinks()
         known = self._known_sinks()
         sinks = [self._line(name, resting.get(name), active=known[name]) for name in known]
@@ -130,18 +137,44 @@ class Desk:
             return {**line, "state": "starting", "reason": starting}
         return line
 
-    def _retry(self, sink: str, sequences: list[int] | None) -> dict[str, Any]:
-        count, resumed = self._outbox.dead.retry(sink, sequences), False
+    def _retry(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        sink = self._sink(request)
+        count, resumed = self._outbox.dead.retry(sink, _sequences(request)), False
         if self._dispatcher is not None and sink in self._dispatcher.health:
             resumed = self._dispatcher.health[sink].state in ("paused", "failing")
             self._dispatcher.resume(sink)
         return {"records": count, "resumed": resumed}
+
+    def _drop(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        return {"records": self._outbox.dead.drop(self._sink(request), _sequences(request))}
 
     def _sink(self, request: Mapping[str, Any]) -> str:
         name, known = str(request.get("sink")), self._outbox.known_sinks()
         if name not in known:
             raise ControlError(f"there is no sink {name}; there are: {', '.join(known) or 'none'}")
         return name
+
+
+def told_of(settings: Settings, specs: Sequence[SinkSpec]) -> dict[str, Any]:
+    """What a command beside a bridge may know of the bridge's settings."""
+    imds = {"url": settings.imds.url, "apiVersion": settings.imds.api_version}
+    return {"imds": imds, "sinks": [spec.name for spec in specs]}
+
+
+def first_desk(
+    outbox: Outbox, settings: Settings, specs: Sequence[SinkSpec], now: Callable[[], datetime]
+) -> Desk:
+    """What answers while the bridge does not know yet who this VM is."""
+    nobody = VmIdentity(vm_id="", name="")
+    context = SinkContext(identity=lambda: nobody, now=now)
+    return Desk(
+        outbox,
+        sinks=lambda: {
+            spec.name: spec.sink_class(spec.name, spec.settings, context) for spec in specs
+        },
+        starting=lambda: "waiting for the VM identity from IMDS",
+        told=told_of(settings, specs),
+    )
 
 
 def _text(request: Mapping[str, Any], name: str) -> str | None:

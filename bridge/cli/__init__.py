@@ -10,6 +10,7 @@ from typing import Final
 import click
 
 from bridge.errors import BUG, OK, USAGE, SebError
+from bridge.version import __version__
 
 COMMANDS: Final = {
     "approve": "Approve an event, on this VM or from a control plane.",
@@ -68,6 +69,7 @@ class _Commands(click.Group):
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, message="%(version)s")
 def seb() -> None:
     """Deliver Azure Scheduled Events from this VM to every sink, with nothing lost.
 

@@ -5,6 +5,7 @@ the settings name.
 from __future__ import annotations
 
 import json
+from typing import Final
 
 from bridge.document import DocumentError, parse_document
 from bridge.endpoint import client
@@ -13,6 +14,21 @@ from bridge.imds import ImdsError
 from bridge.settings import DEFAULT_IMDS_URL, Settings
 from sinks.base import Check
 from sinks.record import VmIdentity
+
+_FORBIDDEN: Final = (
+    "something answers and refuses this process: see the rules of the guest proxy agent (metadata "
+    "security protocol), and for a pod those of the cluster for IMDS"
+)
+# By the reason of the error: a refusal is not slowness, and waiting does not help.
+_REMEDIES: Final = {
+    "http_400": "correct SEB_IMDS__API_VERSION; see that no proxy strips the Metadata header",
+    "http_401": _FORBIDDEN,
+    "http_403": _FORBIDDEN,
+    "http_404": "IMDS may be in an update: try again in two minutes; then see that this is an "
+    "Azure VM",
+    "http_410": "IMDS is in an update: try again in two minutes",
+    "http_429": "other programs on this VM ask IMDS too often: it takes five requests a second",
+}
 
 
 def look_at_imds(settings: Settings) -> Check:
@@ -40,14 +56,25 @@ def _pending(count: int) -> str:
     )
 
 
-def _failed(settings: Settings, error: Exception) -> Check:
-    remedy = (
-        "the first request ever can take two minutes; then see that this is an Azure VM, that no "
-        "firewall or network policy blocks 169.254.169.254, and for a pod that it may reach IMDS "
-        "(hostNetwork)"
-        if settings.imds.url == DEFAULT_IMDS_URL
-        else "see that SEB_IMDS__URL is right and that something answers there"
-    )
+def _failed(settings: Settings, error: ImdsError | DocumentError) -> Check:
+    reason = error.reason if isinstance(error, ImdsError) else "malformed"
+    if reason in _REMEDIES:
+        remedy = _REMEDIES[reason]
+    elif reason.startswith("http_5"):
+        remedy = "IMDS itself has a problem: try again in a minute; the bridge keeps polling"
+    elif reason.startswith("http_") or reason in ("malformed", "too_large"):
+        remedy = (
+            "see that IMDS answers there, and not a proxy or a portal: SEB_IMDS__URL is "
+            f"{settings.imds.url}"
+        )
+    elif settings.imds.url == DEFAULT_IMDS_URL:
+        remedy = (
+            "the first request ever can take two minutes; then see that this is an Azure VM, that "
+            "no firewall or network policy blocks 169.254.169.254, and for a pod that it may reach "
+            "IMDS (hostNetwork)"
+        )
+    else:
+        remedy = "see that SEB_IMDS__URL is right and that something answers there"
     return Check(level="fail", text=str(error), remedy=remedy)
 
 

@@ -1,7 +1,7 @@
 """The steps of `seb check`, in the order in which a person would look.
 
-None of them sends a record, changes anything in the store, or asks an address that the settings do
-not name.
+None of them sends a record, changes anything in the store, or asks an address that neither the
+settings nor a bridge that runs here name.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from bridge.cli.check.approval import look_at_approval
 from bridge.cli.check.http import look_at_server
 from bridge.cli.check.imds import look_at_identity, look_at_imds
+from bridge.cli.check.running import ask_running, imds_of, look_at_running
 from bridge.cli.check.sinks import look_at_sinks
 from bridge.cli.check.state import look_at_state
 from bridge.cli.offline import NOBODY
@@ -40,15 +41,19 @@ def checkup(
     yield from (
         Step(about="state", check=each) for each in look_at_state(config.settings.state_dir)
     )
+    running = ask_running(config)
+    if running is not None:
+        yield from (Step(about="state", check=each) for each in look_at_running(config, running))
     yield from (Step(about="approval", check=each) for each in look_at_approval(config))
     yield from (
         Step(about="http", check=each) for each in look_at_server(config.settings.http.listen)
     )
     if offline:
         return
-    asking(f"asking {config.settings.imds.url}; the first answer ever can take two minutes")
-    yield Step(about="imds", check=look_at_imds(config.settings))
-    vm, check = look_at_identity(config.settings)
+    settings = imds_of(config.settings, running)
+    asking(f"asking {settings.imds.url}; the first answer ever can take two minutes")
+    yield Step(about="imds", check=look_at_imds(settings))
+    vm, check = look_at_identity(settings)
     yield Step(about="identity", check=check)
     asking("asking the sinks")
     for spec, checks in zip(config.sinks, look_at_sinks(config, vm or NOBODY), strict=True):

@@ -104,3 +104,10 @@ def test_redirected_output_is_utf8(tmp_path: Path) -> None:
     assert "SEB_NODE__POD=gr\u00f6\u00dfe\n" in shown.out
     failed = run_seb("config", "show", home=home, env={**env, "SEB_CONFIG": str(home / "no")})
     assert (failed.code, str(home / "no") in failed.err) == (78, True)
+
+
+def test_the_version_is_an_option_too(tmp_path: Path) -> None:
+    """As of most programs."""
+    said = run_seb("--version", home=tmp_path)
+    assert said == run_seb("version", home=tmp_path)
+    assert (said.code, said.out, said.err) == (0, f"{__version__}\n", "")

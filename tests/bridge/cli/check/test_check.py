@@ -6,11 +6,12 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 from bridge_process import Ended, run_seb
 from five_sinks import PASSWORD, FiveSinks
 from launch import Launch
 
-from bridge.simulator import Html, SimulatedEvent, Simulator
+from bridge.simulator import Html, SimulatedEvent, Simulator, Status
 
 UNKNOWN = "there is no such setting; did you mean"
 
@@ -142,3 +143,35 @@ def test_a_damaged_store_is_a_warning(launch: Launch, tmp_path: Path) -> None:
     (found,) = [each for each in objects(said) if each["step"] == "state"]
     (kept,) = launch.state.glob("*.kept")
     assert (said.code, found["level"], kept.name in found["remedy"]) == (0, "warn", True)
+
+
+@pytest.mark.parametrize(
+    ("status", "remedy"),
+    [
+        (403, "something answers and refuses this process"),
+        (404, "IMDS may be in an update"),
+        (429, "other programs on this VM ask IMDS too often"),
+        (503, "IMDS itself has a problem"),
+    ],
+)
+def test_the_remedy_fits_the_status(
+    launch: Launch, imds_simulator: Simulator, status: int, remedy: str
+) -> None:
+    """Who is refused is not told to wait for the first answer."""
+    imds_simulator.fault(Status(status), times=None)
+    (found,) = [each for each in objects(check(launch, "--json")) if each["step"] == "imds"]
+    assert (found["level"], found["remedy"][: len(remedy)]) == ("fail", remedy)
+
+
+def test_it_asks_what_the_running_bridge_asks(launch: Launch, imds_simulator: Simulator) -> None:
+    """A shell without the service's settings: its IMDS is asked, and the difference is told."""
+    bridge = launch(SEB_SINK__FILE__PATH="out.jsonl")
+    bridge.wait_for_log("started")
+    env = {"SEB_STATE_DIR": str(launch.state), "SEB_IMDS__URL": "http://127.0.0.1:9"}
+    said = run_seb("check", "--json", home=launch.home, env=env)
+    told = {each["step"]: each for each in objects(said)}
+    assert (told["imds"]["level"], imds_simulator.url in told["imds"]["text"]) == ("ok", True)
+    warned = [each["text"] for each in objects(said) if each["level"] == "warn"]
+    asks = f"the running bridge asks IMDS at {imds_simulator.url}"
+    assert f"{asks}, and these settings say http://127.0.0.1:9" in warned
+    assert "the running bridge has the sinks file, and these settings name stdout" in warned
