@@ -5,13 +5,16 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo test ground faults faults-long lint format docs docs-check bench lock dist clean
+.PHONY: help demo console picture test ground faults faults-long lint format docs docs-check bench lock dist clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 demo: $(VENV)/run.stamp ## Show the bridge at work on a simulated VM
 	@$(BIN)/seb demo
+
+console: $(VENV)/console.stamp ## Show a simulated fleet on the console's page
+	@$(BIN)/seb console demo
 
 test: $(VENV)/dev.stamp mosquitto ## Run the tests, with a real MQTT broker
 	$(BIN)/pytest -n 3
@@ -36,6 +39,9 @@ lint: $(VENV)/dev.stamp ## Check style, types, layers and generated documentatio
 format: $(VENV)/dev.stamp ## Put the code into its form
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+picture: $(VENV)/dev.stamp ## Take the README's picture of the console anew
+	$(BIN)/python docs/picture.py
 
 docs: $(VENV)/dev.stamp ## Write the generated parts of the documentation
 	$(BIN)/python docs/generate.py
@@ -76,6 +82,10 @@ $(VENV)/run.stamp: $(VENV)/made.stamp requirements.lock requirements-build.lock 
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-build.lock
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+$(VENV)/console.stamp: $(VENV)/run.stamp requirements-console.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-console.lock
 	@touch $@
 
 $(VENV)/dev.stamp: $(VENV)/run.stamp requirements-dev.lock

@@ -11,6 +11,7 @@ from console.errors import ConsoleError
 
 COMMANDS: Final = {
     "check": "Look at settings, database and sources, one line per step.",
+    "demo": "Show a fleet on one machine; touches nothing.",
     "enroll": "Print the settings that let a VM speak with the console.",
     "events": "Show the events of the fleet.",
     "run": "Run the console.",

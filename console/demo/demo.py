@@ -1,0 +1,96 @@
+"""The demo as a whole: a console, six VMs, their stories, and an end that leaves nothing."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from console.config.settings import Settings
+from console.demo import stories
+from console.demo.stories import Stories
+from console.demo.vms import DemoVm
+from console.service.console import Console
+
+_READY_SECONDS: Final = 30.0
+_RULE: Final = json.dumps(
+    [{"name": "user-reboots", "event_type": ["Reboot"], "event_source": ["User"]}]
+)
+
+
+class Demo:
+    """Everything that the demo starts; `directory` is the caller's to remove."""
+
+    def __init__(self, directory: Path, *, listen: str, ready: Callable[[str], None]) -> None:
+        self._directory = directory
+        self._listen = listen
+        self._ready = ready
+        self._key = os.urandom(32)
+        self._stories = Stories()
+        self.vms: list[DemoVm] = []
+
+    def run(self) -> None:
+        """Run until Ctrl-C or SIGTERM. Raises `ConfigurationError`, `OSError`."""
+        key_file = self._directory / "enroll.key"
+        key_file.write_text(base64.b64encode(self._key).decode(), encoding="ascii")
+        # Built from nothing but these: no variable and no file can point the demo elsewhere.
+        settings = Settings(
+            listen=self._listen,
+            state_dir=self._directory,
+            source={"webhook": {"kind": "webhook"}},
+            enroll_key_file=key_file,
+        )
+        console = Console(settings)
+        self._stories.tell(self._begin)
+        try:
+            console.run()
+        finally:
+            self._end()
+
+    def _begin(self) -> None:
+        """Once the console answers: the VMs, and what happens to them."""
+        if not self._answers():
+            return
+        self._ready(f"http://{self._listen}/")
+        wait = self._stories.wait
+        web = [self._vm(f"web_{n}", site="amsterdam", scale_set="web") for n in range(3)]
+        self._stories.tell(lambda: stories.host_update(web, wait))
+        # The shared event is what a visitor sees first: the other VMs stand back until it is there.
+        if any(stories.has_looked(vm, wait) for vm in web):
+            return
+        database = self._vm("db-1", site="dublin", settings={"SEB_APPROVAL__RULES": _RULE})
+        self._stories.tell(lambda: stories.user_reboot(database, wait))
+        spot = self._vm("spot-1", site="dublin")
+        self._stories.tell(lambda: stories.eviction(spot, wait))
+        cache = self._vm("cache-1", site="dublin")
+        self._stories.tell(lambda: stories.crash(cache, wait))
+
+    def _vm(self, name: str, **more: object) -> DemoVm:
+        url = f"http://{self._listen}"
+        vm = DemoVm(name, directory=self._directory, url=url, key=self._key, **more)  # type: ignore[arg-type]
+        self.vms.append(vm)
+        vm.start()
+        return vm
+
+    def _answers(self) -> bool:
+        host, _, port = self._listen.rpartition(":")
+        for _ in range(int(_READY_SECONDS / 0.1)):
+            try:
+                socket.create_connection((host, int(port)), timeout=1).close()
+            except OSError:
+                if self._stories.wait(0.1):
+                    return False
+            else:
+                return True
+        return False
+
+    def _end(self) -> None:
+        self._stories.stop()
+        for vm in self.vms:
+            vm.ask_to_end()
+        for vm in self.vms:
+            vm.end()

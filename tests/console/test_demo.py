@@ -1,0 +1,118 @@
+"""`seb console demo` as a person meets it: no broker, no Azure, and nothing left behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import requests
+from browser import check_views, started_browser, watched_page
+from console_process import free_port
+from eventually import eventually
+from playwright.sync_api import expect
+
+COMMAND = [sys.executable, "-m", "bridge", "console", "demo"]
+
+
+@pytest.fixture
+def scratch() -> Iterator[Path]:
+    """Where the demo may put its files; a short path, as a socket's must be."""
+    with tempfile.TemporaryDirectory() as made:
+        yield Path(made)
+
+
+@contextmanager
+def _demo(directory: Path, *words: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """A running demo, in a process group of its own, and its address."""
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("SEB_")}
+    # What a user has set, wrong as it is here, is of no concern to the demo.
+    environ |= {
+        "TMPDIR": str(directory),
+        "SEB_CONSOLE_LISTEN": "0.0.0.0:1",
+        "SEB_POLL_INTERVAL": "x",
+    }
+    with subprocess.Popen(
+        [*COMMAND, *words],
+        env=environ,
+        cwd=Path.cwd(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        try:
+            assert process.stdout is not None
+            yield process, process.stdout.readline().strip()
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+
+
+def test_a_fleet_with_an_event_and_then_nothing_at_all(scratch: Path) -> None:
+    """Three VMs share an open event, in a real browser; Ctrl-C leaves no trace."""
+    address = f"http://127.0.0.1:{free_port()}/"
+    with (
+        started_browser() as browser,
+        _demo(scratch, "--listen", address[7:-1]) as (process, told),
+    ):
+        assert told == address
+        with watched_page(browser, address) as page:
+            page.goto(address)
+            page.set_default_timeout(30_000)
+            expect(page.get_by_text("names 3 VMs, seen by 3").first).to_be_visible(timeout=90_000)
+            expect(page.locator(".answer-names")).to_contain_text("web_0")
+            check_views(page, "console-demo")
+        os.killpg(process.pid, signal.SIGINT)  # as Ctrl-C does
+        assert process.wait(30) == 0
+        assert process.stderr is not None
+        assert "Traceback" not in process.stderr.read()
+        with pytest.raises(ProcessLookupError):
+            os.killpg(process.pid, 0)
+    assert list(scratch.iterdir()) == []
+
+
+def test_a_demo_that_is_interrupted_at_once_ends_too(scratch: Path) -> None:
+    """While its VMs are still being started."""
+    with _demo(scratch, "--listen", f"127.0.0.1:{free_port()}") as (process, _):
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0
+        with pytest.raises(ProcessLookupError):
+            os.killpg(process.pid, 0)
+    assert list(scratch.iterdir()) == []
+
+
+def test_a_rule_of_a_vm_is_seen_to_approve(scratch: Path) -> None:
+    """The restart that a user asked for is approved, with the rule's name."""
+    with (
+        _demo(scratch, "--listen", f"127.0.0.1:{free_port()}") as (process, address),
+        requests.Session() as http,
+    ):
+        http.trust_env = False
+
+        def decided() -> list[str | None]:
+            items = http.get(f"{address}api/v1/events", timeout=10).json()["items"]
+            return [
+                item["decision"]["by"]
+                for item in items
+                if item["decision"]["state"] in ("approving", "approved")
+            ]
+
+        eventually(lambda: decided() == ["rule:user-reboots"], what="the approval", timeout=60)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0
+
+
+@pytest.mark.parametrize("listen", ["0.0.0.0:9470", "127.0.0.1:0", "nonsense"])
+def test_the_demo_stays_on_this_machine(listen: str) -> None:
+    """It has no login: any other address is refused as wrong usage."""
+    done = subprocess.run(
+        [*COMMAND, "--listen", listen], check=False, capture_output=True, timeout=60
+    )
+    assert done.returncode == 2
