@@ -23,11 +23,10 @@ from bridge.front import Front
 from bridge.herald import Herald
 from bridge.logs import Redactor
 from bridge.outbox import Outbox
-from bridge.ownership import Ownership
+from bridge.ownership import Ownership, open_readable
 from bridge.parts import assemble
 from bridge.scheduler import TICK_SECONDS, Scheduler, Watch
 from bridge.store import Store, StoreError
-from bridge.storefile import open_store
 from sinks.record import VmIdentity
 
 log: Final = logging.getLogger(__name__)
@@ -80,7 +79,7 @@ class Bridge:
 
     def run(self) -> Outcome:
         """Run until told to stop. Raises `SebError` where it cannot begin."""
-        store, reset = open_store(self._settings.state_dir, self._clock.now())
+        store, reset = open_readable(self._settings.state_dir, self._clock.now())
         self._desk = first_desk(Outbox(store), self._settings, self._sinks, self._clock.now)
         self._control = ControlServer(self._settings.state_dir, self._answer)
         try:
@@ -105,7 +104,7 @@ class Bridge:
         Raises `UnreachableError` where IMDS gives no document.
         """
         where = f"IMDS at {self._settings.imds.url}"
-        store, reset = open_store(self._settings.state_dir, self._clock.now())
+        store, reset = open_readable(self._settings.state_dir, self._clock.now())
         try:
             tried = self._front.tried
             vm = self._owner.identify(store, stop=self._stop, patient=False, tried=tried)

@@ -9,6 +9,8 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
 from typing import Final
 
 from bridge.clock import Clock
@@ -16,14 +18,28 @@ from bridge.endpoint import client
 from bridge.identity import IdentityError, await_identity, fetch_identity
 from bridge.imds import ImdsError
 from bridge.settings import Settings
+from bridge.state import load_events
 from bridge.store import CONFIRMED_BOOT_KEY, Store, StoreError
-from bridge.storefile import StoreReset, put_aside
+from bridge.storefile import StoreReset, open_store, put_aside
 from sinks.record import VmIdentity
 
 log: Final = logging.getLogger(__name__)
 
 FRESH_SECONDS: Final = 2.0
 """How long a start waits for a fresh identity where an old one is kept."""
+
+
+def open_readable(directory: Path, now: datetime) -> tuple[Store, StoreReset | None]:
+    """The store of the directory; a new one where what it has kept of the events is damaged.
+
+    Raises as `open_store` does.
+    """
+    store, reset = open_store(directory, now)
+    try:
+        load_events(store.seen().events)
+    except (ValueError, LookupError, TypeError) as error:
+        return put_aside(store, now, reason=f"{type(error).__name__}: {error}")
+    return store, reset
 
 
 class Ownership:

@@ -18,7 +18,7 @@ from bridge.configuration import SinkSpec
 from bridge.dispatcher import DeadLetter, Dispatcher
 from bridge.health import Pulse
 from bridge.imds import Imds
-from bridge.ledger import Ledger
+from bridge.ledger import Ledger, approved_events
 from bridge.logs import Redactor
 from bridge.normalize import Observer
 from bridge.outbox import Outbox
@@ -90,6 +90,7 @@ def assemble(
         pulse=pulse,
         scope_self=settings.scope == "self",
         boot_id=boot_id,
+        approved=lambda: approved_events(store),
         polled=hooks.polled,
         tally=tally,
     )

@@ -20,14 +20,14 @@ from bridge.diff import Look, Transition, diff, within
 from bridge.document import Document, DocumentError, parse_document
 from bridge.health import Pulse
 from bridge.imds import Answer, Imds, ImdsError
-from bridge.known import KnownEvent, measure, remembered
-from bridge.ledger import approved_events
+from bridge.known import KnownEvent, dump_known, measure, remembered
 from bridge.lookout import Gap
 from bridge.normalize import normalize
+from bridge.rows import EventRow
 from bridge.state import CurrentState, Trouble
 from bridge.store import Store, StoreError
 from bridge.tally import SILENT, Tally
-from sinks.record import EventRecord, RecordDraft
+from sinks.record import EventRecord, RecordDraft, rfc3339
 
 log: Final = logging.getLogger(__name__)
 
@@ -48,6 +48,7 @@ class Poller:
         pulse: Pulse,
         scope_self: bool,
         boot_id: str | None,
+        approved: Callable[[], frozenset[str]],
         polled: Callable[[], None] = lambda: None,
         tally: Tally = SILENT,
     ) -> None:
@@ -57,6 +58,7 @@ class Poller:
         self._clock = clock
         self._scope_self = scope_self
         self._boot_id = boot_id
+        self._approved = approved
         self._polled = polled
         self._pulse = pulse
         self._tally = tally
@@ -158,7 +160,7 @@ class Poller:
             gap_seconds=gap.seconds,
             looking=gap.looking,
             boot_known=self._boot_id is not None,
-            approved=approved_events(self._store),
+            approved=self._approved(),
             latency_ms=answer.latency_ms,
             incarnation=document.incarnation,
             previous_incarnation=self._state.incarnation,
@@ -167,12 +169,16 @@ class Poller:
     def _commit(
         self, drafts: Sequence[RecordDraft], known: Mapping[str, KnownEvent], document: Document
     ) -> None:
-        changed = [each for key, each in known.items() if each is not self._state.known.get(key)]
+        changed = [
+            EventRow(key, each.pending, rfc3339(each.first_seen), dump_known(each))
+            for key, each in known.items()
+            if each is not self._state.known.get(key)
+        ]
         meta = {"incarnation": json.dumps(document.incarnation)}
         if self._boot_id is not None:
             meta["boot_id"] = self._boot_id
         gone = self._state.known.keys() - known.keys()
-        records = self._store.commit(drafts, known=changed, forgotten=gone, meta=meta)
+        records = self._store.commit(drafts, events=changed, forgotten=gone, meta=meta)
         self._state.known, self._state.incarnation = known, document.incarnation
         # The sinks are awake, and there is one interpreter: what they do now would wait for the
         # lines of the log (measured).

@@ -5,10 +5,20 @@ from __future__ import annotations
 import sqlite3
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import NamedTuple
 
-from bridge.known import KnownEvent, dump_known, load_known
-from sinks.record import BRIDGE_HEARTBEAT, EventRecord, rfc3339
+from sinks.record import BRIDGE_HEARTBEAT, EventRecord
+
+
+class EventRow(NamedTuple):
+    """What is kept of an event; the store knows no more of it."""
+
+    key: str
+    pending: bool
+    """Whether records of it are kept although every sink has them."""
+    seen: str
+    """When it was first seen, RFC 3339: the order in which events come back."""
+    value: str
 
 
 def read_meta(connection: sqlite3.Connection) -> dict[str, str]:
@@ -51,19 +61,11 @@ def insert_records(connection: sqlite3.Connection, records: Sequence[EventRecord
     )
 
 
-def upsert_known(connection: sqlite3.Connection, known: Iterable[KnownEvent]) -> None:
-    """Keep events as they are known now. Raises `sqlite3.Error`."""
+def upsert_events(connection: sqlite3.Connection, events: Iterable[EventRow]) -> None:
+    """Keep these events. Raises `sqlite3.Error`."""
     connection.executemany(
-        "INSERT OR REPLACE INTO events (key, pending, seen, value) VALUES (?, ?, ?, ?)",
-        [(k.event.key, int(k.pending), rfc3339(k.first_seen), dump_known(k)) for k in known],
+        "INSERT OR REPLACE INTO events (key, pending, seen, value) VALUES (?, ?, ?, ?)", events
     )
-
-
-def load_events(rows: Iterable[Sequence[Any]]) -> dict[str, KnownEvent]:
-    """The events of rows of key and value. Raises `ValueError`, `LookupError` or `TypeError`
-    where one is not what was written.
-    """
-    return {key: load_known(value) for key, value in rows}
 
 
 def forget(connection: sqlite3.Connection, keys: Iterable[str]) -> None:

@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Self
 
 from bridge.clock import Clock
-from bridge.known import KnownEvent, in_scope
+from bridge.known import KnownEvent, in_scope, load_known
 from bridge.lookout import Lookout
 from bridge.normalize import Observer, pending_event
 from bridge.store import Seen
@@ -53,12 +53,16 @@ class CurrentState:
         boot_id: str | None,
         api_version: str,
     ) -> Self:
-        """The state at the start of a run, by what the runs before it have seen."""
+        """The state at the start of a run, by what the runs before it have seen.
+
+        Raises `ValueError`, `LookupError` or `TypeError` where that is damaged.
+        """
+        known = load_events(seen.events)
         rebooted = None if None in (seen.boot_id, boot_id) else seen.boot_id != boot_id
         return cls(
             observer=observer,
             lookout=Lookout(clock, interval=interval, looked_at=seen.looked_at, rebooted=rebooted),
-            known=in_scope(seen.known) if scope_self else seen.known,
+            known=in_scope(known) if scope_self else known,
             incarnation=seen.incarnation,
             api_version=api_version,
         )
@@ -90,3 +94,11 @@ class CurrentState:
             for each in self.known.values()
             if each.pending and each.affects_this_vm
         )
+
+
+def load_events(kept: Mapping[str, str]) -> dict[str, KnownEvent]:
+    """The events that the store has kept, by key.
+
+    Raises `ValueError`, `LookupError` or `TypeError` where one is not what was written.
+    """
+    return {key: load_known(value) for key, value in kept.items()}

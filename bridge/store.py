@@ -19,14 +19,13 @@ from typing import Any, Final
 
 from bridge.ballast import Ballast
 from bridge.errors import TryLaterError
-from bridge.known import KnownEvent
 from bridge.retention import PRUNE_EVERY, prune, shrink
 from bridge.rows import (
+    EventRow,
     forget,
     insert_records,
-    load_events,
     read_meta,
-    upsert_known,
+    upsert_events,
     upsert_meta,
 )
 from sinks.record import (
@@ -62,7 +61,8 @@ class Seen:
     """What the store remembers of IMDS."""
 
     incarnation: int | None
-    known: Mapping[str, KnownEvent]
+    events: Mapping[str, str]
+    """What was kept of each event, by its key."""
     looked_at: datetime | None
     boot_id: str | None
 
@@ -146,13 +146,13 @@ class Store:
         return self._meta.get(key)
 
     def seen(self) -> Seen:
-        """What is remembered of IMDS from before. Raises `StoreError`, and `ValueError`,
-        `LookupError` or `TypeError` where what was kept is damaged.
+        """What is remembered of IMDS from before. Raises `StoreError`, and `ValueError` where what
+        was kept is damaged.
         """
         rows = self.read("SELECT key, value FROM events ORDER BY seen")
         return Seen(
             incarnation=json.loads(self._meta.get("incarnation", "null")),
-            known=load_events(rows),
+            events=dict(rows),
             looked_at=self.looked_at(),
             boot_id=self._meta.get("boot_id"),
         )
@@ -161,7 +161,7 @@ class Store:
         self,
         drafts: Sequence[RecordDraft] = (),
         *,
-        known: Iterable[KnownEvent] = (),
+        events: Iterable[EventRow] = (),
         forgotten: Iterable[str] = (),
         meta: Mapping[str, str] | None = None,
         also: Callable[[sqlite3.Connection], object] | None = None,
@@ -187,7 +187,7 @@ class Store:
             left = self._until_prune - len(records)
             with self.transaction() as connection:
                 insert_records(connection, records)
-                upsert_known(connection, known)
+                upsert_events(connection, events)
                 forget(connection, forgotten)
                 upsert_meta(connection, changed)
                 if also is not None:

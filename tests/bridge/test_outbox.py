@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from store_helpers import NOW, bridge_draft, draft, known_event, opened, recipients, sequences
+from store_helpers import NOW, bridge_draft, draft, event_row, opened, recipients, sequences
 
 from bridge.batch import Batch
 from bridge.outbox import Outbox
@@ -95,8 +95,8 @@ def test_progress_outlives_the_process(tmp_path: Path) -> None:
 
 def test_a_new_sink_begins_with_what_is_pending(store: Store, outbox: Outbox) -> None:
     """It learns what is coming, and nothing of what is over."""
-    store.commit([draft(1, event_id="over")], known=[known_event("over", pending=False)])
-    store.commit([draft(2, event_id="Coming")], known=[known_event("Coming")])
+    store.commit([draft(1, event_id="over")], events=[event_row("over", pending=False)])
+    store.commit([draft(2, event_id="Coming")], events=[event_row("Coming")])
     store.commit([draft(3, event_id="Coming", record_type=EVENT_STARTED)])
     drain(outbox)
     outbox.register(recipients("ops", "new"))

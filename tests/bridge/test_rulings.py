@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from approving import EVENT_ID, OTHER_ID, Court, fails
-from store_helpers import NOW, bridge_draft, draft, known_event, opened
+from store_helpers import NOW, bridge_draft, draft, event_row, opened
 
 from bridge.outbox import Outbox, Recipient
 from bridge.policy import Rule
@@ -209,7 +209,7 @@ class TestOutbox:
         """Two sinks, and one record of one event."""
         made = Outbox(store)
         made.register(DRAIN)
-        (self.record,) = store.commit([draft(1, event_id="E-1")], known=[known_event("E-1")])
+        (self.record,) = store.commit([draft(1, event_id="E-1")], events=[event_row("E-1")])
         return made
 
     def deliver(self, outbox: Outbox) -> None:

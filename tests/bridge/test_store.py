@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from store_helpers import NOW, bridge_draft, draft, known_event, opened, recipients, sequences
+from store_helpers import NOW, bridge_draft, draft, event_row, opened, recipients, sequences
 
 from bridge import retention
 from bridge.ballast import FILE_NAME as BALLAST_NAME
@@ -24,7 +24,7 @@ from sinks.samples import SAMPLE_VM
 COMMIT_LOOP = """
 import sys
 from pathlib import Path
-from store_helpers import NOW, draft, known_event, recipients
+from store_helpers import NOW, draft, event_row, recipients
 from bridge.outbox import Outbox
 from bridge.storefile import open_store
 
@@ -33,7 +33,7 @@ outbox = Outbox(store)
 outbox.register(recipients("ops"))
 while True:
     number = store.head + 1
-    store.commit([draft(number), draft(number + 1)], known=[known_event(f"event-{number}")])
+    store.commit([draft(number), draft(number + 1)], events=[event_row(f"event-{number}")])
     while batch := outbox.next("ops", lambda kind, affects: True, 10):
         outbox.delivered("ops", batch)
     print(store.head, flush=True)
@@ -111,9 +111,9 @@ def test_document_and_records_are_one_transaction(store: Store) -> None:
         raise sqlite3.OperationalError("no")
 
     with pytest.raises(StoreError):
-        store.commit([draft(1)], known=[known_event("A")], meta={"incarnation": "7"}, also=fail)
+        store.commit([draft(1)], events=[event_row("A")], meta={"incarnation": "7"}, also=fail)
     seen = store.seen()
-    assert (store.head, seen.known, seen.incarnation, bodies(store)) == (0, {}, None, [])
+    assert (store.head, seen.events, seen.incarnation, bodies(store)) == (0, {}, None, [])
     assert sequences(store.commit([draft(1)])) == [1]
 
 
@@ -127,14 +127,14 @@ def test_a_bug_within_a_transaction_rolls_back(store: Store) -> None:
 
 def test_what_was_seen_is_remembered(tmp_path: Path) -> None:
     """Events, incarnation and boot id come back as they were committed."""
-    event = known_event("A")
+    event = event_row("A")
     with opened(tmp_path) as store:
-        store.commit(known=[event], meta={"incarnation": "279", "boot_id": "b"})
+        store.commit(events=[event], meta={"incarnation": "279", "boot_id": "b"})
         store.mark_looked(NOW)
     with opened(tmp_path) as store:
         seen = store.seen()
-    assert ({event.event.key: event}, 279, "b", NOW) == (
-        seen.known,
+    assert ({event.key: event.value}, 279, "b", NOW) == (
+        seen.events,
         seen.incarnation,
         seen.boot_id,
         seen.looked_at,
@@ -196,7 +196,7 @@ def test_delivered_records_are_forgotten_in_time(
     outbox = Outbox(store)
     outbox.register(recipients("ops"))
     event = "pending-event"
-    store.commit([draft(1, event_id=event), draft(2)], known=[known_event(event)])
+    store.commit([draft(1, event_id=event), draft(2)], events=[event_row(event)])
     outbox.park("ops", 2, reason="no", attempts=1, now=NOW)
     for number in range(3, 301):
         store.commit([draft(number)])
@@ -236,11 +236,11 @@ def test_a_full_disk_loses_nothing(store: Store, tmp_path: Path) -> None:
     store.read(f"PRAGMA max_page_count={pages}")
     big = [draft(number) for number in range(2, 40)]
     with pytest.raises(StoreError, match="full"):
-        store.commit(big, known=[known_event("A")])
-    assert (store.head, store.seen().known) == (1, {})
+        store.commit(big, events=[event_row("A")])
+    assert (store.head, store.seen().events) == (1, {})
     assert not (tmp_path / BALLAST_NAME).exists()
     store.read("PRAGMA max_page_count=1000000")
-    assert list(range(2, 40)) == sequences(store.commit(big, known=[known_event("A")]))
+    assert list(range(2, 40)) == sequences(store.commit(big, events=[event_row("A")]))
     assert (tmp_path / BALLAST_NAME).stat().st_size == 1 << 20
 
 
@@ -296,7 +296,7 @@ def test_kill_at_any_moment_leaves_a_whole_store(tmp_path: Path) -> None:
         rows = store.read("SELECT sequence FROM records ORDER BY sequence")
         ((cursor,),) = store.read("SELECT cursor FROM sinks")
         head = store.head
-        known = len(store.seen().known)
+        known = len(store.seen().events)
         store.close()
         assert reset is None
         assert reported <= head

@@ -12,7 +12,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from store_helpers import NOW, bridge_draft, draft, known_event, opened, recipients, sequences
+from store_helpers import NOW, bridge_draft, draft, event_row, opened, recipients, sequences
 
 from bridge import storefile
 from bridge.errors import CONFIGURATION, NO_REPLY, ConfigurationError, SebError, TryLaterError
@@ -38,7 +38,7 @@ def used(directory: Path, *, records: int = 30) -> str:
     """A store that has been in use and was closed; its stream."""
     with opened(directory) as store:
         Outbox(store).register(recipients("ops"))
-        store.commit([draft(n) for n in range(1, records + 1)], known=[known_event("A")])
+        store.commit([draft(n) for n in range(1, records + 1)], events=[event_row("A")])
         store.mark_looked(NOW)
         return store.stream
 
@@ -76,12 +76,6 @@ def old_head(path: Path) -> None:
     """A store whose records are beyond its sequence."""
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("UPDATE meta SET value = '3' WHERE key = 'sequence'")
-
-
-def bad_event(path: Path) -> None:
-    """A store that remembers something that is no event."""
-    with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute("UPDATE events SET value = '{\"raw\": []'")
 
 
 def bad_text(path: Path) -> None:
@@ -123,7 +117,6 @@ def condemn(path: Path) -> None:
         directory,
         no_head,
         old_head,
-        bad_event,
         bad_text,
         bad_name,
         unreadable_name,

@@ -176,16 +176,25 @@ def test_a_corrupt_store_is_put_aside_and_told(launch: Launch, simulator: Simula
     assert (before["id"], before["stream"] != again["stream"]) == (again["id"], True)
 
 
-def test_a_cursor_ahead_of_every_record_is_damage(launch: Launch, simulator: Simulator) -> None:
-    """It is never taken for progress: the store is put aside, that is told, and the sink gets the
-    pending event anew instead of silence.
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "UPDATE sinks SET cursor = cursor + 5",
+        "UPDATE events SET value = replace(value, 'raw', 'x')",
+    ],
+)
+def test_a_number_or_an_event_that_cannot_be_is_damage(
+    launch: Launch, simulator: Simulator, damage: str
+) -> None:
+    """A cursor ahead of every record is never taken for progress: the store is put aside, that is
+    told, and the sink gets the pending event anew instead of silence.
     """
     simulator.announce(SimulatedEvent())
     first = launch()
     before = first.wait_for_records(1, types="seb.event.")[0]
     assert first.stop() == 0
     with closing(sqlite3.connect(launch.state / STORE)) as connection, connection:
-        connection.execute("UPDATE sinks SET cursor = cursor + 5")
+        connection.execute(damage)
     second = launch()
     again = second.wait_for_records(1, types="seb.event.")[0]
     assert second.stop() == 0

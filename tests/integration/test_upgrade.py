@@ -80,7 +80,7 @@ def test_everything_is_still_known(tmp_path: Path) -> None:
         assert (store.stream, store.head, store.last_record_sequence) == (STREAM, 3, 3)
         assert identity is not None
         assert (identity.vm_id, dict(identity.tags)) == (VM_ID, {"owner": TAG})
-        assert list(seen.known) == [EVENT]
+        assert list(seen.events) == [EVENT]
         assert outbox.register(recipients("drain", "file", "webhook")) == {
             "drain": 2,
             "file": 3,

@@ -19,7 +19,7 @@ from documents import VM, FakeClock
 from bridge.approvals import Approvals
 from bridge.batch import Batch
 from bridge.health import Pulse
-from bridge.ledger import Ledger
+from bridge.ledger import Ledger, approved_events
 from bridge.normalize import Observer
 from bridge.outbox import Accepts, Outbox, Recipient
 from bridge.policy import Rule
@@ -125,6 +125,7 @@ class World:
             self.clock,
             pulse=Pulse(self.clock, interval=1.0, timeout=5.0, first_timeout=130.0),
             scope_self=False,
+            approved=lambda: approved_events(self.store),
             boot_id="boot-1",
         )
         self.outbox = Outbox(self.store)

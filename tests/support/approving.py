@@ -18,7 +18,7 @@ from bridge.approvals import Approvals
 from bridge.health import Pulse
 from bridge.imds import ImdsError
 from bridge.known import KnownEvent
-from bridge.ledger import Entry, Ledger
+from bridge.ledger import Entry, Ledger, approved_events
 from bridge.normalize import Observer
 from bridge.policy import Rule
 from bridge.poller import Poller
@@ -122,6 +122,7 @@ class Court:
             self.clock,
             pulse=Pulse(self.clock, interval=1.0, timeout=5.0, first_timeout=130.0),
             scope_self=False,
+            approved=lambda: approved_events(self.store),
             boot_id="boot-1",
         )
         self.ledger = self.make_ledger(self.store)

@@ -13,10 +13,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from store_helpers import NOW, draft, known_event, recipients
+from store_helpers import NOW, draft, event_row, recipients
 
 from bridge.errors import SebError
 from bridge.outbox import Outbox
+from bridge.ownership import open_readable
 from bridge.store import Store, StoreError
 from bridge.storefile import FILE_NAME, open_store
 from sinks.record import EventRecord
@@ -49,8 +50,8 @@ class Original:
         outbox.register(recipients(*BEHIND))
         self.records: dict[int, EventRecord] = {}
         for number in range(1, RECORDS + 1):
-            known = [known_event(f"E-{number}", pending=number > RECORDS - 4)]
-            (record,) = store.commit([draft(number)], known=known, meta={"incarnation": "1"})
+            events = [event_row(f"E-{number}", pending=number > RECORDS - 4)]
+            (record,) = store.commit([draft(number)], events=events, meta={"incarnation": "1"})
             self.records[record.sequence] = record
         store.mark_looked(NOW)
         for sink, count in BEHIND.items():
@@ -121,7 +122,7 @@ def drain(directory: Path) -> Found:
     found = Found()
     for _ in range(OPENINGS):
         try:
-            store, reset = open_store(directory, NOW)
+            store, reset = open_readable(directory, NOW)
         except SebError as error:
             found.refused = str(error)
             return found

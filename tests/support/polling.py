@@ -9,6 +9,7 @@ from typing import Any
 from documents import VM, FakeClock, ScriptedImds
 
 from bridge.health import Pulse
+from bridge.ledger import approved_events
 from bridge.normalize import Observer
 from bridge.poller import Poller
 from bridge.state import CurrentState
@@ -83,6 +84,7 @@ class Bench:
             self.clock,
             pulse=Pulse(self.clock, interval=1.0, timeout=5.0, first_timeout=130.0),
             scope_self=self.scope_self,
+            approved=lambda: approved_events(self.store),
             boot_id=self.boot_id,
         )
 

@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from bridge.document import parse_event
-from bridge.known import KnownEvent
+from bridge.known import KnownEvent, dump_known
 from bridge.normalize import Observer
 from bridge.outbox import Recipient
+from bridge.rows import EventRow
 from bridge.store import Store
 from bridge.storefile import open_store
-from sinks.record import EventRecord, RecordDraft
+from sinks.record import EventRecord, RecordDraft, rfc3339
 from sinks.samples import SAMPLE_VM, sample_bridge_record, sample_record
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
@@ -61,10 +62,10 @@ def bridge_draft(record_type: str) -> RecordDraft:
     return as_draft(sample_bridge_record(record_type=record_type))
 
 
-def known_event(event_id: str, *, pending: bool = True) -> KnownEvent:
+def event_row(event_id: str, *, pending: bool = True) -> EventRow:
     """What the store keeps of an event."""
     raw = {"EventId": event_id, "EventType": "Freeze", "EventStatus": "Scheduled"}
-    return KnownEvent(
+    known = KnownEvent(
         event=parse_event(raw),
         status="Scheduled" if pending else "Completed",
         revision=1,
@@ -73,6 +74,7 @@ def known_event(event_id: str, *, pending: bool = True) -> KnownEvent:
         affects_this_vm=True,
         pending=pending,
     )
+    return EventRow(known.event.key, pending, rfc3339(NOW), dump_known(known))
 
 
 @contextmanager
