@@ -7,11 +7,12 @@ forgets a socket whose end is the end of the answer. No answer is judged here.
 
 from __future__ import annotations
 
+import io
 import socket
 import ssl
 import time
 import weakref
-from http.client import SWITCHING_PROTOCOLS, HTTPResponse
+from http.client import SWITCHING_PROTOCOLS, HTTPResponse, RemoteDisconnected
 from math import inf
 from typing import Any, Final
 
@@ -109,15 +110,42 @@ class DeadlineAdapter(HTTPAdapter):
         return pool
 
 
+class _Reader(io.BufferedReader):
+    """Reads an answer. A connection that ends within the head is an error: http.client takes what
+    has come by then for all of it.
+    """
+
+    lines: int | None = None
+    """How many lines of the head have been read; None behind it."""
+
+    def readline(self, size: int | None = -1, /) -> bytes:
+        line = super().readline(size)
+        if self.lines is not None:
+            if (self.lines or line) and not line.endswith(b"\n") and len(line) != size:
+                raise RemoteDisconnected("the connection ended within the head of the answer")
+            self.lines += 1
+        return line
+
+
 class _FinalResponse(HTTPResponse):
     """An answer that reads past the 1xx ones before it (RFC 9110, 15.2); Python skips 100 only."""
 
+    fp: _Reader
+
+    def __init__(self, sock: socket.socket, *args: Any, **named: Any) -> None:
+        super().__init__(sock, *args, **named)
+        self.fp.close()
+        self.fp = _Reader(sock.makefile("rb", buffering=0))
+
     def begin(self) -> None:
+        self.fp.lines = 0
         super().begin()
         while self.status < _FIRST_FINAL_STATUS and self.status != SWITCHING_PROTOCOLS:
             self.headers = self.msg = None  # type: ignore[assignment]  # as before the first
             self.length = None
+            self.fp.lines = 0
             super().begin()
+        self.fp.lines = None
 
 
 def _connection(base: Any, deadline: Deadline) -> Any:

@@ -48,6 +48,8 @@ def failure(sink: HastyWebhookSink) -> str:
         ("close", "the connection ended before an answer came"),
         ("garbage", "the connection ended before an answer came"),
         ("drip-headers", "no answer within 2.5 s"),
+        ("cut-headers", "the connection ended before an answer came"),
+        ("cut-line", "the connection ended before an answer came"),
     ],
 )
 def test_a_receiver_that_misbehaves_is_told_in_words(

@@ -29,6 +29,8 @@ Mode = Literal[
     "reset",  # the request is read, and the connection is reset
     "close",  # the request is read, and the connection is closed without a word
     "drip-headers",  # a header line that never ends, a byte at a time
+    "cut-headers",  # the connection is closed within the headers, after a whole line
+    "cut-line",  # the same, within a line
     "drip-body",  # a body of the told length, a byte at a time
     "drip-close",  # a body that only the end of the connection ends, a byte at a time
     "interim",  # 1xx answers without end

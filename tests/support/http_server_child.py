@@ -153,6 +153,9 @@ class _Server:
         while mode == "interim":
             connection.sendall(b"HTTP/1.1 102 Processing\r\n\r\n")
             time.sleep(answer["every"])
+        if mode.startswith("cut-"):
+            connection.sendall(start + (b"X-Cut: a" if mode == "cut-line" else b""))
+            return False
         connection.sendall(start + (b"X-Drip: " if mode == "drip-headers" else b"\r\n"))
         while mode.startswith("drip-"):
             connection.sendall(b"x")
