@@ -1,6 +1,6 @@
 """From environment, files and command line to checked settings and the classes of the sinks.
 
-Only the kinds of sink that the configuration names are imported. No message shows a value.
+Only the kinds of sink that the configuration names are imported. No message shows a secret.
 """
 
 from __future__ import annotations

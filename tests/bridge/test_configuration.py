@@ -256,3 +256,28 @@ def test_a_secret_from_a_directory(tmp_path: Path) -> None:
     password = config.sinks[0].settings.password  # type: ignore[attr-defined]
     assert read_secret(password, None) == SECRET
     assert SECRET not in repr(config)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "hint"),
+    [
+        ("SEB_POLL_INTERVAL", "5  # seconds", "a comment needs a line of its own"),
+        ("SEB_SINK__MQTT__PORT", "1883 # plain", "a comment needs a line of its own"),
+        ("SEB_SCOPE", '"self', "a quote is part of the value"),
+        ("SEB_LOG__LEVEL", "debug'", "a quote is part of the value"),
+    ],
+)
+def test_what_an_environment_file_made_of_a_value_is_shown(
+    name: str, value: str, hint: str
+) -> None:
+    """A comment or half a pair of quotes that became part of it is hard to see otherwise."""
+    message = problem(**{"SEB_SINK__MQTT__HOST": "h", name: value})
+    assert f"{name}: " in message
+    assert f'; it is "{value}": {hint}' in message
+
+
+def test_no_secret_is_shown_whatever_became_part_of_it() -> None:
+    """A comment behind a secret is told of by nobody: it could be half of it."""
+    wrong = {"SEB_SINK__WEBHOOK__SECRET": f"{SECRET} # not base64"}
+    message = problem(SEB_SINK__WEBHOOK__URL="http://h/", **wrong)
+    assert SECRET not in message

@@ -17,6 +17,8 @@ from bridge.cli.check.sinks import look_at_sinks
 from bridge.cli.check.state import look_at_state
 from bridge.cli.offline import NOBODY
 from bridge.configuration import Configuration
+from bridge.messages import stray
+from bridge.reference import effective
 from sinks.base import Check
 
 
@@ -38,6 +40,7 @@ def checkup(
     `asking` is told of what may take long, before it is begun.
     """
     yield Step(about="settings", check=_settings(config))
+    yield from (Step(about="settings", check=each) for each in _stray(config))
     yield from (
         Step(about="state", check=each) for each in look_at_state(config.settings.state_dir)
     )
@@ -58,6 +61,17 @@ def checkup(
     asking("asking the sinks")
     for spec, checks in zip(config.sinks, look_at_sinks(config, vm or NOBODY), strict=True):
         yield from (Step(about=f"sink {spec.name}", check=each) for each in checks)
+
+
+def _stray(config: Configuration) -> Iterator[Check]:
+    """The values that are allowed, and hardly what their writer meant."""
+    for name, value in effective(config):
+        if hint := stray(value):
+            yield Check(
+                level="warn",
+                text=f'{name} is "{value}": {hint}',
+                remedy="correct the line of the environment file",
+            )
 
 
 def _settings(config: Configuration) -> Check:

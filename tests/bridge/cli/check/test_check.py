@@ -175,3 +175,10 @@ def test_it_asks_what_the_running_bridge_asks(launch: Launch, imds_simulator: Si
     asks = f"the running bridge asks IMDS at {imds_simulator.url}"
     assert f"{asks}, and these settings say http://127.0.0.1:9" in warned
     assert "the running bridge has the sinks file, and these settings name stdout" in warned
+
+
+def test_a_comment_that_became_part_of_a_value_is_shown(launch: Launch) -> None:
+    """It is allowed in a path, and hardly meant: a warning, with the value in quotes."""
+    path = f"{launch.home}/out.jsonl # the records"
+    said = check(launch, "--offline", SEB_SINK__FILE__PATH=path)
+    assert f'warn  settings: SEB_SINK__FILE__PATH is "{path}": a comment needs a line' in said.out
