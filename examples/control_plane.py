@@ -104,6 +104,7 @@ def main() -> None:
     parser.add_argument("--key", type=Path, required=True, help="private JWK")
     parser.add_argument("--username")
     parser.add_argument("--password-file", type=Path)
+    parser.add_argument("--cafile", type=Path, help="PEM file: the CA of the broker")
     parser.add_argument("--plain", action="store_true", help="no TLS, for a broker on this machine")
     told = parser.parse_args()
     plane = ControlPlane(json.loads(told.key.read_text()), site=told.site)
@@ -115,7 +116,7 @@ def main() -> None:
         secret = told.password_file and told.password_file.read_text().strip()
         client.username_pw_set(told.username, secret)
     if not told.plain:
-        client.tls_set_context(ssl.create_default_context())
+        client.tls_set_context(ssl.create_default_context(cafile=told.cafile))
     client.connect(told.host, told.port)
     client.loop_forever()
 

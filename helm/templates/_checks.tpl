@@ -1,6 +1,9 @@
 {{/* What the schema cannot say: values that contradict each other. Errors never show a value. */}}
 
 {{- define "seb.checks" -}}
+{{- if not (.Values.image | default dict).repository -}}
+{{- fail "image.repository: this is empty; name the image that you built and pushed, see docs/aks.md" -}}
+{{- end -}}
 {{- if and .Values.networkPolicy.enabled .Values.hostNetwork -}}
 {{- fail "networkPolicy.enabled: Kubernetes binds no pod that has hostNetwork, so the policy would only look as if it did something; leave one of the two out, and restrict the nodes' network instead" -}}
 {{- end -}}

@@ -91,6 +91,37 @@ def test_the_dashboard_is_the_chart_s_file() -> None:
     assert len(text) < 1 << 19  # Kubernetes: 1 MiB an object; half of that leaves room
 
 
+def test_links_to_the_runbooks_are_absolute() -> None:
+    """Where the pages are is a value: each alert has the standard annotation, the board a link."""
+    url = "https://git.example.com/ops/seb/blob/main/docs"
+    said = template(*("--values", case_file("monitoring"), "--set", f"monitoring.docsUrl={url}/"))
+    assert said.code == 0, said.err
+    objects = parsed(said.out)
+    links = [
+        each["annotations"].get("runbook_url")
+        for group in one(objects, "PrometheusRule")["spec"]["groups"]
+        for each in group["rules"]
+        if "alert" in each
+    ]
+    assert links
+    assert all(str(each).startswith(f"{url}/monitoring.md#seb") for each in links)
+    (board,) = [
+        json.loads(text)
+        for each in of_kind(objects, "ConfigMap")
+        if "grafana_dashboard" in each["metadata"]["labels"]
+        for text in each["data"].values()
+    ]
+    (link,) = board["links"]
+    assert (link["url"], link["targetBlank"]) == (f"{url}/monitoring.md", True)
+
+
+@pytest.mark.parametrize("value", ["image.repository=", "image.repository=null", "image=null"])
+def test_an_image_without_a_name_is_refused(value: str) -> None:
+    """`:0.1.0` is an image that no node can pull."""
+    said = template("--set", value)
+    assert (said.code, "image" in said.err) == (1, True)
+
+
 def test_a_chart_without_the_files_renders(tmp_path: Path) -> None:
     """Without rules and dashboard there is none, and nothing that is empty."""
     chart = tmp_path / "chart"

@@ -10,7 +10,10 @@ from pathlib import Path
 import pytest
 from approval_stage import Stage
 from bridge_process import BridgeProcess, run_seb
+from mosquitto import Mosquitto
+from throwaway_ca import ThrowawayCa
 
+from bridge.signing import generate, write_private
 from bridge.simulator import SimulatedEvent
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "control_plane.py"
@@ -27,6 +30,22 @@ def test_it_shares_no_code_with_the_bridge() -> None:
             names.add((node.module or "").partition(".")[0])
     assert {"jwt", "paho"} == names - sys.stdlib_module_names
     assert not names & OURS
+
+
+def test_it_trusts_the_ca_that_it_is_given(tmp_path: Path) -> None:
+    """Brokers often have a certificate of the house's own CA."""
+    key, ca = tmp_path / "control.jwk", ThrowawayCa(tmp_path / "ca")
+    write_private(generate(issuer="https://control.example", kid="k1", alg="EdDSA"), key)
+    with Mosquitto(tmp_path / "broker", tls=ca.server()) as broker:
+        address = ("--host", broker.host, "--port", str(broker.port), "--key", str(key))
+        seb = (sys.executable, str(EXAMPLE))
+        trusts = ("--cafile", str(ca.cert))
+        with BridgeProcess(*address, *trusts, env={}, home=tmp_path, prefix=seb) as example:
+            example.wait_until(lambda: len(example.output) >= 1, "the example")
+            assert example.output[0].text.decode().strip() == "listening"
+        with BridgeProcess(*address, env={}, home=tmp_path, prefix=seb) as example:
+            assert example.wait() != 0
+            assert "CERTIFICATE_VERIFY_FAILED" in example.errors
 
 
 @pytest.mark.parametrize("alg", ["EdDSA", "ES256"])
