@@ -22,7 +22,6 @@ from bridge.errors import UnreachableError
 from bridge.front import Front
 from bridge.herald import Herald
 from bridge.logs import Redactor
-from bridge.outbox import Outbox
 from bridge.ownership import Ownership, open_readable
 from bridge.parts import assemble
 from bridge.scheduler import TICK_SECONDS, Scheduler, Watch
@@ -80,7 +79,7 @@ class Bridge:
     def run(self) -> Outcome:
         """Run until told to stop. Raises `SebError` where it cannot begin."""
         store, reset = open_readable(self._settings.state_dir, self._clock.now())
-        self._desk = first_desk(Outbox(store), self._settings, self._sinks, self._clock.now)
+        self._desk = first_desk(store, self._settings, self._sinks, self._clock.now)
         self._control = ControlServer(self._settings.state_dir, self._answer)
         try:
             self._front.open()
@@ -226,8 +225,7 @@ class Bridge:
 
     def _undelivered(self) -> list[str]:
         """The sinks that still have something to get."""
-        accepts = {name: self._dispatcher.sink(name).accepts for name in self._dispatcher.health}
-        return [name for name in accepts if self._outbox.backlog(name, accepts[name]).records]
+        return [name for name in self._dispatcher.health if self._outbox.backlog(name).records]
 
     def _ask_identity(self) -> None:
         at_hand = self._state.vm

@@ -139,10 +139,13 @@ class DeadRecords:
             "SELECT 1 FROM records WHERE sequence = ?2 AND type = ?3)",
             (sink, sequence, BRIDGE_HEARTBEAT),
         )
-        # Not where the record has gone: a heartbeat that a newer one has replaced meanwhile.
+        # Not where the record has gone: a heartbeat that a newer one has replaced meanwhile. Nor
+        # where a person has dropped it meanwhile, behind the cursor.
         connection.execute(
             "INSERT OR REPLACE INTO dead (sink, sequence, time, reason, attempts, again) "
-            "SELECT ?, sequence, ?, ?, ?, 0 FROM records WHERE sequence = ?",
+            "SELECT ?1, sequence, ?2, ?3, ?4, 0 FROM records WHERE sequence = ?5 AND "
+            "(EXISTS (SELECT 1 FROM dead WHERE dead.sink = ?1 AND dead.sequence = ?5) "
+            "OR NOT EXISTS (SELECT 1 FROM sinks WHERE name = ?1 AND cursor >= ?5))",
             (sink, rfc3339(now), reason, attempts, sequence),
         )
 

@@ -15,13 +15,13 @@ from typing import Any, Final
 from bridge.approver import Approver
 from bridge.configuration import SinkSpec
 from bridge.control import ControlError
-from bridge.dispatcher import Dispatcher
+from bridge.dispatcher import Dispatcher, make_sink, recipients
 from bridge.outbox import Outbox
 from bridge.settings import Settings
 from bridge.sinklist import sink_line
 from bridge.state import CurrentState
-from bridge.store import StoreError
-from sinks.base import Sink, SinkContext
+from bridge.store import Store, StoreError
+from sinks.base import SinkContext
 from sinks.record import VmIdentity
 
 APPROVE_SECONDS: Final = 15.0
@@ -40,19 +40,17 @@ class Desk:
         state: CurrentState | None = None,
         approver: Approver | None = None,
         *,
-        sinks: Callable[[], Mapping[str, Sink[Any]]] = dict,
         starting: Callable[[], str | None] = lambda: None,
         told: Mapping[str, Any] = MappingProxyType({}),
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`sinks`: those that are configured, where no dispatcher runs them. `starting`: what a
-        bridge waits for that has no dispatcher yet. `told`: as `told_of` has it.
+        """`starting`: what a bridge waits for that has no dispatcher yet. `told`: as `told_of` has
+        it.
         """
         self._outbox = outbox
         self._dispatcher = dispatcher
         self._state = state
         self._approver = approver
-        self._sinks = sinks
         self._starting = starting
         self._told = told
         self._monotonic = monotonic
@@ -107,9 +105,7 @@ class Desk:
 
     def _list(self, request: Mapping[str, Any]) -> dict[str, Any]:
         del request
-        resting = {} if self._dispatcher else self._sinks()
-        known = self._known_sinks()
-        sinks = [self._line(name, resting.get(name), active=known[name]) for name in known]
+        sinks = [self._line(name, active=active) for name, active in self._known_sinks().items()]
         trouble = self._state.store_trouble if self._state else None
         return {
             "trouble": trouble,
@@ -120,17 +116,17 @@ class Desk:
     def _known_sinks(self) -> dict[str, bool]:
         """Every sink of the store, and of a bridge that starts; whether it is configured."""
         known = self._outbox.known_sinks()
-        return known | dict.fromkeys(self._sinks(), True) if self._starting() else known
+        return known | dict.fromkeys(self._outbox.recipients, True) if self._starting() else known
 
-    def _line(self, name: str, resting: Sink[Any] | None, *, active: bool) -> dict[str, Any]:
+    def _line(self, name: str, *, active: bool) -> dict[str, Any]:
         running = self._dispatcher if active else None
-        sink = running.sink(name) if running else resting
+        recipient = self._outbox.recipients.get(name)
         line = sink_line(
             name,
-            kind=sink.settings.kind if sink else None,
+            kind=recipient.kind if recipient else None,
             configured=active,
             health=running.health[name] if running else None,
-            backlog=self._outbox.backlog(name, sink.accepts if sink else _everything),
+            backlog=self._outbox.backlog(name),
             now=self._monotonic(),
         )
         if active and (starting := self._starting()):
@@ -162,16 +158,13 @@ def told_of(settings: Settings, specs: Sequence[SinkSpec]) -> dict[str, Any]:
 
 
 def first_desk(
-    outbox: Outbox, settings: Settings, specs: Sequence[SinkSpec], now: Callable[[], datetime]
+    store: Store, settings: Settings, specs: Sequence[SinkSpec], now: Callable[[], datetime]
 ) -> Desk:
     """What answers while the bridge does not know yet who this VM is."""
     nobody = VmIdentity(vm_id="", name="")
     context = SinkContext(identity=lambda: nobody, now=now)
     return Desk(
-        outbox,
-        sinks=lambda: {
-            spec.name: spec.sink_class(spec.name, spec.settings, context) for spec in specs
-        },
+        Outbox(store, recipients(make_sink(each, context) for each in specs)),
         starting=lambda: "waiting for the VM identity from IMDS",
         told=told_of(settings, specs),
     )
@@ -190,8 +183,3 @@ def _sequences(request: Mapping[str, Any]) -> list[int] | None:
     if named is None or (isinstance(named, list) and all(type(each) is int for each in named)):
         return named
     raise ControlError("sequences is a list of numbers, or nothing for all")
-
-
-def _everything(record_type: str, affects_this_vm: bool | None) -> bool:  # noqa: FBT001
-    del record_type, affects_this_vm
-    return True

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import random
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 from bridge.clock import Clock
@@ -48,6 +48,19 @@ class BrokenSink(Sink[SinkSettings]):
         raise self._error
 
 
+def make_sink(spec: SinkSpec, context: SinkContext) -> Sink[Any]:
+    """The sink of these settings, or one that says why it could not be made."""
+    try:
+        return spec.sink_class(spec.name, spec.settings, context)
+    except Exception as error:  # noqa: BLE001  # one sink's bug must not stop the others
+        return BrokenSink(spec.name, spec.settings, context, error)
+
+
+def recipients(sinks: Iterable[Sink[Any]]) -> dict[str, Recipient]:
+    """What the outbox knows of configured sinks."""
+    return {sink.name: Recipient(kind=sink.settings.kind, accepts=sink.accepts) for sink in sinks}
+
+
 class Dispatcher:
     """Serves every configured sink. All methods may be called from any thread."""
 
@@ -79,12 +92,7 @@ class Dispatcher:
         self._workers = {name: self._worker(name) for name in self._specs}
         self.is_started = False
         """Whether it delivers."""
-        outbox.register(
-            {
-                name: Recipient(kind=spec.settings.kind, accepts=self._workers[name].sink.accepts)
-                for name, spec in self._specs.items()
-            }
-        )
+        outbox.register(recipients(worker.sink for worker in self._workers.values()))
 
     def start(self) -> None:
         """Begin to deliver to every sink."""
@@ -151,7 +159,7 @@ class Dispatcher:
     def _worker(self, name: str) -> Worker:
         spec = self._specs[name]
         return Worker(
-            self._sink(spec),
+            make_sink(spec, self._context),
             self._outbox,
             self._clock,
             self.health[name],
@@ -161,12 +169,6 @@ class Dispatcher:
             tally=self._tally,
             draw=self._draw,
         )
-
-    def _sink(self, spec: SinkSpec) -> Sink[Any]:
-        try:
-            return spec.sink_class(spec.name, spec.settings, self._context)
-        except Exception as error:  # noqa: BLE001  # one sink's bug must not stop the others
-            return BrokenSink(spec.name, spec.settings, self._context, error)
 
     def _park(self, name: str) -> Park:
         def park(record: EventRecord, reason: str, attempts: int) -> None:

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
+from bridge.acknowledged import Acknowledged
 from bridge.batch import COLUMNS, Batch, read_batch
 from bridge.deadrecords import DeadRecords
-from bridge.store import Store, StoreError
+from bridge.store import Store
 from sinks.record import RecordDraft
 
 Accepts = Callable[[str, bool | None], bool]
@@ -57,14 +58,17 @@ class Backlog:
 class Outbox:
     """The sinks' side of the store. All methods may be called from any thread."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, recipients: Mapping[str, Recipient] | None = None) -> None:
+        """`recipients`: the configured sinks by name, where nothing is delivered and `register` is
+        not called.
+        """
+        self.recipients: Mapping[str, Recipient] = recipients or {}
+        """The configured sinks by name."""
         self._store = store
         self._lock = threading.Lock()
         self._cursors: dict[str, int] = {}
         self._written: dict[str, int] = {}
-        self._recipients: Mapping[str, Recipient] = {}
-        self._acknowledged: set[tuple[str, str, str, int]] = set()
-        """Event, sink, kind and sequence of what is acknowledged, and not written down yet."""
+        self._acknowledged = Acknowledged(store)
         self.dead = DeadRecords(store)
 
     def register(self, sinks: Mapping[str, Recipient]) -> dict[str, int]:
@@ -86,17 +90,17 @@ class Outbox:
 
         self._store.commit(also=put)
         with self._lock:
-            self._cursors, self._written, self._recipients = dict(kept), dict(kept), dict(sinks)
+            self._cursors, self._written, self.recipients = dict(kept), dict(kept), sinks
         self.dead.look()
         return kept
 
-    def next(self, sink: str, accepts: Accepts, limit: int) -> Batch | None:
+    def next(self, sink: str, limit: int) -> Batch | None:
         """The next records for the sink, in order; None where it has everything."""
         if batch := self.dead.next(sink, limit):
             return batch
         with self._lock:
             cursor = self._cursors[sink]
-        ahead = limit
+        accepts, ahead = self._accepts(sink), limit
         while cursor < (head := self._store.head):
             rows = self._store.read(
                 "SELECT sequence, type, affects FROM records INDEXED BY waiting "
@@ -126,15 +130,10 @@ class Outbox:
         done = batch.records if count is None else batch.records[:count]
         if not done:
             return
-        with self._lock:
-            kind = self._recipients[sink].kind
-            self._acknowledged |= {
-                (record.event_id.casefold(), sink, kind, record.sequence)
-                for record in done
-                if record.event_id is not None
-            }
+        self._acknowledged.note(sink, self.recipients[sink].kind, done)
         if batch.again:
-            self.dead.settle(sink, [record.sequence for record in done], self._write)
+            sequences = [record.sequence for record in done]
+            self.dead.settle(sink, sequences, self._acknowledged.write)
         else:
             whole = len(done) == len(batch.records)
             self._advance(sink, batch.cursor if whole else done[-1].sequence)
@@ -162,7 +161,7 @@ class Outbox:
         with self._lock:
             self._cursors[sink] = max(self._cursors[sink], sequence)
 
-    def backlog(self, sink: str, accepts: Accepts) -> Backlog:
+    def backlog(self, sink: str) -> Backlog:
         """How much the sink still has to get."""
         with self._lock:
             cursor = self._cursors.get(sink)
@@ -174,6 +173,7 @@ class Outbox:
             "WHERE sequence > ? GROUP BY type, affects",
             (cursor,),
         )
+        accepts = self._accepts(sink)
         waiting = [
             (count, oldest)
             for kind, affects, count, oldest in rows
@@ -192,21 +192,17 @@ class Outbox:
         Only its own word counts: not that it passed the record over, or that its dead record was
         dropped, nor what another kind of sink took under its name. Raises `StoreError`.
         """
-        with self._lock:
-            recipient, unwritten = self._recipients.get(sink), bool(self._acknowledged)
-        if recipient is None or (unwritten and not self._write()):
-            return False
-        rows = self._store.read(
-            "SELECT 1 FROM acknowledged WHERE event = ?1 AND sink = ?2 AND kind = ?3 "
-            "AND sequence = (SELECT max(sequence) FROM records WHERE event = ?1)",
-            (event, sink, recipient.kind),
-        )
-        return bool(rows)
+        recipient = self.recipients.get(sink)
+        return recipient is not None and self._acknowledged.has(sink, recipient.kind, event)
 
     def known_sinks(self) -> dict[str, bool]:
         """Every sink that the store has a cursor of, and whether it is configured now."""
         rows = self._store.read("SELECT name, active FROM sinks ORDER BY name", ())
         return {name: bool(active) for name, active in rows}
+
+    def _accepts(self, sink: str) -> Accepts:
+        recipient = self.recipients.get(sink)
+        return recipient.accepts if recipient else everything
 
     def _read(self, sequences: Sequence[int], end: int) -> Batch | None:
         """The records as one batch; None where all of them were heartbeats that are replaced."""
@@ -231,24 +227,9 @@ class Outbox:
             self._cursors[sink] = max(self._cursors[sink], cursor)
         # Where the disk takes nothing just now, the next move writes this one too; until then a
         # restart would repeat these deliveries, and not to move on would repeat them for certain.
-        if self._write(lambda connection: _move(connection, sink, cursor)):
+        if self._acknowledged.write(lambda connection: _move(connection, sink, cursor)):
             with self._lock:
                 self._written[sink] = max(self._written[sink], cursor)
-
-    def _write(self, change: Callable[[sqlite3.Connection], object] | None = None) -> bool:
-        """Write progress, and what is acknowledged, not synced; whether the disk took it."""
-        with self._lock:
-            acknowledged = sorted(self._acknowledged, key=lambda each: each[-1])
-        try:
-            with self._store.transaction(durable=False) as connection:
-                _acknowledge(connection, acknowledged)
-                if change is not None:
-                    change(connection)
-        except StoreError:
-            return False
-        with self._lock:
-            self._acknowledged -= set(acknowledged)
-        return True
 
     def _begin_of_pending(self) -> int:
         """The cursor just before the oldest kept record of an event that is pending."""
@@ -263,17 +244,4 @@ def _move(connection: sqlite3.Connection, sink: str, cursor: int) -> None:
     """Move the sink's cursor on, never back."""
     connection.execute(
         "UPDATE sinks SET cursor = ?1 WHERE name = ?2 AND cursor < ?1", (cursor, sink)
-    )
-
-
-def _acknowledge(
-    connection: sqlite3.Connection, facts: Sequence[tuple[str, str, str, int]]
-) -> None:
-    """Keep the newest record of each event that a sink acknowledged, while the event is known."""
-    connection.executemany(
-        "INSERT INTO acknowledged (event, sink, kind, sequence) SELECT ?1, ?2, ?3, ?4 "
-        "WHERE EXISTS (SELECT 1 FROM events WHERE key = ?1) ON CONFLICT (event, sink) DO UPDATE "
-        "SET kind = excluded.kind, sequence = excluded.sequence "
-        "WHERE excluded.kind != kind OR excluded.sequence > sequence",
-        facts,
     )

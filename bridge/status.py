@@ -114,11 +114,8 @@ class Status:
         try:
             now = self._clock.monotonic()
             if self._backlogs is None or now >= self._count_at:
-                dispatcher = parts.dispatcher
-                self._backlogs = {
-                    name: parts.outbox.backlog(name, dispatcher.sink(name).accepts)
-                    for name in dispatcher.health
-                }
+                names = parts.dispatcher.health
+                self._backlogs = {name: parts.outbox.backlog(name) for name in names}
                 # Nobody commits meanwhile: what took long is not done again soon.
                 ended = self._clock.monotonic()
                 self._count_at = ended + max(LOOK_SECONDS, LOOK_SHARE * (ended - now))

@@ -151,7 +151,7 @@ class Worker:
         self._opened = True  # whether it goes well or not: close is for both
         self._call(self.sink.open)
         while True:
-            batch = self._outbox.next(self.name, self.sink.accepts, self.sink.BATCH)
+            batch = self._outbox.next(self.name, self.sink.BATCH)
             if batch is not None:
                 self._deliver(batch)
             self._call(self.sink.maintain)

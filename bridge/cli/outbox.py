@@ -120,6 +120,7 @@ def _ask(request: Mapping[str, Any], overrides: tuple[str, ...]) -> dict[str, An
 
 def _open_and_ask(request: Mapping[str, Any], config: Configuration) -> dict[str, Any]:
     from bridge.cli.offline import NOBODY, context_for  # noqa: PLC0415  # as below
+    from bridge.dispatcher import make_sink, recipients  # noqa: PLC0415
     from bridge.outbox import Outbox  # noqa: PLC0415  # a bridge that runs answers without it
     from bridge.storefile import FILE_NAME, open_store  # noqa: PLC0415
 
@@ -130,11 +131,7 @@ def _open_and_ask(request: Mapping[str, Any], config: Configuration) -> dict[str
     store, _ = open_store(directory, datetime.now(UTC))
     try:
         return Desk(
-            Outbox(store),
-            sinks=lambda: {
-                spec.name: spec.sink_class(spec.name, spec.settings, context)
-                for spec in config.sinks
-            },
+            Outbox(store, recipients(make_sink(each, context) for each in config.sinks))
         ).answer(request)
     finally:
         store.close()

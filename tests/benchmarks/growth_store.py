@@ -99,7 +99,7 @@ def _steps(directory: Path, changes: int, *, delivered: int = 0) -> dict[str, fl
             "open_ms": round(1000 * opened, 1),
             "commit_ms": _median(lambda number: store.commit([drafts[number]]), changes),
             "deliver_ms": _median(lambda _: _take(outbox), changes),
-            "backlog_ms": _median(lambda _: outbox.backlog(SINK, _all), 5),
+            "backlog_ms": _median(lambda _: outbox.backlog(SINK), 5),
             "mib": round((directory / FILE_NAME).stat().st_size / 2**20, 1),
         }
     finally:
@@ -108,14 +108,9 @@ def _steps(directory: Path, changes: int, *, delivered: int = 0) -> dict[str, fl
 
 def _take(outbox: Outbox) -> None:
     """What a delivery costs beside the sending."""
-    batch = outbox.next(SINK, _all, 1)
+    batch = outbox.next(SINK, 1)
     assert batch is not None
     outbox.delivered(SINK, batch)
-
-
-def _all(kind: str, affects: bool | None) -> bool:
-    del kind, affects
-    return True
 
 
 def _median(work: Callable[[int], object], times: int) -> float:

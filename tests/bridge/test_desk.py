@@ -32,6 +32,7 @@ def test_the_list_of_a_store_at_rest(bench: Bench) -> None:
     (sink,), (dead,) = shown["sinks"], shown["dead"]
     assert {name: value for name, value in sink.items() if value is not None} == {
         "name": "ops",
+        "kind": "test",
         "configured": True,
         "backlog": 1,
         "oldestPendingAt": "2026-03-01T12:00:00.000Z",

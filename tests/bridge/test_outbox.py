@@ -10,7 +10,7 @@ import pytest
 from store_helpers import NOW, bridge_draft, draft, event_row, opened, recipients, sequences
 
 from bridge.batch import Batch
-from bridge.outbox import Outbox
+from bridge.outbox import Accepts, Outbox, Recipient
 from bridge.store import Store, StoreError
 from sinks.record import (
     BRIDGE_DEAD_LETTER,
@@ -36,15 +36,15 @@ def outbox(store: Store) -> Outbox:
     return made
 
 
-def everything(kind: str, affects: bool | None) -> bool:
-    """What a sink without filters says."""
-    return True
+def accept(outbox: Outbox, accepts: Accepts) -> None:
+    """From now on `ops` takes only what this says."""
+    outbox.register({"ops": Recipient(kind="test", accepts=accepts)})
 
 
 def drain(outbox: Outbox, sink: str = "ops", *, limit: int = 10) -> list[EventRecord]:
     """Deliver all that there is; the records in the order in which they came."""
     got: list[EventRecord] = []
-    while batch := outbox.next(sink, everything, limit):
+    while batch := outbox.next(sink, limit):
         got.extend(batch.records)
         outbox.delivered(sink, batch)
     return got
@@ -66,14 +66,14 @@ def test_every_record_once_and_in_order(store: Store, outbox: Outbox, limit: int
     """Whatever the size of a batch, with the bytes that were committed."""
     committed = commit(store, *range(1, 11))
     assert committed == drain(outbox, limit=limit)
-    assert outbox.next("ops", everything, 1) is None
+    assert outbox.next("ops", 1) is None
 
 
 def test_a_record_comes_again_until_it_is_delivered(store: Store, outbox: Outbox) -> None:
     """Asking does not move the cursor; delivering part of a batch moves it past that part."""
     commit(store, 1, 2, 3)
-    batch = outbox.next("ops", everything, 10)
-    assert batch == outbox.next("ops", everything, 10)
+    batch = outbox.next("ops", 10)
+    assert batch == outbox.next("ops", 10)
     assert batch is not None
     outbox.delivered("ops", batch, 0)
     outbox.delivered("ops", batch, 2)
@@ -127,8 +127,9 @@ def test_unwanted_records_are_passed_over(store: Store, outbox: Outbox) -> None:
         store.commit([draft(number)]) if number % 500 == 0 else store.commit(
             [bridge_draft(BRIDGE_STARTED)]
         )
+    accept(outbox, lambda kind, affects: affects is not None)
     wanted = []
-    while batch := outbox.next("ops", lambda kind, affects: affects is not None, 3):
+    while batch := outbox.next("ops", 3):
         wanted += sequences(batch.records)
         outbox.delivered("ops", batch)
     assert wanted == [500, 1000, 1500, 2000]
@@ -137,7 +138,8 @@ def test_unwanted_records_are_passed_over(store: Store, outbox: Outbox) -> None:
 def test_a_sink_that_wants_nothing_holds_nothing_back(store: Store, outbox: Outbox) -> None:
     """Its progress is written down from time to time, so that records can be forgotten."""
     commit(store, *range(1, 1001))
-    assert outbox.next("ops", lambda kind, affects: False, 1) is None
+    accept(outbox, lambda kind, affects: False)
+    assert outbox.next("ops", 1) is None
     assert store.read("SELECT cursor FROM sinks WHERE name = 'ops'") == [(1000,)]
 
 
@@ -150,7 +152,8 @@ def test_whether_this_vm_is_affected_is_told(store: Store, outbox: Outbox) -> No
         asked.append(affects)
         return True
 
-    outbox.next("ops", accepts, 10)
+    accept(outbox, accepts)
+    outbox.next("ops", 10)
     assert asked == [True, False, None]
 
 
@@ -159,14 +162,14 @@ def test_the_newest_heartbeat_alone_waits(store: Store, outbox: Outbox) -> None:
     for _ in range(50):
         store.commit([bridge_draft(BRIDGE_HEARTBEAT)])
     commit(store, 51)
-    assert outbox.backlog("ops", everything).records == 2
+    assert outbox.backlog("ops").records == 2
     assert sequences(drain(outbox)) == [50, 51]
 
 
 def test_a_heartbeat_that_is_replaced_during_delivery(store: Store, outbox: Outbox) -> None:
     """Delivering or parking one that has gone is harmless."""
     store.commit([bridge_draft(BRIDGE_HEARTBEAT)])
-    batch = outbox.next("ops", everything, 1)
+    batch = outbox.next("ops", 1)
     assert batch is not None
     store.commit([bridge_draft(BRIDGE_HEARTBEAT)])
     outbox.park("ops", 1, reason="no", attempts=1, now=NOW)
@@ -211,7 +214,7 @@ def test_dead_records_are_tried_again_first(store: Store, outbox: Outbox) -> Non
     for sequence in (1, 2):
         outbox.park("ops", sequence, reason="no", attempts=1, now=NOW)
     assert outbox.dead.retry("ops", [2, 99]) == 1
-    batch = outbox.next("ops", everything, 10)
+    batch = outbox.next("ops", 10)
     assert batch == Batch(records=(committed[1],), cursor=0, again=True)
     assert sequences(drain(outbox)) == [2, 3]
     assert [dead.sequence for dead in outbox.dead.shown()] == [1]
@@ -227,7 +230,7 @@ def test_a_record_that_is_refused_again_is_dead_again(store: Store, outbox: Outb
     outbox.dead.retry("ops", None)
     outbox.park("ops", 1, reason="second", attempts=1, now=NOW)
     assert [dead.reason for dead in outbox.dead.shown()] == ["second"]
-    assert outbox.next("ops", everything, 1) is None
+    assert outbox.next("ops", 1) is None
 
 
 def test_what_a_person_asked_for_outlives_the_process(tmp_path: Path) -> None:
@@ -264,10 +267,10 @@ def test_a_damaged_record_comes_alone(store: Store, outbox: Outbox, change: str)
     """Those before it are delivered, it says why it cannot be, and the sink goes on behind it."""
     committed = commit(store, 1, 2, 3)
     damage(store, 2, change)
-    first = outbox.next("ops", everything, 10)
+    first = outbox.next("ops", 10)
     assert first == Batch(records=(committed[0],), cursor=1)
     outbox.delivered("ops", first)
-    second = outbox.next("ops", everything, 10)
+    second = outbox.next("ops", 10)
     assert second is not None
     assert (committed[1].id, 2) == (second.records[0].id, second.records[0].sequence)
     assert second.damaged
@@ -282,7 +285,7 @@ def test_a_damaged_record_is_not_delivered_on_retry(store: Store, outbox: Outbox
     damage(store, 1, "body = X'00'")
     outbox.park("ops", 1, reason="damaged", attempts=0, now=NOW)
     outbox.dead.retry("ops", None)
-    batch = outbox.next("ops", everything, 1)
+    batch = outbox.next("ops", 1)
     assert batch is not None
     assert (batch.again, batch.damaged is not None) == (True, True)
 
@@ -316,7 +319,7 @@ def test_a_disk_that_takes_nothing_repeats_nothing(
 def drain_some(outbox: Outbox, count: int) -> list[EventRecord]:
     """Deliver so many records, one at a time."""
     got: list[EventRecord] = []
-    while len(got) < count and (batch := outbox.next("ops", everything, 1)):
+    while len(got) < count and (batch := outbox.next("ops", 1)):
         got.extend(batch.records)
         outbox.delivered("ops", batch)
     return got
@@ -325,16 +328,16 @@ def drain_some(outbox: Outbox, count: int) -> list[EventRecord]:
 def test_the_backlog_is_counted_by_what_is_wanted(store: Store, outbox: Outbox) -> None:
     """Records, the oldest one's time, and the dead; also of a sink that is gone."""
     store.commit([bridge_draft(BRIDGE_STARTED), draft(2), draft(3)])
-    backlog = outbox.backlog("ops", lambda kind, affects: affects is not None)
+    accept(outbox, lambda kind, affects: affects is not None)
+    backlog = outbox.backlog("ops")
     assert (backlog.records, backlog.dead) == (2, 0)
     assert backlog.oldest == "2026-03-01T12:00:00.000Z"
+    accept(outbox, lambda kind, affects: False)
+    assert ((empty := outbox.backlog("ops")).records, empty.oldest) == (0, None)
     outbox.register(recipients())
-    drained = Outbox(store)
-    assert drained.backlog("ops", everything).records == 3
-    assert (
-        (empty := outbox.backlog("ops", lambda kind, affects: False)).records,
-        empty.oldest,
-    ) == (0, None)
+    assert Outbox(store).backlog("ops").records == 3
+    only = Recipient(kind="test", accepts=lambda kind, affects: affects is None)
+    assert Outbox(store, {"ops": only}).backlog("ops").records == 1
 
 
 def test_many_threads_lose_nothing(store: Store, outbox: Outbox) -> None:
@@ -370,3 +373,22 @@ def test_a_large_backlog_is_read_quickly(store: Store, outbox: Outbox) -> None:
     ):
         plan = " ".join(str(row[3]) for row in store.read(f"EXPLAIN QUERY PLAN {query}"))
         assert "USING COVERING INDEX waiting" in plan
+
+
+@pytest.mark.parametrize("refused", [False, True])
+def test_what_is_dropped_while_it_is_tried_again_stays_dropped(
+    store: Store, outbox: Outbox, *, refused: bool
+) -> None:
+    """However the try ends that is under way: a person has decided about the record."""
+    commit(store, 1, 2)
+    outbox.park("ops", 1, reason="no", attempts=1, now=NOW)
+    assert outbox.dead.retry("ops", None) == 1
+    again = outbox.next("ops", 9)
+    assert again is not None
+    assert outbox.dead.drop("ops", None) == 1
+    if refused:
+        outbox.park("ops", 1, reason="no", attempts=1, now=NOW)
+    else:
+        outbox.delivered("ops", again)
+    assert outbox.dead.shown() == []
+    assert sequences(drain(outbox)) == [2]

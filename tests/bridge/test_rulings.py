@@ -213,8 +213,7 @@ class TestOutbox:
         return made
 
     def deliver(self, outbox: Outbox) -> None:
-        accepts = outbox._recipients["drain"].accepts
-        while batch := outbox.next("drain", accepts, 10):
+        while batch := outbox.next("drain", 10):
             outbox.delivered("drain", batch)
 
     def test_what_waits_is_not_acknowledged(self, outbox: Outbox) -> None:

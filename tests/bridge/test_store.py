@@ -34,7 +34,7 @@ outbox.register(recipients("ops"))
 while True:
     number = store.head + 1
     store.commit([draft(number), draft(number + 1)], events=[event_row(f"event-{number}")])
-    while batch := outbox.next("ops", lambda kind, affects: True, 10):
+    while batch := outbox.next("ops", 10):
         outbox.delivered("ops", batch)
     print(store.head, flush=True)
 """
@@ -52,7 +52,7 @@ store.commit([draft(1)])
 os.write(1, b"begin")
 store.commit([draft(2)])
 os.write(1, b"committed")
-outbox.delivered("ops", outbox.next("ops", lambda kind, affects: True, 10))
+outbox.delivered("ops", outbox.next("ops", 10))
 os.write(1, b"marked")
 """
 
@@ -201,7 +201,7 @@ def test_delivered_records_are_forgotten_in_time(
     for number in range(3, 301):
         store.commit([draft(number)])
     assert len(bodies(store)) == 300
-    while batch := outbox.next("ops", lambda kind, affects: True, 100):
+    while batch := outbox.next("ops", 100):
         outbox.delivered("ops", batch)
     for number in range(301, 502):
         store.commit([draft(number)])
@@ -218,7 +218,7 @@ def test_room_is_given_back_to_the_disk(tmp_path: Path, monkeypatch: pytest.Monk
         outbox = Outbox(store)
         outbox.register(recipients("ops"))
         store.commit([draft(number) for number in range(1, 2001)])
-        while batch := outbox.next("ops", lambda kind, affects: True, 1000):
+        while batch := outbox.next("ops", 1000):
             outbox.delivered("ops", batch)
         ((before,),) = store.read("PRAGMA page_count")
         for number in range(2001, 2151):

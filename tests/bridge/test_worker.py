@@ -344,7 +344,7 @@ def test_finish_gives_a_waiting_sink_one_try(bench: Bench, ops: Script) -> None:
     bench.wait_for_failure("ops", 1)
     assert bench.finish()
     assert ops.calls.count("deliver") == 2
-    assert bench.outbox.backlog("ops", lambda kind, affects: True).records == 1
+    assert bench.outbox.backlog("ops").records == 1
 
 
 def test_finish_leaves_a_paused_sink_alone(bench: Bench, ops: Script) -> None:

@@ -188,7 +188,7 @@ class World:
         its time, and answers the next time.
         """
         for _ in range(5):
-            batch = self._held.pop(sink, None) or self.outbox.next(sink, self._accepts(sink), 2)
+            batch = self._held.pop(sink, None) or self.outbox.next(sink, 2)
             if batch is None:
                 return
             self._answer(sink, batch, answer)

@@ -55,7 +55,7 @@ class Original:
             self.records[record.sequence] = record
         store.mark_looked(NOW)
         for sink, count in BEHIND.items():
-            while (batch := outbox.next(sink, _all, 1)) and batch.cursor <= count:
+            while (batch := outbox.next(sink, 1)) and batch.cursor <= count:
                 outbox.delivered(sink, batch)
         if not killed:
             store.close()
@@ -143,7 +143,7 @@ def _deliver(store: Store, found: Found) -> None:
     outbox = Outbox(store)
     outbox.register(recipients(*BEHIND))
     for sink in BEHIND:
-        while batch := outbox.next(sink, _all, 7):
+        while batch := outbox.next(sink, 7):
             if batch.damaged is None:
                 found.got[sink] += batch.records
                 outbox.delivered(sink, batch)
@@ -151,8 +151,3 @@ def _deliver(store: Store, found: Found) -> None:
             sequence = batch.records[0].sequence
             found.dead.add((sink, sequence))
             outbox.park(sink, sequence, reason=batch.damaged, attempts=0, now=NOW)
-
-
-def _all(record_type: str, affects_this_vm: bool | None) -> bool:
-    del record_type, affects_this_vm
-    return True
