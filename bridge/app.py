@@ -139,14 +139,16 @@ class Bridge:
             pulse=self._front.pulse,
             tally=self._front.tally,
         )
-        self._front.begin(parts)
+        self._front.begin(parts.running)
         self._store = store
         self._outbox = parts.outbox
         self._state = parts.state
         self._poller = parts.poller
         self._approver = parts.approver
         self._dispatcher = parts.dispatcher
-        self._herald = Herald(parts, self._settings, self._clock)
+        self._herald = Herald(
+            parts.state, store, self._settings, self._clock, sinks=list(parts.dispatcher.health)
+        )
 
     def _work(self) -> None:
         """Poll and deliver until told to stop; the calling thread keeps the watch meanwhile."""

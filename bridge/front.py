@@ -14,9 +14,8 @@ from bridge.clock import Clock
 from bridge.configuration import SinkSpec
 from bridge.health import Pulse
 from bridge.history import History
-from bridge.parts import Parts
 from bridge.settings import Settings
-from bridge.status import Status
+from bridge.status import Running, Status
 from bridge.tally import SILENT, Tally
 from bridge.watchdog import Watchdog
 
@@ -63,13 +62,12 @@ class Front:
         self.status.starting_trouble = trouble
         self.pulse.beat()
 
-    def begin(self, parts: Parts) -> None:
+    def begin(self, running: Running) -> None:
         """There is something to see."""
-        history = History(parts.store)
-
-        parts.store.subscribe(self.tally.committed)
-        parts.store.subscribe(history.committed)
-        self.status.begin(parts, history)
+        history = History(running.store)
+        running.store.subscribe(self.tally.committed)
+        running.store.subscribe(history.committed)
+        self.status.begin(running, history)
         self.pulse.beat(asked=False)
         self._watchdog.status("polling IMDS")
 

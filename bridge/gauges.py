@@ -13,10 +13,9 @@ from prometheus_client.registry import Collector
 
 from bridge.known import KnownEvent
 from bridge.metricnames import BY_NAME
-from bridge.parts import Parts
 from bridge.refusals import REASONS
 from bridge.sinkhealth import Health
-from bridge.status import Status
+from bridge.status import Running, Status
 from bridge.store import StoreError
 from bridge.version import __version__
 
@@ -46,34 +45,34 @@ class Gauges(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """What holds now."""
-        parts = self._status.parts
+        running = self._status.running
         yield _one("seb_build_info", 1, __version__)
-        yield from self._polling(parts)
+        yield from self._polling(running)
         yield _one("seb_store_size_bytes", self._status.store_bytes())
-        if parts is not None:
-            yield from self._vm(parts)
-            yield from self._events(parts)
-            yield from self._sinks(parts)
-            yield self._refusals(parts)
+        if running is not None:
+            yield from self._vm(running)
+            yield from self._events(running)
+            yield from self._sinks(running)
+            yield self._refusals(running)
 
-    def _polling(self, parts: Parts | None) -> Iterator[Metric]:
+    def _polling(self, running: Running | None) -> Iterator[Metric]:
         status, name = self._status, "seb_poll_last_attempt_timestamp_seconds"
         yield _moment(name, status.attempted_at)
         yield _one("seb_looking", status.is_looking())
-        if parts is not None:
-            looked_at = parts.state.lookout.looked_at
+        if running is not None:
+            looked_at = running.state.lookout.looked_at
             yield _moment("seb_poll_last_success_timestamp_seconds", looked_at)
             yield _one("seb_polls_skipped_total", status.skipped())
             yield _one("seb_store_writable", status.store_trouble() is None)
 
-    def _vm(self, parts: Parts) -> Iterator[Metric]:
-        vm = parts.state.observer.vm
+    def _vm(self, running: Running) -> Iterator[Metric]:
+        vm = running.state.observer.vm
         labels = (vm.vm_id, vm.name, vm.resource_group, vm.location, vm.scale_set)
         yield _one("seb_vm_info", 1, *(each or "" for each in labels))
 
-    def _events(self, parts: Parts) -> Iterator[Metric]:
-        if parts.state.incarnation is not None:
-            yield _one("seb_document_incarnation", parts.state.incarnation)
+    def _events(self, running: Running) -> Iterator[Metric]:
+        if running.state.incarnation is not None:
+            yield _one("seb_document_incarnation", running.state.incarnation)
         pending, counted = self._status.pending(), _family("seb_pending_events")
         found = Counter(_labels(each) for each in pending)
         for kind in EVENT_TYPES:
@@ -93,8 +92,8 @@ class Gauges(Collector):
                 nearest.add_metric([_BOOL[affects]], min(moments).timestamp())
         yield nearest
 
-    def _sinks(self, parts: Parts) -> Iterator[Metric]:
-        health = parts.dispatcher.health
+    def _sinks(self, running: Running) -> Iterator[Metric]:
+        health = running.dispatcher.health
         totals: tuple[tuple[str, Callable[[Health], float]], ...] = (
             ("seb_sink_delivered_total", lambda each: each.delivered),
             ("seb_sink_failures_total", lambda each: each.failed),
@@ -121,10 +120,11 @@ class Gauges(Collector):
                 oldest.add_metric(labels, datetime.fromisoformat(backlog.oldest).timestamp())
         yield from (dead, waiting, oldest)
 
-    def _refusals(self, parts: Parts) -> Metric:
+    def _refusals(self, running: Running) -> Metric:
         family = _family("seb_commands_refused_total")
+        refused = running.refused()
         for reason in REASONS:
-            family.add_metric([reason], parts.approvals.refused[reason])
+            family.add_metric([reason], refused.get(reason, 0))
         return family
 
 

@@ -6,14 +6,15 @@ It says nothing about events and decides nothing.
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from typing import Final
 
 from bridge import notices
 from bridge.clock import Clock
 from bridge.normalize import Observer
-from bridge.parts import Parts
 from bridge.settings import Settings
-from bridge.store import StoreError
+from bridge.state import CurrentState
+from bridge.store import Store, StoreError
 from bridge.storereset import StoreReset
 from bridge.version import __version__
 from sinks.record import RecordDraft
@@ -24,21 +25,30 @@ log: Final = logging.getLogger(__name__)
 class Herald:
     """Speaks for one run."""
 
-    def __init__(self, parts: Parts, settings: Settings, clock: Clock) -> None:
-        self._parts = parts
+    def __init__(
+        self,
+        state: CurrentState,
+        store: Store,
+        settings: Settings,
+        clock: Clock,
+        *,
+        sinks: Sequence[str],
+    ) -> None:
+        """`sinks`: the names of the configured ones."""
+        self._state = state
+        self._store = store
+        self._sinks = list(sinks)
         self._settings = settings
         self._clock = clock
 
     @property
     def _observer(self) -> Observer:
-        return self._parts.state.observer
+        return self._state.observer
 
     def tell_reset(self, reset: StoreReset | None) -> None:
         """Say that the store was lost and begun anew, if it was. Raises `StoreError`."""
         if reset is not None:
-            self._parts.store.commit(
-                [notices.store_reset(self._observer, self._clock.now(), reset)]
-            )
+            self._store.commit([notices.store_reset(self._observer, self._clock.now(), reset)])
             log.warning(
                 "the store was lost and begun anew",
                 extra={"action": "store_reset", "reason": reset.reason, "kept_as": reset.kept_as},
@@ -46,38 +56,36 @@ class Herald:
 
     def tell_start(self) -> None:
         """Say that the run begins, and after which gap. Raises `StoreError`."""
-        lookout, now = self._parts.state.lookout, self._clock.now()
-        sinks = list(self._parts.dispatcher.health)
+        lookout, now = self._state.lookout, self._clock.now()
         draft = notices.started(
             self._observer,
             now,
-            sinks=sinks,
+            sinks=self._sinks,
             restarted=lookout.rebooted,
             gap_seconds=lookout.gap(now).seconds,
         )
-        self._parts.store.commit([draft])
+        self._store.commit([draft])
         log.info(
             "the bridge has started",
             extra={
                 "action": "started",
                 "version": __version__,
                 "vm": self._observer.vm.name,
-                "sinks": ",".join(sinks),
+                "sinks": ",".join(self._sinks),
                 "state_dir": str(self._settings.state_dir),
             },
         )
 
     def tell_life(self) -> None:
         """Say that the bridge lives; where the disk takes nothing just now, the next one will."""
-        state = self._parts.state
         self._try_commit(
             notices.heartbeat(
                 self._observer,
                 self._clock.now(),
                 interval=self._settings.heartbeat_interval,
-                looked_at=state.lookout.looked_at,
-                pending=len(state.pending()),
-                last_sequence=self._parts.store.last_record_sequence,
+                looked_at=self._state.lookout.looked_at,
+                pending=len(self._state.pending()),
+                last_sequence=self._store.last_record_sequence,
             )
         )
 
@@ -88,6 +96,6 @@ class Herald:
     def _try_commit(self, draft: RecordDraft) -> None:
         """Commit a record that may be missed: the next one says as much."""
         try:
-            self._parts.store.commit([draft])
+            self._store.commit([draft])
         except StoreError as error:
             log.warning(str(error), extra={"action": "store_trouble"})

@@ -27,6 +27,7 @@ from bridge.rulings import Rulings
 from bridge.settings import Settings
 from bridge.sinkhealth import URGENT_NOTICE_SECONDS
 from bridge.state import CurrentState
+from bridge.status import Running
 from bridge.store import Store
 from bridge.tally import Tally
 from bridge.trust import Trust
@@ -46,6 +47,17 @@ class Parts:
     approvals: Approvals
     approver: Approver
     dispatcher: Dispatcher
+
+    @property
+    def running(self) -> Running:
+        """What the outside is shown of them."""
+        return Running(
+            state=self.state,
+            store=self.store,
+            outbox=self.outbox,
+            dispatcher=self.dispatcher,
+            refused=lambda: self.approvals.refused,
+        )
 
 
 class _Hooks:

@@ -8,18 +8,20 @@ from __future__ import annotations
 import shutil
 import threading
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
 from bridge.clock import Clock
+from bridge.dispatcher import Dispatcher
 from bridge.health import Pulse
 from bridge.history import History
 from bridge.known import KnownEvent
-from bridge.outbox import Backlog
-from bridge.parts import Parts
+from bridge.outbox import Backlog, Outbox
 from bridge.settings import Settings
 from bridge.sinklist import sink_line
-from bridge.store import StoreError
+from bridge.state import CurrentState
+from bridge.store import Store, StoreError
 from bridge.storefile import FILE_NAME
 from bridge.version import __version__
 from sinks.record import rfc3339
@@ -35,6 +37,18 @@ LEAST_FREE_BYTES: Final = 256 << 10
 BUSY: Final = "the store does not answer; does its disk?"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Running:
+    """What a status is read off once it is known who this VM is."""
+
+    state: CurrentState
+    store: Store
+    outbox: Outbox
+    dispatcher: Dispatcher
+    refused: Callable[[], Mapping[str, int]]
+    """How many commands were refused, by reason."""
+
+
 class Status:
     """The state of one run. May be asked by any thread, also before there is anything to tell."""
 
@@ -43,7 +57,7 @@ class Status:
         self._clock = clock
         self._pulse = pulse
         self._started_at = clock.now()
-        self._parts: Parts | None = None
+        self._running: Running | None = None
         self._lock = threading.Lock()
         self._backlogs: Mapping[str, Backlog] | None = None
         self._count_at = 0.0
@@ -57,14 +71,14 @@ class Status:
         self.starting_trouble: str | None = None
         """Why it is not known yet who this VM is; None where nothing was tried, or it is known."""
 
-    def begin(self, parts: Parts, history: History) -> None:
+    def begin(self, running: Running, history: History) -> None:
         """From now on there is something to tell."""
-        self._parts, self.history, self.starting_trouble = parts, history, None
+        self._running, self.history, self.starting_trouble = running, history, None
 
     @property
-    def parts(self) -> Parts | None:
+    def running(self) -> Running | None:
         """What is at work; None while it is not known who this VM is."""
-        return self._parts
+        return self._running
 
     @property
     def attempted_at(self) -> datetime | None:
@@ -77,7 +91,7 @@ class Status:
 
     def is_looking(self) -> bool:
         """Whether IMDS has given a document lately."""
-        return self._parts is not None and self._parts.state.lookout.is_looking()
+        return self._running is not None and self._running.state.lookout.is_looking()
 
     def not_ready(self) -> str | None:
         """Why news would be missed or could not be kept; None where all is well."""
@@ -90,10 +104,10 @@ class Status:
 
     def store_trouble(self) -> str | None:
         """Why the store takes nothing just now; None where it does, or is not in use yet."""
-        if self._parts is None:
+        if self._running is None:
             return None
-        store = self._parts.store
-        if known := store.damaged or self._parts.state.store_trouble or store.trouble:
+        store = self._running.store
+        if known := store.damaged or self._running.state.store_trouble or store.trouble:
             return known
         directory = self._settings.state_dir
         try:
@@ -106,16 +120,16 @@ class Status:
 
     def backlogs(self) -> Mapping[str, Backlog]:
         """What each sink still has to get, at most a second old. Raises `StoreError`."""
-        parts = self._parts
-        if parts is None:
+        running = self._running
+        if running is None:
             return {}
         if not self._lock.acquire(timeout=LOCK_SECONDS):
             raise StoreError(BUSY)
         try:
             now = self._clock.monotonic()
             if self._backlogs is None or now >= self._count_at:
-                names = parts.dispatcher.health
-                self._backlogs = {name: parts.outbox.backlog(name) for name in names}
+                names = running.dispatcher.health
+                self._backlogs = {name: running.outbox.backlog(name) for name in names}
                 # Nobody commits meanwhile: what took long is not done again soon.
                 ended = self._clock.monotonic()
                 self._count_at = ended + max(LOOK_SECONDS, LOOK_SHARE * (ended - now))
@@ -131,13 +145,13 @@ class Status:
 
     def snapshot(self) -> dict[str, Any]:
         """Everything, as the status API gives it."""
-        parts = self._parts
-        observer = parts.state.observer.to_wire() if parts else {}
+        running = self._running
+        observer = running.state.observer.to_wire() if running else {}
         not_ready = self.not_ready()
         return {
             "now": rfc3339(self._clock.now()),
             "version": __version__,
-            "instanceId": observer["bridge"]["instanceId"] if parts else None,
+            "instanceId": observer["bridge"]["instanceId"] if running else None,
             "startedAt": rfc3339(self._started_at),
             "site": self._settings.site,
             "healthy": self.is_alive(),
@@ -154,7 +168,7 @@ class Status:
 
     def pending(self) -> list[KnownEvent]:
         """The events that are pending, the nearest first."""
-        known = self._parts.state.known.values() if self._parts else ()
+        known = self._running.state.known.values() if self._running else ()
         far = datetime.max.replace(tzinfo=self._started_at.tzinfo)
         return sorted(
             (each for each in known if each.pending),
@@ -164,11 +178,11 @@ class Status:
     def _trouble(self) -> dict[str, str] | None:
         if self.starting_trouble is not None:
             return {"reason": "identity", "message": self.starting_trouble}
-        trouble = self._parts.state.trouble if self._parts else None
+        trouble = self._running.state.trouble if self._running else None
         return None if trouble is None else {"reason": trouble.reason, "message": trouble.message}
 
     def _imds(self) -> dict[str, Any]:
-        state = self._parts.state if self._parts else None
+        state = self._running.state if self._running else None
         attempted, looked = self._pulse.attempted_at, state and state.lookout.looked_at
         return {
             "lastAttemptAt": attempted and rfc3339(attempted),
@@ -180,7 +194,7 @@ class Status:
         }
 
     def _store(self) -> dict[str, Any]:
-        store, trouble = self._parts.store if self._parts else None, self.store_trouble()
+        store, trouble = self._running.store if self._running else None, self.store_trouble()
         return {
             "writable": store is not None and trouble is None,
             "trouble": trouble,
@@ -190,13 +204,13 @@ class Status:
         }
 
     def _sinks(self) -> list[dict[str, Any]]:
-        if self._parts is None:
+        if self._running is None:
             return []
         try:
             backlogs = self.backlogs()
         except StoreError:
             backlogs = {}
-        dispatcher = self._parts.dispatcher
+        dispatcher = self._running.dispatcher
         return [
             sink_line(
                 name,

@@ -53,7 +53,7 @@ class Stage:
             pulse=self.front.pulse,
             tally=self.front.tally,
         )
-        self.front.begin(self.parts)
+        self.front.begin(self.parts.running)
 
     def poll(self, said: bytes | Exception, *, after: float = 1.0) -> bool:
         """A poll so many seconds later; whether it went well."""
