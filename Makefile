@@ -119,13 +119,13 @@ helm:
 
 # What `make ground` needs. A ground that cannot be had is skipped, and says why.
 GROUND_PACKAGES := wine wine64 gcc-mingw-w64-x86-64 maven mmdebstrap systemd-container \
-  podman buildah crun netavark catatonit mosquitto mosquitto-clients
+  podman buildah crun netavark catatonit mosquitto mosquitto-clients etcd-server
 .PHONY: ground-tools
 ground-tools:
 	@command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ] || exit 0; \
-	  for each in wine x86_64-w64-mingw32-gcc mvn mmdebstrap systemd-nspawn podman mosquitto_sub; do \
+	  for each in wine x86_64-w64-mingw32-gcc mvn mmdebstrap systemd-nspawn podman mosquitto_sub etcd; do \
 	    PATH="$$PATH:/usr/sbin" command -v $$each >/dev/null || \
-	      exec $(MAKE) --no-print-directory system-package PACKAGE="$(GROUND_PACKAGES)"; done
+	      { $(MAKE) --no-print-directory system-package PACKAGE="$(GROUND_PACKAGES)" || break; }; done
 
 # The packages of the system that are needed and may be missing. Without apt: a word on what to do.
 .PHONY: mosquitto strace python-venv

@@ -53,6 +53,13 @@ def run_tests(windows: WindowsPython, *arguments: str, **env: str) -> str:
     return "" if process.returncode == 0 else "".join(said)
 
 
+UNITS = sorted(
+    each.relative_to(ROOT).as_posix()
+    for name in ("bridge", "sinks")
+    for each in (ROOT / "tests" / name).rglob("test_*.py")
+)
+
+
 @pytest.mark.timeout(900)
 def test_promises(
     windows: WindowsPython, broker: Mosquitto, capfd: pytest.CaptureFixture[str]
@@ -61,4 +68,13 @@ def test_promises(
     with capfd.disabled():
         address = f"{broker.host}:{broker.port}"
         said = run_tests(windows, "-m", "ground", "tests/ground/windows", GROUND_MQTT=address)
+    assert not said, said
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("file", UNITS)
+def test_units(windows: WindowsPython, file: str) -> None:
+    """The unit tests that are not about POSIX pass."""
+    said = run_tests(windows, "--timeout=100", file)
     assert not said, said
