@@ -1,16 +1,12 @@
-# The bridge in a container: no root, no need of a shell, nothing to write to but its state.
-#
-#   docker build -t seb .
-#   docker build -t seb --build-arg EXTRAS=azure-identity .     for Event Hubs with managed identity
-#
-# docs/docker.md has how to run it.
+# The bridge in a container: it runs without root and without a shell, and writes to its state only.
+# docs/docker.md explains how to build and run it.
 
 ARG PYTHON=3.13
 
 FROM python:${PYTHON}-slim AS build
 ARG EXTRAS=""
 WORKDIR /src
-# The final image gets this environment alone, without pip or any tool that built it.
+# The final image gets this environment only, without pip and without the build tools.
 RUN ["python", "-m", "venv", "--without-pip", "/opt/seb"]
 COPY requirements.lock requirements-azure-identity.lock ./
 RUN python -m pip --python /opt/seb/bin/python --disable-pip-version-check install --no-cache-dir \
@@ -30,17 +26,18 @@ FROM python:${PYTHON}-slim
 LABEL org.opencontainers.image.title="scheduled-events-bridge" \
       org.opencontainers.image.description="Delivers Azure Scheduled Events from each VM to Event Hubs, MQTT, webhooks and more" \
       org.opencontainers.image.licenses="MIT"
-# A new volume gets the owner and the mode of what it covers.
+# A new volume gets the owner and the mode of this directory.
 RUN ["install", "-d", "-o", "65532", "-g", "65532", "-m", "0700", "/var/lib/scheduled-events-bridge"]
 COPY --from=build /opt/seb /opt/seb
-# Nothing is written beside the code, and a crash says where each thread was.
+# Python writes no bytecode, and a crash reports where each thread was.
 ENV PATH=/opt/seb/bin:$PATH \
     PYTHONDONTWRITEBYTECODE=1 \
     PYTHONFAULTHANDLER=1 \
     SEB_STATE_DIR=/var/lib/scheduled-events-bridge
 USER 65532:65532
 VOLUME /var/lib/scheduled-events-bridge
-# Whether the poll loop lives. An IMDS or a sink that is away is nothing that a restart would mend.
+# Whether the poll loop works. It does not fail for an unreachable metadata service or sink, which a
+# restart would not help.
 HEALTHCHECK --interval=60s --timeout=15s --start-period=30s --retries=3 \
     CMD ["seb", "status", "--alive"]
 ENTRYPOINT ["seb"]

@@ -1,15 +1,15 @@
 #!/bin/sh
-# Takes this VM out of service before a scheduled event, and back into it afterwards.
-# For the program sink: see docs/prepare-and-recover.md.
+# Takes this VM out of service before a scheduled event, and puts it back afterwards.
+# It is for the program sink: see docs/prepare-and-recover.md. Under systemd it needs drain.conf.
 #
-# The VM is out of service while DRAIN_DIR holds a file: have the endpoint that your load balancer
-# probes answer 503 then. There is one file per event, because events overlap, and the end of one
-# must not undo the preparation for another. Every step can be repeated: the bridge hands over each
-# record at least once, and after a failure again.
+# The VM is out of service while DRAIN_DIR contains a file: let the address that your load balancer
+# probes answer 503 then. There is one file per event, because events can overlap, and the end of
+# one must not undo the preparation for another. Every step can be repeated: the bridge delivers
+# each record at least once.
 #
 #   DRAIN_DIR      must be writable, and on a file system that a reboot clears
-#   DRAIN_PORT     wait until nobody is connected to this port; none: do not wait
-#   DRAIN_SECONDS  wait no longer than this; must be less than the sink's TIMEOUT
+#   DRAIN_PORT     wait until all connections to this port are closed; empty: do not wait
+#   DRAIN_SECONDS  how long to wait at most; must be less than the sink's TIMEOUT
 set -eu
 
 DRAIN_DIR=${DRAIN_DIR:-/run/drain}
@@ -21,11 +21,12 @@ mark() {
     : >"$DRAIN_DIR/$SEB_EVENT_ID"
 }
 
-# Fails where connections are left: then the event is not approved, and this is run again.
+# It fails if connections are left: then the event is not approved, and this is run again.
 await_silence() {
     [ -n "$DRAIN_PORT" ] || return 0
     waited=0
-    # An assignment of its own, so that a missing ss ends the script and is not taken for silence.
+    # A separate assignment: if ss is missing, the script ends, and does not continue as if there
+    # were no connections.
     connections=$(ss -Htn state established "( sport = :$DRAIN_PORT )")
     while [ -n "$connections" ]; do
         if [ "$waited" -ge "$DRAIN_SECONDS" ]; then
@@ -38,16 +39,16 @@ await_silence() {
     done
 }
 
-# Unmarking comes before any other question: it must never be left out.
+# The mark is removed before anything else is decided: it must never stay.
 if [ "$SEB_EVENT_TRANSITION" = ended ]; then
     rm -f "$DRAIN_DIR/$SEB_EVENT_ID"
     exit 0
 fi
 
-# Another VM's event, or a record about the bridge itself.
+# An event of another VM, or a record about the bridge itself.
 [ "$SEB_EVENT_AFFECTS_THIS_VM" = true ] || exit 0
 
-# A pause of seconds breaks no connection; to drain for it would cost more than the event.
+# A pause of some seconds does not break connections; draining would cost more than the event.
 case $SEB_EVENT_IMPACT in
 none | pause) exit 0 ;;
 esac
