@@ -6,9 +6,7 @@ from __future__ import annotations
 
 import socket
 import ssl
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,6 +17,7 @@ from paho.mqtt.properties import Properties
 
 from sinks.base import SinkError, read_secret
 from sinks.mqtt.messages import Message
+from sinks.mqtt.properties import properties_of
 from sinks.mqtt.settings import MqttSettings, MqttTls, Protocol
 
 KEEPALIVE: Final = 30
@@ -152,7 +151,7 @@ def new_client(plan: Plan) -> Client:
         made.tls_set_context(plan.tls)
     if plan.will is not None:
         properties = (
-            _properties(PacketTypes.WILLMESSAGE, plan.will) if plan.protocol == "5" else None
+            properties_of(PacketTypes.WILLMESSAGE, plan.will) if plan.protocol == "5" else None
         )
         made.will_set(plan.will.topic, plan.will.payload, 1, plan.will.retain, properties)
     made.on_socket_open = _send_at_once
@@ -188,65 +187,4 @@ def connect_properties(plan: Plan) -> Properties:
     if plan.takes_commands:
         made.ReceiveMaximum = _COMMANDS_IN_FLIGHT
         made.MaximumPacketSize = _LARGEST_PACKET
-    return made
-
-
-def packets(
-    messages: Sequence[Message], *, plan: Plan, limits: Limits
-) -> list[tuple[Message, Properties | None]]:
-    """The messages with their properties, up to the first one that the broker is too small for."""
-    made = []
-    for message in messages:
-        properties = publish_properties(message) if plan.protocol == "5" else None
-        limit = limits.maximum_packet_size
-        if limit is not None and publish_size(message, properties) > limit:
-            break
-        made.append((message, properties))
-    return made
-
-
-def publish_properties(message: Message) -> Properties:
-    """The properties of a PUBLISH (MQTT 5, 3.3.2.3)."""
-    if message.correlation is None:
-        return _common(message.content_type, message.expiry)
-    return _properties(PacketTypes.PUBLISH, message)
-
-
-def publish_size(message: Message, properties: Properties | None) -> int:
-    """Bytes of the PUBLISH packet at QoS 1 (MQTT 5, 3.3), its fixed header included."""
-    rest = 2 + len(message.topic.encode()) + 2 + len(message.payload)
-    if properties is not None:
-        rest += len(properties.pack())  # type: ignore[no-untyped-call]
-    # MQTT 5, 1.5.5: seven bits of the length to a byte.
-    return 1 + max(1, -(-rest.bit_length() // 7)) + rest
-
-
-class _Packed(Properties):
-    """Properties whose bytes are made once; paho makes them again at each publish."""
-
-    def __init__(self, made: Properties) -> None:
-        # Around the setter of the base, which takes names of MQTT's properties only.
-        self.__dict__.update(made.__dict__)
-        self.__dict__["_bytes"] = made.pack()  # type: ignore[no-untyped-call]
-
-    def pack(self) -> bytes:
-        """The bytes."""
-        packed: bytes = self.__dict__["_bytes"]
-        return packed
-
-
-@lru_cache(maxsize=16)
-def _common(content_type: str, expiry: int | None) -> Properties:
-    # Making and packing them takes half of a publish's time, and nearly all messages share theirs.
-    message = Message(topic="", payload=b"", content_type=content_type, expiry=expiry)
-    return _Packed(_properties(PacketTypes.PUBLISH, message))
-
-
-def _properties(packet: int, message: Message) -> Properties:
-    made = Properties(packet)  # type: ignore[no-untyped-call]
-    made.ContentType = message.content_type
-    if message.expiry is not None:
-        made.MessageExpiryInterval = message.expiry
-    if message.correlation is not None:
-        made.CorrelationData = message.correlation
     return made

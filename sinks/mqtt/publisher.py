@@ -14,8 +14,9 @@ from paho.mqtt.client import Client
 from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 
-from sinks.mqtt.client import Limits, packets
+from sinks.mqtt.client import Limits, Plan
 from sinks.mqtt.messages import Message
+from sinks.mqtt.properties import publish_properties, publish_size
 from sinks.mqtt.reason_codes import FIRST_FAILURE, NOBODY_SUBSCRIBED, PACKET_TOO_LARGE
 from sinks.mqtt.session import Session
 
@@ -61,7 +62,7 @@ class Publisher:
         while delivered < len(messages):
             session.ensure(delivered=delivered)
             some = messages[delivered : delivered + window]
-            sendable = packets(some, plan=session.plan, limits=limits)
+            sendable = _packets(some, plan=session.plan, limits=limits)
             if not sendable:
                 return Outcome(delivered=delivered, refusal=PACKET_TOO_LARGE)
             for code in self._exchange(sendable, deadline):
@@ -103,3 +104,17 @@ class Publisher:
             self._acks[mid] = code.value
             if len(self._acks) >= self._awaited:
                 self.session.changed.notify_all()
+
+
+def _packets(
+    messages: Sequence[Message], *, plan: Plan, limits: Limits
+) -> list[tuple[Message, Properties | None]]:
+    """The messages with their properties, up to the first one that the broker is too small for."""
+    made = []
+    for message in messages:
+        properties = publish_properties(message) if plan.protocol == "5" else None
+        limit = limits.maximum_packet_size
+        if limit is not None and publish_size(message, properties) > limit:
+            break
+        made.append((message, properties))
+    return made

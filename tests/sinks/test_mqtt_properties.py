@@ -5,8 +5,8 @@ from __future__ import annotations
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
-from sinks.mqtt.client import publish_properties
 from sinks.mqtt.messages import Message
+from sinks.mqtt.properties import publish_properties
 
 
 def test_shared_properties_are_the_bytes_that_paho_would_make() -> None:
