@@ -136,8 +136,8 @@ class Bridge:
             clock=self._clock,
             boot_id=self._boot_id,
             redact=self._redact,
-            pulse=self._front.pulse,
-            tally=self._front.tally,
+            polled=self._front.polled,
+            delivered=self._front.delivered,
         )
         self._front.begin(parts.running)
         self._store = store
@@ -196,11 +196,11 @@ class Bridge:
         jump, pause = watch.tick()
         if pause:
             self._state.lookout.stood_still(pause)
-            self._front.tally.stood_still(pause)
+            self._front.stood_still(pause)
             log.info("the VM stood still", extra={"action": "pause", "seconds": pause})
         if jump:
             scheduler.run_now()
-            self._front.tally.jumped(jump)
+            self._front.jumped(jump)
             log.warning("the wall clock jumped", extra={"action": "clock_jump", "seconds": jump})
         self._dispatcher.supervise()
         if self._store.damaged is not None:

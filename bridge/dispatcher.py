@@ -16,8 +16,7 @@ from bridge.configuration import SinkSpec
 from bridge.logs import Redactor
 from bridge.outbox import Outbox, Recipient
 from bridge.sinkhealth import Health
-from bridge.tally import SILENT, Tally
-from bridge.worker import Park, Worker
+from bridge.worker import Delivered, Park, Worker
 from sinks.base import Sink, SinkContext, SinkSettings
 from sinks.record import BRIDGE_DEAD_LETTER, EventRecord, RecordDraft
 
@@ -74,7 +73,7 @@ class Dispatcher:
         urgent: Callable[[], bool],
         dead_letter: DeadLetter,
         redact: Redactor,
-        tally: Tally = SILENT,
+        delivered: Delivered = lambda *_: None,
         draw: Callable[[], float] = random.random,
     ) -> None:
         self._specs = {spec.name: spec for spec in sinks}
@@ -84,7 +83,7 @@ class Dispatcher:
         self._urgent = urgent
         self._dead_letter = dead_letter
         self._redact = redact
-        self._tally = tally
+        self._delivered = delivered
         self._draw = draw
         self._lock = threading.Lock()
         self._stuck: list[Worker] = []
@@ -166,7 +165,7 @@ class Dispatcher:
             urgent=self._urgent,
             park=self._park(name),
             redact=self._redact,
-            tally=self._tally,
+            delivered=self._delivered,
             draw=self._draw,
         )
 

@@ -14,12 +14,13 @@ from bridge.clock import Clock
 from bridge.configuration import SinkSpec
 from bridge.health import Pulse
 from bridge.history import History
+from bridge.poller import Round
 from bridge.settings import Settings
 from bridge.status import Running, Status
-from bridge.tally import SILENT, Tally
 from bridge.watchdog import Watchdog
 
 if TYPE_CHECKING:
+    from bridge.metrics import Metrics
     from bridge.server import Server
 
 
@@ -38,7 +39,7 @@ class Front:
             ended=self._watchdog.fed,
         )
         self.status = Status(settings, clock, self.pulse)
-        self.tally: Tally = SILENT
+        self._metrics: Metrics | None = None
         self._server: Server | None = None
 
     def open(self) -> None:
@@ -51,7 +52,7 @@ class Front:
 
             address, port = parsed(self._settings.http.listen)
             kinds = [(spec.name, spec.settings.kind) for spec in self._sinks]
-            self.tally = metrics = Metrics(self.status, kinds)
+            self._metrics = metrics = Metrics(self.status, kinds)
             hosts = self._settings.http.hosts
             web = Web(self.status, metrics, host=address, names=hosts)
             self._server = Server(web, address, port)
@@ -65,11 +66,33 @@ class Front:
     def begin(self, running: Running) -> None:
         """There is something to see."""
         history = History(running.store)
-        running.store.subscribe(self.tally.committed)
+        if self._metrics is not None:
+            running.store.subscribe(self._metrics.committed)
         running.store.subscribe(history.committed)
         self.status.begin(running, history)
         self.pulse.beat(asked=False)
         self._watchdog.status("polling IMDS")
+
+    def polled(self, poll: Round) -> None:
+        """A round of the poll loop has ended."""
+        self.pulse.beat(asked=poll.asked, answered=poll.answered)
+        if self._metrics is not None and poll.asked:
+            self._metrics.polled(poll.seconds, poll.trouble)
+
+    def delivered(self, sink: str, lags: Sequence[float]) -> None:
+        """A sink has acknowledged records, each so many seconds after its commit."""
+        if self._metrics is not None:
+            self._metrics.delivered(sink, lags)
+
+    def stood_still(self, seconds: float) -> None:
+        """The VM was measured to stand still."""
+        if self._metrics is not None:
+            self._metrics.stood_still(seconds)
+
+    def jumped(self, seconds: float) -> None:
+        """The wall clock was set, by so many seconds."""
+        if self._metrics is not None:
+            self._metrics.jumped(seconds)
 
     def stopping(self) -> None:
         """The process is about to end in good order."""

@@ -22,7 +22,6 @@ from prometheus_client import (
 from bridge.gauges import EVENT_TYPES, Gauges, known_type
 from bridge.metricnames import BY_NAME
 from bridge.status import Status
-from bridge.tally import Tally
 from sinks.record import (
     APPROVAL,
     BRIDGE_DEAD_LETTER,
@@ -62,7 +61,7 @@ _OTHERS: Final = (
 )
 
 
-class Metrics(Tally):
+class Metrics:
     """Counts what the parts tell, and asks a status for the rest when somebody looks."""
 
     def __init__(self, status: Status, sinks: Sequence[tuple[str, str]]) -> None:
@@ -90,14 +89,14 @@ class Metrics(Tally):
         return generate_latest(self._registry)
 
     def polled(self, seconds: float, trouble: str | None) -> None:
-        """As `Tally` says."""
+        """A poll has ended after so many seconds; `trouble` is the reason if it brought nothing."""
         self._polls.inc()
         self._duration.observe(seconds)
         if trouble is not None:
             self._errors.labels(trouble if trouble in _REASONS else "other").inc()
 
     def committed(self, records: Sequence[EventRecord]) -> None:
-        """As `Tally` says."""
+        """Records are on disk."""
         for record in records:
             self._records.labels(record.type, TRANSITIONS.get(record.type, "")).inc()
             match record.type:
@@ -109,17 +108,17 @@ class Metrics(Tally):
                     self._restart(record)
 
     def delivered(self, sink: str, lags: Sequence[float]) -> None:
-        """As `Tally` says."""
+        """A sink has acknowledged records, each so many seconds after its commit."""
         histogram = self._lag.labels(sink, self._kinds[sink])
         for lag in lags:
             histogram.observe(lag)
 
     def stood_still(self, seconds: float) -> None:
-        """As `Tally` says."""
+        """The VM was measured to stand still."""
         self._pauses.observe(seconds)
 
     def jumped(self, seconds: float) -> None:
-        """As `Tally` says."""
+        """The wall clock was set, by so many seconds."""
         del seconds
         self._jumps.inc()
 

@@ -6,7 +6,7 @@ It starts nothing: that is the application's part.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from bridge import notices
@@ -16,20 +16,18 @@ from bridge.authority import rules_of
 from bridge.clock import Clock
 from bridge.configuration import SinkSpec
 from bridge.dispatcher import DeadLetter, Dispatcher
-from bridge.health import Pulse
 from bridge.imds import Imds
 from bridge.ledger import Ledger, approved_events
 from bridge.logs import Redactor
 from bridge.normalize import Observer
 from bridge.outbox import Outbox
-from bridge.poller import Poller
+from bridge.poller import Poller, Round
 from bridge.rulings import Rulings
 from bridge.settings import Settings
 from bridge.sinkhealth import URGENT_NOTICE_SECONDS
 from bridge.state import CurrentState
 from bridge.status import Running
 from bridge.store import Store
-from bridge.tally import Tally
 from bridge.trust import Trust
 from bridge.version import __version__
 from sinks.base import SinkContext
@@ -60,16 +58,6 @@ class Parts:
         )
 
 
-class _Hooks:
-    """Joins parts that call each other: each is made before the ones that it calls."""
-
-    dispatcher: Dispatcher
-    approver: Approver
-
-    def polled(self) -> None:
-        self.approver.polled()
-
-
 def assemble(
     settings: Settings,
     sinks: Sequence[SinkSpec],
@@ -80,11 +68,11 @@ def assemble(
     clock: Clock,
     boot_id: str | None,
     redact: Redactor,
-    pulse: Pulse,
-    tally: Tally,
+    polled: Callable[[Round], None],
+    delivered: Callable[[str, Sequence[float]], None],
 ) -> Parts:
     """Make the parts. Raises `StoreError` where what is remembered cannot be read."""
-    hooks, outbox = _Hooks(), Outbox(store)
+    outbox = Outbox(store)
     state = CurrentState.after(
         store.seen(),
         _observer(settings, vm),
@@ -94,21 +82,25 @@ def assemble(
         boot_id=boot_id,
         api_version=imds.api_version,
     )
+    approvals = _approvals(settings, store, state, imds=imds, clock=clock, outbox=outbox)
+    approver = Approver(approvals)
+
+    def ended(poll: Round) -> None:
+        polled(poll)
+        if poll.answered:
+            approver.polled()
+
     poller = Poller(
         imds,
         store,
         state,
         clock,
-        pulse=pulse,
         scope_self=settings.scope == "self",
         boot_id=boot_id,
         approved=lambda: approved_events(store),
-        polled=hooks.polled,
-        tally=tally,
+        polled=ended,
     )
-    approvals = _approvals(settings, store, state, imds=imds, clock=clock, outbox=outbox)
-    hooks.approver = Approver(approvals)
-    hooks.dispatcher = Dispatcher(
+    dispatcher = Dispatcher(
         sinks,
         outbox,
         SinkContext(
@@ -118,15 +110,14 @@ def assemble(
             version=__version__,
             instance_id=state.observer.instance_id,
             pending=state.pending,
-            command=hooks.approver.command,
+            command=approver.command,
         ),
         clock,
         urgent=lambda: state.urgent(clock.now(), URGENT_NOTICE_SECONDS),
         dead_letter=_dead_letters(state, clock),
         redact=redact,
-        tally=tally,
+        delivered=delivered,
     )
-    dispatcher = hooks.dispatcher
     store.subscribe(lambda _: dispatcher.wake())
     return Parts(
         outbox=outbox,
@@ -134,8 +125,8 @@ def assemble(
         state=state,
         poller=poller,
         approvals=approvals,
-        approver=hooks.approver,
-        dispatcher=hooks.dispatcher,
+        approver=approver,
+        dispatcher=dispatcher,
     )
 
 

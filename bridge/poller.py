@@ -10,7 +10,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -18,7 +18,6 @@ from bridge import notices
 from bridge.clock import Clock
 from bridge.diff import Look, Transition, diff, within
 from bridge.document import Document, DocumentError, parse_document
-from bridge.health import Pulse
 from bridge.imds import Answer, Imds, ImdsError
 from bridge.known import KnownEvent, dump_known, measure, remembered
 from bridge.lookout import Gap
@@ -26,13 +25,28 @@ from bridge.normalize import normalize
 from bridge.rows import EventRow
 from bridge.state import CurrentState, Trouble
 from bridge.store import Store, StoreError
-from bridge.tally import SILENT, Tally
 from sinks.record import EventRecord, RecordDraft, rfc3339
 
 log: Final = logging.getLogger(__name__)
 
 YIELD_SECONDS: Final = 0.002
 """How long a poll stands back once it has woken the sinks."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Round:
+    """One turn of the poll loop, as it ended."""
+
+    asked: bool = True
+    """Whether IMDS was asked: after a Retry-After it is left alone for a while."""
+    seconds: float = 0.0
+    trouble: str | None = None
+    """Why it brought no document, in one word; None if it brought one, or did not ask."""
+
+    @property
+    def answered(self) -> bool:
+        """Whether IMDS gave a document, and what changed is committed."""
+        return self.asked and self.trouble is None
 
 
 class Poller:
@@ -45,12 +59,10 @@ class Poller:
         state: CurrentState,
         clock: Clock,
         *,
-        pulse: Pulse,
         scope_self: bool,
         boot_id: str | None,
         approved: Callable[[], frozenset[str]],
-        polled: Callable[[], None] = lambda: None,
-        tally: Tally = SILENT,
+        polled: Callable[[Round], None] = lambda _: None,
     ) -> None:
         self._state = state
         self._imds = imds
@@ -60,8 +72,6 @@ class Poller:
         self._boot_id = boot_id
         self._approved = approved
         self._polled = polled
-        self._pulse = pulse
-        self._tally = tally
         self._body: bytes | None = None
         self._read: Document | None = None
         self._polling = threading.Lock()
@@ -105,16 +115,14 @@ class Poller:
     def _run(self) -> bool:
         begun = self._clock.monotonic()
         if begun < self._not_before:
-            self._pulse.beat(asked=False)
+            self._polled(Round(asked=False))
             return False
         trouble = self._try_poll()
         self._say(trouble)
-        self._pulse.beat(answered=trouble is None)
-        reason = None if trouble is None else trouble.reason
-        self._tally.polled(self._clock.monotonic() - begun, reason)
         if trouble is None:
             self._say_version()
-            self._polled()
+        reason = None if trouble is None else trouble.reason
+        self._polled(Round(seconds=self._clock.monotonic() - begun, trouble=reason))
         return trouble is None
 
     def _try_poll(self) -> Trouble | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import random
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import inf
 from typing import Any, Final
 
@@ -25,7 +25,6 @@ from bridge.sinkhealth import (
     lag,
     reason_of,
 )
-from bridge.tally import SILENT, Tally
 from sinks.base import Sink, SinkError, SinkRejected
 from sinks.record import EventRecord
 
@@ -33,6 +32,9 @@ log: Final = logging.getLogger(__name__)
 
 Park = Callable[[EventRecord, str, int], None]
 """Parks a record as dead: the record, the reason, and how often it was tried."""
+
+Delivered = Callable[[str, Sequence[float]], None]
+"""Is told of acknowledged records: the sink's name, and for each the seconds since its commit."""
 
 
 class Worker:
@@ -48,7 +50,7 @@ class Worker:
         urgent: Callable[[], bool],
         park: Park,
         redact: Redactor,
-        tally: Tally = SILENT,
+        delivered: Delivered,
         draw: Callable[[], float] = random.random,
     ) -> None:
         self.sink = sink
@@ -60,7 +62,7 @@ class Worker:
         self._urgent = urgent
         self._park = park
         self._redact = redact
-        self._tally = tally
+        self._delivered = delivered
         self._draw = draw
         self._condition = Condition(
             self.name, health, clock, urgent=urgent, redact=redact, draw=draw
@@ -195,7 +197,7 @@ class Worker:
         now = self._clock.now()
         lags = [lag(each, now) for each in batch.records[:count]]
         self.health.took(count, lag=lags[-1], now=now)
-        self._tally.delivered(self.name, lags)
+        self._delivered(self.name, lags)
 
     def _refuse(self, record: EventRecord, error: SinkRejected) -> None:
         """Park the record, or have it tried again where the sink says that it may yet be taken."""

@@ -18,7 +18,6 @@ from documents import VM, FakeClock
 
 from bridge.approvals import Approvals
 from bridge.batch import Batch
-from bridge.health import Pulse
 from bridge.ledger import Ledger, approved_events
 from bridge.normalize import Observer
 from bridge.outbox import Accepts, Outbox, Recipient
@@ -123,7 +122,6 @@ class World:
             Interrupted(self.store, self._committing, only="commit"),  # type: ignore[arg-type]
             self.current,
             self.clock,
-            pulse=Pulse(self.clock, interval=1.0, timeout=5.0, first_timeout=130.0),
             scope_self=False,
             approved=lambda: approved_events(self.store),
             boot_id="boot-1",

@@ -15,7 +15,6 @@ from documents import EVENT_ID, NOW, OTHER_ID, VM, FakeClock, StandInImds, body,
 from forgery import Scene
 
 from bridge.approvals import Approvals
-from bridge.health import Pulse
 from bridge.imds import ImdsError
 from bridge.known import KnownEvent
 from bridge.ledger import Entry, Ledger, approved_events
@@ -120,7 +119,6 @@ class Court:
             self.store,
             self.current,
             self.clock,
-            pulse=Pulse(self.clock, interval=1.0, timeout=5.0, first_timeout=130.0),
             scope_self=False,
             approved=lambda: approved_events(self.store),
             boot_id="boot-1",

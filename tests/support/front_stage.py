@@ -35,7 +35,7 @@ class Stage:
         self.metrics = Metrics(
             self.status, [(each.name, each.settings.kind) for each in self.sinks]
         )
-        self.front.tally = self.metrics
+        self.front._metrics = self.metrics
         self.web = Web(self.status, self.metrics, host="127.0.0.1")
         self.store, _ = open_store(directory, self.clock.now())
 
@@ -50,8 +50,8 @@ class Stage:
             clock=self.clock,
             boot_id="boot-1",
             redact=Redactor(),
-            pulse=self.front.pulse,
-            tally=self.front.tally,
+            polled=self.front.polled,
+            delivered=self.front.delivered,
         )
         self.front.begin(self.parts.running)
 

@@ -8,7 +8,6 @@ from typing import Any
 
 from documents import VM, FakeClock, ScriptedImds
 
-from bridge.health import Pulse
 from bridge.ledger import approved_events
 from bridge.normalize import Observer
 from bridge.poller import Poller
@@ -82,7 +81,6 @@ class Bench:
             self.store,
             self.state,
             self.clock,
-            pulse=Pulse(self.clock, interval=1.0, timeout=5.0, first_timeout=130.0),
             scope_self=self.scope_self,
             approved=lambda: approved_events(self.store),
             boot_id=self.boot_id,
