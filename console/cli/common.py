@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Final
+from urllib.parse import urlsplit
+
 import click
 
 from console.config.load import load
 from console.config.settings import Settings
+
+_SECRETS: Final = ("password", "connection_string")
 
 set_option = click.option(
     "--set",
@@ -25,3 +30,22 @@ def read_settings(overrides: tuple[str, ...]) -> Settings:
             raise click.UsageError("--set takes SEB_CONSOLE_NAME=VALUE")
         pairs[name.upper()] = value
     return load(pairs)
+
+
+def secrets_of(settings: Settings) -> list[str]:
+    """Every secret value that stands in the settings themselves, for the log to cut out."""
+    found = [
+        str(value)
+        for fields in settings.source.values()
+        for name, value in fields.items()
+        if name in _SECRETS
+    ]
+    if settings.database is not None:
+        url = settings.database.get_secret_value()
+        found += [url, urlsplit(url).password or ""]
+    for each in list(found):  # a connection string, whose key alone is as secret
+        for part in each.split(";"):
+            name, _, value = part.partition("=")
+            if name.strip().lower().endswith(("key", "signature")):
+                found.append(value)
+    return found

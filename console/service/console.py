@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import signal
+import socket
 import sys
 import threading
 import time
@@ -14,6 +16,7 @@ from typing import Final
 import uvicorn
 
 from console.config.settings import Settings
+from console.errors import ConfigurationError
 from console.fleet.index import Fleet
 from console.intake.writer import Writer
 from console.service.follower import Follower
@@ -29,9 +32,23 @@ from console.web.app import application
 from console.web.desk import Desk
 from console.web.stream import Stream
 
+_LOG: Final = logging.getLogger("console")
 _TICK_SECONDS: Final = 1.0
 _RETENTION_SECONDS: Final = 3600.0
 _SWITCH_SECONDS: Final = 0.0005
+
+
+def _listener(settings: Settings) -> socket.socket:
+    """The socket that the server accepts on. Raises `ConfigurationError` if it cannot be had."""
+    host, port = settings.address
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=1024)
+    except OSError as error:
+        raise ConfigurationError(
+            f"SEB_CONSOLE_LISTEN: {settings.listen} cannot be used ({error.strerror}); stop what "
+            "listens there, or choose another port"
+        ) from None
 
 
 class _Server(uvicorn.Server):
@@ -92,11 +109,9 @@ class Console:
         sys.setswitchinterval(_SWITCH_SECONDS)
         with suppress(StoreError):
             self.database.open()
-        host, port = self.settings.address
+        listener = _listener(self.settings)
         config = uvicorn.Config(
             application(self.desk, self.stream),
-            host=host,
-            port=port,
             log_config=None,
             access_log=False,
             lifespan="off",
@@ -106,7 +121,7 @@ class Console:
         )
         server = _Server(config)
         try:
-            asyncio.run(self._serve(server))
+            asyncio.run(self._serve(server, listener))
         finally:
             for reader in self.readers:
                 reader.stop()
@@ -114,7 +129,7 @@ class Console:
             self.follower.stop()
             self.database.close()
 
-    async def _serve(self, server: uvicorn.Server) -> None:
+    async def _serve(self, server: uvicorn.Server, listener: socket.socket) -> None:
         self._loop = asyncio.get_running_loop()
         self.follower.start()
         self.writer.start()
@@ -124,7 +139,8 @@ class Console:
         for reader in self.readers:
             reader.start()
         ticking = asyncio.create_task(self._tick(server))
-        await server.serve()
+        _LOG.info("listening on %s", self.settings.listen, extra={"action": "listening"})
+        await server.serve([listener])
         ticking.cancel()
 
     async def _tick(self, server: uvicorn.Server) -> None:

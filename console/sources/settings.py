@@ -26,7 +26,10 @@ class MqttSource(MqttSettings):
     share: str | None = Field(
         default=None,
         pattern=r"^[A-Za-z0-9_.-]{1,64}$",
-        description="Name of a shared subscription, if several consoles share the records",
+        description=(
+            "Name of a shared subscription: each record goes to one of several consoles; the "
+            "broker keeps the part of one that is away until it is back, for a day"
+        ),
     )
 
     @model_validator(mode="after")

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from console.fleet import view
-from console.fleet.contact import contact
+from console.fleet.contact import Ears, contact
 from console.fleet.values import Event, Receipt, Sighting, Vm
 from console.web.answers import refuse
 from console.web.desk import Desk
@@ -36,6 +36,8 @@ class Stream:
         self._pages: set[asyncio.Queue[bytes]] = set()
         self._told: dict[str, Shape] = {}
         """What each VM's last message said, its time aside."""
+        self._decisions: dict[str, str] = {}
+        """How the decision on each open event stood when it was told last."""
         self._sources: dict[str, Any] = {}
         self._closed = False
 
@@ -57,24 +59,40 @@ class Stream:
         """Rows of VMs were committed; what differs but in its time is told."""
         fleet, now, ears = self._desk.fleet, self._desk.now(), self._desk.ears()
         for vm in vms:
-            shape = (contact(vm, now, ears), vm.name, vm.site, vm.version, vm.missing)
+            shape = (contact(vm, now, ears), vm.name, vm.site, vm.version, vm.missing, vm.commands)
             whole = (*shape, *fleet.condition(vm.vm_id))
             if self._told.get(vm.vm_id) != whole:
                 self._told[vm.vm_id] = whole
                 if self._pages:
                     self._tell("vm", view.vm_item(fleet, vm, now, ears))
+                    self._decisions_changed(fleet.condition(vm.vm_id)[1], now, ears)
 
     def event_changed(
         self, event: Event, witnesses: dict[str, Sighting], receipts: list[Receipt]
     ) -> None:
         """An event, its witnesses or its receipts were committed."""
+        if event.state == "ended":
+            self._decisions.pop(event.event_id, None)
         if not self._pages or event.shown_by not in witnesses:
             return
         desk = self._desk
         item = view.event_item(
             desk.fleet, event, witnesses, receipts, now=desk.now(), ears=desk.ears()
         )
+        if event.state != "ended":
+            self._decisions[event.event_id] = item["decision"]["state"]
         self._tell("event", item)
+
+    def _decisions_changed(self, event_ids: Iterable[str], now: float, ears: Ears) -> None:
+        """A VM that falls silent, or takes commands, may make a decision due, or not due."""
+        fleet = self._desk.fleet
+        for event_id in event_ids:
+            event = fleet.events[event_id]
+            state = view.open_decision(fleet, event, now, ears).state
+            if self._decisions.get(event_id) != state:
+                self.event_changed(
+                    event, fleet.sightings[event_id], fleet.receipts.get(event_id, [])
+                )
 
     def time_passed(self) -> None:
         """Turning late or silent is told too, and what became of the sources. Once a second."""
