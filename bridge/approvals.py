@@ -12,11 +12,12 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Final
 
+from bridge.approvalrows import OPEN_STATES
 from bridge.clock import Clock
 from bridge.commands import MAX_COMMANDS, Command, Rate, RefusedError, Situation, verify
 from bridge.imds import Imds, ImdsError
 from bridge.known import KnownEvent
-from bridge.ledger import OPEN_STATES, Asked, Entry, Ledger, cause_of, entry_of, entry_of_command
+from bridge.ledger import Asked, Entry, Ledger, cause_of, entry_of, entry_of_command
 from bridge.policy import Verdict, objection
 from bridge.receipts import State
 from bridge.refusals import Refusals

@@ -7,30 +7,20 @@ that a crash between any two steps leaves one approval and one final receipt.
 from __future__ import annotations
 
 import json
-import sqlite3
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
-from typing import Any, Final, Literal
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime
+from typing import Final, Literal
 
+from bridge.approvalrows import ApprovalRow, ApprovalRows
 from bridge.commands import SKEW_SECONDS, Command
 from bridge.known import KnownEvent
 from bridge.normalize import Observer
 from bridge.receipts import State, receipt
 from bridge.store import RESET_KEY, Store
-from sinks.record import RecordDraft, rfc3339
+from sinks.record import RecordDraft
 
-KEEP: Final = 5_000
-"""How many causes are remembered at least: ten times as many as can come in while one token lives
-(450), so that a wall clock that is set cannot make a used one good again."""
-KEEP_TIME: Final = timedelta(days=1)
-"""How long each is, however many there are."""
-PRUNE_EVERY: Final = 100
-"""How many causes come in between two looks at which may go."""
 LOST_KEY: Final = "ledger_lost"
 """In `meta`: when an earlier ledger was lost together with its store, seconds since 1970."""
-OPEN_STATES: Final = ("accepted", "posted")
-_COLUMNS: Final = "cause, jti, event, fingerprint, actor, issuer, resources, state, reason, asked"
 
 Asked = Literal["maybe", "error", "in vain"]
 """What the requests may have brought about: not known; IMDS answered each with an error of its own;
@@ -65,7 +55,7 @@ class Ledger:
     def __init__(self, store: Store, now: datetime) -> None:
         """Raises `StoreError` where the store was lost and that cannot be written down."""
         self._store = store
-        self._until_prune = 0
+        self._rows = ApprovalRows(store)
         if store.remembered(RESET_KEY) not in (None, "null"):
             store.commit(meta={LOST_KEY: str(int(now.timestamp()))})
         self._lost = int(store.remembered(LOST_KEY) or 0)
@@ -80,31 +70,20 @@ class Ledger:
 
     def has(self, cause: str) -> bool:
         """Whether the cause has been acted upon. Raises `StoreError`."""
-        return bool(self._store.read("SELECT 1 FROM approvals WHERE cause = ?", (cause,)))
+        return self._rows.has(cause)
 
     def newest_record(self, event: str) -> str | None:
         """The id of the newest committed record of an event, by its key. Raises `StoreError`."""
-        rows = self._store.read(
-            "SELECT id FROM records WHERE event = ? ORDER BY sequence DESC LIMIT 1", (event,)
-        )
-        return rows[0][0] if rows else None
+        return self._rows.newest_record(event)
 
     def find(self, jti: str) -> Entry | None:
         """The newest entry of that id; None where there is none. Raises `StoreError`."""
-        rows = self._store.read(
-            f"SELECT {_COLUMNS} FROM approvals WHERE jti = ? ORDER BY time DESC LIMIT 1",  # noqa: S608
-            (jti,),
-        )
-        return _entry(rows[0]) if rows else None
+        row = self._rows.find(jti)
+        return _entry(row) if row else None
 
     def unfinished(self) -> list[Entry]:
         """The entries that have no final receipt yet, oldest first. Raises `StoreError`."""
-        rows = self._store.read(
-            f"SELECT {_COLUMNS} FROM approvals "  # noqa: S608  # our own columns
-            "WHERE state IN (?, ?) AND event IS NOT NULL ORDER BY time",
-            OPEN_STATES,
-        )
-        return [_entry(row) for row in rows]
+        return [_entry(row) for row in self._rows.unfinished()]
 
     def write(
         self,
@@ -120,14 +99,7 @@ class Ledger:
         Raises `StoreError`; then neither has happened.
         """
         after = replace(entry, state=state, reason=reason)
-
-        def put(connection: sqlite3.Connection) -> None:
-            _put(connection, after, now)
-            if self._until_prune <= 0:
-                _prune(connection, now)
-
-        self._store.commit([_receipt(after, observer, now)], also=put)
-        self._until_prune = PRUNE_EVERY if self._until_prune <= 0 else self._until_prune - 1
+        self._rows.put(_row(after), now, _receipt(after, observer, now))
         return after
 
     def answer(
@@ -144,34 +116,21 @@ class Ledger:
         if entry.asked == asked:
             return entry
         after = replace(entry, asked=asked)
-        self._store.commit(also=lambda connection: _put(connection, after, now))
+        self._rows.put(_row(after), now)
         return after
 
 
-def approved_events(store: Store) -> frozenset[str]:
-    """The keys of the events that IMDS may have been asked to start from here: approved ones start
-    before their time, and one that vanishes then need not have been cancelled. Raises `StoreError`.
-    """
-    rows = store.read(
-        "SELECT DISTINCT event FROM approvals WHERE event IS NOT NULL "
-        "AND (state IN ('posted', 'confirmed') OR (state = 'accepted' AND asked != 'in vain'))"
-    )
-    return frozenset(event_id.casefold() for (event_id,) in rows)
-
-
-def _entry(row: Sequence[Any]) -> Entry:
-    cause, jti, event_id, fingerprint, actor, issuer, resources, state, reason, asked = row
+def _entry(row: ApprovalRow) -> Entry:
+    fields = row._asdict()
     return Entry(
-        cause=cause,
-        jti=jti,
-        event_id=event_id,
-        fingerprint=fingerprint,
-        actor=actor,
-        issuer=issuer,
-        resources=tuple(json.loads(resources)),
-        state=state,
-        reason=reason,
-        asked=asked,
+        event_id=fields.pop("event"), **fields | {"resources": tuple(json.loads(row.resources))}
+    )
+
+
+def _row(entry: Entry) -> ApprovalRow:
+    fields = asdict(entry)
+    return ApprovalRow(
+        event=fields.pop("event_id"), **fields | {"resources": json.dumps(entry.resources)}
     )
 
 
@@ -217,38 +176,4 @@ def _receipt(entry: Entry, observer: Observer, now: datetime) -> RecordDraft:
         actor=entry.actor,
         issuer=entry.issuer,
         resources=entry.resources,
-    )
-
-
-def _put(connection: sqlite3.Connection, entry: Entry, now: datetime) -> None:
-    values: Sequence[object] = (
-        entry.cause,
-        rfc3339(now),
-        entry.jti,
-        entry.event_id,
-        entry.fingerprint,
-        entry.actor,
-        entry.issuer,
-        json.dumps(entry.resources),
-        entry.state,
-        entry.reason,
-        entry.asked,
-    )
-    connection.execute(
-        "INSERT INTO approvals (cause, time, jti, event, fingerprint, actor, issuer, resources, "
-        "state, reason, asked) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
-        "ON CONFLICT (cause) DO UPDATE SET state = excluded.state, reason = excluded.reason, "
-        "asked = excluded.asked",
-        values,
-    )
-
-
-def _prune(connection: sqlite3.Connection, now: datetime) -> None:
-    """Forget what is old, closed and beyond the number that is kept; never what is under way."""
-    connection.execute(
-        "DELETE FROM approvals WHERE cause IN ("
-        "SELECT cause FROM approvals "
-        "WHERE (state NOT IN (?, ?) OR event IS NULL) AND (time < ? OR time > ?) "
-        "ORDER BY time LIMIT max(0, (SELECT count(*) FROM approvals) - ?))",
-        (*OPEN_STATES, rfc3339(now - KEEP_TIME), rfc3339(now + KEEP_TIME), KEEP),
     )

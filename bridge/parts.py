@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from bridge import notices
+from bridge.approvalrows import approved_events
 from bridge.approvals import Approvals
 from bridge.approver import Approver
 from bridge.authority import rules_of
@@ -17,7 +18,7 @@ from bridge.clock import Clock
 from bridge.configuration import SinkSpec
 from bridge.dispatcher import DeadLetter, Dispatcher
 from bridge.imds import Imds
-from bridge.ledger import Ledger, approved_events
+from bridge.ledger import Ledger
 from bridge.logs import Redactor
 from bridge.normalize import Observer
 from bridge.outbox import Outbox

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from store_helpers import NOW, observer, opened
 
+from bridge.approvalrows import KEEP, KEEP_TIME, approved_events
 from bridge.commands import SKEW_SECONDS
-from bridge.ledger import KEEP, KEEP_TIME, Entry, Ledger, approved_events
+from bridge.ledger import Entry, Ledger
 from bridge.receipts import State
 from bridge.store import RESET_KEY, Store, StoreError
 from sinks.record import read_record

@@ -16,9 +16,10 @@ from approving import ObedientImds, fails
 from control_plane import Signer, jwks
 from documents import VM, FakeClock
 
+from bridge.approvalrows import approved_events
 from bridge.approvals import Approvals
 from bridge.batch import Batch
-from bridge.ledger import Ledger, approved_events
+from bridge.ledger import Ledger
 from bridge.normalize import Observer
 from bridge.outbox import Accepts, Outbox, Recipient
 from bridge.policy import Rule

@@ -14,10 +14,11 @@ from control_plane import Signer, jwks
 from documents import EVENT_ID, NOW, OTHER_ID, VM, FakeClock, StandInImds, body, entry
 from forgery import Scene
 
+from bridge.approvalrows import approved_events
 from bridge.approvals import Approvals
 from bridge.imds import ImdsError
 from bridge.known import KnownEvent
-from bridge.ledger import Entry, Ledger, approved_events
+from bridge.ledger import Entry, Ledger
 from bridge.normalize import Observer
 from bridge.policy import Rule
 from bridge.poller import Poller

@@ -8,7 +8,7 @@ from typing import Any
 
 from documents import VM, FakeClock, ScriptedImds
 
-from bridge.ledger import approved_events
+from bridge.approvalrows import approved_events
 from bridge.normalize import Observer
 from bridge.poller import Poller
 from bridge.state import CurrentState
