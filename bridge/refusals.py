@@ -34,13 +34,13 @@ REASONS: Final = (
     "rate_limited",
 )
 """Why a command can be refused, before IMDS hears of it."""
-LINES_A_MINUTE: Final = 240
-"""How many refusals are logged one by one; the counter has them all."""
-ANSWERS_A_MINUTE: Final = 240
-"""How many are answered: each answer is a record, on disk and at every sink."""
-ANSWERS_A_TOKEN: Final = 5
-"""How often one refused token is answered: whoever once saw one on its way can send it for ever,
-and each answer goes to every sink."""
+REFUSALS_A_MINUTE: Final = 240
+"""How many are logged one by one, and answered: each answer is a record, on disk and at every sink.
+The counter has them all.
+"""
+TIMES_A_TOKEN: Final = 5
+"""How often that is done for one signed token: whoever once saw one on its way can send it for
+ever, and each answer goes to every sink."""
 _REMEMBERED: Final = 1_000
 
 
@@ -50,9 +50,9 @@ class Refusals:
     def __init__(self, clock: Clock) -> None:
         self.counts: Counter[str] = Counter()
         """How many there were, by reason."""
-        self._answers = Rate(ANSWERS_A_MINUTE, clock.monotonic)
-        self._lines = Rate(LINES_A_MINUTE, clock.monotonic)
-        self._answered: OrderedDict[bytes, int] = OrderedDict()
+        # One for each side of the signature: what anybody can send holds up no answer.
+        self._rates = {signed: Rate(REFUSALS_A_MINUTE, clock.monotonic) for signed in (True, False)}
+        self._told: OrderedDict[bytes, int] = OrderedDict()
 
     def note(self, refused: RefusedError, message: CommandMessage) -> bool:
         """Count a refusal; whether it is to be answered.
@@ -61,16 +61,22 @@ class Refusals:
         it hands on one and the same message once more: what became of that is told already.
         """
         self.counts[refused.reason] += 1
-        if self._lines.allows():
-            self._log(refused, message.channel)
-        if refused.command is None or (refused.reason == "replayed" and message.redelivered):
+        signed = refused.command is not None
+        if signed and self._is_told(message.token):
             return False
-        token = sha256(message.token).digest()  # without the key nobody makes it another one
-        answered = self._answered.pop(token, 0)
-        self._answered[token] = answered + 1
-        if len(self._answered) > _REMEMBERED:
-            self._answered.popitem(last=False)
-        return answered < ANSWERS_A_TOKEN and self._answers.allows()
+        if not self._rates[signed].allows():
+            return False
+        self._log(refused, message.channel)
+        return signed and not (refused.reason == "replayed" and message.redelivered)
+
+    def _is_told(self, signed: bytes) -> bool:
+        """Whether enough has been said of this token; if not, it counts."""
+        token = sha256(signed).digest()  # without the key nobody makes it another one
+        times = self._told.pop(token, 0)
+        self._told[token] = times + 1
+        if len(self._told) > _REMEMBERED:
+            self._told.popitem(last=False)
+        return times >= TIMES_A_TOKEN
 
     def _log(self, refused: RefusedError, channel: str) -> None:
         command = refused.command

@@ -20,7 +20,7 @@ from bridge import approvals
 from bridge.commands import MAX_COMMANDS, SKEW_SECONDS
 from bridge.ledger import Entry, Ledger
 from bridge.policy import Rule
-from bridge.refusals import ANSWERS_A_MINUTE, ANSWERS_A_TOKEN, LINES_A_MINUTE
+from bridge.refusals import REFUSALS_A_MINUTE, TIMES_A_TOKEN
 from bridge.store import RESET_KEY, StoreError
 from bridge.storefile import FILE_NAME
 from bridge.tries import MAX_RETRY_SECONDS
@@ -237,31 +237,54 @@ def test_a_refused_token_is_not_answered_for_ever(court: Court) -> None:
     for _ in range(100):
         court.send(old)
         court.clock.advance(60)
-    assert len(court.receipts()) == ANSWERS_A_TOKEN
+    assert len(court.receipts()) == TIMES_A_TOKEN
     assert court.refused() == {"expired": 100}
 
 
 def test_many_refused_tokens_are_not_all_answered(court: Court) -> None:
     """However many different ones come in a minute, the sinks see so many answers."""
     court.announce()
-    for _ in range(ANSWERS_A_MINUTE + 50):
+    for _ in range(REFUSALS_A_MINUTE + 50):
         court.send(court.approve(exp=court.seconds))
-    assert len(court.receipts()) == ANSWERS_A_MINUTE
+    assert len(court.receipts()) == REFUSALS_A_MINUTE
     court.clock.advance(60)
     court.send(court.approve(exp=court.seconds))
-    assert len(court.receipts()) == ANSWERS_A_MINUTE + 1
+    assert len(court.receipts()) == REFUSALS_A_MINUTE + 1
 
 
 def test_refusals_are_logged_within_limits(court: Court, caplog: pytest.LogCaptureFixture) -> None:
-    """A flood makes no flood of lines, and no line holds a token."""
+    """A flood makes no flood of lines, whether it is of one token or of many, and no line holds a
+    token.
+    """
     court.announce()
     token = court.approve(iss="https://elsewhere.example")
     with caplog.at_level(logging.WARNING):
         for _ in range(1000):
             court.send(token)
+        for number in range(1000):
+            court.send(b"junk %d" % number)
     lines = [each for each in caplog.records if getattr(each, "action", "") == "command_refused"]
-    assert len(lines) == LINES_A_MINUTE
+    assert len(lines) == TIMES_A_TOKEN + REFUSALS_A_MINUTE
     assert not [each for each in lines if token.decode()[-40:] in str(each.__dict__)]
+
+
+def test_a_flood_of_one_token_holds_up_no_answer(court: Court) -> None:
+    """Whoever saw one token on its way cannot keep others from their answers."""
+    court.announce()
+    old = court.approve(iat=1, nbf=1, exp=2)
+    for _ in range(2 * REFUSALS_A_MINUTE):
+        court.send(old)
+    court.send(court.approve(aud="x"))
+    assert court.story()[-1] == ("rejected", "wrong_audience")
+
+
+def test_a_flood_without_a_signature_holds_up_no_answer(court: Court) -> None:
+    """Whoever can send anything at all cannot keep the control plane from learning its mistakes."""
+    court.announce()
+    for number in range(REFUSALS_A_MINUTE + 10):
+        court.send(b"junk %d" % number)
+    court.send(court.approve(exp=court.seconds))
+    assert court.story() == [("rejected", "expired")]
 
 
 def test_trouble_with_the_trusted_keys_is_said_once(
