@@ -120,10 +120,10 @@ class Approvals:
         for key in [each for each in pending if each not in under_way]:
             # Each on what is newest: the POST before it may have taken its time.
             known = self._known(key)
-            ruling = None if known is None else self._rulings.on(known)
-            if ruling is not None and ruling.approve:
+            ruling = self._rulings.on(known) if known else None
+            if ruling and ruling.approve:
                 self._ask(self._write(ruling.entry, "accepted"))
-            elif ruling is not None:
+            elif ruling:
                 self._write(ruling.entry, "rejected", "not_allowed")
 
     def _verify(self, message: CommandMessage, known: Mapping[str, KnownEvent]) -> Command:
@@ -186,16 +186,16 @@ class Approvals:
         and write down what became of it. Raises `StoreError`.
         """
         entry = self._note(self._ledger.asked(entry, "maybe", self._clock.now()))
-        known = self._known(entry.event_id)
-        if known and self._ledger.newest_record(known.event.key) != known.record_id:
-            return entry  # a change of it has just been recorded: the next look knows it
-        verdict = Verdict.APPROVE if known is None else self._ground(entry, known)
+        known, attempt = self._known(entry.event_id), self._open[entry.cause]
         reason = objection(known, entry.fingerprint)
-        attempt = self._open[entry.cause]
+        verdict = Verdict.REFUSE if known is None else self._ground(entry, known)
         if verdict is Verdict.WAIT or (reason in _OVER and attempt.effect != "in vain"):
             return entry
-        if reason or verdict is Verdict.REFUSE:
+        if known is None or reason or verdict is Verdict.REFUSE:
             return self._write(entry, "failed", reason or "not_allowed")
+        # Last, for a poll that has committed a change and does not say so yet.
+        if self._ledger.newest_record(known.event.key) != known.record_id:
+            return entry
         try:
             self._imds.start(entry.event_id or "")
         except ImdsError as error:
@@ -233,17 +233,8 @@ class Approvals:
                 entry, self._current.observer, self._clock.now(), state=state, reason=reason
             )
         )
-        log.info(
-            "an approval goes on",
-            extra={
-                "action": f"approval.{state}",
-                "event": after.event_id,
-                "jti": after.jti,
-                "actor": after.actor,
-                "reason": reason,
-                "why": why,
-            },
-        )
+        told = {"event": after.event_id, "jti": after.jti, "actor": after.actor, "reason": reason}
+        log.info("an approval goes on", extra={"action": f"approval.{state}", **told, "why": why})
         return after
 
     def _note(self, entry: Entry, *, effect: Asked = "in vain") -> Entry:
