@@ -17,14 +17,15 @@ from typing import Any, Final
 
 import click
 
-sys.path.append(str(Path(__file__).resolve().parent.parent / "tests" / "support"))
-from helm_schema import SCHEMA_FILE, schema_text
+sys.path.append(str(Path(__file__).resolve().parent.parent / "tests"))
+from support.chart.schema import SCHEMA_FILE, schema_text
 
-from bridge import errors, reference
+from bridge import errors
+from bridge.api.metric_definitions import DEFINITIONS
 from bridge.cli import COMMANDS, module_of
 from bridge.cli.config import env_file
-from bridge.metricnames import DEFINITIONS
-from bridge.reference import Variable
+from bridge.config import reference
+from bridge.config.reference import Variable
 from bridge.simulator import SCENARIOS
 from sinks import registry
 from sinks.record import schema

@@ -81,9 +81,9 @@ def seb() -> None:
 def main() -> None:
     """Run a command and end the process with its exit code; errors go to standard error."""
     if None in (sys.stdin, sys.stdout, sys.stderr):
-        from bridge import host  # noqa: PLC0415  # hardly ever needed
+        from bridge import system  # noqa: PLC0415  # hardly ever needed
 
-        host.occupy_closed_streams()
+        system.occupy_closed_streams()
     _write_utf8()
     try:
         code = seb.main(prog_name="seb", standalone_mode=False)

@@ -19,7 +19,7 @@ from typing import Any, Final, NoReturn
 
 import click
 
-from bridge import control
+from bridge.api import control
 from bridge.cli import common
 from bridge.cli.agreement import agree
 from bridge.cli.approve_remote import UNDER_WAY, Target, approve_from_afar, ping

@@ -15,9 +15,9 @@ from typing import Any, Final
 
 import click
 
-from bridge import signing
+from bridge.approval import signing
 from bridge.cli.remote_vm import Receipt, find, pending, receipts
-from bridge.configuration import Configuration, SinkSpec
+from bridge.config.load import Configuration, SinkSpec
 from bridge.errors import (
     NO,
     NOT_PERMITTED,

@@ -12,8 +12,9 @@ from typing import Any, NoReturn
 import click
 from pydantic import BaseModel, SecretStr
 
-from bridge import configuration, host, logs
-from bridge.configuration import Configuration
+from bridge import logs, system
+from bridge.config import load
+from bridge.config.load import Configuration
 
 set_option = click.option(
     "--set",
@@ -32,7 +33,7 @@ def read_configuration(overrides: tuple[str, ...]) -> Configuration:
         if not equals or not name.upper().startswith("SEB_"):
             raise click.UsageError("--set takes SEB_NAME=VALUE")
         pairs[name.upper()] = value
-    return configuration.load(pairs)
+    return load.load(pairs)
 
 
 def start_log(config: Configuration) -> logs.Redactor:
@@ -49,7 +50,7 @@ def secrets_of(config: Configuration) -> list[str]:
 def stop_event() -> threading.Event:
     """An event that SIGTERM, SIGINT or their Windows equivalents set."""
     stop = threading.Event()
-    host.on_stop_signal(stop.set)
+    system.on_stop_signal(stop.set)
     return stop
 
 
@@ -59,7 +60,7 @@ def interruption() -> threading.Event:
     def interrupt() -> None:
         raise KeyboardInterrupt
 
-    host.on_stop_signal(interrupt)
+    system.on_stop_signal(interrupt)
     return threading.Event()
 
 

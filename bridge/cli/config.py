@@ -6,9 +6,9 @@ from collections.abc import Iterable
 
 import click
 
-from bridge import reference
 from bridge.cli import common
-from bridge.reference import Variable
+from bridge.config import reference
+from bridge.config.reference import Variable
 from sinks import registry
 
 _MUST = " (must be given)"

@@ -55,9 +55,9 @@ def command() -> None:
 
 def _play(simulator: Simulator, scratch: Path) -> None:
     from bridge import logs  # noqa: PLC0415
-    from bridge.app import Bridge  # noqa: PLC0415
-    from bridge.configuration import Configuration, sink_spec  # noqa: PLC0415
-    from bridge.settings import HttpSettings, ImdsSettings, Settings  # noqa: PLC0415
+    from bridge.config.load import Configuration, sink_spec  # noqa: PLC0415
+    from bridge.config.settings import HttpSettings, ImdsSettings, Settings  # noqa: PLC0415
+    from bridge.service.bridge import Bridge  # noqa: PLC0415
 
     # Built from nothing but these: no variable and no file can point the demo elsewhere.
     settings = Settings.model_construct(

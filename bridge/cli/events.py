@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 
 import click
 
+from bridge.api.http_client import Viewer
 from bridge.cli import common
-from bridge.viewer import Viewer
 from sinks.readable import readable
 from sinks.record import read_record
 

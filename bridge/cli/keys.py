@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from bridge import signing
+from bridge.approval import signing
 from bridge.cli import common
 from bridge.errors import ConfigurationError, NotPermittedError
 from sinks.readable import escaped

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Final
 
-from bridge.configuration import Configuration
+from bridge.config.load import Configuration
 from bridge.version import __version__
 from sinks.base import SinkContext
 from sinks.record import VmIdentity

@@ -10,11 +10,11 @@ from typing import Any
 
 import click
 
-from bridge import control
+from bridge.api import control
+from bridge.api.control_requests import ControlRequests
 from bridge.cli import common
 from bridge.cli.sink_table import sink_table
-from bridge.configuration import Configuration
-from bridge.desk import Desk
+from bridge.config.load import Configuration
 from bridge.errors import NO
 from sinks.readable import escaped
 
@@ -120,9 +120,9 @@ def _ask(request: Mapping[str, Any], overrides: tuple[str, ...]) -> dict[str, An
 
 def _open_and_ask(request: Mapping[str, Any], config: Configuration) -> dict[str, Any]:
     from bridge.cli.offline import NOBODY, context_for  # noqa: PLC0415  # as below
-    from bridge.dispatcher import make_sink, recipients  # noqa: PLC0415
-    from bridge.outbox import Outbox  # noqa: PLC0415  # a bridge that runs answers without it
-    from bridge.storefile import FILE_NAME, open_store  # noqa: PLC0415
+    from bridge.delivery.dispatcher import make_sink, recipients  # noqa: PLC0415
+    from bridge.store.opening import FILE_NAME, open_store  # noqa: PLC0415
+    from bridge.store.outbox import Outbox  # noqa: PLC0415  # a bridge that runs answers without it
 
     directory, context = config.settings.state_dir, context_for(config, NOBODY)
     # Whoever only looks must not be the one who makes the store, as a user that is not the bridge.
@@ -130,7 +130,7 @@ def _open_and_ask(request: Mapping[str, Any], config: Configuration) -> dict[str
         raise control.ControlError(f"there is no store in {directory} yet; has the bridge run?")
     store, _ = open_store(directory, datetime.now(UTC))
     try:
-        return Desk(
+        return ControlRequests(
             Outbox(store, recipients(make_sink(each, context) for each in config.sinks))
         ).answer(request)
     finally:

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import click
 
-from bridge.approvalsettings import ApprovalSettings, CommandsSettings
 from bridge.cli import common
-from bridge.configuration import Configuration, sink_spec
+from bridge.config.approval import ApprovalSettings, CommandsSettings
+from bridge.config.load import Configuration, sink_spec
 from bridge.errors import OK, UNREACHABLE, SebError
 
 
@@ -38,7 +38,7 @@ def command(once: bool, dry_run: bool, overrides: tuple[str, ...]) -> None:  # n
 def _work(config: Configuration, *, once: bool) -> int:
     # One look has nothing to finish, and what is committed is safe: a signal ends it at once.
     stop = common.interruption() if once else common.stop_event()
-    from bridge.app import Bridge, Outcome  # noqa: PLC0415  # `seb run --help` needs none of it
+    from bridge.service.bridge import Bridge, Outcome  # noqa: PLC0415  # `seb run --help` needs none of it
 
     redact = common.start_log(config)
     try:

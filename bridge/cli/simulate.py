@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 
 import click
 
-from bridge.address import parsed
+from bridge.config.address import parsed
 from bridge.simulator import (
     FAULT_NAMES,
     SCENARIOS,

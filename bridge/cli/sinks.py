@@ -7,15 +7,16 @@ from datetime import UTC, datetime
 
 import click
 
-from bridge import control, notices
+from bridge.api import control
 from bridge.cli import common
 from bridge.cli.offline import context_for
-from bridge.configuration import Configuration, SinkSpec
-from bridge.endpoint import client
+from bridge.config.load import Configuration, SinkSpec
 from bridge.errors import ConfigurationError, UnreachableError
-from bridge.identity import IdentityError, fetch_identity
-from bridge.imds import ImdsError
-from bridge.normalize import Observer
+from bridge.events import bridge_records
+from bridge.events.normalize import Observer
+from bridge.imds.client import ImdsError
+from bridge.imds.connect import client
+from bridge.imds.identity import IdentityError, fetch_identity
 from bridge.version import __version__
 from sinks import registry
 from sinks.record import EventRecord, VmIdentity, seal
@@ -110,7 +111,7 @@ def _identity(config: Configuration) -> VmIdentity:
 
 def _record(vm: VmIdentity, site: str) -> EventRecord:
     now = datetime.now(UTC)
-    draft = notices.heartbeat(
+    draft = bridge_records.heartbeat(
         Observer(vm=vm, version=__version__, instance_id="test", site=site),
         now,
         interval=0.0,

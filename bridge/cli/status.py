@@ -9,10 +9,10 @@ from typing import Any
 
 import click
 
+from bridge.api.http_client import Viewer
 from bridge.cli import common
 from bridge.cli.sink_table import ago, sink_table, span
 from bridge.errors import NO
-from bridge.viewer import Viewer
 from sinks.readable import escaped
 
 

@@ -14,7 +14,7 @@ from typing import Final
 import click
 
 import bridge
-from bridge import host
+from bridge import system
 from bridge.errors import ConfigurationError
 
 _SEB: Final = "/opt/seb/bin/seb"
@@ -30,7 +30,7 @@ def command() -> None:
 
     Linux: seb systemd-unit > /etc/systemd/system/seb.service
     """
-    if host.is_windows():
+    if system.is_windows():
         raise ConfigurationError("systemd is Linux' own; see docs/windows.md for a service here")
     words = _own_command()
     click.echo(unit(words), nl=False)

@@ -12,9 +12,9 @@ from typing import Final
 
 import click
 
+from bridge.api.http_client import Viewer
 from bridge.cli import common
 from bridge.errors import TryLaterError, UnreachableError
-from bridge.viewer import Viewer
 from sinks.readable import readable
 from sinks.record import read_record
 

@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "support")]
+sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
 from bridge.version import __version__  # noqa: E402  # where it is, the lines above say
 from tests.benchmarks import measure, page  # noqa: E402

@@ -14,9 +14,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from bridge.outbox import Outbox, Recipient
 from bridge.simulator import Simulator
-from bridge.storefile import open_store
+from bridge.store.opening import open_store
+from bridge.store.outbox import Outbox, Recipient
 from sinks.record import EventRecord, RecordDraft
 from sinks.samples import sample_record
 from tests.benchmarks.farend import KINDS, LIBRARIES, FarEnd, Kind, far_end

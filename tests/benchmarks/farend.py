@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
-from amqp_server import SHARED_KEY
-from mosquitto import Mosquitto
+from support.amqp.server import SHARED_KEY
+from support.mqtt.mosquitto import Mosquitto
 
 from tests.benchmarks.measure import PYTHON, environment
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from mosquitto import Mosquitto
+from support.mqtt.mosquitto import Mosquitto
 
 from tests.benchmarks.fleet_paper import (
     SOURCES,

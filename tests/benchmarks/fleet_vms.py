@@ -18,11 +18,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from bridge.batch import Batch
 from bridge.clock import SystemClock
+from bridge.delivery.health import Health
+from bridge.delivery.worker import Worker
 from bridge.logs import Redactor
-from bridge.sinkhealth import Health
-from bridge.worker import Worker
+from bridge.store.batch import Batch
 from sinks.base import PendingEvent, SinkContext, SinkError
 from sinks.mqtt.settings import MqttSettings
 from sinks.mqtt.sink import MqttSink

@@ -16,8 +16,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from documents import LATER, NOT_BEFORE, entry
-from polling import Bench
+from support.documents.documents import LATER, NOT_BEFORE, entry
+from support.imds.polling import Bench
 
 SIZES: Final = (1, 10, 100, 1000)
 _LOOKS: Final = 3

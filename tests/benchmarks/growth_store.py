@@ -16,9 +16,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from bridge.batch import Batch
-from bridge.outbox import Outbox, Recipient
-from bridge.storefile import FILE_NAME, open_store
+from bridge.store.batch import Batch
+from bridge.store.opening import FILE_NAME, open_store
+from bridge.store.outbox import Outbox, Recipient
 from sinks.samples import sample_record
 from tests.benchmarks.drain import draft
 

@@ -29,7 +29,7 @@ class EndedError(RuntimeError):
 def environment(more: Mapping[str, str] | None = None) -> dict[str, str]:
     """The environment of a child: this tree's code, no SEB_ variable but those given."""
     clean = {k: v for k, v in os.environ.items() if not k.startswith("SEB_")}
-    path = os.pathsep.join([str(ROOT), str(ROOT / "tests" / "support")])
+    path = os.pathsep.join([str(ROOT), str(ROOT / "tests")])
     return {**clean, "PYTHONPATH": path, **(more or {})}
 
 

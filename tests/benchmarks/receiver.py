@@ -18,9 +18,9 @@ from contextlib import suppress
 from io import BufferedReader
 from typing import Final
 
-import amqp_links
-from amqp_message import HubMessage
-from amqp_server import EventHubServer
+from support.amqp import links as amqp_links
+from support.amqp.message import HubMessage
+from support.amqp.server import EventHubServer
 
 PATIENCE: Final = 120.0
 _LOOK_SECONDS: Final = 0.003

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from bridge import reference
-from bridge.configuration import Configuration, load
+from bridge.config import reference
+from bridge.config.load import Configuration, load
 from bridge.errors import ConfigurationError
 
 URL = "https://control.example/fleet/secret-path"

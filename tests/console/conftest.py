@@ -7,8 +7,8 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-from postgresql import PostgreSql
 from pydantic import SecretStr
+from support.postgresql import PostgreSql
 
 from console.config.settings import Settings
 from console.store.opening import Database, database_url

@@ -9,9 +9,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from console_process import ConsoleProcess
-from console_records import FakeVm
-from eventually import eventually
+from support.console.process import ConsoleProcess
+from support.console.records import FakeVm
+from support.eventually import eventually
 
 from sinks.record import rfc3339
 

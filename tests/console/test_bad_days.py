@@ -9,13 +9,13 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from console_mqtt import Fleet
-from console_process import ConsoleProcess
-from console_records import FakeVm
-from eventually import eventually
-from fault_mount import fill, small_disk
-from mosquitto import Mosquitto
-from postgresql import PostgreSql
+from support.console.mqtt import Fleet
+from support.console.process import ConsoleProcess
+from support.console.records import FakeVm
+from support.eventually import eventually
+from support.faults.mount import fill, small_disk
+from support.mqtt.mosquitto import Mosquitto
+from support.postgresql import PostgreSql
 
 _NUMBERS = count(1)
 

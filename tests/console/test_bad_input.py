@@ -9,11 +9,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from console_mqtt import Fleet
-from console_process import ConsoleProcess
-from console_records import FakeVm
-from eventually import eventually
-from mosquitto import Mosquitto
+from support.console.mqtt import Fleet
+from support.console.process import ConsoleProcess
+from support.console.records import FakeVm
+from support.eventually import eventually
+from support.mqtt.mosquitto import Mosquitto
 
 from sinks.record import EventRecord
 

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from console_process import ConsoleProcess, free_port
-from console_records import FakeVm
-from eventually import eventually
-from mosquitto import Mosquitto
+from support.console.process import ConsoleProcess, free_port
+from support.console.records import FakeVm
+from support.eventually import eventually
+from support.mqtt.mosquitto import Mosquitto
 
 
 @pytest.fixture(scope="module")

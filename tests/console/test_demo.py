@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 import requests
-from browser import check_views, started_browser, watched_page
-from console_process import free_port
-from eventually import eventually
 from playwright.sync_api import expect
+from support.console.process import free_port
+from support.eventually import eventually
+from support.page.browser import check_views, started_browser, watched_page
 
 COMMAND = [sys.executable, "-m", "bridge", "console", "demo"]
 

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from amqp_message import PARTITION_KEY, HubMessage
-from amqp_server import EventHubServer
-from console_process import ConsoleProcess
-from console_records import FakeVm
-from eventually import eventually
+from support.amqp.message import PARTITION_KEY, HubMessage
+from support.amqp.server import EventHubServer
+from support.console.process import ConsoleProcess
+from support.console.records import FakeVm
+from support.eventually import eventually
 
 from sinks.record import EventRecord
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from random import Random
 
 import pytest
-from console_records import FakeVm
+from support.console.records import FakeVm
 
 from console.fleet.fold import Known, fold
 from console.records.incoming import Incoming, IncomingRecord

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from console_process import ConsoleProcess
-from console_records import FakeVm
-from eventually import eventually
+from support.console.process import ConsoleProcess
+from support.console.records import FakeVm
+from support.eventually import eventually
 
 
 @pytest.fixture(scope="module")

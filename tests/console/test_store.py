@@ -9,9 +9,9 @@ from random import Random
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from console_records import FakeVm
-from eventually import eventually
 from sqlalchemy import func, select, text
+from support.console.records import FakeVm
+from support.eventually import eventually
 
 from console.errors import ConfigurationError
 from console.fleet.fold import Changes

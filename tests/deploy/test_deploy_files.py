@@ -18,7 +18,7 @@ from typing import Any
 import jinja2
 import pytest
 import yaml
-from bridge_process import run_seb
+from support.process.bridge import run_seb
 
 from release import sbom
 

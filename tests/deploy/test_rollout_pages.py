@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from bridge_process import run_seb
+from support.process.bridge import run_seb
 
 ROOT = Path(__file__).parent.parent.parent
 PAGES = (*(ROOT / "docs" / name for name in ("rollout.md", "networks.md")), *ROOT.glob("[RS]E*.md"))

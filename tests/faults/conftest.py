@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from oracle import Figures
+from support.faults.oracle import Figures
 
 
 @pytest.fixture

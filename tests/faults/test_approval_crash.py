@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from approving import EVENT_ID, Court, fails
-from documents import entry
+from support.commands.approving import EVENT_ID, Court, fails
+from support.documents.documents import entry
 
-from bridge.policy import Rule
-from bridge.store import StoreError
+from bridge.approval.policy import Rule
+from bridge.store.database import StoreError
 
 LOOKS = 40
 """More than any of the scripts takes."""

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from approval_stage import Stage
-from bridge_process import BridgeProcess
+from support.commands.approval_stage import Stage
+from support.process.bridge import BridgeProcess
 
 from bridge.simulator import Approval, SimulatedEvent, Simulator
 from bridge.simulator.faults import Reset, Status

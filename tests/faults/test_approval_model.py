@@ -7,8 +7,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from approval_model import try_courses
-from oracle import Figures
+from support.commands.approval_model import try_courses
+from support.faults.oracle import Figures
 
 Tell = Callable[[Figures], None]
 

@@ -8,15 +8,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from bridge_process import BridgeProcess
-from eventually import eventually
-from fault_process import needs_proc, usage
-from oracle import Evidence, Figures, judge, outbox_of
-from store_helpers import NOW, draft, recipients
+from support.eventually import eventually
+from support.faults.oracle import Evidence, Figures, judge, outbox_of
+from support.faults.process import needs_proc, usage
+from support.process.bridge import BridgeProcess
+from support.store_helpers import NOW, draft, recipients
 
-from bridge.outbox import Outbox
 from bridge.simulator import Simulator
-from bridge.storefile import open_store
+from bridge.store.opening import open_store
+from bridge.store.outbox import Outbox
 
 pytestmark = needs_proc
 AT_ONCE = 1000

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from approval_stage import Stage
-from bridge_process import BridgeProcess
-from clock_fault import (
+from support.commands.approval_stage import Stage
+from support.eventually import eventually
+from support.faults.clock import (
     GROWTH_KIB,
     HOUR,
     YEARS,
@@ -23,9 +23,9 @@ from clock_fault import (
     resident,
     variables,
 )
-from eventually import eventually
-from five_sinks import FiveSinks
-from oracle import Evidence, Figures, certain, judge, outbox_of
+from support.faults.oracle import Evidence, Figures, certain, judge, outbox_of
+from support.process.bridge import BridgeProcess
+from support.sinks.five import FiveSinks
 
 from bridge.simulator import SimulatedEvent, Simulator
 

@@ -8,11 +8,19 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from clock_fault import GROWTH_KIB, HOUR, YEARS, WrongClock, polls_again, resident, variables
-from eventually import eventually
-from five_sinks import FiveSinks
-from oracle import Evidence, Figures, judge, outbox_of
-from restless_imds import Observations, RestlessImds
+from support.eventually import eventually
+from support.faults.clock import (
+    GROWTH_KIB,
+    HOUR,
+    YEARS,
+    WrongClock,
+    polls_again,
+    resident,
+    variables,
+)
+from support.faults.oracle import Evidence, Figures, judge, outbox_of
+from support.imds.restless import Observations, RestlessImds
+from support.sinks.five import FiveSinks
 
 from bridge.simulator import Simulator
 

@@ -10,10 +10,10 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from amqp_faults import Fault
-from amqp_server import EventHubServer
-from clock_fault import HOUR, WrongClock, variables
-from oracle import Evidence, Figures, certain, judge, outbox_of
+from support.amqp.faults import Fault
+from support.amqp.server import EventHubServer
+from support.faults.clock import HOUR, WrongClock, variables
+from support.faults.oracle import Evidence, Figures, certain, judge, outbox_of
 
 from bridge.simulator import SimulatedEvent, Simulator
 

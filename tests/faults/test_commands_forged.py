@@ -11,17 +11,17 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from approving import Court, full_court, scene
-from documents import FakeClock
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from oracle import Figures
-from token_judge import Facts, reason_against
-from token_strategies import Attack
-from token_texts import ATTACKS
+from support.commands.approving import Court, full_court, scene
+from support.commands.token_judge import Facts, reason_against
+from support.commands.token_strategies import Attack
+from support.commands.token_texts import ATTACKS
+from support.documents.documents import FakeClock
+from support.faults.oracle import Figures
 
-from bridge.commands import MAX_COMMANDS, Rate, Situation, verify
-from bridge.trust import Trust
+from bridge.approval.trusted_keys import Trust
+from bridge.approval.verification import MAX_COMMANDS, Rate, Situation, verify
 
 Tell = Callable[[Figures], None]
 MEMORY = Path("/dev/shm")

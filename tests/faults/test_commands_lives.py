@@ -14,9 +14,6 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
-from approving import Court, fails
-from command_story import Issued, Story
-from documents import entry
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -26,12 +23,15 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
-from oracle import Figures
-from token_judge import Facts, reason_against
+from support.commands.approving import Court, fails
+from support.commands.story import Issued, Story
+from support.commands.token_judge import Facts, reason_against
+from support.documents.documents import entry
+from support.faults.oracle import Figures
 
-from bridge import notices
-from bridge.store import RESET_KEY
-from bridge.storereset import StoreReset
+from bridge.events import bridge_records
+from bridge.store.database import RESET_KEY
+from bridge.store.recovery import StoreReset
 
 Tell = Callable[[Figures], None]
 MEMORY = Path("/dev/shm")
@@ -220,7 +220,9 @@ class Lives(RuleBasedStateMachine):
         self.court.begin()
         reset = StoreReset(**json.loads(self.court.store.remembered(RESET_KEY) or "null"))
         now = self.court.clock.now()
-        self.court.store.commit([notices.store_reset(self.court.current.observer, now, reset)])
+        self.court.store.commit(
+            [bridge_records.store_reset(self.court.current.observer, now, reset)]
+        )
         self.lost = int(self.shown)
         self.rate = []
         self.story.begin_anew()

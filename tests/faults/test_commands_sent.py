@@ -12,15 +12,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from approval_stage import Stage
-from bridge_process import BridgeProcess
-from forgery import Scene
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from oracle import Figures
-from token_judge import Facts, reason_against
-from token_strategies import Attack
-from token_texts import ATTACKS
+from support.commands.approval_stage import Stage
+from support.commands.forgery import Scene
+from support.commands.token_judge import Facts, reason_against
+from support.commands.token_strategies import Attack
+from support.commands.token_texts import ATTACKS
+from support.faults.oracle import Figures
+from support.process.bridge import BridgeProcess
 
 Tell = Callable[[Figures], None]
 PINGS = 3

@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import fault_strace
 import pytest
-from bridge_process import SEB, BridgeProcess
-from fault_disk import TRY_LATER, BadDisk
-from fault_gate import GatedReceiver
-from fault_strace import under
-from oracle import Evidence, Figures, certain, judge, outbox_of
+from support.faults import strace as fault_strace
+from support.faults.disk import TRY_LATER, BadDisk
+from support.faults.gate import GatedReceiver
+from support.faults.oracle import Evidence, Figures, certain, judge, outbox_of
+from support.faults.strace import under
+from support.process.bridge import SEB, BridgeProcess
 
 from bridge.simulator import Simulator
 

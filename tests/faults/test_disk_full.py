@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from bridge_process import BridgeProcess
-from eventually import eventually
-from fault_disk import TRY_LATER
-from fault_gate import GatedReceiver
-from fault_mount import fill, small_disk
-from oracle import Evidence, Figures, judge, outbox_of
+from support.eventually import eventually
+from support.faults.disk import TRY_LATER
+from support.faults.gate import GatedReceiver
+from support.faults.mount import fill, small_disk
+from support.faults.oracle import Evidence, Figures, judge, outbox_of
+from support.process.bridge import BridgeProcess
 
 from bridge.simulator import SimulatedEvent, Simulator
 

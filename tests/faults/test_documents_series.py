@@ -13,10 +13,6 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
-from document_life import DISTURBANCES, EDITS, Edit, Seen, change, edited
-from document_replay import Replay, even
-from document_shapes import Entry, Written, clean, tagged
-from document_strategies import ENTRIES, EVENT_IDS, NAMELESS, WRITTEN, spelt
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -25,8 +21,12 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
-from oracle import Figures
-from polling import Bench
+from support.documents.life import DISTURBANCES, EDITS, Edit, Seen, change, edited
+from support.documents.replay import Replay, even
+from support.documents.shapes import Entry, Written, clean, tagged
+from support.documents.strategies import ENTRIES, EVENT_IDS, NAMELESS, WRITTEN, spelt
+from support.faults.oracle import Figures
+from support.imds.polling import Bench
 
 from sinks.record import EventRecord
 

@@ -11,16 +11,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from bridge_process import BridgeProcess
-from document_replay import Replay, even
-from document_shapes import VM_NAME, Entry, Written
-from document_strategies import BAD_BODIES, ENTRIES, EVENT_IDS, WRITTEN
-from eventually import eventually
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from mosquitto import Mosquitto
-from mqtt_subscriber import Subscriber
-from oracle import Evidence, Figures, judge, outbox_of
+from support.documents.replay import Replay, even
+from support.documents.shapes import VM_NAME, Entry, Written
+from support.documents.strategies import BAD_BODIES, ENTRIES, EVENT_IDS, WRITTEN
+from support.eventually import eventually
+from support.faults.oracle import Evidence, Figures, judge, outbox_of
+from support.mqtt.mosquitto import Mosquitto
+from support.mqtt.subscriber import Subscriber
+from support.process.bridge import BridgeProcess
 
 from bridge.simulator import SimulatedVm, Simulator
 from sinks.record import read_record

@@ -7,10 +7,10 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from amqp_server import EventHubServer, Fault
-from oracle import Figures
-from sink_fault_ends import FarEnd, FarEnds
-from sink_fault_scene import Scene, unchanged
+from support.amqp.server import EventHubServer, Fault
+from support.faults.oracle import Figures
+from support.faults.sink_ends import FarEnd, FarEnds
+from support.faults.sink_scene import Scene, unchanged
 
 Tell = Callable[[Figures], None]
 OTHER = "healthy"

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from bridge_process import BridgeProcess
-from eventually import eventually
-from oracle import Evidence, Figures, certain, judge, outbox_of
-from restless_imds import RestlessImds
+from support.eventually import eventually
+from support.faults.oracle import Evidence, Figures, certain, judge, outbox_of
+from support.imds.restless import RestlessImds
+from support.process.bridge import BridgeProcess
 
 from bridge.simulator import SimulatedEvent, Simulator
 from bridge.simulator.fault_names import FAULT_NAMES, parse_fault

@@ -8,10 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from bridge_process import BridgeProcess
-from five_sinks import FiveSinks
-from oracle import Evidence, Figures, judge, outbox_of
-from restless_imds import Observations, RestlessImds
+from support.faults.oracle import Evidence, Figures, judge, outbox_of
+from support.imds.restless import Observations, RestlessImds
+from support.process.bridge import BridgeProcess
+from support.sinks.five import FiveSinks
 
 from bridge.simulator import Simulator
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import fault_strace
 import pytest
-from fault_approvals import STEPS, Court, evidence_of
-from fault_gate import GatedReceiver
-from oracle import Evidence, Figures, judge, outbox_of
+from support.faults import strace as fault_strace
+from support.faults.approvals import STEPS, Court, evidence_of
+from support.faults.gate import GatedReceiver
+from support.faults.oracle import Evidence, Figures, judge, outbox_of
 
 pytestmark = pytest.mark.skipif(
     fault_strace.why_not() is not None, reason=str(fault_strace.why_not())

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import fault_strace
 import pytest
-from fault_gate import GatedReceiver
-from fault_stages import STAGES, Scene
-from oracle import Evidence, Figures, judge, outbox_of
+from support.faults import strace as fault_strace
+from support.faults.gate import GatedReceiver
+from support.faults.oracle import Evidence, Figures, judge, outbox_of
+from support.faults.stages import STAGES, Scene
 
 from bridge.simulator import Simulator
 

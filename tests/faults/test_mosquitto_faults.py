@@ -8,9 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from oracle import Figures
-from sink_fault_broker import READER, USER, Intruder, Stage, acl_for
-from throwaway_ca import ThrowawayCa
+from support.faults.oracle import Figures
+from support.faults.sink_broker import READER, USER, Intruder, Stage, acl_for
+from support.sinks.throwaway_ca import ThrowawayCa
 
 from bridge.simulator import SimulatedEvent
 

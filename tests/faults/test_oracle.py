@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from oracle import Evidence, judge
-from restless_imds import fingerprint
+from support.faults.oracle import Evidence, judge
+from support.imds.restless import fingerprint
 
 from bridge.simulator import Approval
 

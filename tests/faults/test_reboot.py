@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
-from bridge_process import BridgeProcess
-from eventually import eventually
-from oracle import Evidence, Figures, judge, outbox_of
+from support.eventually import eventually
+from support.faults.oracle import Evidence, Figures, judge, outbox_of
+from support.process.bridge import BridgeProcess
 
 from bridge.simulator import Refused, SimulatedEvent, Simulator
 
-BOOTED = Path(__file__).parents[1] / "support" / "fault_booted.py"
+BOOTED = Path(__file__).parents[1] / "support" / "faults" / "booted.py"
 RULES = json.dumps([{"name": "mine"}])
 Then = Literal["stays", "starts", "is gone"]
 

@@ -8,10 +8,10 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from fault_proxy import FaultProxy, Spoil
-from oracle import Figures
-from sink_fault_ends import FarEnd, FarEnds, Kind
-from sink_fault_scene import Delays, Scene, unchanged
+from support.faults.oracle import Figures
+from support.faults.proxy import FaultProxy, Spoil
+from support.faults.sink_ends import FarEnd, FarEnds, Kind
+from support.faults.sink_scene import Delays, Scene, unchanged
 
 from bridge.simulator import SimulatedEvent
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
-from fault_process import needs_proc
-from fault_soak import RULE, Sample, Soak
-from oracle import Evidence, Figures, certain, judge, outbox_of
+from support.faults.oracle import Evidence, Figures, certain, judge, outbox_of
+from support.faults.process import needs_proc
+from support.faults.soak import RULE, Sample, Soak
 
 pytestmark = needs_proc
 MEMORY = 10.0

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from fault_damage import BEHIND, DAMAGES, Found, Original, damage, drain
+from support.faults.damage import BEHIND, DAMAGES, Found, Original, damage, drain
 
 CASES = [
     pytest.param(kind, log, id=f"{kind}, {'log' if log else 'file'}")

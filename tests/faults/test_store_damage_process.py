@@ -8,14 +8,14 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
-from bridge_process import BridgeProcess
-from eventually import eventually
-from fault_damage import damage
-from fault_disk import CONFIGURATION
-from fault_gate import GatedReceiver
-from fault_mount import read_only_view
-from oracle import Evidence, Figures, judge, outbox_of
-from restless_imds import RestlessImds
+from support.eventually import eventually
+from support.faults.damage import damage
+from support.faults.disk import CONFIGURATION
+from support.faults.gate import GatedReceiver
+from support.faults.mount import read_only_view
+from support.faults.oracle import Evidence, Figures, judge, outbox_of
+from support.imds.restless import RestlessImds
+from support.process.bridge import BridgeProcess
 
 from bridge.simulator import Simulator
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-import fault_strace
 import pytest
-from bridge_process import SEB, BridgeProcess
-from fault_order import CALLS, follow
-from fault_strace import under
-from five_sinks import FiveSinks
-from oracle import Evidence, Figures, certain, judge, outbox_of
-from restless_imds import RestlessImds
+from support.faults import strace as fault_strace
+from support.faults.oracle import Evidence, Figures, certain, judge, outbox_of
+from support.faults.order import CALLS, follow
+from support.faults.strace import under
+from support.imds.restless import RestlessImds
+from support.process.bridge import SEB, BridgeProcess
+from support.sinks.five import FiveSinks
 
 from bridge.simulator import Simulator
 

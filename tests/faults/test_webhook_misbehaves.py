@@ -10,10 +10,10 @@ from ipaddress import ip_address
 from pathlib import Path
 
 import pytest
-from eventually import eventually
-from oracle import Figures
-from sink_fault_hooks import Hooks, Trap, addresses, can_trace
-from throwaway_ca import ThrowawayCa
+from support.eventually import eventually
+from support.faults.oracle import Figures
+from support.faults.sink_hooks import Hooks, Trap, addresses, can_trace
+from support.sinks.throwaway_ca import ThrowawayCa
 
 Tell = Callable[[Figures], None]
 LINK_LOCAL = "http://169.254.169.254/metadata/scheduledevents?api-version=2020-07-01"

@@ -9,12 +9,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from doc_page import Pages, files
-from eventually import eventually
-from far_ends import IMDS, PASSWORD, receiver, records
-from ground_cache import ROOT
-from podman import Engine, kill, missing, process_of
-from throwaway_ca import ThrowawayCa
+from support.eventually import eventually
+from support.ground.cache import ROOT
+from support.ground.doc_page import Pages, files
+from support.ground.podman import Engine, kill, missing, process_of
+from support.sinks.far_ends import IMDS, PASSWORD, receiver, records
+from support.sinks.throwaway_ca import ThrowawayCa
 
 PAGE = "docs/docker.md"
 STATE = "/var/lib/scheduled-events-bridge"

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from eventually import eventually
-from ground_cache import ROOT
-from kube import Cluster, missing
+from support.eventually import eventually
+from support.ground.cache import ROOT
+from support.ground.kube import Cluster, missing
 
 CHART = str(ROOT / "helm")
 VALUES = {each.stem: each for each in sorted((ROOT / "tests" / "helm" / "values").glob("*.yaml"))}

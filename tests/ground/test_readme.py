@@ -7,10 +7,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from doc_page import Pages
-from eventually import eventually
-from far_ends import IMDS
-from nspawn import SOURCE, Machine, missing
+from support.eventually import eventually
+from support.ground.doc_page import Pages
+from support.ground.nspawn import SOURCE, Machine, missing
+from support.sinks.far_ends import IMDS
 
 PATH = f"export PATH={SOURCE}/.venv/bin:$PATH\n"
 SCHEDULED = "seb.event.scheduled.v1"

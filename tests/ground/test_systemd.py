@@ -9,10 +9,10 @@ import shlex
 from collections.abc import Iterator
 
 import pytest
-from doc_page import Pages
-from eventually import eventually
-from far_ends import IMDS, PASSWORD, FarEnds
-from nspawn import SOURCE, Machine, missing
+from support.eventually import eventually
+from support.ground.doc_page import Pages
+from support.ground.nspawn import SOURCE, Machine, missing
+from support.sinks.far_ends import IMDS, PASSWORD, FarEnds
 
 LINUX, PREPARE = "docs/linux.md", "docs/prepare-and-recover.md"
 STATE = "/var/lib/private/scheduled-events-bridge"

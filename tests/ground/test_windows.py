@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from ground_cache import ROOT
-from mosquitto import Mosquitto
-from wine_python import WindowsPython, missing
+from support.ground.cache import ROOT
+from support.ground.wine_python import WindowsPython, missing
+from support.mqtt.mosquitto import Mosquitto
 
 
 @pytest.fixture(scope="session")

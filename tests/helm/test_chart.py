@@ -5,7 +5,7 @@ from __future__ import annotations
 import kubernetes_validate
 import pytest
 import yaml
-from helm_chart import CASES, CHART, case_file, helm, of_kind, one, render
+from support.chart.chart import CASES, CHART, case_file, helm, of_kind, one, render
 
 from bridge.version import __version__
 

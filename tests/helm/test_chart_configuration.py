@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helm_chart import (
+from support.chart.chart import (
     CASES,
     NODE,
     accepted,
@@ -18,8 +18,8 @@ from helm_chart import (
     render,
 )
 
-from bridge import reference
-from bridge.configuration import Configuration, load
+from bridge.config import reference
+from bridge.config.load import Configuration, load
 
 SINKS = {
     "approval": {"mqtt"},

@@ -9,7 +9,7 @@ from typing import Any
 import kubernetes_validate
 import pytest
 import yaml
-from helm_chart import (
+from support.chart.chart import (
     ROOT,
     accepted,
     bridge_container,
@@ -18,8 +18,8 @@ from helm_chart import (
     render,
 )
 
-from bridge import reference
-from bridge.configuration import load
+from bridge.config import reference
+from bridge.config.load import load
 
 PAGE = (ROOT / "docs" / "aks.md").read_text(encoding="utf-8")
 BLOCKS = [

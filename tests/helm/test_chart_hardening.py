@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from helm_chart import CASES, bridge_container, containers, one, pod_spec, refused, render
+from support.chart.chart import CASES, bridge_container, containers, one, pod_spec, refused, render
 
 USER = 65532
 

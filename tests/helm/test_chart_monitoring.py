@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from helm_chart import CHART, case_file, of_kind, one, parsed, pod_spec, render, template
+from support.chart.chart import CHART, case_file, of_kind, one, parsed, pod_spec, render, template
 
 ALERTS = CHART / "files" / "alerts.yaml"
 DASHBOARD = CHART / "files" / "dashboard.json"

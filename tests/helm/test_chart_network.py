@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helm_chart import accepted, of_kind, one, pod_spec, refused, render
+from support.chart.chart import accepted, of_kind, one, pod_spec, refused, render
 
 IMDS = {
     "to": [{"ipBlock": {"cidr": "169.254.169.254/32"}}],

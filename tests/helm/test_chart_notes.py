@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from helm_chart import CASES, CHART, case_file, parsed, template
+from support.chart.chart import CASES, CHART, case_file, parsed, template
 
 
 @pytest.fixture

@@ -6,10 +6,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from bridge_process import BridgeProcess
-from eventually import eventually
-from helm_chart import bridge_container, one, pod_environment, pod_spec, render
-from imds_client import ask
+from support.chart.chart import bridge_container, one, pod_environment, pod_spec, render
+from support.eventually import eventually
+from support.imds.client import ask
+from support.process.bridge import BridgeProcess
 
 from bridge.simulator import Simulator
 

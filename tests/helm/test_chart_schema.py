@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 import yaml
-from helm_chart import CHART, refused
-from helm_schema import BY_REFERENCE, GENERATED, OF_THE_CHART, SCHEMA_FILE, schema_text
-from helm_values import (
+from jsonschema import Draft7Validator
+from support.chart.chart import CHART, refused
+from support.chart.schema import BY_REFERENCE, GENERATED, OF_THE_CHART, SCHEMA_FILE, schema_text
+from support.chart.values import (
     BRIDGE_VARIABLES,
     MAY_BE_PLAIN,
     SCHEMA,
@@ -19,7 +20,6 @@ from helm_values import (
     problems,
     sample,
 )
-from jsonschema import Draft7Validator
 
 SECRET = "hunter2-and-more"
 # Kubernetes' own, and maps of names that are not ours.
@@ -54,7 +54,7 @@ def objects(node: Any, name: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def test_it_follows_the_settings() -> None:
-    """The generated part is what the bridge's settings are now; tests/support/helm_schema.py
+    """The generated part is what the bridge's settings are now; tests/support/chart/schema.py
     writes it.
     """
     assert SCHEMA_FILE.read_text(encoding="utf-8") == schema_text()

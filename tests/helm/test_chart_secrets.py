@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from helm_chart import refused
-from helm_schema import BY_REFERENCE
-from helm_values import MAY_BE_PLAIN, SINK_VARIABLES, problems
+from support.chart.chart import refused
+from support.chart.schema import BY_REFERENCE
+from support.chart.values import MAY_BE_PLAIN, SINK_VARIABLES, problems
 
 SECRET = "hunter2-and-more"
 

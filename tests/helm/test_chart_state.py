@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from helm_chart import accepted, pod_spec, render
+from support.chart.chart import accepted, pod_spec, render
 
 USER = 65532
 

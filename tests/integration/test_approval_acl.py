@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from bridge_process import BridgeProcess
-from control_line import ControlLine
-from control_plane import Signer, jwks
-from mosquitto import Mosquitto
 from paho.mqtt.client import Client
 from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
+from support.commands.control_plane import Signer, jwks
+from support.mqtt.mosquitto import Mosquitto
+from support.process.bridge import BridgeProcess
+from support.process.control_line import ControlLine
 
 from bridge.simulator import SimulatedEvent, Simulator
 

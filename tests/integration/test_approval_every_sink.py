@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 
 import jsonschema
-from bridge_process import run_seb
-from five_sinks import FiveSinks
-from launch import Launch
+from support.process.bridge import run_seb
+from support.process.launch import Launch
+from support.sinks.five import FiveSinks
 
 from bridge.simulator import SimulatedEvent, Simulator
 

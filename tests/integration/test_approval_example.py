@@ -8,12 +8,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from approval_stage import Stage
-from bridge_process import BridgeProcess, run_seb
-from mosquitto import Mosquitto
-from throwaway_ca import ThrowawayCa
+from support.commands.approval_stage import Stage
+from support.mqtt.mosquitto import Mosquitto
+from support.process.bridge import BridgeProcess, run_seb
+from support.sinks.throwaway_ca import ThrowawayCa
 
-from bridge.signing import generate, write_private
+from bridge.approval.signing import generate, write_private
 from bridge.simulator import SimulatedEvent
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "control_plane.py"

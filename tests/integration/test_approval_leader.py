@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from bridge_process import BridgeProcess
+from support.process.bridge import BridgeProcess
 
 from bridge.simulator import SimulatedEvent, SimulatedVm, Simulator
 

@@ -11,14 +11,14 @@ from pathlib import Path
 
 import jsonschema
 import pytest
-from approval_stage import Stage
-from bridge_process import BridgeProcess
-from control_plane import Signer, jwks
-from eventually import eventually
-from forgeries import FORGERIES
-from forgery import Forgery
+from support.commands.approval_stage import Stage
+from support.commands.control_plane import Signer, jwks
+from support.commands.forgeries import FORGERIES
+from support.commands.forgery import Forgery
+from support.eventually import eventually
+from support.process.bridge import BridgeProcess
 
-from bridge.commands import MAX_COMMANDS
+from bridge.approval.verification import MAX_COMMANDS
 from bridge.simulator import SimulatedEvent
 from bridge.simulator.faults import Refused, Reset, Status
 from sinks.record import schema

@@ -10,8 +10,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from bridge_process import BridgeProcess
-from launch import Launch
+from support.process.bridge import BridgeProcess
+from support.process.launch import Launch
 
 from bridge.simulator import (
     CutJson,

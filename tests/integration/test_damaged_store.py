@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from store_helpers import NOW
+from support.store_helpers import NOW
 
-from bridge.app import Bridge, Outcome
-from bridge.configuration import load
+from bridge.config.load import load
 from bridge.logs import Redactor
+from bridge.service.bridge import Bridge, Outcome
 from bridge.simulator import Simulator
-from bridge.store import CONDEMNED_NAME
-from bridge.storefile import open_store
+from bridge.store.database import CONDEMNED_NAME
+from bridge.store.opening import open_store
 
 
 @pytest.fixture

@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from amqp_message import HubMessage
-from bridge_process import BridgeProcess, run_seb
 from cloudevents.core.formats.json import JSONFormat
-from five_sinks import HUB, KEY, FiveSinks
-from http_server import Request
 from jsonschema import Draft202012Validator
-from mqtt_subscriber import Seen
 from standardwebhooks import Webhook
+from support.amqp.message import HubMessage
+from support.mqtt.subscriber import Seen
+from support.process.bridge import BridgeProcess, run_seb
+from support.sinks.five import HUB, KEY, FiveSinks
+from support.sinks.http_server import Request
 
 from bridge.simulator import SCENARIOS, SimulatedEvent, SimulatedVm, Simulator
 

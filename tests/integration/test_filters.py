@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from eventually import eventually
-from http_server import HttpServer
-from launch import Launch
+from support.eventually import eventually
+from support.process.launch import Launch
+from support.sinks.http_server import HttpServer
 
 from bridge.simulator import SimulatedEvent, Simulator
 

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from bridge_process import BridgeProcess
-from eventually import eventually
-from five_sinks import HUB, PATH, FiveSinks
-from tcp_gate import TcpGate
+from support.eventually import eventually
+from support.faults.tcp_gate import TcpGate
+from support.process.bridge import BridgeProcess
+from support.sinks.five import HUB, PATH, FiveSinks
 
 from bridge.simulator import SimulatedEvent, Simulator
 

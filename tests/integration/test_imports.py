@@ -6,8 +6,8 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from bridge_process import run_seb
-from launch import Launch
+from support.process.bridge import run_seb
+from support.process.launch import Launch
 
 # `-X importtime` does not see what importlib imports.
 LISTING = """
@@ -37,7 +37,9 @@ def loaded(*arguments: str, home: Path, env: Mapping[str, str] | None = None) ->
 def test_version_loads_next_to_nothing(tmp_path: Path) -> None:
     """No setting, no sink, no library but click."""
     found = loaded("version", home=tmp_path)
-    assert found & (HEAVY | SINKS | {"bridge.settings", "bridge.simulator", "asyncio"}) == set()
+    assert (
+        found & (HEAVY | SINKS | {"bridge.config.settings", "bridge.simulator", "asyncio"}) == set()
+    )
     assert {name for name in found if name.startswith("bridge")} == {
         *("bridge", "bridge.cli", "bridge.cli.version", "bridge.errors", "bridge.version")
     }

@@ -8,13 +8,13 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from bridge_process import run_seb
-from eventually import eventually
-from launch import Launch
+from support.eventually import eventually
+from support.process.bridge import run_seb
+from support.process.launch import Launch
 
 from bridge.simulator import SimulatedEvent, SimulatedVm, Simulator, Status
-from bridge.store import CONFIRMED_BOOT_KEY
-from bridge.storefile import FILE_NAME
+from bridge.store.database import CONFIRMED_BOOT_KEY
+from bridge.store.opening import FILE_NAME
 
 OTHER = SimulatedVm(vm_id="11111111-2222-4333-8444-555555555555", name="other")
 APPROVE_ALL = '[{"name": "all", "affects_this_vm": true}]'

@@ -6,8 +6,8 @@ import signal
 import time
 
 import pytest
-from http_server import HttpServer
-from launch import Launch
+from support.process.launch import Launch
+from support.sinks.http_server import HttpServer
 
 from bridge.simulator import Html, Refused, Silence, SimulatedEvent, Simulator
 

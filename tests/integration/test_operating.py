@@ -5,14 +5,17 @@ import threading
 from pathlib import Path
 
 import pytest
-from bridge_process import BridgeProcess, run_seb
-from documents import VM, StandInImds, body
-from launch import Launch
-from mosquitto import Mosquitto
-from onlooker import Onlooker
+from support.documents.documents import VM, StandInImds, body
+from support.mqtt.mosquitto import Mosquitto
+from support.page.onlooker import Onlooker
+from support.process.bridge import BridgeProcess, run_seb
+from support.process.launch import Launch
 
-from bridge import app, configuration, health, ownership
+from bridge.api import liveness
+from bridge.config import load
 from bridge.logs import Redactor
+from bridge.service import bridge as run
+from bridge.service import ownership
 from bridge.simulator import SimulatedEvent, Simulator
 
 BACKLOG = 'seb_sink_backlog_records{kind="mqtt",sink="mqtt"}'
@@ -76,10 +79,10 @@ def test_a_loop_that_hangs_turns_health(tmp_path: Path, monkeypatch: pytest.Monk
                 hanging.wait()
             return body()
 
-    monkeypatch.setattr(health, "SLACK_SECONDS", 0.5)
-    monkeypatch.setattr(app, "client", lambda *_: Imds())
+    monkeypatch.setattr(liveness, "SLACK_SECONDS", 0.5)
+    monkeypatch.setattr(run, "client", lambda *_: Imds())
     monkeypatch.setattr(ownership, "fetch_identity", lambda *_: VM)
-    config = configuration.load(
+    config = load.load(
         environ={
             "SEB_IMDS__URL": Imds.url,
             "SEB_IMDS__TIMEOUT": "0.1",
@@ -89,7 +92,7 @@ def test_a_loop_that_hangs_turns_health(tmp_path: Path, monkeypatch: pytest.Monk
             **seen.env,
         }
     )
-    bridge = app.Bridge(config, stop=stop, redact=Redactor())
+    bridge = run.Bridge(config, stop=stop, redact=Redactor())
     running = threading.Thread(target=bridge.run)
     running.start()
     try:

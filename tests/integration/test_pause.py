@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 
-from launch import Launch
+from support.process.launch import Launch
 
 from bridge.simulator import SimulatedEvent, Simulator
 

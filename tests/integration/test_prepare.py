@@ -10,10 +10,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from bridge_process import BridgeProcess, run_seb
-from eventually import eventually
-from launch import Launch
-from scripts import is_running, pids, python_script, shell_script
+from support.eventually import eventually
+from support.process.bridge import BridgeProcess, run_seb
+from support.process.launch import Launch
+from support.process.scripts import is_running, pids, python_script, shell_script
 
 from bridge.simulator import SimulatedEvent, Simulator
 

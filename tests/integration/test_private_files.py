@@ -6,9 +6,9 @@ import stat
 import sys
 
 import pytest
-from bridge_process import SEB, BridgeProcess
-from eventually import eventually
-from launch import Launch
+from support.eventually import eventually
+from support.process.bridge import SEB, BridgeProcess
+from support.process.launch import Launch
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such modes")
 

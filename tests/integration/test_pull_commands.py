@@ -6,12 +6,12 @@ import json
 from datetime import UTC, datetime
 from pathlib import Path
 
-from bridge_process import BridgeProcess
-from eventually import eventually
-from http_server import HttpServer
+from support.eventually import eventually
+from support.process.bridge import BridgeProcess
+from support.sinks.http_server import HttpServer
 
-from bridge import signing
-from bridge.signing import Order
+from bridge.approval import signing
+from bridge.approval.signing import Order
 from bridge.simulator import SimulatedEvent, Simulator
 
 

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from bridge_process import BridgeProcess, run_seb
-from five_sinks import PASSWORD, SECRETS, FiveSinks
-from launch import Launch
-from seb_here import seb_here
+from support.process.bridge import BridgeProcess, run_seb
+from support.process.launch import Launch
+from support.process.seb_here import seb_here
+from support.sinks.five import PASSWORD, SECRETS, FiveSinks
 
 from bridge.simulator import SimulatedEvent, Simulator
 

@@ -8,16 +8,18 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from bridge_process import SEB, BridgeProcess
-from eventually import eventually
-from fault_gate import GatedReceiver
-from launch import Launch
-from tcp_gate import TcpGate
+from support.eventually import eventually
+from support.faults.gate import GatedReceiver
+from support.faults.tcp_gate import TcpGate
+from support.process.bridge import SEB, BridgeProcess
+from support.process.launch import Launch
 
 from bridge.simulator import SimulatedVm, Simulator
 
 OTHER = SimulatedVm(vm_id="11111111-2222-4333-8444-555555555555", name="other")
-IMPATIENT = "import bridge.app as app, bridge.cli; app.IDENTITY_SECONDS = 0.3; bridge.cli.main()"
+IMPATIENT = (
+    "import bridge.service.bridge as app, bridge.cli; app.IDENTITY_SECONDS = 0.3; bridge.cli.main()"
+)
 """`seb`, but it asks IMDS for the identity often, not hourly."""
 
 

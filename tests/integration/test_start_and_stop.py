@@ -11,10 +11,10 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from bridge_process import SEB, BridgeProcess
-from eventually import eventually
-from http_server import HttpServer
-from launch import Launch
+from support.eventually import eventually
+from support.process.bridge import SEB, BridgeProcess
+from support.process.launch import Launch
+from support.sinks.http_server import HttpServer
 
 from bridge.simulator import Refused, Silence, SimulatedEvent, SimulatedVm, Simulator
 

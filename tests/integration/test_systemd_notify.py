@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from eventually import eventually
-from launch import Launch
-from notify_socket import NotifySocket
+from support.eventually import eventually
+from support.process.launch import Launch
+from support.process.notify_socket import NotifySocket
 
-from bridge.app import Bridge, Outcome
-from bridge.configuration import load
+from bridge.config.load import load
 from bridge.logs import Redactor
+from bridge.service.bridge import Bridge, Outcome
 from bridge.simulator import Refused, Silence, Simulator
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="systemd is Linux' own")

@@ -10,10 +10,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from bridge_process import SEB, BridgeProcess, run_seb
-from eventually import eventually
-from five_sinks import FiveSinks
-from refuse_new_code import UNAVAILABLE
+from support.eventually import eventually
+from support.process.bridge import SEB, BridgeProcess, run_seb
+from support.process.refuse_new_code import UNAVAILABLE
+from support.sinks.five import FiveSinks
 
 from bridge.cli.systemd_unit import unit
 from bridge.simulator import SimulatedEvent, Simulator
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="systemd is Linu
 
 ANALYZE = shutil.which("systemd-analyze") or ""
 STRACE = shutil.which("strace") or ""
-LAUNCHER = Path(__file__).parent.parent / "support" / "refuse_new_code.py"
+LAUNCHER = Path(__file__).parent.parent / "support" / "process" / "refuse_new_code.py"
 
 
 def values(name: str) -> list[list[str]]:

@@ -8,16 +8,16 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from eventually import eventually
-from http_server import HttpServer
-from launch import Launch
-from store_helpers import NOW, recipients
+from support.eventually import eventually
+from support.process.launch import Launch
+from support.sinks.http_server import HttpServer
+from support.store_helpers import NOW, recipients
 
 from bridge.errors import ConfigurationError
-from bridge.outbox import Outbox
 from bridge.simulator import SimulatedVm, Simulator
-from bridge.storefile import FILE_NAME, open_store
-from bridge.tables import SCHEMA_VERSION, migrate
+from bridge.store.opening import FILE_NAME, open_store
+from bridge.store.outbox import Outbox
+from bridge.store.schema import SCHEMA_VERSION, migrate
 
 DUMP = Path(__file__).parent.parent / "support" / "store_0_1_0.sql"
 TAG = "Zo\u00eb \U0001fae9"
@@ -140,7 +140,7 @@ def test_a_migration_that_is_cut_short_changes_nothing(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("bridge.storefile.migrate", fail)
+        patch.setattr("bridge.store.opening.migrate", fail)
         with pytest.raises(KeyboardInterrupt):
             open_store(path.parent, NOW)
     with closing(sqlite3.connect(path)) as connection:

@@ -12,16 +12,18 @@ from collections.abc import Callable
 from pathlib import Path, PureWindowsPath
 
 import pytest
-from eventually import eventually
-from fake_winreg import Registry
+from support.eventually import eventually
+from support.imds.winreg import Registry
 
-from bridge import control, discovery, host
-from bridge.app import Bridge, Outcome
-from bridge.configuration import load
-from bridge.control import ControlServer
+from bridge import system
+from bridge.api import control
+from bridge.api.control import ControlServer
+from bridge.api.server import bound
+from bridge.config.load import load
 from bridge.errors import ConfigurationError
+from bridge.imds import discovery
 from bridge.logs import Redactor
-from bridge.server import bound
+from bridge.service.bridge import Bridge, Outcome
 from bridge.simulator import SimulatedEvent, Simulator
 from sinks.base import read_secret
 from sinks.file import _sync_directory
@@ -49,22 +51,22 @@ def registry(monkeypatch: pytest.MonkeyPatch) -> Register:
 
 @pytest.fixture
 def windows(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Makes `bridge.host` take this for Windows."""
-    monkeypatch.setattr(host, "is_windows", lambda: True)
+    """Makes `bridge.system` take this for Windows."""
+    monkeypatch.setattr(system, "is_windows", lambda: True)
 
 
 def test_the_boot_id_is_the_count_of_boots(registry: Register) -> None:
     """Another number is another boot."""
     registry({MEMORY: {"BootId": 17}})
-    assert host.boot_id() == "boot-17"
+    assert system.boot_id() == "boot-17"
 
 
 def test_a_windows_that_does_not_tell(registry: Register) -> None:
     """No such value, or no such key: unknown, and no error."""
     registry({MEMORY: {"EnablePrefetcher": 3}})
-    assert host.boot_id() is None
+    assert system.boot_id() is None
     registry({})
-    assert host.boot_id() is None
+    assert system.boot_id() is None
 
 
 def test_the_dhcp_lease_is_in_the_registry(registry: Register) -> None:
@@ -90,15 +92,15 @@ def test_the_state_is_below_programdata(monkeypatch: pytest.MonkeyPatch) -> None
     """Where services of every account have theirs, also where the variable is missing."""
     monkeypatch.delenv("STATE_DIRECTORY", raising=False)
     monkeypatch.delenv("PROGRAMDATA", raising=False)
-    assert str(host.default_state_dir()).startswith(r"C:\ProgramData")
-    assert host.default_state_dir().name == "scheduled-events-bridge"
+    assert str(system.default_state_dir()).startswith(r"C:\ProgramData")
+    assert system.default_state_dir().name == "scheduled-events-bridge"
 
 
 @pytest.mark.usefixtures("windows")
 @pytest.mark.parametrize(("path", "volatile"), [("D:\\seb", True), ("C:\\ProgramData\\x", False)])
 def test_the_temporary_disk(path: str, volatile: bool) -> None:
     """Azure gives it the letter D."""
-    assert host.is_volatile(PureWindowsPath(path)) is volatile
+    assert system.is_volatile(PureWindowsPath(path)) is volatile
 
 
 @pytest.mark.usefixtures("windows")
@@ -113,15 +115,15 @@ def test_nothing_is_asked_of_modes_and_directories(
     monkeypatch.setattr(Path, "chmod", refuse)
     monkeypatch.setattr(os, "open", refuse)
     monkeypatch.delattr(os, "O_DIRECTORY")
-    host.make_private(tmp_path)
-    host.sync_directory(tmp_path)
+    system.make_private(tmp_path)
+    system.sync_directory(tmp_path)
     _sync_directory(tmp_path)
 
 
 @pytest.mark.usefixtures("windows")
 def test_commands_find_the_bridge_by_a_pipe(tmp_path: Path) -> None:
     """The system chooses its name, and the state directory holds it."""
-    assert host.control_address(tmp_path) is None
+    assert system.control_address(tmp_path) is None
     server = ControlServer(tmp_path, lambda request: {"heard": request["ask"]})
     try:
         assert control.ask(tmp_path, {"ask": "outbox.list"}) == {"heard": "outbox.list"}
@@ -136,7 +138,7 @@ def test_ctrl_break_stops(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(signal, "SIGBREAK", signal.SIGUSR2, raising=False)
     called = threading.Event()
     try:
-        host.on_stop_signal(called.set)
+        system.on_stop_signal(called.set)
         signal.raise_signal(signal.SIGUSR2)
     finally:
         for name, handler in kept:
@@ -148,7 +150,7 @@ def test_there_is_no_service_manager_to_tell(monkeypatch: pytest.MonkeyPatch) ->
     """Windows' Python has no such sockets: nothing is said, whatever the environment holds."""
     monkeypatch.setenv("NOTIFY_SOCKET", "/run/systemd/notify")
     monkeypatch.delattr(socket, "AF_UNIX")
-    host.notify("READY=1")
+    system.notify("READY=1")
 
 
 def test_nobody_else_gets_the_servers_address(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -162,7 +164,7 @@ def test_nobody_else_gets_the_servers_address(monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.usefixtures("windows")
 def test_a_whole_run(simulator: Simulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """From the first start to the stop, with what differs in `bridge.host` as on Windows."""
+    """From the first start to the stop, with what differs in `bridge.system` as on Windows."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PROGRAMDATA", str(tmp_path))
     monkeypatch.delenv("STATE_DIRECTORY", raising=False)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import promtool
 import pytest
+from support.monitoring import promtool
 
 
 @pytest.fixture

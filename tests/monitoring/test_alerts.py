@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import promtool
 import pytest
 import yaml
+from support.monitoring import promtool
 
 HERE = Path(__file__).parent
 TESTS = sorted(HERE.glob("alerts_*.yaml"))

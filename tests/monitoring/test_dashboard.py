@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from itertools import combinations
 from typing import Any
 
-import dashboard
 import pytest
+from support.monitoring import dashboard
 
 DASHBOARD = dashboard.dashboard()
 PANELS = {each["title"]: each for each in dashboard.panels()}

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import dashboard
-import promql
-import promtool
 import pytest
+from support.monitoring import dashboard, promql, promtool
 
-from bridge.metricnames import BY_NAME
+from bridge.api.metric_definitions import BY_NAME
 
 EXPRESSIONS = dashboard.queries() | {each["alert"]: each["expr"] for each in promtool.alerts()}
 

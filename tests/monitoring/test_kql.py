@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import promtool
 import pytest
+from support.monitoring import promtool
 
 from sinks.record import schema
 

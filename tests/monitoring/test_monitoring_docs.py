@@ -6,10 +6,9 @@ import re
 from pathlib import Path
 from typing import Any
 
-import promql
-import promtool
 import pytest
 import yaml
+from support.monitoring import promql, promtool
 
 DOCS = promtool.REPOSITORY / "docs"
 TEXT = (DOCS / "monitoring.md").read_text(encoding="utf-8")

@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
-import dashboard
-import prometheus
-import promql
-import promtool
 import pytest
-from bridge_process import NOWHERE, BridgeProcess
+from support.monitoring import dashboard, prometheus, promql, promtool
+from support.process.bridge import NOWHERE, BridgeProcess
 
 from bridge.simulator import SimulatedEvent, Simulator, Status
 

@@ -10,9 +10,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from bridge_process import run_seb
 from click.testing import CliRunner
-from dockerfile import Stage, ignore_patterns, ignored, read
+from support.dockerfile import Stage, ignore_patterns, ignored, read
+from support.process.bridge import run_seb
 
 from bridge.cli import seb
 from bridge.version import __version__
@@ -126,7 +126,7 @@ def test_the_packages_are_copied_whole() -> None:
     ]
     bytecode = [path for path in files if path.endswith(".pyc")]
     assert [path for path in files if ignored(path, patterns)] == bytecode
-    assert "bridge/static/index.html" in files
+    assert "bridge/api/static/index.html" in files
 
 
 @pytest.mark.parametrize("path", [".git/config", ".env", ".venv/pyvenv.cfg", "tests/x", "key.json"])

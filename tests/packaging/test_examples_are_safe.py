@@ -8,8 +8,8 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from doc_page import ROOT, Block, blocks
 from dotenv import dotenv_values
+from support.ground.doc_page import ROOT, Block, blocks
 
 PAGES = sorted(
     each.relative_to(ROOT).as_posix()

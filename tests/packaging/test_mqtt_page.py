@@ -14,11 +14,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from bridge_process import clean_environment
-from doc_page import Pages, blocks
-from eventually import eventually
-from mosquitto import executable
-from throwaway_ca import ThrowawayCa
+from support.eventually import eventually
+from support.ground.doc_page import Pages, blocks
+from support.mqtt.mosquitto import executable
+from support.process.bridge import clean_environment
+from support.sinks.throwaway_ca import ThrowawayCa
 
 from bridge.simulator import Simulator
 

@@ -151,7 +151,7 @@ def test_the_template_of_the_settings_is_valid(tmp_path: Path) -> None:
     text = (LINUX / "seb.env").read_text()
     lines = re.findall(r"^#(SEB_\S+)$", text, re.MULTILINE)
     assert len(lines) >= 5
-    from bridge_process import run_seb  # noqa: PLC0415  # a process of its own: a clean environment
+    from support.process.bridge import run_seb  # noqa: PLC0415  # a process of its own: a clean environment
 
     said = run_seb("config", "show", home=tmp_path, env=dict(each.split("=", 1) for each in lines))
     assert said.code == 0, said.err

@@ -10,10 +10,10 @@ from xml.etree import ElementTree as ET
 import pytest
 from click.testing import CliRunner
 
-from bridge import host
+from bridge import system
 from bridge.cli import seb
 from bridge.cli.systemd_unit import unit
-from bridge.configuration import load
+from bridge.config.load import load
 
 DOCS = Path(__file__).parent.parent.parent / "docs"
 PAGES = ("linux.md", "windows.md", "docker.md")
@@ -73,10 +73,10 @@ def test_the_file_of_the_windows_service() -> None:
 
 def test_the_state_directory_of_the_windows_service(monkeypatch: pytest.MonkeyPatch) -> None:
     """The page makes private the directory that the bridge uses."""
-    monkeypatch.setattr(host, "is_windows", lambda: True)
+    monkeypatch.setattr(system, "is_windows", lambda: True)
     monkeypatch.setenv("PROGRAMDATA", r"C:\ProgramData")
     monkeypatch.delenv("STATE_DIRECTORY", raising=False)
-    name = host.default_state_dir().name
+    name = system.default_state_dir().name
     assert f"icacls 'C:\\ProgramData\\{name}' /inheritance:r" in page("windows.md")
 
 

@@ -46,12 +46,12 @@ def found(code: str, path: str) -> list[str]:
 )
 def test_it_bites(code: str) -> None:
     """In the bridge and in a sink, an import and an attribute alike."""
-    for path in ("bridge/poller.py", "sinks/file.py"):
+    for path in ("bridge/events/poller.py", "sinks/file.py"):
         assert set(found(code, path)) == {RULE}
 
 
 @pytest.mark.parametrize(
-    "path", ["bridge/host.py", "sinks/program/process.py", "tests/bridge/test_host.py"]
+    "path", ["bridge/system.py", "sinks/program/process.py", "tests/bridge/test_host.py"]
 )
 def test_it_leaves_alone_what_is_there_for_it(path: str) -> None:
     """The two modules that differ between systems, and tests."""
@@ -61,7 +61,7 @@ def test_it_leaves_alone_what_is_there_for_it(path: str) -> None:
 def test_it_leaves_alone_what_windows_has() -> None:
     """These are the same everywhere."""
     code = "import os, signal, socket\nos.getpid(), signal.SIGTERM, socket.AF_INET\n"
-    assert found(code, "bridge/poller.py") == []
+    assert found(code, "bridge/events/poller.py") == []
 
 
 def test_the_code_is_clean() -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from browser import started_browser
 from playwright.sync_api import Browser, Page
-from status_fixture import StatusServer
-from still_page import fresh, still_page
+from support.page.browser import started_browser
+from support.page.status_fixture import StatusServer
+from support.page.still import fresh, still_page
 
 
 # Not for the whole session: while it is open, no other test of this process could use asyncio.

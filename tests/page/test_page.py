@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from importlib import resources
 
-from browser import PHONE
-from eventually import eventually
 from playwright.sync_api import Page, expect
-from status_fixture import StatusServer
-from status_samples import event, record, sink, status
-from still_page import look_again, opened
+from support.eventually import eventually
+from support.page.browser import PHONE
+from support.page.status_fixture import StatusServer
+from support.page.status_samples import event, record, sink, status
+from support.page.still import look_again, opened
 
 
 def test_everything_is_reached_by_keyboard(page: Page, server: StatusServer) -> None:

@@ -9,10 +9,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from bridge_process import BridgeProcess
-from browser import screenshot, watched_page
-from mosquitto import Mosquitto
 from playwright.sync_api import Browser, Page, expect
+from support.mqtt.mosquitto import Mosquitto
+from support.page.browser import screenshot, watched_page
+from support.process.bridge import BridgeProcess
 
 from bridge.simulator import Refused, SimulatedEvent, SimulatedVm, Simulator
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from playwright.sync_api import Page, expect
-from status_fixture import StatusServer
-from status_samples import blind, event, record, sink, status
-from still_page import look_again, opened
+from support.page.status_fixture import StatusServer
+from support.page.status_samples import blind, event, record, sink, status
+from support.page.still import look_again, opened
 
 HEADLINE = "#state h2"
 

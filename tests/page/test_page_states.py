@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from browser import check_views
 from playwright.sync_api import Page
-from status_fixture import StatusServer
-from status_samples import (
+from support.page.browser import check_views
+from support.page.status_fixture import StatusServer
+from support.page.status_samples import (
     STARTED,
     VM,
     blind,
@@ -28,7 +28,7 @@ from status_samples import (
     sink,
     status,
 )
-from still_page import opened
+from support.page.still import opened
 
 HOSTILE = "</script><img src=x onerror=alert(1)>\u202e\u0007" + "W" * 700 + " שלום עולם " * 40
 BEGAN = record("bridge.started", 1, ago=93_784, started={"restarted": True, "gapSeconds": 95.2})

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from browser import check_views, watched_page
 from playwright.sync_api import Browser, Page, expect
-from status_fixture import StatusServer
-from status_samples import event, imds, moment, status
-from still_page import look_again, opened, pass_time, run_clock
+from support.page.browser import check_views, watched_page
+from support.page.status_fixture import StatusServer
+from support.page.status_samples import event, imds, moment, status
+from support.page.still import look_again, opened, pass_time, run_clock
 
 HEADLINE = "#state h2"
 LOST = "No contact with the bridge"

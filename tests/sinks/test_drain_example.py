@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from scripts import shell_script
+from support.process.scripts import shell_script
 
 from sinks.program.variables import environment
 from sinks.record import EVENT_ENDED, EVENT_STARTED, EVENT_UPDATED, EventRecord

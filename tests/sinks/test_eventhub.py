@@ -4,8 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pytest
-from amqp_server import SHARED_KEY, EventHubServer, Fault
-from eventhub_cases import (
+from support.amqp.cases import (
     HUB,
     bodies,
     body_of,
@@ -13,6 +12,7 @@ from eventhub_cases import (
     records,
     sink_for,
 )
+from support.amqp.server import SHARED_KEY, EventHubServer, Fault
 
 from sinks.base import SinkError, SinkRejected
 from sinks.eventhub import EventHubSink

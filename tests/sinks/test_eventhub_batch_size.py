@@ -3,9 +3,9 @@ from __future__ import annotations
 import time
 
 import pytest
-from amqp_server import EventHubServer
-from eventhub_cases import HUB, bodies, records
-from fault_proxy import FaultProxy, Spoil
+from support.amqp.cases import HUB, bodies, records
+from support.amqp.server import EventHubServer
+from support.faults.proxy import FaultProxy, Spoil
 
 from sinks.base import SinkError
 from sinks.eventhub import EventHubSink

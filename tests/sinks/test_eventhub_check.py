@@ -5,13 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from amqp_server import SHARED_KEY, EventHubServer, Fault
-from eventhub_cases import (
+from support.amqp.cases import (
     HUB,
     everything_about,
     forget_stuck_threads,
     sink_for,
 )
+from support.amqp.server import SHARED_KEY, EventHubServer, Fault
 
 from sinks.base import Sink, SinkError
 from sinks.testing import sample_record

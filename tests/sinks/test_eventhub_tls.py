@@ -10,9 +10,9 @@ from types import ModuleType
 from typing import NamedTuple
 
 import pytest
-from amqp_server import SHARED_KEY, EventHubServer, Fault
-from eventhub_cases import HUB, abandoned, bodies, everything_about
-from throwaway_ca import ThrowawayCa
+from support.amqp.cases import HUB, abandoned, bodies, everything_about
+from support.amqp.server import SHARED_KEY, EventHubServer, Fault
+from support.sinks.throwaway_ca import ThrowawayCa
 
 from sinks.base import SinkError
 from sinks.eventhub import EventHubSink

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from mosquitto import Mosquitto
-from mqtt_subscriber import Seen, Subscriber
+from support.mqtt.mosquitto import Mosquitto
+from support.mqtt.subscriber import Seen, Subscriber
 
 from sinks.base import PendingEvent, SinkContext, SinkError
 from sinks.mqtt import MqttSink

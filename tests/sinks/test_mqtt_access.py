@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from mosquitto import Mosquitto
 from pydantic import ValidationError
-from throwaway_ca import ThrowawayCa
+from support.mqtt.mosquitto import Mosquitto
+from support.sinks.throwaway_ca import ThrowawayCa
 
 from sinks.base import SinkError, SinkRejected
 from sinks.mqtt import MqttSink

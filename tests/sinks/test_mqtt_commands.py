@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from mosquitto import Mosquitto
-from mqtt_commands import Source, send
-from mqtt_stub import SILENCE, MqttStub
+from support.mqtt.commands import Source, send
+from support.mqtt.mosquitto import Mosquitto
+from support.mqtt.stub import SILENCE, MqttStub
 
 from sinks.base import MAX_TOKEN_BYTES, SinkContext, SinkError
 from sinks.mqtt import MqttSink

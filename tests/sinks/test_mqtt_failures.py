@@ -11,7 +11,15 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
-from mqtt_stub import DISCONNECT, DISCONNECT_WITH, HANG_UP, SILENCE, MqttStub, connack, packet
+from support.mqtt.stub import (
+    DISCONNECT,
+    DISCONNECT_WITH,
+    HANG_UP,
+    SILENCE,
+    MqttStub,
+    connack,
+    packet,
+)
 
 from sinks.base import SinkError, SinkRejected
 from sinks.mqtt import MqttSink

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from program_sinks import a_sink, failure, python, shell
-from scripts import runnable
+from support.process.scripts import runnable
+from support.sinks.program import a_sink, failure, python, shell
 
 from sinks.base import SinkRejected
 from sinks.program import ProgramSink

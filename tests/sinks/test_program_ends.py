@@ -6,9 +6,9 @@ import time
 from pathlib import Path
 
 import pytest
-from eventually import eventually
-from program_sinks import a_sink, failure, shell
-from scripts import is_running, pids
+from support.eventually import eventually
+from support.process.scripts import is_running, pids
+from support.sinks.program import a_sink, failure, shell
 
 from sinks.program import process
 from sinks.testing import sample_record

@@ -4,8 +4,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from program_sinks import a_sink, failure
-from scripts import executable, runnable, shell_script
+from support.process.scripts import executable, runnable, shell_script
+from support.sinks.program import a_sink, failure
 
 from sinks.base import SinkError
 from sinks.program import ProgramSink

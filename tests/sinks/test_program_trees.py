@@ -9,8 +9,8 @@ import threading
 from pathlib import Path
 
 import pytest
-from eventually import eventually
-from program_sinks import failure, python
+from support.eventually import eventually
+from support.sinks.program import failure, python
 
 from sinks.base import SinkRejected
 from sinks.program import ProgramSink

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
-from http_server import HttpServer, Mode
-from mqtt_commands import Source
 from pydantic import ValidationError
-from throwaway_ca import ThrowawayCa
+from support.mqtt.commands import Source
+from support.sinks.http_server import HttpServer, Mode
+from support.sinks.throwaway_ca import ThrowawayCa
 
 from sinks.base import MAX_TOKEN_BYTES, SinkContext, SinkError
 from sinks.http.client import Limits

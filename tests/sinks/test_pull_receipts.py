@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 import pytest
-from http_server import HttpServer, Request
+from support.sinks.http_server import HttpServer, Request
 
 from sinks.base import Sink, SinkError, SinkPaused, SinkRejected
 from sinks.http.client import Limits

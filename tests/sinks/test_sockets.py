@@ -8,7 +8,7 @@ import threading
 from contextlib import suppress
 from pathlib import Path
 
-from throwaway_ca import ThrowawayCa
+from support.sinks.throwaway_ca import ThrowawayCa
 
 from sinks.sockets import cut
 

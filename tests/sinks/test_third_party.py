@@ -5,7 +5,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from doc_page import blocks
+from support.ground.doc_page import blocks
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "seb-sink-email"

@@ -6,9 +6,18 @@ from typing import Any
 
 import pytest
 from cloudevents.core.bindings.http import HTTPMessage, from_http_event
-from http_server import HttpServer
 from standardwebhooks import Webhook
-from webhook_sinks import KEY, OTHER_KEY, PATH, QUERY, SECRETS, TOKEN, hasty, shows_no_secret
+from support.sinks.http_server import HttpServer
+from support.sinks.webhook import (
+    KEY,
+    OTHER_KEY,
+    PATH,
+    QUERY,
+    SECRETS,
+    TOKEN,
+    hasty,
+    shows_no_secret,
+)
 
 from sinks.base import SinkError, SinkPaused, SinkRejected
 from sinks.http.outcome import seconds_to_wait

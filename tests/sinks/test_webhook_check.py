@@ -3,9 +3,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from http_server import HttpServer
-from throwaway_ca import ThrowawayCa
-from webhook_sinks import KEY, HastyWebhookSink, hasty, shows_no_secret
+from support.sinks.http_server import HttpServer
+from support.sinks.throwaway_ca import ThrowawayCa
+from support.sinks.webhook import KEY, HastyWebhookSink, hasty, shows_no_secret
 
 from sinks.base import Check
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from http_server import HttpServer, Mode
-from throwaway_ca import ThrowawayCa
-from webhook_sinks import HastyWebhookSink, hasty, shows_no_secret
+from support.sinks.http_server import HttpServer, Mode
+from support.sinks.throwaway_ca import ThrowawayCa
+from support.sinks.webhook import HastyWebhookSink, hasty, shows_no_secret
 
 from sinks.base import SinkError
 from sinks.http.client import Limits

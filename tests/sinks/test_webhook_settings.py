@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from pydantic import ValidationError
-from webhook_sinks import KEY, OTHER_KEY, TOKEN, settings, shows_no_secret
+from support.sinks.webhook import KEY, OTHER_KEY, TOKEN, settings, shows_no_secret
 
 from sinks.http.address import is_loopback
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import psycopg
-from eventually import eventually
+from support.eventually import eventually
 
 
 def executable(name: str) -> str:

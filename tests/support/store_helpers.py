@@ -8,13 +8,13 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from bridge.document import parse_event
-from bridge.known import KnownEvent, dump_known
-from bridge.normalize import Observer
-from bridge.outbox import Recipient
-from bridge.rows import EventRow
-from bridge.store import Store
-from bridge.storefile import open_store
+from bridge.events.normalize import Observer
+from bridge.events.tracked import TrackedEvent, dump_tracked
+from bridge.imds.document import parse_event
+from bridge.store.database import Store
+from bridge.store.opening import open_store
+from bridge.store.outbox import Recipient
+from bridge.store.rows import EventRow
 from sinks.record import EventRecord, RecordDraft, rfc3339
 from sinks.samples import SAMPLE_VM, sample_bridge_record, sample_record
 
@@ -65,7 +65,7 @@ def bridge_draft(record_type: str) -> RecordDraft:
 def event_row(event_id: str, *, pending: bool = True) -> EventRow:
     """What the store keeps of an event."""
     raw = {"EventId": event_id, "EventType": "Freeze", "EventStatus": "Scheduled"}
-    known = KnownEvent(
+    known = TrackedEvent(
         event=parse_event(raw),
         status="Scheduled" if pending else "Completed",
         revision=1,
@@ -74,7 +74,7 @@ def event_row(event_id: str, *, pending: bool = True) -> EventRow:
         affects_this_vm=True,
         pending=pending,
     )
-    return EventRow(known.event.key, pending, rfc3339(NOW), dump_known(known))
+    return EventRow(known.event.key, pending, rfc3339(NOW), dump_tracked(known))
 
 
 @contextmanager

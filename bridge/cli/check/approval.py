@@ -9,11 +9,11 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Final
 
-from bridge.approvalsettings import ApprovalSettings
-from bridge.authority import rules_of, trust_of
-from bridge.configuration import Configuration, SinkSpec
+from bridge.approval.authority import rules_of, trust_of
+from bridge.approval.policy import Rule
+from bridge.config.approval import ApprovalSettings
+from bridge.config.load import Configuration, SinkSpec
 from bridge.errors import ConfigurationError
-from bridge.policy import Rule
 from sinks.base import Check
 from sinks.record import EVENT_SCHEDULED, EVENT_UPDATED
 

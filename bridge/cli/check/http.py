@@ -7,9 +7,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-from bridge.address import parsed
+from bridge.api.http_client import Viewer
+from bridge.config.address import parsed
 from bridge.errors import SebError
-from bridge.viewer import Viewer
 from sinks.base import Check
 
 
@@ -17,7 +17,7 @@ def look_at_server(listen: str) -> Iterator[Check]:
     """How a server on that `SEB_HTTP__LISTEN` would fare; nothing where it is turned off."""
     if not listen:
         return
-    from bridge.server import bound  # noqa: PLC0415  # only where there is a server
+    from bridge.api.server import bound  # noqa: PLC0415  # only where there is a server
 
     try:
         bound(*parsed(listen)).close()

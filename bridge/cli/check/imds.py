@@ -7,11 +7,11 @@ from __future__ import annotations
 import json
 from typing import Final
 
-from bridge.document import DocumentError, parse_document
-from bridge.endpoint import client
-from bridge.identity import IdentityError, fetch_identity
-from bridge.imds import ImdsError
-from bridge.settings import DEFAULT_IMDS_URL, Settings
+from bridge.config.settings import DEFAULT_IMDS_URL, Settings
+from bridge.imds.client import ImdsError
+from bridge.imds.connect import client
+from bridge.imds.document import DocumentError, parse_document
+from bridge.imds.identity import IdentityError, fetch_identity
 from sinks.base import Check
 from sinks.record import VmIdentity
 

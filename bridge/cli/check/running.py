@@ -7,10 +7,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from bridge import control
-from bridge.configuration import Configuration
+from bridge.api import control
+from bridge.config.load import Configuration
+from bridge.config.settings import Settings
 from bridge.errors import SebError
-from bridge.settings import Settings
 from sinks.base import Check
 
 _REMEDY: Final = (

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from bridge.cli.offline import context_for
-from bridge.configuration import Configuration, SinkSpec
+from bridge.config.load import Configuration, SinkSpec
 from sinks.base import Check, SinkContext
 from sinks.record import VmIdentity
 

@@ -12,9 +12,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from bridge import control, host
+from bridge import system
+from bridge.api import control
 from bridge.errors import SebError
-from bridge.storefile import FILE_NAME, open_store
+from bridge.store.opening import FILE_NAME, open_store
 from sinks.base import Check
 
 LOW_DISK_BYTES: Final = 64 << 20
@@ -60,7 +61,7 @@ def look_at_state(directory: Path) -> Iterator[Check]:
             text=f"only {free >> 20} MiB are free where {directory} is",
             remedy="free some space: without it nothing new can be committed",
         )
-    if host.is_volatile(directory):
+    if system.is_volatile(directory):
         yield Check(
             level="warn",
             text=f"{directory} is in memory or on a temporary disk",

@@ -16,9 +16,9 @@ from bridge.cli.check.running import ask_running, imds_of, look_at_running
 from bridge.cli.check.sinks import look_at_sinks
 from bridge.cli.check.state import look_at_state
 from bridge.cli.offline import NOBODY
-from bridge.configuration import Configuration
-from bridge.messages import stray
-from bridge.reference import effective
+from bridge.config.load import Configuration
+from bridge.config.messages import stray
+from bridge.config.reference import effective
 from sinks.base import Check
 
 

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from launch import Launch
+from support.process.launch import Launch
 
 from bridge.simulator import Simulator
 

@@ -9,10 +9,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from bridge_process import PATIENCE, SEB, BridgeProcess, Ended, clean_environment, run_seb
-from command_fleet import ISSUER, CommandFleet
+from support.commands.fleet import ISSUER, CommandFleet
+from support.process.bridge import PATIENCE, SEB, BridgeProcess, Ended, clean_environment, run_seb
 
-from bridge import control, signing
+from bridge.api import control
+from bridge.approval import signing
 from bridge.cli.approve_remote import verdict
 from bridge.cli.remote_vm import Receipt
 from bridge.simulator import Simulator, faults

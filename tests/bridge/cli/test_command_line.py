@@ -6,9 +6,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from bridge_process import SEB, clean_environment, run_seb
 from click.testing import CliRunner
-from seb_here import seb_here
+from support.process.bridge import SEB, clean_environment, run_seb
+from support.process.seb_here import seb_here
 
 from bridge.cli import COMMANDS, seb
 from bridge.version import __version__

@@ -7,8 +7,8 @@ import re
 from pathlib import Path
 
 import pytest
-from bridge_process import run_seb
-from seb_here import seb_here
+from support.process.bridge import run_seb
+from support.process.seb_here import seb_here
 
 from sinks import registry
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from bridge_process import SEB, BridgeProcess, clean_environment
+from support.process.bridge import SEB, BridgeProcess, clean_environment
 
 # Notes every address that the process connects to, and then is `seb`.
 SPY = """

@@ -8,9 +8,9 @@ import stat
 from pathlib import Path
 
 import pytest
-from bridge_process import Ended, run_seb
+from support.process.bridge import Ended, run_seb
 
-from bridge.trust import read_trust
+from bridge.approval.trusted_keys import read_trust
 
 ISSUER = "https://control.example"
 

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from bridge_process import BridgeProcess, Ended, run_seb
-from eventually import eventually
-from http_server import HttpServer
-from launch import Launch
+from support.eventually import eventually
+from support.process.bridge import BridgeProcess, Ended, run_seb
+from support.process.launch import Launch
+from support.sinks.http_server import HttpServer
 
 from bridge.simulator import SimulatedEvent, Simulator
 

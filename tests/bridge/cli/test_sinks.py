@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from bridge_process import NOWHERE, run_seb
-from http_server import HttpServer
-from launch import Launch
+from support.process.bridge import NOWHERE, run_seb
+from support.process.launch import Launch
+from support.sinks.http_server import HttpServer
 
 from sinks import registry
 

@@ -9,9 +9,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from seb_here import seb_here
+from support.process.seb_here import seb_here
 
-from bridge import host
+from bridge import system
 from bridge.cli import systemd_unit
 from bridge.cli.systemd_unit import obstacles, unit
 from bridge.errors import ConfigurationError
@@ -120,7 +120,7 @@ def test_windows_has_no_systemd(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """78, and where to read on."""
-    monkeypatch.setattr(host, "is_windows", lambda: True)
+    monkeypatch.setattr(system, "is_windows", lambda: True)
     said = seb_here("systemd-unit", home=tmp_path, env={}, monkeypatch=monkeypatch, capsys=capsys)
     assert (said.code, said.out, "docs/windows.md" in said.err) == (78, "", True)
 

@@ -3,8 +3,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 import pytest
-from documents import FakeClock
-from imds_client import COMPUTE, EVENTS, METADATA, ask, connect
+from support.documents.documents import FakeClock
+from support.imds.client import COMPUTE, EVENTS, METADATA, ask, connect
 
 from bridge.simulator import API_VERSIONS, SimulatedEvent, SimulatedVm, Simulator
 

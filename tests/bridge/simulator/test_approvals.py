@@ -3,7 +3,7 @@ from __future__ import annotations
 import threading
 
 import pytest
-from imds_client import approve, ask
+from support.imds.client import approve, ask
 
 from bridge.simulator import Reset, SimulatedDocument, SimulatedEvent, Simulator, Status
 

@@ -6,7 +6,7 @@ from contextlib import ExitStack
 from http.client import HTTPConnection, HTTPException, IncompleteRead
 
 import pytest
-from imds_client import COMPUTE, Reply, ask, connect, send_request
+from support.imds.client import COMPUTE, Reply, ask, connect, send_request
 
 from bridge.simulator import (
     FAULT_NAMES,

@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from documents import FakeClock
-from imds_client import approve, ask
+from support.documents.documents import FakeClock
+from support.imds.client import approve, ask
 
 from bridge.simulator import (
     SCENARIOS,

@@ -5,7 +5,7 @@ import threading
 import time
 
 import pytest
-from imds_client import EVENTS, METADATA, ask, connect, send_request
+from support.imds.client import EVENTS, METADATA, ask, connect, send_request
 
 from bridge.simulator import SimulatedEvent, Simulator
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 from click.testing import CliRunner, Result
-from imds_client import ask
+from support.imds.client import ask
 
 from bridge.cli.simulate import command
 from bridge.simulator import SCENARIOS

@@ -3,8 +3,8 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from documents import FakeClock
-from imds_client import ask
+from support.documents.documents import FakeClock
+from support.imds.client import ask
 
 from bridge.simulator import SimulatedEvent, Simulator, UnknownEventError
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from browser import started_browser, watched_page
-from console_stage import ConsoleStage
 from playwright.sync_api import Browser, Page
+from support.console.stage import ConsoleStage
+from support.page.browser import started_browser, watched_page
 
 
 # Not for the whole session: while it is open, no other test of this process could use asyncio.

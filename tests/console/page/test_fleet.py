@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 
 import pytest
-from console_records import FakeVm
-from console_stage import ConsoleStage, fleet_of_all_states
 from playwright.sync_api import Page, expect
+from support.console.records import FakeVm
+from support.console.stage import ConsoleStage, fleet_of_all_states
 
 from console.fleet.values import Vm
 from console.web.pages import fleet_map

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from console_records import FakeVm
-from console_stage import ConsoleStage
 from playwright.sync_api import Page, expect
+from support.console.records import FakeVm
+from support.console.stage import ConsoleStage
 
 
 def _live(page: Page) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from console_records import FakeVm
-from console_stage import ConsoleStage, fleet_of_all_states
 from playwright.sync_api import Browser, Page, expect
+from support.console.records import FakeVm
+from support.console.stage import ConsoleStage, fleet_of_all_states
 
 
 def test_the_first_page_answers_the_five_questions(stage: ConsoleStage, page: Page) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from browser import check_views, watched_page
-from console_stage import ConsoleStage, fleet_of_all_states
 from playwright.sync_api import Browser, expect
+from support.console.stage import ConsoleStage, fleet_of_all_states
+from support.page.browser import check_views, watched_page
 
 
 @pytest.fixture(scope="module")

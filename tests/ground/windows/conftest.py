@@ -9,8 +9,8 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from bridge_process import BridgeProcess, Ended, run_seb
-from launch import Launch
+from support.process.bridge import BridgeProcess, Ended, run_seb
+from support.process.launch import Launch
 
 from bridge.simulator import Simulator
 

@@ -10,7 +10,7 @@ from bridge.simulator import SimulatedEvent, Simulator
 
 if TYPE_CHECKING:
     from conftest import Seb
-    from launch import Launch
+    from support.process.launch import Launch
 
 
 def test_the_demo_ends(seb: Seb) -> None:

@@ -11,18 +11,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from bridge_process import SEB, BridgeProcess
-from eventually import eventually as soon
-from http_server import HttpServer
-from mqtt_subscriber import Subscriber
+from support.eventually import eventually as soon
+from support.mqtt.subscriber import Subscriber
+from support.process.bridge import SEB, BridgeProcess
+from support.sinks.http_server import HttpServer
 
 from bridge.simulator import SimulatedEvent, Simulator
 
 if TYPE_CHECKING:
-    from launch import Launch
+    from support.process.launch import Launch
 
 eventually = partial(soon, timeout=60.0)
-CONSOLE = Path(__file__).parents[2] / "support" / "own_console.py"
+CONSOLE = Path(__file__).parents[2] / "support" / "ground" / "own_console.py"
 
 
 def lines(path: Path) -> list[bytes]:

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from control_plane import Signer, jwks
+from support.commands.control_plane import Signer, jwks
 
 from bridge.cli.check.approval import look_at_approval
-from bridge.configuration import load
+from bridge.config.load import load
 from sinks.base import Check
 
 

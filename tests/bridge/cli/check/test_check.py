@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from bridge_process import Ended, run_seb
-from five_sinks import PASSWORD, FiveSinks
-from launch import Launch
+from support.process.bridge import Ended, run_seb
+from support.process.launch import Launch
+from support.sinks.five import PASSWORD, FiveSinks
 
 from bridge.simulator import Html, SimulatedEvent, Simulator, Status
 

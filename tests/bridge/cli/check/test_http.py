@@ -1,12 +1,12 @@
 from contextlib import ExitStack, closing
 from pathlib import Path
 
-from bridge_process import run_seb
-from launch import Launch
-from onlooker import Onlooker, free_port
+from support.page.onlooker import Onlooker, free_port
+from support.process.bridge import run_seb
+from support.process.launch import Launch
 
+from bridge.api.server import bound
 from bridge.cli.check.http import look_at_server
-from bridge.server import bound
 from bridge.simulator import Simulator
 
 

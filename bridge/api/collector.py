@@ -1,0 +1,154 @@
+"""What metrics say of this moment: read off a status whenever somebody looks, kept nowhere."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
+from typing import Final
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from bridge.api.metric_definitions import BY_NAME
+from bridge.api.status import Running, Status
+from bridge.approval.refusals import REASONS
+from bridge.delivery.health import Health
+from bridge.events.tracked import TrackedEvent
+from bridge.store.database import StoreError
+from bridge.version import __version__
+
+EVENT_TYPES: Final = ("Freeze", "Reboot", "Redeploy", "Preempt", "Terminate")
+STATUSES: Final = ("Scheduled", "Started")
+_BOOL: Final = {True: "true", False: "false"}
+
+Family = GaugeMetricFamily | CounterMetricFamily
+
+
+def known_type(event_type: str | None) -> str:
+    """The type as a label: whatever IMDS says, there are only so many series."""
+    return event_type if event_type in EVENT_TYPES else "other"
+
+
+class Gauges(Collector):
+    """Reads a status for Prometheus."""
+
+    def __init__(self, status: Status, kinds: Mapping[str, str]) -> None:
+        """`kinds`: each sink's kind by its name."""
+        self._status = status
+        self._kinds = kinds
+
+    def describe(self) -> list[Metric]:
+        """Nothing beforehand: the registry must not ask a status that is not there yet."""
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        """What holds now."""
+        running = self._status.running
+        yield _one("seb_build_info", 1, __version__)
+        yield from self._polling(running)
+        yield _one("seb_store_size_bytes", self._status.store_bytes())
+        if running is not None:
+            yield from self._vm(running)
+            yield from self._events(running)
+            yield from self._sinks(running)
+            yield self._refusals(running)
+
+    def _polling(self, running: Running | None) -> Iterator[Metric]:
+        status, name = self._status, "seb_poll_last_attempt_timestamp_seconds"
+        yield _moment(name, status.attempted_at)
+        yield _one("seb_looking", status.is_looking())
+        if running is not None:
+            looked_at = running.state.lookout.looked_at
+            yield _moment("seb_poll_last_success_timestamp_seconds", looked_at)
+            yield _one("seb_polls_skipped_total", status.skipped())
+            yield _one("seb_store_writable", status.store_trouble() is None)
+
+    def _vm(self, running: Running) -> Iterator[Metric]:
+        vm = running.state.observer.vm
+        labels = (vm.vm_id, vm.name, vm.resource_group, vm.location, vm.scale_set)
+        yield _one("seb_vm_info", 1, *(each or "" for each in labels))
+
+    def _events(self, running: Running) -> Iterator[Metric]:
+        if running.state.incarnation is not None:
+            yield _one("seb_document_incarnation", running.state.incarnation)
+        pending, counted = self._status.pending(), _family("seb_pending_events")
+        found = Counter(_labels(each) for each in pending)
+        for kind in EVENT_TYPES:
+            for status in STATUSES:
+                found.setdefault((kind, status, "true"), 0)
+        for labels, count in found.items():
+            counted.add_metric(labels, count)
+        yield counted
+        nearest = _family("seb_next_not_before_timestamp_seconds")
+        for affects in (True, False):
+            moments = [
+                each.event.not_before
+                for each in pending
+                if each.affects_this_vm is affects and each.event.not_before is not None
+            ]
+            if moments:
+                nearest.add_metric([_BOOL[affects]], min(moments).timestamp())
+        yield nearest
+
+    def _sinks(self, running: Running) -> Iterator[Metric]:
+        health = running.dispatcher.health
+        totals: tuple[tuple[str, Callable[[Health], float]], ...] = (
+            ("seb_sink_delivered_total", lambda each: each.delivered),
+            ("seb_sink_failures_total", lambda each: each.failed),
+            ("seb_sink_dead_total", lambda each: each.parked),
+            ("seb_sink_up", lambda each: each.state == "ok"),
+            ("seb_sink_idle", lambda each: each.state == "idle"),
+        )
+        for name, reading in totals:
+            family = _family(name)
+            for sink, each in health.items():
+                family.add_metric((sink, self._kinds[sink]), reading(each))
+            yield family
+        try:
+            backlogs = self._status.backlogs()
+        except StoreError:
+            return  # a store that cannot be read has no figures; seb_store_writable says so
+        dead, waiting = _family("seb_sink_dead_records"), _family("seb_sink_backlog_records")
+        oldest = _family("seb_sink_oldest_pending_timestamp_seconds")
+        for sink, backlog in backlogs.items():
+            labels = (sink, self._kinds[sink])
+            dead.add_metric(labels, backlog.dead)
+            waiting.add_metric(labels, backlog.records)
+            if backlog.oldest is not None:
+                oldest.add_metric(labels, datetime.fromisoformat(backlog.oldest).timestamp())
+        yield from (dead, waiting, oldest)
+
+    def _refusals(self, running: Running) -> Metric:
+        family = _family("seb_commands_refused_total")
+        refused = running.refused()
+        for reason in REASONS:
+            family.add_metric([reason], refused.get(reason, 0))
+        return family
+
+
+def _labels(known: TrackedEvent) -> tuple[str, str, str]:
+    status = known.status if known.status in STATUSES else "other"
+    return known_type(known.event.event_type), status, _BOOL[known.affects_this_vm]
+
+
+def _family(name: str) -> Family:
+    found = BY_NAME[name]
+    family = CounterMetricFamily if found.kind == "counter" else GaugeMetricFamily
+    return family(name, found.help, labels=found.labels)
+
+
+def _one(name: str, value: float, *labels: str) -> Metric:
+    """A metric with one series."""
+    family = _family(name)
+    family.add_metric(labels, value)
+    return family
+
+
+def _moment(name: str, moment: datetime | None) -> Metric:
+    """A metric with a timestamp, or with none where there is no such moment yet."""
+    family = _family(name)
+    if moment is not None:
+        family.add_metric((), moment.timestamp())
+    return family

@@ -1,0 +1,234 @@
+"""How a command on the same machine asks the running bridge, which alone may open the store.
+
+A local socket (a named pipe on Windows) whose address and key lie in the state directory,
+readable for its owner only. It is no network interface and must never become one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import socket
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from multiprocessing import AuthenticationError
+from multiprocessing.connection import (
+    Client,
+    Connection,
+    Listener,
+    answer_challenge,
+    deliver_challenge,
+)
+from pathlib import Path
+from typing import Any, Final
+
+from bridge import system
+from bridge.errors import NotPermittedError, TryLaterError
+
+FILE_NAME: Final = "control.json"
+TALK_SECONDS: Final = 5.0
+"""How long a caller may take to say who it is and what it wants, and then to read the answer."""
+ANSWER_SECONDS: Final = 30.0
+"""How long a command waits for the running bridge."""
+MAX_CALLERS: Final = 8
+"""How many callers are heard at once; more are turned away."""
+AGAIN_SECONDS: Final = 5.0
+"""How long until a server that could not begin, as on a full disk, tries again."""
+_MAX_BYTES: Final = 1 << 24
+
+Handler = Callable[[Mapping[str, Any]], Mapping[str, Any]]
+"""Answers a request; raises `ControlError` where it cannot."""
+
+
+class ControlError(Exception):
+    """The running bridge cannot do what was asked; the message says why."""
+
+
+class ControlServer:
+    """Hears each caller in a thread of its own, so that a silent one holds up nobody, and answers
+    one request at a time. Where it cannot begin, it tries again and again: the bridge goes on
+    without it.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        handler: Handler,
+        *,
+        patience: float = TALK_SECONDS,
+        again: float = AGAIN_SECONDS,
+    ) -> None:
+        self._directory = directory
+        self._path = directory / FILE_NAME
+        self._handler = handler
+        self._patience = patience
+        self._again = again
+        self._key = secrets.token_bytes(32)
+        self._closed = threading.Event()
+        self._answering = threading.Lock()
+        self._callers = threading.BoundedSemaphore(MAX_CALLERS)
+        self._listener: Listener | None = None
+        self._known = self._begin()
+        self._thread = threading.Thread(target=self._serve, name="control", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Answer nobody from now on."""
+        if self._closed.is_set():
+            return
+        self._closed.set()
+        self._path.unlink(missing_ok=True)
+        if self._listener is not None:
+            with suppress(OSError):  # wakes the thread: a close alone would leave it waiting
+                Client(self._listener.address).close()
+        self._thread.join(self._patience)
+        if self._listener is not None:
+            with suppress(OSError):
+                self._listener.close()
+
+    def _begin(self) -> bool:
+        """Listen, and let callers know where; whether that went well."""
+        try:
+            self._listener = self._listener or _listen(self._directory)
+            self._publish(self._listener)
+        except OSError:
+            return False
+        return True
+
+    def _publish(self, listener: Listener) -> None:
+        """Write address and key whole or not at all: a caller may look at any moment."""
+        new = self._path.with_suffix(".new")
+        new.unlink(missing_ok=True)
+        new.touch(mode=0o600)
+        known = {"address": listener.address, "key": self._key.hex()}
+        new.write_text(json.dumps(known), encoding="utf-8")
+        new.replace(self._path)
+
+    def _serve(self) -> None:
+        while not self._known and not self._closed.wait(self._again):
+            self._known = self._begin()
+        while self._listener is not None and not self._closed.is_set():
+            try:
+                connection = self._listener.accept()
+            except OSError:
+                self._closed.wait(0.1)  # a caller that went away, or no descriptor is left
+                continue
+            if self._closed.is_set() or not self._callers.acquire(blocking=False):
+                connection.close()
+                continue
+            threading.Thread(
+                target=self._hear, args=(connection,), name="control-caller", daemon=True
+            ).start()
+
+    def _hear(self, connection: Connection) -> None:
+        try:
+            with connection:
+                with _cut_after(self._patience, connection):
+                    deliver_challenge(connection, self._key)
+                    answer_challenge(connection, self._key)
+                    text = connection.recv_bytes(_MAX_BYTES)
+                answer = json.dumps(self._answer(text)).encode()
+                with _cut_after(self._patience, connection):
+                    connection.send_bytes(answer)
+        except (AuthenticationError, EOFError, OSError, ValueError):
+            pass  # a caller that is not ours, that went away, or that said nothing
+        finally:
+            self._callers.release()
+
+    def _answer(self, text: bytes) -> dict[str, Any]:
+        try:
+            request = _request(text)
+            with self._answering:
+                return {"ok": dict(self._handler(request))}
+        except ControlError as error:
+            return {"error": {"message": str(error)}}
+        except Exception as error:  # noqa: BLE001  # the caller is told; the bridge goes on
+            return {"error": {"message": f"the bridge failed: {type(error).__name__}: {error}"}}
+
+
+def ask(
+    directory: Path, request: Mapping[str, Any], *, patience: float = ANSWER_SECONDS
+) -> dict[str, Any] | None:
+    """Ask the bridge that uses this state directory, for so many seconds; None where none is
+    running.
+
+    Raises `ControlError` with the bridge's own words where it cannot, `NotPermittedError` where
+    this user may not, and `TryLaterError` where it does not answer.
+    """
+    try:
+        known = json.loads((directory / FILE_NAME).read_text(encoding="utf-8"))
+        address, key = known["address"], bytes.fromhex(known["key"])
+        connection: Any = Client(address)  # a Connection, or on Windows a PipeConnection
+    except PermissionError as error:
+        raise NotPermittedError(
+            f"this user may not look into the state directory {directory}",
+            remedy="run this as the user that the bridge runs as, or as an administrator",
+        ) from error
+    except (OSError, ValueError, KeyError, TypeError):
+        return None  # never started, or killed: what it left behind leads nowhere
+    with connection:
+        answer = _talk(connection, key, request, patience)
+    if "error" in answer:
+        raise ControlError(answer["error"]["message"])
+    ok: dict[str, Any] = answer["ok"]
+    return ok
+
+
+def _talk(
+    connection: Connection, key: bytes, request: Mapping[str, Any], patience: float
+) -> dict[str, Any]:
+    try:
+        with _cut_after(patience, connection):
+            answer_challenge(connection, key)
+            deliver_challenge(connection, key)
+            connection.send_bytes(json.dumps(dict(request)).encode())
+            answer: dict[str, Any] = json.loads(connection.recv_bytes(_MAX_BYTES))
+    except AuthenticationError:
+        raise ControlError("the running bridge has just started anew; try again") from None
+    except (EOFError, OSError, ValueError) as error:
+        raise TryLaterError(
+            f"the running bridge gave no answer within {patience:g} s", remedy="try again"
+        ) from error
+    return answer
+
+
+def _request(text: bytes) -> dict[str, Any]:
+    request = json.loads(text)
+    if not isinstance(request, dict):
+        raise ControlError("a request is a JSON object")
+    return request
+
+
+def _listen(directory: Path) -> Listener:
+    try:
+        address = system.control_address(directory)
+        listener = Listener(address)
+        if address is not None:
+            system.make_private(Path(address))
+        return listener  # noqa: TRY300
+    except OSError:  # not every file system can hold a socket
+        return Listener(None)
+
+
+@contextmanager
+def _cut_after(seconds: float, connection: Connection) -> Iterator[None]:
+    """Cut the connection where the block lasts longer; a call that waits on it then raises."""
+    timer = threading.Timer(seconds, _cut, args=(connection,))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def _cut(connection: Connection) -> None:
+    with suppress(OSError, ValueError):
+        if system.is_windows():
+            connection.close()
+            return
+        # Closing a descriptor would not wake a thread that reads from it; this does.
+        with socket.socket(fileno=os.dup(connection.fileno())) as twin:
+            twin.shutdown(socket.SHUT_RDWR)

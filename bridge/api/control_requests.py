@@ -1,0 +1,185 @@
+"""What a command on this machine may ask, in JSON both ways.
+
+The outbox answers whether the bridge runs or not; the rest needs one that runs.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from datetime import datetime
+from types import MappingProxyType
+from typing import Any, Final
+
+from bridge.api.control import ControlError
+from bridge.api.sink_list import sink_line
+from bridge.approval.worker import Approver
+from bridge.config.load import SinkSpec
+from bridge.config.settings import Settings
+from bridge.delivery.dispatcher import Dispatcher, make_sink, recipients
+from bridge.events.state import CurrentState
+from bridge.store.database import Store, StoreError
+from bridge.store.outbox import Outbox
+from sinks.base import SinkContext
+from sinks.record import VmIdentity
+
+APPROVE_SECONDS: Final = 15.0
+"""How long a person's approval may take until IMDS has answered."""
+
+MAX_TEXT: Final = 512
+
+
+class ControlRequests:
+    """Answers requests about the outbox, about pending events, and to approve one."""
+
+    def __init__(
+        self,
+        outbox: Outbox,
+        dispatcher: Dispatcher | None = None,
+        state: CurrentState | None = None,
+        approver: Approver | None = None,
+        *,
+        starting: Callable[[], str | None] = lambda: None,
+        told: Mapping[str, Any] = MappingProxyType({}),
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`starting`: what a bridge waits for that has no dispatcher yet. `told`: as `told_of` has
+        it.
+        """
+        self._outbox = outbox
+        self._dispatcher = dispatcher
+        self._state = state
+        self._approver = approver
+        self._starting = starting
+        self._told = told
+        self._monotonic = monotonic
+        self._handlers: Mapping[str, Callable[[Mapping[str, Any]], dict[str, Any]]] = {
+            "outbox.list": self._list,
+            "outbox.retry": self._retry,
+            "outbox.drop": self._drop,
+            "settings": lambda _: dict(self._told),
+            "pending": self._pending,
+            "approve": self._approve,
+            "approval": self._approval,
+        }
+
+    def answer(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """The answer to a request. Raises `ControlError` on one that cannot be carried out."""
+        asked = request.get("ask")
+        if asked in ("pending", "approve") and (starting := self._starting()):
+            raise ControlError(f"the bridge is starting: {starting}; try again")
+        handler = self._handlers.get(str(asked))
+        if handler is None:
+            raise ControlError(f"the running bridge does not know {asked!r}; is it older?")
+        return handler(request)
+
+    def _pending(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        del request
+        if self._state is None:
+            return {"vm": None, "events": []}
+        events = [event.to_wire() for event in self._state.pending()]
+        return {"vm": self._state.vm.name, "events": events}
+
+    def _approval(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        jti = _text(request, "jti") or ""
+        entry = self._approver.find(jti) if self._approver else None
+        if entry is None:
+            raise ControlError(f"no approval {jti} is known here")
+        return {"jti": entry.jti, "state": entry.state, "reason": entry.reason}
+
+    def _approve(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        if self._approver is None:
+            raise ControlError("no bridge is running here; an approval needs one")
+        try:
+            entry = self._approver.local(
+                _text(request, "event") or "",
+                user=_text(request, "user") or "unknown",
+                fingerprint=_text(request, "fingerprint"),
+                why=_text(request, "why"),
+                seconds=APPROVE_SECONDS,
+            )
+        except (LookupError, TimeoutError, StoreError) as error:
+            raise ControlError(str(error) or type(error).__name__) from error
+        return {"jti": entry.jti, "state": entry.state, "reason": entry.reason}
+
+    def _list(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        del request
+        sinks = [self._line(name, active=active) for name, active in self._known_sinks().items()]
+        trouble = self._state.store_trouble if self._state else None
+        return {
+            "trouble": trouble,
+            "sinks": sinks,
+            "dead": [asdict(each) for each in self._outbox.dead.shown()],
+        }
+
+    def _known_sinks(self) -> dict[str, bool]:
+        """Every sink of the store, and of a bridge that starts; whether it is configured."""
+        known = self._outbox.known_sinks()
+        return known | dict.fromkeys(self._outbox.recipients, True) if self._starting() else known
+
+    def _line(self, name: str, *, active: bool) -> dict[str, Any]:
+        running = self._dispatcher if active else None
+        recipient = self._outbox.recipients.get(name)
+        line = sink_line(
+            name,
+            kind=recipient.kind if recipient else None,
+            configured=active,
+            health=running.health[name] if running else None,
+            backlog=self._outbox.backlog(name),
+            now=self._monotonic(),
+        )
+        if active and (starting := self._starting()):
+            return {**line, "state": "starting", "reason": starting}
+        return line
+
+    def _retry(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        sink = self._sink(request)
+        count, resumed = self._outbox.dead.retry(sink, _sequences(request)), False
+        if self._dispatcher is not None and sink in self._dispatcher.health:
+            resumed = self._dispatcher.health[sink].state in ("paused", "failing")
+            self._dispatcher.resume(sink)
+        return {"records": count, "resumed": resumed}
+
+    def _drop(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        return {"records": self._outbox.dead.drop(self._sink(request), _sequences(request))}
+
+    def _sink(self, request: Mapping[str, Any]) -> str:
+        name, known = str(request.get("sink")), self._outbox.known_sinks()
+        if name not in known:
+            raise ControlError(f"there is no sink {name}; there are: {', '.join(known) or 'none'}")
+        return name
+
+
+def told_of(settings: Settings, specs: Sequence[SinkSpec]) -> dict[str, Any]:
+    """What a command beside a bridge may know of the bridge's settings."""
+    imds = {"url": settings.imds.url, "apiVersion": settings.imds.api_version}
+    return {"imds": imds, "sinks": [spec.name for spec in specs]}
+
+
+def first_desk(
+    store: Store, settings: Settings, specs: Sequence[SinkSpec], now: Callable[[], datetime]
+) -> ControlRequests:
+    """What answers while the bridge does not know yet who this VM is."""
+    nobody = VmIdentity(vm_id="", name="")
+    context = SinkContext(identity=lambda: nobody, now=now)
+    return ControlRequests(
+        Outbox(store, recipients(make_sink(each, context) for each in specs)),
+        starting=lambda: "waiting for the VM identity from IMDS",
+        told=told_of(settings, specs),
+    )
+
+
+def _text(request: Mapping[str, Any], name: str) -> str | None:
+    value = request.get(name)
+    if value is None or (isinstance(value, str) and len(value) <= MAX_TEXT):
+        return value
+    raise ControlError(f"{name} is a text of at most {MAX_TEXT} characters")
+
+
+def _sequences(request: Mapping[str, Any]) -> list[int] | None:
+    """The dead records that a request names; None for all of the sink's."""
+    named = request.get("sequences")
+    if named is None or (isinstance(named, list) and all(type(each) is int for each in named)):
+        return named
+    raise ControlError("sequences is a list of numbers, or nothing for all")

@@ -1,0 +1,97 @@
+"""Records as server-sent events, as they are committed; no more readers than threads can bear."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from bridge.store.database import StoreError
+from bridge.store.history import History, Kept
+
+MAX_STREAMS: Final = 4
+"""How many may follow at once: each takes a thread of the server."""
+LIFE_SECONDS: Final = 600
+"""After so long a stream ends; browsers and `seb tail` come back by themselves."""
+STILL_HERE_SECONDS: Final = 15
+"""How often a silent stream says that it is still there."""
+_AT_ONCE: Final = 20
+"""How many records are read and written at once."""
+_LOOK_SECONDS: Final = 1.0
+"""How often it looks whether its reader is."""
+
+
+class TooManyError(Exception):
+    """Too many follow already; the message says what to do."""
+
+
+class Streams:
+    """The streams that are open."""
+
+    def __init__(self) -> None:
+        self._free = threading.BoundedSemaphore(MAX_STREAMS)
+
+    def open(self, history: History, last: int, gone: Callable[[], bool]) -> Iterator[bytes]:
+        """The records past `last`, for as long as the reader is not gone. Raises `TooManyError`."""
+        if not self._free.acquire(blocking=False):
+            raise TooManyError(f"{MAX_STREAMS} follow already; ask without text/event-stream")
+        return _Stream(self._follow(history, last, gone), self._free.release)
+
+    def _follow(self, history: History, last: int, gone: Callable[[], bool]) -> Iterator[bytes]:
+        # A place to come back to, also for a reader who has seen no record yet.
+        yield f"retry: 2000\nid: {history.stream}/{last}\n\n".encode()
+        end, silent_since = time.monotonic() + LIFE_SECONDS, time.monotonic()
+        while time.monotonic() < end and not (gone() or history.is_closed):
+            if records := _next(history, last):
+                last, silent_since = records[-1].sequence, time.monotonic()
+                yield b"".join(_told(each, history.stream) for each in records)
+            elif not history.wait(last, _LOOK_SECONDS) and (
+                time.monotonic() - silent_since >= STILL_HERE_SECONDS
+            ):
+                silent_since = time.monotonic()
+                yield b": still here\n\n"
+
+
+class _Stream(Iterator[bytes]):
+    """Gives its place back when the server lets go of it, also where it was never begun."""
+
+    def __init__(self, parts: Iterator[bytes], release: Callable[[], None]) -> None:
+        self._parts = parts
+        self._release: Callable[[], None] | None = release
+
+    def __next__(self) -> bytes:
+        return next(self._parts)
+
+    def close(self) -> None:
+        """As WSGI has it: called once the answer is over, whatever became of it."""
+        release, self._release = self._release, None
+        if release is not None:
+            release()
+
+
+def resumed(history: History, last_event_id: str | None, after: int | None) -> int:
+    """The sequence that a reader has already: as it says, or else the newest.
+
+    A reader of a store that is no more gets everything of this one.
+    """
+    if last_event_id is None:
+        return history.last_sequence if after is None else after
+    stream, _, sequence = last_event_id.rpartition("/")
+    if stream != history.stream:
+        return 0
+    plain = sequence.isascii() and sequence.isdecimal() and len(sequence) <= 20  # noqa: PLR2004
+    return min(int(sequence), history.last_sequence) if plain else 0
+
+
+def _next(history: History, last: int) -> list[Kept]:
+    """The next few records; none where the store cannot be read just now: the next look may."""
+    try:
+        return history.after(last, _AT_ONCE)
+    except StoreError:
+        return []
+
+
+def _told(record: Kept, stream: str) -> bytes:
+    # A record is one line: canonical JSON has no line breaks.
+    return f"id: {stream}/{record.sequence}\nevent: record\ndata: ".encode() + record.body + b"\n\n"

@@ -1,0 +1,111 @@
+"""How a command looks at the running bridge: over its HTTP server, read-only, on this machine."""
+
+from __future__ import annotations
+
+import http.client
+import json
+from collections.abc import Iterator
+from http import HTTPStatus
+from typing import Any, Final
+
+from bridge.config.address import parsed, reachable
+from bridge.errors import ConfigurationError, TryLaterError, UnreachableError
+from sinks.readable import escaped
+
+SECONDS: Final = 10.0
+"""How long an answer may take."""
+MOST_BYTES: Final = 16 << 20
+"""Far more than a bridge ever answers; what answers may be something else."""
+SILENCE_SECONDS: Final = 40.0
+"""How long a stream may be silent: the bridge says every fifteen seconds that it is there."""
+_TRY_LATER: Final = (HTTPStatus.SERVICE_UNAVAILABLE,)
+
+
+class Viewer:
+    """Asks the bridge that listens where `SEB_HTTP__LISTEN` says."""
+
+    def __init__(self, listen: str) -> None:
+        """Raises `ConfigurationError` where the server is turned off."""
+        if not listen:
+            raise ConfigurationError(
+                "SEB_HTTP__LISTEN is empty, so the bridge shows itself to nobody; "
+                "`seb outbox list` works without it"
+            )
+        host, self._port = parsed(listen)
+        self._host = reachable(host)
+        self._named = listen
+
+    def get(self, path: str) -> tuple[int, bytes]:
+        """Status and body of an answer. Raises `UnreachableError` where nobody answers."""
+        connection = http.client.HTTPConnection(self._host, self._port, timeout=SECONDS)
+        try:
+            connection.request("GET", path)
+            answer = connection.getresponse()
+            return answer.status, answer.read(MOST_BYTES)
+        except (OSError, http.client.HTTPException) as error:
+            raise self._unreachable(error) from error
+        finally:
+            connection.close()
+
+    def json(self, path: str) -> dict[str, Any]:
+        """An answer that is a JSON object. Raises as `get`, and `TryLaterError`."""
+        status, body = self.get(path)
+        try:
+            answer = json.loads(body)
+        except (ValueError, RecursionError):
+            answer = None
+        if not isinstance(answer, dict) or not ({"stream", "store", "error"} & answer.keys()):
+            raise UnreachableError(
+                f"what answers at {self._named} is no bridge; is SEB_HTTP__LISTEN right?"
+            )
+        if status in _TRY_LATER:
+            raise TryLaterError(f"the bridge at {self._named}: {escaped(str(answer.get('error')))}")
+        if status != HTTPStatus.OK:
+            raise UnreachableError(
+                f"the bridge at {self._named}: {escaped(str(answer.get('error')))}"
+            )
+        return answer
+
+    def follow(self, last_event_id: str | None) -> Iterator[tuple[str, bytes]]:
+        """The records as they are committed, each with its id in the stream, until the stream
+        ends. Raises `UnreachableError` and `TryLaterError`.
+        """
+        connection = http.client.HTTPConnection(self._host, self._port, timeout=SILENCE_SECONDS)
+        headers = {"Accept": "text/event-stream"}
+        if last_event_id is not None:
+            headers["Last-Event-ID"] = last_event_id
+        try:
+            connection.request("GET", "/api/v1/events", headers=headers)
+            answer = connection.getresponse()
+            if answer.status != HTTPStatus.OK:
+                raise TryLaterError(
+                    f"the bridge at {self._named}: {_error(answer.read(MOST_BYTES))}"
+                )
+            yield from _events(answer)
+        except (OSError, http.client.HTTPException) as error:
+            raise self._unreachable(error) from error
+        finally:
+            connection.close()
+
+    def _unreachable(self, error: Exception) -> UnreachableError:
+        why = escaped(getattr(error, "strerror", None) or str(error) or type(error).__name__)
+        return UnreachableError(
+            f"no bridge answers at {self._named} ({why}); does it run, with this SEB_HTTP__LISTEN?"
+        )
+
+
+def _events(lines: Iterator[bytes]) -> Iterator[tuple[str, bytes]]:
+    """The events of a stream: id and data; comments and what else there is are passed over."""
+    name = ""
+    for line in lines:
+        if line.startswith(b"id: "):
+            name = line[4:].strip().decode()
+        elif line.startswith(b"data: "):
+            yield name, line[6:].rstrip(b"\r\n")
+
+
+def _error(body: bytes) -> str:
+    try:
+        return escaped(str(json.loads(body)["error"]))
+    except (ValueError, LookupError, TypeError, RecursionError):
+        return "it gave no reason"

@@ -1,0 +1,58 @@
+"""Whether the poll loop is alive: a restart can mend that. Never whether IMDS or a sink answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Final
+
+from bridge.clock import Clock
+
+SLACK_SECONDS: Final = 10.0
+"""What a round may take on top of its wait and of its request: a slow disk, a busy machine."""
+
+
+class Liveness:
+    """Each finished round of the poll loop, whatever it brought. May be asked by any thread."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        *,
+        interval: float,
+        timeout: float,
+        first_timeout: float,
+        ended: Callable[[float], None] = lambda _: None,
+    ) -> None:
+        """All in seconds: from poll to poll, and what a request may take, and may take as long as
+        IMDS has not given a document. `ended` hears of each finished round, with the allowance.
+        """
+        self._clock = clock
+        self._ended = ended
+        self._rest = max(interval + SLACK_SECONDS, 3 * interval)
+        self._timeout = timeout
+        self._first_timeout = first_timeout
+        self._answered = False
+        self._beat_at = clock.monotonic()
+        self.attempted_at: datetime | None = None
+        """When a poll last ended, by the wall clock; None before the first."""
+
+    @property
+    def allowance(self) -> float:
+        """Seconds that may pass from one finished round to the next before the loop hangs."""
+        # Azure: the first request ever turns the service on, and may take two minutes.
+        return self._rest + (self._timeout if self._answered else self._first_timeout)
+
+    def beat(self, *, asked: bool = True, answered: bool = False) -> None:
+        """A round has ended; `asked` says that IMDS was asked in it, and `answered` that this
+        brought a document.
+        """
+        self._answered = self._answered or answered
+        self._beat_at = self._clock.monotonic()
+        if asked:
+            self.attempted_at = self._clock.now()
+        self._ended(self.allowance)
+
+    def is_alive(self) -> bool:
+        """Whether a round has ended lately enough."""
+        return self._clock.monotonic() - self._beat_at <= self.allowance

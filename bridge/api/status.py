@@ -1,0 +1,242 @@
+"""What a bridge is doing, as one JSON object: for the page, for `seb status` and for metrics.
+
+It only looks, never asks IMDS or a sink, and holds no secret.
+"""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+from bridge.api.liveness import Liveness
+from bridge.api.sink_list import sink_line
+from bridge.clock import Clock
+from bridge.config.settings import Settings
+from bridge.delivery.dispatcher import Dispatcher
+from bridge.events.state import CurrentState
+from bridge.events.tracked import TrackedEvent
+from bridge.store.database import Store, StoreError
+from bridge.store.history import History
+from bridge.store.opening import FILE_NAME
+from bridge.store.outbox import Backlog, Outbox
+from bridge.version import __version__
+from sinks.record import rfc3339
+
+LOOK_SECONDS: Final = 1.0
+"""How long a look at the store serves everybody who asks: counting a long backlog takes time."""
+LOOK_SHARE: Final = 50
+"""The same, as a multiple of what the look took."""
+LOCK_SECONDS: Final = 1.0
+"""How long one who asks waits for another: a disk that does not answer holds up one, not all."""
+LEAST_FREE_BYTES: Final = 256 << 10
+"""With less free on its disk, the store may take a change or two, and no more."""
+BUSY: Final = "the store does not answer; does its disk?"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Running:
+    """What a status is read off once it is known who this VM is."""
+
+    state: CurrentState
+    store: Store
+    outbox: Outbox
+    dispatcher: Dispatcher
+    refused: Callable[[], Mapping[str, int]]
+    """How many commands were refused, by reason."""
+
+
+class Status:
+    """The state of one run. May be asked by any thread, also before there is anything to tell."""
+
+    def __init__(self, settings: Settings, clock: Clock, pulse: Liveness) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._pulse = pulse
+        self._started_at = clock.now()
+        self._running: Running | None = None
+        self._lock = threading.Lock()
+        self._backlogs: Mapping[str, Backlog] | None = None
+        self._count_at = 0.0
+        """Monotonic time from which on backlogs are to be counted anew."""
+        self.history: History | None = None
+        """The records of the store in use; None while it is not known who this VM is."""
+        self.skipped: Callable[[], int] = lambda: 0
+        """How many polls were due while the one before was under way."""
+        self.held: Callable[[], bool] = lambda: False
+        """Whether nothing is delivered because the identity is not confirmed."""
+        self.starting_trouble: str | None = None
+        """Why it is not known yet who this VM is; None where nothing was tried, or it is known."""
+
+    def begin(self, running: Running, history: History) -> None:
+        """From now on there is something to tell."""
+        self._running, self.history, self.starting_trouble = running, history, None
+
+    @property
+    def running(self) -> Running | None:
+        """What is at work; None while it is not known who this VM is."""
+        return self._running
+
+    @property
+    def attempted_at(self) -> datetime | None:
+        """When a poll last ended, well or not; None before the first."""
+        return self._pulse.attempted_at
+
+    def is_alive(self) -> bool:
+        """Whether the poll loop is: a restart helps where it is not, and nowhere else."""
+        return self._pulse.is_alive()
+
+    def is_looking(self) -> bool:
+        """Whether IMDS has given a document lately."""
+        return self._running is not None and self._running.state.lookout.is_looking()
+
+    def not_ready(self) -> str | None:
+        """Why news would be missed or could not be kept; None where all is well."""
+        if not self.is_looking():
+            trouble = self._trouble()
+            return trouble["message"] if trouble else "IMDS has not given a document lately"
+        if self.held():
+            return "IMDS has not confirmed the VM identity: nothing is delivered until it does"
+        return self.store_trouble()
+
+    def store_trouble(self) -> str | None:
+        """Why the store takes nothing just now; None where it does, or is not in use yet."""
+        if self._running is None:
+            return None
+        store = self._running.store
+        if known := store.damaged or self._running.state.store_trouble or store.trouble:
+            return known
+        directory = self._settings.state_dir
+        try:
+            free = shutil.disk_usage(directory).free
+        except OSError as error:
+            return str(error)
+        return (
+            f"the disk of {directory} is full: free some space" if free < LEAST_FREE_BYTES else None
+        )
+
+    def backlogs(self) -> Mapping[str, Backlog]:
+        """What each sink still has to get, at most a second old. Raises `StoreError`."""
+        running = self._running
+        if running is None:
+            return {}
+        if not self._lock.acquire(timeout=LOCK_SECONDS):
+            raise StoreError(BUSY)
+        try:
+            now = self._clock.monotonic()
+            if self._backlogs is None or now >= self._count_at:
+                names = running.dispatcher.health
+                self._backlogs = {name: running.outbox.backlog(name) for name in names}
+                # Nobody commits meanwhile: what took long is not done again soon.
+                ended = self._clock.monotonic()
+                self._count_at = ended + max(LOOK_SECONDS, LOOK_SHARE * (ended - now))
+            return self._backlogs
+        finally:
+            self._lock.release()
+
+    def store_bytes(self) -> int:
+        """Size of the store's file and of what is not yet written back to it."""
+        path = self._settings.state_dir / FILE_NAME
+        files = (path, path.with_name(f"{FILE_NAME}-wal"))
+        return sum(each.stat().st_size for each in files if each.exists())
+
+    def snapshot(self) -> dict[str, Any]:
+        """Everything, as the status API gives it."""
+        running = self._running
+        observer = running.state.observer.to_wire() if running else {}
+        not_ready = self.not_ready()
+        return {
+            "now": rfc3339(self._clock.now()),
+            "version": __version__,
+            "instanceId": observer["bridge"]["instanceId"] if running else None,
+            "startedAt": rfc3339(self._started_at),
+            "site": self._settings.site,
+            "healthy": self.is_alive(),
+            "ready": not_ready is None,
+            "notReady": not_ready,
+            "looking": self.is_looking(),
+            "vm": observer.get("vm"),
+            "node": observer.get("node"),
+            "imds": self._imds(),
+            "store": self._store(),
+            "events": [_event(each) for each in self.pending()],
+            "sinks": self._sinks(),
+        }
+
+    def pending(self) -> list[TrackedEvent]:
+        """The events that are pending, the nearest first."""
+        known = self._running.state.known.values() if self._running else ()
+        far = datetime.max.replace(tzinfo=self._started_at.tzinfo)
+        return sorted(
+            (each for each in known if each.pending),
+            key=lambda each: (each.status != "Started", each.event.not_before or far),
+        )
+
+    def _trouble(self) -> dict[str, str] | None:
+        if self.starting_trouble is not None:
+            return {"reason": "identity", "message": self.starting_trouble}
+        trouble = self._running.state.trouble if self._running else None
+        return None if trouble is None else {"reason": trouble.reason, "message": trouble.message}
+
+    def _imds(self) -> dict[str, Any]:
+        state = self._running.state if self._running else None
+        attempted, looked = self._pulse.attempted_at, state and state.lookout.looked_at
+        return {
+            "lastAttemptAt": attempted and rfc3339(attempted),
+            "lastSuccessAt": looked and rfc3339(looked),
+            "trouble": self._trouble(),
+            "incarnation": state and state.incarnation,
+            "apiVersion": state.api_version if state else self._settings.imds.api_version,
+            "pollIntervalSeconds": self._settings.poll_interval,
+        }
+
+    def _store(self) -> dict[str, Any]:
+        store, trouble = self._running.store if self._running else None, self.store_trouble()
+        return {
+            "writable": store is not None and trouble is None,
+            "trouble": trouble,
+            "stream": store and store.stream,
+            "lastSequence": store.head if store else 0,
+            "sizeBytes": self.store_bytes(),
+        }
+
+    def _sinks(self) -> list[dict[str, Any]]:
+        if self._running is None:
+            return []
+        try:
+            backlogs = self.backlogs()
+        except StoreError:
+            backlogs = {}
+        dispatcher = self._running.dispatcher
+        return [
+            sink_line(
+                name,
+                kind=dispatcher.sink(name).settings.kind,
+                configured=True,
+                health=health,
+                backlog=backlogs.get(name),
+                now=self._clock.monotonic(),
+            )
+            for name, health in dispatcher.health.items()
+        ]
+
+
+def _event(known: TrackedEvent) -> dict[str, Any]:
+    measured = known.measured
+    return {
+        **known.event.to_wire(status=known.status),
+        "affectsThisVm": known.affects_this_vm,
+        "impact": known.event.impact,
+        "revision": known.revision,
+        "fingerprint": known.fingerprint,
+        "firstSeenAt": rfc3339(known.first_seen),
+        "noticeSeconds": known.notice_seconds,
+        "measured": {
+            "pauseSeconds": measured.pause_seconds,
+            "restarted": measured.restarted,
+            "downtimeSeconds": measured.downtime_seconds,
+        },
+    }

@@ -1,0 +1,222 @@
+"""What the HTTP server answers, path by path: health, metrics, status, records, the page.
+
+It is read-only: nothing that anybody sends can change what the bridge does.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
+from http import HTTPStatus
+from importlib.resources import files
+from ipaddress import ip_address
+from typing import Any, Final, Protocol
+from urllib.parse import parse_qs
+
+from bridge.api.event_stream import Streams, TooManyError, resumed
+from bridge.api.status import Status
+from bridge.store.database import StoreError
+from bridge.store.history import MOST, History
+
+Environ = dict[str, Any]
+StartResponse = Callable[[str, list[tuple[str, str]]], object]
+
+TEXT: Final = "text/plain; charset=utf-8"
+JSON: Final = "application/json"
+EVENT_STREAM: Final = "text/event-stream"
+METRICS: Final = "text/plain; version=0.0.4; charset=utf-8"
+DEFAULT_LIMIT: Final = 100
+_NOTHING_ELSE: Final = "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+_SECURITY: Final = (
+    ("Cache-Control", "no-store"),
+    ("Cross-Origin-Opener-Policy", "same-origin"),
+    ("Cross-Origin-Resource-Policy", "same-origin"),
+    ("Referrer-Policy", "no-referrer"),
+    ("X-Content-Type-Options", "nosniff"),
+    ("X-Frame-Options", "DENY"),
+)
+_INLINE: Final = re.compile(rb"<(script|style)>(.*?)</\1>", re.DOTALL)
+
+
+class Meter(Protocol):
+    """What gives the metrics as text."""
+
+    def text(self) -> bytes:
+        """Everything, in Prometheus' text format."""
+
+
+class BadRequestError(Exception):
+    """The request makes no sense; the message says why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """An answer before it is sent."""
+
+    status: HTTPStatus = HTTPStatus.OK
+    kind: str = JSON
+    body: Iterable[bytes]
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+class Web:
+    """The WSGI application."""
+
+    def __init__(
+        self, status: Status, metrics: Meter, *, host: str, names: Collection[str] = ()
+    ) -> None:
+        """`host`: the address that the server listens on; `names`: what else it may be called."""
+        self._status = status
+        self._metrics = metrics
+        self._host = host
+        self._names = frozenset(name.lower().rstrip(".") for name in names)
+        self._streams = Streams()
+        self._page = files("bridge.api").joinpath("static", "index.html").read_bytes()
+        self._page_policy = page_policy(self._page)
+        self._routes: dict[str, Callable[[Environ], Answer]] = {
+            "/": self._index,
+            "/healthz": self._healthz,
+            "/readyz": self._readyz,
+            "/metrics": self._scrape,
+            "/api/v1/status": self._snapshot,
+            "/api/v1/events": self._events,
+        }
+
+    def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+        """Answer a request, as WSGI has it."""
+        answer = self._answer(environ)
+        headers = dict(_SECURITY)
+        headers["Content-Security-Policy"] = f"default-src 'none'; {_NOTHING_ELSE}"
+        headers |= {"Content-Type": answer.kind, **dict(answer.headers)}
+        if isinstance(answer.body, tuple):
+            headers["Content-Length"] = str(sum(map(len, answer.body)))
+        start_response(f"{answer.status.value} {answer.status.phrase}", list(headers.items()))
+        return () if environ["REQUEST_METHOD"] == "HEAD" else answer.body
+
+    def _answer(self, environ: Environ) -> Answer:
+        if not is_ours(environ.get("HTTP_HOST", ""), self._host, self._names):
+            # A page elsewhere can have its own name lead here (DNS rebinding), and read along.
+            return _error(
+                HTTPStatus.MISDIRECTED_REQUEST,
+                "use this server's address or localhost, or add the name to SEB_HTTP__HOSTS",
+            )
+        route = self._routes.get(environ["PATH_INFO"])
+        if route is None:
+            return _error(HTTPStatus.NOT_FOUND, f"there is: {', '.join(self._routes)}")
+        if environ["REQUEST_METHOD"] not in ("GET", "HEAD"):
+            refused = _error(HTTPStatus.METHOD_NOT_ALLOWED, "this server only tells: use GET")
+            return Answer(
+                status=refused.status, body=refused.body, headers=(("Allow", "GET, HEAD"),)
+            )
+        try:
+            return route(environ)
+        except BadRequestError as error:
+            return _error(HTTPStatus.BAD_REQUEST, str(error))
+        except (StoreError, TooManyError) as error:
+            refused = _error(HTTPStatus.SERVICE_UNAVAILABLE, str(error))
+            return Answer(status=refused.status, body=refused.body, headers=(("Retry-After", "5"),))
+
+    def _index(self, environ: Environ) -> Answer:
+        del environ
+        return Answer(
+            kind="text/html; charset=utf-8",
+            body=(self._page,),
+            headers=(("Content-Security-Policy", self._page_policy),),
+        )
+
+    def _healthz(self, environ: Environ) -> Answer:
+        del environ
+        alive = self._status.is_alive()
+        return _plain(None if alive else "the poll loop hangs: restart the bridge")
+
+    def _readyz(self, environ: Environ) -> Answer:
+        del environ
+        return _plain(self._status.not_ready())
+
+    def _scrape(self, environ: Environ) -> Answer:
+        del environ
+        return Answer(kind=METRICS, body=(self._metrics.text(),))
+
+    def _snapshot(self, environ: Environ) -> Answer:
+        del environ
+        return Answer(body=(json.dumps(self._status.snapshot()).encode(),))
+
+    def _events(self, environ: Environ) -> Answer:
+        query = parse_qs(environ.get("QUERY_STRING", ""), keep_blank_values=True)
+        limit = _number(query, "limit", least=1) or DEFAULT_LIMIT
+        after = _number(query, "after", least=0)
+        history = self._status.history
+        wants_stream = EVENT_STREAM in environ.get("HTTP_ACCEPT", "")
+        if wants_stream and environ["REQUEST_METHOD"] == "GET":
+            if history is None:
+                raise TooManyError("it is not known yet who this VM is; try again")
+            last = resumed(history, environ.get("HTTP_LAST_EVENT_ID"), after)
+            gone = environ.get("waitress.client_disconnected", lambda: False)
+            return Answer(kind=EVENT_STREAM, body=self._streams.open(history, last, gone))
+        return Answer(body=(_records(history, limit, after),))
+
+
+def is_ours(host: str, listen: str, names: Collection[str] = ()) -> bool:
+    """Whether a Host header names this server: its own address, localhost, or one of the names
+    that it was given; where it listens on every address, any address will do.
+    """
+    name = host.rsplit(":", 1)[0] if re.search(r":\d*$", host) else host
+    name = name.lower().rstrip(".").removeprefix("[").removesuffix("]")
+    if name == "localhost" or name in names:
+        return True
+    try:
+        given, own = ip_address(name), ip_address(listen)
+    except ValueError:
+        return False
+    return own.is_unspecified or given == own or (given.is_loopback and own.is_loopback)
+
+
+def page_policy(page: bytes) -> str:
+    """The content security policy of the page: its own script and style by their hashes, requests
+    to this server, and nothing else.
+    """
+    hashes: dict[str, list[str]] = {"script": [], "style": []}
+    for kind, text in _INLINE.findall(page):
+        digest = base64.b64encode(hashlib.sha256(text).digest()).decode()
+        hashes[kind.decode()].append(f"'sha256-{digest}'")
+    script, style = " ".join(hashes["script"]), " ".join(hashes["style"])
+    return (
+        f"default-src 'none'; script-src {script}; style-src {style}; connect-src 'self'; "
+        f"img-src data:; {_NOTHING_ELSE}"
+    )
+
+
+def _records(history: History | None, limit: int, after: int | None) -> bytes:
+    """The records as one JSON object; each is the bytes that were committed."""
+    if history is None:
+        return b'{"stream": null, "oldestSequence": 0, "lastSequence": 0, "records": []}'
+    found = history.last(limit) if after is None else history.after(after, limit)
+    head = {
+        "stream": history.stream,
+        "oldestSequence": history.oldest_sequence(),
+        "lastSequence": history.last_sequence,
+    }
+    bodies = b", ".join(record.body for record in found)
+    return json.dumps(head).encode()[:-1] + b', "records": [' + bodies + b"]}"
+
+
+def _number(query: dict[str, list[str]], name: str, *, least: int) -> int | None:
+    if name not in query:
+        return None
+    text = query[name][-1]
+    if text.isascii() and text.isdecimal() and len(text) <= 20 and int(text) >= least:  # noqa: PLR2004
+        return min(int(text), MOST) if name == "limit" else min(int(text), (1 << 63) - 1)
+    raise BadRequestError(f"{name} is a whole number from {least} on")
+
+
+def _plain(trouble: str | None) -> Answer:
+    status = HTTPStatus.OK if trouble is None else HTTPStatus.SERVICE_UNAVAILABLE
+    return Answer(status=status, kind=TEXT, body=(f"{trouble or 'ok'}\n".encode(),))
+
+
+def _error(status: HTTPStatus, message: str) -> Answer:
+    return Answer(status=status, body=(json.dumps({"error": message}).encode(),))

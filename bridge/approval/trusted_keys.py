@@ -1,0 +1,134 @@
+"""Whose commands count: the keys of one JWKS file, each with the issuer that it belongs to.
+
+The file is the allow-list. Nothing is ever fetched, whatever a token says.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from bridge.strictjson import JsonError, load_json
+
+log: Final = logging.getLogger(__name__)
+
+MAX_FILE_BYTES: Final = 1 << 20
+ALGORITHMS: Final = {"EdDSA": ("OKP", "Ed25519"), "ES256": ("EC", "P-256")}
+"""What a key may be used for, and the key type and curve that go with it."""
+
+
+class TrustError(ValueError):
+    """The file is no JWKS that can be trusted; the message says which key and why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrustedKey:
+    """A public key, and the only issuer that may use it."""
+
+    kid: str
+    alg: str
+    issuer: str
+    key: Any = field(repr=False)
+
+
+class Trust:
+    """The keys of a file, read anew when it changes; a file that cannot be read trusts nobody,
+    and neither does no file.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        self.path = path
+        self.trouble: str | None = None
+        """Why the file is not in force; None while it is."""
+        self._content: bytes | None = None
+        self._keys: Mapping[str, TrustedKey] = {}
+
+    def find(self, kid: str) -> TrustedKey | None:
+        """The key of this id, if it is trusted now."""
+        self.refresh()
+        return self._keys.get(kid)
+
+    def keys(self) -> list[TrustedKey]:
+        """Every key that is trusted now."""
+        self.refresh()
+        return list(self._keys.values())
+
+    def has(self, issuer: str) -> bool:
+        """Whether a key of this issuer is trusted now."""
+        self.refresh()
+        return any(key.issuer == issuer for key in self._keys.values())
+
+    def refresh(self) -> None:
+        """Read the file again, and take it in where it is not what it was.
+
+        Its bytes decide, not its time stamp: two files of one size can follow each other within
+        what a file system takes for one moment, and a key that is out must be out.
+        """
+        if self.path is None:
+            return
+        before = self.trouble
+        try:
+            content = _content(self.path)
+            if content != self._content:
+                self._keys = _keys(content, self.path)
+                self._content, self.trouble = content, None
+        except (OSError, TrustError) as error:
+            self._keys, self._content, self.trouble = {}, None, str(error)
+        if self.trouble != before:
+            extra = {"action": "trust_trouble" if self.trouble else "trust_ok"}
+            log.warning(self.trouble or "the trusted keys can be read again", extra=extra)
+
+
+def read_trust(path: Path) -> dict[str, TrustedKey]:
+    """The keys of a JWKS file by their id. Raises `TrustError`, or `OSError` if unreadable."""
+    return _keys(_content(path), path)
+
+
+def _content(path: Path) -> bytes:
+    if path.exists() and not path.is_file():
+        raise TrustError(f"{path} is not a file")  # a pipe would be waited for without end
+    with path.open("rb") as file:
+        content = file.read(MAX_FILE_BYTES + 1)
+    if len(content) > MAX_FILE_BYTES:
+        raise TrustError(f"{path} is larger than {MAX_FILE_BYTES >> 20} MiB; this is no JWKS")
+    return content
+
+
+def _keys(content: bytes, path: Path) -> dict[str, TrustedKey]:
+    try:
+        entries = load_json(content)["keys"]
+    except (JsonError, KeyError, TypeError):
+        raise TrustError(f"{path} is not a JWKS: it needs a list called keys") from None
+    if not isinstance(entries, list):
+        raise TrustError(f"{path} is not a JWKS: keys is not a list")
+    keys = [_key(entry, f"{path}: key {place}") for place, entry in enumerate(entries)]
+    found = {key.kid: key for key in keys}
+    if len(found) != len(keys):
+        raise TrustError(f"{path}: two keys have the same kid")
+    return found
+
+
+def _key(entry: object, where: str) -> TrustedKey:
+    if not isinstance(entry, dict):
+        raise TrustError(f"{where} is not an object")
+    texts = {name: entry.get(name) for name in ("kid", "alg", "iss")}
+    for name, text in texts.items():
+        if not isinstance(text, str) or not text:
+            raise TrustError(f"{where} has no {name}; `seb keys generate` writes all three")
+    if "d" in entry or "k" in entry:
+        raise TrustError(f"{where} is a private key; put only public keys here")
+    wanted = ALGORITHMS.get(entry["alg"])
+    if wanted is None or (entry.get("kty"), entry.get("crv")) != wanted:
+        raise TrustError(f"{where} is neither EdDSA on Ed25519 nor ES256 on P-256")
+    if entry.get("use", "sig") != "sig":
+        raise TrustError(f"{where} is not for signatures")
+    from bridge.approval import jws  # noqa: PLC0415  # only where somebody is trusted
+
+    try:
+        key = jws.read_key(entry)
+    except ValueError:
+        raise TrustError(f"{where} is not a valid public key") from None
+    return TrustedKey(kid=entry["kid"], alg=entry["alg"], issuer=entry["iss"], key=key)

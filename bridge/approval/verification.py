@@ -1,0 +1,231 @@
+"""Whether a signed command may be carried out: read it from top to bottom; closed on failure.
+
+It approves nothing itself, and fetches nothing because a token says so.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+from bridge.approval.compact import header_of, read_object
+from bridge.approval.policy import objection
+from bridge.approval.trusted_keys import ALGORITHMS, Trust, TrustedKey
+from bridge.events.tracked import TrackedEvent
+from sinks.base import MAX_TOKEN_BYTES
+
+MAX_LIFETIME_SECONDS: Final = 900
+MAX_COMMANDS: Final = 30
+RATE_SECONDS: Final = 60.0
+SKEW_SECONDS: Final = 5
+"""How far ahead of this VM's clock a control plane's may be."""
+TYPE: Final = "seb-command+jwt"
+ACTS: Final = ("approve", "ping")
+_HEADERS: Final = {"alg", "kid", "typ"}
+_TEXTS: Final = ("iss", "sub", "jti", "act")
+_TIMES: Final = ("iat", "nbf", "exp")
+_MAX_TEXT: Final = 512
+_MAX_TIME: Final = 1 << 40
+"""Seconds since 1970 that every clock and every reader of JSON can hold."""
+
+
+class RefusedError(Exception):
+    """The command is not carried out; `reason` is the one word that says why.
+
+    `command` is what was asked, as far as it can be read, once the signature is known to be good:
+    only then is there somebody to answer. Before that, refusals are counted.
+    """
+
+    def __init__(self, reason: str, command: Command | None = None) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.command = command
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """What a good signature asks for; what cannot be read is empty or None."""
+
+    issuer: str
+    """Whose key it is: never what the token says, which may be another's name."""
+    subject: str
+    jti: str
+    act: str
+    event_id: str | None
+    fingerprint: str | None
+    why: str | None
+    issued: int
+    """Seconds since 1970."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Situation:
+    """What a command is checked against."""
+
+    vm_id: str
+    now: datetime
+    known: Mapping[str, TrackedEvent]
+    used: Callable[[Command], bool]
+    """Whether this jti of this issuer has been used."""
+
+
+class Rate:
+    """At most so many a minute, by a clock that never goes back: the wall clock may be set, and
+    must then neither hold up a good command nor let a flood through.
+    """
+
+    def __init__(self, limit: int, monotonic: Callable[[], float]) -> None:
+        self._limit = limit
+        self._monotonic = monotonic
+        self._times: deque[float] = deque()
+
+    def allows(self) -> bool:
+        """Whether one more is within the limit; if so, it counts."""
+        now = self._monotonic()
+        while self._times and self._times[0] <= now - RATE_SECONDS:
+            self._times.popleft()
+        if len(self._times) >= self._limit:
+            return False
+        self._times.append(now)
+        return True
+
+
+def verify(
+    token: bytes, *, retained: bool, trust: Trust, situation: Situation, rate: Rate
+) -> Command:
+    """The command in a token, if everything about it is right. Raises `RefusedError`."""
+    if len(token) > MAX_TOKEN_BYTES:
+        raise RefusedError("too_large")
+    if retained:
+        raise RefusedError("retained")
+    key = _key(_header(token), trust)
+    payload = _signed(token, key)
+    # From here on there is somebody to answer: the one who holds the key.
+    command = _checked(payload, key, situation)
+    if situation.used(command):
+        raise RefusedError("replayed", command)
+    if command.act == "approve" and (
+        reason := objection(_known(command, situation), command.fingerprint)
+    ):
+        raise RefusedError(reason, command)
+    if not rate.allows():
+        raise RefusedError("rate_limited", command)
+    return command
+
+
+def _checked(payload: bytes, key: TrustedKey, situation: Situation) -> Command:
+    """What was asked, if it is asked rightly and of this VM, now, within local policy."""
+    try:
+        claims = read_object(payload)
+    except ValueError:
+        raise RefusedError("malformed", _command({}, key)) from None
+    command = _command(claims, key)
+    if not _is_well_typed(claims):
+        raise RefusedError("malformed", command)
+    if claims["iss"] != key.issuer:
+        raise RefusedError("not_allowed", command)
+    if claims.get("aud") != f"urn:seb:vm:{situation.vm_id}":
+        raise RefusedError("wrong_audience", command)
+    _check_times(claims, situation.now, command)
+    if command.act not in ACTS:
+        raise RefusedError("not_allowed", command)
+    known = _known(command, situation)
+    if (
+        known is not None
+        and known.pending
+        and not (known.affects_this_vm and known.event.names_its_vms)
+    ):
+        # Approving it would release machines that are none of this VM's business.
+        raise RefusedError("not_allowed", command)
+    return command
+
+
+def _known(command: Command, situation: Situation) -> TrackedEvent | None:
+    return situation.known.get((command.event_id or "").casefold())
+
+
+def _header(token: bytes) -> Mapping[str, Any]:
+    """Shape and header: the three that a command has, no crit, no b64, no key of its own."""
+    try:
+        header = read_object(header_of(token))
+    except ValueError:
+        raise RefusedError("malformed") from None
+    if set(header) != _HEADERS or not all(isinstance(each, str) for each in header.values()):
+        raise RefusedError("malformed")
+    if header["typ"] != TYPE or header["alg"] not in ALGORITHMS:
+        raise RefusedError("malformed")
+    return header
+
+
+def _key(header: Mapping[str, Any], trust: Trust) -> TrustedKey:
+    key = trust.find(header["kid"])
+    if key is None or key.alg != header["alg"]:
+        raise RefusedError("unknown_key")
+    return key
+
+
+def _signed(token: bytes, key: TrustedKey) -> bytes:
+    """The bytes that the key has signed: PyJWT does the cryptography."""
+    from bridge.approval import jws  # noqa: PLC0415  # loaded with the key
+
+    try:
+        return jws.signed_bytes(token, key.key, key.alg)
+    except jws.SignatureInvalidError:
+        raise RefusedError("bad_signature") from None
+    except ValueError:
+        raise RefusedError("malformed") from None
+
+
+def _is_well_typed(claims: Mapping[str, Any]) -> bool:
+    """Whether each claim is of its type; PyJWT takes a text for a time."""
+    if not all(_is_text(claims.get(name)) for name in _TEXTS):
+        return False
+    if not all(_is_moment(claims.get(name)) for name in _TIMES):
+        return False
+    about = [claims.get("evt"), claims.get("evh")]
+    if claims["act"] == "approve":
+        right = all(_is_text(each) for each in about)
+    elif claims["act"] == "ping":
+        right = about == [None, None]
+    else:
+        right = all(each is None or _is_text(each) for each in about)
+    return right and (claims.get("rsn") is None or _is_text(claims["rsn"]))
+
+
+def _is_text(value: object) -> bool:
+    """Whether a claim is text that may stand in a receipt and in a log."""
+    return isinstance(value, str) and 0 < len(value) <= _MAX_TEXT and value.isprintable()
+
+
+def _is_moment(value: object) -> bool:
+    """Whether a claim is a time in whole seconds; a bool is an int only to Python."""
+    return type(value) is int and 0 <= value < _MAX_TIME
+
+
+def _command(claims: Mapping[str, Any], key: TrustedKey) -> Command:
+    text = {name: value for name, value in claims.items() if _is_text(value)}
+    return Command(
+        issuer=key.issuer,
+        subject=text.get("sub", ""),
+        jti=text.get("jti", ""),
+        act=text.get("act", ""),
+        event_id=text.get("evt"),
+        fingerprint=text.get("evh"),
+        why=text.get("rsn"),
+        issued=claims["iat"] if _is_moment(claims.get("iat")) else 0,
+    )
+
+
+def _check_times(claims: Mapping[str, Any], now: datetime, command: Command) -> None:
+    seconds = now.timestamp()
+    begins = max(claims["nbf"], claims["iat"])
+    times = [claims[name] for name in _TIMES]
+    if seconds >= claims["exp"]:
+        raise RefusedError("expired", command)
+    if begins > seconds + SKEW_SECONDS or begins >= claims["exp"]:
+        raise RefusedError("not_yet_valid", command)
+    if max(times) - min(times) > MAX_LIFETIME_SECONDS:
+        raise RefusedError("lifetime_too_long", command)

@@ -1,0 +1,190 @@
+"""From environment, files and command line to checked settings and the classes of the sinks.
+
+Only the kinds of sink that the configuration names are imported. No message shows a secret.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from pydantic import BaseModel, SecretStr, ValidationError
+from pydantic_settings import (
+    BaseSettings,
+    InitSettingsSource,
+    PydanticBaseSettingsSource,
+    SettingsError,
+)
+
+from bridge.config import variables
+from bridge.config.approval import CommandsSettings
+from bridge.config.messages import model_in, not_json, problems
+from bridge.config.settings import PREFIX, Settings
+from bridge.config.sources import Variables, read_sources
+from bridge.errors import ConfigurationError
+from sinks import registry
+from sinks.base import Sink, SinkSettings
+
+_PULL: Final = f"{PREFIX}COMMANDS__PULL_"
+_PULL_CHANNEL: Final = "pull"
+"""Name and kind of the channel that these settings bring in."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SinkSpec:
+    """A configured sink: its name, its class and its checked settings."""
+
+    name: str
+    sink_class: type[Sink[Any]]
+    settings: SinkSettings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Configuration:
+    """Everything that a run needs to be told."""
+
+    settings: Settings
+    sinks: tuple[SinkSpec, ...]
+
+
+def load(
+    overrides: Mapping[str, str] | None = None, *, environ: Mapping[str, str] | None = None
+) -> Configuration:
+    """Read every source, check every name and value. Raises `ConfigurationError`.
+
+    `overrides` are names and values from the command line, in the environment's spelling.
+    """
+    environ = os.environ if environ is None else environ
+    settings = load_settings(overrides or {}, environ)
+    declared = settings.sink or {"stdout": {}}
+    if problem := settings.approval.waits_in_vain(declared):
+        raise ConfigurationError(f"{PREFIX}APPROVAL__RULES: {problem}")
+    sinks = [sink_spec(name, fields) for name, fields in declared.items()]
+    sinks += _pull_spec(settings.commands, taken=declared)
+    return Configuration(settings=settings, sinks=tuple(sinks))
+
+
+def load_settings(overrides: Mapping[str, str], environ: Mapping[str, str]) -> Settings:
+    """The settings alone, the sinks' fields not yet checked. Raises `ConfigurationError`."""
+    sources = read_sources(overrides, environ)
+    for source in sources.variables:
+        variables.refuse_unknown(source)
+
+    class _Sourced(Settings):
+        """The settings with this call's sources; pydantic-settings wants a class for that."""
+
+        @classmethod
+        def settings_customise_sources(
+            cls,
+            settings_cls: type[BaseSettings],
+            init_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+            env_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+            dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+            file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+        ) -> tuple[PydanticBaseSettingsSource, ...]:
+            return (
+                Variables(settings_cls, sources.overrides),
+                Variables(settings_cls, sources.environ),
+                Variables(settings_cls, sources.dotenv),
+                InitSettingsSource(settings_cls, init_kwargs=dict(sources.toml)),
+                Variables(settings_cls, sources.secrets),
+            )
+
+    try:
+        settings = _Sourced()
+    except ValidationError as error:
+        raise ConfigurationError(problems(error, PREFIX, Settings)) from None
+    except SettingsError as error:
+        raise ConfigurationError(not_json(error, sources.variables)) from None
+    _refuse_unreadable(Settings, settings.model_dump(exclude={"sink"}), PREFIX)
+    return settings
+
+
+def sink_spec(name: str, fields: Mapping[str, Any]) -> SinkSpec:
+    """A sink from its name and its fields. Raises `ConfigurationError`."""
+    variable = f"{PREFIX}SINK__{name.upper()}"
+    if not name.replace("_", "").replace("-", "").isalnum():
+        raise ConfigurationError(f"{variable}: a sink's name is letters, digits, - and _")
+    fields = {"kind": name, **fields}
+    if fields["kind"] in registry.INTERNAL:
+        raise ConfigurationError(
+            f"{variable}: no sink of kind {fields['kind']} is declared; set {_PULL}URL to fetch "
+            "commands"
+        )
+    try:
+        sink_class = registry.load(str(fields["kind"]))
+    except (registry.UnknownKindError, registry.BrokenKindError) as error:
+        raise ConfigurationError(
+            f"{variable}: {error}. The kind is the sink's name unless {variable}__KIND says "
+            "otherwise"
+        ) from None
+    return _checked_spec(name, sink_class, fields, prefix=f"{variable}__")
+
+
+def _pull_spec(commands: CommandsSettings, *, taken: Iterable[str]) -> list[SinkSpec]:
+    """The channel that fetches commands and posts their receipts, if it is asked for.
+
+    Raises `ConfigurationError`.
+    """
+    fields = commands.fields()
+    if "url" not in fields:
+        if fields:
+            raise ConfigurationError(f"{_PULL}TOKEN means something only with {_PULL}URL")
+        return []
+    clash = next((name for name in taken if name.lower() == _PULL_CHANNEL), None)
+    if clash is not None:
+        raise ConfigurationError(
+            f"{PREFIX}SINK__{clash.upper()}: with {_PULL}URL set, this is the name of the bridge's "
+            "own command channel; give yours another name"
+        )
+    fields = {"kind": _PULL_CHANNEL, **fields}
+    return [_checked_spec(_PULL_CHANNEL, registry.load(_PULL_CHANNEL), fields, prefix=_PULL)]
+
+
+def _checked_spec(
+    name: str, sink_class: type[Sink[Any]], fields: Mapping[str, Any], *, prefix: str
+) -> SinkSpec:
+    """A sink from its checked fields; `prefix` and a field's name are its variable."""
+    model = sink_class.Settings
+    _refuse_unreadable(model, fields, prefix)
+    try:
+        settings = model.model_validate(fields)
+    except ValidationError as error:
+        told = problems(error, prefix, model)
+        for secret in _secret_texts(model, fields):
+            told = told.replace(secret, "[secret]")  # a sink's own check may have quoted it
+        raise ConfigurationError(told) from None
+    return SinkSpec(name=name, sink_class=sink_class, settings=settings)
+
+
+def _refuse_unreadable(model: type[BaseModel], fields: Mapping[str, Any], prefix: str) -> None:
+    """Raise `ConfigurationError` where a file that holds a secret or a certificate cannot be read:
+    it is better to learn that now than on the day of the first event.
+    """
+    for name, field in model.model_fields.items():
+        value = fields.get(name)
+        inner = model_in(field.annotation)
+        if inner is not None and isinstance(value, Mapping):
+            _refuse_unreadable(inner, value, f"{prefix}{name.upper()}__")
+        wanted = name.endswith("_file") or prefix.endswith("__TLS__")
+        if not (wanted and isinstance(value, (str, Path)) and "Path" in repr(field.annotation)):
+            continue
+        try:
+            with Path(value).open("rb") as file:
+                file.read(1)
+        except OSError as error:
+            raise ConfigurationError(
+                # Not its name: a secret itself is easily given where its file is asked for.
+                f"{prefix}{name.upper()}: the file that it names cannot be read ({error.strerror})"
+            ) from None
+
+
+def _secret_texts(model: type[BaseModel], fields: Mapping[str, Any]) -> Iterator[str]:
+    """The texts in the fields that are for secrets."""
+    for name, field in model.model_fields.items():
+        value = fields.get(name)
+        if isinstance(value, str) and SecretStr.__name__ in repr(field.annotation):
+            yield from [value] if len(value) > 3 else []  # noqa: PLR2004  # would cut words

@@ -1,0 +1,177 @@
+"""What the bridge can be told, and where from; a misspelt name is an error, never ignored.
+
+Precedence: command line, environment, `.env`, TOML file (`SEB_CONFIG`), secrets directory. No
+message of this module ever shows a value: it may be a secret.
+"""
+
+from __future__ import annotations
+
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, field_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from bridge import system
+from bridge.config.address import parsed
+from bridge.config.approval import ApprovalSettings, CommandsSettings
+from sinks.base import JsonList
+
+PREFIX: Final = "SEB_"
+DEFAULT_IMDS_URL: Final = "http://169.254.169.254"
+DEFAULT_API_VERSION: Final = "2020-07-01"
+
+
+def _base_url(url: str) -> str:
+    url = url.strip().rstrip("/")
+    try:
+        parts = urlsplit(url)
+        good = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # half a pair of brackets, or a port that is none
+        good = False
+    if not good or not url.isprintable() or " " in url:
+        raise ValueError("this is not an http:// or https:// URL with a host")
+    if "@" in parts.netloc or parts.path or parts.query or parts.fragment:
+        raise ValueError("the URL must be scheme, host and port only")
+    return url
+
+
+def _listen(address: str) -> str:
+    if not address:
+        return address
+    try:
+        ip_address(parsed(address)[0])
+    except ValueError:
+        example = "such as 127.0.0.1:9469 (or empty, for none)"
+        raise ValueError(f"this is not ADDRESS:PORT, {example}") from None
+    return address
+
+
+def _given(path: object) -> object:
+    if path == "":
+        raise ValueError("this is empty, which would be the current directory; name one")
+    return path
+
+
+def _topic_level(text: str) -> str:
+    if not text or any(sign in text for sign in "/+#\0") or not text.isprintable():
+        raise ValueError("this must be one word without / + # or control characters")
+    return text
+
+
+Url = Annotated[str, AfterValidator(_base_url)]
+Positive = Annotated[float, Field(gt=0, le=3600, allow_inf_nan=False)]
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+
+class ImdsSettings(_Section):
+    """How to reach the metadata service."""
+
+    url: Url = Field(DEFAULT_IMDS_URL, description="Base URL of the metadata service")
+    api_version: str = Field(
+        DEFAULT_API_VERSION,
+        pattern=r"^\d{4}-\d{2}-\d{2}$",
+        description="api-version to ask for; older ones are tried where IMDS refuses it",
+    )
+    timeout: Positive = Field(5.0, description="Seconds that one request may take in all")
+    first_timeout: Positive = Field(
+        130.0,
+        description=(
+            "The same until the first good answer: the first request ever turns the service on, "
+            "which can take two minutes"
+        ),
+    )
+
+
+class IdentitySettings(_Section):
+    """What a record says of the VM."""
+
+    tags: JsonList = Field((), description="JSON list of the VM's tags that records carry")
+
+
+class NodeSettings(_Section):
+    """Where in a cluster the bridge runs, for `data.node`."""
+
+    cluster: str | None = Field(None, description="Name of the cluster")
+    node: str | None = Field(None, description="Name of the node")
+    pod: str | None = Field(None, description="Name of the pod")
+
+
+class HttpSettings(_Section):
+    """The address of the read-only HTTP server."""
+
+    listen: Annotated[str, AfterValidator(_listen)] = Field(
+        "127.0.0.1:9469", description="HOST:PORT of health, metrics and page; empty for none"
+    )
+    hosts: JsonList = Field(
+        (),
+        description=(
+            "JSON list of the names that requests may use beside its address and localhost, such "
+            "as the one that Prometheus scrapes"
+        ),
+    )
+
+
+class LogSettings(_Section):
+    """What is logged, and how."""
+
+    format: Literal["auto", "logfmt", "json"] = Field(
+        "auto", description="logfmt or json; auto is logfmt on a terminal, json elsewhere"
+    )
+    level: Literal["debug", "info", "warning", "error"] = Field(
+        "info", description="The least important lines that are shown"
+    )
+
+    @field_validator("format", "level", mode="before")
+    @classmethod
+    def _lower(cls, value: object) -> object:
+        return value.lower() if isinstance(value, str) else value
+
+
+class Settings(BaseSettings):
+    """Everything that the bridge can be told, but for the sinks' own fields."""
+
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX,
+        env_nested_delimiter="__",
+        extra="forbid",
+        frozen=True,
+        hide_input_in_errors=True,
+        env_ignore_empty=False,
+    )
+
+    imds: ImdsSettings = ImdsSettings()
+    poll_interval: Positive = Field(
+        1.0, ge=0.1, description="Seconds from one look at IMDS to the next"
+    )
+    state_dir: Annotated[Path, BeforeValidator(_given)] = Field(
+        default_factory=system.default_state_dir,
+        description="Directory of the store, on a disk that outlives a redeploy",
+    )
+    site: Annotated[str, AfterValidator(_topic_level)] = Field(
+        "default", description="Names the fleet in MQTT topics"
+    )
+    scope: Literal["all", "self"] = Field(
+        "all", description="self records no event that does not name this VM"
+    )
+    identity: IdentitySettings = IdentitySettings()
+    node: NodeSettings = NodeSettings()
+    heartbeat_interval: float = Field(
+        60.0,
+        ge=0,
+        le=86_400,
+        allow_inf_nan=False,
+        description="Seconds from one heartbeat record to the next; 0 for none",
+    )
+    approval: ApprovalSettings = ApprovalSettings()
+    commands: CommandsSettings = CommandsSettings()
+    http: HttpSettings = HttpSettings()
+    log: LogSettings = LogSettings()
+    sink: dict[str, dict[str, Any]] = Field(
+        default_factory=dict, repr=False, description="The sinks by name, each with its fields"
+    )

@@ -1,0 +1,69 @@
+"""The names of environment variables: which there are, and which are misspelt."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+
+from pydantic import BaseModel
+
+from bridge.config.settings import PREFIX, Settings
+from bridge.errors import ConfigurationError
+
+OTHER_NAMES: Final = ("SEB_CONFIG", "SEB_SECRETS_DIR")
+"""Names that say where settings are, and are no settings themselves."""
+
+# What Kubernetes injects into every pod beside a Service called seb or seb-something.
+_INJECTED: Final = re.compile(
+    r"SEB_([A-Z0-9_]+_)?(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?"
+    r"|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)|SEB_PORT"
+)
+# What a program sink tells its program, which may well call `seb` itself.
+_TOLD_TO_PROGRAMS: Final = "SEB_EVENT_"
+# What the console reads, on the machine that it shares with a bridge.
+_OF_THE_CONSOLE: Final = "SEB_CONSOLE_"
+# SEB_SINKS__OPS__URL, SEB_SINK_OPS_URL and their like: near to other names by mere letters.
+_SINK_LIKE: Final = re.compile(r"SEB_SINK(S_+|_(?!_))(?=.)")
+
+
+def refuse_unknown(variables: Mapping[str, str]) -> None:
+    """Raise `ConfigurationError` where a SEB_ name is not one of ours, with the nearest that is."""
+    known = [*OTHER_NAMES, *setting_names()]
+    for name in variables:
+        upper = name.upper()
+        if not upper.startswith(PREFIX) or upper in known or _is_sink(upper):
+            continue
+        if (
+            upper.startswith((_TOLD_TO_PROGRAMS, _OF_THE_CONSOLE))
+            or _INJECTED.fullmatch(upper)
+            or (upper.endswith("_PORT") and variables[name].startswith("tcp://"))
+        ):
+            continue
+        raise ConfigurationError(f"{name}: there is no such setting{suggestion(upper, known)}")
+
+
+def setting_names() -> Iterator[str]:
+    """Every variable but the sinks'."""
+    for name, field in Settings.model_fields.items():
+        section = field.annotation
+        if isinstance(section, type) and issubclass(section, BaseModel):
+            yield f"{PREFIX}{name.upper()}"  # the whole section as JSON
+            yield from (f"{PREFIX}{name}__{inner}".upper() for inner in section.model_fields)
+        else:
+            yield f"{PREFIX}{name.upper()}"
+
+
+def suggestion(name: str, known: Iterable[str], prefix: str = "") -> str:
+    """'; did you mean …?' for the end of a sentence, or nothing."""
+    if found := _SINK_LIKE.match(name.upper()):
+        return f"; did you mean {PREFIX}SINK__{name[found.end() :].upper()}?"
+    from difflib import get_close_matches  # noqa: PLC0415  # only on the way out
+
+    near = get_close_matches(name.upper(), [each.upper() for each in known], n=1)
+    return f"; did you mean {prefix}{near[0]}?" if near else ""
+
+
+def _is_sink(name: str) -> bool:
+    """SEB_SINK__<NAME> or SEB_SINK__<NAME>__<FIELD>; the sink's own model checks the field."""
+    return name == f"{PREFIX}SINK" or bool(re.fullmatch(r"SEB_SINK__[A-Z0-9_-]+", name))

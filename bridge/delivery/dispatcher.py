@@ -1,0 +1,190 @@
+"""One worker per sink, and the watchdog that gives a sink whose worker is stuck a new one.
+
+It never looks into a record and never decides what is sent: the outbox does.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final
+
+from bridge.clock import Clock
+from bridge.config.load import SinkSpec
+from bridge.delivery.health import Health
+from bridge.delivery.worker import Delivered, Park, Worker
+from bridge.logs import Redactor
+from bridge.store.outbox import Outbox, Recipient
+from sinks.base import Sink, SinkContext, SinkSettings
+from sinks.record import BRIDGE_DEAD_LETTER, EventRecord, RecordDraft
+
+log: Final = logging.getLogger(__name__)
+
+DeadLetter = Callable[[str, EventRecord, str, int], RecordDraft]
+"""Makes the record that says that a sink (by name) refused a record, why, after how many tries."""
+
+
+class BrokenSink(Sink[SinkSettings]):
+    """Stands in for a sink that could not even be made, so that it is seen to fail."""
+
+    KIND = "broken"
+
+    def __init__(
+        self, name: str, settings: SinkSettings, context: SinkContext, error: Exception
+    ) -> None:
+        super().__init__(name, settings, context)
+        self._error = error
+
+    def open(self) -> None:
+        """Say what went wrong."""
+        raise self._error
+
+    def deliver(self, records: Sequence[EventRecord]) -> None:
+        """Say what went wrong."""
+        del records
+        raise self._error
+
+
+def make_sink(spec: SinkSpec, context: SinkContext) -> Sink[Any]:
+    """The sink of these settings, or one that says why it could not be made."""
+    try:
+        return spec.sink_class(spec.name, spec.settings, context)
+    except Exception as error:  # noqa: BLE001  # one sink's bug must not stop the others
+        return BrokenSink(spec.name, spec.settings, context, error)
+
+
+def recipients(sinks: Iterable[Sink[Any]]) -> dict[str, Recipient]:
+    """What the outbox knows of configured sinks."""
+    return {sink.name: Recipient(kind=sink.settings.kind, accepts=sink.accepts) for sink in sinks}
+
+
+class Dispatcher:
+    """Serves every configured sink. All methods may be called from any thread."""
+
+    def __init__(
+        self,
+        sinks: Sequence[SinkSpec],
+        outbox: Outbox,
+        context: SinkContext,
+        clock: Clock,
+        *,
+        urgent: Callable[[], bool],
+        dead_letter: DeadLetter,
+        redact: Redactor,
+        delivered: Delivered = lambda *_: None,
+        draw: Callable[[], float] = random.random,
+    ) -> None:
+        self._specs = {spec.name: spec for spec in sinks}
+        self._outbox = outbox
+        self._context = context
+        self._clock = clock
+        self._urgent = urgent
+        self._dead_letter = dead_letter
+        self._redact = redact
+        self._delivered = delivered
+        self._draw = draw
+        self._lock = threading.Lock()
+        self._stuck: list[Worker] = []
+        self.health = {name: Health(since=clock.monotonic()) for name in self._specs}
+        self._workers = {name: self._worker(name) for name in self._specs}
+        self.is_started = False
+        """Whether it delivers."""
+        outbox.register(recipients(worker.sink for worker in self._workers.values()))
+
+    def start(self) -> None:
+        """Begin to deliver to every sink."""
+        self.is_started = True
+        for worker in self._workers.values():
+            worker.start()
+
+    def wake(self) -> None:
+        """Something was committed."""
+        for worker in self._workers.values():
+            worker.wake()
+
+    def resume(self, sink: str) -> None:
+        """A person wants the sink to be tried now. Raises `KeyError` where there is none."""
+        self._workers[sink].resume()
+
+    def sink(self, name: str) -> Sink[Any]:
+        """The sink that is in use under a name. Raises `KeyError`."""
+        return self._workers[name].sink
+
+    def supervise(self) -> None:
+        """The watchdog: to be called about once a second, with a clock that never goes back."""
+        with self._lock:
+            for name, worker in list(self._workers.items()):
+                if worker.abandon_if_stuck():
+                    self._stuck.append(worker)
+                    self._replace(name, f"no answer within {worker.guard.limit:g} s")
+                elif worker.has_died():
+                    self._replace(name, "its thread ended")
+            self._stuck = [worker for worker in self._stuck if worker.is_alive()]
+            for name, health in self.health.items():
+                health.stuck_threads = sum(worker.name == name for worker in self._stuck)
+
+    def finish(self, seconds: float) -> bool:
+        """Give each sink one immediate try, and end within so many seconds; whether all did.
+
+        What has not ended by then is abandoned: it touches neither sink nor store any more.
+        """
+        if not self.is_started:
+            return True
+        deadline = self._clock.monotonic() + seconds
+        with self._lock:
+            workers = list(self._workers.values())
+        for worker in workers:
+            worker.finish()
+        late = [each for each in workers if not each.join(deadline - self._clock.monotonic())]
+        for worker in late:
+            worker.abandon()
+        return not late
+
+    def _replace(self, name: str, reason: str) -> None:
+        health = self.health[name]
+        health.failures += 1
+        health.failed += 1
+        if health.turn("failing", reason, self._clock.monotonic()):
+            log.warning(
+                "the sink is stuck and gets a new worker",
+                extra={"action": "sink_stuck", "sink": name, "reason": reason},
+            )
+        health.stuck_threads = sum(worker.name == name for worker in self._stuck)
+        self._workers[name] = self._worker(name)
+        self._workers[name].start()
+
+    def _worker(self, name: str) -> Worker:
+        spec = self._specs[name]
+        return Worker(
+            make_sink(spec, self._context),
+            self._outbox,
+            self._clock,
+            self.health[name],
+            urgent=self._urgent,
+            park=self._park(name),
+            redact=self._redact,
+            delivered=self._delivered,
+            draw=self._draw,
+        )
+
+    def _park(self, name: str) -> Park:
+        def park(record: EventRecord, reason: str, attempts: int) -> None:
+            # A dead letter that is refused is parked in silence, or each would make another; so
+            # is a heartbeat, for there is no end of them.
+            notice = (
+                None
+                if record.is_heartbeat or record.type == BRIDGE_DEAD_LETTER
+                else self._dead_letter(name, record, reason, attempts)
+            )
+            self._outbox.park(
+                name,
+                record.sequence,
+                reason=reason,
+                attempts=attempts,
+                now=self._clock.now(),
+                notice=notice,
+            )
+
+        return park

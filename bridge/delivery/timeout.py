@@ -1,0 +1,73 @@
+"""Calls into other people's code: each has a deadline, and one that misses it counts no more.
+
+It never decides what becomes of the caller; it cannot stop a call, only disown it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from bridge.clock import Clock
+
+
+class AbandonedError(Exception):
+    """The watchdog has given up on these calls: nothing that they do counts any more."""
+
+
+class SinkBugError(Exception):
+    """The sink breaks its contract."""
+
+
+class CallTimeout:
+    """Makes the calls of one thread. Another thread watches, and abandons.
+
+    A call either ends in time and counts, or is abandoned and does not: one lock lies between, so
+    that two threads never both act on the same delivery.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self.limit = 0.0
+        """Seconds that the latest call may take."""
+        self._clock = clock
+        self._overdue_at: float | None = None
+        self._lock = threading.Lock()
+        self._abandoned = threading.Event()
+
+    @property
+    def is_abandoned(self) -> bool:
+        """Whether the calls count no more."""
+        return self._abandoned.is_set()
+
+    def call(self, work: Callable[[], None], *, limit: float) -> None:
+        """Do the work, which may take so many seconds.
+
+        Raises what the work raises, and `AbandonedError` before or after it where it counts no
+        more.
+        """
+        with self._lock:
+            if self.is_abandoned:
+                raise AbandonedError
+            self.limit, self._overdue_at = limit, self._clock.monotonic() + limit
+        try:
+            work()
+        except SystemExit as error:
+            raise SinkBugError("it tried to end the process") from error
+        finally:
+            with self._lock:
+                self._overdue_at = None
+                if self.is_abandoned:
+                    raise AbandonedError from None
+
+    def abandon(self) -> None:
+        """From now on nothing counts."""
+        with self._lock:
+            self._abandoned.set()
+
+    def abandon_if_overdue(self) -> bool:
+        """Give up where a call has passed its limit; whether there was one."""
+        with self._lock:
+            overdue = self._overdue_at is not None and self._clock.monotonic() > self._overdue_at
+            if overdue:
+                self._abandoned.set()
+            return overdue

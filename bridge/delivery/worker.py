@@ -1,0 +1,245 @@
+"""One sink's worker: it takes records from the outbox in order, and gives up on none of them.
+
+It knows nothing of other sinks, so that none can delay another.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+from collections.abc import Callable, Sequence
+from math import inf
+from typing import Any, Final
+
+from bridge.clock import Clock
+from bridge.delivery.backoff import Condition
+from bridge.delivery.health import (
+    IDLE_SECONDS,
+    URGENT_RETRY_SECONDS,
+    Health,
+    lag,
+    reason_of,
+)
+from bridge.delivery.timeout import AbandonedError, CallTimeout, SinkBugError
+from bridge.logs import Redactor
+from bridge.store.batch import Batch
+from bridge.store.outbox import Outbox
+from sinks.base import Sink, SinkError, SinkRejected
+from sinks.record import EventRecord
+
+log: Final = logging.getLogger(__name__)
+
+Park = Callable[[EventRecord, str, int], None]
+"""Parks a record as dead: the record, the reason, and how often it was tried."""
+
+Delivered = Callable[[str, Sequence[float]], None]
+"""Is told of acknowledged records: the sink's name, and for each the seconds since its commit."""
+
+
+class Worker:
+    """A thread that serves one sink until it is told to finish, or is abandoned."""
+
+    def __init__(
+        self,
+        sink: Sink[Any],
+        outbox: Outbox,
+        clock: Clock,
+        health: Health,
+        *,
+        urgent: Callable[[], bool],
+        park: Park,
+        redact: Redactor,
+        delivered: Delivered,
+        draw: Callable[[], float] = random.random,
+    ) -> None:
+        self.sink = sink
+        self.name = sink.name
+        self.health = health
+        self.guard = CallTimeout(clock)
+        self._outbox = outbox
+        self._clock = clock
+        self._urgent = urgent
+        self._park = park
+        self._redact = redact
+        self._delivered = delivered
+        self._draw = draw
+        self._condition = Condition(
+            self.name, health, clock, urgent=urgent, redact=redact, draw=draw
+        )
+        self._opened = False
+        self._ended = False
+        self._wake = threading.Event()
+        self._resumed = threading.Event()
+        self._finishing = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"sink-{self.name}", daemon=True)
+
+    def start(self) -> None:
+        """Begin to deliver."""
+        self._thread.start()
+
+    def wake(self) -> None:
+        """There may be something to deliver."""
+        self._wake.set()
+
+    def finish(self) -> None:
+        """Try at once what is left, until the first failure, then close and end."""
+        self._finishing.set()
+        self._wake.set()
+
+    def resume(self) -> None:
+        """A person wants a paused or failing sink to be tried now."""
+        self._resumed.set()
+        self._wake.set()
+
+    def abandon_if_stuck(self) -> bool:
+        """Give up on a call that has passed the sink's deadline; whether there was one."""
+        if not self.guard.abandon_if_overdue():
+            return False
+        self.abandon()
+        return True
+
+    def is_alive(self) -> bool:
+        """Whether the thread runs."""
+        return self._thread.is_alive()
+
+    def has_died(self) -> bool:
+        """Whether the thread has ended without being told to."""
+        return self._thread.ident is not None and not (self._thread.is_alive() or self._ended)
+
+    def abandon(self) -> None:
+        """Never use this worker's results again; its thread ends when its call comes back."""
+        self.guard.abandon()
+        self._wake.set()
+        # In a thread of its own, for a cut that hangs would hold up everybody.
+        threading.Thread(target=self._abort, name=f"abort-{self.name}", daemon=True).start()
+
+    def join(self, seconds: float) -> bool:
+        """Wait until the thread has ended; False where it has not within so many seconds."""
+        self._thread.join(max(0.0, seconds))
+        return not self._thread.is_alive()
+
+    def _run(self) -> None:
+        if self.health.failures:
+            self._wait(self._condition.delay(None))
+        while not self.guard.is_abandoned:
+            last = self._finishing.is_set()
+            try:
+                self._serve()
+                break
+            except AbandonedError:
+                break
+            except Exception as error:  # noqa: BLE001  # one of the three places that catch broadly
+                self._close()
+                if last or self.guard.is_abandoned:
+                    break
+                self._wait(self._condition.failed(error))
+                if self.health.state == "paused" and self._finishing.is_set():
+                    break
+        self._close()
+        self._ended = True
+
+    def _abort(self) -> None:
+        try:
+            self.sink.abort()
+        except Exception as error:
+            log.exception(
+                "the sink's abort failed",
+                extra={"action": "sink_bug", "sink": self.name, "error": type(error).__name__},
+            )
+
+    def _serve(self) -> None:
+        """Open the sink, and deliver until there is nothing left to do and the end is near."""
+        self._opened = True  # whether it goes well or not: close is for both
+        self._call(self.sink.open)
+        while True:
+            batch = self._outbox.next(self.name, self.sink.BATCH)
+            if batch is not None:
+                self._deliver(batch)
+            self._call(self.sink.maintain)
+            self._condition.recovered()
+            if batch is None:
+                if self._finishing.is_set():
+                    return
+                # Spread, or VMs that were busy at one moment would come back to a broker at one.
+                self._wake.wait(IDLE_SECONDS * (0.5 + self._draw()))
+                self._wake.clear()
+
+    def _deliver(self, batch: Batch) -> None:
+        if batch.damaged is not None:
+            self._give_up(batch.records[0], batch.damaged, tries=0)
+            return
+        try:
+            self._call(lambda: self.sink.deliver(batch.records))
+        except SinkRejected as error:
+            self._mark_part(batch, error.delivered)
+            if not 0 <= error.delivered < len(batch.records):
+                raise SinkBugError(
+                    f"it refused record {error.delivered} of a batch of {len(batch.records)}"
+                ) from error
+            self._refuse(batch.records[error.delivered], error)
+        except SinkError as error:
+            self._mark_part(batch, error.delivered)
+            raise
+        else:
+            self._mark(batch, len(batch.records))
+
+    def _mark_part(self, batch: Batch, count: int) -> None:
+        """So many records from the front of the batch are delivered, then something went wrong."""
+        done = min(max(count, 0), len(batch.records))
+        if done:
+            self._mark(batch, done)
+            self.health.failures = 0  # a sink that gets on is not made to wait longer each time
+
+    def _mark(self, batch: Batch, count: int) -> None:
+        """The first so many records of the batch are acknowledged."""
+        self._outbox.delivered(self.name, batch, count)
+        now = self._clock.now()
+        lags = [lag(each, now) for each in batch.records[:count]]
+        self.health.took(count, lag=lags[-1], now=now)
+        self._delivered(self.name, lags)
+
+    def _refuse(self, record: EventRecord, error: SinkRejected) -> None:
+        """Park the record, or have it tried again where the sink says that it may yet be taken."""
+        tries = self.health.refuse(record.id)
+        if tries < error.tries:
+            raise SinkError(str(error)) from error
+        self._give_up(record, reason_of(error, self._redact), tries=tries)
+        self.health.gave_up()
+
+    def _give_up(self, record: EventRecord, reason: str, *, tries: int) -> None:
+        self._park(record, reason, tries)
+        self._condition.parked(record, reason)
+
+    def _call(self, work: Callable[[], None]) -> None:
+        self.guard.call(work, limit=self.sink.deadline)
+
+    def _close(self) -> None:
+        if self._opened:
+            self._opened = False
+            try:
+                self._call(self.sink.close)
+            except AbandonedError:
+                pass
+            except Exception as error:
+                log.exception(
+                    "the sink's close failed",
+                    extra={"action": "sink_bug", "sink": self.name, "error": type(error).__name__},
+                )
+
+    def _wait(self, seconds: float | None) -> None:
+        """Wait so long, or for a person, or until there is a reason not to."""
+        at = self._clock.monotonic() + (inf if seconds is None else seconds)
+        while not (self._finishing.is_set() or self.guard.is_abandoned or self._resumed.is_set()):
+            self.health.next_try_at = at
+            left = at - self._clock.monotonic()
+            if left <= 0:
+                break
+            self._wake.wait(min(left, IDLE_SECONDS))
+            self._wake.clear()
+            now = self._clock.monotonic()
+            long = URGENT_RETRY_SECONDS < at - now < inf
+            if long and self.health.may_hurry(urgent=self._urgent()):
+                at = now + self._draw() * URGENT_RETRY_SECONDS
+        self._resumed.clear()
+        self.health.next_try_at = None

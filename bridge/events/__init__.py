@@ -1,0 +1,1 @@
+"""From a document to committed records: what changed, what it means, which gaps there were."""

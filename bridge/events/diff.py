@@ -1,0 +1,195 @@
+"""What changed between what is known and a new document; it never does anything about it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Final, Literal
+
+from bridge.events.tracked import Measured, TrackedEvent
+from bridge.imds.document import UNKNOWN_STATUS, Document, ScheduledEvent
+from bridge.strictjson import same_json
+
+Kind = Literal["scheduled", "updated", "started", "ended"]
+
+# The fields that a record carries; any other field of IMDS's entry is compared as it came.
+_FIELDS: Final = {
+    "EventType": "eventType",
+    "ResourceType": "resourceType",
+    "Resources": "resources",
+    "EventStatus": "eventStatus",
+    "NotBefore": "notBefore",
+    "Description": "description",
+    "EventSource": "eventSource",
+    "DurationInSeconds": "durationInSeconds",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """The circumstances of one look at IMDS."""
+
+    now: datetime
+    vm_name: str
+    gap_seconds: float | None = None
+    """Seconds since the last good look; None for the very first."""
+    looking: bool = False
+    """Whether the last good look is recent enough to say how an event vanished."""
+    boot_known: bool = False
+    """Whether a restart of this VM would have been noticed."""
+    approved: frozenset[str] = frozenset()
+    """The keys of events that IMDS may have been asked to start from here."""
+    latency_ms: float | None = None
+    incarnation: int | None = None
+    previous_incarnation: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transition:
+    """One change of one event, and what is known of the event from then on."""
+
+    kind: Kind
+    known: TrackedEvent
+    changed: tuple[str, ...] = ()
+    goes_on: bool = False
+    """Whether what ended for this VM goes on without it."""
+
+
+def diff(known: Mapping[str, TrackedEvent], document: Document, look: Look) -> list[Transition]:
+    """The transitions from what is known to the document: endings first, then its own order."""
+    transitions = list(_endings(known, document, look)) if document.whole else []
+    for key, event in document.events.items():
+        before = known.get(key)
+        if before is None or not before.pending:
+            transitions.append(_appearance(before, event, look))
+        elif before.event is not event and (changed := _changed(before.event, event)):
+            starts = "eventStatus" in changed and event.event_status == "Started"
+            transitions.append(
+                Transition(
+                    kind="started" if starts else "updated",
+                    known=_seen_again(before, event, look),
+                    changed=() if starts else changed,
+                )
+            )
+    return transitions
+
+
+def within(document: Document, vm_name: str) -> Document:
+    """The document without the events that do not name the VM."""
+    events = {key: event for key, event in document.events.items() if event.affects(vm_name)}
+    elsewhere = frozenset(document.events.keys() - events.keys())
+    return replace(document, events=events, elsewhere=elsewhere)
+
+
+def _endings(
+    known: Mapping[str, TrackedEvent], document: Document, look: Look
+) -> Iterable[Transition]:
+    for key, before in known.items():
+        if before.pending and key not in document.events:
+            goes_on = key in document.elsewhere
+            after = replace(
+                before,
+                pending=False,
+                revision=before.revision + 1,
+                status=UNKNOWN_STATUS if goes_on else _how_it_ended(before, look),
+            )
+            yield Transition(kind="ended", known=after, goes_on=goes_on)
+
+
+def _how_it_ended(before: TrackedEvent, look: Look) -> str:
+    """Azure: IMDS has no Completed; an event that is over is simply gone."""
+    # Only where the event names this VM does what happened to it say how the event went.
+    measured = before.measured if before.affects_this_vm else Measured()
+    early = before.not_before is not None and look.now < before.not_before
+    approved = before.event.key in look.approved
+    match before.event.event_status:
+        case "Started":
+            return "Completed"
+        case "Completed" | "Canceled" as said:
+            return said
+        case "Scheduled" if early and look.looking and not approved:
+            return "Canceled"
+        case "Scheduled" if measured.restarted or measured.pause_seconds:
+            return "Completed"
+        case _:
+            # A poll a second can miss Started; what was not seen is not guessed.
+            return UNKNOWN_STATUS
+
+
+def _appearance(before: TrackedEvent | None, event: ScheduledEvent, look: Look) -> Transition:
+    # Azure: on a hardware failure an event may appear directly as Started.
+    kind: Kind = "started" if event.event_status == "Started" else "scheduled"
+    if before is not None:
+        # A new life: what was measured in the former one says nothing of how this one ends.
+        anew = replace(
+            before,
+            first_seen=look.now,
+            not_before=None,
+            measured=Measured(restarted=False if look.boot_known else None),
+        )
+        return Transition(kind=kind, known=_seen_again(anew, event, look))
+    first = TrackedEvent(
+        event=event,
+        status=event.event_status,
+        revision=1,
+        first_seen=look.now,
+        not_before=event.not_before,
+        affects_this_vm=event.affects(look.vm_name),
+        measured=Measured(restarted=False if look.boot_known else None),
+    )
+    return Transition(kind=kind, known=first)
+
+
+def _seen_again(before: TrackedEvent, event: ScheduledEvent, look: Look) -> TrackedEvent:
+    return replace(
+        before,
+        event=event,
+        status=event.event_status,
+        revision=before.revision + 1,
+        not_before=event.not_before or before.not_before,
+        affects_this_vm=event.affects(look.vm_name),
+        pending=True,
+    )
+
+
+def _changed(before: ScheduledEvent, after: ScheduledEvent) -> tuple[str, ...]:
+    """Names of the fields that differ: a record's names, or IMDS's own for what we do not know."""
+    if before.raw == after.raw and _is_same(before, after):
+        return ()
+    old, new = before.to_wire(), after.to_wire()
+    old["resources"], new["resources"] = sorted(before.resources), sorted(after.resources)
+    names = [
+        name
+        for azure, name in _FIELDS.items()
+        if old[name] != new[name]
+        or not same_json(_unread(before, azure, new[name]), _unread(after, azure, new[name]))
+    ]
+    others = {*before.raw, *after.raw} - {*_FIELDS, "EventId"}
+    missing = object()
+    names += sorted(
+        name
+        for name in others
+        if not same_json(before.raw.get(name, missing), after.raw.get(name, missing))
+    )
+    return tuple(names)
+
+
+def _is_same(before: ScheduledEvent, after: ScheduledEvent) -> bool:
+    """Whether two entries that Python holds for equal are the same JSON. Of the resources, which
+    can be many, only text is read.
+    """
+    return all(
+        same_json(value, before.raw[name])
+        for name, value in after.raw.items()
+        if name != "Resources"
+    )
+
+
+def _unread(event: ScheduledEvent, azure: str, value: object) -> object:
+    """What IMDS says in a field that we could not read: `raw` tells people what our null hides."""
+    raw = event.raw.get(azure)
+    if azure == "Resources":
+        return None if event.names_its_vms else raw or None
+    blank = raw in (None, -1) or (isinstance(raw, str) and not raw.strip())
+    return raw if value in (None, UNKNOWN_STATUS) and not blank else None

@@ -1,0 +1,244 @@
+"""One look at IMDS after the other: ask, compare, commit, wake the sinks.
+
+`Poller.poll` is the product's table of contents. Nothing here sends a record.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Final
+
+from bridge.clock import Clock
+from bridge.events import bridge_records
+from bridge.events.diff import Look, Transition, diff, within
+from bridge.events.gaps import Gap
+from bridge.events.normalize import normalize
+from bridge.events.state import CurrentState, Trouble
+from bridge.events.tracked import TrackedEvent, dump_tracked, measure, remembered
+from bridge.imds.client import Answer, Imds, ImdsError
+from bridge.imds.document import Document, DocumentError, parse_document
+from bridge.store.database import Store, StoreError
+from bridge.store.rows import EventRow
+from sinks.record import EventRecord, RecordDraft, rfc3339
+
+log: Final = logging.getLogger(__name__)
+
+YIELD_SECONDS: Final = 0.002
+"""How long a poll stands back once it has woken the sinks."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Round:
+    """One turn of the poll loop, as it ended."""
+
+    asked: bool = True
+    """Whether IMDS was asked: after a Retry-After it is left alone for a while."""
+    seconds: float = 0.0
+    trouble: str | None = None
+    """Why it brought no document, in one word; None if it brought one, or did not ask."""
+
+    @property
+    def answered(self) -> bool:
+        """Whether IMDS gave a document, and what changed is committed."""
+        return self.asked and self.trouble is None
+
+
+class Poller:
+    """Looks at IMDS, commits what changed and keeps the state. For one thread at a time."""
+
+    def __init__(
+        self,
+        imds: Imds,
+        store: Store,
+        state: CurrentState,
+        clock: Clock,
+        *,
+        scope_self: bool,
+        boot_id: str | None,
+        approved: Callable[[], frozenset[str]],
+        polled: Callable[[Round], None] = lambda _: None,
+    ) -> None:
+        self._state = state
+        self._imds = imds
+        self._store = store
+        self._clock = clock
+        self._scope_self = scope_self
+        self._boot_id = boot_id
+        self._approved = approved
+        self._polled = polled
+        self._body: bytes | None = None
+        self._read: Document | None = None
+        self._polling = threading.Lock()
+        self._not_before = clock.monotonic()
+
+    def poll(self, now: datetime) -> None:
+        """One look that begins `now`: what changed is committed before the sinks are woken.
+
+        Raises `ImdsError`, `DocumentError` or `StoreError`; then nothing has changed, and the
+        next look finds the same changes again.
+        """
+        answer = self._imds.events()
+        now += timedelta(milliseconds=answer.latency_ms)  # the first answer may take two minutes
+        gap = self._state.lookout.gap(now)
+        if answer.body != self._body or gap.is_long or gap.pause_seconds:
+            read = parse_document(answer.body, self._read)
+            document = self._in_scope(read)
+            look = self._look(now, gap, answer, document)
+            known = self._measured(gap)
+            transitions = diff(known, document, look)
+            drafts = [normalize(each, self._state.observer, look) for each in transitions]
+            known = remembered(known, _recorded(transitions, drafts))
+            self._commit(
+                [*bridge_records.gap(self._state.observer, now, gap), *drafts], known, document
+            )
+            self._body, self._read = answer.body, read
+        self._state.lookout.looked(now, gap)
+        self._store.mark_looked(now)
+
+    def run(self) -> bool:
+        """Poll, and say once what is wrong, and once that it is over; whether it went well.
+
+        This is one of the places that catch broadly: a poll that fails must not be the last.
+        """
+        with self._polling:
+            return self._run()
+
+    def settle(self, seconds: float) -> None:
+        """Wait until a poll that is under way has ended, for so many seconds at most."""
+        if self._polling.acquire(timeout=seconds):
+            self._polling.release()
+
+    def _run(self) -> bool:
+        begun = self._clock.monotonic()
+        if begun < self._not_before:
+            self._polled(Round(asked=False))
+            return False
+        trouble = self._try_poll()
+        self._say(trouble)
+        if trouble is None:
+            self._say_version()
+        reason = None if trouble is None else trouble.reason
+        self._polled(Round(seconds=self._clock.monotonic() - begun, trouble=reason))
+        return trouble is None
+
+    def _try_poll(self) -> Trouble | None:
+        try:
+            self.poll(self._clock.now())
+        except ImdsError as error:
+            self._not_before = self._clock.monotonic() + (error.retry_after or 0.0)
+            return Trouble(reason=error.reason, message=str(error))
+        except DocumentError as error:
+            message = f"IMDS answered with something else: {error}"
+            return Trouble(reason="malformed", message=message)
+        except StoreError as error:
+            message = f"{error}; if the disk is full, free some space"
+            return Trouble(reason="store", message=message)
+        except Exception as error:
+            if self._state.trouble is None or self._state.trouble.reason != "bug":
+                log.exception("this is a bug in the bridge", extra={"action": "poll_bug"})
+            return Trouble(reason="bug", message=f"the poll ended with {type(error).__name__}")
+        return None
+
+    def _in_scope(self, document: Document) -> Document:
+        if document.ignored:
+            log.warning(
+                "parts of the document could not be read",
+                extra={"action": "document_ignored", "reason": "; ".join(document.ignored[:5])},
+            )
+        return within(document, self._state.observer.vm.name) if self._scope_self else document
+
+    def _measured(self, gap: Gap) -> dict[str, TrackedEvent]:
+        """What is known, with what happened to this VM since the last look."""
+        after = measure(
+            self._state.known.values(),
+            pause_seconds=gap.pause_seconds,
+            restarted=gap.restarted,
+            downtime_seconds=gap.seconds,
+        )
+        return {**self._state.known, **{each.event.key: each for each in after}}
+
+    def _look(self, now: datetime, gap: Gap, answer: Answer, document: Document) -> Look:
+        return Look(
+            now=now,
+            vm_name=self._state.observer.vm.name,
+            gap_seconds=gap.seconds,
+            looking=gap.looking,
+            boot_known=self._boot_id is not None,
+            approved=self._approved(),
+            latency_ms=answer.latency_ms,
+            incarnation=document.incarnation,
+            previous_incarnation=self._state.incarnation,
+        )
+
+    def _commit(
+        self, drafts: Sequence[RecordDraft], known: Mapping[str, TrackedEvent], document: Document
+    ) -> None:
+        changed = [
+            EventRow(key, each.pending, rfc3339(each.first_seen), dump_tracked(each))
+            for key, each in known.items()
+            if each is not self._state.known.get(key)
+        ]
+        meta = {"incarnation": json.dumps(document.incarnation)}
+        if self._boot_id is not None:
+            meta["boot_id"] = self._boot_id
+        gone = self._state.known.keys() - known.keys()
+        records = self._store.commit(drafts, events=changed, forgotten=gone, meta=meta)
+        self._state.known, self._state.incarnation = known, document.incarnation
+        # The sinks are awake, and there is one interpreter: what they do now would wait for the
+        # lines of the log (measured).
+        time.sleep(YIELD_SECONDS)
+        for record in records:
+            _report(record)
+
+    def _say_version(self) -> None:
+        if self._imds.api_version != self._state.api_version:
+            self._state.api_version = self._imds.api_version
+            log.warning(
+                "IMDS is asked with another api-version, which may leave out fields",
+                extra={"action": "api_version", "version": self._state.api_version},
+            )
+
+    def _say(self, trouble: Trouble | None) -> None:
+        before, self._state.trouble = self._state.trouble, trouble
+        if (trouble and trouble.reason) == (before and before.reason):
+            return
+        if trouble is None:
+            extra = {"action": "imds_ok", "after": before and before.reason}
+            log.info("IMDS answers", extra=extra)
+        else:
+            action = "store_trouble" if trouble.reason == "store" else "imds_trouble"
+            log.warning(trouble.message, extra={"action": action, "reason": trouble.reason})
+
+
+def _report(record: EventRecord) -> None:
+    event = record.data.get("event", {})
+    log.info(
+        "committed",
+        extra={
+            "action": record.type.removeprefix("seb.").removesuffix(".v1"),
+            "event": event.get("eventId"),
+            "type": event.get("eventType"),
+            "status": event.get("eventStatus"),
+            "not_before": event.get("notBefore"),
+            "affects_this_vm": record.affects_this_vm,
+            "changed": ",".join(record.data.get("changed", ())) or None,
+            "sequence": record.sequence,
+            "record": record.id,
+        },
+    )
+
+
+def _recorded(
+    transitions: Sequence[Transition], drafts: Sequence[RecordDraft]
+) -> dict[str, TrackedEvent]:
+    """What the transitions leave known, each with the id of its record."""
+    return {
+        each.known.event.key: replace(each.known, record_id=draft.id or "")
+        for each, draft in zip(transitions, drafts, strict=True)
+    }

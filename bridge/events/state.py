@@ -1,0 +1,106 @@
+"""What this run knows of its VM and of the events: the poller and the identity job write it, and
+everybody else reads it. It asks nobody and stores nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Self
+
+from bridge.clock import Clock
+from bridge.events.gaps import GapTracker
+from bridge.events.normalize import Observer, pending_event
+from bridge.events.tracked import TrackedEvent, in_scope, load_tracked
+from bridge.store.database import Seen
+from sinks.base import PendingEvent
+from sinks.record import VmIdentity
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trouble:
+    """Why the last poll brought nothing: one word, and a sentence."""
+
+    reason: str
+    message: str
+
+
+@dataclass(slots=True, kw_only=True)
+class CurrentState:
+    """The state of one run. Any thread may read it: each value is replaced as a whole."""
+
+    observer: Observer
+    lookout: GapTracker
+    known: Mapping[str, TrackedEvent]
+    """Every event that is remembered, by key; never changed in place."""
+    incarnation: int | None
+    """DocumentIncarnation of the document that is committed; None before the first."""
+    api_version: str
+    """The api-version that IMDS is asked with."""
+    trouble: Trouble | None = None
+    """What was wrong with the last poll; None where it went well."""
+
+    @classmethod
+    def after(
+        cls,
+        seen: Seen,
+        observer: Observer,
+        clock: Clock,
+        *,
+        interval: float,
+        scope_self: bool,
+        boot_id: str | None,
+        api_version: str,
+    ) -> Self:
+        """The state at the start of a run, by what the runs before it have seen.
+
+        Raises `ValueError`, `LookupError` or `TypeError` where that is damaged.
+        """
+        known = load_events(seen.events)
+        rebooted = None if None in (seen.boot_id, boot_id) else seen.boot_id != boot_id
+        return cls(
+            observer=observer,
+            lookout=GapTracker(
+                clock, interval=interval, looked_at=seen.looked_at, rebooted=rebooted
+            ),
+            known=in_scope(known) if scope_self else known,
+            incarnation=seen.incarnation,
+            api_version=api_version,
+        )
+
+    @property
+    def vm(self) -> VmIdentity:
+        """The identity of this VM, as IMDS gave it last."""
+        return self.observer.vm
+
+    def identify(self, vm: VmIdentity) -> None:
+        """IMDS gave the identity anew."""
+        self.observer = replace(self.observer, vm=vm)
+
+    @property
+    def store_trouble(self) -> str | None:
+        """What keeps the bridge from committing, in a sentence; None for nothing."""
+        trouble = self.trouble
+        return trouble.message if trouble is not None and trouble.reason == "store" else None
+
+    def pending(self) -> list[PendingEvent]:
+        """The events that are pending now, as committed."""
+        return [pending_event(each) for each in self.known.values() if each.pending]
+
+    def urgent(self, now: datetime, seconds: float) -> bool:
+        """Whether an event that names this VM has begun, or may begin within so many seconds."""
+        return any(
+            each.event.not_before is None
+            or (each.event.not_before - now).total_seconds() <= seconds
+            for each in self.known.values()
+            if each.pending and each.affects_this_vm
+        )
+
+
+def load_events(kept: Mapping[str, str]) -> dict[str, TrackedEvent]:
+    """The events that the store has kept, by key.
+
+    Raises `ValueError`, `LookupError` or `TypeError` where one is not what was written.
+    """
+    return {key: load_tracked(value) for key, value in kept.items()}

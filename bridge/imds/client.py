@@ -1,0 +1,189 @@
+"""The client of Azure's metadata service: one request, one answer or one named error.
+
+It never concludes anything from an answer: an error body looks like a document without events.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Final
+
+from bridge.imds.api_versions import EVENTS_VERSIONS, INSTANCE_VERSIONS, ApiVersions
+from bridge.imds.errors import ImdsError
+from bridge.imds.exchange import Exchange, Reply
+from bridge.strictjson import JsonError, load_json
+
+__all__ = ["Answer", "Imds", "ImdsError"]
+
+EVENTS_PATH: Final = "/metadata/scheduledevents"
+INSTANCE_PATH: Final = "/metadata/instance/compute"
+MAX_RETRY_AFTER: Final = 10.0
+"""Seconds of rest that IMDS is granted: Preempt gives 30 seconds of notice in all."""
+_BAD_REQUEST: Final = 400
+_OK: Final = 200
+_NAMED: Final = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What IMDS answered, and how long that took."""
+
+    body: bytes
+    latency_ms: float
+
+
+class Imds:
+    """A client with one kept connection; for one thread at a time.
+
+    `timeout` is seconds for a whole request, `first_timeout` the same until the first document:
+    the first request ever may take two minutes. `discover` names other base URLs, to be tried
+    where nobody can be reached at `url`.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        api_version: str,
+        timeout: float,
+        first_timeout: float,
+        discover: Callable[[], Sequence[str]] = tuple,
+    ) -> None:
+        self.url = url
+        self._given = url
+        self._timeout = timeout
+        self._first_timeout = first_timeout
+        self._discover = discover
+        self._answered = False
+        self._events = ApiVersions(api_version, EVENTS_VERSIONS)
+        self._instance = ApiVersions(INSTANCE_VERSIONS[0], INSTANCE_VERSIONS)
+        self._exchange = Exchange(url)
+
+    @property
+    def api_version(self) -> str:
+        """The api-version that events are asked for with: as given, or the one that works."""
+        return self._events.current
+
+    def events(self) -> Answer:
+        """The Scheduled Events document as bytes. Raises `ImdsError`.
+
+        Where IMDS refuses the api-version, the older ones and then those that its refusal names
+        are tried, and the first that works is kept.
+        """
+        # Azure: the first request turns the service on; only a document says that it is on.
+        timeout = self._timeout if self._answered else self._first_timeout
+        answer = self._ask(EVENTS_PATH, self._events, timeout)
+        self._answered = True
+        return answer
+
+    def instance(self) -> dict[str, Any]:
+        """The instance document of this VM. Raises `ImdsError`."""
+        answer = self._ask(INSTANCE_PATH, self._instance, self._timeout)
+        try:
+            loaded = load_json(answer.body)
+        except JsonError as error:
+            raise ImdsError(f"the instance document: {error}", reason="malformed") from None
+        if not isinstance(loaded, dict):
+            raise ImdsError("the instance document is not a JSON object", reason="malformed")
+        return loaded
+
+    def start(self, event_id: str) -> None:
+        """Approve an event: Azure may start it now, for every VM that it lists.
+
+        Azure answers 200 for any valid id, also where another VM was first, and may take its
+        time; only the event's status tells that it has started. Always on a connection of its
+        own, so another thread than the one that polls may call it. Raises `ImdsError`.
+        """
+        body = json.dumps({"StartRequests": [{"EventId": event_id}]})
+        exchange = Exchange(self.url)
+        try:
+            target = f"{EVENTS_PATH}?api-version={self.api_version}"
+            reply = exchange.post(self.url, target, body=body, timeout=self._timeout)
+        finally:
+            exchange.close()
+        if reply.status != _OK:
+            raise _refusal(reply, self.url)
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        self._exchange.close()
+
+    def _ask(self, path: str, versions: ApiVersions, timeout: float) -> Answer:
+        waiting, refused = deque(versions.candidates()), list[str]()
+        while waiting:
+            version = waiting.popleft()
+            reply = self._get(path, version, timeout)
+            if reply.status != _BAD_REQUEST:
+                self._require_ok(reply)
+                versions.settle(version)
+                return Answer(body=reply.body, latency_ms=reply.latency_ms)
+            refused.append(version)
+            if not waiting:
+                named = [each for each in _named(reply.body) if each not in refused]
+                waiting.extend(named[: versions.room(refused)])
+        versions.refused()
+        raise ImdsError(
+            f"IMDS refuses every api-version that was tried ({', '.join(refused)}); check "
+            "SEB_IMDS__API_VERSION and that nothing between strips the Metadata header",
+            reason="http_400",
+            # Azure: more than five requests a second are refused to every poller of the VM.
+            retry_after=MAX_RETRY_AFTER if len(refused) > 1 else None,
+        )
+
+    def _get(self, path: str, api_version: str, timeout: float) -> Reply:
+        target = f"{path}?api-version={api_version}"
+        try:
+            return self._exchange.get(self.url, target, timeout=timeout)
+        except ImdsError as error:
+            self._look_elsewhere(unreachable=error.unreachable)
+            raise
+
+    def _require_ok(self, reply: Reply) -> None:
+        if reply.status == _OK:
+            return
+        url = self.url
+        self._look_elsewhere(unreachable=False)
+        raise _refusal(reply, url)
+
+    def _look_elsewhere(self, *, unreachable: bool) -> None:
+        """Until the first document: where nobody can be reached, try the endpoints that DHCP
+        names (outside a VNet it differs), one after the other, and then the given one again.
+
+        In a VNet, DHCP names a service that knows no events, so one that answers anything but a
+        document is passed over.
+        """
+        if self._answered or not (unreachable or self.url != self._given):
+            return
+        ring = list(dict.fromkeys([self._given, *self._discover()]))
+        place = ring.index(self.url) if self.url in ring else -1
+        self.url = ring[(place + 1) % len(ring)]
+
+
+def _refusal(reply: Reply, url: str) -> ImdsError:
+    return ImdsError(
+        f"IMDS at {url} answered HTTP {reply.status}",
+        reason=f"http_{reply.status}",
+        retry_after=_seconds(reply.headers.get("Retry-After")),
+    )
+
+
+def _named(refusal: bytes) -> list[str]:
+    """The versions that the body of a 400 names, as far as they look like versions."""
+    try:
+        named = load_json(refusal)["newest-versions"]
+        return [each for each in named if isinstance(each, str) and _NAMED.fullmatch(each)]
+    except (JsonError, KeyError, TypeError):
+        return []
+
+
+def _seconds(retry_after: str | None) -> float | None:
+    with suppress(TypeError, ValueError):
+        seconds = float(retry_after or "")
+        if seconds >= 0:
+            return min(seconds, MAX_RETRY_AFTER)
+    return None

@@ -1,0 +1,125 @@
+"""Who this VM is, from IMDS's instance document; it never guesses from host names."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, wait
+from typing import Any, Final
+
+from bridge.imds.client import Imds, ImdsError
+from sinks.record import VmIdentity
+
+log: Final = logging.getLogger(__name__)
+
+_STOP_SECONDS: Final = 0.2
+"""How soon a stop is noticed while IMDS is asked."""
+
+
+class IdentityError(ValueError):
+    """The instance document does not say who this VM is."""
+
+
+def read_identity(compute: Mapping[str, Any], tags: Sequence[str]) -> VmIdentity:
+    """The identity in an instance document, with those of its tags that are named.
+
+    Raises `IdentityError` without a vmId or a name: no record can be made without them.
+    """
+    vm_id, name = _text(compute, "vmId"), _text(compute, "name")
+    if vm_id is None or name is None:
+        raise IdentityError("the instance document has no vmId or no name")
+    return VmIdentity(
+        vm_id=vm_id,
+        name=name,
+        resource_id=_text(compute, "resourceId"),
+        subscription_id=_text(compute, "subscriptionId"),
+        resource_group=_text(compute, "resourceGroupName"),
+        location=_text(compute, "location"),
+        zone=_text(compute, "zone"),
+        scale_set=_text(compute, "vmScaleSetName"),
+        fault_domain=_text(compute, "platformFaultDomain"),
+        update_domain=_text(compute, "platformUpdateDomain"),
+        os_type=_text(compute, "osType"),
+        vm_size=_text(compute, "vmSize"),
+        tags=_tags(compute.get("tagsList"), tags),
+    )
+
+
+def fetch_identity(imds: Imds, tags: Sequence[str]) -> VmIdentity:
+    """Ask IMDS once, and close the client. Raises `ImdsError` or `IdentityError`."""
+    try:
+        return read_identity(imds.instance(), tags)
+    finally:
+        imds.close()
+
+
+def await_identity(
+    fetch: Callable[[], VmIdentity],
+    kept: VmIdentity | None,
+    *,
+    stop: threading.Event,
+    interval: float,
+    patient: bool,
+    tried: Callable[[str], None] = lambda _: None,
+) -> VmIdentity | None:
+    """Who this VM is: as IMDS says now, or as it said before, or as it will say at last.
+
+    None where it was told to stop first, or must not be patient. `interval`: seconds between
+    two tries; `tried` hears of each that failed.
+    """
+    said = None
+    while not stop.is_set():
+        try:
+            return _unless_stopped(fetch, stop)
+        except (ImdsError, IdentityError) as error:
+            tried(str(error))
+            if kept is not None or not patient:
+                return kept
+            if str(error) != said:
+                said = str(error)
+                log.warning(said, extra={"action": "identity_trouble"})
+        stop.wait(interval)
+    return None
+
+
+def _unless_stopped(fetch: Callable[[], VmIdentity], stop: threading.Event) -> VmIdentity | None:
+    """What the fetch gives or raises, or None as soon as it was told to stop.
+
+    The request runs in a thread of its own: a stop must not wait for an IMDS that hangs.
+    """
+    future: Future[VmIdentity] = Future()
+
+    def work() -> None:
+        try:
+            future.set_result(fetch())
+        except Exception as error:  # noqa: BLE001  # raised again below, in the caller's thread
+            future.set_exception(error)
+
+    threading.Thread(target=work, name="identity", daemon=True).start()
+    while not stop.is_set():
+        if wait((future,), _STOP_SECONDS).done:
+            return future.result()
+    return None
+
+
+def _text(compute: Mapping[str, Any], name: str) -> str | None:
+    """A field as text; Azure gives an empty string where there is nothing. Domains are numbers
+    that IMDS writes as strings; a stand-in may forget the quotes.
+    """
+    value = compute.get(name)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    return value if isinstance(value, str) and value.strip() else None
+
+
+def _tags(listed: object, wanted: Sequence[str]) -> dict[str, str]:
+    """The wanted tags; Azure: names of tags are not case-sensitive."""
+    found = {
+        entry["name"].casefold(): entry["value"]
+        for entry in (listed if isinstance(listed, list) else ())
+        if isinstance(entry, dict)
+        and isinstance(entry.get("name"), str)
+        and isinstance(entry.get("value"), str)
+    }
+    return {name: found[name.casefold()] for name in wanted if name.casefold() in found}

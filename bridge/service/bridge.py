@@ -1,0 +1,238 @@
+"""The composition root: it makes the parts, joins them, and takes them down in good order.
+
+It decides nothing about events and nothing about delivery.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from enum import Enum
+from typing import Any, Final
+
+from bridge import system
+from bridge.api.control import ControlServer
+from bridge.api.control_requests import ControlRequests, first_desk, told_of
+from bridge.approval.authority import trust_of
+from bridge.clock import Clock, SystemClock
+from bridge.config.load import Configuration
+from bridge.errors import UnreachableError
+from bridge.imds.connect import client
+from bridge.logs import Redactor
+from bridge.service.assembly import assemble
+from bridge.service.lifecycle import Lifecycle
+from bridge.service.monitoring import Monitoring
+from bridge.service.ownership import Ownership, open_readable
+from bridge.service.scheduler import TICK_SECONDS, Scheduler, Watch
+from bridge.store.database import Store, StoreError
+from sinks.record import VmIdentity
+
+log: Final = logging.getLogger(__name__)
+
+GRACE_SECONDS: Final = 5.0
+"""How long a stop may take: each sink gets one immediate try within it."""
+SETTLE_SECONDS: Final = 1.0
+"""How long a stop waits for a poll that is under way, so that its news is delivered too."""
+ONCE_SECONDS: Final = 30.0
+"""How long `seb run --once` lets its sinks take."""
+IDENTITY_SECONDS: Final = 3600.0
+"""How often the VM's size and tags are read again."""
+CONFIRM_SECONDS: Final = 2.0
+"""How often IMDS is asked for the identity as long as this run uses one that was kept."""
+
+
+class Outcome(Enum):
+    """How a run ended."""
+
+    STOPPED = "stopped"
+    ANOTHER_VM = "another vm"
+    """The state directory came from another VM: the next run begins with a new store."""
+    DAMAGED_STORE = "damaged store"
+    """The store cannot be read any more: the next run puts it aside and begins with a new one."""
+
+
+class Bridge:
+    """One run of the bridge, from an open store to a closed one."""
+
+    def __init__(
+        self,
+        configuration: Configuration,
+        *,
+        stop: threading.Event,
+        redact: Redactor,
+        clock: Clock | None = None,
+        boot_id: Callable[[], str | None] = system.boot_id,
+    ) -> None:
+        """Raises `ConfigurationError` where the keys that the settings name cannot be trusted."""
+        self._settings = configuration.settings
+        trust_of(self._settings.approval)
+        self._sinks = configuration.sinks
+        self._stop = stop
+        self._redact = redact
+        self._clock = clock or SystemClock()
+        self._boot_id = boot_id()
+        self._owner = Ownership(self._settings, self._clock, boot_id=self._boot_id)
+        self._front = Monitoring(self._settings, self._sinks, self._clock)
+        self._outcome = Outcome.STOPPED
+
+    def run(self) -> Outcome:
+        """Run until told to stop. Raises `SebError` where it cannot begin."""
+        store, reset = open_readable(self._settings.state_dir, self._clock.now())
+        self._desk = first_desk(store, self._settings, self._sinks, self._clock.now)
+        self._control = ControlServer(self._settings.state_dir, self._answer)
+        try:
+            self._front.open()
+            tried = self._front.tried
+            vm = self._owner.identify(store, stop=self._stop, patient=True, tried=tried)
+            if vm is not None:
+                store, reset = self._owner.take(store, reset, vm)
+                self._assemble(store, vm)
+                self._herald.tell_reset(reset)
+                self._herald.tell_start()
+                self._work()
+            return self._outcome
+        finally:
+            self._control.close()
+            self._front.close()
+            store.close()
+
+    def run_once(self) -> bool:
+        """Look once, and deliver what there is; whether every sink has everything.
+
+        Raises `UnreachableError` where IMDS gives no document.
+        """
+        where = f"IMDS at {self._settings.imds.url}"
+        store, reset = open_readable(self._settings.state_dir, self._clock.now())
+        try:
+            tried = self._front.tried
+            vm = self._owner.identify(store, stop=self._stop, patient=False, tried=tried)
+            if vm is None:
+                raise UnreachableError(f"{where} does not say who this VM is; see `seb check`")
+            store, reset = self._owner.take(store, reset, vm)
+            self._assemble(store, vm)
+            self._herald.tell_reset(reset)
+            looked = self._poller.run()
+            if not self._owner.may_deliver:
+                raise UnreachableError(f"{where} does not confirm who this VM is; see `seb check`")
+            self._dispatcher.start()
+            self._dispatcher.finish(ONCE_SECONDS)
+            if not looked:
+                raise UnreachableError(f"{where} gave no document; see `seb check`")
+            return not self._undelivered()
+        finally:
+            store.close()
+
+    def _answer(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
+        return self._desk.answer(request)
+
+    def _assemble(self, store: Store, vm: VmIdentity) -> None:
+        parts = assemble(
+            self._settings,
+            self._sinks,
+            store,
+            vm=vm,
+            imds=client(self._settings),
+            clock=self._clock,
+            boot_id=self._boot_id,
+            redact=self._redact,
+            polled=self._front.polled,
+            delivered=self._front.delivered,
+        )
+        self._front.begin(parts.running)
+        self._store = store
+        self._outbox = parts.outbox
+        self._state = parts.state
+        self._poller = parts.poller
+        self._approver = parts.approver
+        self._dispatcher = parts.dispatcher
+        self._herald = Lifecycle(
+            parts.state, store, self._settings, self._clock, sinks=list(parts.dispatcher.health)
+        )
+
+    def _work(self) -> None:
+        """Poll and deliver until told to stop; the calling thread keeps the watch meanwhile."""
+        settings = self._settings
+        scheduler, watch = Scheduler(self._clock), Watch(self._clock)
+        self._front.status.skipped = lambda: scheduler.skipped
+        scheduler.every(settings.poll_interval, self._poller.run)
+        scheduler.every(IDENTITY_SECONDS, self._ask_identity, first=IDENTITY_SECONDS)
+        confirming = scheduler.every(CONFIRM_SECONDS, self._ask_identity, first=CONFIRM_SECONDS)
+        if beat := settings.heartbeat_interval:
+            scheduler.every(beat, self._herald.tell_life, first=beat)
+        self._desk = ControlRequests(
+            self._outbox,
+            self._dispatcher,
+            self._state,
+            self._approver,
+            told=told_of(settings, self._sinks),
+        )
+        self._front.status.held = lambda: not self._owner.may_deliver
+        self._act(confirming)
+        scheduler.start()
+        while self._outcome is Outcome.STOPPED and not self._stop.wait(TICK_SECONDS):
+            self._act(confirming)
+            self._look_around(scheduler, watch)
+        self._act(confirming)
+        if self._outcome is Outcome.STOPPED:
+            self._front.stopping()
+        scheduler.stop()
+        self._control.close()
+        self._poller.settle(SETTLE_SECONDS)
+        self._approver.stop(SETTLE_SECONDS)
+        self._finish()
+
+    def _act(self, confirming: Callable[[], None]) -> None:
+        """Deliver and approve, each from when it is certain enough who this VM is; `confirming`
+        ends the job that asks for it.
+        """
+        if self._owner.may_deliver and not self._dispatcher.is_started:
+            self._dispatcher.start()
+        if self._owner.confirmed and not self._approver.is_started:
+            confirming()
+            self._approver.start()
+
+    def _look_around(self, scheduler: Scheduler, watch: Watch) -> None:
+        jump, pause = watch.tick()
+        if pause:
+            self._state.lookout.stood_still(pause)
+            self._front.stood_still(pause)
+            log.info("the VM stood still", extra={"action": "pause", "seconds": pause})
+        if jump:
+            scheduler.run_now()
+            self._front.jumped(jump)
+            log.warning("the wall clock jumped", extra={"action": "clock_jump", "seconds": jump})
+        self._dispatcher.supervise()
+        if self._store.damaged is not None:
+            self._outcome = Outcome.DAMAGED_STORE
+
+    def _finish(self) -> None:
+        self._herald.tell_end(self._outcome.value)
+        in_time = self._dispatcher.finish(GRACE_SECONDS)
+        log.info(
+            "the bridge has stopped",
+            extra={
+                "action": "stopped",
+                "undelivered": ",".join(self._waiting()) or None,
+                "stuck": None if in_time else True,
+            },
+        )
+
+    def _waiting(self) -> list[str]:
+        """The same for the last line of the log, which a store that fails must not prevent."""
+        try:
+            return self._undelivered()
+        except StoreError:
+            return list(self._dispatcher.health)
+
+    def _undelivered(self) -> list[str]:
+        """The sinks that still have something to get."""
+        return [name for name in self._dispatcher.health if self._outbox.backlog(name).records]
+
+    def _ask_identity(self) -> None:
+        at_hand = self._state.vm
+        vm = self._owner.ask(self._store, at_hand)
+        if vm is None:
+            self._outcome = Outcome.ANOTHER_VM
+        elif vm is not at_hand:
+            self._state.identify(vm)

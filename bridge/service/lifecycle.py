@@ -1,0 +1,103 @@
+"""What the bridge says of itself, as records: that it begins, that it lives, that it ends.
+
+It says nothing about events and decides nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Final
+
+from bridge.clock import Clock
+from bridge.config.settings import Settings
+from bridge.events import bridge_records
+from bridge.events.normalize import Observer
+from bridge.events.state import CurrentState
+from bridge.store.database import Store, StoreError
+from bridge.store.recovery import StoreReset
+from bridge.version import __version__
+from sinks.record import RecordDraft
+
+log: Final = logging.getLogger(__name__)
+
+
+class Lifecycle:
+    """Speaks for one run."""
+
+    def __init__(
+        self,
+        state: CurrentState,
+        store: Store,
+        settings: Settings,
+        clock: Clock,
+        *,
+        sinks: Sequence[str],
+    ) -> None:
+        """`sinks`: the names of the configured ones."""
+        self._state = state
+        self._store = store
+        self._sinks = list(sinks)
+        self._settings = settings
+        self._clock = clock
+
+    @property
+    def _observer(self) -> Observer:
+        return self._state.observer
+
+    def tell_reset(self, reset: StoreReset | None) -> None:
+        """Say that the store was lost and begun anew, if it was. Raises `StoreError`."""
+        if reset is not None:
+            self._store.commit(
+                [bridge_records.store_reset(self._observer, self._clock.now(), reset)]
+            )
+            log.warning(
+                "the store was lost and begun anew",
+                extra={"action": "store_reset", "reason": reset.reason, "kept_as": reset.kept_as},
+            )
+
+    def tell_start(self) -> None:
+        """Say that the run begins, and after which gap. Raises `StoreError`."""
+        lookout, now = self._state.lookout, self._clock.now()
+        draft = bridge_records.started(
+            self._observer,
+            now,
+            sinks=self._sinks,
+            restarted=lookout.rebooted,
+            gap_seconds=lookout.gap(now).seconds,
+        )
+        self._store.commit([draft])
+        log.info(
+            "the bridge has started",
+            extra={
+                "action": "started",
+                "version": __version__,
+                "vm": self._observer.vm.name,
+                "sinks": ",".join(self._sinks),
+                "state_dir": str(self._settings.state_dir),
+            },
+        )
+
+    def tell_life(self) -> None:
+        """Say that the bridge lives; where the disk takes nothing just now, the next one will."""
+        self._try_commit(
+            bridge_records.heartbeat(
+                self._observer,
+                self._clock.now(),
+                interval=self._settings.heartbeat_interval,
+                looked_at=self._state.lookout.looked_at,
+                pending=len(self._state.pending()),
+                last_sequence=self._store.last_record_sequence,
+            )
+        )
+
+    def tell_end(self, reason: str) -> None:
+        """Say that the run ends in good order, if the disk takes it."""
+        self._try_commit(bridge_records.stopped(self._observer, self._clock.now(), reason=reason))
+
+    def _try_commit(self, draft: RecordDraft) -> None:
+        """Commit a record that may be missed: the next one says as much."""
+        try:
+            self._store.commit([draft])
+        except StoreError as error:
+            log.warning(str(error), extra={"action": "store_trouble"})

@@ -1,0 +1,106 @@
+"""What the outside sees of a run: the service manager's watchdog, status, metrics, HTTP server.
+
+Nothing of it is needed to deliver a record, and none of it can keep one from being delivered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from bridge import system
+from bridge.api.liveness import Liveness
+from bridge.api.status import Running, Status
+from bridge.clock import Clock
+from bridge.config.address import parsed
+from bridge.config.load import SinkSpec
+from bridge.config.settings import Settings
+from bridge.events.poller import Round
+from bridge.service.systemd import Watchdog
+from bridge.store.history import History
+
+if TYPE_CHECKING:
+    from bridge.api.metrics import Metrics
+    from bridge.api.server import Server
+
+
+class Monitoring:
+    """Stands from before it is known who this VM is until the last record is delivered."""
+
+    def __init__(self, settings: Settings, sinks: Sequence[SinkSpec], clock: Clock) -> None:
+        self._settings = settings
+        self._sinks = sinks
+        self._watchdog = Watchdog(system.notify, limit=system.watchdog_seconds())
+        self.pulse = Liveness(
+            clock,
+            interval=settings.poll_interval,
+            timeout=settings.imds.timeout,
+            first_timeout=settings.imds.first_timeout,
+            ended=self._watchdog.fed,
+        )
+        self.status = Status(settings, clock, self.pulse)
+        self._metrics: Metrics | None = None
+        self._server: Server | None = None
+
+    def open(self) -> None:
+        """Be seen from now on."""
+        if self._settings.http.listen:
+            # Only here: whoever turns the server off does not pay for it.
+            from bridge.api.metrics import Metrics  # noqa: PLC0415
+            from bridge.api.server import Server  # noqa: PLC0415
+            from bridge.api.web import Web  # noqa: PLC0415
+
+            address, port = parsed(self._settings.http.listen)
+            kinds = [(spec.name, spec.settings.kind) for spec in self._sinks]
+            self._metrics = metrics = Metrics(self.status, kinds)
+            hosts = self._settings.http.hosts
+            web = Web(self.status, metrics, host=address, names=hosts)
+            self._server = Server(web, address, port)
+        self._watchdog.ready("waiting for IMDS", allowance=self.pulse.allowance)
+
+    def tried(self, trouble: str) -> None:
+        """It was asked in vain who this VM is."""
+        self.status.starting_trouble = trouble
+        self.pulse.beat()
+
+    def begin(self, running: Running) -> None:
+        """There is something to see."""
+        history = History(running.store)
+        if self._metrics is not None:
+            running.store.subscribe(self._metrics.committed)
+        running.store.subscribe(history.committed)
+        self.status.begin(running, history)
+        self.pulse.beat(asked=False)
+        self._watchdog.status("polling IMDS")
+
+    def polled(self, poll: Round) -> None:
+        """A round of the poll loop has ended."""
+        self.pulse.beat(asked=poll.asked, answered=poll.answered)
+        if self._metrics is not None and poll.asked:
+            self._metrics.polled(poll.seconds, poll.trouble)
+
+    def delivered(self, sink: str, lags: Sequence[float]) -> None:
+        """A sink has acknowledged records, each so many seconds after its commit."""
+        if self._metrics is not None:
+            self._metrics.delivered(sink, lags)
+
+    def stood_still(self, seconds: float) -> None:
+        """The VM was measured to stand still."""
+        if self._metrics is not None:
+            self._metrics.stood_still(seconds)
+
+    def jumped(self, seconds: float) -> None:
+        """The wall clock was set, by so many seconds."""
+        if self._metrics is not None:
+            self._metrics.jumped(seconds)
+
+    def stopping(self) -> None:
+        """The process is about to end in good order."""
+        self._watchdog.stopping()
+
+    def close(self) -> None:
+        """There is nothing more to see."""
+        if self.status.history is not None:
+            self.status.history.close()
+        if self._server is not None:
+            self._server.close()

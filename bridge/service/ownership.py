@@ -1,0 +1,135 @@
+"""Whose VM this run speaks for: asked of IMDS, and kept from run to run.
+
+Under an identity that was kept and that IMDS has not confirmed, the disk may have come from another
+VM: nothing is approved then, and nothing delivered unless the machine has not booted since.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+from typing import Final
+
+from bridge.clock import Clock
+from bridge.config.settings import Settings
+from bridge.events.state import load_events
+from bridge.imds.client import ImdsError
+from bridge.imds.connect import client
+from bridge.imds.identity import IdentityError, await_identity, fetch_identity
+from bridge.store.database import CONFIRMED_BOOT_KEY, Store, StoreError
+from bridge.store.opening import StoreReset, open_store, put_aside
+from sinks.record import VmIdentity
+
+log: Final = logging.getLogger(__name__)
+
+FRESH_SECONDS: Final = 2.0
+"""How long a start waits for a fresh identity where an old one is kept."""
+
+
+def open_readable(directory: Path, now: datetime) -> tuple[Store, StoreReset | None]:
+    """The store of the directory; a new one where what it has kept of the events is damaged.
+
+    Raises as `open_store` does.
+    """
+    store, reset = open_store(directory, now)
+    try:
+        load_events(store.seen().events)
+    except (ValueError, LookupError, TypeError) as error:
+        return put_aside(store, now, reason=f"{type(error).__name__}: {error}")
+    return store, reset
+
+
+class Ownership:
+    """The identity of one run. `ask` may be called from any thread, one at a time."""
+
+    def __init__(self, settings: Settings, clock: Clock, *, boot_id: str | None) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._boot_id = boot_id
+        self.confirmed = False
+        """Whether IMDS has said in this run who this VM is."""
+        self._same_boot = False
+
+    @property
+    def may_deliver(self) -> bool:
+        """Whether records may go out in the VM's name: within one boot a disk does not move."""
+        return self.confirmed or self._same_boot
+
+    def identify(
+        self,
+        store: Store,
+        *,
+        stop: threading.Event,
+        patient: bool,
+        tried: Callable[[str], None],
+    ) -> VmIdentity | None:
+        """Who this VM is: as IMDS says, or as the store has kept it.
+
+        None where it was told to stop first, or must not be patient.
+        """
+        kept = store.identity()
+        booted = store.remembered(CONFIRMED_BOOT_KEY)
+        # Where the system tells no boots apart, there may have been one.
+        self._same_boot = bool(self._boot_id) and booted == self._boot_id
+        fetched = threading.Event()
+
+        def fetch() -> VmIdentity:
+            vm = self._fetch(FRESH_SECONDS if kept else None)
+            fetched.set()
+            return vm
+
+        vm = await_identity(
+            fetch,
+            kept,
+            stop=stop,
+            interval=self._settings.poll_interval,
+            patient=patient,
+            tried=tried,
+        )
+        self.confirmed = vm is not None and fetched.is_set()
+        if vm is not None and not self.confirmed:
+            held = "nothing is approved" if self.may_deliver else "nothing is delivered or approved"
+            log.warning(
+                "IMDS has not confirmed the VM identity: until it does, %s",
+                held,
+                extra={"action": "identity_trouble", "vm": vm.name},
+            )
+        return vm
+
+    def take(
+        self, store: Store, reset: StoreReset | None, vm: VmIdentity
+    ) -> tuple[Store, StoreReset | None]:
+        """The store of this VM: one that came along in a disk image is put aside."""
+        if not self.confirmed:
+            return store, reset
+        kept = store.identity()
+        if kept is not None and kept.vm_id != vm.vm_id:
+            reason = f"the store belongs to another VM, {kept.vm_id}"
+            store, reset = put_aside(store, self._clock.now(), reason=reason)
+        store.keep_identity(vm, self._boot_id)
+        return store, reset
+
+    def ask(self, store: Store, at_hand: VmIdentity) -> VmIdentity | None:
+        """The identity as IMDS says it now; the one at hand where IMDS does not answer, and None
+        where it is another VM's.
+        """
+        try:
+            vm = self._fetch(self._settings.imds.timeout)
+        except (ImdsError, IdentityError):
+            return at_hand  # the poller says when IMDS does not answer
+        if vm.vm_id != at_hand.vm_id:
+            return None
+        try:
+            store.keep_identity(vm, self._boot_id)
+        except StoreError as error:
+            log.warning(str(error), extra={"action": "store_trouble"})
+        before, self.confirmed = self.confirmed, True
+        if not before:
+            log.info("the VM identity is confirmed", extra={"action": "identity_ok", "vm": vm.name})
+        return vm
+
+    def _fetch(self, timeout: float | None) -> VmIdentity:
+        return fetch_identity(client(self._settings, timeout), self._settings.identity.tags)

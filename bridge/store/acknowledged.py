@@ -1,0 +1,75 @@
+"""What each sink has acknowledged of the events that are known: a fact that the sink gave, never
+something that is concluded from a cursor.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Callable, Sequence
+
+from bridge.store.database import Store, StoreError
+from sinks.record import EventRecord
+
+
+class Acknowledged:
+    """The newest acknowledged record of each event and sink. May be called from any thread."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._lock = threading.Lock()
+        self._unwritten: set[tuple[str, str, str, int]] = set()
+        """Event, sink, kind of sink, and sequence."""
+
+    def note(self, sink: str, kind: str, records: Sequence[EventRecord]) -> None:
+        """The sink has acknowledged these; it is on disk after the next `write`."""
+        facts = {
+            (record.event_id.casefold(), sink, kind, record.sequence)
+            for record in records
+            if record.event_id is not None
+        }
+        with self._lock:
+            self._unwritten |= facts
+
+    def write(self, change: Callable[[sqlite3.Connection], object] | None = None) -> bool:
+        """Write what is noted, together with a change of a sink's progress; whether the disk took
+        it. Not synced: after a power cut it is delivered and acknowledged again.
+        """
+        with self._lock:
+            facts = sorted(self._unwritten, key=lambda fact: fact[-1])
+        try:
+            with self._store.transaction(durable=False) as connection:
+                _keep(connection, facts)
+                if change is not None:
+                    change(connection)
+        except StoreError:
+            return False
+        with self._lock:
+            self._unwritten -= set(facts)
+        return True
+
+    def has(self, sink: str, kind: str, event: str) -> bool:
+        """Whether the sink, while it was of that kind, has acknowledged the newest record of an
+        event, by the event's key. Raises `StoreError`.
+        """
+        with self._lock:
+            unwritten = bool(self._unwritten)
+        if unwritten and not self.write():
+            return False
+        rows = self._store.read(
+            "SELECT 1 FROM acknowledged WHERE event = ?1 AND sink = ?2 AND kind = ?3 "
+            "AND sequence = (SELECT max(sequence) FROM records WHERE event = ?1)",
+            (event, sink, kind),
+        )
+        return bool(rows)
+
+
+def _keep(connection: sqlite3.Connection, facts: Sequence[tuple[str, str, str, int]]) -> None:
+    """Only the newest of each event and sink; none of an event that has been forgotten."""
+    connection.executemany(
+        "INSERT INTO acknowledged (event, sink, kind, sequence) SELECT ?1, ?2, ?3, ?4 "
+        "WHERE EXISTS (SELECT 1 FROM events WHERE key = ?1) ON CONFLICT (event, sink) DO UPDATE "
+        "SET kind = excluded.kind, sequence = excluded.sequence "
+        "WHERE excluded.kind != kind OR excluded.sequence > sequence",
+        facts,
+    )

@@ -1,0 +1,220 @@
+"""Opening the store's file: making it, locking it, and putting a damaged one aside.
+
+Nothing that was committed is ever deleted here: a file that cannot be used is renamed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+from contextlib import suppress
+from dataclasses import asdict
+from datetime import datetime
+from pathlib import Path
+from typing import Final, NoReturn
+
+from bridge import system
+from bridge.errors import ConfigurationError, TryLaterError
+from bridge.store.ballast import Ballast
+from bridge.store.database import RESET_KEY, Store, StoreError
+from bridge.store.recovery import (
+    DamagedError,
+    StoreReset,
+    find_lost,
+    find_untold,
+    put_file_aside,
+    refuse_condemned,
+    unusable,
+)
+from bridge.store.schema import SCHEMA_VERSION, are_sound, create_tables, migrate
+
+__all__ = ["FILE_NAME", "LOCK_WAIT_SECONDS", "StoreReset", "open_store", "put_aside"]
+
+FILE_NAME: Final = "seb.db"
+_RESET_FIELDS: Final = ("reason", "previous_stream", "kept_as")
+LOCK_WAIT_SECONDS: Final = 5.0
+"""How long a start waits for a predecessor that is on its way out."""
+
+_CHECK_BYTES: Final = 64 << 20
+"""A larger file is not checked at the start: on a slow disk that would take many seconds. The
+checksum of a record finds damage when it is read."""
+
+
+def open_store(
+    directory: Path, now: datetime, *, wait: float = LOCK_WAIT_SECONDS
+) -> tuple[Store, StoreReset | None]:
+    """Open the store in the directory, making either if need be; `wait` is how many seconds a
+    predecessor may take to let go of it.
+
+    With it comes the reset that no record has told yet, if there was one. Raises
+    `ConfigurationError` where the directory cannot be used or another bridge uses it, and
+    `TryLaterError` where the disk is full.
+    """
+    _make_directory(directory)
+    path = directory / FILE_NAME
+    try:
+        reset = find_lost(path, now)
+        try:
+            refuse_condemned(path)
+            store = _open(path, wait)
+        except DamagedError as error:
+            reset = put_file_aside(path, now, reason=str(error))
+            store = _open(path, wait)
+    except OSError as error:
+        what, remedy = "cannot be used", "this user must own it and every file in it"
+        raise unusable(f"the state directory {directory} {what}", error, remedy) from error
+    return store, _untold(store, reset)
+
+
+def put_aside(store: Store, now: datetime, *, reason: str) -> tuple[Store, StoreReset]:
+    """Close a store that belongs to another VM, keep it under another name, and begin anew."""
+    store.close()
+    path = store.directory / FILE_NAME
+    reset = put_file_aside(path, now, reason=reason)
+    store = _open(path, LOCK_WAIT_SECONDS)
+    _untold(store, reset)
+    return store, reset
+
+
+def _untold(store: Store, reset: StoreReset | None) -> StoreReset | None:
+    """The reset that has not been told: it is kept, for a kill may come before its record."""
+    told = store.remembered(RESET_KEY)
+    if reset is None and told is None and not store.head:
+        reset = find_untold(store.directory / FILE_NAME)
+    if reset is not None:
+        try:
+            store.commit(meta={RESET_KEY: json.dumps(asdict(reset))})
+        except StoreError as error:
+            store.close()
+            raise TryLaterError(f"SEB_STATE_DIR: {error}", remedy="is the disk full?") from error
+        return reset
+    kept = json.loads(told or "null")
+    # By name: version 0.1.0 kept more of it.
+    return None if kept is None else StoreReset(**{key: kept[key] for key in _RESET_FIELDS})
+
+
+def _make_directory(directory: Path) -> None:
+    try:
+        existed = directory.exists()
+        # Also for Windows, where Python takes this mode for: owner, SYSTEM and administrators.
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not existed:
+            system.make_private(directory)
+            system.sync_directory(directory.parent)
+    except OSError as error:
+        what, remedy = "cannot be made", "create it, or name one that this user may write to"
+        raise unusable(f"the state directory {directory} {what}", error, remedy) from error
+
+
+def _open(path: Path, wait: float) -> Store:
+    try:
+        connection = _connect(path, wait)
+    except sqlite3.Error as error:
+        _explain(path, error)
+    except UnicodeDecodeError as error:  # of SQLite's own words, with a damaged name in them
+        raise DamagedError(f"its tables cannot be read: {error}") from error
+    try:
+        store = Store(path.parent, connection)
+        # What a start reads: it must not fail on this again and again.
+        store.seen()
+        store.identity()
+        _verify_head(store)
+    except (StoreError, sqlite3.Error, LookupError, ValueError, TypeError, AttributeError) as error:
+        connection.close()
+        raise DamagedError(f"{type(error).__name__}: {error}") from error
+    return store
+
+
+def _connect(path: Path, wait: float) -> sqlite3.Connection:
+    with suppress(OSError):  # SQLite says why, and gives its log the mode of the file
+        path.touch(mode=0o600)
+    connection = sqlite3.connect(path, timeout=wait, isolation_level=None, check_same_thread=False)
+    # A text with a damaged byte must not make its row, and all after it, unreadable.
+    connection.text_factory = lambda text: text.decode(errors="replace")
+    try:
+        # Exclusive before WAL: one connection needs no shared memory, and holds the only lock.
+        connection.execute("PRAGMA locking_mode=EXCLUSIVE")
+        connection.execute("PRAGMA auto_vacuum=INCREMENTAL")
+        connection.execute("PRAGMA journal_mode=WAL")
+        connection.execute("PRAGMA synchronous=FULL")
+        # Not even a large answer needs a file outside the state directory.
+        connection.execute("PRAGMA temp_store=MEMORY")
+        connection.execute("PRAGMA journal_size_limit=4194304")
+        connection.execute("BEGIN EXCLUSIVE")
+        (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        if not tables:
+            create_tables(connection)
+        elif version == 1:
+            migrate(connection)
+        elif version != SCHEMA_VERSION:
+            _refuse(path, version)
+        connection.execute("COMMIT")
+        if not tables:
+            # Out of the log at once, so that the stream's id can be read whatever happens to it.
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        _verify(connection, path)
+        system.make_private(path)
+        system.sync_directory(path.parent)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _verify(connection: sqlite3.Connection, path: Path) -> None:
+    if not are_sound(connection):
+        raise DamagedError("its tables are not those that were made")
+    if path.stat().st_size <= _CHECK_BYTES:
+        (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+        if verdict != "ok":
+            raise DamagedError(f"the integrity check says: {verdict}")
+
+
+def _refuse(path: Path, version: int) -> NoReturn:
+    raise ConfigurationError(
+        f"SEB_STATE_DIR: the store {path} was written by another version (its schema is "
+        f"{version}, this program's {SCHEMA_VERSION})",
+        remedy="run that version, or name another state directory",
+    )
+
+
+def _verify_head(store: Store) -> None:
+    """Raise `ValueError` where the newest number that the store gave out is behind what has it."""
+    ((newest,),) = store.read("SELECT max(sequence) FROM records")
+    if newest is not None and newest > store.head:
+        raise ValueError(f"record {newest} is beyond the newest, {store.head}")
+    for name, cursor in store.read(
+        "SELECT name, cursor FROM sinks WHERE cursor > ?", (store.head,)
+    ):
+        raise ValueError(f"the cursor of {name}, {cursor}, is beyond the newest, {store.head}")
+
+
+def _explain(path: Path, error: sqlite3.Error) -> NoReturn:
+    """Turn SQLite's error into ours, which says what to do."""
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    directory = path.parent
+    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        raise ConfigurationError(
+            f"SEB_STATE_DIR: the state directory {directory} is in use by another bridge",
+            remedy="stop that one, or give this one a directory of its own",
+        ) from error
+    if code == sqlite3.SQLITE_FULL:
+        Ballast(directory).drop()
+        raise TryLaterError(
+            f"SEB_STATE_DIR: the disk under {directory} is full",
+            remedy="free some space and start again",
+        ) from error
+    # On a read-only disk SQLite speaks of I/O, too.
+    if code == sqlite3.SQLITE_IOERR and os.access(path if path.exists() else directory, os.W_OK):
+        raise TryLaterError(
+            f"SEB_STATE_DIR: the disk under {directory} does not read or write just now ({error})",
+            remedy="see to the disk and start again",
+        ) from error
+    if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+        raise DamagedError(str(error)) from error
+    raise ConfigurationError(
+        f"SEB_STATE_DIR: the store {path} cannot be opened ({error})",
+        remedy="this user must be able to write to the directory and every file in it",
+    ) from error

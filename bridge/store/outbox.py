@@ -1,0 +1,247 @@
+"""The outbox: which committed records each sink still has to get, and which it refused for good.
+
+A sink's progress is one cursor, so that order is kept by construction. This module never sends.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from bridge.store.acknowledged import Acknowledged
+from bridge.store.batch import COLUMNS, Batch, read_batch
+from bridge.store.database import Store
+from bridge.store.dead_letters import DeadRecords
+from sinks.record import RecordDraft
+
+Accepts = Callable[[str, bool | None], bool]
+"""Whether a sink wants a record of this type that affects this VM, or does not, or has no event."""
+
+
+def everything(record_type: str, affects_this_vm: bool | None) -> bool:  # noqa: FBT001
+    """What a sink without a filter wants."""
+    del record_type, affects_this_vm
+    return True
+
+
+_LOOK_AHEAD: Final = 1_000
+"""How many records are looked at in one read where a sink does not want those before."""
+_WRITE_EVERY: Final = 256
+"""How many unwanted records are passed over before that is written down: until it is, they are
+held back from being forgotten."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recipient:
+    """A configured sink as the outbox knows it."""
+
+    kind: str
+    """What it acknowledged under its name as another kind, it has not acknowledged."""
+    accepts: Accepts = everything
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backlog:
+    """What a sink still has to get."""
+
+    sink: str
+    records: int
+    oldest: str | None
+    """Time of the oldest such record, RFC 3339."""
+    dead: int
+
+
+class Outbox:
+    """The sinks' side of the store. All methods may be called from any thread."""
+
+    def __init__(self, store: Store, recipients: Mapping[str, Recipient] | None = None) -> None:
+        """`recipients`: the configured sinks by name, where nothing is delivered and `register` is
+        not called.
+        """
+        self.recipients: Mapping[str, Recipient] = recipients or {}
+        """The configured sinks by name."""
+        self._store = store
+        self._lock = threading.Lock()
+        self._cursors: dict[str, int] = {}
+        self._written: dict[str, int] = {}
+        self._acknowledged = Acknowledged(store)
+        self.dead = DeadRecords(store)
+
+    def register(self, sinks: Mapping[str, Recipient]) -> dict[str, int]:
+        """Name the configured sinks. Those that are gone no longer hold records back.
+
+        A sink that is new here begins with the oldest record of an event that is still pending,
+        so that it learns what is coming. Returns each sink's cursor. Raises `StoreError`.
+        """
+        before: dict[str, int] = dict(self._store.read("SELECT name, cursor FROM sinks"))
+        begin = self._begin_of_pending()
+        kept = {name: before.get(name, begin) for name in sinks}
+
+        def put(connection: sqlite3.Connection) -> None:
+            connection.execute("DELETE FROM sinks")
+            connection.executemany(
+                "INSERT INTO sinks (name, cursor, active) VALUES (?, ?, ?)",
+                [(name, cursor, name in kept) for name, cursor in {**before, **kept}.items()],
+            )
+
+        self._store.commit(also=put)
+        with self._lock:
+            self._cursors, self._written, self.recipients = dict(kept), dict(kept), sinks
+        self.dead.look()
+        return kept
+
+    def next(self, sink: str, limit: int) -> Batch | None:
+        """The next records for the sink, in order; None where it has everything."""
+        if batch := self.dead.next(sink, limit):
+            return batch
+        with self._lock:
+            cursor = self._cursors[sink]
+        accepts, ahead = self._accepts(sink), limit
+        while cursor < (head := self._store.head):
+            rows = self._store.read(
+                "SELECT sequence, type, affects FROM records INDEXED BY waiting "
+                "WHERE sequence > ? ORDER BY sequence LIMIT ?",
+                (cursor, ahead),
+            )
+            wanted = [
+                sequence
+                for sequence, kind, affects in rows
+                if accepts(kind, None if affects is None else bool(affects))
+            ]
+            end = rows[-1][0] if rows else head
+            if wanted:
+                end = end if len(wanted) <= limit else wanted[limit - 1]
+                if batch := self._read(wanted[:limit], end):
+                    return batch
+            cursor, ahead = end, _LOOK_AHEAD
+            self._pass_over(sink, cursor)
+        return None
+
+    def delivered(self, sink: str, batch: Batch, count: int | None = None) -> None:
+        """The sink has acknowledged the first `count` records of a batch, or all of it: write that
+        down, and move past them.
+
+        Not synced: a power cut repeats at most these deliveries.
+        """
+        done = batch.records if count is None else batch.records[:count]
+        if not done:
+            return
+        self._acknowledged.note(sink, self.recipients[sink].kind, done)
+        if batch.again:
+            sequences = [record.sequence for record in done]
+            self.dead.settle(sink, sequences, self._acknowledged.write)
+        else:
+            whole = len(done) == len(batch.records)
+            self._advance(sink, batch.cursor if whole else done[-1].sequence)
+
+    def park(
+        self,
+        sink: str,
+        sequence: int,
+        *,
+        reason: str,
+        attempts: int,
+        now: datetime,
+        notice: RecordDraft | None = None,
+    ) -> None:
+        """Park a record as dead for the sink and move past it, with the record that says so.
+
+        Raises `StoreError`.
+        """
+
+        def move(connection: sqlite3.Connection) -> None:
+            self.dead.add(connection, sink, sequence, reason=reason, attempts=attempts, now=now)
+            _move(connection, sink, sequence)
+
+        self._store.commit([] if notice is None else [notice], also=move)
+        with self._lock:
+            self._cursors[sink] = max(self._cursors[sink], sequence)
+
+    def backlog(self, sink: str) -> Backlog:
+        """How much the sink still has to get."""
+        with self._lock:
+            cursor = self._cursors.get(sink)
+        if cursor is None:
+            rows = self._store.read("SELECT cursor FROM sinks WHERE name = ?", (sink,))
+            cursor = rows[0][0] if rows else 0
+        rows = self._store.read(
+            "SELECT type, affects, count(*), min(time) FROM records INDEXED BY waiting "
+            "WHERE sequence > ? GROUP BY type, affects",
+            (cursor,),
+        )
+        accepts = self._accepts(sink)
+        waiting = [
+            (count, oldest)
+            for kind, affects, count, oldest in rows
+            if accepts(kind, None if affects is None else bool(affects))
+        ]
+        return Backlog(
+            sink=sink,
+            records=sum(count for count, _ in waiting),
+            oldest=min((oldest for _, oldest in waiting), default=None),
+            dead=self.dead.count(sink),
+        )
+
+    def acknowledged(self, sink: str, event: str) -> bool:
+        """Whether the sink has acknowledged the newest record of an event, by the event's key.
+
+        Only its own word counts: not that it passed the record over, or that its dead record was
+        dropped, nor what another kind of sink took under its name. Raises `StoreError`.
+        """
+        recipient = self.recipients.get(sink)
+        return recipient is not None and self._acknowledged.has(sink, recipient.kind, event)
+
+    def known_sinks(self) -> dict[str, bool]:
+        """Every sink that the store has a cursor of, and whether it is configured now."""
+        rows = self._store.read("SELECT name, active FROM sinks ORDER BY name", ())
+        return {name: bool(active) for name, active in rows}
+
+    def _accepts(self, sink: str) -> Accepts:
+        recipient = self.recipients.get(sink)
+        return recipient.accepts if recipient else everything
+
+    def _read(self, sequences: Sequence[int], end: int) -> Batch | None:
+        """The records as one batch; None where all of them were heartbeats that are replaced."""
+        marks = ",".join("?" * len(sequences))
+        rows = self._store.read(
+            f"SELECT {COLUMNS} FROM records "  # noqa: S608  # our columns, and question marks
+            f"WHERE sequence IN ({marks}) ORDER BY sequence",
+            sequences,
+        )
+        return read_batch(rows, end=end)
+
+    def _pass_over(self, sink: str, cursor: int) -> None:
+        """Nothing up to here is wanted; a restart may pass over some of it again."""
+        with self._lock:
+            self._cursors[sink] = max(self._cursors[sink], cursor)
+            unwritten = cursor - self._written[sink]
+        if unwritten >= _WRITE_EVERY:
+            self._advance(sink, cursor)
+
+    def _advance(self, sink: str, cursor: int) -> None:
+        with self._lock:
+            self._cursors[sink] = max(self._cursors[sink], cursor)
+        # Where the disk takes nothing just now, the next move writes this one too; until then a
+        # restart would repeat these deliveries, and not to move on would repeat them for certain.
+        if self._acknowledged.write(lambda connection: _move(connection, sink, cursor)):
+            with self._lock:
+                self._written[sink] = max(self._written[sink], cursor)
+
+    def _begin_of_pending(self) -> int:
+        """The cursor just before the oldest kept record of an event that is pending."""
+        ((oldest,),) = self._store.read(
+            "SELECT min(sequence) FROM records "
+            "WHERE event IN (SELECT key FROM events WHERE pending)"
+        )
+        return self._store.head if oldest is None else int(oldest) - 1
+
+
+def _move(connection: sqlite3.Connection, sink: str, cursor: int) -> None:
+    """Move the sink's cursor on, never back."""
+    connection.execute(
+        "UPDATE sinks SET cursor = ?1 WHERE name = ?2 AND cursor < ?1", (cursor, sink)
+    )

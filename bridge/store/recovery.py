@@ -1,0 +1,129 @@
+"""What is done with a store that is lost or damaged: it is renamed, and the reset is told.
+
+It never deletes what was committed, and never opens a store for writing.
+"""
+
+from __future__ import annotations
+
+import errno
+import sqlite3
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from bridge import system
+from bridge.errors import ConfigurationError, SebError, TryLaterError
+from bridge.store.database import CONDEMNED_NAME, LOOKED_NAME
+
+_PASSING: Final = frozenset(
+    getattr(errno, name, None)
+    for name in ("EIO", "ENOSPC", "EDQUOT", "EMFILE", "ENFILE", "ENOMEM", "EAGAIN", "ESTALE")
+) - {None}
+_STAMP: Final = "%Y%m%dT%H%M%S%f"
+"""How the moment stands in the name of what was put aside, in UTC."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreReset:
+    """Why a new store was begun where there had been one."""
+
+    reason: str
+    previous_stream: str | None
+    kept_as: str | None
+
+
+class DamagedError(Exception):
+    """The file is no store of ours, or a broken one."""
+
+
+def unusable(what: str, error: OSError, remedy: str) -> SebError:
+    """What to raise where the disk refuses: a service manager tries again what may pass by itself,
+    and waits for a person otherwise.
+    """
+    if error.errno in _PASSING:
+        why = f"SEB_STATE_DIR: {what} just now ({error.strerror})"
+        return TryLaterError(why, remedy="see to the disk and start again")
+    return ConfigurationError(f"SEB_STATE_DIR: {what} ({error.strerror})", remedy=remedy)
+
+
+def find_lost(path: Path, now: datetime) -> StoreReset | None:
+    """What to say where a store has been in use here, and its file is gone or empty."""
+    if path.exists() and (not path.is_file() or path.stat().st_size):
+        return None
+    left = path.with_name(f"{path.name}-wal")
+    kept = None
+    if left.exists() and left.stat().st_size:
+        # SQLite deletes a log that has no file, and with it all that was committed last.
+        kept = _kept_name(path, now).name + "-wal"
+        left.rename(path.with_name(kept))
+    elif untold := find_untold(path):
+        return untold
+    elif not (path.parent / LOOKED_NAME).exists():
+        return None
+    reason = "the file is empty" if path.exists() else "the file is missing"
+    return StoreReset(reason=reason, previous_stream=None, kept_as=kept)
+
+
+def find_untold(path: Path) -> StoreReset | None:
+    """What to say where a store was put aside, and a kill or a full disk came before that was
+    written down.
+    """
+    kept = max(path.parent.glob(f"{path.name}.*.kept"), default=None)
+    if kept is None:
+        return None
+    with suppress(ValueError):
+        aside = datetime.strptime(kept.name.split(".")[-2], _STAMP).replace(tzinfo=UTC)
+        looked = path.parent / LOOKED_NAME
+        # A bridge that has looked since has told it.
+        if not looked.exists() or looked.stat().st_mtime <= aside.timestamp():
+            reason = "it was damaged, and put aside by a start that came to nothing"
+            return StoreReset(reason=reason, previous_stream=_stream_of(kept), kept_as=kept.name)
+    return None
+
+
+def refuse_condemned(path: Path) -> None:
+    """Raise `DamagedError` for what is no file, or was found damaged while in use."""
+    if not path.exists():
+        (path.parent / CONDEMNED_NAME).unlink(missing_ok=True)
+        return
+    if not path.is_file():
+        raise DamagedError("there is no file, but a directory or a device")
+    if (path.parent / CONDEMNED_NAME).exists():
+        raise DamagedError("it was found damaged while it was in use")
+
+
+def put_file_aside(path: Path, now: datetime, *, reason: str) -> StoreReset:
+    """Rename a store's file, and what SQLite keeps beside it. Raises `ConfigurationError`."""
+    kept = _kept_name(path, now)
+    try:
+        # The file first: a log without its file is found and kept by the next start, but a file
+        # without its log could pass for a whole one that is older, and count on from there.
+        path.rename(kept)
+        for suffix in ("-wal", "-shm"):
+            extra = path.with_name(path.name + suffix)
+            if extra.exists():
+                extra.rename(kept.with_name(kept.name + suffix))
+        (path.parent / CONDEMNED_NAME).unlink(missing_ok=True)
+        system.sync_directory(path.parent)
+    except OSError as error:
+        what = f"the store {path} is damaged ({reason}) and cannot be renamed"
+        raise unusable(what, error, "move it away by hand") from error
+    return StoreReset(reason=reason, previous_stream=_stream_of(kept), kept_as=kept.name)
+
+
+def _kept_name(path: Path, now: datetime) -> Path:
+    return path.with_name(f"{path.name}.{now.astimezone(UTC):{_STAMP}}.kept")
+
+
+def _stream_of(path: Path) -> str | None:
+    """The stream id of a damaged store, if it can still be read; the file is not touched."""
+    address = f"{path.absolute().as_uri()}?mode=ro&immutable=1"
+    with (
+        suppress(sqlite3.Error, ValueError),
+        closing(sqlite3.connect(address, uri=True)) as connection,
+    ):
+        row = connection.execute("SELECT value FROM meta WHERE key = 'stream'").fetchone()
+        return str(row[0]) if row else None
+    return None

@@ -1,0 +1,106 @@
+"""The tables of the store: how they are made, whether they are still those that were made, and how
+those of an earlier version become today's.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import uuid
+from contextlib import closing
+from typing import Final
+
+from bridge.store.rows import upsert_meta
+
+SCHEMA_VERSION: Final = 2
+
+_TABLES: Final = {
+    "meta": "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
+    "events": """
+CREATE TABLE events (key TEXT PRIMARY KEY, pending INTEGER NOT NULL, seen TEXT NOT NULL,
+                     value TEXT NOT NULL) WITHOUT ROWID""",
+    "records": """
+CREATE TABLE records (sequence INTEGER PRIMARY KEY, id TEXT NOT NULL, type TEXT NOT NULL,
+                      time TEXT NOT NULL, event TEXT, affects INTEGER, crc INTEGER NOT NULL,
+                      body BLOB NOT NULL)""",
+    "sinks": """
+CREATE TABLE sinks (name TEXT PRIMARY KEY, cursor INTEGER NOT NULL,
+                    active INTEGER NOT NULL) WITHOUT ROWID""",
+    "approvals": """
+CREATE TABLE approvals (cause TEXT PRIMARY KEY, time TEXT NOT NULL, jti TEXT NOT NULL, event TEXT,
+                        fingerprint TEXT, actor TEXT NOT NULL, issuer TEXT,
+                        resources TEXT NOT NULL, state TEXT NOT NULL, reason TEXT,
+                        asked TEXT NOT NULL) WITHOUT ROWID""",
+    "dead": """
+CREATE TABLE dead (sink TEXT NOT NULL, sequence INTEGER NOT NULL, time TEXT NOT NULL,
+                   reason TEXT NOT NULL, attempts INTEGER NOT NULL, again INTEGER NOT NULL,
+                   PRIMARY KEY (sink, sequence)) WITHOUT ROWID""",
+    "acknowledged": """
+CREATE TABLE acknowledged (event TEXT NOT NULL, sink TEXT NOT NULL, kind TEXT NOT NULL,
+                           sequence INTEGER NOT NULL, PRIMARY KEY (event, sink)) WITHOUT ROWID""",
+}
+_INDEXES: Final = (
+    "CREATE INDEX heartbeats ON records (sequence) WHERE type = 'seb.bridge.heartbeat.v1'",
+    "CREATE INDEX waiting ON records (sequence, type, affects, time)",
+    "CREATE INDEX of_event ON records (event) WHERE event IS NOT NULL",
+    "CREATE INDEX dead_records ON dead (sequence)",
+)
+_WITHOUT_PROOF: Final = {
+    "meta": "key, value",
+    "events": "key, pending, seen, value",
+    "sinks": "name, cursor, active",
+}
+"""The tables of version 1 that had one more column, and the columns that stay."""
+
+
+def create_tables(connection: sqlite3.Connection) -> None:
+    """Make them in an empty file, with a new stream. Raises `sqlite3.Error`."""
+    for statement in (*_TABLES.values(), *_INDEXES):
+        connection.execute(statement)
+    connection.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
+    upsert_meta(connection, {"stream": str(uuid.uuid4()), "sequence": "0"})
+
+
+def migrate(connection: sqlite3.Connection) -> None:
+    """Make the tables of version 1 into today's, within a transaction of the caller's.
+
+    Raises `sqlite3.Error`.
+    """
+    # SQLite before 3.35 cannot drop a column, and Python 3.11 runs with such.
+    for table, columns in _WITHOUT_PROOF.items():
+        connection.execute(f"ALTER TABLE {table} RENAME TO version_1")
+        connection.execute(_TABLES[table])
+        connection.execute(
+            f"INSERT INTO {table} ({columns}) SELECT {columns} FROM version_1"  # noqa: S608  # ours
+        )
+        connection.execute("DROP TABLE version_1")
+    connection.execute(_TABLES["acknowledged"])  # empty: a cursor that is past proves nothing
+    connection.execute("DELETE FROM meta WHERE key = 'sinks'")  # the names, for damaged cursors
+    connection.execute(
+        "INSERT INTO meta (key, value) "
+        "SELECT 'confirmed_boot', value FROM meta WHERE key = 'boot_id'"
+    )
+    _merge_pull_channel(connection)
+    connection.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
+
+
+def _merge_pull_channel(connection: sqlite3.Connection) -> None:
+    """Version 1 had `pull`, which took no record, and `pull-receipts`: now they are one, `pull`."""
+    names = {name for (name,) in connection.execute("SELECT name FROM sinks")}
+    if {"pull", "pull-receipts"} <= names:
+        connection.execute("DELETE FROM sinks WHERE name = 'pull'")
+        connection.execute("UPDATE sinks SET name = 'pull' WHERE name = 'pull-receipts'")
+        connection.execute("UPDATE dead SET sink = 'pull' WHERE sink = 'pull-receipts'")
+
+
+def are_sound(connection: sqlite3.Connection) -> bool:
+    """Whether every table and index is as it was made: a damaged name would only be found when it
+    is used, and each time again. Raises `sqlite3.Error`.
+    """
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as fresh:
+        create_tables(fresh)
+        return _tables(connection) == _tables(fresh)
+
+
+def _tables(connection: sqlite3.Connection) -> set[tuple[str, ...]]:
+    query = "SELECT type, name, tbl_name, sql FROM sqlite_master WHERE sql IS NOT NULL"
+    return set(connection.execute(query))

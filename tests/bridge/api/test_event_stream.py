@@ -1,0 +1,81 @@
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.store_helpers import NOW, draft
+
+from bridge.api.event_stream import MAX_STREAMS, Streams, TooManyError, resumed
+from bridge.store.database import Store
+from bridge.store.history import History
+from bridge.store.opening import open_store
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    """An empty store."""
+    made, _ = open_store(tmp_path / "state", NOW)
+    yield made
+    made.close()
+
+
+def test_records_come_as_server_sent_events(store: Store) -> None:
+    """Each with its place, and the very bytes that were committed."""
+    history = History(store)
+    (record,) = store.commit([draft(1)])
+    left = iter([False, True])
+    told = b"".join(Streams().open(history, 0, lambda: next(left)))
+    assert told == (
+        f"retry: 2000\nid: {store.stream}/0\n\n".encode()
+        + f"id: {store.stream}/1\nevent: record\ndata: ".encode()
+        + record.body
+        + b"\n\n"
+    )
+
+
+def test_a_reader_who_left_costs_nothing_more(store: Store) -> None:
+    """The stream ends as soon as that is seen."""
+    stream = Streams().open(History(store), 7, lambda: True)
+    assert list(stream) == [f"retry: 2000\nid: {store.stream}/7\n\n".encode()]
+
+
+def test_the_end_of_the_bridge_ends_the_stream(store: Store) -> None:
+    """Nobody is left waiting."""
+    history = History(store)
+    history.close()
+    assert len(list(Streams().open(history, 0, lambda: False))) == 1
+
+
+def test_only_so_many_may_follow(store: Store) -> None:
+    """One that ends makes room, once, however often it is closed."""
+    streams, history = Streams(), History(store)
+    opened = [streams.open(history, 0, lambda: False) for _ in range(MAX_STREAMS)]
+    with pytest.raises(TooManyError, match="follow already"):
+        streams.open(history, 0, lambda: False)
+    for _ in range(2):
+        opened[0].close()  # type: ignore[attr-defined]  # as the server does
+    streams.open(history, 0, lambda: False)
+    with pytest.raises(TooManyError):
+        streams.open(history, 0, lambda: False)
+
+
+@pytest.mark.parametrize(
+    ("last_event_id", "after", "expected"),
+    [
+        (None, None, 3),
+        (None, 1, 1),
+        ("{stream}/2", None, 2),
+        ("{stream}/2", 1, 2),
+        ("{stream}/99", None, 3),
+        ("another/2", None, 0),
+        ("{stream}/two", None, 0),
+        ("", None, 0),
+        ("nonsense", None, 0),
+    ],
+)
+def test_a_reader_goes_on_where_it_was(
+    store: Store, last_event_id: str | None, after: int | None, expected: int
+) -> None:
+    """A new one with what comes; one of another store, or of no place, with everything."""
+    store.commit([draft(number) for number in range(3)])
+    given = last_event_id and last_event_id.format(stream=store.stream)
+    assert resumed(History(store), given, after) == expected

@@ -1,0 +1,204 @@
+import re
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+from support.documents.documents import NOW, body, entry, started
+from support.page.front_stage import Stage
+
+from bridge.api.metric_definitions import DEFINITIONS
+from bridge.approval.receipts import receipt
+from bridge.approval.refusals import REASONS
+from bridge.events import bridge_records
+from bridge.imds.client import ImdsError
+
+FILE = 'sink="file",kind="file"'
+
+
+def by_sink(name: str) -> str:
+    """The series of the one sink; labels in the order of the text."""
+    return f'{name}{{kind="file",sink="file"}}'
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Iterator[Stage]:
+    """A bridge that knows who this VM is, and has not polled."""
+    made = Stage(tmp_path)
+    made.begin()
+    yield made
+    made.close()
+
+
+def test_what_is_documented_is_there_and_nothing_else(stage: Stage) -> None:
+    """Names, kinds, help and labels, once there is something of everything."""
+    stage.poll(body(entry()))
+    stage.poll(ImdsError("no", reason="http_500"))
+    families = {
+        family.name: family
+        for family in text_string_to_metric_families(stage.metrics.text().decode())
+        if family.name.startswith("seb_")
+    }
+    documented = {each.name.removesuffix("_total"): each for each in DEFINITIONS}
+    assert families.keys() == documented.keys()
+    for name, family in families.items():
+        labels = {label for sample in family.samples for label in sample.labels} - {"le"}
+        expected = documented[name]
+        assert (expected.kind, expected.help) == (family.type, family.documentation)
+        assert set(expected.labels) == labels, name
+
+
+def test_before_the_vm_is_known_there_are_metrics(tmp_path: Path) -> None:
+    """A bridge that waits for IMDS is seen to wait."""
+    stage = Stage(tmp_path)
+    samples = stage.samples()
+    assert (samples["seb_looking"], samples["seb_polls_total"]) == (0.0, 0.0)
+    stage.close()
+
+
+def test_polls_are_counted_by_what_they_bring(stage: Stage) -> None:
+    """With the reason of those that bring nothing, and the last good one's time."""
+    stage.poll(body())
+    stage.poll(ImdsError("no", reason="timeout"), after=3.0)
+    samples = stage.samples()
+    assert samples["seb_polls_total"] == 2.0
+    assert samples['seb_poll_errors_total{reason="timeout"}'] == 1.0
+    assert samples["seb_poll_duration_seconds_count"] == 2.0
+    last = samples["seb_poll_last_success_timestamp_seconds"]
+    assert last == (NOW + timedelta(seconds=1)).timestamp()
+    attempt = samples["seb_poll_last_attempt_timestamp_seconds"]
+    assert attempt == (NOW + timedelta(seconds=4)).timestamp()
+
+
+def test_pending_events_are_counted_by_type_and_status(stage: Stage) -> None:
+    """What is over counts no more, and its series stays, at nothing."""
+    stage.poll(body(entry()))
+    series = (
+        'seb_pending_events{affects_this_vm="true",event_status="Scheduled",event_type="Freeze"}'
+    )
+    nearest = 'seb_next_not_before_timestamp_seconds{affects_this_vm="true"}'
+    assert stage.samples()[series] == 1.0
+    assert stage.samples()[nearest] > NOW.timestamp()
+    stage.poll(body(incarnation=2))
+    assert stage.samples()[series] == 0.0
+    assert nearest not in stage.samples()
+
+
+def test_words_of_imds_make_no_series_without_end(stage: Stage) -> None:
+    """A type or a status that nobody knows is 'other'."""
+    for number in range(20):
+        stage.poll(body(entry(f"e{number}", event_type=f"Odd{number}")))
+    names = [name for name in stage.samples() if "Odd" in name]
+    assert names == []
+    assert stage.samples()['seb_event_notice_seconds_count{event_type="other"}'] == 20.0
+
+
+def test_no_label_holds_an_event_id(stage: Stage) -> None:
+    """However many events there were, the series are the same."""
+    stage.poll(body(entry("one")))
+    before = stage.samples().keys()
+    for number in range(20):
+        stage.poll(body(entry(f"event-{number}")))
+    assert stage.samples().keys() == before
+
+
+def test_records_are_counted_by_their_transition(stage: Stage) -> None:
+    """From zero, so that the first one is a rise."""
+    name = 'seb_records_total{transition="started",type="seb.event.started.v1"}'
+    stage.poll(body(entry()))
+    assert stage.samples()[name] == 0.0
+    stage.poll(body(started()))
+    assert stage.samples()[name] == 1.0
+
+
+def test_a_sink_is_told_by_its_backlog(stage: Stage) -> None:
+    """And by the time of what it waits for, which is absent where it waits for nothing."""
+    stage.poll(body())
+    assert stage.samples()[by_sink("seb_sink_backlog_records")] == 0.0
+    oldest = by_sink("seb_sink_oldest_pending_timestamp_seconds")
+    assert oldest not in stage.samples()
+    stage.poll(body(entry()), after=2.0)
+    assert stage.samples()[by_sink("seb_sink_backlog_records")] == 1.0
+    assert stage.samples()[oldest] == (NOW + timedelta(seconds=3)).timestamp()
+    assert stage.samples()[by_sink("seb_sink_up")] == 0.0
+
+
+def test_an_idle_sink_is_neither_up_nor_down(stage: Stage) -> None:
+    """Two series tell one that has proved nothing yet from one that fails."""
+    stage.poll(body())
+    stage.parts.dispatcher.health["file"].turn("idle", None, 0.0)
+    samples = stage.samples()
+    assert [samples[by_sink(name)] for name in ("seb_sink_up", "seb_sink_idle")] == [0.0, 1.0]
+    stage.parts.dispatcher.health["file"].turn("ok", None, 0.0)
+    samples = stage.samples()
+    assert [samples[by_sink(name)] for name in ("seb_sink_up", "seb_sink_idle")] == [1.0, 0.0]
+
+
+def test_deliveries_are_measured(stage: Stage) -> None:
+    """From what a record tells of to its acknowledgement, in seconds."""
+    stage.metrics.delivered("file", [0.003, 40.0])
+    samples = stage.samples()
+    assert samples[by_sink("seb_sink_delivery_lag_seconds_count")] == 2.0
+    assert samples[by_sink("seb_sink_delivery_lag_seconds_sum")] == 40.003
+
+
+def test_approvals_are_counted_by_their_receipts(stage: Stage) -> None:
+    """Every outcome has its series from the beginning."""
+    approved = receipt(
+        stage.parts.state.observer,
+        NOW,
+        jti="j",
+        event_id="e",
+        state="confirmed",
+        reason=None,
+        actor="rule:x",
+        issuer=None,
+        resources=[],
+    )
+    stage.store.commit([approved])
+    outcomes = re.findall(r'seb_approvals_total{outcome="(\w+)"} (\S+)', text(stage))
+    assert sorted(outcomes) == [
+        ("accepted", "0.0"),
+        ("confirmed", "1.0"),
+        ("failed", "0.0"),
+        ("posted", "0.0"),
+        ("rejected", "0.0"),
+    ]
+
+
+def test_refused_commands_are_counted_by_reason(stage: Stage) -> None:
+    """Every reason has its series from the beginning."""
+    stage.parts.approvals.refused["expired"] += 3
+    found = dict(re.findall(r'seb_commands_refused_total{reason="(\w+)"} (\S+)', text(stage)))
+    assert found == {reason: "3.0" if reason == "expired" else "0.0" for reason in REASONS}
+
+
+def test_pauses_jumps_and_downtimes_are_counted(stage: Stage) -> None:
+    """A downtime is that of a VM that restarted, not of a bridge that did."""
+    stage.metrics.stood_still(4.5)
+    stage.metrics.jumped(-3600.0)
+    for restarted, gap in ((True, 75.0), (False, 9.0), (None, None), (True, None)):
+        stage.store.commit(
+            [
+                bridge_records.started(
+                    stage.parts.state.observer,
+                    NOW,
+                    sinks=[],
+                    restarted=restarted,
+                    gap_seconds=gap,
+                )
+            ]
+        )
+    samples = stage.samples()
+    assert samples["seb_vm_pause_seconds_sum"] == 4.5
+    assert samples["seb_clock_jumps_total"] == 1.0
+    assert (samples["seb_vm_downtime_seconds_count"], samples["seb_vm_downtime_seconds_sum"]) == (
+        1.0,
+        75.0,
+    )
+
+
+def text(stage: Stage) -> str:
+    """The metrics as they are served."""
+    return stage.metrics.text().decode()

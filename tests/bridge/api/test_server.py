@@ -1,0 +1,170 @@
+import http.client
+import logging
+import socket
+import threading
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from support.page.onlooker import free_port
+
+from bridge.api.server import ASK_SECONDS, READ_SECONDS, THREADS, Server, bound, close_slow
+
+PATIENCE = 20.0
+Ask = Callable[..., http.client.HTTPResponse]
+
+
+def application(environ: dict[str, Any], start: Callable[..., object]) -> Iterable[bytes]:
+    """Says what it was asked."""
+    start("200 OK", [("Content-Type", "text/plain")])
+    return [environ["PATH_INFO"].encode()]
+
+
+@pytest.fixture
+def port() -> int:
+    """A port that was free a moment ago."""
+    return free_port()
+
+
+def ask(port: int, path: str = "/x") -> tuple[int, bytes, dict[str, str]]:
+    """One request, from a client that waits for the server."""
+    for _ in range(int(PATIENCE / 0.05)):
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
+        try:
+            connection.request("GET", path)
+            answer = connection.getresponse()
+            return answer.status, answer.read(), dict(answer.headers)
+        except ConnectionRefusedError:
+            threading.Event().wait(0.05)
+        finally:
+            connection.close()
+    raise AssertionError("nobody listens")
+
+
+def test_it_serves_until_it_is_closed(port: int) -> None:
+    """And then lets go of the address, so that the next one can have it."""
+    for _ in range(3):
+        server = Server(application, "127.0.0.1", port)
+        assert ask(port)[:2] == (200, b"/x")
+        server.close()
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", port), timeout=PATIENCE)
+
+
+def test_it_does_not_say_what_it_is_made_of(port: int) -> None:
+    """No header names the software."""
+    server = Server(application, "127.0.0.1", port)
+    headers = ask(port)[2]
+    server.close()
+    assert "Server" not in headers
+
+
+def test_no_thread_and_no_descriptor_is_left(port: int) -> None:
+    """However often it is made, and with a client still connected."""
+    before = {thread for thread in threading.enumerate() if thread.name.startswith("waitress")}
+    for _ in range(3):
+        server = Server(application, "127.0.0.1", port)
+        ask(port)
+        with socket.create_connection(("127.0.0.1", port)):
+            server.close()
+    after = {thread for thread in threading.enumerate() if thread.name.startswith("waitress")}
+    assert {thread for thread in after - before if thread.is_alive()} == set()
+
+
+def test_an_address_that_is_taken_is_waited_for(
+    port: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is said once, with what to do, and served as soon as it is free."""
+    with caplog.at_level(logging.INFO, "bridge.api.server"):
+        with closing(bound("127.0.0.1", port)) as other:
+            other.listen()
+            server = Server(application, "127.0.0.1", port, retry=0.01)
+            while not caplog.records:
+                threading.Event().wait(0.01)
+            threading.Event().wait(0.1)  # many tries, one line
+            assert [record.action for record in caplog.records] == ["http_trouble"]
+            assert "SEB_HTTP__LISTEN" in caplog.records[0].getMessage()
+        assert ask(port)[0] == 200
+        server.close()
+
+
+def test_waiting_for_an_address_ends_with_the_server(port: int) -> None:
+    """Nothing goes on behind a bridge that has stopped."""
+    with closing(bound("127.0.0.1", port)) as other:
+        other.listen()
+        server = Server(application, "127.0.0.1", port)
+        server.close()
+        assert not server.is_alive()
+
+
+def test_a_large_request_is_refused(port: int) -> None:
+    """Headers without end fill no memory."""
+    server = Server(application, "127.0.0.1", port)
+    ask(port)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
+    connection.request("GET", "/", headers={"X-Long": "x" * (64 << 10)})
+    assert connection.getresponse().status == 431
+    connection.close()
+    server.close()
+
+
+def test_connections_that_say_nothing_keep_nobody_out(port: int) -> None:
+    """A hundred of them leave room; none is kept for long."""
+    server = Server(application, "127.0.0.1", port)
+    ask(port)
+    with ExitStack() as stack:
+        for _ in range(100):
+            silent = stack.enter_context(socket.create_connection(("127.0.0.1", port), PATIENCE))
+            silent.sendall(b"GET / HTTP/1.1\r\nX: ")
+        assert ask(port)[0] == 200
+    server.close()
+
+
+def test_readers_who_never_read_keep_nobody_out(port: int) -> None:
+    """A connection carries one request: what is sent behind it takes no thread."""
+
+    def large(environ: dict[str, Any], start: Callable[..., object]) -> Iterable[bytes]:
+        start("200 OK", [("Content-Type", "text/plain")])
+        return [b"x" if environ["PATH_INFO"] == "/healthz" else b"x" * (1 << 20)]
+
+    server = Server(large, "127.0.0.1", port)
+    ask(port, "/healthz")
+    with ExitStack() as stack:
+        for _ in range(2 * THREADS):
+            lazy = stack.enter_context(socket.create_connection(("127.0.0.1", port), PATIENCE))
+            lazy.sendall(b"GET /large HTTP/1.1\r\nHost: localhost\r\n\r\n" * 4)
+        assert ask(port, "/healthz")[0] == 200
+    server.close()
+
+
+@dataclass
+class Line:
+    """A connection as the server keeps it."""
+
+    creation_time: float
+    last_activity: float = 0.0
+    total_outbufs_len: int = 0
+    requests: list[str] = field(default_factory=list)
+    closed: bool = False
+
+    def handle_close(self) -> None:
+        self.closed = True
+
+
+def test_a_request_that_does_not_come_is_not_waited_for() -> None:
+    """Whatever comes of it meanwhile, drop by drop."""
+    slow, new = Line(100.0, last_activity=110.0), Line(105.0)
+    close_slow([slow, new], 100.1 + ASK_SECONDS)
+    assert (slow.closed, new.closed) == (True, False)
+
+
+def test_an_answer_that_is_not_read_is_not_kept() -> None:
+    """One that is being read may take its time, and so may one that is being made."""
+    now = 1000.0
+    unread = Line(0.0, last_activity=now - READ_SECONDS - 0.1, total_outbufs_len=9)
+    read = Line(0.0, last_activity=now - 1.0, total_outbufs_len=9, requests=["r"])
+    made = Line(0.0, requests=["r"])
+    close_slow([unread, read, made], now)
+    assert (unread.closed, read.closed, made.closed) == (True, False, False)

@@ -1,0 +1,209 @@
+import base64
+import hashlib
+import json
+import re
+from collections.abc import Iterator
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+from support.documents.documents import body, entry
+from support.page.front_stage import Stage, ask
+
+from bridge.api.event_stream import MAX_STREAMS
+from bridge.api.web import Web, is_ours, page_policy
+from bridge.imds.client import ImdsError
+
+PATHS = ("/", "/healthz", "/readyz", "/metrics", "/api/v1/status", "/api/v1/events")
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Iterator[Stage]:
+    """A bridge that has polled once, and found an event."""
+    made = Stage(tmp_path)
+    made.begin()
+    made.poll(body(entry()))
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_every_path_answers_with_all_guards(stage: Stage, path: str) -> None:
+    """No sniffing, no frame, no cache, no referrer, nothing that the policy does not name."""
+    reply = stage.get(path)
+    assert reply.code == 200
+    assert reply.headers["X-Content-Type-Options"] == "nosniff"
+    assert reply.headers["X-Frame-Options"] == "DENY"
+    assert reply.headers["Cache-Control"] == "no-store"
+    assert reply.headers["Referrer-Policy"] == "no-referrer"
+    assert reply.headers["Content-Security-Policy"].startswith("default-src 'none'")
+    assert "Set-Cookie" not in reply.headers
+    assert int(reply.headers["Content-Length"]) == len(reply.body)
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_head_tells_the_length_and_no_more(stage: Stage, path: str) -> None:
+    """As for GET, without the body."""
+    reply = stage.get(path, method="HEAD")
+    assert (reply.code, reply.body) == (200, b"")
+    assert int(reply.headers["Content-Length"]) > 0
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE"])
+def test_nothing_can_be_written(stage: Stage, method: str) -> None:
+    """Whatever the path."""
+    for path in PATHS:
+        reply = stage.get(path, method=method)
+        assert (reply.code, reply.headers["Allow"]) == (405, "GET, HEAD")
+
+
+def test_an_unknown_path_says_what_there_is(stage: Stage) -> None:
+    """With 404."""
+    for path in ("/nothing", "/api/v1/status/", "//", "/static/index.html", "/../etc/passwd"):
+        reply = stage.get(path)
+        assert reply.code == 404
+        assert "/metrics" in reply.json()["error"]
+
+
+@pytest.mark.parametrize(
+    ("host", "listen", "ours"),
+    [
+        ("127.0.0.1:9469", "127.0.0.1", True),
+        ("127.0.0.1", "127.0.0.1", True),
+        ("localhost:8080", "127.0.0.1", True),
+        ("LOCALHOST", "127.0.0.1", True),
+        ("localhost.:9469", "127.0.0.1", True),
+        ("[::1]:9469", "127.0.0.1", True),
+        ("[::1]:9469", "::1", True),
+        ("10.1.2.3:9469", "10.1.2.3", True),
+        ("10.1.2.3:9469", "0.0.0.0", True),
+        ("[fd00::7]:9469", "::", True),
+        ("10.1.2.4:9469", "10.1.2.3", False),
+        ("10.1.2.3:9469", "127.0.0.1", False),
+        ("169.254.169.254", "127.0.0.1", False),
+        ("evil.example", "127.0.0.1", False),
+        ("evil.example:9469", "0.0.0.0", False),
+        ("127.0.0.1.evil.example", "127.0.0.1", False),
+        ("localhost.evil.example", "0.0.0.0", False),
+        ("evil.example@127.0.0.1", "127.0.0.1", False),
+        ("127.0.0.1:9469, evil.example", "127.0.0.1", False),
+        ("", "127.0.0.1", False),
+        ("2130706433", "127.0.0.1", False),
+        ("0x7f.1", "127.0.0.1", False),
+    ],
+)
+def test_only_its_own_address_is_answered(host: str, listen: str, *, ours: bool) -> None:
+    """A name that somebody else gave this address is not."""
+    assert is_ours(host, listen) == ours
+
+
+@pytest.mark.parametrize(
+    ("host", "code"),
+    [
+        ("seb.example", 200),
+        ("SEB.example.:9469", 200),
+        ("127.0.0.1", 200),
+        ("other.example", 421),
+        ("evil.seb.example", 421),
+    ],
+)
+def test_a_name_that_was_given_is_answered(stage: Stage, host: str, code: int) -> None:
+    """Whole, and without regard to case."""
+    web = Web(stage.status, stage.metrics, host="127.0.0.1", names=["Seb.example"])
+    assert ask(web, "/healthz", host=host).code == code
+
+
+def test_a_foreign_host_learns_nothing(stage: Stage) -> None:
+    """Not even whether a path exists."""
+    for path in (*PATHS, "/nothing"):
+        reply = stage.get(path, host="evil.example")
+        assert reply.code == 421
+        assert stage.parts.state.observer.vm.vm_id.encode() not in reply.body
+
+
+def test_the_page_may_run_its_own_script_and_nothing_else() -> None:
+    """The policy's hashes are those of the page's one script and one style."""
+    page = files("bridge.api").joinpath("static", "index.html").read_bytes()
+    policy = page_policy(page)
+    for kind in ("script", "style"):
+        (text,) = re.findall(rf"<{kind}>(.*?)</{kind}>".encode(), page, re.DOTALL)
+        digest = base64.b64encode(hashlib.sha256(text).digest()).decode()
+        assert f"{kind}-src 'sha256-{digest}';" in policy
+    assert "unsafe" not in policy
+
+
+def test_the_page_needs_nothing_from_elsewhere(stage: Stage) -> None:
+    """One file: no address of another host in it, and no attribute that runs or styles."""
+    page = stage.get("/").body.decode()
+    assert re.findall(r"""(?:src|href)\s*=\s*["']?(?:https?:)?//""", page) == []
+    assert re.findall(r"<[^>]*\s(?:on[a-z]+|style)\s*=", page) == []
+
+
+def test_readyz_turns_with_imds_and_healthz_does_not(stage: Stage) -> None:
+    """With the reason, for people."""
+    for _ in range(6):
+        stage.poll(ImdsError("nobody listens", reason="refused"), after=2.0)
+    assert (stage.get("/readyz").code, stage.get("/readyz").body) == (503, b"nobody listens\n")
+    assert (stage.get("/healthz").code, stage.get("/healthz").body) == (200, b"ok\n")
+
+
+def test_healthz_turns_where_the_loop_hangs(stage: Stage) -> None:
+    """And says what helps."""
+    stage.clock.advance(17.0)
+    reply = stage.get("/healthz")
+    assert reply.code == 503
+    assert b"restart the bridge" in reply.body
+
+
+def test_records_are_the_bytes_that_were_committed(stage: Stage) -> None:
+    """In their order, with the place where the store stands."""
+    reply = stage.get("/api/v1/events")
+    for record in stage.records():
+        assert record.body in reply.body
+    told = reply.json()
+    assert told["stream"] == stage.store.stream
+    assert told["lastSequence"] == stage.store.last_record_sequence
+    assert told["records"] == [json.loads(record.body) for record in stage.records()]
+
+
+def test_a_reader_pages_by_sequence(stage: Stage) -> None:
+    """`after` and `limit`, to the last record."""
+    for number in range(5):
+        stage.poll(body(entry(f"e{number}")))
+    seen, after = list[str](), 0
+    while page := stage.get(f"/api/v1/events?limit=2&after={after}").json()["records"]:
+        seen += [record["id"] for record in page]
+        after = int(page[-1]["sequence"])
+    assert seen == [record.id for record in stage.records()]
+
+
+@pytest.mark.parametrize("query", ["limit=0", "limit=-1", "limit=x", "after=", "after=1e9"])
+def test_a_query_that_makes_no_sense_is_refused(stage: Stage, query: str) -> None:
+    """With what would."""
+    reply = stage.get(f"/api/v1/events?{query}")
+    assert reply.code == 400
+    assert "whole number" in reply.json()["error"]
+
+
+@pytest.mark.parametrize("query", ["limit=100000", "after=99999999999999999999", "else=1"])
+def test_a_query_beyond_the_limits_is_cut_to_them(stage: Stage, query: str) -> None:
+    """Nothing breaks by it."""
+    assert stage.get(f"/api/v1/events?{query}").code == 200
+
+
+def test_too_many_followers_are_sent_away(stage: Stage) -> None:
+    """To the answer that takes no thread."""
+    for _ in range(MAX_STREAMS):
+        assert stage.get("/api/v1/events", accept="text/event-stream").code == 200
+    reply = stage.get("/api/v1/events", accept="text/event-stream")
+    assert reply.code == 503
+    assert "without text/event-stream" in reply.json()["error"]
+
+
+def test_before_the_vm_is_known_there_are_no_records(tmp_path: Path) -> None:
+    """The list is empty, and nobody can follow yet."""
+    stage = Stage(tmp_path)
+    assert stage.get("/api/v1/events").json()["records"] == []
+    assert stage.get("/api/v1/events", accept="text/event-stream").code == 503
+    assert stage.get("/").code == 200
+    stage.close()

@@ -1,0 +1,854 @@
+from __future__ import annotations
+
+import itertools
+import json
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from support.commands.approving import EVENT_ID, OTHER_ID, Court, fails, full_court, scene
+from support.commands.control_plane import Signer
+from support.commands.forgeries import FORGERIES
+from support.documents.documents import entry
+
+from bridge.approval import approvals
+from bridge.approval.attempts import MAX_RETRY_SECONDS
+from bridge.approval.ledger import Entry, Ledger
+from bridge.approval.policy import Rule
+from bridge.approval.refusals import REFUSALS_A_MINUTE, TIMES_A_TOKEN
+from bridge.approval.verification import MAX_COMMANDS, SKEW_SECONDS
+from bridge.store.database import RESET_KEY, StoreError
+from bridge.store.opening import FILE_NAME
+from sinks.record import EventRecord, RecordDraft, schema
+
+GOOD = [("accepted", None), ("posted", None), ("confirmed", None)]
+
+
+@pytest.fixture
+def court(tmp_path: Path) -> Iterator[Court]:
+    """A bridge that has seen nothing yet, and no rule."""
+    made = Court(tmp_path)
+    yield made
+    made.close()
+
+
+def test_a_command_is_carried_out(court: Court) -> None:
+    """Accepted, posted, confirmed: each step is told, and names who asked and who is released."""
+    record = court.announce()
+    court.send(court.approve(jti="one"))
+    assert (court.imds.posts, court.settled) == ([EVENT_ID], 1)
+    court.look()
+    assert court.story() == GOOD
+    vm = court.receipts()[0]["vm"]["vmId"]
+    expected = {
+        "jti": "one",
+        "evt": EVENT_ID,
+        "reason": None,
+        "actor": "operator@control.example",
+        "issuer": "https://control.example",
+        "resources": record["data"]["event"]["resources"],
+    }
+    for receipt in court.receipts():
+        assert expected == {name: receipt[name] for name in expected}
+        assert vm == court.vm.vm_id
+
+
+def test_it_is_stored_before_imds_hears_of_it(court: Court) -> None:
+    """When the POST goes out, its cause is on disk and the message settled."""
+    seen: list[Any] = []
+
+    def look_at_disk(event_id: str) -> None:
+        seen.extend([court.story(), len(court.entries()), court.settled])
+
+    court.announce()
+    court.imds.failures = [look_at_disk]
+    court.send(court.approve())
+    assert seen == [[("accepted", None)], 1, 1]
+
+
+def test_nothing_forged_causes_a_post(tmp_path: Path) -> None:
+    """Of all forgeries none is posted, each is counted under its reason, and each one with a good
+    signature gets that one receipt.
+    """
+    court = full_court(tmp_path)
+    told, at = [], scene(court)
+    for forgery in FORGERIES:
+        court.clock.advance(60)
+        head = court.store.head
+        court.send(forgery.make(replace(at, now=court.seconds)), retained=forgery.retained)
+        told.append(court.story(after=head))
+    assert [
+        [("rejected", forgery.reason)] if forgery.answered else [] for forgery in FORGERIES
+    ] == told
+    assert (court.imds.posts, court.entries()) == ([], [])
+    assert Counter(forgery.reason for forgery in FORGERIES) == court.refused()
+    assert len(FORGERIES) == court.settled
+    right = jsonschema.Draft202012Validator(schema())
+    for (body,) in court.store.read("SELECT body FROM records WHERE type = 'seb.approval.v1'"):
+        right.validate(json.loads(body))
+    court.close()
+
+
+def test_without_rule_and_trust_nothing_causes_a_post(tmp_path: Path) -> None:
+    """With no rule and no trust file no command counts, good or forged, and no poll approves."""
+    court = full_court(tmp_path)
+    court.trust_file = None
+    court.restart()
+    at = scene(court)
+    for token in (at.approve(), at.other.approve(at.soon), *(f.make(at) for f in FORGERIES)):
+        court.send(token)
+        court.look()
+    assert (court.imds.posts, court.story()) == ([], [])
+    assert not {"expired", "replayed", "not_allowed"} & court.refused().keys()
+
+
+@pytest.mark.parametrize(
+    "again",
+    [
+        lambda court, token: court.send(token),
+        lambda court, token: court.send(token, channel="pull"),
+        lambda court, token: (court.restart(), court.send(token)),
+    ],
+    ids=["the same channel", "another channel", "after a restart"],
+)
+@pytest.mark.parametrize("later", [0.0, 1.0])
+def test_a_token_acts_once(
+    court: Court, again: Callable[[Court, bytes], object], later: float
+) -> None:
+    """The same token, wherever it comes from, is replayed; also when its event has started."""
+    court.announce()
+    token = court.approve()
+    court.send(token)
+    if later:
+        court.look(after=later)
+    again(court, token)
+    court.look()
+    assert court.imds.posts == [EVENT_ID]
+    assert court.story().count(("rejected", "replayed")) == 1
+    assert [each for each in court.story() if each[0] != "rejected"] == GOOD
+
+
+def test_a_jti_is_its_issuers_own(court: Court) -> None:
+    """Two issuers may use one jti; one issuer may not, with whichever of its keys."""
+    court.announce()
+    court.imds.starts = False
+    court.send(court.approve(jti="one"))
+    court.send(court.other.approve(court.record(), now=court.seconds, jti="one"))
+    court.send(court.curve.approve(court.record(), now=court.seconds, jti="one"))
+    assert [state for state, _ in court.story()] == [
+        "accepted",
+        "posted",
+        "accepted",
+        "posted",
+        "rejected",
+    ]
+    assert court.imds.effective == [EVENT_ID]
+
+
+def test_a_token_from_before_a_lost_store_is_replayed(court: Court) -> None:
+    """With the store, the memory of used tokens is lost; so all from before count as used."""
+    court.announce()
+    court.imds.starts = False
+    token = court.approve()
+    court.send(token)
+    court.clock.advance(2)
+    court.close()
+    for file in court.directory.glob(f"{FILE_NAME}*"):
+        file.unlink()
+    court.begin()
+    assert court.store.remembered(RESET_KEY) is not None
+    court.look()
+    court.send(token)
+    assert court.imds.posts == [EVENT_ID]
+    assert court.story() == [("rejected", "replayed")]
+    court.look(after=SKEW_SECONDS)
+    court.send(court.approve())
+    assert court.imds.posts == [EVENT_ID, EVENT_ID]
+
+
+def test_a_message_that_the_channel_hands_over_again_is_not_answered_again(court: Court) -> None:
+    """What a broker repeats after a lost acknowledgement was told already: no refusal follows."""
+    court.announce()
+    token = court.approve()
+    court.send(token)
+    court.send(token, redelivered=True)
+    assert court.settled == 2
+    court.look()
+    assert court.story() == GOOD
+    assert court.refused() == {"replayed": 1}
+
+
+def test_a_message_that_was_never_taken_counts_when_it_comes_again(court: Court) -> None:
+    """A repetition of what was lost before it was stored is the command itself."""
+    court.announce()
+    court.send(court.approve(), redelivered=True)
+    assert court.imds.posts == [EVENT_ID]
+
+
+def test_a_ping_is_answered_and_done(court: Court) -> None:
+    """A ping is accepted, about no event, releases nobody, and posts nothing."""
+    court.announce()
+    ping = court.signer.ping(
+        court.vm.vm_id, iat=court.seconds, nbf=court.seconds, exp=court.seconds + 9
+    )
+    court.send(ping)
+    court.look()
+    assert (court.imds.posts, court.story()) == ([], [("accepted", None)])
+    assert (court.receipts()[0]["evt"], court.receipts()[0]["resources"]) == (None, [])
+    court.send(ping)
+    assert court.story()[-1] == ("rejected", "replayed")
+
+
+def test_good_commands_have_a_rate(court: Court) -> None:
+    """The 31st good command within a minute is told so, is not used up, and good later."""
+    court.announce()
+    court.imds.starts = False
+    tokens = [court.approve(exp=court.seconds + 900) for _ in range(MAX_COMMANDS + 1)]
+    for token in tokens:
+        court.send(token)
+    assert court.story()[-1] == ("rejected", "rate_limited")
+    assert len(court.imds.posts) == MAX_COMMANDS
+    court.look(after=60)
+    court.send(tokens[-1])
+    assert court.story()[-1] == ("posted", None)
+
+
+def test_a_wall_clock_set_back_holds_up_no_command(court: Court) -> None:
+    """An hour that comes twice has no influence on the rate."""
+    court.announce()
+    court.imds.starts = False
+    for _ in range(MAX_COMMANDS):
+        court.send(court.approve())
+    court.clock.jump(-3600)
+    court.look(after=61)
+    court.send(court.approve())
+    assert court.story()[-1] == ("posted", None)
+
+
+def test_a_refused_token_is_not_answered_for_ever(court: Court) -> None:
+    """Who once saw a token on its way can send it again and again: only some are answered."""
+    court.announce()
+    old = court.approve(iat=1, nbf=1, exp=2)
+    for _ in range(100):
+        court.send(old)
+        court.clock.advance(60)
+    assert len(court.receipts()) == TIMES_A_TOKEN
+    assert court.refused() == {"expired": 100}
+
+
+def test_many_refused_tokens_are_not_all_answered(court: Court) -> None:
+    """However many different ones come in a minute, the sinks see so many answers."""
+    court.announce()
+    for _ in range(REFUSALS_A_MINUTE + 50):
+        court.send(court.approve(exp=court.seconds))
+    assert len(court.receipts()) == REFUSALS_A_MINUTE
+    court.clock.advance(60)
+    court.send(court.approve(exp=court.seconds))
+    assert len(court.receipts()) == REFUSALS_A_MINUTE + 1
+
+
+def test_refusals_are_logged_within_limits(court: Court, caplog: pytest.LogCaptureFixture) -> None:
+    """A flood makes no flood of lines, whether it is of one token or of many, and no line holds a
+    token.
+    """
+    court.announce()
+    token = court.approve(iss="https://elsewhere.example")
+    with caplog.at_level(logging.WARNING):
+        for _ in range(1000):
+            court.send(token)
+        for number in range(1000):
+            court.send(b"junk %d" % number)
+    lines = [each for each in caplog.records if getattr(each, "action", "") == "command_refused"]
+    assert len(lines) == TIMES_A_TOKEN + REFUSALS_A_MINUTE
+    assert not [each for each in lines if token.decode()[-40:] in str(each.__dict__)]
+
+
+def test_a_flood_of_one_token_holds_up_no_answer(court: Court) -> None:
+    """Whoever saw one token on its way cannot keep others from their answers."""
+    court.announce()
+    old = court.approve(iat=1, nbf=1, exp=2)
+    for _ in range(2 * REFUSALS_A_MINUTE):
+        court.send(old)
+    court.send(court.approve(aud="x"))
+    assert court.story()[-1] == ("rejected", "wrong_audience")
+
+
+def test_a_flood_without_a_signature_holds_up_no_answer(court: Court) -> None:
+    """Whoever can send anything at all cannot keep the control plane from learning its mistakes."""
+    court.announce()
+    for number in range(REFUSALS_A_MINUTE + 10):
+        court.send(b"junk %d" % number)
+    court.send(court.approve(exp=court.seconds))
+    assert court.story() == [("rejected", "expired")]
+
+
+def test_trouble_with_the_trusted_keys_is_said_once(
+    court: Court, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A trust file that breaks is told when a command needs it, and that it is whole again."""
+    assert court.trust_file is not None
+    court.announce()
+    good = court.trust_file.read_text()
+    court.trust_file.write_text("{")
+    with caplog.at_level(logging.WARNING):
+        court.send(court.approve())
+        court.send(court.approve())
+        court.trust_file.write_text(good)
+        court.send(court.approve())
+    actions = [getattr(each, "action", "") for each in caplog.records]
+    assert [actions.count(each) for each in ("trust_trouble", "trust_ok")] == [1, 1]
+    assert court.refused() == {"unknown_key": 2}
+    assert court.imds.posts == [EVENT_ID]
+
+
+def test_a_key_that_is_rotated_out_counts_no_more(court: Court) -> None:
+    """The old key's next command is refused, the new key's is carried out."""
+    court.announce()
+    new = Signer("key-9")
+    court.trust(new)
+    court.send(court.approve())
+    court.send(new.approve(court.record(), now=court.seconds))
+    assert court.refused() == {"unknown_key": 1}
+    assert court.imds.posts == [EVENT_ID]
+
+
+@pytest.mark.parametrize(
+    "reason",
+    [
+        "http_429",
+        "http_500",
+        "http_503",
+        "http_404",
+        "http_410",
+        "http_401",
+        "timeout",
+        "connection",
+        "refused",
+        "unreachable",
+    ],
+)
+def test_imds_is_asked_again(court: Court, reason: str) -> None:
+    """Whatever may heal is tried again, with growing pauses, and taken in the end."""
+    court.announce()
+    court.imds.failures = [fails(reason)] * 3
+    court.send(court.approve())
+    assert court.story() == [("accepted", None)]
+    for _ in range(8):
+        court.look()
+    assert court.imds.posts == [EVENT_ID] * 4
+    assert court.story() == GOOD
+
+
+def test_pauses_grow_to_a_limit_and_honour_what_imds_asks(court: Court) -> None:
+    """1, 2, 4, 5, 5 seconds; or longer, where IMDS says so."""
+    court.announce()
+    court.imds.failures = [fails("http_500")] * 6 + [fails("http_429", retry_after=9)]
+    times: list[float] = []
+    court.send(court.approve())
+    for _ in range(360):
+        before = len(court.imds.posts)
+        court.look(after=0.125)
+        times += [court.clock.monotonic()] * (len(court.imds.posts) - before)
+    pauses = [after - before for before, after in itertools.pairwise(times)]
+    assert pauses == [2.0, 4.0, MAX_RETRY_SECONDS, MAX_RETRY_SECONDS, MAX_RETRY_SECONDS, 9.0]
+
+
+@pytest.mark.parametrize("reason", ["http_400", "http_405"])
+def test_what_imds_refuses_for_good_has_failed(court: Court, reason: str) -> None:
+    """A refusal that does not heal is told at once."""
+    court.announce()
+    court.imds.failures = [fails(reason)]
+    court.send(court.approve())
+    court.look()
+    assert court.story() == [("accepted", None), ("failed", "imds_refused")]
+
+
+def test_a_lost_answer_counts_as_an_effect(court: Court) -> None:
+    """IMDS took it, its answer was lost, the event starts: that is confirmed."""
+    court.announce()
+    court.imds.failures = [court.imds.lose_answer]
+    court.send(court.approve())
+    court.look()
+    assert court.story() == [("accepted", None), ("confirmed", None)]
+    assert court.imds.effective == [EVENT_ID]
+
+
+@pytest.mark.parametrize("restart", [False, True])
+@pytest.mark.parametrize("reason", ["http_500", "http_503"])
+def test_what_imds_never_took_before_it_was_gone_has_failed(
+    court: Court, reason: str, *, restart: bool
+) -> None:
+    """IMDS answered each POST with an error of its own, and the event vanished: that is no
+    confirmation.
+    """
+    court.announce()
+    court.imds.failures = [fails(reason)] * 9
+    court.send(court.approve())
+    court.look()
+    court.look(after=2)
+    if restart:
+        court.restart()
+    court.vanish()
+    court.look()
+    assert len(court.imds.posts) == 3
+    assert court.story() == [("accepted", None), ("failed", "imds_refused")]
+
+
+def test_an_event_that_starts_after_errors_of_imds_is_confirmed(court: Court) -> None:
+    """An error of a server does not say that it did nothing, and here is what it did."""
+    court.announce()
+    court.imds.failures = [fails("http_500")] * 9
+    court.send(court.approve())
+    court.change(EventStatus="Started", NotBefore="")
+    court.look()
+    assert court.story() == [("accepted", None), ("confirmed", None)]
+
+
+def test_one_lost_answer_among_errors_of_imds_counts(court: Court) -> None:
+    """It may have had its effect, whatever IMDS answered before and after it."""
+    court.announce()
+    court.imds.starts = False
+    court.imds.failures = [fails("http_500"), court.imds.lose_answer, *[fails("http_500")] * 9]
+    court.send(court.approve())
+    for _ in range(3):
+        court.look(after=5)
+    court.vanish()
+    court.look()
+    assert court.story() == [("accepted", None), ("confirmed", None)]
+
+
+def test_an_event_that_starts_by_itself_was_not_approved(court: Court) -> None:
+    """Where IMDS could not be reached for sure, a start is none of ours."""
+    court.announce()
+    court.imds.failures = [fails("refused")] * 9
+    court.send(court.approve())
+    court.look()
+    court.change(EventStatus="Started", NotBefore="")
+    court.look()
+    assert court.story() == [("accepted", None), ("failed", "imds_unreachable")]
+
+
+@pytest.mark.parametrize(
+    ("first", "then"),
+    [("lost", "refused"), ("refused", "lost")],
+)
+def test_one_lost_answer_among_failures_counts(court: Court, first: str, then: str) -> None:
+    """An answer that was lost once is never taken for certainly in vain, whatever follows it."""
+    ways = {"lost": court.imds.lose_answer, "refused": fails("refused")}
+    court.imds.starts = False
+    court.announce()
+    court.imds.failures = [ways[first], ways[then]]
+    court.send(court.approve())
+    court.look()
+    court.change(EventStatus="Started", NotBefore="")
+    court.look()
+    assert court.story() == [("accepted", None), ("confirmed", None)]
+
+
+def test_a_lost_answer_and_a_refusal_is_no_failure(court: Court) -> None:
+    """The first request worked and its answer was lost; the event was over before the second."""
+    court.announce()
+    court.imds.starts = False
+    court.imds.failures = [court.imds.lose_answer, fails("http_400")]
+    court.send(court.approve())
+    court.look()
+    assert len(court.imds.posts) == 2
+    court.vanish()
+    court.look(after=9)
+    assert court.story() == [("accepted", None), ("confirmed", None)]
+
+
+def test_a_lost_answer_and_two_refusals_is_a_failure(court: Court) -> None:
+    """Where the event still stands after a refusal, and is refused again, IMDS means it."""
+    court.announce()
+    court.imds.starts = False
+    court.imds.failures = [court.imds.lose_answer, *[fails("http_400")] * 2]
+    court.send(court.approve())
+    for _ in range(9):
+        court.look()
+    assert court.story() == [("accepted", None), ("failed", "imds_refused")]
+
+
+def test_a_change_meanwhile_ends_the_trying(court: Court) -> None:
+    """What was approved is one state of the event; another one is not released."""
+    court.announce()
+    court.imds.failures = [fails("http_500")] * 9
+    court.send(court.approve())
+    court.change(Resources=["web_3", "web_4"])
+    court.look()
+    assert court.story() == [("accepted", None), ("failed", "event_changed")]
+    assert len(court.imds.posts) == 1
+
+
+def during_a_post(court: Court, event_id: str, **fields: Any) -> Callable[[str], None]:
+    """A POST that takes so long that a poll sees other words about an event meanwhile."""
+
+    def take(posted: str) -> None:
+        court.imds.take(posted)
+        court.change(event_id, **fields)
+        court.clock.advance(1)
+        assert court.poller.run()
+
+    return take
+
+
+@pytest.mark.parametrize(
+    "fields", [{"Resources": ["web_3", "web_4", "web_5"]}, {"EventStatus": "Started"}]
+)
+def test_a_rule_decides_on_what_is_recorded_when_it_posts(
+    tmp_path: Path, fields: dict[str, Any]
+) -> None:
+    """A state that was recorded during the POST of another event is what the rule is asked about,
+    and its receipt says that state.
+    """
+    court = Court(tmp_path, Rule(name="mine"))
+    court.imds.events_now = {EVENT_ID: entry(), OTHER_ID: entry(OTHER_ID)}
+    court.imds.failures = [during_a_post(court, OTHER_ID, **fields)]
+    court.look()
+    assert court.imds.posts == [EVENT_ID]
+    others = [each for each in court.receipts() if each["evt"] == OTHER_ID]
+    refused = [("rejected", fields["Resources"])] if "Resources" in fields else []
+    assert refused == [(each["state"], each["resources"]) for each in others]
+    court.close()
+
+
+class SlowLedger(Ledger):
+    """While an acceptance is written, the bridge polls."""
+
+    court: Court
+    meanwhile: dict[str, Any]
+
+    def write(self, entry: Entry, *args: Any, **how: Any) -> Entry:
+        after = super().write(entry, *args, **how)
+        if how["state"] == "accepted" and self.meanwhile:
+            self.court.change(**self.meanwhile)
+            self.meanwhile = {}
+            assert self.court.poller.run()
+        return after
+
+
+@pytest.mark.parametrize("how", ["rule", "command", "person"])
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({"Resources": ["web_3", "web_4"]}, "event_changed"),
+        ({"EventStatus": "Started"}, "already_started"),
+        ({"Resources": ["web_3", 7]}, "not_allowed"),
+    ],
+)
+def test_what_changes_while_it_is_written_down_is_not_posted(
+    tmp_path: Path, how: str, fields: dict[str, Any], reason: str
+) -> None:
+    """Between the decision and the POST lies a disk: the newest recorded state decides again."""
+    court = Court(tmp_path)
+    court.announce()
+    court.rules = [Rule(name="mine")] if how == "rule" else []
+    SlowLedger.court, SlowLedger.meanwhile = court, fields
+    court.make_ledger = lambda store: SlowLedger(store, court.clock.now())  # type: ignore[method-assign]
+    court.restart()
+    if how == "rule":
+        court.look()
+    else:
+        court.poller.run()
+    if how == "command":
+        court.send(court.approve())
+    if how == "person":
+        court.approvals.local(EVENT_ID, user="anna")
+    assert court.imds.posts == []
+    assert court.story()[:2] == [("accepted", None), ("failed", reason)]
+    court.close()
+
+
+def test_a_change_that_is_recorded_and_not_yet_said_holds_the_post(court: Court) -> None:
+    """From its commit on a state is the newest, also before the poll that found it has ended."""
+    court.announce()
+    token = court.approve()
+    commit = court.store.commit
+
+    def slow(drafts: Sequence[RecordDraft] = (), **how: Any) -> list[EventRecord]:
+        court.store.commit = commit  # type: ignore[method-assign]
+        committed = commit(drafts, **how)
+        court.send(token)
+        return committed
+
+    court.store.commit = slow  # type: ignore[method-assign]
+    court.change(Resources=["web_3", "web_4"])
+    court.look()
+    assert court.imds.posts == []
+    assert court.story() == [("accepted", None), ("failed", "event_changed")]
+
+
+def test_a_retry_needs_its_rule_still(tmp_path: Path) -> None:
+    """A rule that the owner took away posts nothing more, although it had decided."""
+    court = Court(tmp_path, Rule(name="mine"))
+    court.imds.failures = [fails("refused")]
+    court.announce()
+    court.rules = []
+    court.restart()
+    court.look(after=9)
+    assert court.imds.posts == [EVENT_ID]
+    assert court.story() == [("accepted", None), ("failed", "not_allowed")]
+    court.close()
+
+
+def test_a_retry_needs_the_acknowledgement_of_the_newest_record(tmp_path: Path) -> None:
+    """An update that the fingerprint does not show has a record that must be acknowledged too."""
+    court = Court(tmp_path, Rule(name="after", after=("drain",)))
+    court.imds.failures = [fails("refused")]
+    court.acknowledged.add(court.announce()["id"])
+    court.look()
+    assert court.imds.posts == [EVENT_ID]
+    court.change(Description="moved")
+    court.look(after=9)
+    assert court.imds.posts == [EVENT_ID]
+    court.acknowledged.add(court.record()["id"])
+    court.look()
+    assert court.imds.posts == [EVENT_ID] * 2
+    court.close()
+
+
+def test_a_retry_needs_an_issuer_that_is_trusted_still(court: Court) -> None:
+    """A key that is out is out for what it signed; a file that cannot be read decides nothing."""
+    assert court.trust_file is not None
+    court.announce()
+    court.imds.failures = [fails("refused")]
+    court.send(court.approve())
+    court.trust_file.write_text("{")
+    court.look(after=9)
+    assert court.story() == [("accepted", None)]
+    court.trust(court.other)
+    court.look(after=9)
+    assert court.imds.posts == [EVENT_ID]
+    assert court.story() == [("accepted", None), ("failed", "not_allowed")]
+
+
+def test_an_event_that_ended_and_returned_during_a_post_is_a_new_one(tmp_path: Path) -> None:
+    """What was posted for its former life keeps no rule off it."""
+    court = Court(tmp_path, Rule(name="mine"))
+    court.imds.starts = False
+    court.announce()
+
+    def slow(event_id: str) -> None:
+        told = court.imds.events_now.pop(EVENT_ID)
+        court.poller.run()
+        court.imds.events_now[EVENT_ID] = told
+        court.clock.advance(1)
+        court.poller.run()
+
+    court.imds.failures = [slow]
+    court.announce(OTHER_ID)
+    assert court.imds.posts == [EVENT_ID, OTHER_ID]
+    court.look()
+    assert court.imds.posts == [EVENT_ID, OTHER_ID, EVENT_ID]
+    about = [each["state"] for each in court.receipts() if each["evt"] == EVENT_ID]
+    assert about == ["accepted", "posted", "confirmed", "accepted", "posted"]
+    court.close()
+
+
+@pytest.mark.parametrize("resources", [[], ["web_3", 7], ["web_3", ""], None])
+def test_nobody_approves_what_does_not_name_its_vms(court: Court, resources: Any) -> None:
+    """Who is released must be known: neither a command nor a person can approve without that."""
+    court.announce()
+    court.change(Resources=resources)
+    court.look()
+    court.send(court.approve())
+    with pytest.raises(LookupError, match="not_allowed"):
+        court.approvals.local(EVENT_ID, user="anna")
+    assert (court.imds.posts, court.story()) == ([], [("rejected", "not_allowed")])
+
+
+def test_posted_is_not_confirmed_before_it_is_seen(court: Court) -> None:
+    """IMDS answers 200 to anybody: only the event's own status confirms."""
+    court.announce()
+    court.imds.starts = False
+    court.send(court.approve())
+    court.look()
+    court.change(NotBefore="Mon, 02 Mar 2026 11:00:00 GMT")
+    court.look()
+    assert GOOD[:2] == court.story()
+    court.vanish()
+    court.look()
+    assert court.story() == GOOD
+
+
+@pytest.mark.parametrize("approve", [False, True])
+def test_an_approved_event_that_vanishes_need_not_be_cancelled(
+    court: Court, *, approve: bool
+) -> None:
+    """It may have started, and be over, between two looks; without our approval it was not yet
+    time for that.
+    """
+    court.announce()
+    if approve:
+        court.send(court.approve())
+    court.vanish()
+    court.look()
+    status = court.record()["data"]["event"]["eventStatus"]
+    assert status == ("Unknown" if approve else "Canceled")
+
+
+def test_an_old_look_is_no_ground_for_a_post(court: Court) -> None:
+    """While IMDS does not answer, a command is kept; the next look decides what becomes of it."""
+    court.announce()
+    token = court.approve()
+    court.clock.advance(60)
+    court.send(token)
+    assert (court.imds.posts, court.story()) == ([], [("accepted", None)])
+    court.look()
+    court.look()
+    assert (court.imds.posts, court.story()) == ([EVENT_ID], GOOD)
+
+
+def test_what_changed_while_nobody_looked_is_not_approved(court: Court) -> None:
+    """An approval that waited for a look fails where that look finds another event."""
+    court.announce()
+    token = court.approve()
+    court.clock.advance(60)
+    court.send(token)
+    court.change(Resources=["web_3", "web_4"])
+    court.look()
+    assert (
+        court.imds.posts,
+        court.story(),
+    ) == ([], [("accepted", None), ("failed", "event_changed")])
+
+
+def test_what_started_while_nobody_looked_was_not_approved(court: Court) -> None:
+    """An approval that never was posted is not confirmed by a start."""
+    court.announce()
+    token = court.approve()
+    court.clock.advance(60)
+    court.send(token)
+    court.change(EventStatus="Started", NotBefore="")
+    court.look()
+    assert court.story() == [("accepted", None), ("failed", "imds_unreachable")]
+
+
+def test_a_slow_poll_is_no_old_look(tmp_path: Path) -> None:
+    """At any interval a look counts until the next one is overdue."""
+    court = Court(tmp_path, interval=600.0)
+    court.announce()
+    court.clock.advance(599)
+    court.send(court.approve())
+    assert court.imds.posts == [EVENT_ID]
+    court.close()
+
+
+def test_rule_and_command_at_once_have_one_effect(tmp_path: Path) -> None:
+    """An event that a rule is about is approved once, and each cause has its own end."""
+    court = Court(tmp_path, Rule(name="mine"))
+    court.imds.starts = False
+    court.announce()
+    court.send(court.approve())
+    assert court.imds.effective == [EVENT_ID]
+    court.change(EventStatus="Started", NotBefore="")
+    court.look()
+    finals = Counter(each["jti"] for each in court.receipts() if each["state"] == "confirmed")
+    assert sorted(finals.values()) == [1, 1]
+    court.close()
+
+
+def test_a_person_may_approve(court: Court) -> None:
+    """What somebody on the VM says is carried out under the name of that user."""
+    court.announce()
+    entry = court.approvals.local(EVENT_ID.lower(), user="anna")
+    assert entry.state == "posted"
+    court.look()
+    assert court.story() == GOOD
+    assert {("local:anna", None)} == {(e["actor"], e["issuer"]) for e in court.receipts()}
+
+
+@pytest.mark.parametrize("user", ["a\nb", "\ud800", "x" * 1000])
+def test_a_user_name_cannot_break_a_receipt(court: Court, user: str) -> None:
+    """Whatever a machine calls its users, the receipt is one that everybody can read."""
+    court.announce()
+    court.approvals.local(EVENT_ID, user=user)
+    assert len(court.receipts()[0]["actor"]) <= len("local:") + 100
+    assert court.receipts()[0]["actor"].isprintable()
+
+
+def test_a_person_is_told_what_cannot_be_approved(court: Court) -> None:
+    """An event that is not there, or has begun, has its reason."""
+    with pytest.raises(LookupError, match="unknown_event"):
+        court.approvals.local("E-1", user="anna")
+    court.announce(status="Started", not_before="")
+    with pytest.raises(LookupError, match="already_started"):
+        court.approvals.local(EVENT_ID, user="anna")
+    assert (court.imds.posts, court.story()) == ([], [])
+
+
+class TestFullDisk:
+    """A store that takes nothing for a while: nothing is done unwritten, nothing is done twice."""
+
+    def full(self, court: Court, *, full: bool) -> None:
+        court.store.read(f"PRAGMA query_only={'ON' if full else 'OFF'}")
+
+    def test_before_it_is_accepted(self, court: Court) -> None:
+        """Nothing is done, nothing settled, and the same message is good later."""
+        court.announce()
+        token = court.approve()
+        self.full(court, full=True)
+        with pytest.raises(StoreError):
+            court.send(token)
+        assert (court.imds.posts, court.settled) == ([], 0)
+        self.full(court, full=False)
+        court.send(token)
+        assert (court.imds.posts, court.settled) == ([EVENT_ID], 1)
+
+    def test_after_imds_has_taken_it(self, court: Court) -> None:
+        """IMDS is not asked again for what only could not be written down."""
+        court.announce()
+        court.imds.starts = False
+
+        def fill(event_id: str) -> None:
+            court.imds.take(event_id)
+            self.full(court, full=True)
+
+        court.imds.failures = [fill]
+        court.send(court.approve())
+        for _ in range(3):
+            court.clock.advance(1)
+            with pytest.raises(StoreError):
+                court.approvals.polled()
+        self.full(court, full=False)
+        court.look()
+        assert ([EVENT_ID], GOOD[:2]) == (court.imds.posts, court.story())
+
+    def test_while_imds_cannot_be_reached(self, court: Court) -> None:
+        """What cannot be noted is tried again at its time, not at each look."""
+        court.announce()
+
+        def fill(event_id: str) -> None:
+            self.full(court, full=True)
+            fails("refused")(event_id)
+
+        court.imds.failures = [fill]
+        court.send(court.approve())
+        self.full(court, full=False)
+        court.look()
+        court.look()
+        assert court.imds.posts == [EVENT_ID] * 2
+        assert court.story() == GOOD
+
+    def test_a_refusal_that_cannot_be_answered(self, court: Court) -> None:
+        """It is not settled either, so that its answer comes later."""
+        court.announce()
+        token = court.approve(aud="x")
+        self.full(court, full=True)
+        with pytest.raises(StoreError):
+            court.send(token)
+        self.full(court, full=False)
+        court.send(token)
+        assert (court.story(), court.settled) == ([("rejected", "wrong_audience")], 1)
+
+
+def test_nobody_else_asks_imds_to_start_anything() -> None:
+    """One module alone tells IMDS to start an event, so that one module can be read for it."""
+    sources = Path(approvals.__file__).parents[1].rglob("*.py")
+    asking = [each.name for each in sources if "imds.start(" in each.read_text(encoding="utf-8")]
+    assert asking == ["approvals.py"]

@@ -1,0 +1,264 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.documents.documents import NOW, entry
+
+from bridge.approval.policy import Decision, Rule, Verdict, decide
+from bridge.events.tracked import TrackedEvent
+from bridge.imds.document import parse_event
+
+VM = "web_3"
+APPROVE, WAIT, REFUSE = Verdict.APPROVE, Verdict.WAIT, Verdict.REFUSE
+
+
+def event(*, pending: bool = True, without: tuple[str, ...] = (), **fields: Any) -> TrackedEvent:
+    """A pending event, first seen now, as IMDS would say it."""
+    raw = {name: value for name, value in entry(**fields).items() if name not in without}
+    parsed = parse_event(raw)
+    return TrackedEvent(
+        event=parsed,
+        status=parsed.event_status,
+        revision=1,
+        first_seen=NOW,
+        not_before=parsed.not_before,
+        affects_this_vm=parsed.affects(VM),
+        pending=pending,
+    )
+
+
+def says(
+    *rules: Rule,
+    about: TrackedEvent,
+    vm_name: str = VM,
+    now: datetime = NOW,
+    acknowledged: Callable[[str], bool] = lambda sink: False,
+) -> Decision | None:
+    """The decision."""
+    return decide(rules, about, vm_name=vm_name, now=now, acknowledged=acknowledged)
+
+
+def verdict(*rules: Rule, about: TrackedEvent, **how: Any) -> Verdict | None:
+    """What is decided; None where no rule matches."""
+    decision = says(*rules, about=about, **how)
+    return decision and decision.verdict
+
+
+ANY = Rule(name="any")
+
+
+def test_without_a_rule_nothing_is_decided() -> None:
+    """No rule, no decision: there is no rule by default."""
+    assert verdict(about=event()) is None
+
+
+@pytest.mark.parametrize(
+    ("rule", "fields", "expected"),
+    [
+        ({}, {}, APPROVE),
+        ({"event_type": ("Freeze",)}, {}, APPROVE),
+        ({"event_type": ("freeze",)}, {"event_type": "FREEZE"}, APPROVE),
+        ({"event_type": ("Reboot", "Freeze")}, {}, APPROVE),
+        ({"event_type": ("Reboot",)}, {}, None),
+        ({"event_type": ("Freez",)}, {}, None),
+        ({"event_type": ("Freeze",)}, {"without": ("EventType",)}, None),
+        ({}, {"without": ("EventType",)}, APPROVE),
+        ({"event_source": ("User",)}, {"source": "User"}, APPROVE),
+        ({"event_source": ("User",)}, {"source": "Platform"}, None),
+        ({"event_source": ("User",)}, {"without": ("EventSource",)}, None),
+        ({"max_duration": 9}, {"duration": 9}, APPROVE),
+        ({"max_duration": 8.9}, {"duration": 9}, None),
+        ({"max_duration": 0}, {"duration": 0}, APPROVE),
+        ({"max_duration": 9}, {"duration": -1}, None),
+        ({"max_duration": 9}, {"without": ("DurationInSeconds",)}, None),
+        ({}, {"duration": -1}, APPROVE),
+        ({}, {"resources": ("WEB_3",)}, APPROVE),
+        ({}, {"resources": ("web_33",)}, None),
+        ({}, {"resources": ("web",)}, None),
+        ({}, {"resources": ()}, None),
+        ({"affects_this_vm": False}, {"resources": ("web_4",)}, APPROVE),
+        ({"affects_this_vm": False}, {"resources": ()}, REFUSE),
+        ({"affects_this_vm": False, "max_resources": 0}, {"resources": ()}, REFUSE),
+        ({}, {"resources": ("web_3", 7)}, REFUSE),
+        ({}, {"resources": ("web_3", "")}, REFUSE),
+        ({}, {"resources": ("web_3", None)}, REFUSE),
+        ({}, {"resources": ("_web_3",)}, APPROVE),
+        ({"affects_this_vm": False}, {"without": ("Resources",)}, REFUSE),
+        ({}, {"resources": ("web_3", "web_4")}, REFUSE),
+        ({"max_resources": 2}, {"resources": ("web_3", "web_4")}, APPROVE),
+        ({"max_resources": 2}, {"resources": ("web_3", "web_4", "web_5")}, REFUSE),
+        ({"max_resources": 0}, {}, REFUSE),
+        ({}, {"status": "Started"}, None),
+        ({}, {"status": "Completed"}, None),
+        ({}, {"status": "Canceled"}, None),
+        ({}, {"status": "Pondering"}, None),
+        ({}, {"pending": False}, None),
+        ({"after": ("drain",)}, {}, WAIT),
+    ],
+)
+def test_each_key_of_a_rule(
+    rule: dict[str, Any], fields: dict[str, Any], expected: Verdict | None
+) -> None:
+    """A key that is given matches as the design says, and one that is not matches anything."""
+    assert expected == verdict(Rule(name="r", **rule), about=event(**fields))
+
+
+def test_the_first_rule_that_matches_decides() -> None:
+    """A rule that refuses or waits is not overruled by a later one."""
+    never = Rule(name="never", event_type=("Freeze",), max_resources=0)
+    decision = says(Rule(name="other", event_type=("Reboot",)), never, ANY, about=event())
+    assert decision is not None
+    assert (decision.rule.name, decision.verdict) == ("never", REFUSE)
+    assert decision.why == "it would release 1 VMs, and the rule allows 0"
+    waits = replace(ANY, name="waits", after=("drain",))
+    assert verdict(waits, ANY, about=event()) is WAIT
+
+
+def test_every_named_sink_must_have_acknowledged() -> None:
+    """One that has is not enough where two are named; the decision names those that have not."""
+    rule = Rule(name="r", after=("drain", "flush"))
+    decision = says(rule, about=event(), acknowledged=lambda sink: sink == "drain")
+    assert decision is not None
+    assert decision.why == "flush has not acknowledged it"
+    assert verdict(rule, about=event(), acknowledged=lambda sink: True) is APPROVE
+
+
+def test_too_many_vms_are_refused_before_anybody_is_waited_for() -> None:
+    """What will never be approved is said at once."""
+    rule = Rule(name="r", after=("drain",), leader_first=True)
+    assert verdict(rule, about=event(resources=("web_4", "web_3"))) is REFUSE
+
+
+LEAD = Rule(name="lead", max_resources=3, leader_first=True)
+TAKEOVER = replace(LEAD, takeover=60.0)
+
+
+@pytest.mark.parametrize(
+    ("rule", "resources", "seconds", "expected"),
+    [
+        (LEAD, ("web_3", "web_4"), 0, APPROVE),
+        (LEAD, ("Web_3", "web_4"), 0, APPROVE),
+        (LEAD, ("web_4", "web_3"), 0, WAIT),
+        (LEAD, ("web_4", "web_3"), 1e9, WAIT),
+        (TAKEOVER, ("web_3", "web_4"), 0, APPROVE),
+        (TAKEOVER, ("web_4", "WEB_3"), 59.999, WAIT),
+        (TAKEOVER, ("web_4", "WEB_3"), 60, APPROVE),
+        (TAKEOVER, ("web_4", "web_5", "web_3"), 60, WAIT),
+        (TAKEOVER, ("web_4", "web_5", "web_3"), 119.9, WAIT),
+        (TAKEOVER, ("web_4", "web_5", "web_3"), 120, APPROVE),
+        (TAKEOVER, ("web_4", "web_3"), -3600, WAIT),
+    ],
+)
+def test_one_leads_and_the_next_takes_over(
+    rule: Rule, resources: tuple[str, ...], seconds: float, expected: Verdict
+) -> None:
+    """The first VM acts at once, each next one after another takeover; without one, never."""
+    now = NOW + timedelta(seconds=seconds)
+    assert expected is verdict(rule, about=event(resources=resources), now=now)
+
+
+def test_only_a_vm_that_is_listed_leads() -> None:
+    """A rule with a leader does nothing on a VM that the event does not name."""
+    rule = replace(TAKEOVER, affects_this_vm=False)
+    assert verdict(rule, about=event(resources=("web_4",)), now=NOW + timedelta(days=9)) is WAIT
+
+
+@given(st.permutations(["web_1", "web_2", "web_3"]), st.floats(0, 400))
+def test_at_any_moment_the_vms_agree_who_may_act(names: list[str], seconds: float) -> None:
+    """Those who may act are always the first ones of the list, the leader among them."""
+    about, now = event(resources=tuple(names)), NOW + timedelta(seconds=seconds)
+    acting = [
+        verdict(TAKEOVER, about=replace(about, affects_this_vm=True), vm_name=name, now=now)
+        is APPROVE
+        for name in names
+    ]
+    assert sorted(acting, reverse=True) == acting
+    assert acting[0]
+
+
+RULES = st.builds(
+    Rule,
+    name=st.just("r"),
+    event_type=st.lists(st.sampled_from(["Freeze", "REBOOT"]), max_size=2).map(tuple),
+    event_source=st.lists(st.sampled_from(["Platform", "User"]), max_size=2).map(tuple),
+    max_duration=st.none() | st.integers(0, 2).map(float),
+    affects_this_vm=st.booleans(),
+)
+EVENTS = st.builds(
+    event,
+    event_type=st.sampled_from(["Freeze", "Reboot", "Redeploy"]),
+    source=st.sampled_from(["Platform", "User"]),
+    duration=st.integers(-1, 3),
+    resources=st.sampled_from([("web_3",), ("web_4",)]),
+)
+
+
+@given(RULES, RULES, EVENTS)
+def test_a_rule_that_covers_another_matches_whatever_it_matches(
+    one: Rule, other: Rule, about: TrackedEvent
+) -> None:
+    """Behind a rule that covers it, a rule never decides: that is what `seb check` warns of."""
+    assert one.covers(one)
+    if one.covers(other) and other.matches(about):
+        assert one.matches(about)
+
+
+@pytest.mark.parametrize(
+    ("rule", "expected"),
+    [
+        (Rule(name="a"), "rule a approves every event that names this VM and no other"),
+        (
+            Rule(name="a", event_type=("Freeze", "Reboot"), event_source=("User",)),
+            (
+                "rule a approves every Freeze or Reboot event of source User that names this VM "
+                "and no other"
+            ),
+        ),
+        (
+            Rule(name="a", max_duration=9, max_resources=2),
+            (
+                "rule a approves every event that is to last at most 9 s and names this VM and at "
+                "most 1 other"
+            ),
+        ),
+        (
+            Rule(name="a", affects_this_vm=False, max_resources=5, after=("drain",)),
+            (
+                "rule a approves every event that names any VM, at most 5 at once, once drain has "
+                "acknowledged its latest record"
+            ),
+        ),
+        (
+            Rule(name="a", max_resources=3, after=("x", "y"), leader_first=True),
+            (
+                "rule a approves every event that names this VM and at most 2 others, once x and y "
+                "have acknowledged its latest record, where this VM is the first that it lists"
+            ),
+        ),
+        (
+            TAKEOVER,
+            (
+                "rule lead approves every event that names this VM and at most 2 others, where "
+                "this VM is the first that it lists; while it has not started, the next one "
+                "listed acts 60 s after it first saw the event, and so on"
+            ),
+        ),
+        (
+            Rule(name="a", event_type=("Redeploy",), max_resources=0),
+            "rule a refuses every Redeploy event that names this VM",
+        ),
+        (
+            Rule(name="a", max_resources=0, affects_this_vm=False),
+            "rule a refuses every event that names whichever VM",
+        ),
+    ],
+)
+def test_a_rule_is_a_sentence(rule: Rule, expected: str) -> None:
+    """What a rule will do can be read."""
+    assert expected == rule.sentence()

@@ -1,0 +1,197 @@
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.commands.control_plane import LEAVE_OUT, Signer, b64, jwks
+
+from bridge.approval.trusted_keys import MAX_FILE_BYTES, Trust, TrustError, read_trust
+
+KEY = Signer()
+CURVE = Signer("key-2", alg="ES256")
+
+
+def private(signer: Signer) -> dict[str, Any]:
+    """The key with its private half, as it must never be handed on."""
+    return signer.jwk(d="c2VjcmV0LXNlY3JldC1zZWNyZXQtc2VjcmV0LXNlY3JldA")
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """A trust file with one key."""
+    path = tmp_path / "trust.json"
+    path.write_text(jwks(KEY))
+    return path
+
+
+def test_a_key_has_its_issuer_and_its_algorithm(file: Path) -> None:
+    """What a key may be used for, and by whom, stands in the file."""
+    file.write_text(jwks(KEY, CURVE))
+    read = read_trust(file)
+    expected = [(each.kid, each.alg, each.issuer) for each in (KEY, CURVE)]
+    assert expected == [(each.kid, each.alg, each.issuer) for each in read.values()]
+
+
+def test_a_key_is_not_in_its_repr(file: Path) -> None:
+    """Printing a key shows no key object, whose repr is not ours to know."""
+    assert "key=" not in repr(read_trust(file)[KEY.kid]).replace("TrustedKey", "")
+
+
+REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
+    "no kid": (lambda: KEY.jwk(kid=LEAVE_OUT), "has no kid"),
+    "an empty kid": (lambda: KEY.jwk(kid=""), "has no kid"),
+    "kid a number": (lambda: KEY.jwk(kid=1), "has no kid"),
+    "no alg": (lambda: KEY.jwk(alg=LEAVE_OUT), "has no alg"),
+    "no iss": (lambda: KEY.jwk(iss=LEAVE_OUT), "has no iss"),
+    "an empty iss": (lambda: KEY.jwk(iss=""), "has no iss"),
+    "iss a list": (lambda: KEY.jwk(iss=["a"]), "has no iss"),
+    "a private key": (lambda: private(KEY), "is a private key"),
+    "a private curve key": (lambda: private(CURVE), "is a private key"),
+    "a shared secret": (
+        lambda: {"kty": "oct", "kid": "k", "alg": "HS256", "iss": "i", "k": "c2VjcmV0"},
+        "is a private key",
+    ),
+    "RSA": (
+        lambda: {"kty": "RSA", "kid": "k", "alg": "RS256", "iss": "i", "n": "AQAB", "e": "AQAB"},
+        "is neither",
+    ),
+    "alg none": (lambda: KEY.jwk(alg="none"), "is neither"),
+    "alg of the other kind": (lambda: KEY.jwk(alg="ES256"), "is neither"),
+    "another curve": (lambda: CURVE.jwk(crv="P-384"), "is neither"),
+    "Ed448": (lambda: KEY.jwk(crv="Ed448"), "is neither"),
+    "kty a list": (lambda: KEY.jwk(kty=["OKP"]), "is neither"),
+    "for encryption": (lambda: KEY.jwk(use="enc"), "is not for signatures"),
+    "no x": (lambda: KEY.jwk(x=LEAVE_OUT), "is not a valid public key"),
+    "x cut short": (lambda: KEY.jwk(x=b64(bytes(31))), "is not a valid public key"),
+    "x no text": (lambda: KEY.jwk(x=7), "is not a valid public key"),
+    "no y": (lambda: CURVE.jwk(y=LEAVE_OUT), "is not a valid public key"),
+    "a point off the curve": (lambda: CURVE.jwk(y=b64(bytes(32))), "is not a valid public key"),
+    "a text": (lambda: "key", "is not an object"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_key_that_cannot_be_trusted_is_refused(file: Path, name: str) -> None:
+    """One key that is wrong refuses the whole file, and says which key and why."""
+    make, why = REFUSED[name]
+    file.write_text(json.dumps({"keys": [CURVE.jwk(kid="good"), make()]}))
+    with pytest.raises(TrustError, match=f"key 1 {why}") as caught:
+        read_trust(file)
+    assert "c2VjcmV0" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"[]",
+        b"null",
+        b'{"keys": null}',
+        b'{"keys": {"a": 1}}',
+        b'{"keys": []',
+        b"\xff\xfe",
+        b"-----BEGIN PUBLIC KEY-----",
+        b"[" * 100_000,
+        b'{"keys": [], "keys": []}',
+    ],
+    ids=range(10),
+)
+def test_what_is_no_jwks_is_refused(file: Path, content: bytes) -> None:
+    """Anything but one object with a list called keys is no trust file."""
+    file.write_bytes(content)
+    with pytest.raises(TrustError, match="is not a JWKS"):
+        read_trust(file)
+
+
+def test_two_keys_of_one_kid_are_refused(file: Path) -> None:
+    """Which of the two a token meant could not be told."""
+    file.write_text(jwks(KEY, Signer()))
+    with pytest.raises(TrustError, match="two keys have the same kid"):
+        read_trust(file)
+
+
+def test_a_file_without_keys_trusts_nobody(file: Path) -> None:
+    """An empty list is in order: it is how everybody is locked out."""
+    file.write_text('{"keys": []}')
+    assert read_trust(file) == {}
+
+
+def test_other_files_are_not_read(tmp_path: Path) -> None:
+    """A directory or a file without end is refused, not waited for."""
+    with pytest.raises(TrustError, match="is not a file"):
+        read_trust(tmp_path)
+    large = tmp_path / "large"
+    with large.open("wb") as opened:
+        opened.truncate(MAX_FILE_BYTES + 1)
+    with pytest.raises(TrustError, match="is larger than 1 MiB"):
+        read_trust(large)
+
+
+def test_a_key_is_found_by_its_id_alone(file: Path) -> None:
+    """Only the kid finds a key, in its own case."""
+    trust = Trust(file)
+    assert KEY.issuer == getattr(trust.find(KEY.kid), "issuer", None)
+    assert [trust.find(kid) for kid in ("KEY-1", "", "key-1\0")] == [None] * 3
+
+
+def test_rotation_takes_effect_at_once(file: Path) -> None:
+    """The key that is out is out, and the new one in, for the very next command."""
+    trust, new = Trust(file), Signer("key-8")
+    assert trust.find(KEY.kid)
+    file.write_text(jwks(KEY, new))
+    assert trust.find(KEY.kid)
+    assert trust.find(new.kid)
+    file.write_text(jwks(new))
+    assert trust.find(KEY.kid) is None
+    assert trust.find(new.kid)
+
+
+def test_a_change_is_seen_whatever_the_time_stamp_says(file: Path) -> None:
+    """A new file of the same size, written in the same moment, is another file."""
+    trust, new = Trust(file), Signer()
+    old = trust.find(KEY.kid)
+    stat = file.stat()
+    file.write_text(jwks(new))
+    os.utime(file, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+    assert stat.st_size == file.stat().st_size
+    found = trust.find(KEY.kid)
+    assert old is not None
+    assert found is not None
+    assert old.key != found.key
+
+
+@pytest.mark.parametrize("broken", [b"", b'{"keys": [{', b'{"keys": [1]}'])
+def test_a_file_that_is_broken_trusts_nobody(file: Path, broken: bytes) -> None:
+    """While it is being written nobody is trusted; the reason is told, and gone with its cause."""
+    trust, good = Trust(file), file.read_bytes()
+    assert trust.find(KEY.kid)
+    file.write_bytes(broken)
+    assert trust.find(KEY.kid) is None
+    assert str(file) in (trust.trouble or "")
+    file.write_bytes(good)
+    assert trust.find(KEY.kid)
+    assert trust.trouble is None
+
+
+def test_a_file_that_is_gone_trusts_nobody(file: Path) -> None:
+    """A file that cannot be read trusts nobody, and counts again once it is back as it was."""
+    trust, good = Trust(file), file.read_bytes()
+    assert trust.find(KEY.kid)
+    file.unlink()
+    assert trust.find(KEY.kid) is None
+    assert "No such file" in (trust.trouble or "")
+    file.mkdir()
+    assert trust.find(KEY.kid) is None
+    file.rmdir()
+    file.write_bytes(good)
+    assert trust.find(KEY.kid)
+
+
+def test_no_file_trusts_nobody() -> None:
+    """Without a file there is nobody to trust, and that is no trouble."""
+    trust = Trust(None)
+    assert (trust.find("key-1"), trust.trouble) == (None, None)

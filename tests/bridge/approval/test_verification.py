@@ -1,0 +1,298 @@
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from support.commands.approving import Court, full_court, scene
+from support.commands.control_plane import Signer, joined, split
+from support.commands.forged_tokens import CURVE_ORDER
+from support.commands.forgeries import FORGERIES, Forgery, Scene
+from support.documents.documents import FakeClock
+
+from bridge.approval.trusted_keys import Trust
+from bridge.approval.verification import (
+    MAX_COMMANDS,
+    RATE_SECONDS,
+    Command,
+    Rate,
+    RefusedError,
+    Situation,
+    verify,
+)
+from sinks.base import MAX_TOKEN_BYTES
+
+
+@pytest.fixture(scope="module")
+def court(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Court]:
+    """Events of every kind, seen by a bridge; nobody changes anything."""
+    made = full_court(tmp_path_factory.mktemp("court"))
+    yield made
+    made.close()
+
+
+def situation(court: Court, *used: str) -> Situation:
+    """What the court knows; these jti are used."""
+    return Situation(
+        vm_id=court.vm.vm_id,
+        now=court.clock.now(),
+        known=court.current.known,
+        used=lambda command: command.jti in used,
+    )
+
+
+def judge(
+    court: Court,
+    token: bytes,
+    *used: str,
+    retained: bool = False,
+    rate: Rate | None = None,
+    later: float = 0.0,
+) -> Command:
+    """The command, verified so many seconds later."""
+    now = situation(court, *used)
+    return verify(
+        token,
+        retained=retained,
+        trust=Trust(court.trust_file),
+        situation=replace(now, now=now.now + timedelta(seconds=later)),
+        rate=rate or Rate(MAX_COMMANDS, FakeClock().monotonic),
+    )
+
+
+def refusal(court: Court, token: bytes, *used: str, **how: Any) -> RefusedError:
+    """Why a command is refused."""
+    with pytest.raises(RefusedError) as caught:
+        judge(court, token, *used, **how)
+    return caught.value
+
+
+def spent() -> Rate:
+    """A rate that allows nothing more."""
+    rate = Rate(1, FakeClock().monotonic)
+    assert rate.allows()
+    return rate
+
+
+@pytest.mark.parametrize("forgery", FORGERIES, ids=lambda forgery: forgery.name)
+def test_a_forgery_is_refused_for_its_one_reason(court: Court, forgery: Forgery) -> None:
+    """Nothing forged, stale or misdirected is a command, and each has the reason that is right."""
+    refused = refusal(court, forgery.make(scene(court)), retained=forgery.retained)
+    assert forgery.reason == refused.reason
+    assert forgery.answered == (refused.command is not None)
+
+
+def test_there_are_many_forgeries() -> None:
+    """The table above is as long as it was meant to be, and names nothing twice."""
+    assert len(FORGERIES) == len({forgery.name for forgery in FORGERIES})
+    assert len(FORGERIES) > 200
+
+
+def test_a_good_command_is_what_its_claims_say(court: Court) -> None:
+    """A good approval comes back as its claims, with the issuer that its key belongs to."""
+    at = scene(court)
+    event = at.soon["data"]
+    expected = Command(
+        issuer=at.signer.issuer,
+        subject="operator@control.example",
+        jti="one",
+        act="approve",
+        event_id=event["event"]["eventId"],
+        fingerprint=event["fingerprint"],
+        why="drained",
+        issued=at.now,
+    )
+    assert expected == judge(court, at.approve(jti="one", rsn="drained"))
+
+
+def test_both_kinds_of_key_count(court: Court) -> None:
+    """ES256 and EdDSA are good alike, each under its own issuer."""
+    at = scene(court)
+    for signer in (at.signer, at.curve, at.other):
+        assert signer.issuer == judge(court, signer.approve(at.soon, now=at.now)).issuer
+
+
+def test_an_event_id_has_no_case(court: Court) -> None:
+    """ARM writes an EventId in lower case, IMDS in upper case: they are one event."""
+    assert judge(court, scene(court).approve(evt="e-soon")).event_id == "e-soon"
+
+
+def test_a_ping_is_about_nothing(court: Court) -> None:
+    """A ping is good without an event; null stands for none."""
+    at = scene(court)
+    ping = at.signer.ping(court.vm.vm_id, iat=at.now, nbf=at.now, exp=at.now + 9, evt=None)
+    assert (
+        (command := judge(court, ping)).act,
+        command.event_id,
+        command.fingerprint,
+    ) == ("ping", None, None)
+
+
+def test_claims_that_nobody_knows_are_ignored(court: Court) -> None:
+    """Later control planes may add claims; null stands for a reason that is not given."""
+    assert judge(court, scene(court).approve(azp="x", rsn=None)).why is None
+
+
+@pytest.mark.parametrize(
+    ("times", "good"),
+    [
+        ({"exp": 900}, True),
+        ({"iat": -300, "nbf": -300, "exp": 600}, True),
+        ({"iat": 5, "nbf": 5}, True),
+        ({"iat": 6}, False),
+        ({"nbf": 6}, False),
+        ({"exp": 1}, True),
+        ({"exp": 0}, False),
+        ({"iat": -1, "exp": 900}, False),
+    ],
+)
+def test_times_have_sharp_edges(court: Court, times: dict[str, int], *, good: bool) -> None:
+    """A clock that is 5 s ahead is forgiven, and nothing else; 900 s is the longest life."""
+    at = scene(court)
+    token = at.approve(**{name: at.now + seconds for name, seconds in times.items()})
+    if good:
+        assert judge(court, token).act == "approve"
+    else:
+        assert refusal(court, token).reason in ("expired", "not_yet_valid", "lifetime_too_long")
+
+
+def test_time_passes_over_a_token(court: Court) -> None:
+    """A token is good until its last second, and expired in the next, whatever the fraction."""
+    token = scene(court).approve()
+    assert judge(court, token, later=299.999)
+    assert refusal(court, token, later=300.0).reason == "expired"
+
+
+def test_the_largest_token_is_good(court: Court) -> None:
+    """Exactly 8 KiB is not too large."""
+    at = scene(court)
+    for fill in range(5600, 6200):
+        token = at.approve(fill="x" * fill)
+        if len(token) >= MAX_TOKEN_BYTES - 3:
+            break
+    assert MAX_TOKEN_BYTES - 4 < len(token) <= MAX_TOKEN_BYTES
+    assert judge(court, token).act == "approve"
+
+
+def test_a_signature_in_its_other_form_is_the_same_command(court: Court) -> None:
+    """Each ES256 signature has a twin that is good too: the jti, not the bytes, is used up."""
+    at = scene(court)
+    token = at.curve.approve(at.soon, now=at.now, jti="twin")
+    header, claims, signature = split(token)
+    s = CURVE_ORDER - int.from_bytes(signature[32:])
+    twin = joined(header, claims, signature[:32] + s.to_bytes(32))
+    assert judge(court, token) == judge(court, twin)
+    assert refusal(court, twin, "twin").reason == "replayed"
+
+
+Wrong = Callable[[Scene], bytes]
+ORDER: list[tuple[str, Wrong, dict[str, Any]]] = [
+    ("too_large", lambda s: b"A" * 9000, {"retained": True}),
+    ("retained", lambda s: b"no token", {"retained": True}),
+    ("malformed", lambda s: s.headed(typ="JWT", kid="key-9"), {}),
+    ("malformed", lambda s: s.headed(kid="key-9") + b".AA", {}),
+    ("unknown_key", lambda s: Signer("key-9").approve(s.soon, now=s.now), {}),
+    ("bad_signature", lambda s: Signer("key-1").token(b"[]"), {}),
+    ("bad_signature", lambda s: Signer("key-1").approve(s.soon, now=s.now, iss="x", exp="x"), {}),
+    ("malformed", lambda s: s.approve(iat=None, iss="x", aud="x"), {}),
+    ("not_allowed", lambda s: s.approve(iss="x", aud="x"), {}),
+    ("wrong_audience", lambda s: s.approve(aud="x", iat=1, nbf=1, exp=2), {}),
+    ("expired", lambda s: s.approve(iat=1, nbf=s.now + 60, exp=2), {}),
+    ("not_yet_valid", lambda s: s.approve(nbf=s.now + 60, exp=s.now + 9999), {}),
+    ("lifetime_too_long", lambda s: s.approve(exp=s.now + 9999, act="reboot"), {}),
+    ("not_allowed", lambda s: s.approve(act="reboot", jti="used"), {}),
+    ("not_allowed", lambda s: s.signer.approve(s.others, now=s.now, jti="used"), {}),
+    ("replayed", lambda s: s.approve(evt="E-NEVER", jti="used"), {}),
+    ("unknown_event", lambda s: s.approve(evt="E-NEVER", evh="x"), {"rate": spent()}),
+    ("already_started", lambda s: s.signer.approve(s.begun, now=s.now, evh="x"), {}),
+    ("event_changed", lambda s: s.approve(evh="x"), {"rate": spent()}),
+    ("rate_limited", lambda s: s.approve(), {"rate": spent()}),
+]
+
+
+@pytest.mark.parametrize(
+    ("reason", "make", "how"), ORDER, ids=[f"{n}-{each[0]}" for n, each in enumerate(ORDER)]
+)
+def test_of_two_things_wrong_the_earlier_is_told(
+    court: Court, reason: str, make: Wrong, how: dict[str, Any]
+) -> None:
+    """The checks have one order, so that a command that is wrong twice has one reason."""
+    assert reason == refusal(court, make(scene(court)), "used", **how).reason
+
+
+def test_a_refusal_names_the_issuer_of_the_key(court: Court) -> None:
+    """Nobody can have a refusal written down under the name of another issuer."""
+    at = scene(court)
+    command = refusal(court, at.other.approve(at.soon, now=at.now, iss=at.signer.issuer)).command
+    assert command is not None
+    assert at.other.issuer == command.issuer
+
+
+def test_what_cannot_be_read_is_not_in_a_refusal(court: Court) -> None:
+    """Of a malformed command only what may stand in a receipt is kept."""
+    at = scene(court)
+    command = refusal(court, at.approve(sub="x\nroot", jti=7, evt="\ud800", iat=True)).command
+    assert command is not None
+    assert (
+        command.subject,
+        command.jti,
+        command.event_id,
+        command.issued,
+    ) == ("", "", None, 0)
+
+
+def test_nobody_is_trusted_without_a_file(court: Court) -> None:
+    """Without a trust file no command is good."""
+    with pytest.raises(RefusedError, match="unknown_key"):
+        verify(
+            scene(court).approve(),
+            retained=False,
+            trust=Trust(None),
+            situation=situation(court),
+            rate=Rate(1, FakeClock().monotonic),
+        )
+
+
+@given(place=st.integers(min_value=0), bit=st.integers(min_value=0, max_value=7))
+@example(place=-1, bit=0)
+@example(place=-1, bit=1)
+def test_no_bit_of_a_token_can_be_flipped(court: Court, place: int, bit: int) -> None:
+    """A good token is good in one spelling only."""
+    token = bytearray(scene(court).approve(jti="flip"))
+    token[place % len(token)] ^= 1 << bit
+    assert refusal(court, bytes(token)).reason in ("malformed", "unknown_key", "bad_signature")
+
+
+@given(st.binary(max_size=300))
+def test_whatever_comes_is_refused_with_a_reason(court: Court, noise: bytes) -> None:
+    """No bytes make the verifier fail in another way than by refusing."""
+    assert refusal(court, noise).reason == "malformed"
+    assert refusal(court, scene(court).signer.token(noise)).reason == "malformed"
+
+
+def test_a_rate_is_so_many_a_minute() -> None:
+    """The limit holds in any minute, and is free again after it."""
+    clock = FakeClock()
+    rate = Rate(2, clock.monotonic)
+    assert [rate.allows() for _ in range(3)] == [True, True, False]
+    clock.advance(RATE_SECONDS - 0.001)
+    assert not rate.allows()
+    clock.advance(0.001)
+    assert [rate.allows() for _ in range(3)] == [True, True, False]
+
+
+def test_a_wall_clock_that_jumps_changes_no_rate() -> None:
+    """A clock set back blocks nobody for an hour, and one set to and fro lets no flood through."""
+    clock = FakeClock()
+    rate = Rate(2, clock.monotonic)
+    allowed = 0
+    for hours in (-1, 1, -1, 1):
+        clock.jump(hours * 3600)
+        allowed += sum(rate.allows() for _ in range(5))
+    assert allowed == 2
+    clock.advance(RATE_SECONDS)
+    assert rate.allows()

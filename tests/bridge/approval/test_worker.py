@@ -1,0 +1,310 @@
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+
+from bridge.approval import worker as module
+from bridge.approval.ledger import Entry
+from bridge.approval.worker import WAITING, Approver
+from bridge.store.database import StoreError
+from sinks.base import MAX_TOKEN_BYTES, CommandMessage
+
+PATIENCE = 10.0
+ENTRY = Entry(
+    cause="c",
+    jti="j",
+    event_id="E-1",
+    fingerprint="f",
+    actor="local:anna",
+    issuer=None,
+    resources=(),
+)
+
+
+class Approvals:
+    """Notes what it is asked for, in order; each kind can be made to do something first."""
+
+    def __init__(self) -> None:
+        self.done: queue.Queue[str] = queue.Queue()
+        self.before: dict[str, Callable[[], object]] = {}
+        self.sizes: list[int] = []
+
+    def command(self, message: CommandMessage) -> None:
+        self.sizes.append(len(message.token))
+        name = message.token[:20].decode()
+        self._do(name)
+        message.settled()
+
+    def polled(self) -> None:
+        self._do("look")
+
+    def local(
+        self, event_id: str, *, user: str, fingerprint: str | None = None, why: str | None = None
+    ) -> Entry:
+        self._do(f"{user}: {event_id}")
+        return ENTRY
+
+    def _do(self, name: str) -> None:
+        self.before.get(name, lambda: None)()
+        self.done.put(name)
+
+    def next(self, count: int = 1) -> list[str]:
+        return [self.done.get(timeout=PATIENCE) for _ in range(count)]
+
+
+class Scene:
+    """An approver, what it carries out, and a gate to hold it at."""
+
+    def __init__(self, stack: ExitStack) -> None:
+        self.approvals = Approvals()
+        self.approver = Approver(self.approvals)  # type: ignore[arg-type]  # it answers as one
+        self.gate = threading.Event()
+        self.reached = threading.Event()
+        self.settled: list[str] = []
+        stack.callback(self.approver.stop, PATIENCE)
+        stack.callback(self.gate.set)
+
+    def begin(self) -> None:
+        """It runs, and has looked once."""
+        self.approver.start()
+        self.approver.polled()
+        assert self.approvals.next() == ["look"]
+
+    def hold(self, name: str = "held") -> None:
+        """It is busy with a command until the gate opens."""
+
+        def wait() -> None:
+            self.reached.set()
+            assert self.gate.wait(PATIENCE)
+
+        self.approvals.before[name] = wait
+        assert self.send(name)
+        assert self.reached.wait(PATIENCE)
+
+    def send(self, name: str, **how: Any) -> bool:
+        """A command comes in."""
+        return self.approver.command(
+            CommandMessage(
+                token=name.encode(),
+                channel="mqtt",
+                settled=lambda: self.settled.append(name),
+                **how,
+            )
+        )
+
+
+@pytest.fixture
+def scene() -> Iterator[Scene]:
+    """An approver that has not begun."""
+    with ExitStack() as stack:
+        yield Scene(stack)
+
+
+def test_one_thing_is_done_after_the_other(scene: Scene) -> None:
+    """Commands are carried out in the order in which they came, and settled."""
+    scene.begin()
+    assert all(scene.send(name) for name in ("a", "b", "c"))
+    assert scene.approvals.next(3) == ["a", "b", "c"]
+    scene.approver.stop(PATIENCE)
+    assert scene.settled == ["a", "b", "c"]
+
+
+def test_commands_wait_for_the_first_look(scene: Scene) -> None:
+    """A command that was queued while the bridge was away may be about what it has not seen."""
+    scene.approver.start()
+    assert scene.send("a")
+    scene.approver.polled()
+    assert scene.approvals.next(2) == ["look", "a"]
+
+
+def test_commands_do_not_wait_for_it_for_ever(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where IMDS does not answer, a command is judged all the same, and a ping answered."""
+    monkeypatch.setattr(module, "FIRST_LOOK_SECONDS", 0.05)
+    scene.approver.start()
+    assert scene.send("a")
+    assert scene.approvals.next() == ["a"]
+
+
+def test_a_flood_is_turned_away(scene: Scene) -> None:
+    """So many wait and no more; there is room again as soon as they are done."""
+    scene.begin()
+    scene.hold()
+    # The one that is being carried out still has its place: it may have to be done again.
+    assert sum(scene.send(str(number)) for number in range(10 * WAITING)) == WAITING - 1
+    scene.gate.set()
+    scene.approvals.next(WAITING)
+    assert scene.send("later")
+    assert scene.approvals.next() == ["later"]
+
+
+def test_looks_and_people_go_before_a_flood(scene: Scene) -> None:
+    """A full queue of commands holds up neither a rule nor a person."""
+    scene.begin()
+    scene.hold()
+    for number in range(WAITING):
+        scene.send(str(number))
+    answers: queue.Queue[Entry] = queue.Queue()
+    person = threading.Thread(
+        target=lambda: answers.put(scene.approver.local("E-1", user="anna", seconds=PATIENCE))
+    )
+    person.start()
+    while not scene.approver._people:
+        pass
+    scene.approver.polled()
+    scene.approver.polled()
+    scene.gate.set()
+    assert scene.approvals.next(4) == ["held", "anna: E-1", "look", "0"]
+    assert answers.get(timeout=PATIENCE) == ENTRY
+    person.join(PATIENCE)
+
+
+def test_looks_go_on_after_a_flood(scene: Scene) -> None:
+    """A look that came while the queue was full is not the last one."""
+    scene.begin()
+    scene.hold()
+    for number in range(2 * WAITING):
+        scene.send(str(number))
+    scene.approver.polled()
+    scene.gate.set()
+    scene.approvals.next(WAITING + 1)
+    scene.approver.polled()
+    assert scene.approvals.next() == ["look"]
+
+
+def test_a_large_message_is_not_kept_whole(scene: Scene) -> None:
+    """What waits is small: of a megabyte just enough is kept to refuse it for its size."""
+    scene.begin()
+    assert scene.send("x" * (1 << 20))
+    scene.approvals.next()
+    assert scene.approvals.sizes == [MAX_TOKEN_BYTES + 1]
+
+
+def test_a_command_that_cannot_be_stored_is_tried_again(scene: Scene) -> None:
+    """A full disk loses no command: it stays the first, and is settled once it is stored."""
+    scene.begin()
+    failures = [StoreError("the disk is full")] * 2
+
+    def fail() -> None:
+        if failures:
+            raise failures.pop()
+
+    scene.approvals.before["a"] = fail
+    assert scene.send("a")
+    assert scene.send("b")
+    done = []
+    while done[-1:] != ["b"]:
+        scene.approver.polled()
+        done += scene.approvals.next()
+    assert [name for name in done if name != "look"] == ["a", "b"]
+    scene.approver.stop(PATIENCE)
+    assert scene.settled == ["a", "b"]
+
+
+def test_a_command_that_finds_a_bug_is_settled(
+    scene: Scene, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One message that breaks us neither ends the thread nor comes back for ever."""
+    scene.begin()
+    scene.approvals.before["a"] = lambda: 1 / 0
+    assert scene.send("a")
+    assert scene.send("b")
+    assert scene.approvals.next() == ["b"]
+    assert scene.settled[:1] == ["a"]
+    assert "approval_bug" in [getattr(each, "action", "") for each in caplog.records]
+
+
+@pytest.mark.parametrize("error", [StoreError("the disk is full"), RuntimeError("a bug")])
+def test_a_look_that_fails_is_not_the_last(scene: Scene, error: Exception) -> None:
+    """Whatever goes wrong with one look, the next one is made."""
+    scene.begin()
+    failures = [error]
+
+    def fail() -> None:
+        if failures:
+            scene.reached.set()
+            raise failures.pop()
+
+    scene.approvals.before["look"] = fail
+    scene.approver.polled()
+    assert scene.reached.wait(PATIENCE)
+    scene.approver.polled()
+    assert scene.approvals.next() == ["look"]
+
+
+@pytest.mark.parametrize("error", [LookupError("unknown_event"), StoreError("the disk is full")])
+def test_a_person_is_told_what_went_wrong(scene: Scene, error: Exception) -> None:
+    """The reason reaches the one who asked."""
+    scene.begin()
+
+    def fail() -> None:
+        raise error
+
+    scene.approvals.before["anna: E-1"] = fail
+    with pytest.raises(type(error), match=str(error)):
+        scene.approver.local("E-1", user="anna", seconds=PATIENCE)
+
+
+def test_a_person_who_no_longer_waits_gets_nothing_done(scene: Scene) -> None:
+    """What could not begin in time is not done later behind the person's back."""
+    scene.begin()
+    scene.hold()
+    with pytest.raises(TimeoutError, match="nothing was done"):
+        scene.approver.local("E-1", user="anna", seconds=0.01)
+    assert scene.send("b")
+    scene.gate.set()
+    assert scene.approvals.next(2) == ["held", "b"]
+
+
+def test_a_person_is_told_that_it_is_under_way(scene: Scene) -> None:
+    """What has begun is not said to be undone."""
+    scene.begin()
+    scene.approvals.before["anna: E-1"] = lambda: scene.gate.wait(PATIENCE)
+    with pytest.raises(TimeoutError, match="it is under way"):
+        scene.approver.local("E-1", user="anna", seconds=0.05)
+
+
+def test_a_stop_settles_nothing_that_was_not_done(scene: Scene) -> None:
+    """What waits at the end is its channel's again: nothing of it is settled."""
+    scene.begin()
+    scene.hold()
+    assert scene.send("b")
+    stopping = threading.Thread(target=scene.approver.stop, args=(PATIENCE,))
+    stopping.start()
+    while not scene.approver._stopping:
+        pass
+    assert not scene.send("c")
+    scene.gate.set()
+    stopping.join(PATIENCE)
+    assert scene.settled == ["held"]
+    assert not scene.approver._thread.is_alive()
+
+
+def test_a_stop_does_not_wait_for_ever(scene: Scene) -> None:
+    """An IMDS that hangs holds up the end no longer than it may."""
+    scene.begin()
+    scene.hold()
+    scene.approver.stop(0.01)
+    assert scene.approver._thread.is_alive()
+
+
+def test_before_the_identity_is_confirmed_nothing_is_carried_out() -> None:
+    """A person is told to wait; a command waits, unsettled, and is carried out after the start."""
+    approvals, settled = Approvals(), threading.Event()
+    approver = Approver(approvals)  # type: ignore[arg-type]  # it does what approvals do
+    message = CommandMessage(token=b"early", channel="mqtt", settled=settled.set)
+    assert approver.command(message)
+    approver.polled()
+    with pytest.raises(LookupError, match="not confirmed by IMDS yet"):
+        approver.local("E-1", user="anna", seconds=PATIENCE)
+    assert (approvals.done.empty(), settled.is_set()) == (True, False)
+    approver.start()
+    assert approvals.next(2) == ["look", "early"]
+    assert settled.wait(PATIENCE)
+    approver.stop(PATIENCE)

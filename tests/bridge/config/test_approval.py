@@ -1,0 +1,169 @@
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.commands.control_plane import LEAVE_OUT, Signer, jwks
+
+from bridge.approval.authority import rules_of, trust_of
+from bridge.approval.policy import Rule
+from bridge.config.load import load
+from bridge.errors import CONFIGURATION, ConfigurationError
+from bridge.service.bridge import Bridge
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)  # no .env of somebody's
+
+
+def rules(*given: Mapping[str, Any], **variables: str) -> list[Rule]:
+    """The rules of the environment."""
+    environ = {"SEB_APPROVAL__RULES": json.dumps(given), **variables}
+    return rules_of(load(environ=environ).settings.approval)
+
+
+def refusal(*given: object, **variables: str) -> str:
+    """Why a configuration is refused."""
+    with pytest.raises(ConfigurationError) as caught:
+        load(environ={"SEB_APPROVAL__RULES": json.dumps(given), **variables})
+    assert caught.value.exit_code == CONFIGURATION
+    return str(caught.value)
+
+
+EVERY_KEY: dict[str, Any] = {
+    "name": "all keys",
+    "event_type": ["Freeze", "Reboot"],
+    "event_source": ["Platform"],
+    "max_duration": 9,
+    "affects_this_vm": False,
+    "max_resources": 3,
+    "after": ["drain"],
+    "leader": "first",
+    "takeover": 60,
+}
+
+
+def test_nothing_is_approved_by_default() -> None:
+    """Without a setting there is no rule, no trusted key and no channel."""
+    settings = load(environ={}).settings
+    assert (
+        settings.approval.rules,
+        settings.approval.trust,
+        settings.commands.pull_url,
+    ) == ((), None, None)
+
+
+def test_every_key_but_the_name_has_a_default() -> None:
+    """A rule of a name alone approves what names this VM and no other."""
+    assert [Rule(name="mine")] == rules({"name": "mine"})
+
+
+def test_every_key_means_what_the_design_says() -> None:
+    """Each key of a rule reaches the rule."""
+    expected = Rule(
+        name="all keys",
+        event_type=("Freeze", "Reboot"),
+        event_source=("Platform",),
+        max_duration=9.0,
+        affects_this_vm=False,
+        max_resources=3,
+        after=("drain",),
+        leader_first=True,
+        takeover=60.0,
+    )
+    assert [expected] == rules(EVERY_KEY, SEB_SINK__DRAIN__KIND="stdout")
+
+
+def test_rules_can_stand_in_the_toml_file(tmp_path: Path) -> None:
+    """The tables [[approval.rules]] are the same rules, in their order."""
+    file = tmp_path / "seb.toml"
+    file.write_text(
+        '[[approval.rules]]\nname = "short"\nevent_type = ["Freeze"]\nmax_duration = 9\n'
+        '[[approval.rules]]\nname = "mine"\nevent_source = ["User"]\nmax_resources = 2\n'
+        'leader = "first"\ntakeover = 30\n'
+    )
+    read = rules_of(load(environ={"SEB_CONFIG": str(file)}).settings.approval)
+    expected = [
+        Rule(name="short", event_type=("Freeze",), max_duration=9),
+        Rule(name="mine", event_source=("User",), max_resources=2, leader_first=True, takeover=30),
+    ]
+    assert expected == read
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"name": LEAVE_OUT}, "SEB_APPROVAL__RULES__0__NAME: this must be given"),
+        ({"name": ""}, "SEB_APPROVAL__RULES__0__NAME"),
+        ({"name": "x\nactor=root"}, "one line of text"),
+        ({"name": " x"}, "one line of text"),
+        ({"name": "x" * 101}, "SEB_APPROVAL__RULES__0__NAME"),
+        ({"event_type": "Freeze"}, 'give a JSON list, such as ["a", "b"]'),
+        ({"event_type": []}, "leave it out to match any"),
+        ({"event_source": [""]}, "leave it out to match any"),
+        ({"max_duration": -1}, "SEB_APPROVAL__RULES__0__MAX_DURATION"),
+        ({"max_duration": "soon"}, "this is not a number"),
+        ({"max_resources": -1}, "SEB_APPROVAL__RULES__0__MAX_RESOURCES"),
+        ({"max_resources": 1.5}, "SEB_APPROVAL__RULES__0__MAX_RESOURCES"),
+        ({"leader": "last"}, "SEB_APPROVAL__RULES__0__LEADER"),
+        ({"leader": LEAVE_OUT}, "takeover means something only with leader"),
+        ({"takeover": 0}, "SEB_APPROVAL__RULES__0__TAKEOVER"),
+        ({"evnt_type": ["Freeze"]}, "did you mean SEB_APPROVAL__RULES__0__EVENT_TYPE?"),
+        ({"after": ["nobody"]}, "the rule all keys waits for the sink nobody"),
+        ({"after": ["Drain"]}, "there is none of that name; there are: drain"),
+    ],
+)
+def test_a_rule_that_is_wrong_ends_the_start(change: dict[str, Any], why: str) -> None:
+    """A rule that would not do what its writer meant is refused, with what to do instead."""
+    rule = {name: value for name, value in (EVERY_KEY | change).items() if value is not LEAVE_OUT}
+    assert why in refusal(rule, SEB_SINK__DRAIN__KIND="stdout")
+
+
+def test_rules_have_names_of_their_own() -> None:
+    """A receipt names its rule, so no two have one name."""
+    assert "two rules have the same name" in refusal({"name": "a"}, {"name": "a"})
+
+
+def test_rules_that_are_no_json_are_refused() -> None:
+    """The variable is named, and what it should hold."""
+    with pytest.raises(ConfigurationError, match="SEB_APPROVAL__RULES: this is not JSON"):
+        load(environ={"SEB_APPROVAL__RULES": "[{name: a}]"})
+
+
+def test_after_may_name_the_default_sink() -> None:
+    """Where no sink is configured there is standard output, and a rule may wait for it."""
+    assert rules({"name": "a", "after": ["stdout"]})[0].after == ("stdout",)
+
+
+def trust_refusal(path: Path) -> str:
+    """Why a bridge with this trust file does not start."""
+    config = load(environ={"SEB_APPROVAL__TRUST": str(path)})
+    with pytest.raises(ConfigurationError) as caught:
+        Bridge(config, stop=threading.Event(), redact=str)
+    return str(caught.value)
+
+
+def test_a_trust_file_is_read_at_the_start(tmp_path: Path) -> None:
+    """A file in order is accepted; one that is missing ends the start."""
+    file = tmp_path / "trust.json"
+    why = "SEB_APPROVAL__TRUST: the file {} cannot be read: No such file or directory"
+    assert why.format(file) == trust_refusal(file)
+    file.write_text(jwks(Signer()))
+    approval = load(environ={"SEB_APPROVAL__TRUST": str(file)}).settings.approval
+    assert len(trust_of(approval).keys()) == 1
+
+
+def test_a_trust_file_with_a_wrong_key_ends_the_start(tmp_path: Path) -> None:
+    """A private key or a key without its issuer is refused at once, and never quoted."""
+    file, key = tmp_path / "trust.json", Signer()
+    file.write_text(json.dumps({"keys": [key.jwk(d="c2VjcmV0")]}))
+    told = trust_refusal(file)
+    assert "key 0 is a private key" in told
+    assert "c2VjcmV0" not in told
+    file.write_text(json.dumps({"keys": [key.jwk(iss=LEAVE_OUT)]}))
+    assert "key 0 has no iss" in trust_refusal(file)

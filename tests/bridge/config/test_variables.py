@@ -1,0 +1,73 @@
+"""Names of variables: ours, misspelt ones, and those that Kubernetes injects."""
+
+from __future__ import annotations
+
+import pytest
+
+from bridge.config.variables import refuse_unknown, setting_names, suggestion
+from bridge.errors import ConfigurationError
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("SEB_SERVICE_HOST", "10.0.0.7"),
+        ("SEB_SERVICE_PORT", "9469"),
+        ("SEB_SERVICE_PORT_HTTP", "9469"),
+        ("SEB_PORT", "tcp://10.0.0.7:9469"),
+        ("SEB_PORT_9469_TCP", "tcp://10.0.0.7:9469"),
+        ("SEB_PORT_9469_TCP_PROTO", "tcp"),
+        ("SEB_PORT_9469_TCP_PORT", "9469"),
+        ("SEB_PORT_9469_TCP_ADDR", "10.0.0.7"),
+        ("SEB_METRICS_SERVICE_HOST", "10.0.0.8"),
+        ("SEB_METRICS_PORT", "tcp://10.0.0.8:9469"),
+        ("SEB_METRICS_PORT_53_UDP_ADDR", "10.0.0.8"),
+    ],
+)
+def test_what_kubernetes_injects_is_ignored(name: str, value: str) -> None:
+    """A Service called seb, or seb-something, does not stop the bridge."""
+    refuse_unknown({name: value})
+
+
+def test_what_a_program_is_told_is_no_setting() -> None:
+    """A program that the bridge runs may call `seb` itself."""
+    refuse_unknown({"SEB_EVENT_ID": "A-1", "SEB_EVENT_TRANSITION": "ended"})
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("PATH", "SEB_SITE", "seb_site", "SEB_IMDS", "SEB_IMDS__URL", "SEB_CONFIG"),
+        *("SEB_SECRETS_DIR", "SEB_SINK", "SEB_SINK__OPS", "SEB_SINK__OPS-2__TLS__CA"),
+    ],
+)
+def test_known_names_and_other_peoples(name: str) -> None:
+    """Ours pass in any case, and names without our prefix are none of our business."""
+    refuse_unknown({name: "x"})
+
+
+@pytest.mark.parametrize("name", ["SEB_", "SEB_SITEE", "SEB_IMDS_URL", "SEB_SINK__", "seb_nope"])
+def test_unknown_names_are_refused(name: str) -> None:
+    """The message has the name as it was given, and not the value."""
+    with pytest.raises(ConfigurationError) as caught:
+        refuse_unknown({name: "a-value"})
+    assert str(caught.value).startswith(f"{name}: there is no such setting")
+    assert "a-value" not in str(caught.value)
+
+
+def test_a_port_that_is_not_injected_is_refused() -> None:
+    """Only Kubernetes' kind of value makes a name ending in PORT one of its own."""
+    with pytest.raises(ConfigurationError):
+        refuse_unknown({"SEB_METRICS_PORT": "9469"})
+
+
+def test_every_setting_has_a_name() -> None:
+    """Plain ones, sections, and what is in them."""
+    names = list(setting_names())
+    assert {"SEB_SITE", "SEB_IMDS", "SEB_IMDS__URL", "SEB_SINK"} <= set(names)
+    assert len(names) == len(set(names))
+
+
+def test_nothing_near_suggests_nothing() -> None:
+    """A wild name is not led to a wrong one."""
+    assert suggestion("XYZZY", ["SEB_SITE"]) == ""

@@ -1,0 +1,220 @@
+"""The dispatcher: one sink never delays another, and a stuck one gets a new worker."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.sinks.scripted import Bench
+from support.store_helpers import draft, opened
+
+from bridge.delivery.timeout import AbandonedError, CallTimeout
+from sinks.base import SinkError
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    """A bench with two sinks; what hangs is let go at the end."""
+    with opened(tmp_path) as store:
+        made = Bench(store, "bad", "good")
+        yield made
+        made.finish(5)
+
+
+@pytest.fixture
+def release() -> Iterator[threading.Event]:
+    """What a hanging call waits for."""
+    event = threading.Event()
+    yield event
+    event.set()
+
+
+def hang(bench: Bench, release: threading.Event) -> None:
+    """Commit a record, and wait until the bad sink hangs on it."""
+    bench.scripts["bad"].on_deliver = [lambda: release.wait(30) and None]  # type: ignore[func-returns-value, list-item]
+    bench.commit(draft(1))
+    bench.start()
+    bench.scripts["bad"].wait_for_calls("deliver", 1)
+
+
+def test_a_hanging_sink_delays_nobody(bench: Bench, release: threading.Event) -> None:
+    """The other one gets everything meanwhile."""
+    hang(bench, release)
+    for number in range(2, 30):
+        bench.commit(draft(number))
+    bench.scripts["good"].wait_for_records(29)
+    assert bench.scripts["bad"].sequences() == []
+
+
+def test_a_stuck_sink_is_replaced_after_its_deadline(
+    bench: Bench, release: threading.Event
+) -> None:
+    """Not before; then it is cut off, and a new one delivers the same record."""
+    hang(bench, release)
+    bad, health = bench.scripts["bad"], bench.dispatcher.health["bad"]
+    bench.clock.advance(29)
+    bench.dispatcher.supervise()
+    assert bad.made == 1
+    bench.clock.advance(2)
+    bench.dispatcher.supervise()
+    bad.wait_for_calls("abort", 1)
+    assert (
+        bad.made,
+        health.state,
+        health.reason,
+        health.stuck_threads,
+    ) == (2, "failing", "no answer within 30 s", 1)
+    bench.wait_for_failure("bad")
+    bench.advance(130)
+    bad.wait_for_records(1)
+    assert bad.sequences() == [1]
+
+
+def test_what_a_stuck_call_brings_back_does_not_count(
+    bench: Bench, release: threading.Event
+) -> None:
+    """The old thread ends without touching sink or store again."""
+    hang(bench, release)
+    bad = bench.scripts["bad"]
+    (old,) = bad.threads
+    bench.clock.advance(31)
+    bench.dispatcher.supervise()
+    bad.wait_for_calls("abort", 1)
+    calls = list(bad.calls)
+    release.set()
+    old.join(10)
+    assert calls == bad.calls
+    assert bench.outbox.backlog("bad").records == 1
+    bench.dispatcher.supervise()
+    assert bench.dispatcher.health["bad"].stuck_threads == 0
+
+
+def test_a_call_that_ends_in_time_is_not_given_up(bench: Bench) -> None:
+    """An idle sink is not stuck, however long nothing happens."""
+    bench.start()
+    bench.scripts["bad"].wait_for_calls("maintain", 1)
+    bench.clock.advance(1e6)
+    bench.dispatcher.supervise()
+    assert bench.scripts["bad"].made == 1
+
+
+def test_finish_ends_in_time_although_one_hangs(bench: Bench, release: threading.Event) -> None:
+    """The good sink gets its last record, and the stuck one is disowned."""
+    hang(bench, release)
+    bad = bench.scripts["bad"]
+    bench.commit(draft(2))
+    assert not bench.finish(0.3)
+    assert bench.scripts["good"].sequences() == [1, 2]
+    bad.wait_for_calls("abort", 1)
+    calls = list(bad.calls)
+    release.set()
+    for thread in bad.threads:
+        if thread.name.startswith("sink-"):
+            thread.join(10)
+    assert calls == bad.calls
+
+
+def test_a_cut_that_hangs_holds_up_nobody(
+    bench: Bench, release: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The watchdog does not wait for a sink's abort."""
+    hang(bench, release)
+    sink = bench.dispatcher.sink("bad")
+    monkeypatch.setattr(sink, "abort", lambda: release.wait(30))
+    bench.clock.advance(31)
+    bench.dispatcher.supervise()
+    assert bench.scripts["bad"].made == 2
+
+
+@pytest.mark.parametrize("when", ["at the start", "at a replacement"])
+def test_a_constructor_with_a_bug_stops_nobody(
+    bench: Bench, release: threading.Event, when: str
+) -> None:
+    """That sink is seen to fail, and the other one delivers."""
+    bad = bench.scripts["bad"]
+    bug = ZeroDivisionError("in the constructor")
+    bad.on_make = [bug] if when == "at the start" else [None, bug]
+    bad.on_deliver = [lambda: release.wait(30) and None]  # type: ignore[func-returns-value, list-item]
+    bench.commit(draft(1))
+    bench.start()
+    if when == "at a replacement":
+        bad.wait_for_calls("deliver", 1)
+        bench.clock.advance(31)
+        bench.dispatcher.supervise()
+        bench.wait_for_failure("bad")
+        bench.advance(130)
+    health = bench.dispatcher.health["bad"]
+    bad.wait_for(lambda: "in the constructor" in str(health.reason))
+    bench.scripts["good"].wait_for_records(1)
+
+
+def test_a_thread_that_died_is_replaced(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever ended it: the sink gets a new worker."""
+    monkeypatch.setattr(threading, "excepthook", lambda args: None)
+    bad = bench.scripts["bad"]
+    bad.on_deliver = [SinkError("no")]
+    asked: list[None] = []
+
+    def urgent() -> bool:
+        asked.append(None)
+        if len(asked) == 1:
+            raise SystemError
+        return False
+
+    bench.commit(draft(1))
+    bench.ask_urgent = urgent
+    bench.start()
+    bad.wait_for(lambda: len(asked) > 0)
+    for thread in list(bad.threads):
+        thread.join(10)
+    bench.dispatcher.supervise()
+    assert bench.dispatcher.health["bad"].reason == "its thread ended"
+    bench.wait_for_failure("bad", 2)
+    bench.advance(130)
+    bad.wait_for_records(1)
+
+
+def test_no_thread_is_left(bench: Bench) -> None:
+    """After the end there are as many threads as before the start."""
+    before = {thread for thread in threading.enumerate() if thread.is_alive()}
+    bench.commit(draft(1))
+    bench.start()
+    bench.scripts["good"].wait_for_records(1)
+    bench.finish()
+    assert not [thread for thread in threading.enumerate() if thread not in before]
+
+
+def test_changes_of_health_are_logged_once(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    """One line when a sink fails, however often it is tried, and one when it is well again."""
+    caplog.set_level(logging.INFO)
+    good = bench.scripts["good"]
+    good.on_deliver = [SinkError("down") for _ in range(4)]
+    bench.commit(draft(1))
+    bench.start()
+    for failures in range(1, 5):
+        bench.wait_for_failure("good", failures)
+        bench.advance(9)
+    good.wait_for(lambda: bench.dispatcher.health["good"].state == "ok")
+    told = [record.action for record in caplog.records if getattr(record, "sink", "") == "good"]  # type: ignore[attr-defined]
+    assert told == ["sink_down", "sink_up"]
+
+
+def test_the_guard_draws_the_line(bench: Bench) -> None:
+    """A call that is over counts, a call that is abandoned does not, and none is begun after."""
+    guard = CallTimeout(bench.clock)
+    guard.call(lambda: None, limit=1)
+    bench.clock.advance(2)
+    assert not guard.abandon_if_overdue()
+
+    def stuck() -> None:
+        bench.clock.advance(2)
+        assert guard.abandon_if_overdue()
+
+    with pytest.raises(AbandonedError):
+        guard.call(stuck, limit=1)
+    with pytest.raises(AbandonedError):
+        guard.call(lambda: pytest.fail("called"), limit=1)
+    bench.start()

@@ -1,0 +1,374 @@
+"""One sink's worker: order, refusals, waiting, and an end in time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.sinks.scripted import Bench, Script
+from support.store_helpers import bridge_draft, draft, opened
+
+from bridge.delivery.health import MAX_STUCK_THREADS, Health, reason_of, retry_delay
+from bridge.store.database import StoreError
+from sinks.base import SinkError, SinkPaused, SinkRejected
+from sinks.record import BRIDGE_DEAD_LETTER, BRIDGE_HEARTBEAT
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    """A bench with one sink, `ops`, that is taken down at the end."""
+    with opened(tmp_path) as store:
+        made = Bench(store, "ops")
+        yield made
+        made.finish(5)
+
+
+@pytest.fixture
+def ops(bench: Bench) -> Script:
+    """The script of the one sink."""
+    return bench.scripts["ops"]
+
+
+def test_records_are_delivered_in_order(bench: Bench, ops: Script) -> None:
+    """What was committed before the start, and what comes later."""
+    bench.commit(*[draft(n) for n in range(1, 6)])
+    bench.start()
+    ops.wait_for_records(5)
+    bench.commit(draft(6))
+    ops.wait_for_records(6)
+    assert ops.sequences() == [1, 2, 3, 4, 5, 6]
+    ops.wait_for(lambda: bench.dispatcher.health["ops"].delivered == 6)
+
+
+def test_a_failure_is_tried_again_after_a_wait(bench: Bench, ops: Script) -> None:
+    """The same record comes again once the time has come, and not before."""
+    ops.on_deliver = [SinkError("down, secret")]
+    bench.commit(draft(1), draft(2))
+    bench.start()
+    ops.wait_for_calls("close", 1)
+    health = bench.dispatcher.health["ops"]
+    bench.wait_for_failure("ops")
+    assert (health.reason, health.failures) == ("down, [secret]", 1)
+    bench.advance(0.9)
+    assert ops.sequences() == []
+    bench.advance(0.2)
+    ops.wait_for_records(2)
+    ops.wait_for(lambda: health.state == "ok")
+    assert (ops.sequences(), health.failures) == ([1, 2], 0)
+
+
+def test_a_failed_open_is_closed_and_tried_again(bench: Bench, ops: Script) -> None:
+    """The contract: close is called after each open, good or bad."""
+    ops.on_open = [SinkError("no")]
+    bench.start()
+    ops.wait_for_calls("close", 1)
+    assert ops.calls == ["open", "close"]
+    bench.wait_for_failure("ops")
+    bench.advance(1.1)
+    ops.wait_for(lambda: bench.dispatcher.health["ops"].state == "idle")
+
+
+def test_a_sink_is_idle_until_its_first_acknowledgement(bench: Bench, ops: Script) -> None:
+    """That it could be opened says nothing: only a record that it took does."""
+    bench.start()
+    health = bench.dispatcher.health["ops"]
+    ops.wait_for(lambda: health.state == "idle")
+    bench.commit(draft(1))
+    assert wait_ok(bench, ops) == "ok"
+
+
+def test_a_sink_that_refuses_every_record_is_never_ok(bench: Bench, ops: Script) -> None:
+    """Parking the records gets on with them, and does not make the sink work."""
+    seen = set()
+    ops.on_deliver = [SinkRejected("no")] * 4
+    ops.on_maintain = [lambda: seen.add(bench.dispatcher.health["ops"].state)] * 9
+    bench.commit(*[draft(n) for n in range(1, 4)])
+    bench.start()
+    health = bench.dispatcher.health["ops"]
+    ops.wait_for(lambda: health.parked == 3 and health.state == "idle")
+    ops.wait_for_calls("maintain", 3)
+    assert "ok" not in seen
+
+
+def test_a_refusal_after_deliveries_takes_the_ok_away(bench: Bench, ops: Script) -> None:
+    """Until the sink takes a record again."""
+    ops.on_deliver = [None, SinkRejected("no")]
+    bench.commit(draft(1))
+    bench.start()
+    assert wait_ok(bench, ops) == "ok"
+    bench.commit(draft(2))
+    ops.wait_for(lambda: bench.dispatcher.health["ops"].state == "idle")
+    bench.commit(draft(3))
+    assert wait_ok(bench, ops) == "ok"
+
+
+def test_a_failure_between_two_records_is_over_when_the_sink_is_open_again(
+    bench: Bench, ops: Script
+) -> None:
+    """It has acknowledged records in this run: it need not prove itself anew."""
+    bench.commit(draft(1))
+    bench.start()
+    assert wait_ok(bench, ops) == "ok"
+    ops.on_maintain = [SinkError("lost")]
+    bench.dispatcher.wake()
+    bench.wait_for_failure("ops")
+    bench.advance(1.1)
+    assert wait_ok(bench, ops) == "ok"
+
+
+def wait_ok(bench: Bench, ops: Script) -> str:
+    """Wait until the sink does well."""
+    ops.wait_for(lambda: bench.dispatcher.health["ops"].state == "ok")
+    return bench.dispatcher.health["ops"].state
+
+
+def test_what_was_acknowledged_is_not_sent_again(bench: Bench, ops: Script) -> None:
+    """An error may say how many records of the batch got through; the wait begins anew."""
+    ops.on_deliver = [SinkError("no"), SinkError("half", delivered=2)]
+    bench.commit(*[draft(n) for n in range(1, 4)])
+    bench.start()
+    health = bench.dispatcher.health["ops"]
+    bench.wait_for_failure("ops")
+    bench.advance(1.1)
+    ops.wait_for(lambda: health.reason == "half" and health.next_try_at is not None)
+    assert (health.failures, health.delivered) == (1, 2)
+    bench.advance(1.1)
+    ops.wait_for_records(1)
+    assert ops.sequences() == [3]
+
+
+@pytest.mark.parametrize("delivered", [-1, 7])
+def test_an_error_that_counts_wrongly(bench: Bench, ops: Script, delivered: int) -> None:
+    """A number that makes no sense loses nothing that was not acknowledged, and stops nobody."""
+    ops.on_deliver = [
+        SinkError("odd", delivered=delivered),
+        SinkRejected("odd", delivered=delivered),
+    ]
+    bench.commit(*[draft(n) for n in range(1, 8)])
+    bench.start()
+    bench.wait_for_failure("ops")
+    bench.advance(1.1)
+    ops.wait_for_calls("deliver", 2)
+    ops.wait_for(lambda: bench.dispatcher.health["ops"].next_try_at is not None)
+    bench.advance(60)
+    ops.wait_for(lambda: 7 in ops.sequences())
+    assert bench.outbox.dead.count("ops") == 0
+    assert ops.sequences() == list(range(ops.sequences()[0], 8))
+
+
+def test_a_refused_record_is_parked_and_the_others_go_on(bench: Bench, ops: Script) -> None:
+    """With its reason, and a record that says so, which the sink gets too."""
+    ops.on_deliver = [SinkRejected("too large, secret", delivered=1)]
+    bench.commit(*[draft(n) for n in range(1, 4)])
+    bench.start()
+    ops.wait_for(lambda: 4 in ops.sequences())
+    assert ops.sequences() == [3, 4]
+    assert ops.records[-1].type == BRIDGE_DEAD_LETTER
+    (dead,) = bench.outbox.dead.shown()
+    assert (dead.sequence, dead.reason, dead.attempts) == (2, "too large, [secret]", 1)
+
+
+def test_a_record_that_may_yet_be_taken_is_tried_so_often(bench: Bench, ops: Script) -> None:
+    """It is parked after the last of its tries."""
+    ops.on_deliver = [SinkRejected("no", tries=3) for _ in range(3)]
+    bench.commit(draft(1), draft(2))
+    bench.start()
+    for failures in (1, 2):
+        bench.wait_for_failure("ops", failures)
+        assert bench.outbox.dead.count("ops") == 0
+        bench.advance(2.1)
+    ops.wait_for_records(2)
+    assert [dead.attempts for dead in bench.outbox.dead.shown()] == [3]
+
+
+@pytest.mark.parametrize("kind", [BRIDGE_HEARTBEAT, BRIDGE_DEAD_LETTER])
+def test_some_are_parked_in_silence(bench: Bench, ops: Script, kind: str) -> None:
+    """A refused dead letter, or heartbeat, makes no further record."""
+    ops.on_deliver = [SinkRejected("no")]
+    bench.commit(bridge_draft(kind))
+    bench.start()
+    ops.wait_for(lambda: bench.outbox.dead.count("ops") == 1)
+    bench.commit(draft(1))
+    ops.wait_for_records(1)
+    assert ops.sequences() == [2]
+
+
+def test_a_damaged_record_is_parked(bench: Bench, ops: Script) -> None:
+    """It stops nobody, and nothing of it is sent."""
+    bench.commit(*[draft(n) for n in range(1, 4)])
+    with bench.store.transaction() as connection:
+        connection.execute("UPDATE records SET body = X'00' WHERE sequence = 2")
+    bench.start()
+    ops.wait_for(lambda: 4 in ops.sequences())
+    assert ops.sequences() == [1, 3, 4]
+    assert [dead.sequence for dead in bench.outbox.dead.shown()] == [2]
+
+
+def test_a_paused_sink_rests_until_a_person_acts(bench: Bench, ops: Script) -> None:
+    """No time wakes it, and nothing is lost meanwhile."""
+    ops.on_deliver = [SinkPaused("gone for good")]
+    bench.commit(draft(1))
+    bench.start()
+    health = bench.dispatcher.health["ops"]
+    ops.wait_for(lambda: health.state == "paused")
+    bench.advance(1e6)
+    bench.commit(draft(2))
+    assert ops.calls.count("deliver") == 1
+    bench.dispatcher.resume("ops")
+    ops.wait_for_records(2)
+    assert ops.sequences() == [1, 2]
+
+
+def test_a_wait_can_be_cut_short_by_a_person(bench: Bench, ops: Script) -> None:
+    """A failing sink is tried at once."""
+    ops.on_deliver = [SinkError("no", retry_after=300)]
+    bench.commit(draft(1))
+    bench.start()
+    bench.wait_for_failure("ops")
+    bench.dispatcher.resume("ops")
+    ops.wait_for_records(1)
+
+
+def test_the_destinations_wish_is_honoured(bench: Bench, ops: Script) -> None:
+    """Retry-After is waited for, up to five minutes."""
+    ops.on_deliver = [SinkError("busy", retry_after=100), SinkError("busy", retry_after=1e9)]
+    bench.commit(draft(1))
+    bench.start()
+    ops.wait_for_calls("deliver", 1)
+    bench.wait_for_failure("ops", 1)
+    bench.advance(99)
+    assert ops.calls.count("deliver") == 1
+    bench.advance(1.1)
+    ops.wait_for_calls("deliver", 2)
+    bench.wait_for_failure("ops", 2)
+    bench.advance(300.1)
+    ops.wait_for_records(1)
+
+
+def test_a_near_event_cuts_the_wait(bench: Bench, ops: Script) -> None:
+    """Where the VM may go within two minutes, no wait is longer than five seconds."""
+    ops.on_deliver = [SinkError("no", retry_after=300)]
+    bench.commit(draft(1))
+    bench.start()
+    health = bench.wait_for_failure("ops")
+    bench.urgent = True
+    bench.advance(0)
+    ops.wait_for(lambda: health.next_try_at == bench.clock.seconds + 5)
+    bench.advance(5)
+    ops.wait_for_records(1)
+
+
+def test_the_wait_grows_under_a_ceiling() -> None:
+    """Full jitter: any time up to 1, 2, 4 … 60 seconds."""
+    most = [retry_delay(failures, cap=60, draw=lambda: 1.0) for failures in range(1, 9)]
+    assert most == [1, 2, 4, 8, 16, 32, 60, 60]
+    assert retry_delay(5, cap=60, draw=lambda: 0.0) == 0
+    assert retry_delay(100_000, cap=60, draw=lambda: 1.0) == 60
+    assert retry_delay(0, cap=60, draw=lambda: 1.0) == 1
+
+
+def test_stuck_threads_slow_down_more_of_them() -> None:
+    """Hurry wins over that only while they are few."""
+    health = Health(failures=10, stuck_threads=2)
+    assert health.delay(None, urgent=False, draw=lambda: 1.0) == 180
+    assert health.delay(None, urgent=True, draw=lambda: 1.0) == 5
+    health.stuck_threads = MAX_STUCK_THREADS
+    assert health.delay(None, urgent=True, draw=lambda: 1.0) == 60 * (MAX_STUCK_THREADS + 1)
+
+
+@pytest.mark.parametrize("error", [ZeroDivisionError("oops"), SystemExit(3), KeyError()])
+@pytest.mark.parametrize("place", ["on_open", "on_deliver", "on_maintain"])
+def test_a_bug_in_a_sink_is_tried_again(
+    bench: Bench, ops: Script, place: str, error: BaseException
+) -> None:
+    """Any exception counts as a failure that says that it is a bug; even an attempt to exit."""
+    setattr(ops, place, [error])
+    bench.commit(draft(1))
+    bench.start()
+    health = bench.dispatcher.health["ops"]
+    bench.wait_for_failure("ops")
+    assert "a bug in the sink" in str(health.reason)
+    bench.advance(1.1)
+    assert wait_ok(bench, ops) == "ok"
+    assert ops.sequences() == [1]
+
+
+def test_a_bug_in_close_is_no_failure(bench: Bench, ops: Script) -> None:
+    """The sink is opened again all the same."""
+    ops.on_deliver, ops.on_close = [SinkError("no")], [ZeroDivisionError()]
+    bench.commit(draft(1))
+    bench.start()
+    bench.wait_for_failure("ops")
+    bench.advance(1.1)
+    ops.wait_for_records(1)
+
+
+def test_an_error_of_the_store_is_waited_out(
+    bench: Bench, ops: Script, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where a refusal cannot be written down, the record is not passed over."""
+    ops.on_deliver = [SinkRejected("no"), SinkRejected("no")]
+    bench.commit(draft(1))
+    park, full = bench.outbox.park, [True]
+
+    def park_or_not(*place: object, **how: object) -> None:
+        if full.pop() if full else False:
+            raise StoreError("full")
+        park(*place, **how)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(bench.outbox, "park", park_or_not)
+    bench.start()
+    bench.wait_for_failure("ops")
+    assert bench.dispatcher.health["ops"].reason == "full"
+    assert bench.outbox.dead.count("ops") == 0
+    bench.advance(1.1)
+    ops.wait_for(lambda: bench.outbox.dead.count("ops") == 1)
+
+
+def test_finish_delivers_what_is_left(bench: Bench, ops: Script) -> None:
+    """Everything goes out, the sink is closed, and its thread ends."""
+    bench.commit(*[draft(n) for n in range(1, 20)])
+    bench.start()
+    assert bench.finish()
+    assert list(range(1, 20)) == ops.sequences()
+    assert ops.calls[-1] == "close"
+    assert not [thread for thread in ops.threads if thread.is_alive()]
+
+
+def test_finish_gives_a_waiting_sink_one_try(bench: Bench, ops: Script) -> None:
+    """At once, whatever it was waiting for, and only once."""
+    ops.on_deliver = [SinkError("no", retry_after=300), SinkError("still no")]
+    bench.commit(draft(1))
+    bench.start()
+    bench.wait_for_failure("ops", 1)
+    assert bench.finish()
+    assert ops.calls.count("deliver") == 2
+    assert bench.outbox.backlog("ops").records == 1
+
+
+def test_finish_leaves_a_paused_sink_alone(bench: Bench, ops: Script) -> None:
+    """It wants nothing more, not even at the end."""
+    ops.on_deliver = [SinkPaused("gone")]
+    bench.commit(draft(1))
+    bench.start()
+    ops.wait_for(lambda: bench.dispatcher.health["ops"].state == "paused")
+    assert bench.finish()
+    assert ops.calls.count("deliver") == 1
+
+
+def test_reasons_fit_a_line_and_a_record() -> None:
+    """One line, not endless, without secrets, and with signs that UTF-8 can carry."""
+
+    class Mute(Exception):
+        def __str__(self) -> str:
+            raise ZeroDivisionError
+
+    def redact(text: str) -> str:
+        return text.replace("secret", "*")
+
+    assert reason_of(ValueError("a\n b secret"), redact) == "a b *"
+    assert len(reason_of(ValueError("x" * 10_000), redact)) == 501
+    assert reason_of(ValueError("half \ud800"), redact) == "half ?"
+    assert reason_of(Mute(), redact) == "Mute"
+    assert reason_of(KeyError(), redact) == "KeyError"

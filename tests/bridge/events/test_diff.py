@@ -1,0 +1,283 @@
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from support.documents.documents import (
+    EVENT_ID,
+    LATER,
+    NOW,
+    OTHER_ID,
+    body,
+    entry,
+    started,
+    without,
+)
+
+from bridge.events.diff import Look, Transition, diff, within
+from bridge.events.tracked import Measured, TrackedEvent
+from bridge.imds.document import parse_document
+
+LOOKING = Look(now=NOW, vm_name="web_3", gap_seconds=1.0, looking=True, boot_known=True)
+AFTER = replace(LOOKING, now=NOW + timedelta(hours=1))
+Known = Mapping[str, TrackedEvent]
+
+
+def step(known: Known, *entries: object, look: Look = LOOKING) -> tuple[list[Transition], Known]:
+    """The transitions to a document of these entries, and what is known after them."""
+    transitions = diff(known, parse_document(body(*entries)), look)
+    return transitions, {**known, **{each.known.event.key: each.known for each in transitions}}
+
+
+def told(transitions: list[Transition]) -> list[tuple[str, str, int]]:
+    """Kind, status and revision of each transition."""
+    return [(each.kind, each.known.status, each.known.revision) for each in transitions]
+
+
+def seen(*entries: object, look: Look = LOOKING) -> Known:
+    """What is known after one look."""
+    return step({}, *entries, look=look)[1]
+
+
+def measured(known: Known, what: Measured) -> Known:
+    """The same, with what was measured since."""
+    return {key: replace(each, measured=what) for key, each in known.items()}
+
+
+@pytest.mark.parametrize(
+    ("raw", "expected"),
+    [
+        (entry(), ("scheduled", "Scheduled", 1)),
+        (started(), ("started", "Started", 1)),
+        (entry(status="Levitating"), ("scheduled", "Unknown", 1)),
+        ({"EventId": EVENT_ID}, ("scheduled", "Unknown", 1)),
+    ],
+)
+def test_an_event_appears(raw: dict[str, Any], expected: tuple[str, str, int]) -> None:
+    """It is scheduled, or on a hardware failure started at once."""
+    assert [expected] == told(step({}, raw)[0])
+
+
+def test_the_same_document_tells_nothing() -> None:
+    """Whatever its incarnation, the order of its fields and of its resources."""
+    first = entry(resources=["web_3", "web_4"])
+    again = dict(reversed((first | {"Resources": ["web_4", "web_3"]}).items()))
+    assert step(seen(first), again)[0] == []
+
+
+@pytest.mark.parametrize(
+    "again",
+    [
+        entry(not_before="Sun, 02 Mar 2026 10:15:00 GMT"),
+        entry(not_before="2026-03-02T10:15:00Z"),
+        entry(EVENT_ID.lower()),
+        entry(duration=9.0),
+        entry(status="scheduled"),
+    ],
+)
+def test_another_spelling_tells_nothing(again: dict[str, Any]) -> None:
+    """A wrong weekday put right, or an id in the other case, is the same fact."""
+    assert step(seen(entry()), again)[0] == []
+
+
+@pytest.mark.parametrize(
+    ("again", "changed"),
+    [
+        (entry(event_type="Reboot"), ("eventType",)),
+        (entry() | {"ResourceType": "HostGroup"}, ("resourceType",)),
+        (entry(resources=["web_3", "web_4"]), ("resources",)),
+        (entry(not_before=LATER), ("notBefore",)),
+        (entry(not_before="soon"), ("notBefore",)),
+        (entry(description="other words"), ("description",)),
+        (entry(source="User"), ("eventSource",)),
+        (entry(duration=-1), ("durationInSeconds",)),
+        (entry(status="Completed"), ("eventStatus",)),
+        (entry() | {"Severity": {"level": 3}}, ("Severity",)),
+        (entry() | {"Zeta": 1, "Alpha": None}, ("Alpha", "Zeta")),
+        (entry(not_before=LATER, description=""), ("notBefore", "description")),
+        (
+            without(entry(), "EventSource", "DurationInSeconds"),
+            ("eventSource", "durationInSeconds"),
+        ),
+    ],
+)
+def test_an_update_names_what_changed(again: dict[str, Any], changed: tuple[str, ...]) -> None:
+    """By the record's names, or by Azure's for a field that is new to us."""
+    ((transition,), _) = step(seen(entry()), again)
+    assert ("updated", 2, changed) == (
+        transition.kind,
+        transition.known.revision,
+        transition.changed,
+    )
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "changed"),
+    [
+        (entry(status="Postponed"), entry(status="Waiting"), ("eventStatus",)),
+        (entry(not_before="soon"), entry(not_before="later"), ("notBefore",)),
+        (entry(not_before=""), without(entry(), "NotBefore"), ()),
+        (entry(duration=-1), without(entry(), "DurationInSeconds"), ()),
+        (entry() | {"Novelty": 1}, entry() | {"Novelty": 1.0}, ()),
+        (entry() | {"Novelty": 1}, entry() | {"Novelty": True}, ("Novelty",)),
+        (entry() | {"Novelty": {"a": [0]}}, entry() | {"Novelty": {"a": [False]}}, ("Novelty",)),
+        (entry() | {"Description": 0}, entry() | {"Description": False}, ("description",)),
+        (entry(duration=0), entry(duration=False), ("durationInSeconds",)),
+    ],
+)
+def test_what_cannot_be_read_is_compared_as_it_came(
+    before: dict[str, Any], after: dict[str, Any], changed: tuple[str, ...]
+) -> None:
+    """Two new words are both Unknown to us, and yet a change; blank and absent are the same."""
+    transitions, _ = step(seen(before), after)
+    assert [changed] * bool(changed) == [each.changed for each in transitions]
+
+
+def test_a_start_is_not_an_update() -> None:
+    """It is told as started, without a list of what changed."""
+    ((transition,), _) = step(seen(entry()), started())
+    assert (
+        transition.kind,
+        transition.known.status,
+        transition.changed,
+    ) == ("started", "Started", ())
+
+
+def test_a_started_event_can_be_updated() -> None:
+    """A longer duration while it runs is news too."""
+    assert told(step(seen(started()), started() | {"X": 1})[0]) == [("updated", "Started", 2)]
+
+
+ENDINGS = [
+    (started(), LOOKING, Measured(), "Completed"),
+    (started(), replace(LOOKING, looking=False), Measured(), "Completed"),
+    (entry(), LOOKING, Measured(), "Canceled"),
+    (entry(), LOOKING, Measured(restarted=False), "Canceled"),
+    (entry(), replace(LOOKING, approved=frozenset({"somebody-elses"})), Measured(), "Canceled"),
+    (entry(), replace(LOOKING, approved=frozenset({EVENT_ID.casefold()})), Measured(), "Unknown"),
+    (entry(), replace(LOOKING, looking=False), Measured(restarted=True), "Completed"),
+    (entry(), AFTER, Measured(restarted=True), "Completed"),
+    (entry(), AFTER, Measured(pause_seconds=4.2), "Completed"),
+    (entry(), AFTER, Measured(), "Unknown"),
+    (entry(), AFTER, Measured(restarted=False), "Unknown"),
+    (entry(), replace(LOOKING, looking=False), Measured(), "Unknown"),
+    (entry(not_before=""), LOOKING, Measured(), "Unknown"),
+    (entry(not_before="soon"), LOOKING, Measured(), "Unknown"),
+    (entry(status="Completed"), LOOKING, Measured(), "Completed"),
+    (entry(status="Canceled"), AFTER, Measured(), "Canceled"),
+    (entry(status="Levitating"), LOOKING, Measured(), "Unknown"),
+    (entry(resources=["web_4"]), AFTER, Measured(restarted=True), "Unknown"),
+    (entry(resources=["web_4"]), AFTER, Measured(pause_seconds=9.0), "Unknown"),
+]
+
+
+@pytest.mark.parametrize(("last", "look", "what", "expected"), ENDINGS)
+def test_absence_is_the_end(
+    last: dict[str, Any], look: Look, what: Measured, expected: str
+) -> None:
+    """How it ended is what was last seen, how it vanished and what was measured; never a guess."""
+    known = measured(seen(last), what)
+    assert [("ended", expected, 2)] == told(step(known, look=look)[0])
+
+
+def test_an_end_keeps_what_was_last_seen() -> None:
+    """The last entry stays known, for the record's raw."""
+    ((transition,), _) = step(seen(entry(), entry(OTHER_ID)), entry(OTHER_ID))
+    assert (entry(), False) == (dict(transition.known.event.raw), transition.known.pending)
+
+
+def test_an_end_before_the_old_date_is_not_early_after_a_move() -> None:
+    """The last NotBefore counts."""
+    _, known = step(seen(entry(not_before=LATER)), entry())
+    look = replace(LOOKING, now=NOW + timedelta(minutes=20))
+    assert told(step(known, look=look)[0]) == [("ended", "Unknown", 3)]
+
+
+def test_an_event_ends_once() -> None:
+    """A second document without it tells nothing more."""
+    _, known = step(seen(entry()))
+    assert step(known)[0] == []
+
+
+def test_ends_come_first() -> None:
+    """Then the document's own order."""
+    transitions, _ = step(seen(entry()), entry("B"), entry("A"))
+    assert [(each.kind, each.known.event.event_id) for each in transitions] == [
+        ("ended", EVENT_ID),
+        ("scheduled", "B"),
+        ("scheduled", "A"),
+    ]
+
+
+def test_an_entry_that_cannot_be_read_ends_nothing() -> None:
+    """It might be the very event; once all can be read again, absence counts."""
+    known = seen(entry())
+    transitions, known = step(known, {"EventStatus": "Scheduled"}, entry(OTHER_ID))
+    assert told(transitions) == [("scheduled", "Scheduled", 1)]
+    assert told(step(known, entry(OTHER_ID))[0]) == [("ended", "Canceled", 2)]
+
+
+def test_a_repeated_entry_does_not_hold_ends_back() -> None:
+    """Its id is known, so nothing else can be hidden in it."""
+    assert told(step(seen(entry(), entry(OTHER_ID)), entry(OTHER_ID), entry(OTHER_ID))[0]) == [
+        ("ended", "Canceled", 2)
+    ]
+
+
+def test_there_and_back_and_there_are_three_facts() -> None:
+    """A -> B -> A: three revisions, so three ids, though two fingerprints are the same."""
+    first, known = step({}, entry())
+    second, known = step(known, entry(not_before=LATER))
+    third, _ = step(known, entry())
+    facts = [each.known for each in (*first, *second, *third)]
+    assert (
+        [each.revision for each in facts],
+        facts[0].fingerprint == facts[2].fingerprint != facts[1].fingerprint,
+    ) == ([1, 2, 3], True)
+
+
+@pytest.mark.parametrize(("raw", "kind"), [(entry(), "scheduled"), (started(), "started")])
+def test_a_return_counts_on(raw: dict[str, Any], kind: str) -> None:
+    """An event that ended and is there again goes on with its revisions, and begins a new life."""
+    before = {
+        key: replace(each, measured=Measured(restarted=True)) for key, each in seen(entry()).items()
+    }
+    _, known = step(before)
+    ((transition,), _) = step(known, raw, look=AFTER)
+    assert (kind, 3, True, AFTER.now, False) == (
+        transition.kind,
+        transition.known.revision,
+        transition.known.pending,
+        transition.known.first_seen,
+        transition.known.measured.restarted,
+    )
+
+
+def test_a_restart_that_cannot_be_noticed_is_not_denied() -> None:
+    """Without a boot id, restarted is null."""
+    known = seen(entry(), look=replace(LOOKING, boot_known=False))
+    assert [each.measured.restarted for each in known.values()] == [None]
+
+
+def test_an_event_may_come_to_name_this_vm() -> None:
+    """Whether it affects this VM follows its resources."""
+    _, known = step(seen(entry(resources=["web_4"])), entry(resources=["WEB_3"]))
+    assert [each.affects_this_vm for each in known.values()] == [True]
+
+
+def test_within_leaves_other_vms_out() -> None:
+    """Only events that name the VM stay, and what is in doubt stays in doubt."""
+    document = parse_document(body(entry(), entry(OTHER_ID, resources=["web_33"]), None))
+    inside = within(document, "web_3")
+    assert ([EVENT_ID.casefold()], False) == (list(inside.events), inside.whole)
+
+
+def test_a_thousand_events_of_a_hundred_vms_are_compared() -> None:
+    """A document of a megabyte is no trouble; only what changed is told."""
+    names = [f"web_{n}" for n in range(100)]
+    entries = [entry(f"E{n}", resources=names) for n in range(1000)]
+    known = seen(*json.loads(json.dumps(entries)))
+    entries[500] = entry("E500", resources=names, not_before=LATER)
+    assert told(step(known, *entries)[0]) == [("updated", "Scheduled", 2)]

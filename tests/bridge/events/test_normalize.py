@@ -1,0 +1,266 @@
+import json
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from cloudevents.core.bindings.http import HTTPMessage, from_http_event
+from jsonschema import Draft202012Validator, FormatChecker
+from support.documents.documents import EVENT_ID, NOW, VM, body, entry, started
+
+from bridge.events.diff import Look, Transition, diff
+from bridge.events.normalize import Observer, normalize, pending_event
+from bridge.events.tracked import Measured
+from bridge.imds.document import parse_document
+from sinks.base import PendingEvent
+from sinks.record import CONTENT_TYPE, RecordDraft, VmIdentity, event_record_id, schema, seal
+
+VALIDATOR = Draft202012Validator(schema(), format_checker=FormatChecker())
+OBSERVER = Observer(vm=VM, version="1.2.3", instance_id="run-1", site="plant")
+LOOK = Look(
+    now=NOW,
+    vm_name=VM.name,
+    gap_seconds=1.00049,
+    looking=True,
+    boot_known=True,
+    latency_ms=3.14159,
+    incarnation=7,
+    previous_incarnation=5,
+)
+STREAM = "9a7c2b1e-6f40-4f51-8a3d-2e1f0c9b8a70"
+
+
+def appeared(raw: dict[str, Any], look: Look = LOOK) -> Transition:
+    """The transition by which an entry is first seen."""
+    (transition,) = diff({}, parse_document(body(raw)), look)
+    return transition
+
+
+def then(before: Transition, *entries: object, look: Look = LOOK) -> Transition:
+    """The transition that follows one, by a document of these entries."""
+    known = {before.known.event.key: before.known}
+    (transition,) = diff(known, parse_document(body(*entries)), look)
+    return transition
+
+
+def record(transition: Transition, look: Look = LOOK, observer: Observer = OBSERVER) -> RecordDraft:
+    """The record of a transition."""
+    return normalize(transition, observer, look)
+
+
+def every_transition() -> list[Transition]:
+    """One transition of each kind, and some odd ones."""
+    first = appeared(entry())
+    return [
+        first,
+        then(first, entry(description="")),
+        then(first, started()),
+        then(first),
+        appeared(started()),
+        appeared({"EventId": "odd \ufffd\0 id"}),
+        appeared(entry(not_before="0001-01-01T00:00:00Z", duration=0, event_type="Levitate")),
+        appeared({"EventId": "x", **dict.fromkeys(entry(), 5), "Resources": 5} | {"EventId": "x"}),
+    ]
+
+
+def test_a_record_says_all_that_the_design_says() -> None:
+    """Every field of a record, computed by hand."""
+    raw = entry(resources=["WEB_3", "web_4"])
+    draft = record(appeared(raw))
+    assert {
+        "vm": {
+            "vmId": VM.vm_id,
+            "name": "web_3",
+            "resourceId": VM.resource_id,
+            "subscriptionId": VM.subscription_id,
+            "resourceGroup": "shop",
+            "location": "northeurope",
+            "zone": "2",
+            "scaleSet": "web",
+            "faultDomain": "1",
+            "updateDomain": "4",
+            "osType": "Linux",
+            "vmSize": "Standard_D4s_v5",
+            "tags": {"owner": "shop-team"},
+        },
+        "node": None,
+        "transition": "scheduled",
+        "event": {
+            "eventId": EVENT_ID,
+            "eventType": "Freeze",
+            "resourceType": "VirtualMachine",
+            "resources": ["WEB_3", "web_4"],
+            "eventStatus": "Scheduled",
+            "notBefore": "2026-03-02T10:15:00Z",
+            "description": "Host server is undergoing maintenance.",
+            "eventSource": "Platform",
+            "durationInSeconds": 9,
+        },
+        "affectsThisVm": True,
+        "impact": "pause",
+        "revision": 1,
+        "fingerprint": draft.data["fingerprint"],
+        "document": {"incarnation": 7, "previousIncarnation": 5},
+        "observation": {"noticeSeconds": 900.0, "gapSeconds": 1.0, "latencyMs": 3.142},
+        "raw": raw,
+        "bridge": {"version": "1.2.3", "instanceId": "run-1", "site": "plant"},
+    } == draft.data
+
+
+def test_the_envelope_is_made_of_the_identity() -> None:
+    """Type, source, subject, time and partition key."""
+    draft = record(appeared(entry()))
+    assert (
+        "seb.event.scheduled.v1",
+        VM.resource_id,
+        f"scheduledEvents/{EVENT_ID}",
+        NOW,
+        VM.vm_id,
+    ) == (draft.type, draft.source, draft.subject, draft.time, draft.partition_key)
+
+
+def test_the_source_is_a_urn_where_there_is_no_arm_id() -> None:
+    """Classic VMs have none."""
+    observer = replace(OBSERVER, vm=VmIdentity(vm_id="1-2", name="web_3"))
+    assert record(appeared(entry()), observer=observer).source == "urn:uuid:1-2"
+
+
+def test_the_id_is_made_of_five_facts() -> None:
+    """vmId, EventId, transition, revision and fingerprint; nothing of when or where it was seen."""
+    draft = record(appeared(entry()))
+    assert (
+        event_record_id(
+            vm_id=VM.vm_id.upper(),
+            event_id=EVENT_ID,
+            transition="scheduled",
+            revision=1,
+            fingerprint=draft.data["fingerprint"],
+        )
+        == draft.id
+    )
+
+
+def test_the_same_fact_has_the_same_id_on_any_day() -> None:
+    """After a lost store, in another run, with another incarnation."""
+    look = replace(LOOK, now=NOW + timedelta(days=2), incarnation=0, previous_incarnation=None)
+    observer = replace(OBSERVER, version="9", instance_id="run-2")
+    again = record(appeared(entry(), look), look, observer)
+    assert record(appeared(entry())).id == again.id
+
+
+def test_two_vms_tell_one_event_with_two_ids_and_one_fingerprint() -> None:
+    """So the copies of a fleet can be joined, and none is taken for another."""
+    other = replace(OBSERVER, vm=replace(VM, vm_id="another", name="web_4"))
+    ours, theirs = record(appeared(entry())), record(appeared(entry()), observer=other)
+    assert (
+        ours.id != theirs.id,
+        ours.data["fingerprint"] == theirs.data["fingerprint"],
+    ) == (True, True)
+
+
+@pytest.mark.parametrize("transition", every_transition(), ids=lambda each: each.kind)
+def test_every_record_is_valid_and_a_cloudevent(transition: Transition) -> None:
+    """The schema describes it, formats included, and the cloudevents package reads it."""
+    sealed = seal(record(transition), sequence=1, stream=STREAM)
+    VALIDATOR.validate(json.loads(sealed.body))
+    message = HTTPMessage(headers={"content-type": CONTENT_TYPE}, body=sealed.body)
+    event = from_http_event(message)
+    assert (sealed.id, sealed.type, sealed.data) == (
+        event.get_id(),
+        event.get_type(),
+        event.get_data(),
+    )
+
+
+def test_an_update_names_its_changes() -> None:
+    """And no other kind of record has such a list."""
+    drafts = [record(each) for each in every_transition()]
+    assert {draft.data["transition"]: "changed" in draft.data for draft in drafts} == {
+        "updated": True,
+        "scheduled": False,
+        "started": False,
+        "ended": False,
+    }
+
+
+def test_an_end_tells_how_and_keeps_the_last_sight() -> None:
+    """EventStatus is how it ended; raw is untouched."""
+    draft = record(then(appeared(started())))
+    assert (
+        draft.data["event"]["eventStatus"],
+        draft.data["raw"]["EventStatus"],
+        draft.data["revision"],
+    ) == ("Completed", "Started", 2)
+
+
+def test_only_a_start_and_an_end_tell_what_was_measured() -> None:
+    """Pause and downtime are in seconds."""
+    first = appeared(entry())
+    what = Measured(pause_seconds=4.5, restarted=True, downtime_seconds=61.0)
+    known = replace(first, known=replace(first.known, measured=what))
+    expected = {"pauseSeconds": 4.5, "restarted": True, "downtimeSeconds": 61.0}
+    for transition in (then(known, started()), then(known)):
+        assert expected.items() <= record(transition).data["observation"].items()
+    assert not expected.keys() & record(then(known, entry(source=""))).data["observation"].keys()
+
+
+def test_the_notice_of_a_started_event_is_that_of_its_last_date() -> None:
+    """NotBefore is blank by then; the notice was what it was."""
+    later = replace(LOOK, now=NOW + timedelta(seconds=900))
+    draft = record(then(appeared(entry()), started(), look=later), later)
+    assert (
+        draft.data["event"]["notBefore"],
+        draft.data["observation"]["noticeSeconds"],
+    ) == (None, 900.0)
+
+
+def test_without_a_date_there_is_no_notice() -> None:
+    """A date that cannot be read is null, never now; the text stands in raw."""
+    draft = record(appeared(entry(not_before="in a while")))
+    assert (
+        draft.data["event"]["notBefore"],
+        draft.data["observation"]["noticeSeconds"],
+        draft.data["raw"]["NotBefore"],
+    ) == (None, None, "in a while")
+
+
+def test_the_very_first_look_ends_no_gap() -> None:
+    """Nobody had looked before."""
+    look = replace(LOOK, gap_seconds=None, latency_ms=None, previous_incarnation=None)
+    assert record(appeared(entry(), look), look).data["observation"] == {
+        "noticeSeconds": 900.0,
+        "gapSeconds": None,
+        "latencyMs": None,
+    }
+
+
+def test_a_place_in_a_cluster_is_told_where_it_is_configured() -> None:
+    """Cluster, node and pod, as far as they are known."""
+    observer = replace(OBSERVER, node="aks-1", cluster="prod")
+    assert observer.to_wire()["node"] == {"cluster": "prod", "node": "aks-1", "pod": None}
+
+
+def test_a_pending_event_is_the_short_form_of_its_record() -> None:
+    """What a state topic shows agrees with the record."""
+    transition = appeared(entry())
+    draft = record(transition)
+    assert PendingEvent(
+        record_id=draft.id or "",
+        event_id=EVENT_ID,
+        event_type="Freeze",
+        event_status="Scheduled",
+        not_before="2026-03-02T10:15:00Z",
+        resources=("web_3",),
+        affects_this_vm=True,
+        impact="pause",
+        revision=1,
+        fingerprint=draft.data["fingerprint"],
+    ) == pending_event(replace(transition.known, record_id=draft.id or ""))
+
+
+def test_an_id_is_the_same_in_every_version() -> None:
+    """This id was computed once; a change of it would tell every old fact again."""
+    observer = replace(OBSERVER, vm=VmIdentity(vm_id="vm", name="web_3"))
+    look = replace(LOOK, now=datetime(2030, 1, 1, tzinfo=UTC))
+    raw = entry("GOLDEN", not_before="Mon, 02 Mar 2026 10:15:00 GMT")
+    assert record(appeared(raw, look), look, observer).id == "5acd5a9f-b8ec-594e-b114-2362245b4d41"

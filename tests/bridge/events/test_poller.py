@@ -1,0 +1,459 @@
+import json
+import logging
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from support.documents.documents import (
+    EVENT_ID,
+    LATER,
+    NOW,
+    OTHER_ID,
+    body,
+    entry,
+    started,
+)
+from support.imds.polling import Bench, pending_after, told
+
+from bridge.events.tracked import KEEP_ENDED
+from bridge.imds.client import ImdsError
+from bridge.store.database import Store, StoreError
+from sinks.record import schema
+
+VALIDATOR = jsonschema.Draft202012Validator(schema())
+DOWN = ImdsError("nobody listens", reason="refused")
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    """A bridge that has not looked yet."""
+    made = Bench(tmp_path / "state")
+    yield made
+    made.close()
+
+
+def test_an_event_is_told_from_its_announcement_to_its_end(bench: Bench) -> None:
+    """Each change is one record, in order, and an unchanged document is none."""
+    bench.serve(body(incarnation=1))
+    for document in (body(entry()), body(entry()), body(entry(not_before=LATER))):
+        bench.serve(document)
+    bench.serve(body(started(), incarnation=3))
+    bench.serve(body(incarnation=4))
+    assert told(bench.records()) == [
+        ("event.scheduled", "Scheduled"),
+        ("event.updated", "Scheduled"),
+        ("event.started", "Started"),
+        ("event.ended", "Completed"),
+    ]
+
+
+def test_a_record_says_which_documents_it_lies_between(bench: Bench) -> None:
+    """The incarnation and the one before, across a restart too; they may go back."""
+    bench.serve(body(incarnation=279))
+    (first,) = bench.serve(body(entry(), incarnation=0))
+    bench.serve(body(entry(), incarnation=5))
+    bench.restart()
+    (second,) = bench.serve(body(started(), incarnation=2))
+    assert [record.data["document"] for record in (first, second)] == [
+        {"incarnation": 0, "previousIncarnation": 279},
+        {"incarnation": 2, "previousIncarnation": 5},
+    ]
+
+
+def test_the_same_incarnation_with_other_bytes_is_read(bench: Bench) -> None:
+    """They are meant to be equal; the bytes decide."""
+    bench.serve(body(incarnation=1))
+    assert told(bench.serve(body(entry(), incarnation=1))) == [("event.scheduled", "Scheduled")]
+
+
+def test_records_are_committed_before_anybody_is_woken(bench: Bench) -> None:
+    """Whoever is woken finds them in the store."""
+    heads: list[int] = []
+    bench.store.subscribe(lambda _: heads.append(bench.store.head))
+    bench.serve(body(entry(), entry(OTHER_ID)))
+    assert heads == [2]
+
+
+def test_an_idle_poll_does_nothing(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    """It wakes nobody, writes no record and logs no line."""
+    woken: list[bool] = []
+    bench.store.subscribe(lambda _: woken.append(True))
+    bench.serve(body(entry()))
+    woken.clear()
+    caplog.set_level(logging.DEBUG)
+    for _ in range(10):
+        bench.serve(body(entry()))
+    assert (woken, caplog.messages) == ([], [])
+
+
+def test_a_record_is_of_the_moment_of_the_answer(bench: Bench) -> None:
+    """The first answer may take two minutes: the notice is not longer for that."""
+    bench.imds.latency_ms = 120_000.0
+    (record,) = bench.serve(body(entry()), after=0.0)
+    assert (
+        record.time,
+        record.data["observation"]["noticeSeconds"],
+        record.data["observation"]["latencyMs"],
+    ) == ("2026-03-02T10:02:00.000Z", 780.0, 120_000.0)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        DOWN,
+        b"",
+        b"<html>",
+        b'{"error":"Bad request"}',
+        b'{"Events":null}',
+        b'{"Events":[],"x":NaN}',
+        body(entry())[:-5],
+        RuntimeError("a bug"),
+    ],
+    ids=str,
+)
+def test_a_bad_day_ends_nothing(bench: Bench, error: Exception | bytes) -> None:
+    """An error is not the absence of events; what comes after it is told."""
+    bench.serve(body(entry()))
+    bench.fails(error)
+    bench.fails(error)
+    assert told(bench.serve(body(started()))) == [("event.started", "Started")]
+
+
+def test_trouble_is_logged_once_and_its_end_once(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    """However many polls it lasts."""
+    caplog.set_level(logging.INFO)
+    bench.serve(body())
+    for error in (DOWN, DOWN, b"<html>", b"<html>"):
+        bench.fails(error)
+    bench.serve(body())
+    logged = [(getattr(each, "action", ""), getattr(each, "reason", "")) for each in caplog.records]
+    assert logged == [("imds_trouble", "refused"), ("imds_trouble", "malformed"), ("imds_ok", "")]
+
+
+def test_a_bug_is_logged_with_its_trace_once(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The next poll goes on all the same."""
+    for _ in range(3):
+        bench.fails(ZeroDivisionError("deep inside"))
+    assert [bool(each.exc_info) for each in caplog.records] == [True, False]
+    bench.serve(body())
+
+
+def test_imds_is_left_in_peace_as_long_as_it_asks(bench: Bench) -> None:
+    """By the monotonic clock: a wall clock that jumps shortens nothing."""
+    bench.fails(ImdsError("too many", reason="http_429", retry_after=3.0))
+    bench.clock.jump(3600.0)
+    for _ in range(2):
+        bench.clock.advance(1.0)
+        assert not bench.poller.run()
+    assert bench.imds.asked == 1
+    bench.serve(body())
+    assert bench.imds.asked == 2
+
+
+class FullDisk:
+    """A store that cannot commit just now."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.full = True
+
+    def __getattr__(self, name: str) -> object:
+        if name == "commit" and self.full:
+            raise StoreError("database or disk is full")
+        return getattr(self._store, name)
+
+
+def test_what_could_not_be_committed_is_found_again(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nothing is known that is not on disk."""
+    disk = FullDisk(bench.store)
+    bench.poller._store = disk  # type: ignore[assignment]
+    bench.fails(body(entry()))
+    bench.fails(body(entry()))
+    disk.full = False
+    assert told(bench.serve(body(entry()))) == [("event.scheduled", "Scheduled")]
+    assert "free some space" in caplog.text
+
+
+def test_a_long_outage_is_told_before_what_it_hid(bench: Bench) -> None:
+    """Nobody looked: how the event vanished is not known."""
+    bench.serve(body(entry()))
+    bench.fails(DOWN)
+    gap, ended = bench.serve(body(), after=60.0)
+    assert told([gap, ended]) == [("bridge.gap", None), ("event.ended", "Unknown")]
+    assert (
+        gap.data["gap"]["seconds"],
+        gap.data["gap"]["reason"],
+        ended.data["observation"]["gapSeconds"],
+    ) == (61.0, "imds", 61.0)
+
+
+def test_an_outage_is_told_once(bench: Bench) -> None:
+    """Also where the document is the same after it."""
+    bench.serve(body(entry()))
+    assert told(bench.serve(body(entry()), after=60.0)) == [("bridge.gap", None)]
+    assert bench.serve(body(entry())) == []
+
+
+def test_a_cancelled_event_was_seen_to_vanish(bench: Bench) -> None:
+    """Before its date, while somebody looked."""
+    bench.serve(body(entry()))
+    bench.fails(DOWN)
+    assert told(bench.serve(body())) == [("event.ended", "Canceled")]
+
+
+def test_an_event_that_vanished_between_two_runs_was_not(bench: Bench) -> None:
+    """However short the time between them."""
+    bench.serve(body(entry()))
+    bench.restart()
+    assert told(bench.serve(body())) == [("event.ended", "Unknown")]
+
+
+def test_a_restart_tells_nothing_again(bench: Bench) -> None:
+    """What is known is on disk."""
+    bench.serve(body(entry()))
+    bench.restart()
+    assert bench.serve(body(entry())) == []
+
+
+def test_a_reboot_completes_an_event(bench: Bench) -> None:
+    """The boot id has changed since it was announced; the downtime is that of nobody looking."""
+    bench.serve(body(entry(event_type="Reboot")))
+    bench.restart(boot_id="boot-2")
+    _, ended = bench.serve(body(), after=61.5)
+    observed = ended.data["observation"]
+    assert (
+        ended.data["event"]["eventStatus"],
+        observed["restarted"],
+        observed["downtimeSeconds"],
+    ) == ("Completed", True, 61.5)
+
+
+def test_a_reboot_is_remembered_until_the_event_ends(bench: Bench) -> None:
+    """Azure may keep the event for minutes after it; the bridge may restart meanwhile."""
+    bench.serve(body(started(event_type="Reboot")))
+    bench.restart(boot_id="boot-2")
+    bench.serve(body(started(event_type="Reboot")), after=30.0)
+    bench.restart(boot_id="boot-2")
+    (ended,) = bench.serve(body(), after=5.0)
+    assert {"restarted": True, "downtimeSeconds": 30.0}.items() <= ended.data["observation"].items()
+
+
+def test_a_reboot_that_others_had_says_nothing_of_their_events(bench: Bench) -> None:
+    """It is told as measured, but their event is not complete for that."""
+    bench.serve(body(entry(resources=["web_4"])))
+    bench.restart(boot_id="boot-2")
+    _, ended = bench.serve(body(), after=60.0)
+    assert (
+        ended.data["event"]["eventStatus"],
+        ended.data["observation"]["restarted"],
+    ) == ("Unknown", True)
+
+
+def test_a_reboot_with_the_clock_behind_is_a_reboot(bench: Bench) -> None:
+    """A VM may come up with yesterday's time: that is no proof that somebody looked."""
+    bench.serve(body(entry()))
+    bench.clock.jump(-86400.0)
+    bench.restart(boot_id="boot-2")
+    assert told(bench.serve(body())) == [("event.ended", "Completed")]
+
+
+def test_without_a_boot_id_a_restart_is_not_denied(bench: Bench) -> None:
+    """Where the system tells none, restarted is null."""
+    bench.restart(boot_id=None)
+    bench.serve(body(entry()))
+    bench.restart(boot_id=None)
+    (ended,) = bench.serve(body())
+    assert ended.data["observation"]["restarted"] is None
+
+
+def test_a_pause_is_measured_for_the_events_that_are_pending(bench: Bench) -> None:
+    """It is committed at the next look, though the document is the same."""
+    bench.serve(body(entry()))
+    bench.state.lookout.stood_still(4.25)
+    bench.serve(body(entry()), after=5.25)
+    bench.restart()
+    (ended,) = bench.serve(body(), after=3.0)
+    assert (
+        ended.data["event"]["eventStatus"],
+        ended.data["observation"]["pauseSeconds"],
+        ended.data["observation"]["restarted"],
+    ) == ("Completed", 4.25, False)
+
+
+def test_there_and_back_are_three_ids(bench: Bench) -> None:
+    """A -> B -> A."""
+    for date in (entry()["NotBefore"], LATER, entry()["NotBefore"]):
+        bench.serve(body(entry(not_before=date)))
+    records = bench.records()
+    assert (
+        len({record.id for record in records}),
+        [record.data["revision"] for record in records],
+    ) == (3, [1, 2, 3])
+
+
+def test_after_a_lost_store_the_same_facts_have_the_same_ids(bench: Bench, tmp_path: Path) -> None:
+    """In another stream, whose sequence begins anew."""
+    before = bench.serve(body(entry(), started(OTHER_ID)))
+    bench.restart(lost=tmp_path / "new")
+    after = bench.serve(body(entry(), started(OTHER_ID)), after=3600.0)
+    assert [record.id for record in before] == [record.id for record in after]
+    assert (
+        [record.sequence for record in after],
+        before[0].stream == after[0].stream,
+    ) == ([1, 2], False)
+
+
+def test_parts_that_cannot_be_read_are_logged_and_end_nothing(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The rest is told."""
+    bench.serve(body(entry()))
+    assert told(bench.serve(body(3, entry(OTHER_ID)))) == [("event.scheduled", "Scheduled")]
+    assert "document_ignored" in [getattr(each, "action", "") for each in caplog.records]
+    assert told(bench.serve(body(entry(OTHER_ID)))) == [("event.ended", "Canceled")]
+
+
+def test_pending_is_what_the_records_say(bench: Bench) -> None:
+    """With the id of each event's latest record, across a restart."""
+    bench.serve(body(entry(), entry(OTHER_ID)))
+    (update,) = bench.serve(body(entry(not_before=LATER), entry(OTHER_ID)))
+    bench.serve(body(entry(not_before=LATER)))
+    bench.restart()
+    assert [(update.id, EVENT_ID, 2)] == [
+        (each.record_id, each.event_id, each.revision) for each in bench.state.pending()
+    ]
+
+
+def test_urgent_is_what_is_near_and_names_this_vm(bench: Bench) -> None:
+    """An event that has begun is as near as can be; one that ended is not near at all."""
+    bench.serve(body(entry(resources=["web_4"])))
+    answers = [bench.state.urgent(bench.clock.now(), 3600.0)]
+    for document in (body(entry()), body(started()), body()):
+        bench.serve(document)
+        answers += [
+            bench.state.urgent(bench.clock.now(), 120.0),
+            bench.state.urgent(bench.clock.now(), 3600.0),
+        ]
+    assert answers == [False, False, True, True, True, False, False]
+
+
+class TestScopeSelf:
+    @pytest.fixture
+    def bench(self, tmp_path: Path) -> Iterator[Bench]:
+        """A bridge that records only what names its VM."""
+        made = Bench(tmp_path / "state", scope_self=True)
+        yield made
+        made.close()
+
+    def test_other_vms_events_are_not_recorded(self, bench: Bench) -> None:
+        """From announcement to end."""
+        for document in (body(entry(resources=["web_33"])), body(started() | {"Resources": []})):
+            assert bench.serve(document) == []
+        assert bench.serve(body()) == []
+
+    def test_an_event_that_leaves_this_vm_out_has_ended_for_it(self, bench: Bench) -> None:
+        """And one that takes it in appears."""
+        bench.serve(body(entry(resources=["web_3", "web_4"])))
+        assert told(bench.serve(body(entry(resources=["web_4"])))) == [("event.ended", "Unknown")]
+        assert told(bench.serve(body(entry()))) == [("event.scheduled", "Scheduled")]
+
+    @pytest.mark.parametrize("last", [entry(), started()])
+    def test_an_event_that_goes_on_without_this_vm(
+        self, bench: Bench, last: dict[str, Any]
+    ) -> None:
+        """It ends here, and how it ends nobody knows: it is neither over nor cancelled. Its return
+        is a new life, and so is an end that is one.
+        """
+        bench.serve(body(last))
+        (ended,) = bench.serve(body(last | {"Resources": ["web_4"]}))
+        (back,) = bench.serve(body(last))
+        (over,) = bench.serve(body())
+        assert [
+            (each.data["event"]["eventStatus"], each.data["observation"]["goesOnWithoutThisVm"])
+            for each in (ended, over)
+        ] == [
+            ("Unknown", True),
+            ("Completed" if last["EventStatus"] == "Started" else "Canceled", False),
+        ]
+        assert back.data["revision"] == 3
+        VALIDATOR.validate(json.loads(ended.body))
+
+    def test_a_narrower_scope_ends_nothing(self, bench: Bench) -> None:
+        """What others' events were recorded before stays as it was, and is resumed if asked."""
+        bench.scope_self = False
+        bench.restart()
+        bench.serve(body(entry(resources=["web_4"])))
+        bench.scope_self = True
+        bench.restart()
+        assert (bench.serve(body(entry(resources=["web_4"]))), bench.state.pending()) == ([], [])
+        bench.scope_self = False
+        bench.restart()
+        (ended,) = bench.serve(body())
+        assert (ended.data["event"]["eventStatus"], ended.data["revision"]) == ("Unknown", 2)
+
+    def test_a_narrower_scope_still_counts_on(self, bench: Bench) -> None:
+        """An event that comes to name this VM goes on with its revisions: no id twice."""
+        bench.scope_self = False
+        bench.restart()
+        bench.serve(body(entry(resources=["web_4"])))
+        bench.scope_self = True
+        bench.restart()
+        (record,) = bench.serve(body(entry()))
+        assert (record.data["transition"], record.data["revision"]) == ("scheduled", 2)
+
+
+def test_the_records_of_many_events_rebuild_the_document(bench: Bench) -> None:
+    """A thousand events of a hundred VMs are committed in one go."""
+    names = [f"web_{n}" for n in range(100)]
+    entries = [entry(f"E{n}", resources=names) for n in range(1000)]
+    bench.serve(body(*entries))
+    pending = pending_after(bench.records())
+    assert {each["EventId"]: each["Resources"] for each in entries} == {
+        event_id: event["resources"] for event_id, event in pending.items()
+    }
+
+
+def test_a_clock_that_jumps_far_is_survived(bench: Bench) -> None:
+    """Thirty years ahead and back: the events are the same events."""
+    bench.serve(body(entry()))
+    bench.clock.jump(30 * 365 * 86400.0)
+    assert bench.serve(body(entry())) == []
+    bench.clock.jump(-30 * 365 * 86400.0)
+    assert told(bench.serve(body())) == [("event.ended", "Canceled")]
+    assert bench.clock.now() - NOW < timedelta(minutes=1)
+
+
+def test_an_imds_that_is_away_is_no_trouble_of_the_store(bench: Bench) -> None:
+    """What keeps the bridge from looking is not told as what keeps it from committing."""
+    bench.imds.said = ImdsError("nobody listens", reason="refused")
+    assert not bench.poller.run()
+    assert bench.state.store_trouble is None
+
+
+def test_what_is_remembered_of_ended_events_stays_small(bench: Bench) -> None:
+    """In memory as on disk, however many events there were."""
+    for number in range(KEEP_ENDED + 20):
+        bench.serve(body(entry(event_id=f"EVENT-{number}")))
+    bench.serve(body())
+    on_disk = {key for (key,) in bench.store.read("SELECT key FROM events")}
+    assert set(bench.state.known) == on_disk
+    assert on_disk == {f"event-{number}" for number in range(20, KEEP_ENDED + 20)}
+
+
+def test_a_start_with_a_wrong_clock_forgets_no_revision(bench: Bench) -> None:
+    """An event that returns after a start thirty years ahead goes on: no id for two facts."""
+    bench.serve(body(entry()))
+    bench.serve(body())
+    bench.clock.jump(30 * 365 * 86400)
+    bench.restart()
+    (record,) = [each for each in bench.serve(body(entry())) if each.event_id]
+    assert (record.data["transition"], record.data["revision"]) == ("scheduled", 3)

@@ -1,0 +1,140 @@
+import json
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.documents.documents import NOW, body, entry
+
+from bridge.events.tracked import (
+    KEEP_ENDED,
+    Measured,
+    TrackedEvent,
+    dump_tracked,
+    load_tracked,
+    measure,
+    remembered,
+)
+from bridge.imds.document import parse_document
+
+MOMENTS = st.datetimes(timezones=st.just(UTC))
+SECONDS = st.none() | st.floats(0, 1e9)
+
+
+def known(raw: dict[str, Any] | None = None, *, pending: bool = True) -> TrackedEvent:
+    """An event as it is known after its first sight."""
+    (event,) = parse_document(body(raw or entry())).events.values()
+    return TrackedEvent(
+        event=event,
+        status=event.event_status,
+        revision=1,
+        first_seen=NOW,
+        not_before=event.not_before,
+        affects_this_vm=event.affects("web_3"),
+        pending=pending,
+        record_id="0b7f5f0e-8f0c-5b0e-9f54-0f6d2c1f9a10",
+    )
+
+
+@given(
+    st.builds(
+        TrackedEvent,
+        event=st.sampled_from([known().event, known({"EventId": "x \u2028", "n": [1.5]}).event]),
+        status=st.text(),
+        revision=st.integers(1),
+        first_seen=MOMENTS,
+        not_before=st.none() | MOMENTS,
+        affects_this_vm=st.booleans(),
+        pending=st.booleans(),
+        record_id=st.text(),
+        measured=st.builds(
+            Measured,
+            pause_seconds=SECONDS,
+            restarted=st.none() | st.booleans(),
+            downtime_seconds=SECONDS,
+        ),
+    )
+)
+def test_what_is_known_survives_the_store(event: TrackedEvent) -> None:
+    """What is read back is what was written."""
+    assert event == load_tracked(dump_tracked(event))
+
+
+@pytest.mark.parametrize("text", ["", "null", "{}", "[1]", '{"raw": 1}'])
+def test_what_is_no_dump_is_an_error(text: str) -> None:
+    """A damaged row raises one of the errors that are named."""
+    with pytest.raises((ValueError, KeyError, TypeError)):
+        load_tracked(text)
+
+
+def test_a_later_version_may_add_fields() -> None:
+    """A store that a newer version wrote can be read by this one."""
+    kept = json.loads(dump_tracked(known())) | {"later": 1}
+    kept["measured"]["later"] = 2
+    assert known() == load_tracked(json.dumps(kept))
+
+
+def test_the_raw_entry_keeps_its_order() -> None:
+    """A record of an end after a restart shows the entry as it came."""
+    raw = {"Zeta": 1, "EventId": "x", "Alpha": [0.1, {"b": 1, "a": 2}]}
+    assert json.dumps(raw) == json.dumps(load_tracked(dump_tracked(known(raw))).event.raw)
+
+
+def test_the_fingerprint_is_that_of_the_latest_record() -> None:
+    """How an event ended is part of what a record says."""
+    ended = load_tracked(
+        dump_tracked(known()).replace('"status": "Scheduled"', '"status": "Canceled"')
+    )
+    assert known().fingerprint != ended.fingerprint
+
+
+def test_nothing_measured_changes_nothing() -> None:
+    """No pause and no restart: no event is written again."""
+    assert measure([known()]) == []
+
+
+def test_pauses_add_up() -> None:
+    """Several short pauses while an event runs are told as one sum, in seconds."""
+    (once,) = measure([known()], pause_seconds=1.25)
+    (twice,) = measure([once], pause_seconds=2.5004)
+    assert Measured(pause_seconds=3.75) == twice.measured
+
+
+def test_a_restart_is_measured() -> None:
+    """With its downtime in seconds, rounded."""
+    (after,) = measure([known()], restarted=True, downtime_seconds=61.23456)
+    assert Measured(restarted=True, downtime_seconds=61.235) == after.measured
+
+
+def test_a_restart_of_unknown_length_is_a_restart() -> None:
+    """A downtime that nobody measured is null, not zero."""
+    (after,) = measure([known()], restarted=True)
+    assert Measured(restarted=True, downtime_seconds=None) == after.measured
+
+
+def test_only_pending_events_are_measured() -> None:
+    """What happens after an event has ended is not its doing."""
+    assert measure([known(pending=False)], pause_seconds=1.0, restarted=True) == []
+
+
+def test_other_vms_events_are_measured_too() -> None:
+    """The measurement is of this VM; whether it says anything of the event is for `diff`."""
+    (after,) = measure([known(entry(resources=["web_4"]))], restarted=True)
+    assert (after.affects_this_vm, after.measured.restarted) == (False, True)
+
+
+def test_a_moment_keeps_its_instant() -> None:
+    """Whatever zone it was given in."""
+    there = datetime(2026, 3, 2, 12, 0, tzinfo=timezone(timedelta(hours=2)))
+    kept = load_tracked(dump_tracked(known())).first_seen
+    assert there == kept
+
+
+def test_only_the_last_events_that_ended_are_remembered() -> None:
+    """The oldest of them go, and none that is pending, however old."""
+    ended = {f"old-{number}": known(pending=False) for number in range(KEEP_ENDED)}
+    before = {"first": known(), **ended}
+    after = remembered(before, {"old-0": known(pending=False), "new": known(pending=False)})
+    assert before.keys() - after.keys() == {"old-1"}
+    assert list(after)[-2:] == ["old-0", "new"]

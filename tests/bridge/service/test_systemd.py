@@ -1,0 +1,87 @@
+"""What the service manager is told, line by line."""
+
+from __future__ import annotations
+
+import pytest
+
+from bridge.service.systemd import MARGIN_SECONDS, Watchdog
+
+
+class Manager:
+    """Keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    def __call__(self, state: str) -> None:
+        self.told.append(state)
+
+
+@pytest.fixture
+def manager() -> Manager:
+    """What stands in for systemd."""
+    return Manager()
+
+
+def test_ready_feeds_too(manager: Manager) -> None:
+    """The clock of the watchdog begins with READY, so its limit goes out with it."""
+    Watchdog(manager, limit=60.0).ready("waiting for IMDS", allowance=6.0)
+    assert manager.told == ["READY=1\nSTATUS=waiting for IMDS\nWATCHDOG=1\nWATCHDOG_USEC=60000000"]
+
+
+def test_polls_that_are_quick_keep_the_units_own_limit(manager: Manager) -> None:
+    """It is said once, not with each poll."""
+    watchdog = Watchdog(manager, limit=60.0)
+    for _ in range(3):
+        watchdog.fed(6.0)
+    assert manager.told == ["WATCHDOG=1\nWATCHDOG_USEC=60000000", "WATCHDOG=1", "WATCHDOG=1"]
+
+
+def test_a_long_first_answer_widens_the_limit_until_it_came(manager: Manager) -> None:
+    """Two minutes are allowed while IMDS turns its service on, and one afterwards."""
+    watchdog = Watchdog(manager, limit=60.0)
+    watchdog.ready("waiting for IMDS", allowance=131.0)
+    watchdog.fed(131.0)
+    watchdog.fed(6.0)
+    watchdog.fed(6.0)
+    wide, narrow = int((131.0 + MARGIN_SECONDS) * 1_000_000), 60_000_000
+    assert [told.split("\n")[-1] for told in manager.told] == [
+        f"WATCHDOG_USEC={wide}",
+        "WATCHDOG=1",
+        f"WATCHDOG_USEC={narrow}",
+        "WATCHDOG=1",
+    ]
+
+
+def test_a_vm_that_stands_still_is_no_hang(manager: Manager) -> None:
+    """An allowance just below the limit still leaves room for the pause of a live migration."""
+    Watchdog(manager, limit=60.0).fed(45.0)
+    assert manager.told == ["WATCHDOG=1\nWATCHDOG_USEC=75000000"]
+
+
+def test_a_new_run_in_the_same_process_says_its_limit_anew(manager: Manager) -> None:
+    """What the run before it had widened is taken back."""
+    Watchdog(manager, limit=60.0).ready("one", allowance=131.0)
+    Watchdog(manager, limit=60.0).ready("two", allowance=6.0)
+    assert [told.split("\n")[-1] for told in manager.told] == [
+        "WATCHDOG_USEC=161000000",
+        "WATCHDOG_USEC=60000000",
+    ]
+
+
+def test_where_nobody_watches_a_poll_says_nothing(manager: Manager) -> None:
+    """WATCHDOG_USEC would turn on a watchdog that the unit does not want."""
+    watchdog = Watchdog(manager, limit=None)
+    watchdog.ready("up", allowance=131.0)
+    watchdog.fed(131.0)
+    watchdog.stopping()
+    assert manager.told == ["READY=1\nSTATUS=up", "STOPPING=1"]
+
+
+def test_a_status_is_one_line_and_said_once(manager: Manager) -> None:
+    """A line end in an error's text must not become a command to systemd."""
+    watchdog = Watchdog(manager, limit=None)
+    watchdog.ready("up", allowance=1.0)
+    for text in ("up", "IMDS:\nSTOPPING=1", "IMDS:\nSTOPPING=1", "up"):
+        watchdog.status(text)
+    assert manager.told == ["READY=1\nSTATUS=up", "STATUS=IMDS: STOPPING=1", "STATUS=up"]

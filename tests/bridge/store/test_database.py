@@ -1,0 +1,305 @@
+"""The store: one transaction for document and records, on disk before anybody sends them."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.store_helpers import NOW, bridge_draft, draft, event_row, opened, recipients, sequences
+
+from bridge.store import retention
+from bridge.store.ballast import FILE_NAME as BALLAST_NAME
+from bridge.store.database import Store, StoreError
+from bridge.store.opening import open_store
+from bridge.store.outbox import Outbox
+from sinks.record import BRIDGE_HEARTBEAT, BRIDGE_STARTED, read_record
+from sinks.samples import SAMPLE_VM
+
+COMMIT_LOOP = """
+import sys
+from pathlib import Path
+from support.store_helpers import NOW, draft, event_row, recipients
+from bridge.store.outbox import Outbox
+from bridge.store.opening import open_store
+
+store, _ = open_store(Path(sys.argv[1]), NOW)
+outbox = Outbox(store)
+outbox.register(recipients("ops"))
+while True:
+    number = store.head + 1
+    store.commit([draft(number), draft(number + 1)], events=[event_row(f"event-{number}")])
+    while batch := outbox.next("ops", 10):
+        outbox.delivered("ops", batch)
+    print(store.head, flush=True)
+"""
+TWO_WRITES = """
+import os, sys
+from pathlib import Path
+from support.store_helpers import NOW, draft, recipients
+from bridge.store.outbox import Outbox
+from bridge.store.opening import open_store
+
+store, _ = open_store(Path(sys.argv[1]), NOW)
+outbox = Outbox(store)
+outbox.register(recipients("ops"))
+store.commit([draft(1)])
+os.write(1, b"begin")
+store.commit([draft(2)])
+os.write(1, b"committed")
+outbox.delivered("ops", outbox.next("ops", 10))
+os.write(1, b"marked")
+"""
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    """A new store."""
+    with opened(tmp_path) as opened_store:
+        yield opened_store
+
+
+def bodies(store: Store) -> list[bytes]:
+    """The bytes of every record that is kept."""
+    return [body for (body,) in store.read("SELECT body FROM records ORDER BY sequence")]
+
+
+def python(code: str, *arguments: str) -> list[str]:
+    """A command that runs the code with the test helpers at hand."""
+    return [sys.executable, "-c", code, *arguments]
+
+
+def environment() -> dict[str, str]:
+    """An environment in which the helpers can be imported."""
+    root = Path(__file__).parents[3]
+    return {"PYTHONPATH": f"{root / 'tests'}:{root}"}
+
+
+def test_records_get_their_place_in_the_stream(store: Store) -> None:
+    """Each record carries the next number, in 20 digits, and the stream that counts."""
+    first = store.commit([draft(1), draft(2)])
+    second = store.commit([draft(3)])
+    assert sequences([*first, *second]) == [1, 2, 3]
+    assert b'"sequence":"00000000000000000003"' in second[0].body
+    assert {store.stream} == {record.stream for record in first + second}
+
+
+def test_the_stored_bytes_are_the_records_bytes(store: Store) -> None:
+    """What is read from the disk later is what `commit` gave back."""
+    records = store.commit([draft(1), draft(2)])
+    assert [record.body for record in records] == bodies(store)
+
+
+def test_a_store_counts_on_after_it_is_opened_again(tmp_path: Path) -> None:
+    """Sequence and stream go on where they were."""
+    with opened(tmp_path) as store:
+        store.commit([draft(1), draft(2)])
+        stream = store.stream
+    with opened(tmp_path) as store:
+        assert ([3], stream) == (sequences(store.commit([draft(3)])), store.stream)
+
+
+def test_document_and_records_are_one_transaction(store: Store) -> None:
+    """Where the last step fails, neither document nor record nor number has changed."""
+
+    def fail(connection: sqlite3.Connection) -> None:
+        raise sqlite3.OperationalError("no")
+
+    with pytest.raises(StoreError):
+        store.commit([draft(1)], events=[event_row("A")], meta={"incarnation": "7"}, also=fail)
+    seen = store.seen()
+    assert (store.head, seen.events, seen.incarnation, bodies(store)) == (0, {}, None, [])
+    assert sequences(store.commit([draft(1)])) == [1]
+
+
+def test_a_bug_within_a_transaction_rolls_back(store: Store) -> None:
+    """Any exception undoes what was done, and passes through as it is."""
+    with pytest.raises(ZeroDivisionError), store.transaction() as connection:  # noqa: PT012
+        connection.execute("INSERT INTO meta VALUES ('half', 'done')")
+        raise ZeroDivisionError
+    assert store.read("SELECT value FROM meta WHERE key = 'half'") == []
+
+
+def test_what_was_seen_is_remembered(tmp_path: Path) -> None:
+    """Events, incarnation and boot id come back as they were committed."""
+    event = event_row("A")
+    with opened(tmp_path) as store:
+        store.commit(events=[event], meta={"incarnation": "279", "boot_id": "b"})
+        store.mark_looked(NOW)
+    with opened(tmp_path) as store:
+        seen = store.seen()
+    assert ({event.key: event.value}, 279, "b", NOW) == (
+        seen.events,
+        seen.incarnation,
+        seen.boot_id,
+        seen.looked_at,
+    )
+
+
+def test_the_identity_is_kept(tmp_path: Path) -> None:
+    """A start without IMDS knows whose VM this is."""
+    with opened(tmp_path) as store:
+        assert store.identity() is None
+        store.keep_identity(SAMPLE_VM, "boot-1")
+    with opened(tmp_path) as store:
+        assert store.identity() == SAMPLE_VM
+
+
+def test_every_commit_of_records_is_told(store: Store) -> None:
+    """To each listener, in the order of subscription, once the records are on disk; a commit
+    without records is nobody's concern, and one that fails is none.
+    """
+    heard: list[tuple[str, list[int], int]] = []
+    for name in ("first", "second"):
+        store.subscribe(
+            lambda records, name=name: heard.append((name, sequences(records), len(bodies(store))))
+        )
+    store.commit([draft(1), draft(2)])
+    store.commit(meta={"incarnation": "7"})
+
+    def fail(connection: sqlite3.Connection) -> None:
+        raise sqlite3.OperationalError("no")
+
+    with pytest.raises(StoreError):
+        store.commit([draft(3)], also=fail)
+    assert heard == [("first", [1, 2], 2), ("second", [1, 2], 2)]
+
+
+def test_only_the_newest_heartbeat_is_kept(store: Store) -> None:
+    """A heartbeat replaces the one before it, and nothing else."""
+    for kind in (BRIDGE_STARTED, BRIDGE_HEARTBEAT, BRIDGE_STARTED, BRIDGE_HEARTBEAT):
+        store.commit([bridge_draft(kind)])
+    assert [read_record(body).sequence for body in bodies(store)] == [1, 3, 4]
+    assert store.last_record_sequence == 3
+
+
+def test_a_dead_heartbeat_survives_the_next(store: Store) -> None:
+    """A heartbeat that a sink refused stays readable when a newer one is committed."""
+    outbox = Outbox(store)
+    outbox.register(recipients("ops"))
+    store.commit([bridge_draft(BRIDGE_HEARTBEAT)])
+    outbox.park("ops", 1, reason="no", attempts=1, now=NOW)
+    store.commit([bridge_draft(BRIDGE_HEARTBEAT)])
+    assert [dead.sequence for dead in outbox.dead.shown()] == [1]
+
+
+def test_delivered_records_are_forgotten_in_time(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The newest so many stay, a dead one and those of a pending event too."""
+    monkeypatch.setattr(retention, "KEEP_DELIVERED", 10)
+    outbox = Outbox(store)
+    outbox.register(recipients("ops"))
+    event = "pending-event"
+    store.commit([draft(1, event_id=event), draft(2)], events=[event_row(event)])
+    outbox.park("ops", 2, reason="no", attempts=1, now=NOW)
+    for number in range(3, 301):
+        store.commit([draft(number)])
+    assert len(bodies(store)) == 300
+    while batch := outbox.next("ops", 100):
+        outbox.delivered("ops", batch)
+    for number in range(301, 502):
+        store.commit([draft(number)])
+    kept = [read_record(body).sequence for body in bodies(store)]
+    assert kept[:2] == [1, 2]
+    assert kept[2] > 300
+    assert kept[2:] == list(range(kept[2], 502))
+
+
+def test_room_is_given_back_to_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a large backlog was delivered and forgotten, the file shrinks."""
+    monkeypatch.setattr(retention, "FREE_PAGES", 100)
+    with opened(tmp_path) as store:
+        outbox = Outbox(store)
+        outbox.register(recipients("ops"))
+        store.commit([draft(number) for number in range(1, 2001)])
+        while batch := outbox.next("ops", 1000):
+            outbox.delivered("ops", batch)
+        ((before,),) = store.read("PRAGMA page_count")
+        for number in range(2001, 2151):
+            store.commit([draft(number)])
+        ((after,),) = store.read("PRAGMA page_count")
+    assert after < before - 100
+
+
+def test_a_full_disk_loses_nothing(store: Store, tmp_path: Path) -> None:
+    """The commit fails as a whole, the ballast is let go, and later the same commit goes through;
+    then the ballast is there again.
+    """
+    store.commit([draft(1)])
+    ((pages,),) = store.read("PRAGMA page_count")
+    store.read(f"PRAGMA max_page_count={pages}")
+    big = [draft(number) for number in range(2, 40)]
+    with pytest.raises(StoreError, match="full"):
+        store.commit(big, events=[event_row("A")])
+    assert (store.head, store.seen().events) == (1, {})
+    assert not (tmp_path / BALLAST_NAME).exists()
+    store.read("PRAGMA max_page_count=1000000")
+    assert list(range(2, 40)) == sequences(store.commit(big, events=[event_row("A")]))
+    assert (tmp_path / BALLAST_NAME).stat().st_size == 1 << 20
+
+
+def test_a_closed_store_says_so(tmp_path: Path) -> None:
+    """Reading and writing raise StoreError, not SQLite's own error."""
+    store, _ = open_store(tmp_path, NOW)
+    store.close()
+    with pytest.raises(StoreError):
+        store.read("SELECT 1")
+    with pytest.raises(StoreError):
+        store.commit([draft(1)])
+
+
+@pytest.mark.skipif(shutil.which("strace") is None, reason="strace shows the sync")
+def test_a_commit_is_synced_before_it_returns(tmp_path: Path) -> None:
+    """The system is told to sync between the commit's begin and its end, and not for progress."""
+    trace = tmp_path / "trace"
+    subprocess.run(
+        [
+            *("strace", "-f", "-e", "trace=write,fdatasync,fsync", "-o", str(trace)),
+            *python(TWO_WRITES, str(tmp_path / "state")),
+        ],
+        env=environment(),
+        check=True,
+        capture_output=True,
+        timeout=60,
+    )
+    shown = trace.read_text(encoding="utf-8")
+    committing = shown[shown.index('"begin"') : shown.index('"committed"')]
+    marking = shown[shown.index('"committed"') : shown.index('"marked"')]
+    assert re.search(r"f(data)?sync\(\d+\) += 0", committing)
+    assert not re.search(r"f(data)?sync\(", marking)
+
+
+def test_kill_at_any_moment_leaves_a_whole_store(tmp_path: Path) -> None:
+    """After each of 20 kills the store opens, without a gap, a doubled number or a loss."""
+    reported = 0
+    for _ in range(20):
+        process = subprocess.Popen(
+            python(COMMIT_LOOP, str(tmp_path)),
+            env=environment(),
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert process.stdout is not None
+        for _ in range(3):
+            reported = int(process.stdout.readline())
+        process.kill()
+        reported = max([reported, *(int(line) for line in process.stdout if line.endswith("\n"))])
+        process.stdout.close()
+        process.wait(10)
+        store, reset = open_store(tmp_path, NOW)
+        rows = store.read("SELECT sequence FROM records ORDER BY sequence")
+        ((cursor,),) = store.read("SELECT cursor FROM sinks")
+        head = store.head
+        known = len(store.seen().events)
+        store.close()
+        assert reset is None
+        assert reported <= head
+        assert cursor <= head
+        assert list(range(rows[0][0], head + 1)) == [sequence for (sequence,) in rows]
+        assert known == head // 2

@@ -1,0 +1,117 @@
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from support.store_helpers import NOW, bridge_draft, draft
+
+from bridge.store.database import Store, StoreError
+from bridge.store.history import BYTES, History, Kept
+from bridge.store.opening import open_store
+from sinks.record import BRIDGE_HEARTBEAT, EventRecord
+
+
+def kept(found: Sequence[Kept]) -> list[tuple[int, bytes]]:
+    """What was found, in plain values."""
+    return [(each.sequence, each.body) for each in found]
+
+
+def of(records: Sequence[EventRecord]) -> list[tuple[int, bytes]]:
+    """What there is to find of records."""
+    return [(each.sequence, each.body) for each in records]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    """An empty store."""
+    made, _ = open_store(tmp_path / "state", NOW)
+    yield made
+    made.close()
+
+
+def test_the_last_records_come_oldest_first(store: Store) -> None:
+    """As many as asked for, the newest ones."""
+    records = store.commit([draft(number) for number in range(5)])
+    assert kept(History(store).last(3)) == of(records[2:])
+
+
+def test_heartbeats_are_left_out(store: Store) -> None:
+    """There would be nothing else to see."""
+    (news,) = store.commit([draft(1)])
+    store.commit([bridge_draft(BRIDGE_HEARTBEAT)])
+    history = History(store)
+    assert kept(history.last(9)) == kept(history.after(0, 9)) == of([news])
+    assert history.last_sequence == 1
+
+
+def test_what_comes_after_a_place_is_given_from_there(store: Store) -> None:
+    """So that a reader who was away misses nothing."""
+    records = store.commit([draft(number) for number in range(5)])
+    assert kept(History(store).after(records[1].sequence, 2)) == of(records[2:4])
+
+
+def test_a_damaged_record_is_not_shown(store: Store) -> None:
+    """The others are."""
+    records = store.commit([draft(1), draft(2), draft(3)])
+    with store.transaction() as connection:
+        connection.execute("UPDATE records SET body = x'00' WHERE sequence = 2")
+    assert kept(History(store).last(9)) == of([records[0], records[2]])
+
+
+def test_a_commit_wakes_those_who_wait(store: Store) -> None:
+    """At once, not after their patience."""
+    history = History(store)
+    store.subscribe(history.committed)
+    woken = list[bool]()
+    waiting = threading.Thread(target=lambda: woken.append(history.wait(0, 60.0)))
+    waiting.start()
+    store.commit([draft(1)])
+    waiting.join(30.0)
+    assert woken == [True]
+
+
+def test_the_end_wakes_those_who_wait(store: Store) -> None:
+    """With nothing for them."""
+    history = History(store)
+    woken = list[bool]()
+    waiting = threading.Thread(target=lambda: woken.append(history.wait(0, 60.0)))
+    waiting.start()
+    history.close()
+    waiting.join(30.0)
+    assert (woken, history.is_closed) == ([False], True)
+
+
+def test_nothing_new_is_waited_for_no_longer_than_asked(store: Store) -> None:
+    """And told as such."""
+    assert not History(store).wait(0, 0.01)
+
+
+def test_an_answer_has_a_size(store: Store) -> None:
+    """However many large records there are; one that is larger than that comes alone."""
+    large = [replace(draft(number), data={"x": "y" * (BYTES // 2)}) for number in range(4)]
+    records = store.commit(large)
+    history = History(store)
+    assert kept(history.last(9)) == of(records[3:])
+    assert kept(history.after(0, 9)) == of(records[:1])
+
+
+def test_a_reader_does_not_wait_for_a_store_that_is_stuck(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A disk that does not answer must not take everybody who looks with it."""
+    monkeypatch.setattr("bridge.store.history.PATIENCE_SECONDS", 0.01)
+    busy, done = threading.Event(), threading.Event()
+
+    def hang() -> None:
+        with store.transaction():
+            busy.set()
+            done.wait(30.0)
+
+    stuck = threading.Thread(target=hang)
+    stuck.start()
+    busy.wait(30.0)
+    with pytest.raises(StoreError, match="busy"):
+        History(store).last(9)
+    done.set()
+    stuck.join(30.0)

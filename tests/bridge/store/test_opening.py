@@ -1,0 +1,395 @@
+"""Opening the store: made, locked, and put aside where it is lost or damaged."""
+
+from __future__ import annotations
+
+import errno
+import shutil
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from support.store_helpers import NOW, bridge_draft, draft, event_row, opened, recipients, sequences
+
+from bridge.errors import CONFIGURATION, NO_REPLY, ConfigurationError, SebError, TryLaterError
+from bridge.store import opening
+from bridge.store.database import CONDEMNED_NAME, Store, StoreError
+from bridge.store.opening import FILE_NAME, open_store, put_aside
+from bridge.store.outbox import Outbox
+from bridge.store.recovery import StoreReset
+from sinks.record import BRIDGE_STORE_RESET
+
+CHECK = "PRAGMA quick_check"
+HOLD = """
+import sys
+from pathlib import Path
+from support.store_helpers import NOW
+from bridge.store.opening import open_store
+store, _ = open_store(Path(sys.argv[1]), NOW)
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+def used(directory: Path, *, records: int = 30) -> str:
+    """A store that has been in use and was closed; its stream."""
+    with opened(directory) as store:
+        Outbox(store).register(recipients("ops"))
+        store.commit([draft(n) for n in range(1, records + 1)], events=[event_row("A")])
+        store.mark_looked(NOW)
+        return store.stream
+
+
+def truncate(path: Path) -> None:
+    """Half of the file."""
+    with path.open("r+b") as file:
+        file.truncate(path.stat().st_size // 2)
+
+
+def flip(path: Path) -> None:
+    """Every byte of the pages after the first, turned round."""
+    whole = path.read_bytes()
+    path.write_bytes(whole[:4096] + bytes(each ^ 0xFF for each in whole[4096:]))
+
+
+def garbage(path: Path) -> None:
+    """Something else altogether."""
+    path.write_bytes(b"this is no store\n" * 1000)
+
+
+def directory(path: Path) -> None:
+    """A directory where the file should be."""
+    path.unlink()
+    (path / "inner").mkdir(parents=True)
+
+
+def no_head(path: Path) -> None:
+    """A store that does not know its sequence."""
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("DELETE FROM meta WHERE key = 'sequence'")
+
+
+def old_head(path: Path) -> None:
+    """A store whose records are beyond its sequence."""
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE meta SET value = '3' WHERE key = 'sequence'")
+
+
+def bad_text(path: Path) -> None:
+    """A store with bytes in its meta table that are no text."""
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("INSERT INTO meta VALUES ('identity', CAST(x'fffe' AS TEXT))")
+
+
+def bad_name(path: Path) -> None:
+    """A store with another name in its own description of a table."""
+    whole = path.read_bytes()
+    assert whole.count(b"body BLOB NOT NULL") == 1
+    path.write_bytes(whole.replace(b"body BLOB NOT NULL", b"bodx BLOB NOT NULL"))
+
+
+def unreadable_name(path: Path) -> None:
+    """The same with a name that is no text, which SQLite repeats in its words about it."""
+    whole = path.read_bytes()
+    path.write_bytes(whole.replace(b"INDEX waiting", b"INDE\x90 waiting"))
+
+
+def cursor_ahead(path: Path) -> None:
+    """A store with a sink that has had more than was ever committed."""
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE sinks SET cursor = 31")
+
+
+def condemn(path: Path) -> None:
+    """A store that was found damaged while it was in use."""
+    (path.parent / CONDEMNED_NAME).touch()
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        truncate,
+        flip,
+        garbage,
+        directory,
+        no_head,
+        old_head,
+        bad_text,
+        bad_name,
+        unreadable_name,
+        cursor_ahead,
+        condemn,
+    ],
+)
+def test_a_damaged_store_is_kept_and_a_new_one_begins(
+    tmp_path: Path, damage: Callable[[Path], None]
+) -> None:
+    """Whatever is wrong with the file: it is renamed, and a new stream counts from one."""
+    stream = used(tmp_path)
+    damage(tmp_path / FILE_NAME)
+    store, reset = open_store(tmp_path, NOW)
+    with closing(store):
+        assert reset is not None
+        assert reset.reason
+        assert reset.previous_stream in (stream, None)
+        assert (tmp_path / str(reset.kept_as)).exists()
+        assert store.stream != stream
+        assert sequences(store.commit([draft(1)])) == [1]
+        store.commit([bridge_draft(BRIDGE_STORE_RESET)])
+    with closing(open_store(tmp_path, NOW)[0]) as again:
+        assert store.stream == again.stream
+
+
+def test_the_stream_of_a_damaged_store_is_told(tmp_path: Path) -> None:
+    """Where the old stream's id can still be read, consumers learn which one has ended."""
+    stream = used(tmp_path)
+    old_head(tmp_path / FILE_NAME)
+    store, reset = open_store(tmp_path, NOW)
+    store.close()
+    assert reset is not None
+    assert stream == reset.previous_stream
+
+
+def test_a_reset_is_told_again_until_its_record_is_committed(tmp_path: Path) -> None:
+    """A kill between the reset and its record does not hide it; the record ends it."""
+    used(tmp_path)
+    garbage(tmp_path / FILE_NAME)
+    first_store, first = open_store(tmp_path, NOW)
+    first_store.close()
+    second_store, second = open_store(tmp_path, NOW)
+    second_store.commit([bridge_draft(BRIDGE_STORE_RESET)])
+    second_store.close()
+    third_store, third = open_store(tmp_path, NOW)
+    third_store.close()
+    assert first is not None
+    assert (first, None) == (second, third)
+
+
+@pytest.mark.parametrize(("left", "reason"), [(None, "missing"), (b"", "empty")])
+def test_a_lost_store_is_told(tmp_path: Path, left: bytes | None, reason: str) -> None:
+    """Where the directory was in use and the file has gone, or has no bytes, that is a reset."""
+    used(tmp_path)
+    (tmp_path / FILE_NAME).unlink()
+    if left is not None:
+        (tmp_path / FILE_NAME).write_bytes(left)
+    store, reset = open_store(tmp_path, NOW)
+    store.close()
+    assert StoreReset(reason=f"the file is {reason}", previous_stream=None, kept_as=None) == reset
+
+
+def test_a_log_without_its_file_is_kept(tmp_path: Path) -> None:
+    """SQLite would delete it, and with it what was committed last."""
+    log = tmp_path / f"{FILE_NAME}-wal"
+    log.write_bytes(b"all that was committed last")
+    store, reset = open_store(tmp_path, NOW)
+    store.close()
+    assert reset is not None
+    assert (tmp_path / str(reset.kept_as)).read_bytes() == b"all that was committed last"
+
+
+def test_a_new_directory_is_no_reset(tmp_path: Path) -> None:
+    """The first start ever has nothing to tell; the directory is for its owner only."""
+    store, reset = open_store(tmp_path / "a" / "b", NOW)
+    store.close()
+    assert reset is None
+    assert (tmp_path / "a" / "b" / FILE_NAME).exists()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such modes")
+def test_only_the_owner_can_read_the_store(tmp_path: Path) -> None:
+    """Records can hold what others should not see."""
+    used(tmp_path / "state")
+    modes = [(tmp_path / "state").stat().st_mode, (tmp_path / "state" / FILE_NAME).stat().st_mode]
+    assert [mode & 0o777 for mode in modes] == [0o700, 0o600]
+
+
+def test_a_store_of_another_vm_is_put_aside(tmp_path: Path) -> None:
+    """What came along in a disk image is kept under another name."""
+    stream = used(tmp_path)
+    store, _ = open_store(tmp_path, NOW)
+    store, reset = put_aside(store, NOW, reason="another VM's")
+    with closing(store):
+        assert ("another VM's", stream) == (reset.reason, reset.previous_stream)
+        assert store.head == 0
+    with closing(sqlite3.connect(tmp_path / str(reset.kept_as))) as kept:
+        assert kept.execute("SELECT count(*) FROM records").fetchone() == (30,)
+
+
+def test_a_store_in_use_is_refused_after_the_wait(tmp_path: Path) -> None:
+    """A second bridge is told whose fault it is; the first one goes on."""
+    root = Path(__file__).parents[3]
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(tmp_path)],
+        env={"PYTHONPATH": f"{root / 'tests'}:{root}"},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    assert holder.stdout is not None
+    assert holder.stdout.readline() == b"held\n"
+    with pytest.raises(ConfigurationError, match="in use by another bridge") as caught:
+        open_store(tmp_path, NOW, wait=0.1)
+    assert caught.value.exit_code == CONFIGURATION
+    holder.communicate(timeout=10)
+    assert holder.returncode == 0
+    open_store(tmp_path, NOW, wait=0.1)[0].close()
+
+
+def test_another_version_of_the_schema_is_refused(tmp_path: Path) -> None:
+    """A store of a newer program is neither used nor put aside."""
+    used(tmp_path)
+    with closing(sqlite3.connect(tmp_path / FILE_NAME)) as connection:
+        connection.execute("PRAGMA user_version=99")
+    with pytest.raises(ConfigurationError, match="another version"):
+        open_store(tmp_path, NOW)
+    assert list(tmp_path.glob("*.kept")) == []
+
+
+def test_a_state_directory_that_is_a_file_is_refused(tmp_path: Path) -> None:
+    """The message names the variable and the path."""
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigurationError, match="SEB_STATE_DIR"):
+        open_store(tmp_path / "file", NOW)
+    with pytest.raises(ConfigurationError, match="SEB_STATE_DIR"):
+        open_store(tmp_path / "file" / "below", NOW)
+
+
+@pytest.mark.parametrize("code", [sqlite3.SQLITE_IOERR, sqlite3.SQLITE_IOERR_FSYNC])
+def test_a_disk_that_fails_may_be_well_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    """A service manager starts again after this, and not after a wrong setting."""
+
+    def fail(*place: object, **how: object) -> sqlite3.Connection:
+        error = sqlite3.OperationalError("disk I/O error")
+        error.sqlite_errorcode = code
+        raise error
+
+    monkeypatch.setattr(sqlite3, "connect", fail)
+    with pytest.raises(TryLaterError, match="SEB_STATE_DIR: the disk under"):
+        open_store(tmp_path, NOW)
+
+
+@pytest.mark.parametrize(
+    ("number", "expected"),
+    [
+        (errno.EIO, TryLaterError),
+        (errno.ENOSPC, TryLaterError),
+        (errno.EMFILE, TryLaterError),
+        (errno.EACCES, ConfigurationError),
+        (errno.EROFS, ConfigurationError),
+    ],
+)
+def test_what_may_pass_by_itself_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, expected: type[SebError]
+) -> None:
+    """The same for what the directory says."""
+
+    def fail(path: Path) -> None:
+        raise OSError(number, "made up")
+
+    monkeypatch.setattr("bridge.system.sync_directory", fail)
+    for directory in (tmp_path, tmp_path / "new"):
+        with pytest.raises(expected, match=r"SEB_STATE_DIR: .*\(made up\)"):
+            open_store(directory, NOW)
+
+
+def test_a_large_store_is_opened_without_reading_it_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Below the limit it is checked once, above it not at all: a backlog delays no start."""
+    used(tmp_path)
+    statements: list[str] = []
+    connect = sqlite3.connect
+
+    def traced(*place: object, **how: object) -> sqlite3.Connection:
+        connection: sqlite3.Connection = connect(*place, **how)  # type: ignore[call-overload]
+        connection.set_trace_callback(statements.append)
+        return connection
+
+    monkeypatch.setattr(sqlite3, "connect", traced)
+    open_store(tmp_path, NOW)[0].close()
+    monkeypatch.setattr(opening, "_CHECK_BYTES", 0)
+    open_store(tmp_path, NOW)[0].close()
+    assert [each for each in statements if CHECK in each] == [f"{CHECK}(1)"]
+
+
+def test_damage_found_in_use_is_told_to_the_next_start(tmp_path: Path) -> None:
+    """A page that turns bad under a running bridge: the next start puts the store aside."""
+    used(tmp_path, records=200)
+    with opened(tmp_path) as store:
+        store.read("PRAGMA cache_size=1")
+        ((root,),) = store.read("SELECT rootpage FROM sqlite_master WHERE name = 'records'")
+        with (tmp_path / FILE_NAME).open("r+b") as file:
+            file.seek((root - 1) * 4096)
+            file.write(b"\xff" * 4096)
+        with pytest.raises(StoreError):
+            store.read("SELECT count(body) FROM records")
+        assert store.damaged
+    store, reset = open_store(tmp_path, NOW)
+    store.close()
+    assert reset is not None
+
+
+def mounted(kind: str, options: str, source: str, target: Path) -> bool:
+    """Whether something could be mounted; only root may."""
+    if sys.platform != "linux" or shutil.which("mount") is None:
+        return False
+    target.mkdir(exist_ok=True)
+    command = ["mount", *(["-t", kind] if kind else []), "-o", options, source, str(target)]
+    return subprocess.run(command, check=False, capture_output=True).returncode == 0
+
+
+def commit_many(store: Store) -> None:
+    """More records than the small disk takes."""
+    for number in range(1, 5000):
+        store.commit([draft(number)])
+
+
+def test_a_full_disk_at_the_start_and_in_use(tmp_path: Path) -> None:
+    """On a real small disk: try later at the start, StoreError in use, and on after that."""
+    disk = tmp_path / "disk"
+    if not mounted("tmpfs", "size=4m", "tmpfs", disk):
+        pytest.skip("only root can mount a small disk")
+    try:
+        filler = disk / "filler"
+        filler.write_bytes(b"x" * ((4 << 20) - 4096))
+        with pytest.raises(SebError) as caught:
+            open_store(disk / "state", NOW)
+        assert caught.value.exit_code in (NO_REPLY, CONFIGURATION)
+        filler.unlink()
+        with opened(disk / "state") as store:
+            filler.write_bytes(b"x" * (3 << 20))
+            with pytest.raises(StoreError):
+                commit_many(store)
+            head = store.head
+            filler.unlink()
+            assert [head + 1] == sequences(store.commit([draft(9000)]))
+        with opened(disk / "state") as store:
+            assert [(head + 1,)] == store.read("SELECT count(*) FROM records")
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
+
+
+def test_a_read_only_disk_is_refused(tmp_path: Path) -> None:
+    """Neither a new store nor an old one can be used there; the message says what is needed."""
+    used(tmp_path / "real")
+    look = tmp_path / "look"
+    if not mounted("", "bind", str(tmp_path / "real"), look):
+        pytest.skip("only root can mount a directory read-only")
+    try:
+        command = ["mount", "-o", "remount,bind,ro", str(look)]
+        if subprocess.run(command, check=False, capture_output=True).returncode:
+            pytest.skip("a read-only view cannot be made here")
+        for directory in (look, look / "new"):
+            with pytest.raises(ConfigurationError, match="SEB_STATE_DIR"):
+                open_store(directory, NOW)
+    finally:
+        subprocess.run(["umount", str(look)], check=True)
+
+
+def test_try_later_has_its_own_exit_code() -> None:
+    """A full disk is no wrong setting."""
+    assert TryLaterError.exit_code == NO_REPLY

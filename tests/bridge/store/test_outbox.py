@@ -1,0 +1,394 @@
+"""The outbox: each sink gets every record in order, and what it refuses is shown as dead."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.store_helpers import NOW, bridge_draft, draft, event_row, opened, recipients, sequences
+
+from bridge.store.batch import Batch
+from bridge.store.database import Store, StoreError
+from bridge.store.outbox import Accepts, Outbox, Recipient
+from sinks.record import (
+    BRIDGE_DEAD_LETTER,
+    BRIDGE_HEARTBEAT,
+    BRIDGE_STARTED,
+    EVENT_STARTED,
+    EventRecord,
+)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    """A new store."""
+    with opened(tmp_path) as made:
+        yield made
+
+
+@pytest.fixture
+def outbox(store: Store) -> Outbox:
+    """An outbox with one sink, `ops`."""
+    made = Outbox(store)
+    made.register(recipients("ops"))
+    return made
+
+
+def accept(outbox: Outbox, accepts: Accepts) -> None:
+    """From now on `ops` takes only what this says."""
+    outbox.register({"ops": Recipient(kind="test", accepts=accepts)})
+
+
+def drain(outbox: Outbox, sink: str = "ops", *, limit: int = 10) -> list[EventRecord]:
+    """Deliver all that there is; the records in the order in which they came."""
+    got: list[EventRecord] = []
+    while batch := outbox.next(sink, limit):
+        got.extend(batch.records)
+        outbox.delivered(sink, batch)
+    return got
+
+
+def commit(store: Store, *numbers: int) -> list[EventRecord]:
+    """Commit a record for each number."""
+    return store.commit([draft(number) for number in numbers])
+
+
+def damage(store: Store, sequence: int, change: str) -> None:
+    """Change a stored record behind everybody's back."""
+    with store.transaction() as connection:
+        connection.execute(f"UPDATE records SET {change} WHERE sequence = ?", (sequence,))
+
+
+@pytest.mark.parametrize("limit", [1, 3, 100])
+def test_every_record_once_and_in_order(store: Store, outbox: Outbox, limit: int) -> None:
+    """Whatever the size of a batch, with the bytes that were committed."""
+    committed = commit(store, *range(1, 11))
+    assert committed == drain(outbox, limit=limit)
+    assert outbox.next("ops", 1) is None
+
+
+def test_a_record_comes_again_until_it_is_delivered(store: Store, outbox: Outbox) -> None:
+    """Asking does not move the cursor; delivering part of a batch moves it past that part."""
+    commit(store, 1, 2, 3)
+    batch = outbox.next("ops", 10)
+    assert batch == outbox.next("ops", 10)
+    assert batch is not None
+    outbox.delivered("ops", batch, 0)
+    outbox.delivered("ops", batch, 2)
+    assert sequences(drain(outbox)) == [3]
+
+
+def test_progress_outlives_the_process(tmp_path: Path) -> None:
+    """A sink goes on where it was when the store is opened again."""
+    with opened(tmp_path) as store:
+        outbox = Outbox(store)
+        outbox.register(recipients("ops", "slow"))
+        commit(store, 1, 2, 3)
+        drain(outbox)
+    with opened(tmp_path) as store:
+        outbox = Outbox(store)
+        assert outbox.register(recipients("ops", "slow")) == {"ops": 3, "slow": 0}
+        assert (sequences(drain(outbox)), sequences(drain(outbox, "slow"))) == ([], [1, 2, 3])
+
+
+def test_a_new_sink_begins_with_what_is_pending(store: Store, outbox: Outbox) -> None:
+    """It learns what is coming, and nothing of what is over."""
+    store.commit([draft(1, event_id="over")], events=[event_row("over", pending=False)])
+    store.commit([draft(2, event_id="Coming")], events=[event_row("Coming")])
+    store.commit([draft(3, event_id="Coming", record_type=EVENT_STARTED)])
+    drain(outbox)
+    outbox.register(recipients("ops", "new"))
+    assert sequences(drain(outbox, "new")) == [2, 3]
+
+
+def test_a_new_sink_with_nothing_pending_begins_now(store: Store, outbox: Outbox) -> None:
+    """Old news is for nobody."""
+    commit(store, 1, 2)
+    outbox.register(recipients("ops", "new"))
+    commit(store, 3)
+    assert sequences(drain(outbox, "new")) == [3]
+
+
+def test_a_sink_that_is_gone_goes_on_when_it_returns(store: Store, outbox: Outbox) -> None:
+    """It holds nothing back meanwhile, and gets what is kept of what it missed."""
+    commit(store, 1)
+    outbox.register(recipients("other"))
+    commit(store, 2)
+    assert outbox.known_sinks() == {"ops": False, "other": True}
+    outbox.register(recipients("ops", "other"))
+    assert sequences(drain(outbox)) == [1, 2]
+
+
+def test_unwanted_records_are_passed_over(store: Store, outbox: Outbox) -> None:
+    """A sink gets what it accepts, and its cursor moves past the rest."""
+    for number in range(1, 2001):
+        store.commit([draft(number)]) if number % 500 == 0 else store.commit(
+            [bridge_draft(BRIDGE_STARTED)]
+        )
+    accept(outbox, lambda kind, affects: affects is not None)
+    wanted = []
+    while batch := outbox.next("ops", 3):
+        wanted += sequences(batch.records)
+        outbox.delivered("ops", batch)
+    assert wanted == [500, 1000, 1500, 2000]
+
+
+def test_a_sink_that_wants_nothing_holds_nothing_back(store: Store, outbox: Outbox) -> None:
+    """Its progress is written down from time to time, so that records can be forgotten."""
+    commit(store, *range(1, 1001))
+    accept(outbox, lambda kind, affects: False)
+    assert outbox.next("ops", 1) is None
+    assert store.read("SELECT cursor FROM sinks WHERE name = 'ops'") == [(1000,)]
+
+
+def test_whether_this_vm_is_affected_is_told(store: Store, outbox: Outbox) -> None:
+    """A filter sees yes, no, and that the record is about no event."""
+    store.commit([draft(1), draft(2, resources=("other",)), bridge_draft(BRIDGE_STARTED)])
+    asked: list[bool | None] = []
+
+    def accepts(kind: str, affects: bool | None) -> bool:
+        asked.append(affects)
+        return True
+
+    accept(outbox, accepts)
+    outbox.next("ops", 10)
+    assert asked == [True, False, None]
+
+
+def test_the_newest_heartbeat_alone_waits(store: Store, outbox: Outbox) -> None:
+    """A backlog does not grow by heartbeats, and order is kept."""
+    for _ in range(50):
+        store.commit([bridge_draft(BRIDGE_HEARTBEAT)])
+    commit(store, 51)
+    assert outbox.backlog("ops").records == 2
+    assert sequences(drain(outbox)) == [50, 51]
+
+
+def test_a_heartbeat_that_is_replaced_during_delivery(store: Store, outbox: Outbox) -> None:
+    """Delivering or parking one that has gone is harmless."""
+    store.commit([bridge_draft(BRIDGE_HEARTBEAT)])
+    batch = outbox.next("ops", 1)
+    assert batch is not None
+    store.commit([bridge_draft(BRIDGE_HEARTBEAT)])
+    outbox.park("ops", 1, reason="no", attempts=1, now=NOW)
+    outbox.delivered("ops", batch)
+    assert outbox.dead.shown() == []
+    assert sequences(drain(outbox)) == [2]
+
+
+def test_a_parked_record_is_shown_with_its_reason(store: Store, outbox: Outbox) -> None:
+    """The sink goes on behind it; the record that says so is committed with it."""
+    (record, _) = commit(store, 1, 2)
+    notice = bridge_draft(BRIDGE_DEAD_LETTER)
+    outbox.park("ops", 1, reason="too large", attempts=5, now=NOW, notice=notice)
+    (dead,) = outbox.dead.shown("ops")
+    assert ("ops", 1, record.id, record.type, "too large", 5) == (
+        dead.sink,
+        dead.sequence,
+        dead.record_id,
+        dead.record_type,
+        dead.reason,
+        dead.attempts,
+    )
+    assert outbox.dead.shown("other") == []
+    assert sequences(drain(outbox)) == [2, 3]
+
+
+def test_refused_heartbeats_do_not_pile_up(store: Store, outbox: Outbox) -> None:
+    """Of each sink's refused heartbeats the newest is kept, and every other dead record."""
+    commit(store, 1)
+    outbox.park("ops", 1, reason="no", attempts=1, now=NOW)
+    for sequence in range(2, 12):
+        store.commit([bridge_draft(BRIDGE_HEARTBEAT)])
+        outbox.park("ops", sequence, reason="no", attempts=1, now=NOW)
+    commit(store, 12)
+    outbox.park("ops", 12, reason="no", attempts=1, now=NOW)
+    assert [dead.sequence for dead in outbox.dead.shown()] == [1, 11, 12]
+
+
+def test_dead_records_are_tried_again_first(store: Store, outbox: Outbox) -> None:
+    """Those that a person named come before what is new; delivered, they are dead no more."""
+    committed = commit(store, 1, 2, 3)
+    for sequence in (1, 2):
+        outbox.park("ops", sequence, reason="no", attempts=1, now=NOW)
+    assert outbox.dead.retry("ops", [2, 99]) == 1
+    batch = outbox.next("ops", 10)
+    assert batch == Batch(records=(committed[1],), cursor=0, again=True)
+    assert sequences(drain(outbox)) == [2, 3]
+    assert [dead.sequence for dead in outbox.dead.shown()] == [1]
+    assert outbox.dead.retry("ops", None) == 1
+    assert sequences(drain(outbox)) == [1]
+    assert outbox.dead.shown() == []
+
+
+def test_a_record_that_is_refused_again_is_dead_again(store: Store, outbox: Outbox) -> None:
+    """It is not tried a third time by itself."""
+    commit(store, 1)
+    outbox.park("ops", 1, reason="first", attempts=1, now=NOW)
+    outbox.dead.retry("ops", None)
+    outbox.park("ops", 1, reason="second", attempts=1, now=NOW)
+    assert [dead.reason for dead in outbox.dead.shown()] == ["second"]
+    assert outbox.next("ops", 1) is None
+
+
+def test_what_a_person_asked_for_outlives_the_process(tmp_path: Path) -> None:
+    """A retry that was not carried out before the end is carried out after the next start."""
+    with opened(tmp_path) as store:
+        outbox = Outbox(store)
+        outbox.register(recipients("ops"))
+        commit(store, 1)
+        outbox.park("ops", 1, reason="no", attempts=1, now=NOW)
+        outbox.dead.retry("ops", None)
+    with opened(tmp_path) as store:
+        outbox = Outbox(store)
+        outbox.register(recipients("ops"))
+        assert sequences(drain(outbox)) == [1]
+
+
+def test_dropped_records_are_gone(store: Store, outbox: Outbox) -> None:
+    """Of one sink, all or those named."""
+    commit(store, 1, 2, 3)
+    for sequence in (1, 2, 3):
+        outbox.park("ops", sequence, reason="no", attempts=1, now=NOW)
+    assert outbox.dead.drop("ops", [2]) == 1
+    assert outbox.dead.drop("other", None) == 0
+    assert [dead.sequence for dead in outbox.dead.shown()] == [1, 3]
+    assert outbox.dead.drop("ops", None) == 2
+    assert outbox.dead.count("ops") == 0
+
+
+@pytest.mark.parametrize(
+    "change",
+    ["body = X'00'", "body = 'text'", "crc = 7", "body = replace(body, 'Freeze', 'Reboot')"],
+)
+def test_a_damaged_record_comes_alone(store: Store, outbox: Outbox, change: str) -> None:
+    """Those before it are delivered, it says why it cannot be, and the sink goes on behind it."""
+    committed = commit(store, 1, 2, 3)
+    damage(store, 2, change)
+    first = outbox.next("ops", 10)
+    assert first == Batch(records=(committed[0],), cursor=1)
+    outbox.delivered("ops", first)
+    second = outbox.next("ops", 10)
+    assert second is not None
+    assert (committed[1].id, 2) == (second.records[0].id, second.records[0].sequence)
+    assert second.damaged
+    outbox.park("ops", 2, reason=second.damaged, attempts=0, now=NOW)
+    assert sequences(drain(outbox)) == [3]
+    assert [committed[1].id] == [dead.record_id for dead in outbox.dead.shown()]
+
+
+def test_a_damaged_record_is_not_delivered_on_retry(store: Store, outbox: Outbox) -> None:
+    """Asked for again, it says again what is wrong."""
+    commit(store, 1)
+    damage(store, 1, "body = X'00'")
+    outbox.park("ops", 1, reason="damaged", attempts=0, now=NOW)
+    outbox.dead.retry("ops", None)
+    batch = outbox.next("ops", 1)
+    assert batch is not None
+    assert (batch.again, batch.damaged is not None) == (True, True)
+
+
+def test_a_column_that_is_no_text_stops_nobody(store: Store, outbox: Outbox) -> None:
+    """Damaged bytes in a type are shown with a replacement sign."""
+    commit(store, 1)
+    damage(store, 1, "type = CAST(X'ff' AS TEXT)")
+    assert sequences(drain(outbox)) == [1]
+
+
+def test_a_disk_that_takes_nothing_repeats_nothing(
+    store: Store, outbox: Outbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where progress cannot be written it is remembered, and written with the next."""
+    commit(store, 1, 2, 3)
+    outbox.park("ops", 1, reason="no", attempts=1, now=NOW)
+    outbox.dead.retry("ops", None)
+    transaction = store.transaction
+
+    def refuse(**how: bool) -> None:
+        raise StoreError("full")
+
+    monkeypatch.setattr(store, "transaction", refuse)
+    assert sequences(drain_some(outbox, 2)) == [1, 2]
+    monkeypatch.setattr(store, "transaction", transaction)
+    assert sequences(drain(outbox)) == [3]
+    assert store.read("SELECT cursor FROM sinks") == [(3,)]
+
+
+def drain_some(outbox: Outbox, count: int) -> list[EventRecord]:
+    """Deliver so many records, one at a time."""
+    got: list[EventRecord] = []
+    while len(got) < count and (batch := outbox.next("ops", 1)):
+        got.extend(batch.records)
+        outbox.delivered("ops", batch)
+    return got
+
+
+def test_the_backlog_is_counted_by_what_is_wanted(store: Store, outbox: Outbox) -> None:
+    """Records, the oldest one's time, and the dead; also of a sink that is gone."""
+    store.commit([bridge_draft(BRIDGE_STARTED), draft(2), draft(3)])
+    accept(outbox, lambda kind, affects: affects is not None)
+    backlog = outbox.backlog("ops")
+    assert (backlog.records, backlog.dead) == (2, 0)
+    assert backlog.oldest == "2026-03-01T12:00:00.000Z"
+    accept(outbox, lambda kind, affects: False)
+    assert ((empty := outbox.backlog("ops")).records, empty.oldest) == (0, None)
+    outbox.register(recipients())
+    assert Outbox(store).backlog("ops").records == 3
+    only = Recipient(kind="test", accepts=lambda kind, affects: affects is None)
+    assert Outbox(store, {"ops": only}).backlog("ops").records == 1
+
+
+def test_many_threads_lose_nothing(store: Store, outbox: Outbox) -> None:
+    """While one thread commits and parks, each sink's thread gets every record once, in order."""
+    names = ["ops", "b", "c"]
+    outbox.register(recipients(*names))
+    done = threading.Event()
+    got: dict[str, list[int]] = {name: [] for name in names}
+
+    def deliver(name: str) -> None:
+        while True:
+            last = done.is_set()
+            got[name] += sequences(drain(outbox, name, limit=7))
+            if last:
+                return
+
+    threads = [threading.Thread(target=deliver, args=(name,)) for name in names]
+    for thread in threads:
+        thread.start()
+    for number in range(1, 301):
+        commit(store, number)
+    done.set()
+    for thread in threads:
+        thread.join(20)
+    assert {name: list(range(1, 301)) for name in names} == got
+
+
+def test_a_large_backlog_is_read_quickly(store: Store, outbox: Outbox) -> None:
+    """What is waiting is found by an index, and without the records' bodies."""
+    for query in (
+        "SELECT sequence, type, affects FROM records INDEXED BY waiting WHERE sequence > 1 LIMIT 9",
+        "SELECT type, count(*) FROM records INDEXED BY waiting WHERE sequence > 1 GROUP BY type",
+    ):
+        plan = " ".join(str(row[3]) for row in store.read(f"EXPLAIN QUERY PLAN {query}"))
+        assert "USING COVERING INDEX waiting" in plan
+
+
+@pytest.mark.parametrize("refused", [False, True])
+def test_what_is_dropped_while_it_is_tried_again_stays_dropped(
+    store: Store, outbox: Outbox, *, refused: bool
+) -> None:
+    """However the try ends that is under way: a person has decided about the record."""
+    commit(store, 1, 2)
+    outbox.park("ops", 1, reason="no", attempts=1, now=NOW)
+    assert outbox.dead.retry("ops", None) == 1
+    again = outbox.next("ops", 9)
+    assert again is not None
+    assert outbox.dead.drop("ops", None) == 1
+    if refused:
+        outbox.park("ops", 1, reason="no", attempts=1, now=NOW)
+    else:
+        outbox.delivered("ops", again)
+    assert outbox.dead.shown() == []
+    assert sequences(drain(outbox)) == [2]

@@ -1,0 +1,199 @@
+"""What differs between operating systems."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from bridge import system
+
+posix_only = pytest.mark.skipif(sys.platform == "win32", reason="not on Windows")
+
+
+def test_the_boot_id_stays_until_the_next_boot() -> None:
+    """Asked twice, it is the same; where there is none, that is told."""
+    assert system.boot_id() == system.boot_id()
+
+
+def test_a_system_that_does_not_tell(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A container without /proc, or an empty file: unknown, not an error."""
+    for place in (tmp_path / "none", tmp_path / "empty"):
+        (tmp_path / "empty").touch()
+        monkeypatch.setattr(system, "_LINUX_BOOT_ID", place)
+        monkeypatch.setattr(system, "is_windows", lambda: False)
+        assert system.boot_id() is None
+
+
+def test_systemd_says_where_the_state_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first of its directories."""
+    monkeypatch.setenv("STATE_DIRECTORY", "/var/lib/one:/var/lib/two")
+    assert system.default_state_dir() == Path("/var/lib/one")
+
+
+def test_the_default_is_on_the_os_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Below /var/lib where that can be written, else in the user's own place."""
+    monkeypatch.delenv("STATE_DIRECTORY", raising=False)
+    monkeypatch.setattr(system, "is_windows", lambda: False)
+    monkeypatch.setattr(os, "access", lambda place, mode: True)
+    assert system.default_state_dir() == Path("/var/lib/scheduled-events-bridge")
+    monkeypatch.setattr(os, "access", lambda place, mode: False)
+    assert Path("/var/lib") not in system.default_state_dir().parents
+
+
+def test_windows_has_its_own_default(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """ProgramData, for every user's services."""
+    monkeypatch.delenv("STATE_DIRECTORY", raising=False)
+    monkeypatch.setattr(system, "is_windows", lambda: True)
+    monkeypatch.setenv("PROGRAMDATA", str(tmp_path))
+    assert system.default_state_dir() == tmp_path / "scheduled-events-bridge"
+
+
+@posix_only
+def test_private_is_for_the_owner(tmp_path: Path) -> None:
+    """Directories can be entered, files cannot be run."""
+    file = tmp_path / "file"
+    file.touch(mode=0o666)
+    system.make_private(file)
+    system.make_private(tmp_path)
+    assert [mode & 0o777 for mode in (file.stat().st_mode, tmp_path.stat().st_mode)] == [
+        0o600,
+        0o700,
+    ]
+
+
+def test_a_directory_can_be_synced(tmp_path: Path) -> None:
+    """It is harmless on every system."""
+    system.sync_directory(tmp_path)
+
+
+@posix_only
+def test_the_sockets_address_fits(tmp_path: Path) -> None:
+    """A long path gets an address elsewhere, and what lies in the way is removed."""
+    (tmp_path / "control.sock").touch()
+    assert system.control_address(tmp_path) == str(tmp_path / "control.sock")
+    assert not (tmp_path / "control.sock").exists()
+    assert system.control_address(tmp_path / ("x" * 120)) is None
+
+
+@posix_only
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT"])
+def test_a_signal_stops(name: str) -> None:
+    """Both kinds of stop call what is to be called, and nothing else happens."""
+    kept = [(each, signal.getsignal(each)) for each in (signal.SIGTERM, signal.SIGINT)]
+    called: list[str] = []
+    try:
+        system.on_stop_signal(lambda: called.append(name))
+        signal.raise_signal(getattr(signal, name))
+    finally:
+        for each, handler in kept:
+            signal.signal(each, handler)
+    assert called == [name]
+
+
+@posix_only
+def test_memory_is_no_place_for_a_store(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a redeploy takes away is recognised by its mount."""
+    mounts = "/dev/sda1 / ext4 rw 0 0\ntmpfs /run tmpfs rw 0 0\n/dev/sdb1 /mnt ext4 rw 0 0\n"
+    monkeypatch.setattr(Path, "read_text", lambda self, **how: mounts)
+    found = [system.is_volatile(Path(each)) for each in ("/opt/x", "/run/seb", "/mnt/seb", "/mntx")]
+    assert found == [False, True, True, False]
+
+
+@pytest.fixture
+def manager(tmp_path: Path) -> Iterator[socket.socket]:
+    """The service manager's end of NOTIFY_SOCKET, bound to a path."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
+        listener.bind(str(tmp_path / "n"))
+        listener.settimeout(20)
+        yield listener
+
+
+@posix_only
+def test_the_service_manager_is_told(
+    manager: socket.socket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One datagram, as it was given."""
+    monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "n"))
+    system.notify("READY=1\nSTATUS=über alles informiert")
+    assert manager.recv(1000).decode() == "READY=1\nSTATUS=über alles informiert"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="abstract names are Linux' own")
+def test_a_manager_in_the_abstract(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An @ stands for the zero byte of a name that is no file."""
+    name = f"seb-test-{os.getpid()}"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
+        listener.bind(f"\0{name}")
+        listener.settimeout(20)
+        monkeypatch.setenv("NOTIFY_SOCKET", f"@{name}")
+        system.notify("WATCHDOG=1")
+        assert listener.recv(1000) == b"WATCHDOG=1"
+
+
+@pytest.mark.parametrize("address", ["", "vsock:2:1234", "relative"])
+def test_where_nobody_listens_nothing_is_said(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No service manager, or one that is reached in a way that is none of ours."""
+    monkeypatch.setenv("NOTIFY_SOCKET", address)
+    system.notify("READY=1")
+    monkeypatch.delenv("NOTIFY_SOCKET")
+    system.notify("READY=1")
+
+
+def test_a_manager_that_has_gone_is_no_error(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A socket that is not there, and a name that is too long for one."""
+    for address in (tmp_path / "gone", tmp_path / ("x" * 200)):
+        monkeypatch.setenv("NOTIFY_SOCKET", str(address))
+        system.notify("WATCHDOG=1")
+
+
+@posix_only
+def test_a_manager_that_does_not_read_holds_nobody_up(
+    manager: socket.socket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A full queue is given up on: the poll goes on."""
+    monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "n"))
+    monkeypatch.setattr(system, "_NOTIFY_SECONDS", 0.01)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender, suppress(BlockingIOError):
+        sender.setblocking(False)
+        while True:
+            sender.sendto(b"x", str(tmp_path / "n"))
+    system.notify("WATCHDOG=1")
+    manager.setblocking(False)
+    heard = set()
+    with suppress(BlockingIOError):
+        while True:
+            heard.add(manager.recv(1000))
+    assert heard == {b"x"}
+
+
+@pytest.mark.parametrize(
+    ("environ", "seconds"),
+    [
+        ({}, None),
+        ({"WATCHDOG_USEC": "60000000"}, 60.0),
+        ({"WATCHDOG_USEC": "1500000", "WATCHDOG_PID": str(os.getpid())}, 1.5),
+        ({"WATCHDOG_USEC": "60000000", "WATCHDOG_PID": str(os.getpid() + 1)}, None),
+        ({"WATCHDOG_USEC": "0"}, None),
+        ({"WATCHDOG_USEC": "soon"}, None),
+    ],
+)
+def test_whether_somebody_watches(
+    environ: dict[str, str], seconds: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only what is meant for this very process counts."""
+    for name in ("WATCHDOG_USEC", "WATCHDOG_PID"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
+    assert system.watchdog_seconds() == seconds

@@ -1,0 +1,302 @@
+"""Approval without a network: a real store, poller and ledger, an IMDS that notes each POST, and a
+control plane that knows what the records said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from support.commands.control_plane import Signer, jwks
+from support.commands.forgery import Scene
+from support.documents.documents import (
+    EVENT_ID,
+    NOW,
+    OTHER_ID,
+    VM,
+    FakeClock,
+    StandInImds,
+    body,
+    entry,
+)
+
+from bridge.approval.approvals import Approvals
+from bridge.approval.decisions import Decisions
+from bridge.approval.ledger import Entry, Ledger
+from bridge.approval.policy import Rule
+from bridge.approval.trusted_keys import Trust
+from bridge.events.normalize import Observer
+from bridge.events.poller import Poller
+from bridge.events.state import CurrentState
+from bridge.events.tracked import TrackedEvent
+from bridge.imds.client import ImdsError
+from bridge.store.approvals import approved_events
+from bridge.store.database import Store
+from bridge.store.opening import open_store
+from sinks.base import CommandMessage
+from sinks.record import read_record
+
+
+class ObedientImds(StandInImds):
+    """An IMDS that stands for some events, starts them when it is told to, and fails on demand."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.events_now: dict[str, dict[str, Any]] = {}
+        self.incarnation = 1
+        self.posts: list[str] = []
+        self.effective: list[str] = []
+        self.failures: list[Callable[[str], None]] = []
+        """What happens to the next POSTs, one by one, in place of being taken."""
+        self.starts = True
+        """Whether an event that was approved is Started in the next document."""
+
+    def document(self) -> bytes:
+        self.incarnation += 1
+        return body(*self.events_now.values(), incarnation=self.incarnation)
+
+    def start(self, event_id: str) -> None:
+        self.posts.append(event_id)
+        if self.failures:
+            self.failures.pop(0)(event_id)
+            return
+        self.take(event_id)
+
+    def take(self, event_id: str) -> None:
+        """The effect of a POST: the first one for an event that is Scheduled has it."""
+        now = self.events_now.get(event_id)
+        if now is None:
+            raise ImdsError("IMDS answered HTTP 400", reason="http_400")
+        if now["EventStatus"] == "Scheduled" and event_id not in self.effective:
+            self.effective.append(event_id)
+        if self.starts:
+            now |= {"EventStatus": "Started", "NotBefore": ""}
+
+    def lose_answer(self, event_id: str) -> None:
+        """A POST that is taken, and its answer lost."""
+        self.take(event_id)
+        raise ImdsError("the connection broke", reason="connection")
+
+
+def fails(reason: str, *, retry_after: float | None = None) -> Callable[[str], None]:
+    """A POST that ends with this error."""
+
+    def fail(event_id: str) -> None:
+        raise ImdsError(f"no: {reason}", reason=reason, retry_after=retry_after)
+
+    return fail
+
+
+class Court:
+    """One bridge's approvals, over restarts and lost stores; time moves by hand."""
+
+    def __init__(self, directory: Path, *rules: Rule, interval: float = 1.0) -> None:
+        self.directory = directory / "state"
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self.trust_file: Path | None = directory / "trust.json"
+        self.signer = Signer()
+        self.other = Signer("key-2", issuer="https://other.example")
+        self.curve = Signer("key-3", alg="ES256")
+        self.trust(self.signer, self.other, self.curve)
+        self.rules = list(rules)
+        self.interval = interval
+        self.vm = VM
+        self.clock = FakeClock()
+        self.imds = ObedientImds()
+        self.acknowledged: set[str] = set()
+        """Record ids that every sink has acknowledged."""
+        self.settled = 0
+        self.begin()
+
+    def begin(self, directory: Path | None = None) -> None:
+        """A run on the store, or on that of another directory."""
+        self.directory = directory or self.directory
+        self.store, _ = open_store(self.directory, self.clock.now())
+        self.current = CurrentState.after(
+            self.store.seen(),
+            Observer(vm=self.vm, version="1.2.3", instance_id="run-1"),
+            self.clock,
+            interval=self.interval,
+            scope_self=False,
+            boot_id="boot-1",
+            api_version=self.imds.api_version,
+        )
+        self.poller = Poller(
+            self.imds,  # type: ignore[arg-type]  # it answers as a client does
+            self.store,
+            self.current,
+            self.clock,
+            scope_self=False,
+            approved=lambda: approved_events(self.store),
+            boot_id="boot-1",
+        )
+        self.ledger = self.make_ledger(self.store)
+        self.approvals = Approvals(
+            self.current,
+            self.ledger,
+            self.imds,  # type: ignore[arg-type]  # as above
+            self.clock,
+            rulings=Decisions(
+                self.rules,
+                self.ledger,
+                self.clock,
+                vm_name=self.vm.name,
+                acknowledged=self._acknowledged,
+            ),
+            trust=Trust(self.trust_file),
+        )
+
+    def make_ledger(self, store: Store) -> Ledger:
+        """The ledger of a run; a test may give one that fails."""
+        return Ledger(store, self.clock.now())
+
+    def restart(self, directory: Path | None = None) -> None:
+        """Another run, on the same store or on that of another directory."""
+        self.close()
+        self.begin(directory)
+
+    def close(self) -> None:
+        """Let go of the store."""
+        with suppress(AttributeError):
+            self.store.close()
+
+    def trust(self, *signers: Signer) -> None:
+        """Trust these keys from now on."""
+        assert self.trust_file is not None
+        self.trust_file.write_text(jwks(*signers))
+
+    # IMDS
+
+    def announce(self, event_id: str = EVENT_ID, **fields: Any) -> dict[str, Any]:
+        """An event is announced and looked at; its record."""
+        self.imds.events_now[event_id] = entry(event_id, **fields)
+        self.look()
+        return self.record(event_id)
+
+    def change(self, event_id: str = EVENT_ID, **fields: Any) -> None:
+        """IMDS's words about an event are others from the next look on."""
+        self.imds.events_now[event_id] |= fields
+
+    def vanish(self, event_id: str = EVENT_ID) -> None:
+        """The event is over from the next look on."""
+        del self.imds.events_now[event_id]
+
+    def look(self, *, after: float = 1.0) -> None:
+        """A poll so many seconds later, and what approval makes of it."""
+        self.clock.advance(after)
+        assert self.poller.run()
+        self.approvals.polled()
+
+    # Commands
+
+    def send(self, token: bytes, **how: Any) -> None:
+        """A command comes in."""
+        self.approvals.command(
+            CommandMessage(token=token, **{"channel": "mqtt", "settled": self._settle} | how)
+        )
+
+    def approve(self, record: Mapping[str, Any] | None = None, **changes: Any) -> bytes:
+        """A good approval of the event, in the bridge's time."""
+        return self.signer.approve(record or self.record(), now=self.seconds, **changes)
+
+    @property
+    def seconds(self) -> int:
+        """Seconds since 1970."""
+        return int(self.clock.now().timestamp())
+
+    # What came of it
+
+    def records(self, *, after: int = 0) -> list[dict[str, Any]]:
+        """Every record behind that place in the stream, as a consumer has it."""
+        rows = self.store.read(
+            "SELECT body FROM records WHERE sequence > ? ORDER BY sequence", (after,)
+        )
+        read = [read_record(text) for (text,) in rows]
+        return [{"id": each.id, "type": each.type, "data": each.data} for each in read]
+
+    def record(self, event_id: str = EVENT_ID) -> dict[str, Any]:
+        """The latest record of an event."""
+        return [
+            each
+            for each in self.records()
+            if each["data"].get("event", {}).get("eventId") == event_id
+        ][-1]
+
+    def receipts(self, *, after: int = 0) -> list[Mapping[str, Any]]:
+        """The data of every receipt."""
+        records = self.records(after=after)
+        return [each["data"] for each in records if each["type"] == "seb.approval.v1"]
+
+    def story(self, *, after: int = 0) -> list[tuple[str, str | None]]:
+        """State and reason of every receipt."""
+        return [(each["state"], each["reason"]) for each in self.receipts(after=after)]
+
+    def refused(self) -> dict[str, int]:
+        """How many commands were refused, by reason."""
+        return dict(self.approvals.refused)
+
+    def known(self, event_id: str = EVENT_ID) -> TrackedEvent:
+        """What is known of an event."""
+        return self.current.known[event_id.casefold()]
+
+    def entries(self) -> Sequence[Entry]:
+        """What the ledger has unfinished."""
+        return self.ledger.unfinished()
+
+    def move_to(self, name: str) -> None:
+        """The next run is on a VM of that name."""
+        self.vm = replace(VM, name=name)
+
+    def _settle(self) -> None:
+        self.settled += 1
+
+    def _acknowledged(self, sink: str, event: str) -> bool:
+        return self.current.known[event].record_id in self.acknowledged
+
+
+def full_court(directory: Path) -> Court:
+    """A court with one event of each kind, none of them looked at since long.
+
+    E-SOON names this VM and is Scheduled, in its second revision; E-ELSE is another such; E-BEGUN
+    has started; E-GONE is over; E-OTHERS names other VMs only.
+    """
+    court = Court(directory)
+    court.imds.events_now = {
+        "E-SOON": entry("E-SOON"),
+        "E-ELSE": entry("E-ELSE", event_type="Reboot"),
+        "E-BEGUN": entry("E-BEGUN", status="Started", not_before=""),
+        "E-GONE": entry("E-GONE"),
+        "E-OTHERS": entry("E-OTHERS", resources=("web_4", "web_33")),
+    }
+    court.look()
+    court.change("E-SOON", Resources=["web_3", "web_4"])
+    court.vanish("E-GONE")
+    court.look()
+    return court
+
+
+def scene(court: Court) -> Scene:
+    """What a forger has at hand in a full court, now."""
+    records = {
+        (each["data"]["event"]["eventId"], each["data"]["transition"]): each
+        for each in court.records()
+        if "event" in each["data"]
+    }
+    return Scene(
+        signer=court.signer,
+        other=court.other,
+        curve=court.curve,
+        soon=records["E-SOON", "updated"],
+        before=records["E-SOON", "scheduled"],
+        elsewhere=records["E-ELSE", "scheduled"],
+        begun=records["E-BEGUN", "started"],
+        gone=records["E-GONE", "scheduled"],
+        others=records["E-OTHERS", "scheduled"],
+        now=court.seconds,
+    )
+
+
+__all__ = ["EVENT_ID", "NOW", "OTHER_ID", "Court", "ObedientImds", "fails", "full_court", "scene"]

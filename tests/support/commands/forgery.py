@@ -1,0 +1,67 @@
+"""What a forger has at hand, and what a forgery is: a command that must not be carried out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from support.commands.control_plane import Signer
+
+Record = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scene:
+    """What a forger has at hand. `now` is seconds since 1970, as the bridge has it."""
+
+    signer: Signer
+    other: Signer
+    """Trusted too, as another issuer's."""
+    curve: Signer
+    """Trusted too, ES256."""
+    soon: Record
+    """Of an event that names this VM and is Scheduled, in its second revision."""
+    before: Record
+    """The first record of the same event."""
+    elsewhere: Record
+    """Of another event that names this VM and is Scheduled."""
+    begun: Record
+    gone: Record
+    others: Record
+    """Of an event that names other VMs only."""
+    now: int
+
+    def approve(self, **changes: Any) -> bytes:
+        return self.signer.approve(self.soon, now=self.now, **changes)
+
+    def claims(self, **changes: Any) -> dict[str, Any]:
+        return self.signer.claims(self.soon, now=self.now, **changes)
+
+    def headed(self, **changes: Any) -> bytes:
+        """A good approval with another header, signed as it stands."""
+        return self.signer.token(self.claims(), self.signer.header(**changes))
+
+    def text(self, claims: str) -> bytes:
+        """Whatever text, well signed."""
+        return self.signer.token(claims.encode())
+
+    @property
+    def vm_id(self) -> str:
+        found: str = self.soon["data"]["vm"]["vmId"]
+        return found
+
+
+Make = Callable[[Scene], bytes]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forgery:
+    """One command that is refused."""
+
+    name: str
+    reason: str
+    make: Make
+    answered: bool = True
+    """Whether its signature is good, so that there is somebody to answer."""
+    retained: bool = False

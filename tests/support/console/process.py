@@ -1,0 +1,140 @@
+"""A real console in a process of its own, and what a client and a VM say to it."""
+
+from __future__ import annotations
+
+import base64
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any, Self
+
+import requests
+from support.eventually import eventually
+
+from console.sources.enrolment import read_key, webhook_secret
+from sinks.record import EventRecord
+from sinks.webhook.signature import SigningKey, signature_headers
+
+
+def free_port() -> int:
+    """A port of loopback that nobody uses now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+class ConsoleProcess:
+    """`seb console run` with a state directory and a webhook source called web."""
+
+    def __init__(self, directory: Path, **settings: str) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
+        self.directory = directory
+        self.port = free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.key_file = directory / "enroll.key"
+        if not self.key_file.exists():
+            self.key_file.write_text(base64.b64encode(os.urandom(32)).decode())
+        clean = {name: value for name, value in os.environ.items() if not name.startswith("SEB_")}
+        self.environ = clean | {
+            "SEB_CONSOLE_STATE_DIR": str(directory),
+            "SEB_CONSOLE_LISTEN": f"127.0.0.1:{self.port}",
+            "SEB_CONSOLE_SOURCE__WEB__KIND": "webhook",
+            "SEB_CONSOLE_ENROLL_KEY_FILE": str(self.key_file),
+            **{f"SEB_CONSOLE_{name}": value for name, value in settings.items()},
+        }
+        self.process: subprocess.Popen[bytes] | None = None
+        self.http = requests.Session()
+        self.http.trust_env = False
+
+    def command(self, *words: str) -> list[str]:
+        """The command line of `seb console`."""
+        return [sys.executable, "-m", "bridge", "console", *words]
+
+    def start(self, *, ready: bool = True) -> Self:
+        """Start, or start again; returns once it answers."""
+        with (self.directory / "log").open("ab") as log:
+            self.process = subprocess.Popen(
+                self.command("run"), env=self.environ, stderr=log, stdout=log, cwd=Path.cwd()
+            )
+        path = "/readyz" if ready else "/healthz"
+        eventually(lambda: self._answers(path), what=f"{path}\n{self.log}", timeout=30)
+        return self
+
+    def _answers(self, path: str) -> bool:
+        assert self.process is not None
+        assert self.process.poll() is None, self.log
+        try:
+            return self.http.get(self.url + path, timeout=2).status_code == 200
+        except requests.ConnectionError:
+            return False
+
+    @property
+    def log(self) -> str:
+        """What it has logged, over all its runs."""
+        return (self.directory / "log").read_text(errors="replace")
+
+    def stop(self) -> int:
+        """End it in good order; its exit code."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGTERM)
+        code = self.process.wait(20)
+        self.process = None
+        return code
+
+    def kill(self) -> None:
+        """End it without a word."""
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait(20)
+            self.process = None
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+        self.http.close()
+
+    def get(self, path: str, **params: Any) -> Any:
+        """The JSON of an API path."""
+        response = self.http.get(f"{self.url}/api/v1/{path}", params=params, timeout=10)
+        assert response.status_code == 200, response.text
+        return response.json()
+
+    def events(self, *, state: str = "open", **params: Any) -> dict[str, Any]:
+        """The listed events by id."""
+        items = self.get("events", state=state, **params)["items"]
+        return {item["eventId"]: item for item in items}
+
+    def vms(self, **params: Any) -> dict[str, Any]:
+        """The listed VMs by name."""
+        return {item["name"]: item for item in self.get("vms", **params)["items"]}
+
+    def contacts(self) -> dict[str, str]:
+        """How each VM is heard, by name."""
+        return {name: item["contact"] for name, item in self.vms().items()}
+
+    def post(
+        self, record: EventRecord, *, signed_for: str | None = None, skew: float = 0
+    ) -> requests.Response:
+        """Send a record as the webhook sink of its VM would."""
+        return self.post_body(
+            record.body, vm_id=signed_for or record.partition_key, record_id=record.id, skew=skew
+        )
+
+    def post_body(
+        self, body: bytes, *, vm_id: str, record_id: str = "r", skew: float = 0
+    ) -> requests.Response:
+        """Send bytes, signed by the secret of a VM."""
+        secret = SigningKey(webhook_secret(read_key(self.key_file), vm_id))
+        headers = signature_headers(
+            [secret], message_id=record_id, timestamp=int(time.time() + skew), body=body
+        )
+        headers["content-type"] = "application/cloudevents+json"
+        address = f"{self.url}/ingest/v1/records"
+        return self.http.post(address, data=body, headers=headers, timeout=20)

@@ -1,0 +1,173 @@
+"""A real console in this process, whose clock a test sets, and VMs that speak to it."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import os
+import threading
+import time
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Self
+
+import requests
+import uvicorn
+from support.console.process import free_port
+from support.console.records import FakeVm
+from support.eventually import eventually
+
+from console.config.load import load
+from console.intake.delivery import Delivery
+from console.records.incoming import Incoming
+from console.records.parse import parse_record, parse_status, seconds
+from console.service.console import Console
+from console.store.reading import newest_number
+from console.web.app import application
+from sinks.record import EventRecord, rfc3339
+
+START = datetime(2026, 3, 2, 2, 14, 28, tzinfo=UTC)
+"""The time on the console's clock, until a test moves it."""
+
+
+class ConsoleStage:
+    """A console with a webhook source called web; records are put into its writer."""
+
+    def __init__(self, directory: Path, **settings: str) -> None:
+        key = directory / "enroll.key"
+        key.write_text(base64.b64encode(os.urandom(32)).decode())
+        port = free_port()
+        self.url = f"http://127.0.0.1:{port}"
+        self.now = START
+        environ = {
+            "SEB_CONSOLE_STATE_DIR": str(directory),
+            "SEB_CONSOLE_LISTEN": f"127.0.0.1:{port}",
+            "SEB_CONSOLE_SOURCE__WEB__KIND": "webhook",
+            "SEB_CONSOLE_ENROLL_KEY_FILE": str(key),
+            **{f"SEB_CONSOLE_{name}": value for name, value in settings.items()},
+        }
+        self.console = Console(load(environ=environ))
+        self.desk = self.console.desk
+        self.desk.clock = self._seconds
+        self.desk.started_at = self.now.timestamp() - 86_400
+        self.http = requests.Session()
+        self.http.trust_env = False
+        self._server = uvicorn.Server(
+            uvicorn.Config(
+                application(self.desk, self.console.stream),
+                host="127.0.0.1",
+                port=port,
+                log_config=None,
+                access_log=False,
+                lifespan="off",
+                timeout_graceful_shutdown=1,
+            )
+        )
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def _seconds(self) -> float:
+        return self.now.timestamp()
+
+    def let_time_pass(self) -> None:
+        """From here on the console's clock runs."""
+        begun = time.monotonic()
+        self.desk.clock = lambda: self.now.timestamp() + time.monotonic() - begun
+
+    def _run(self) -> None:
+        asyncio.run(self.console._serve(self._server))
+
+    def __enter__(self) -> Self:
+        self.console.database.open()
+        self._thread.start()
+        eventually(lambda: self._server.started and self.desk.loaded, what="the console")
+        for state in self.desk.sources.values():
+            state.up(self.desk.started_at)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """End it; may be called twice."""
+        self._server.should_exit = True
+        self._thread.join(20)
+        self.http.close()
+        for part in (self.console.writer, self.console.follower):
+            part.stop()
+        self.console.database.close()
+
+    def moment(self, seconds: float) -> str:
+        """So many seconds from the console's now, as RFC 3339."""
+        return rfc3339(self.now + timedelta(seconds=seconds))
+
+    def put(self, *records: EventRecord) -> None:
+        """Bring in records, each received when it was made; returns once they are shown."""
+        self._deliver(
+            [
+                parse_record(record.body, source="web", received_at=seconds(record.time))
+                for record in records
+            ]
+        )
+
+    def takes_commands(self, vm: FakeVm) -> None:
+        """Let a VM say that it can be asked to approve."""
+        status = parse_status(
+            vm.status(commands=True, time=self.moment(0)),
+            vm_id=vm.vm_id,
+            site="default",
+            source="web",
+            received_at=self.now.timestamp(),
+        )
+        self._deliver([status])
+
+    def _deliver(self, items: list[Incoming]) -> None:
+        stored = threading.Event()
+        delivery = Delivery(source="web", items=items, done=lambda good: good and stored.set())
+        self.console.writer.put(delivery)
+        assert stored.wait(20)
+        shown = {item.place.vm_id if hasattr(item, "place") else item.vm_id for item in items}
+        eventually(lambda: shown <= set(self.desk.fleet.vms), what="the VMs")
+        self.settle()
+
+    def settle(self) -> None:
+        """Wait until what was committed is in memory."""
+        with self.console.database.reading.begin() as connection:
+            number = newest_number(connection)
+        eventually(lambda: self.console.follower._number == number, what="the follower")
+
+    def page(self, path: str = "/") -> str:
+        """The page as a browser without JavaScript gets it."""
+        answer = self.http.get(self.url + path, timeout=20)
+        assert answer.status_code == 200, answer.text
+        return answer.text
+
+
+def fleet_of_all_states(stage: ConsoleStage) -> dict[str, FakeVm]:
+    """VMs in every contact and condition that an open stage can have, by name."""
+    names = ("heard", "late", "silent", "stopped", "coming", "running", "named", "alone")
+    vms = {
+        name: FakeVm(name=f"{name}-1", site="dublin" if name < "m" else "zurich") for name in names
+    }
+    vms["retired"] = FakeVm(name="retired-1", scale_set="web")
+    vms["peer"] = FakeVm(name="peer-1", scale_set="web")
+    ago = {"late": 120, "silent": 600, "stopped": 300}
+    for name, vm in vms.items():
+        stage.put(vm.heartbeat(now=stage.now - timedelta(seconds=ago.get(name, 5))))
+    stage.put(vms["stopped"].stopped(now=stage.now - timedelta(seconds=290)))
+    shared: dict[str, Any] = {
+        "resources": ["coming-1", "named-1", "alone-1"],
+        "not_before": stage.moment(872),
+        "event_type": "Freeze",
+        "impact": "pause",
+        "description": "Host server is undergoing maintenance.",
+        "now": stage.now - timedelta(seconds=28),
+    }
+    for name in ("coming", "named", "heard"):
+        stage.put(vms[name].event("E-COMING", **shared))
+    stage.takes_commands(vms["coming"])
+    started = stage.now - timedelta(seconds=60)
+    stage.put(vms["running"].event("E-RUNNING", transition="started", now=started))
+    gone = {"event_type": "Terminate", "impact": "delete", "resources": ["retired-1"]}
+    for transition in ("started", "ended"):
+        stage.put(vms["peer"].event("E-GONE", transition=transition, now=stage.now, **gone))
+    return vms

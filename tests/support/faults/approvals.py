@@ -1,0 +1,180 @@
+"""A bridge that dies at a chosen step between a cause and the end of its approval.
+
+The cause is a command over MQTT, or a rule that waits for a webhook. Aimed as in `fault_stages`.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from support.commands.approval_stage import Stage
+from support.eventually import eventually
+from support.faults.cause import CauseWitness
+from support.faults.gate import GatedReceiver
+from support.faults.posts import FINAL
+from support.faults.strace import Injection
+from support.imds.restless import Observations
+from support.process.bridge import BridgeProcess
+
+from bridge.simulator import Approval, SimulatedEvent, Simulator
+
+RULE: Final = "drained"
+RULES: Final = json.dumps([{"name": RULE, "event_type": ["Reboot"], "after": ["webhook"]}])
+
+
+class Court:
+    """One stage of approval; bridges come and go, each with one event of its own."""
+
+    def __init__(self, home: Path, receiver: GatedReceiver, *, seed: int) -> None:
+        self._home = home
+        self._doomed = False
+        self.draw = random.Random(seed)
+        self.receiver = receiver
+        self.witness = CauseWitness(home / "state" / "seb.db", home)
+        self.stage = Stage(
+            home, simulator=Simulator(approval_delay=0.1, on_approval=self._is_asked)
+        )
+        self.observed = Observations(self.stage.simulator)
+        self.commands: list[str] = []
+        self.bridge: BridgeProcess
+
+    @property
+    def env(self) -> dict[str, str]:
+        """The variables of its bridges."""
+        return {
+            **self.stage.env,
+            "SEB_APPROVAL__RULES": RULES,
+            "SEB_SINK__WEBHOOK__URL": self.receiver.url,
+        }
+
+    @property
+    def lines(self) -> list[bytes]:
+        """What the file has."""
+        file = self._home / "records.jsonl"
+        return file.read_bytes().splitlines() if file.exists() else []
+
+    def die_at(self, step: str, *, by_rule: bool) -> None:
+        """A life that ends there. Raises `AssertionError` where it would not end."""
+        self.observed.process_starts()
+        with BridgeProcess("run", env=self.env, home=self._home) as self.bridge:
+            self._come_to_rest()
+            STEPS[step](self, self._prepare_rule() if by_rule else self._prepare_command())
+            self.bridge.wait()
+        self._doomed = False
+        self.receiver.release()
+        self.observed.process_ended()
+
+    def live_to_the_end(self) -> int:
+        """The last life: every cause has its end, and every event; its exit code."""
+        self.observed.process_starts()
+        with BridgeProcess("run", env=self.env, home=self._home) as self.bridge:
+            self._come_to_rest()
+            code = self.bridge.stop()
+        self.observed.process_ended()
+        return code
+
+    def under(self, rule: str, cause: Callable[[], None]) -> None:
+        """Let the cause act while a rule of strace's is in force, until the bridge is dead."""
+        with Injection(self.bridge.pid, rule):
+            cause()
+            self.bridge.wait()
+
+    def doom(self) -> None:
+        """The next POST is the last thing that the bridge does; it gets no answer."""
+        self._doomed = True
+
+    def _is_asked(self, approval: Approval) -> None:
+        self.witness(approval)
+        if self._doomed:
+            self.bridge.send(signal.SIGKILL)
+            self.bridge.wait()
+
+    def _prepare_command(self) -> Callable[[], None]:
+        """An event is announced; what a control plane does then."""
+        record = self.stage.announce().record
+        self.commands.append(jti := f"command-{len(self.commands)}")
+        token = self.stage.signer.approve(record, jti=jti)
+        vm_id = self.stage.simulator.vm.vm_id
+        return lambda: self.stage.line.publish(vm_id, token)
+
+    def _prepare_rule(self) -> Callable[[], None]:
+        """An event is announced, for which the rule waits; what lets it act."""
+        before = len(self.receiver.bodies)
+        self.receiver.hold()
+        self.stage.simulator.announce(SimulatedEvent(event_type="Reboot"))
+        self.receiver.wait_for_more(before)
+        return self.receiver.release
+
+    def _come_to_rest(self) -> None:
+        """Every cause has its end, every event is over, and both sinks have everything."""
+        simulator = self.stage.simulator
+        assert simulator.wait_until_served(gets=simulator.history[-1].gets + 2, timeout=30)
+        eventually(self._at_rest, what="an end of every approval", timeout=30)
+        with simulator.change():
+            for event in simulator.history[-1].json()["Events"]:
+                simulator.end_event(event["EventId"])
+        assert simulator.wait_until_served(gets=2)
+        eventually(self._at_rest, what="the same records at both sinks")
+
+    def _at_rest(self) -> bool:
+        receipts = [
+            each["data"] for each in map(json.loads, self.lines) if each["type"] == APPROVAL
+        ]
+        told = {each["jti"]: each["state"] for each in receipts}
+        asked = set(self.commands) <= told.keys()
+        same = {*self.lines} == {*self.receiver.bodies} != set()
+        return same and asked and all(state in FINAL for state in told.values())
+
+
+APPROVAL: Final = "seb.approval.v1"
+Step = Callable[[Court, Callable[[], None]], None]
+
+
+def _at_post(court: Court, cause: Callable[[], None]) -> None:
+    court.doom()
+    cause()
+
+
+def _at_call(call: str, *, first: int = 1, last: int | None = None) -> Step:
+    """Die as a thread enters its first such call, or its nth."""
+
+    def die(court: Court, cause: Callable[[], None]) -> None:
+        place = court.draw.randint(first, last or first)
+        court.under(f"{call}:signal=KILL:when={place}", cause)
+
+    return die
+
+
+# One thread does all of an approval: it syncs, and then logs, for accepted, posted and confirmed.
+STEPS: Final[Mapping[str, Step]] = {
+    "verify, half written": _at_call("pwrite64", last=6),
+    "verify, not synced": _at_call("fdatasync"),
+    "accepted, not posted": _at_call("write"),
+    "post, answer withheld": _at_post,
+    "receipt, half written": _at_call("pwrite64", first=10, last=20),
+    "receipt, not synced": _at_call("fdatasync", first=2),
+    "receipt, not told": _at_call("write", first=2),
+    "confirm, not synced": _at_call("fdatasync", first=3),
+}
+
+
+def evidence_of(court: Court) -> dict[str, Any]:
+    """What the oracle wants to know of it, beside the case."""
+    simulator = court.stage.simulator
+    return {
+        "received": {
+            "file": court.lines,
+            "webhook": court.receiver.bodies,
+            "mqtt": [came.body for came in court.stage.line.came],
+        },
+        "documents": court.observed.documents,
+        "standing": simulator.history[-1].json(),
+        "posts": simulator.approvals,
+        "rules": [RULE],
+        "commands": court.commands,
+    }

@@ -1,0 +1,183 @@
+"""A bridge with one MQTT sink, and the broker that a test makes suffer.
+
+It never blames the bridge for what the broker forgot: before a broker is killed, what it holds is
+fetched and its sessions are saved.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import signal
+import ssl
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Self
+
+from paho.mqtt.client import Client
+from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
+from support.eventually import eventually
+from support.faults.oracle import Figures
+from support.faults.sink_ends import variables
+from support.faults.sink_scene import Scene
+from support.mqtt.mosquitto import Mosquitto, _password_line
+from support.mqtt.subscriber import Subscriber
+from support.sinks.five import is_event
+from support.sinks.throwaway_ca import Pair
+
+USER, READER = "bridge", "reader"
+_PATIENCE = 20.0
+
+
+class Stage:
+    """One broker, one subscriber, one bridge; a context manager that ends all of them."""
+
+    broker: Mosquitto
+    scene: Scene
+    _seen: Subscriber
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def start_broker(
+        self,
+        *,
+        users: Mapping[str, str] | None = None,
+        acl: Sequence[str] | None = None,
+        tls: Pair | None = None,
+        extra: Sequence[str] = (),
+    ) -> Mosquitto:
+        """A broker, as the tests of the sink have it."""
+        made = Mosquitto(self.home / "broker", users=users, acl=acl, tls=tls, extra=extra)
+        self.broker = self._stack.enter_context(made)
+        return made
+
+    def subscribe(self, *, username: str | None = None, tls: ssl.SSLContext | None = None) -> None:
+        """Have somebody keep what the bridge sends, from now on."""
+        seen = self.broker.subscriber("seb/#", username=username, tls=tls)
+        self._seen = self._stack.enter_context(seen)
+
+    def start_bridge(self, settings: Mapping[str, str] | None = None) -> Scene:
+        """A bridge with these fields of the sink; an event is near, so that it tries often."""
+        where = {"host": self.broker.host, "port": str(self.broker.port)}
+        env = variables("mqtt", {**where, **(settings or {})})
+        self.scene = self._stack.enter_context(Scene(self.home, env))
+        self.scene.be_near()
+        return self.scene
+
+    def run(self, *, extra: Sequence[str] = ()) -> Mosquitto:
+        """A broker that lets everybody in, a subscriber, and a bridge that delivers."""
+        self.start_broker(extra=extra)
+        self.subscribe()
+        self.start_bridge()
+        self.wait_for_everything()
+        return self.broker
+
+    @property
+    def client_id(self) -> str:
+        """By which the broker knows the bridge."""
+        return f"seb-{self.scene.simulator.vm.vm_id}-mqtt"
+
+    def allow(self, *topics: str) -> None:
+        """Let the bridge write these of its topics from now on, and no others."""
+        (self.broker.directory / "acl").write_text("\n".join(acl_for(*topics)))
+        self._signal(signal.SIGHUP)
+
+    def change_password(self, word: str) -> None:
+        """Give the bridge another password at the broker, which then throws it out."""
+        users = {**self.broker.users, USER: word}
+        lines = [_password_line(*each) for each in users.items()]
+        (self.broker.directory / "passwords").write_text("\n".join([*lines, ""]))
+        self._signal(signal.SIGHUP)
+
+    def change_limit(self, old: str, new: str) -> None:
+        """Change a line of the broker's configuration, and restart it."""
+        self.broker.stop()
+        file = self.broker.directory / "mosquitto.conf"
+        file.write_text(file.read_text().replace(old, new))
+        self.broker.start()
+
+    def freeze(self) -> None:
+        """Let the broker stand still, its connections open."""
+        self._signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Let it go on."""
+        self._signal(signal.SIGCONT)
+
+    def save(self) -> None:
+        """Fetch what the broker holds, and have it save its sessions, as it does each half hour."""
+        self._seen.messages()
+        database = self.broker.directory / "mosquitto.db"
+        before = database.stat().st_mtime_ns if database.exists() else 0
+        self._signal(signal.SIGUSR1)
+        # It writes beside, and puts the file into its place once it is whole.
+        eventually(
+            lambda: database.exists() and database.stat().st_mtime_ns != before,
+            what="the broker's save",
+        )
+
+    def _signal(self, number: int) -> None:
+        assert self.broker.pid is not None
+        os.kill(self.broker.pid, number)
+
+    def wait_for_reason(self, part: str) -> None:
+        """Wait until the sink is said to be down because of this."""
+        self.scene.wait_for_trouble("mqtt", part)
+
+    def wait_for_everything(self) -> None:
+        """Wait until everything that IMDS has said is at every sink, or dead."""
+        self.scene.wait_for_empty_outbox()
+
+    def judge(self, case: str, *, rounds: int = 1) -> Figures:
+        """The oracle's figures; the bridge is stopped for them."""
+        return self.scene.judge(case, {"mqtt": self._received}, rounds=rounds)
+
+    def _received(self) -> Sequence[bytes]:
+        return [each.payload for each in self._seen.messages() if is_event(each.topic)]
+
+
+def acl_for(*topics: str) -> list[str]:
+    """Lines of an ACL: the bridge may write these of its topics, and the reader reads all."""
+    writes = [f"topic write seb/v1/default/vm/+/{topic}" for topic in topics]
+    reads = ["topic read seb/#", "topic readwrite test-marker/#"]
+    return [f"user {USER}", *writes, f"user {READER}", *reads, ""]
+
+
+class Intruder:
+    """Another client with the bridge's client id: each throws the other out."""
+
+    def __init__(self, broker: Mosquitto, client_id: str) -> None:
+        self._ended: queue.Queue[object] = queue.Queue()
+        self._connected: queue.Queue[object] = queue.Queue()
+        self._client = Client(
+            CallbackAPIVersion.VERSION2,
+            client_id=client_id,
+            protocol=MQTTProtocolVersion.MQTTv5,
+            reconnect_on_failure=False,
+        )
+        self._client.on_connect = lambda *_: self._connected.put(None)
+        self._client.on_disconnect = lambda *_: self._ended.put(None)
+        self._address = (broker.host, broker.port)
+
+    def __enter__(self) -> Self:
+        self._client.connect(*self._address)
+        self._client.loop_start()
+        self._connected.get(timeout=_PATIENCE)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._client.disconnect()
+        self._client.loop_stop()
+
+    def wait_until_thrown_out(self) -> None:
+        """Wait until the bridge has taken its session back. Raises `queue.Empty` after 20 s."""
+        self._ended.get(timeout=_PATIENCE)

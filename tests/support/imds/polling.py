@@ -1,0 +1,110 @@
+"""A poller on a real store, a scripted IMDS and a clock moved by hand; and a reader of records."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from support.documents.documents import VM, FakeClock, ScriptedImds
+
+from bridge.events.normalize import Observer
+from bridge.events.poller import Poller
+from bridge.events.state import CurrentState
+from bridge.store.approvals import approved_events
+from bridge.store.database import Store
+from bridge.store.opening import open_store
+from sinks.record import EventRecord, read_record
+
+
+class Bench:
+    """One bridge's life: it may restart, with another boot id, and lose its store."""
+
+    def __init__(self, directory: Path, *, scope_self: bool = False) -> None:
+        self.directory = directory
+        self.clock = FakeClock()
+        self.imds = ScriptedImds()
+        self.boot_id: str | None = "boot-1"
+        self.scope_self = scope_self
+        self.store = self._open()
+        self.poller = self._poller()
+
+    def restart(self, *, boot_id: str | None = "boot-1", lost: Path | None = None) -> None:
+        """Another run: on the same store, or on a new one in the directory `lost`."""
+        self.store.close()
+        self.boot_id = boot_id
+        self.directory = lost or self.directory
+        self.store = self._open()
+        self.poller = self._poller()
+
+    def serve(self, document: bytes, *, after: float = 1.0) -> list[EventRecord]:
+        """The new records, once IMDS has served the document so many seconds later."""
+        self.imds.said = document
+        self.clock.advance(after)
+        head = self.store.head
+        assert self.poller.run()
+        return [record for record in self.records() if record.sequence > head]
+
+    def fails(self, error: Exception | bytes, *, after: float = 1.0) -> None:
+        """A poll so many seconds later that goes wrong, and leaves everything as it was."""
+        self.imds.said = error
+        self.clock.advance(after)
+        before = (self.store.head, dict(self.state.known))
+        assert not self.poller.run()
+        assert before == (self.store.head, dict(self.state.known))
+
+    def records(self) -> list[EventRecord]:
+        """Every record in the store."""
+        rows = self.store.read("SELECT body FROM records ORDER BY sequence")
+        return [read_record(body) for (body,) in rows]
+
+    def close(self) -> None:
+        """Let go of the store."""
+        self.store.close()
+
+    def _open(self) -> Store:
+        store, _ = open_store(self.directory, self.clock.now())
+        return store
+
+    def _poller(self) -> Poller:
+        self.state = CurrentState.after(
+            self.store.seen(),
+            Observer(vm=VM, version="1.2.3", instance_id="run-1"),
+            self.clock,
+            interval=1.0,
+            scope_self=self.scope_self,
+            boot_id=self.boot_id,
+            api_version=self.imds.api_version,
+        )
+        return Poller(
+            self.imds,  # type: ignore[arg-type]  # it answers as a client does
+            self.store,
+            self.state,
+            self.clock,
+            scope_self=self.scope_self,
+            approved=lambda: approved_events(self.store),
+            boot_id=self.boot_id,
+        )
+
+
+def pending_after(records: list[EventRecord]) -> dict[str, Mapping[str, Any]]:
+    """The events that a reader of these records takes for pending, as last told."""
+    pending: dict[str, Mapping[str, Any]] = {}
+    for record in records:
+        if record.event_id is None:
+            continue
+        pending[record.event_id] = record.data["event"]
+        if record.data["transition"] == "ended":
+            del pending[record.event_id]
+    return pending
+
+
+def told(records: list[EventRecord]) -> list[tuple[str, str | None]]:
+    """The type of each record, without what all share, and its event's status."""
+    return [
+        (
+            record.type.removeprefix("seb.").removesuffix(".v1"),
+            record.data.get("event", {}).get("eventStatus"),
+        )
+        for record in records
+    ]
