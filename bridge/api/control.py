@@ -186,7 +186,7 @@ def _talk(
             connection.send_bytes(json.dumps(dict(request)).encode())
             answer: dict[str, Any] = json.loads(connection.recv_bytes(_MAX_BYTES))
     except AuthenticationError:
-        raise ControlError("the running bridge has just started anew; try again") from None
+        raise ControlError("the running bridge has just restarted; try again") from None
     except (EOFError, OSError, ValueError) as error:
         raise TryLaterError(
             f"the running bridge gave no answer within {patience:g} s", remedy="try again"

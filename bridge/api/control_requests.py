@@ -71,7 +71,9 @@ class ControlRequests:
             raise ControlError(f"the bridge is starting: {starting}; try again")
         handler = self._handlers.get(str(asked))
         if handler is None:
-            raise ControlError(f"the running bridge does not know {asked!r}; is it older?")
+            raise ControlError(
+                f"the running bridge does not know {asked!r}: it may be an older version"
+            )
         return handler(request)
 
     def _pending(self, request: Mapping[str, Any]) -> dict[str, Any]:
@@ -90,7 +92,7 @@ class ControlRequests:
 
     def _approve(self, request: Mapping[str, Any]) -> dict[str, Any]:
         if self._approver is None:
-            raise ControlError("no bridge is running here; an approval needs one")
+            raise ControlError("no bridge is running here, and an approval needs one")
         try:
             entry = self._approver.local(
                 _text(request, "event") or "",
@@ -147,7 +149,9 @@ class ControlRequests:
     def _sink(self, request: Mapping[str, Any]) -> str:
         name, known = str(request.get("sink")), self._outbox.known_sinks()
         if name not in known:
-            raise ControlError(f"there is no sink {name}; there are: {', '.join(known) or 'none'}")
+            raise ControlError(
+                f"there is no sink {name}; the sinks are: {', '.join(known) or 'none'}"
+            )
         return name
 
 

@@ -35,7 +35,9 @@ class Streams:
     def open(self, history: History, last: int, gone: Callable[[], bool]) -> Iterator[bytes]:
         """The records past `last`, for as long as the reader is not gone. Raises `TooManyError`."""
         if not self._free.acquire(blocking=False):
-            raise TooManyError(f"{MAX_STREAMS} follow already; ask without text/event-stream")
+            raise TooManyError(
+                f"{MAX_STREAMS} clients follow the records already; ask without text/event-stream"
+            )
         return _Stream(self._follow(history, last, gone), self._free.release)
 
     def _follow(self, history: History, last: int, gone: Callable[[], bool]) -> Iterator[bytes]:

@@ -28,7 +28,7 @@ class Viewer:
         """Raises `ConfigurationError` where the server is turned off."""
         if not listen:
             raise ConfigurationError(
-                "SEB_HTTP__LISTEN is empty, so the bridge shows itself to nobody; "
+                "SEB_HTTP__LISTEN is empty, so the bridge has no HTTP server; "
                 "`seb outbox list` works without it"
             )
         host, self._port = parsed(listen)
@@ -56,7 +56,7 @@ class Viewer:
             answer = None
         if not isinstance(answer, dict) or not ({"stream", "store", "error"} & answer.keys()):
             raise UnreachableError(
-                f"what answers at {self._named} is no bridge; is SEB_HTTP__LISTEN right?"
+                f"what answers at {self._named} is not a bridge; correct SEB_HTTP__LISTEN"
             )
         if status in _TRY_LATER:
             raise TryLaterError(f"the bridge at {self._named}: {escaped(str(answer.get('error')))}")
@@ -90,7 +90,8 @@ class Viewer:
     def _unreachable(self, error: Exception) -> UnreachableError:
         why = escaped(getattr(error, "strerror", None) or str(error) or type(error).__name__)
         return UnreachableError(
-            f"no bridge answers at {self._named} ({why}); does it run, with this SEB_HTTP__LISTEN?"
+            f"no bridge answers at {self._named} ({why})",
+            remedy="see that it runs with this SEB_HTTP__LISTEN",
         )
 
 

@@ -63,29 +63,31 @@ DEFINITIONS: Final = (
         "Always 1; which VM this is, once it is known",
         *("vm_id", "vm_name", "resource_group", "location", "scale_set"),
     ),
-    _counter("seb_polls_total", "Polls of IMDS that have ended, well or not"),
-    _counter("seb_poll_errors_total", "Polls that brought nothing, by reason", "reason"),
-    _counter("seb_polls_skipped_total", "Polls that were due while the one before was under way"),
+    _counter("seb_polls_total", "Polls of IMDS that have ended, failed ones included"),
+    _counter("seb_poll_errors_total", "Polls that brought no document, by reason", "reason"),
+    _counter(
+        "seb_polls_skipped_total", "Polls that were skipped because the one before had not ended"
+    ),
     _histogram("seb_poll_duration_seconds", "How long a poll took, commit included", _SHORT),
-    _gauge("seb_poll_last_attempt_timestamp_seconds", "When a poll last ended, well or not"),
+    _gauge("seb_poll_last_attempt_timestamp_seconds", "When a poll last ended, failed or not"),
     _gauge(
         "seb_poll_last_success_timestamp_seconds",
-        "When IMDS last gave a good document; outlives a restart, absent before the first",
+        "When IMDS last gave a valid document; kept over a restart, absent before the first",
     ),
-    _gauge("seb_looking", "1 where a good document is recent, as /readyz has it; else 0"),
-    _gauge("seb_store_writable", "1 where the store takes what is written, else 0"),
+    _gauge("seb_looking", "1 if IMDS gave a valid document recently, as for /readyz; else 0"),
+    _gauge("seb_store_writable", "1 if the store can be written, else 0"),
     _gauge(
         "seb_document_incarnation",
-        "DocumentIncarnation of the last document; it may go back and begin anew",
+        "DocumentIncarnation of the last document; it may go back",
     ),
     _gauge(
         "seb_pending_events",
-        "Events that are announced or under way",
+        "Events that are scheduled or started",
         *("event_type", "event_status", "affects_this_vm"),
     ),
     _gauge(
         "seb_next_not_before_timestamp_seconds",
-        "The earliest NotBefore of the events that are only announced; absent where there is none",
+        "The earliest NotBefore of the scheduled events; absent if there is none",
         "affects_this_vm",
     ),
     _histogram(
@@ -96,22 +98,22 @@ DEFINITIONS: Final = (
     ),
     _counter(
         "seb_records_total",
-        "Records committed; transition is that of an event's record, else empty",
+        "Committed records; transition is empty if the record is not about an event",
         *("type", "transition"),
     ),
     _counter("seb_sink_delivered_total", "Records that the sink has acknowledged", *SINK),
     _counter("seb_sink_failures_total", "Attempts of the sink that failed", *SINK),
     _counter("seb_sink_dead_total", "Records that were parked as dead for the sink", *SINK),
     _gauge("seb_sink_dead_records", "Records that are parked as dead for the sink now", *SINK),
-    _gauge("seb_sink_backlog_records", "Records that the sink still has to get", *SINK),
+    _gauge("seb_sink_backlog_records", "Records that are not delivered to the sink yet", *SINK),
     _gauge(
         "seb_sink_oldest_pending_timestamp_seconds",
-        "When the oldest record that the sink still has to get was observed; absent for none",
+        "When the oldest record that is not delivered yet was observed; absent if there is none",
         *SINK,
     ),
     _histogram(
         "seb_sink_delivery_lag_seconds",
-        "From the moment that a record was observed to the sink's acknowledgement",
+        "Seconds from the observation of a record to the sink's acknowledgement",
         _LONG_LAG,
         *SINK,
     ),
@@ -126,13 +128,13 @@ DEFINITIONS: Final = (
     _counter(
         "seb_commands_refused_total", "Signed commands that were refused, by reason", "reason"
     ),
-    _histogram("seb_vm_pause_seconds", "Pauses of the VM that were measured", _PAUSE),
+    _histogram("seb_vm_pause_seconds", "Measured pauses of the VM, in seconds", _PAUSE),
     _histogram(
         "seb_vm_downtime_seconds",
-        "From the last look before a restart of the VM to the first after it",
+        "Seconds from the last poll before a restart of the VM to the first after it",
         _DOWNTIME,
     ),
-    _counter("seb_clock_jumps_total", "Times that the wall clock was set"),
+    _counter("seb_clock_jumps_total", "How often the wall clock was set"),
     _gauge("seb_store_size_bytes", "Size of the store on disk"),
 )
 """In the order of the documentation."""

@@ -34,7 +34,7 @@ LOCK_SECONDS: Final = 1.0
 """How long one who asks waits for another: a disk that does not answer holds up one, not all."""
 LEAST_FREE_BYTES: Final = 256 << 10
 """With less free on its disk, the store may take a change or two, and no more."""
-BUSY: Final = "the store does not answer; does its disk?"
+BUSY: Final = "the store does not answer; check its disk"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +82,7 @@ class Status:
 
     @property
     def attempted_at(self) -> datetime | None:
-        """When a poll last ended, well or not; None before the first."""
+        """When a poll last ended, failed or not; None before the first."""
         return self._pulse.attempted_at
 
     def is_alive(self) -> bool:

@@ -108,7 +108,7 @@ class Web:
         if route is None:
             return _error(HTTPStatus.NOT_FOUND, f"there is: {', '.join(self._routes)}")
         if environ["REQUEST_METHOD"] not in ("GET", "HEAD"):
-            refused = _error(HTTPStatus.METHOD_NOT_ALLOWED, "this server only tells: use GET")
+            refused = _error(HTTPStatus.METHOD_NOT_ALLOWED, "read-only server: use GET or HEAD")
             return Answer(
                 status=refused.status, body=refused.body, headers=(("Allow", "GET, HEAD"),)
             )
@@ -153,7 +153,7 @@ class Web:
         wants_stream = EVENT_STREAM in environ.get("HTTP_ACCEPT", "")
         if wants_stream and environ["REQUEST_METHOD"] == "GET":
             if history is None:
-                raise TooManyError("it is not known yet who this VM is; try again")
+                raise TooManyError("starting: waiting for the VM identity from IMDS; try again")
             last = resumed(history, environ.get("HTTP_LAST_EVENT_ID"), after)
             gone = environ.get("waitress.client_disconnected", lambda: False)
             return Answer(kind=EVENT_STREAM, body=self._streams.open(history, last, gone))

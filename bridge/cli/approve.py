@@ -57,9 +57,11 @@ AGAIN_SECONDS: Final = 0.3
     help="What to wait for: posted (Azure has taken it) or confirmed (the event has started).",
 )
 @click.option(
-    "--ping", "only_ping", is_flag=True, help="Approve nothing; prove that it would work."
+    "--ping", "only_ping", is_flag=True, help="Approve nothing; test the way to the VM and back."
 )
-@click.option("--reason", "why", metavar="TEXT", help="Why; it stands in the log of the bridge.")
+@click.option(
+    "--reason", "why", metavar="TEXT", help="Why; it is written to the log of the bridge."
+)
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per step.")
 @common.set_option

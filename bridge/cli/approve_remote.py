@@ -79,7 +79,7 @@ def approve_from_afar(
         shown = pending(sender, seconds=min(target.seconds, STATE_SECONDS))
         if shown is None:
             raise TryLaterError(
-                f"nothing is known of VM {target.vm_id} there; see that its id is written as in "
+                f"the broker has no state of VM {target.vm_id}; see that its id is written as in "
                 "records, that SEB_SITE is the fleet's, and that its bridge runs"
             )
         event = find(shown.events, event_id)
@@ -117,8 +117,8 @@ def _carry_out(
     token = signing.sign(order, key, now=now, lifetime=target.lifetime)
     if not sender.send(token, lifetime=target.lifetime):
         raise TryLaterError(
-            "the broker says that nobody listens for commands to this VM; see that its bridge runs "
-            "and that its mqtt sink has COMMANDS=true"
+            "the broker reports that no client is subscribed to the commands of this VM",
+            remedy="see that its bridge runs, and that its mqtt sink has COMMANDS=true",
         )
     last: Receipt | None = None
     for receipt in receipts(sender, order.jti, seconds=target.seconds):

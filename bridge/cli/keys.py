@@ -45,14 +45,14 @@ def generate(*, issuer: str, kid: str | None, alg: str, out: Path) -> None:
         signing.write_private(jwk, out)
     except FileExistsError:
         raise ConfigurationError(
-            f"{out} is there already and may hold a key; name another file with --out"
+            f"{out} exists already and may hold a key; name another file with --out"
         ) from None
     except PermissionError:
         raise NotPermittedError(f"{out} cannot be written by this user") from None
     except OSError as error:
         raise ConfigurationError(f"{out} cannot be written: {error.strerror}") from None
     click.echo(json.dumps({"keys": [signing.public(jwk)]}, indent=2))
-    click.echo(f"the private key is in {out}; keep it there, and only there", err=True)
+    click.echo(f"the private key is in {out}; do not copy it anywhere else", err=True)
 
 
 @command.command("show", short_help="Print whose keys a file holds.")
@@ -78,7 +78,7 @@ def _keys(path: Path) -> list[Mapping[str, Any]]:
         raise ConfigurationError(str(error)) from None
     keys = loaded.get("keys", [loaded])
     if not isinstance(keys, list) or not all(isinstance(each, dict) for each in keys):
-        raise ConfigurationError(f"{path} holds neither a key nor a list of keys")
+        raise ConfigurationError(f"{path} is not a key and not a list of keys")
     return keys
 
 

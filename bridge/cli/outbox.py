@@ -127,7 +127,7 @@ def _open_and_ask(request: Mapping[str, Any], config: Configuration) -> dict[str
     directory, context = config.settings.state_dir, context_for(config, NOBODY)
     # Whoever only looks must not be the one who makes the store, as a user that is not the bridge.
     if not (directory / FILE_NAME).exists():
-        raise control.ControlError(f"there is no store in {directory} yet; has the bridge run?")
+        raise control.ControlError(f"there is no store in {directory} yet: the bridge has not run")
     store, _ = open_store(directory, datetime.now(UTC))
     try:
         return ControlRequests(

@@ -106,7 +106,9 @@ def _identity(config: Configuration) -> VmIdentity:
     try:
         return fetch_identity(client(config.settings), config.settings.identity.tags)
     except (ImdsError, IdentityError) as error:
-        raise UnreachableError(f"who this VM is, is not known: {error}; see `seb check`") from None
+        raise UnreachableError(
+            f"IMDS does not give the VM identity: {error}; see `seb check`"
+        ) from None
 
 
 def _record(vm: VmIdentity, site: str) -> EventRecord:

@@ -45,14 +45,14 @@ def _lines(answer: dict[str, Any]) -> list[str]:
     if not answer["healthy"]:
         lines.append("the poll loop hangs: restart the bridge")
     if answer["store"]["trouble"]:
-        lines.append(f"the store takes nothing: {answer['store']['trouble']}")
+        lines.append(f"the store cannot be written: {answer['store']['trouble']}")
     lines += ["", *_events(answer["events"], now)] if answer["vm"] else []
     return [*lines, "", *sink_table(answer["sinks"], now)]
 
 
 def _who(vm: dict[str, Any] | None) -> str:
     if vm is None:
-        return "this VM is not known yet"
+        return "starting: waiting for the VM identity from IMDS"
     places = (vm["vmSize"], vm["location"], vm["zone"] and f"zone {vm['zone']}", vm["scaleSet"])
     return f"{vm['name']}  {', '.join(filter(None, places))}  ({vm['vmId']})"
 

@@ -31,7 +31,9 @@ def command() -> None:
     Linux: seb systemd-unit > /etc/systemd/system/seb.service
     """
     if system.is_windows():
-        raise ConfigurationError("systemd is Linux' own; see docs/windows.md for a service here")
+        raise ConfigurationError(
+            "systemd exists on Linux only; for a Windows service see docs/windows.md"
+        )
     words = _own_command()
     click.echo(unit(words), nl=False)
     places = (Path(words[0]), Path(sys.base_prefix, "bin"), Path(bridge.__path__[0]))
@@ -74,8 +76,8 @@ def _quoted(word: str) -> str:
     """A word of a command line, as systemd reads it (systemd.service(5), "Command lines")."""
     if any(sign in "\"'\\$" or not sign.isprintable() for sign in word):
         raise ConfigurationError(
-            f"systemd runs nothing from a path with quotes, $ or \\ in it: {word!a}; install seb "
-            "elsewhere, such as in /opt/seb"
+            f"systemd cannot run a program whose path has quotes, $ or \\ in it: {word!a}",
+            remedy="install seb elsewhere, such as in /opt/seb",
         )
     word = word.replace("%", "%%")  # a specifier otherwise
     plain = all(sign.isalnum() or sign in _PLAIN for sign in word)

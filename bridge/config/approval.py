@@ -23,7 +23,9 @@ def _printable(name: str) -> str:
 def _some(words: tuple[str, ...]) -> tuple[str, ...]:
     if not words or not all(word.strip() for word in words):
         # Read as 'none' by the one who wrote it, and as 'any' by the rule.
-        raise ValueError("an empty list or word matches nothing; leave it out to match any")
+        raise ValueError(
+            "an empty list or word would match nothing; leave the key out to match any"
+        )
     return tuple(word.strip() for word in words)
 
 
@@ -38,15 +40,18 @@ class RuleSettings(_Section):
     """One rule, as an object of SEB_APPROVAL__RULES or a table [[approval.rules]]."""
 
     name: Annotated[str, AfterValidator(_printable)] = Field(
-        min_length=1, max_length=100, description="Stands in receipts"
+        min_length=1, max_length=100, description="Name of the rule, for receipts"
     )
     event_type: _Words = Field((), description="Azure's words to match; any unless given")
     event_source: _Words = Field((), description="Azure's words to match; any unless given")
     max_duration: float | None = Field(
-        None, ge=0, allow_inf_nan=False, description="Seconds, where the duration is known"
+        None,
+        ge=0,
+        allow_inf_nan=False,
+        description="Match only if the duration is known and at most so many seconds",
     )
     affects_this_vm: bool = Field(default=True, description="Match only events that name this VM")
-    max_resources: int = Field(1, ge=0, description="Refuse to release more VMs than this")
+    max_resources: int = Field(1, ge=0, description="Refuse if the event lists more VMs than this")
     after: JsonList = Field((), description="Sinks that must have acknowledged the event first")
     leader: Literal["first"] | None = Field(
         None, description="first: only the first VM that the event lists acts"
@@ -58,7 +63,7 @@ class RuleSettings(_Section):
     @model_validator(mode="after")
     def _takeover_needs_leader(self) -> Self:
         if self.takeover is not None and self.leader is None:
-            raise ValueError('takeover means something only with leader = "first"')
+            raise ValueError('takeover has an effect only with leader = "first"')
         return self
 
 
@@ -69,7 +74,7 @@ class ApprovalSettings(_Section):
         (), description="JSON list of the owner's rules; the first that matches an event decides"
     )
     trust: Path | None = Field(
-        None, description="JWKS file with the public keys whose commands count"
+        None, description="JWKS file with the public keys of those who may send commands"
     )
 
     @model_validator(mode="after")
@@ -87,8 +92,9 @@ class ApprovalSettings(_Section):
         for rule in self.rules:
             for name in rule.after:
                 if name not in known:
-                    there = f"there is none of that name; there are: {', '.join(known)}"
-                    return f"the rule {rule.name} waits for the sink {name}, and {there}"
+                    there = f"the sinks are: {', '.join(known)}"
+                    missing = f"the sink {name}, which is not configured"
+                    return f"the rule {rule.name} waits for {missing}; {there}"
         return None
 
 

@@ -111,8 +111,8 @@ def sink_spec(name: str, fields: Mapping[str, Any]) -> SinkSpec:
     fields = {"kind": name, **fields}
     if fields["kind"] in registry.INTERNAL:
         raise ConfigurationError(
-            f"{variable}: no sink of kind {fields['kind']} is declared; set {_PULL}URL to fetch "
-            "commands"
+            f"{variable}: a sink of kind {fields['kind']} cannot be declared",
+            remedy=f"set {_PULL}URL to fetch commands",
         )
     try:
         sink_class = registry.load(str(fields["kind"]))
@@ -132,7 +132,7 @@ def _pull_spec(commands: CommandsSettings, *, taken: Iterable[str]) -> list[Sink
     fields = commands.fields()
     if "url" not in fields:
         if fields:
-            raise ConfigurationError(f"{_PULL}TOKEN means something only with {_PULL}URL")
+            raise ConfigurationError(f"{_PULL}TOKEN has an effect only with {_PULL}URL")
         return []
     clash = next((name for name in taken if name.lower() == _PULL_CHANNEL), None)
     if clash is not None:

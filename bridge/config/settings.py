@@ -51,7 +51,7 @@ def _listen(address: str) -> str:
 
 def _given(path: object) -> object:
     if path == "":
-        raise ValueError("this is empty, which would be the current directory; name one")
+        raise ValueError("this is empty, which would be the current directory; name a directory")
     return path
 
 
@@ -76,7 +76,7 @@ class ImdsSettings(_Section):
     api_version: str = Field(
         DEFAULT_API_VERSION,
         pattern=r"^\d{4}-\d{2}-\d{2}$",
-        description="api-version to ask for; older ones are tried where IMDS refuses it",
+        description="api-version to ask for; if IMDS refuses it, older ones are tried",
     )
     timeout: Positive = Field(5.0, description="Seconds that one request may take in all")
     first_timeout: Positive = Field(
@@ -91,7 +91,9 @@ class ImdsSettings(_Section):
 class IdentitySettings(_Section):
     """What a record says of the VM."""
 
-    tags: JsonList = Field((), description="JSON list of the VM's tags that records carry")
+    tags: JsonList = Field(
+        (), description="JSON list of the names of the VM's tags that records carry"
+    )
 
 
 class NodeSettings(_Section):
@@ -106,7 +108,7 @@ class HttpSettings(_Section):
     """The address of the read-only HTTP server."""
 
     listen: Annotated[str, AfterValidator(_listen)] = Field(
-        "127.0.0.1:9469", description="HOST:PORT of health, metrics and page; empty for none"
+        "127.0.0.1:9469", description="HOST:PORT of health, metrics and page; empty: no HTTP server"
     )
     hosts: JsonList = Field(
         (),
@@ -124,7 +126,7 @@ class LogSettings(_Section):
         "auto", description="logfmt or json; auto is logfmt on a terminal, json elsewhere"
     )
     level: Literal["debug", "info", "warning", "error"] = Field(
-        "info", description="The least important lines that are shown"
+        "info", description="The lowest level that is logged"
     )
 
     @field_validator("format", "level", mode="before")
@@ -147,17 +149,18 @@ class Settings(BaseSettings):
 
     imds: ImdsSettings = ImdsSettings()
     poll_interval: Positive = Field(
-        1.0, ge=0.1, description="Seconds from one look at IMDS to the next"
+        1.0, ge=0.1, description="Seconds from one poll of IMDS to the next"
     )
     state_dir: Annotated[Path, BeforeValidator(_given)] = Field(
         default_factory=system.default_state_dir,
-        description="Directory of the store, on a disk that outlives a redeploy",
+        description="Directory of the store, on a disk that is kept over a redeploy",
     )
     site: Annotated[str, AfterValidator(_topic_level)] = Field(
         "default", description="Names the fleet in MQTT topics"
     )
     scope: Literal["all", "self"] = Field(
-        "all", description="self records no event that does not name this VM"
+        "all",
+        description="all: record every event that IMDS shows; self: only events that name this VM",
     )
     identity: IdentitySettings = IdentitySettings()
     node: NodeSettings = NodeSettings()

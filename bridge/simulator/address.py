@@ -18,7 +18,7 @@ def checked_address(host: str, *, beyond_loopback: bool) -> str:
     try:
         address = ipaddress.ip_address(host)
     except ValueError:
-        raise ValueError(f"{host!r} is no IP address; 127.0.0.1 is the usual one") from None
+        raise ValueError(f"{host!r} is not an IP address; use 127.0.0.1") from None
     mapped = getattr(address, "ipv4_mapped", None) or address
     if mapped == _METADATA_ADDRESS:
         raise ValueError("169.254.169.254 belongs to the real metadata service; use 127.0.0.1")

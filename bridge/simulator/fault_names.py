@@ -62,5 +62,5 @@ def parse_fault(text: str) -> Fault:
     except ValueError:
         number = -1.0
     if not 0 <= number <= 3600:  # noqa: PLR2004  # an hour: nobody waits longer by hand
-        raise ValueError(f"{argument!r} is no number between 0 and 3600, as in {name}=5")
+        raise ValueError(f"{argument!r} is not a number between 0 and 3600, as in {name}=5")
     return _WITH_ARGUMENT[name](number)

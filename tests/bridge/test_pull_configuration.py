@@ -72,7 +72,7 @@ def test_a_sink_of_that_kind_cannot_be_declared() -> None:
     """The error names the variable that does it."""
     said = refusal(SEB_SINK__OPS__KIND="pull", SEB_SINK__OPS__URL=URL)
     assert said == (
-        "SEB_SINK__OPS: no sink of kind pull is declared; "
+        "SEB_SINK__OPS: a sink of kind pull cannot be declared; "
         "set SEB_COMMANDS__PULL_URL to fetch commands"
     )
 
@@ -95,5 +95,5 @@ def test_each_refusal_names_its_variable(tmp_path: Path) -> None:
         "SEB_COMMANDS__PULL_TOKEN_FILE: the file that it names cannot be read"
     )
     assert refusal(SEB_COMMANDS__PULL_TOKEN=TOKEN) == (
-        "SEB_COMMANDS__PULL_TOKEN means something only with SEB_COMMANDS__PULL_URL"
+        "SEB_COMMANDS__PULL_TOKEN has an effect only with SEB_COMMANDS__PULL_URL"
     )

@@ -54,7 +54,7 @@ def test_a_new_store_begins_a_new_time_line(page: Page, server: StatusServer) ->
     server.records = [record("bridge.store-reset", 1, storeReset={"reason": "x"})]
     server.records[0]["stream"] = other
     look_again(page)
-    expect(page.locator("#timeline li h3")).to_have_text(["The store was lost and begun anew"])
+    expect(page.locator("#timeline li h3")).to_have_text(["The store was lost and is new"])
 
 
 def test_only_the_big_state_is_announced(page: Page, server: StatusServer) -> None:

@@ -19,13 +19,13 @@ _COLOURS: Final = {"ok": "green", "warn": "yellow", "fail": "red"}
 
 
 @click.command("check")
-@click.option("--offline", is_flag=True, help="Look at settings and state only; ask nobody.")
+@click.option("--offline", is_flag=True, help="Check settings and state only; no network.")
 @click.option(
     "--json", "as_json", is_flag=True, help="One JSON object per step; their fields are stable."
 )
 @common.set_option
 def command(*, offline: bool, as_json: bool, overrides: tuple[str, ...]) -> None:
-    """Look at everything that could go wrong, one line per step: ok, warn or FAIL.
+    """Check everything that could go wrong, one line per step: ok, warn or FAIL.
 
     Exit codes: 0 nothing failed, 69 IMDS or a sink is unreachable, 78 settings, trusted keys or
     state. On a VM that never asked for Scheduled Events before, this turns them on.

@@ -27,7 +27,9 @@ def look_at_approval(config: Configuration) -> Iterator[Check]:
     rules = rules_of(config.settings.approval)
     trust, channels = config.settings.approval.trust, _channels(config)
     if not rules and trust is None and not channels:
-        yield Check(level="ok", text="nothing is approved: there is no rule and no trusted key")
+        yield Check(
+            level="ok", text="nothing is approved: no rule and no trusted key is configured"
+        )
         return
     for place, rule in enumerate(rules):
         yield _rule(rule, rules[:place], config.sinks)
@@ -36,13 +38,13 @@ def look_at_approval(config: Configuration) -> Iterator[Check]:
     if channels and trust is None:
         yield Check(
             level="warn",
-            text=f"commands come in over {' and '.join(channels)}, and all of them are refused",
+            text=f"commands are received over {' and '.join(channels)}, but all are refused",
             remedy="set SEB_APPROVAL__TRUST; `seb keys generate` writes the keys",
         )
     if trust is not None and not channels:
         yield Check(
             level="warn",
-            text="keys are trusted, and no channel brings commands",
+            text="keys are trusted, but no channel receives commands",
             remedy="set SEB_SINK__MQTT__COMMANDS=true or SEB_COMMANDS__PULL_URL",
         )
 
@@ -60,8 +62,8 @@ def _problems(
     for earlier in before:
         if earlier.covers(rule):
             yield (
-                f"rule {earlier.name} stands before it and decides about all of these",
-                f"put it before {earlier.name}, or take it out",
+                f"rule {earlier.name} comes first and decides about all of these events",
+                f"move it before {earlier.name}, or remove it",
             )
     for words, known, what in (
         (rule.event_type, EVENT_TYPES, "event type"),
@@ -81,7 +83,7 @@ def _problems(
             )
     if rule.leader_first and rule.max_resources <= 1:
         yield (
-            "with max_resources 1 there is nobody to lead: an event of two VMs is refused",
+            "leader has no effect with max_resources 1: an event of two VMs is refused",
             "raise max_resources, or leave out leader",
         )
     if rule.leader_first and not rule.affects_this_vm:
@@ -107,7 +109,9 @@ def _trust(approval: ApprovalSettings, path: Path) -> Check:
         return Check(level="fail", text=str(error), remedy=remedy)
     if not keys:
         remedy = "add a public key; `seb keys generate` writes one"
-        return Check(level="warn", text=f"{path} trusts nobody: it holds no key", remedy=remedy)
+        return Check(
+            level="warn", text=f"{path} holds no key, so no command is accepted", remedy=remedy
+        )
     issuers = ", ".join(sorted({key.issuer for key in keys}))
     count = f"{len(keys)} key{'s' if len(keys) > 1 else ''}"
     return Check(level="ok", text=f"signed commands count from {issuers} ({count} in {path})")

@@ -23,12 +23,12 @@ def look_at_server(listen: str) -> Iterator[Check]:
         bound(*parsed(listen)).close()
     except OSError as error:
         if _is_bridge(listen):
-            yield Check(level="ok", text=f"the running bridge shows itself at {listen}")
+            yield Check(level="ok", text=f"the running bridge serves {listen}")
             return
         yield Check(
             level="warn",
             text=str(error.strerror or error),
-            remedy="the bridge works without its server; set SEB_HTTP__LISTEN to a free address",
+            remedy="the bridge works without it; or set SEB_HTTP__LISTEN to a free address",
         )
         return
     yield Check(level="ok", text=f"{listen} is free for health, metrics and the page")

@@ -32,8 +32,8 @@ def _begin(spec: SinkSpec, context: SinkContext) -> Callable[[], Sequence[Check]
             found.append(
                 Check(
                     level="fail",
-                    text=f"its check ended with {type(error).__name__}",
-                    remedy="this is a bug in the sink; tell its author",
+                    text=f"its check failed with {type(error).__name__}",
+                    remedy="this is a bug in the sink; report it to its author",
                 )
             )
 

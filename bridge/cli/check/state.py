@@ -36,8 +36,8 @@ def look_at_state(directory: Path) -> Iterator[Check]:
         if running.get("trouble"):
             yield Check(
                 level="fail",
-                text=f"that bridge cannot go on: {running['trouble']}",
-                remedy="put right what it says; the bridge goes on by itself",
+                text=f"that bridge cannot commit: {running['trouble']}",
+                remedy="correct that; the bridge then continues by itself",
             )
         yield from _outbox(running)
         return
@@ -59,7 +59,7 @@ def look_at_state(directory: Path) -> Iterator[Check]:
         yield Check(
             level="warn",
             text=f"only {free >> 20} MiB are free where {directory} is",
-            remedy="free some space: without it nothing new can be committed",
+            remedy="free some space: without it no new record can be committed",
         )
     if system.is_volatile(directory):
         yield Check(
@@ -108,7 +108,7 @@ def _outbox(answer: dict[str, object]) -> Iterator[Check]:
             yield Check(
                 level="warn",
                 text=f"{state} ({sink['reason']})",
-                remedy=f"see its line below; `seb outbox retry {sink['name']}` wakes it",
+                remedy=f"see its line below; `seb outbox retry {sink['name']}` retries now",
             )
         if sink["dead"]:
             yield Check(

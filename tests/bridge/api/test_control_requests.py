@@ -86,7 +86,7 @@ def test_drop_forgets_what_is_named(bench: Bench) -> None:
     [
         ({}, "does not know None"),
         ({"ask": "outbox.eat"}, "does not know 'outbox.eat'"),
-        ({"ask": "outbox.retry"}, "there is no sink None; there are: ops"),
+        ({"ask": "outbox.retry"}, "there is no sink None; the sinks are: ops"),
         ({"ask": "outbox.drop", "sink": "nope"}, "there is no sink nope"),
         ({"ask": "outbox.drop", "sink": "ops", "sequences": "all"}, "a list of numbers"),
         ({"ask": "outbox.drop", "sink": "ops", "sequences": [True]}, "a list of numbers"),

@@ -49,7 +49,7 @@ def test_only_so_many_may_follow(store: Store) -> None:
     """One that ends makes room, once, however often it is closed."""
     streams, history = Streams(), History(store)
     opened = [streams.open(history, 0, lambda: False) for _ in range(MAX_STREAMS)]
-    with pytest.raises(TooManyError, match="follow already"):
+    with pytest.raises(TooManyError, match="follow the records already"):
         streams.open(history, 0, lambda: False)
     for _ in range(2):
         opened[0].close()  # type: ignore[attr-defined]  # as the server does

@@ -67,7 +67,7 @@ def test_a_bridge_that_cannot_answer_now_says_why(viewer: Viewer) -> None:
 @pytest.mark.parametrize("path", ["/html", "/list", "/other", "/deep"])
 def test_something_else_that_listens_there_is_told(viewer: Viewer, path: str) -> None:
     """Rather than shown as if it were ours."""
-    with pytest.raises(UnreachableError, match="no bridge"):
+    with pytest.raises(UnreachableError, match="not a bridge"):
         viewer.json(path)
 
 

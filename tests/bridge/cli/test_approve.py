@@ -260,14 +260,14 @@ def test_a_vm_that_does_not_listen(fleet: CommandFleet) -> None:
     bridge = fleet.bridge(SEB_SINK__MQTT__COMMANDS="false")
     said = fleet.afar(fleet.announce(bridge), "--yes")
     assert said.code == 75
-    assert "nobody listens for commands to this VM" in said.err
+    assert "no client is subscribed to the commands of this VM" in said.err
 
 
 def test_a_vm_that_nobody_knows(fleet: CommandFleet) -> None:
     """Without a state there is nothing to approve."""
     said = fleet.afar("E-1", "--yes", "--wait", "0.5")
     assert said.code == 75
-    assert f"nothing is known of VM {fleet.vm_id} there" in said.err
+    assert f"the broker has no state of VM {fleet.vm_id}" in said.err
 
 
 def test_a_broker_that_is_away(fleet: CommandFleet) -> None:

@@ -44,7 +44,7 @@ def test_generate_writes_over_nothing(tmp_path: Path) -> None:
     (tmp_path / "seb-key.json").write_text("precious")
     made = keys("generate", "--issuer", ISSUER, home=tmp_path)
     assert (made.code, made.out) == (78, "")
-    assert "is there already and may hold a key; name another file with --out" in made.err
+    assert "exists already and may hold a key; name another file with --out" in made.err
     assert (tmp_path / "seb-key.json").read_text() == "precious"
 
 

@@ -61,7 +61,7 @@ def test_nothing_yet(launch: Launch, server: HttpServer) -> None:
     """To look makes no store, and no directory: the bridge may run as another user."""
     said = outbox(launch, server, "list")
     assert (said.code, said.out) == (1, "")
-    assert said.err == f"seb: there is no store in {launch.state} yet; has the bridge run?\n"
+    assert said.err == f"seb: there is no store in {launch.state} yet: the bridge has not run\n"
     assert not launch.state.exists()
 
 
@@ -141,7 +141,7 @@ def test_an_unknown_sink(launch: Launch, server: HttpServer) -> None:
     running = outbox(launch, server, "retry", "hoook")
     bridge.stop()
     resting = outbox(launch, server, "retry", "hoook")
-    expected = Ended(1, "", "seb: there is no sink hoook; there are: hook, stdout\n")
+    expected = Ended(1, "", "seb: there is no sink hoook; the sinks are: hook, stdout\n")
     assert running == resting == expected
 
 

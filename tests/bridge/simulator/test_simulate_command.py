@@ -61,7 +61,7 @@ def test_scenarios_are_listed() -> None:
         (["preempt", "--listen", "8169"], "is not ADDR:PORT"),
         (["preempt", "--listen", "127.0.0.1:99999"], "is not ADDR:PORT"),
         (["preempt", "--listen", "169.254.169.254:80"], "real metadata service"),
-        (["preempt", "--listen", "nowhere.example:80"], "no IP address"),
+        (["preempt", "--listen", "nowhere.example:80"], "not an IP address"),
         (["preempt", "--speed", "0"], "not in the range"),
         (["preempt", "--fault", "slwo=3"], "try slow"),
     ],

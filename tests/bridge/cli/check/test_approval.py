@@ -31,7 +31,7 @@ def texts(*rules: Mapping[str, Any], **variables: str) -> list[tuple[str, str]]:
 
 def test_no_approval_is_in_order() -> None:
     """By default nothing is approved, and that is said."""
-    expected = [("ok", "nothing is approved: there is no rule and no trusted key")]
+    expected = [("ok", "nothing is approved: no rule and no trusted key is configured")]
     assert expected == texts()
 
 
@@ -51,8 +51,8 @@ def test_each_rule_is_a_line() -> None:
     [
         (
             [{"name": "a"}, {"name": "b", "event_type": ["Freeze"]}],
-            "but rule a stands before it and decides about all of these",
-            "put it before a, or take it out",
+            "but rule a comes first and decides about all of these events",
+            "move it before a, or remove it",
         ),
         (
             [{"name": "b", "event_type": ["Freze"]}],
@@ -71,7 +71,7 @@ def test_each_rule_is_a_line() -> None:
         ),
         (
             [{"name": "b", "leader": "first"}],
-            "but with max_resources 1 there is nobody to lead: an event of two VMs is refused",
+            "but leader has no effect with max_resources 1: an event of two VMs is refused",
             "raise max_resources, or leave out leader",
         ),
         (
@@ -112,10 +112,10 @@ def test_a_channel_and_its_keys_belong_together(tmp_path: Path) -> None:
     file.write_text(jwks())
     mqtt = {"SEB_SINK__MQTT__HOST": "localhost", "SEB_SINK__MQTT__COMMANDS": "true"}
     trust = {"SEB_APPROVAL__TRUST": str(file)}
-    assert texts(**mqtt) == [("warn", "commands come in over mqtt, and all of them are refused")]
+    assert texts(**mqtt) == [("warn", "commands are received over mqtt, but all are refused")]
     expected = [
-        ("warn", f"{file} trusts nobody: it holds no key"),
-        ("warn", "keys are trusted, and no channel brings commands"),
+        ("warn", f"{file} holds no key, so no command is accepted"),
+        ("warn", "keys are trusted, but no channel receives commands"),
     ]
     assert expected == texts(**trust)
     file.write_text(jwks(Signer()))

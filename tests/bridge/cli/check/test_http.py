@@ -47,4 +47,4 @@ def test_the_running_bridge_may_have_it(tmp_path: Path) -> None:
         launch = Launch(stack, simulator.url, tmp_path)
         launch(**seen.env).wait_for_log("http_listening")
         told = run_seb("check", "--offline", env={**launch.env, **seen.env}, home=tmp_path)
-    assert f"the running bridge shows itself at 127.0.0.1:{seen.port}" in told.out
+    assert f"the running bridge serves 127.0.0.1:{seen.port}" in told.out
