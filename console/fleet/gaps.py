@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from math import floor
+from typing import Final
 
 from console.fleet.values import Gap, Stream
 from console.records.incoming import IncomingRecord
+
+_LATE: Final = 0.01
+"""Part of an interval by which a heartbeat may come early."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +31,7 @@ def count(
 
     A heartbeat that a newer one replaced before its delivery is not a gap: a heartbeat says which
     is the newest record that is none (`lastRecordSequence`); between other records, as many are
-    taken for heartbeats as were due in the time between them.
+    taken for heartbeats as were due there, counted in intervals from the last one that came.
     """
     if stream is None:
         first = Stream(
@@ -35,6 +40,7 @@ def count(
             low=record.sequence,
             high=record.sequence,
             high_time=record.time,
+            beat_time=record.time if record.kind == "heartbeat" else None,
         )
         return Counted(stream=first, gaps=[], fresh=True)
     if record.sequence < stream.low:
@@ -44,7 +50,7 @@ def count(
     if record.sequence <= stream.high:
         left = list(_without(gaps, record.sequence, record.sequence))
         return Counted(stream=stream, gaps=left, fresh=left != gaps)
-    due = int(max(0.0, record.time - stream.high_time) / interval) if interval else 0
+    due = _heartbeats_due(stream, record, interval) if interval else 0
     last = record.sequence - 1
     if record.last_record is not None:
         due = max(0, due - max(0, last - record.last_record))
@@ -58,8 +64,19 @@ def count(
         low=stream.low,
         high=record.sequence,
         high_time=record.time,
+        beat_time=record.time if record.kind == "heartbeat" else stream.beat_time,
     )
     return Counted(stream=moved, gaps=gaps, fresh=True)
+
+
+def _heartbeats_due(stream: Stream, record: IncomingRecord, interval: float) -> int:
+    """How many heartbeats the bridge made between the stream's newest record and this one."""
+    until = record.time - (interval / 2 if record.kind == "heartbeat" else 0.0)
+    if stream.beat_time is None:
+        return int(max(0.0, until - stream.high_time) / interval)
+    beats = (floor((at - stream.beat_time) / interval + _LATE) for at in (stream.high_time, until))
+    before, after = beats
+    return max(0, after - before)
 
 
 def _gap(stream: Stream, record: IncomingRecord, first: int, last: int) -> list[Gap]:

@@ -69,6 +69,8 @@ class Stream:
     high: int
     high_time: float
     """Time of the record with the highest sequence, by the VM's clock."""
+    beat_time: float | None = None
+    """Time of its newest heartbeat: the next ones are due in whole intervals from there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

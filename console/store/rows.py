@@ -42,13 +42,19 @@ def stream_values(stream: Stream) -> Values:
         "low": stream.low,
         "high": stream.high,
         "high_time": stream.high_time,
+        "beat_time": stream.beat_time,
     }
 
 
 def stream_of(row: Row[Any]) -> Stream:
     """A stream from its row."""
     return Stream(
-        vm_id=row.vm_id, stream=row.stream, low=row.low, high=row.high, high_time=row.high_time
+        vm_id=row.vm_id,
+        stream=row.stream,
+        low=row.low,
+        high=row.high,
+        high_time=row.high_time,
+        beat_time=row.beat_time,
     )
 
 

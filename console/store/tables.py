@@ -68,6 +68,7 @@ stream: Final = Table(
     Column("low", BigInteger, nullable=False),
     Column("high", BigInteger, nullable=False),
     Column("high_time", Float(53), nullable=False),
+    Column("beat_time", Float(53)),
 )
 
 gap: Final = Table(

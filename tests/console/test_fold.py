@@ -115,6 +115,21 @@ def test_heartbeats_of_a_long_absence_are_not_gaps() -> None:
     assert missing(known, vm) == 0
 
 
+@pytest.mark.parametrize("lost", [0, 1])
+@pytest.mark.parametrize("second", [1, 59])
+def test_heartbeats_are_told_from_losses_by_their_clock(second: int, lost: int) -> None:
+    """Between two events that lie across heartbeats, one lost record is one, and none is none."""
+    known, vm = Known(), FakeVm()
+    take(known, vm.heartbeat(now=NOW))
+    take(known, vm.event("E1", now=NOW + timedelta(seconds=second)))
+    for minute in (1, 2, 3):
+        vm.heartbeat(now=NOW + timedelta(minutes=minute))
+    for number in range(lost):
+        vm.event(f"LOST-{number}", now=NOW)
+    take(known, vm.event("E2", now=NOW + timedelta(minutes=3, seconds=60 - second)))
+    assert missing(known, vm) == lost
+
+
 def test_a_new_stream_begins_at_its_own_number() -> None:
     """A store that was lost begins another stream: that is no gap, and the newer stream counts."""
     known, vm = Known(), FakeVm()

@@ -126,6 +126,7 @@ def upgrade() -> None:
         sa.Column("low", sa.BigInteger(), nullable=False),
         sa.Column("high", sa.BigInteger(), nullable=False),
         sa.Column("high_time", sa.Float(precision=53), nullable=False),
+        sa.Column("beat_time", sa.Float(precision=53), nullable=True),
         sa.PrimaryKeyConstraint("vm_id", "stream"),
     )
     op.create_table(

@@ -1,0 +1,136 @@
+"""Who may see the console: no login, a trusted proxy, roles, and nobody else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from console_process import ConsoleProcess
+
+from console.config.load import load
+from console.errors import ConfigurationError
+from console.web.people import proxied_person, roles_of
+
+_ROLES = '{"viewer": ["group:ops"], "approver": ["user:ann"], "admin": ["user:root"]}'
+
+
+@pytest.fixture(scope="module")
+def console(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConsoleProcess]:
+    """A console behind a proxy on this machine, which others can reach as console.example."""
+    settings = {
+        "LOGIN__MODE": "proxy",
+        "LOGIN__PROXIES": '["127.0.0.1"]',
+        "ROLES": _ROLES,
+        "PUBLIC_URL": "https://console.example",
+    }
+    with ConsoleProcess(tmp_path_factory.mktemp("console"), **settings) as running:
+        yield running
+
+
+def status(console: ConsoleProcess, path: str = "/api/v1/vms", **headers: str) -> int:
+    """The status of a GET with headers; `_` stands for `-`."""
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    return console.http.get(console.url + path, headers=named, timeout=10).status_code
+
+
+@pytest.mark.parametrize("path", ["/", "/fleet", "/api/v1/overview", "/api/v1/stream"])
+def test_a_stranger_sees_nothing(console: ConsoleProcess, path: str) -> None:
+    """Without the proxy's header there is no user: 401."""
+    assert status(console, path) == 401
+
+
+def test_a_user_without_a_role_sees_nothing(console: ConsoleProcess) -> None:
+    """Known, but without a role: 403."""
+    assert status(console, X_Forwarded_User="bob") == 403
+    assert status(console, X_Forwarded_User="bob", X_Forwarded_Groups="opsx, dev") == 403
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"X_Forwarded_User": "ann"},
+        {"X_Forwarded_User": "bob", "X_Forwarded_Groups": "dev, ops"},
+        {"X_Forwarded_User": "root"},
+    ],
+)
+def test_a_role_lets_in(console: ConsoleProcess, headers: dict[str, str]) -> None:
+    """By name or by group."""
+    assert status(console, **headers) == 200
+    assert status(console, Host="console.example", **headers) == 200
+    assert status(console, Host="evil.example", **headers) == 421
+
+
+def test_health_needs_no_login(console: ConsoleProcess) -> None:
+    """Probes and Prometheus are answered with what names nobody."""
+    for path in ("/healthz", "/readyz", "/metrics"):
+        assert status(console, path) == 200
+
+
+def test_every_answer_forbids_frames_and_foreign_code(console: ConsoleProcess) -> None:
+    """Refusals too."""
+    for headers in ({}, {"X-Forwarded-User": "ann"}):
+        answer = console.http.get(console.url, headers=headers, timeout=10)
+        policy = answer.headers["content-security-policy"]
+        assert "frame-ancestors 'none'" in policy
+        assert "script-src 'self'" in policy
+        assert answer.headers["x-content-type-options"] == "nosniff"
+
+
+def test_only_the_connections_own_peer_is_a_proxy() -> None:
+    """A header that names a proxy's address makes nobody one."""
+    login = load(
+        environ={"SEB_CONSOLE_LOGIN__MODE": "proxy", "SEB_CONSOLE_LOGIN__PROXIES": '["10.0.0.7"]'}
+    ).login
+    headers = {"x-forwarded-user": "ann", "x-forwarded-for": "10.0.0.7"}
+    roles: dict[Any, Any] = {"approver": ("user:ann",)}
+    assert proxied_person(login, roles, peer="10.0.0.8", headers=headers) is None
+    assert proxied_person(login, roles, peer="", headers=headers) is None
+    found = proxied_person(login, roles, peer="10.0.0.7", headers=headers)
+    assert found is not None
+    assert (found.name, found.roles) == ("ann", {"approver"})
+    assert proxied_person(login, roles, peer="::ffff:10.0.0.7", headers=headers) == found
+
+
+@pytest.mark.parametrize("name", ["", " ", "x" * 201, "a\nb", "a\u202eb"])
+def test_a_name_that_is_none_logs_nobody_in(name: str) -> None:
+    """Names stand in the audit: they are short and printable."""
+    login = load(
+        environ={"SEB_CONSOLE_LOGIN__MODE": "proxy", "SEB_CONSOLE_LOGIN__PROXIES": '["10.0.0.7"]'}
+    ).login
+    assert proxied_person(login, {}, peer="10.0.0.7", headers={"x-forwarded-user": name}) is None
+
+
+def test_a_group_is_not_a_user() -> None:
+    """A user who is called as a group has not its role."""
+    roles: dict[Any, Any] = {"approver": ("group:ops",), "admin": ("user:ann",)}
+    assert roles_of(roles, user="ops", groups=[]) == frozenset()
+    assert roles_of(roles, user="group:ops", groups=["user:ann"]) == frozenset()
+    assert roles_of(roles, user="ann", groups=["ops"]) == {"approver", "admin"}
+
+
+@pytest.mark.parametrize(
+    ("environ", "told"),
+    [
+        ({"LISTEN": "0.0.0.0:9470"}, "SEB_CONSOLE_LOGIN"),
+        ({"LISTEN": "nowhere"}, "SEB_CONSOLE_LISTEN: this is not ADDRESS:PORT"),
+        ({"LOGIN__MODE": "proxy"}, "SEB_CONSOLE_LOGIN__PROXIES"),
+        ({"LOGIN__MODE": "proxy", "LOGIN__PROXIES": '["all"]'}, "SEB_CONSOLE_LOGIN__PROXIES"),
+        ({"ROLES": '{"boss": ["user:a"]}'}, "SEB_CONSOLE_ROLES"),
+        ({"ROLES": '{"viewer": ["ann"]}'}, "SEB_CONSOLE_ROLES: each entry begins with user:"),
+        ({"ROLES": "viewer"}, "SEB_CONSOLE_ROLES: this is not JSON"),
+        ({"DATABASE": "mysql://u:hunter2@h/d"}, "SEB_CONSOLE_DATABASE"),
+        ({"SILENT_AFTER": "-1"}, "SEB_CONSOLE_SILENT_AFTER"),
+        ({"PUBLIC_URL": "console.example"}, "SEB_CONSOLE_PUBLIC_URL"),
+        ({"APPROVAL__FOUREYES": "2"}, "did you mean SEB_CONSOLE_APPROVAL__FOUR_EYES?"),
+        ({"LISTEN__X": "1", "LISTEN": "127.0.0.1:1"}, "SEB_CONSOLE_LISTEN__X"),
+    ],
+)
+def test_a_wrong_setting_is_named(environ: dict[str, str], told: str) -> None:
+    """Every error names the variable and never shows a value."""
+    named = {f"SEB_CONSOLE_{name}": value for name, value in environ.items()}
+    with pytest.raises(ConfigurationError) as caught:
+        load(environ=named)
+    assert told in str(caught.value)
+    assert "hunter2" not in str(caught.value)
+    assert "mysql" not in str(caught.value)
