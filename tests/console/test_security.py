@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from console_process import ConsoleProcess
+from support.console.process import ConsoleProcess
 
 from console.config.load import load
 from console.errors import ConfigurationError
