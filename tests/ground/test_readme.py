@@ -13,6 +13,7 @@ from support.ground.nspawn import SOURCE, Machine, missing
 from support.sinks.far_ends import IMDS
 
 PATH = f"export PATH={SOURCE}/.venv/bin:$PATH\n"
+SIMULATE = "seb simulate host-maintenance --speed 30 --loop"
 SCHEDULED = "seb.event.scheduled.v1"
 LAPTOP = "Five minutes on a laptop"
 pytestmark = pytest.mark.timeout(600)
@@ -34,10 +35,11 @@ def page() -> Pages:
 
 
 def test_make_demo(machine: Machine, page: Pages) -> None:
-    """`make demo` installs what it needs and shows an event; CI runs `make test`."""
-    demo, test = page.take("scheduled-events-bridge").rstrip().rsplit("\n", 1)
-    assert test == "make test"
-    assert SCHEDULED in machine.run(demo.replace("\n# The whole", "#"), network=True, timeout=500)
+    """`make demo` installs what it needs and shows an event; CI runs the other targets."""
+    lines = page.take("scheduled-events-bridge").splitlines()
+    commands = [line for line in lines if not line.startswith("#")]
+    assert set(commands) == {"make demo", "make console", "make test"}
+    assert SCHEDULED in machine.run("make demo", network=True, timeout=500)
 
 
 def test_without_make(machine: Machine, page: Pages) -> None:
@@ -106,7 +108,8 @@ def test_a_service_in_four_lines(machine: Machine, page: Pages) -> None:
     machine.run(f"printf '%s' '{IMDS}' >> /etc/seb/seb.env")
     assert "active (running)" in machine.run(f"systemctl daemon-reload{start}")
     status = "/opt/seb/bin/seb status"
-    eventually(lambda: machine.outcome(status).returncode == 0, what="status")
+    machine.run(f"systemd-run --quiet --unit=again bash -c '{PATH}{SIMULATE}'")
+    eventually(lambda: machine.outcome(status).returncode == 0, what="status", timeout=60)
 
 
 def test_everything_was_executed(page: Pages) -> None:

@@ -11,6 +11,7 @@ import os
 import shlex
 import shutil
 import signal
+import socket
 import subprocess
 import time
 from collections.abc import Callable, Mapping
@@ -56,6 +57,7 @@ class Machine:
         self.root.mkdir()
         subprocess.run(["tar", "-C", str(self.root), "-xf", str(archive)], check=True)
         self._trust_as_outside()
+        (self.root / "etc" / "hosts").write_text(f"127.0.0.1 localhost {socket.gethostname()}\n")
         self._copy_checkout()
         self.up()
         return self
