@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pty
 import socket
 import subprocess
 import sys
@@ -16,6 +15,7 @@ import pytest
 from support.process.bridge import SEB, BridgeProcess, clean_environment
 
 # Notes every address that the process connects to, and then is `seb`.
+pty = pytest.importorskip("pty", reason="Windows has no pseudo terminals; see tests/ground")
 SPY = """
 import sys
 def note(event, arguments):

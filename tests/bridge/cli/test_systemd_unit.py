@@ -16,6 +16,7 @@ from bridge.cli import systemd_unit
 from bridge.cli.systemd_unit import obstacles, unit
 from bridge.errors import ConfigurationError
 
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="systemd is Linux' own")
 SCORE_AT_MOST = 2.0
 ANALYZE = shutil.which("systemd-analyze") or ""
 analyzed = pytest.mark.skipif(not ANALYZE, reason="systemd-analyze is not installed")

@@ -114,7 +114,10 @@ def test_it_serves_until_ctrl_c(
     """A looping simulator misbehaves as told, then serves, and ends with exit code 0."""
     process, url = looping
     replies = [ask(url) for _ in range(3)]
-    process.send_signal(ending)
+    try:
+        process.send_signal(ending)
+    except OSError as error:  # a Windows without a console of its own for each group, such as Wine
+        pytest.skip(f"the key cannot be pressed here: {error}")
     assert process.wait(10) == 0
     assert [(reply.status, reply.body == b"") for reply in replies] == [
         (503, False),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import sqlite3
@@ -77,7 +78,8 @@ def python(code: str, *arguments: str) -> list[str]:
 def environment() -> dict[str, str]:
     """An environment in which the helpers can be imported."""
     root = Path(__file__).parents[3]
-    return {"PYTHONPATH": f"{root / 'tests'}:{root}"}
+    path = os.pathsep.join([str(root / "tests"), str(root)])
+    return {**os.environ, "PYTHONPATH": path}
 
 
 def test_records_get_their_place_in_the_stream(store: Store) -> None:

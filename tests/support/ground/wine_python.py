@@ -57,6 +57,10 @@ def missing() -> str:
     return f"needs the packages {' '.join(names)} (make ground-tools)" if names else ""
 
 
+# Wine 8 lacks it, and ends a program that calls it; shutil does without.
+_WITHOUT_COPYFILE2: Final = "import _winapi\ndel _winapi.CopyFile2\n"
+
+
 class WindowsPython:
     """Runs Windows programs: `python` is the interpreter, `seb` the command that pip made."""
 
@@ -138,6 +142,7 @@ class WindowsPython:
         for each in [*(target / "Lib").glob("*.pyd"), *(target / "Lib").glob("*.dll")]:
             runtime = each.name.startswith("vcruntime140")
             each.rename((target if runtime else target / "DLLs") / each.name)
+        (target / "Lib" / "sitecustomize.py").write_text(_WITHOUT_COPYFILE2)
         (target / "DLLs" / "_wmi.pyd").unlink()  # Wine 8 lacks what it calls; Python does without
         shutil.copy(source / f"{_DLL}.dll", target)
         shutil.copytree(source / "libs", target / "libs")
