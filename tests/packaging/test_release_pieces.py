@@ -124,6 +124,9 @@ def test_the_scripts_are_plain_sh(name: str) -> None:
 @pytest.mark.parametrize(
     ("script", "word", "expected"),
     [
+        ("after-remove.sh", "upgrade", ["systemctl daemon-reload"]),
+        ("after-remove.sh", "remove", ["systemctl daemon-reload",
+                                       "systemctl reset-failed seb.service"]),
         ("before-remove.sh", "upgrade", []),
         ("before-remove.sh", "1", []),
         ("before-remove.sh", "remove", ["systemctl disable --now --quiet seb.service"]),

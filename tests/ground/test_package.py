@@ -1,0 +1,159 @@
+"""The .deb on a machine that systemd has booted, from its installation to its purge.
+
+Each step builds on those before it, so they run in the order of the file. `make dist` comes first.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from eventually import eventually
+from far_ends import IMDS, FarEnds
+from nspawn import Machine, missing
+
+DIST = Path(os.environ.get("SEB_DIST") or Path(__file__).parent.parent.parent / "dist")
+NAME = "scheduled-events-bridge"
+STORE = f"/var/lib/{NAME}/seb.db"
+pytestmark = pytest.mark.timeout(600)
+
+
+@pytest.fixture(scope="module")
+def package() -> Path:
+    """The package that `make dist` made."""
+    if not (found := sorted(DIST.glob(f"{NAME}_*_amd64.deb"))):
+        pytest.skip(f"needs a .deb in {DIST}; make dist makes it")
+    return found[-1]
+
+
+@pytest.fixture(scope="module")
+def machine(package: Path) -> Iterator[Machine]:
+    """A machine without the bridge, and with the package in /var/tmp."""
+    del package
+    if why := missing():
+        pytest.skip(why)
+    with Machine() as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def far(machine: Machine) -> FarEnds:
+    """A metadata service and a receiver of webhooks in the machine."""
+    return FarEnds(machine)
+
+
+def property_of(machine: Machine, name: str) -> str:
+    """A property of the service."""
+    return machine.run(f"systemctl show -p {name} --value seb").strip()
+
+
+def sequences(far: FarEnds) -> list[int]:
+    """The numbers of the records that the receiver has got, each once, without heartbeats."""
+    plain = (each for each in far.received() if each["type"] != "seb.bridge.heartbeat.v1")
+    return sorted({int(each["sequence"]) for each in plain})
+
+
+def test_installation_starts_nothing(machine: Machine, package: Path) -> None:
+    """The package comes with account and service, which is neither enabled nor started."""
+    machine.file("/var/tmp/seb.deb").write_bytes(package.read_bytes())
+    machine.run("dpkg -i /var/tmp/seb.deb && getent passwd seb && seb version")
+    assert machine.run("systemctl is-enabled seb || :").strip() == "disabled"
+    assert property_of(machine, "ActiveState") == "inactive"
+    assert machine.run("stat -c '%a %U' /etc/seb/seb.env").strip() == "600 root"
+
+
+def test_check_is_about_the_service(machine: Machine, far: FarEnds) -> None:
+    """With two lines in seb.env, `seb check` as root finds nothing wrong."""
+    machine.run(f"ln -s /usr/lib/{NAME} /opt/seb")  # where the stand-ins look for seb simulate
+    far.make()
+    machine.run("systemctl start receiver")
+    with machine.file("/etc/seb/seb.env").open("a") as settings:
+        settings.write(
+            f"SEB_SINK__OPS__KIND=webhook\nSEB_SINK__OPS__URL=https://ops.example/seb\n{IMDS}"
+        )
+    said = machine.run("seb check")
+    words = [line.split()[0] for line in said.splitlines() if not line.startswith(" ")]
+    assert set(words) <= {"ok", "warn"}, said
+    assert "sink ops" in said
+    assert "use sudo" in machine.run("sudo -u nobody seb version 2>&1")
+
+
+def test_records_arrive(machine: Machine, far: FarEnds) -> None:
+    """Enabled and started, it delivers records to the sink, as the package's own account."""
+    machine.run("systemctl enable -q --now seb")
+    eventually(lambda: len(sequences(far)) >= 3, what="three records", timeout=120)
+    pid = property_of(machine, "MainPID")
+    assert machine.run(f"stat -c %U /proc/{pid}").strip() == "seb"
+    machine.run("seb status")
+
+
+def test_an_upgrade_with_a_backlog(machine: Machine, far: FarEnds, tmp_path: Path) -> None:
+    """What was not delivered when the new version came is delivered after it, without a gap."""
+    machine.run("systemctl stop receiver")
+    before = sequences(far)[-1]
+    eventually(
+        lambda: machine.run("seb outbox list --json | grep -c ops || :").strip() != "0",
+        what="a backlog",
+        timeout=120,
+    )
+    newer(machine.file("/var/tmp/seb.deb"), machine.file("/var/tmp/newer.deb"), tmp_path)
+    pid = property_of(machine, "MainPID")
+    machine.run("echo '# mine' >> /etc/seb/seb.env; dpkg -i /var/tmp/newer.deb")
+    assert property_of(machine, "ActiveState") == "active"
+    assert property_of(machine, "MainPID") != pid
+    assert "# mine" in machine.file("/etc/seb/seb.env").read_text()
+    machine.run("systemctl start receiver")
+    eventually(lambda: sequences(far)[-1] > before + 5, what="the backlog", timeout=180)
+    every = {int(each["sequence"]) for each in far.received()}
+    beats = {number for number in range(1, max(every)) if number not in every}
+    assert len(beats) <= 3, beats  # heartbeats that a newer one replaced
+
+
+def test_a_newer_store_is_refused(machine: Machine) -> None:
+    """A program that is older than its store ends with 78, says so, and changes nothing."""
+    machine.run(f"""
+        systemctl stop seb
+        python3 -c "import sqlite3; sqlite3.connect('{STORE}').execute('PRAGMA user_version=999')"
+        systemctl start seb || :
+    """)
+    eventually(
+        lambda: property_of(machine, "ExecMainStatus") == "78", what="exit code 78", timeout=60
+    )
+    assert "999" in machine.run("journalctl -u seb -o cat --no-pager | tail -20")
+    assert machine.outcome("seb check --offline").returncode == 78
+
+
+def test_removal_leaves_settings_and_state(machine: Machine) -> None:
+    """Removal stops the service and takes the program; what is the owner's stays."""
+    machine.run(f"rm /opt/seb; systemctl stop imds; dpkg -r {NAME}")
+    assert machine.outcome("test -e /usr/bin/seb").returncode == 1
+    assert machine.run("systemctl list-units --all --no-legend 'seb*'").split() == []
+    machine.run(f"test -e {STORE} && test -e /etc/seb/seb.env")
+
+
+def test_purge_leaves_nothing(machine: Machine) -> None:
+    """A purge leaves no file, no account and no unit."""
+    machine.run(f"dpkg -P {NAME}")
+    left = machine.run(r"""
+        find / -xdev \( -path /usr/local/src -o -path /proc -o -path /var/tmp \) -prune -o \
+          \( -name 'seb*' -o -name 'scheduled-events*' \) -print |
+          grep -vE '^(/sys/|/etc/hosts|/var/log/journal)' || :
+        getent passwd seb || :
+    """)
+    assert left.split() == []
+
+
+def newer(package: Path, target: Path, work: Path) -> None:
+    """The same package with the next revision as its version."""
+    root = work / "newer"
+    subprocess.run(["dpkg-deb", "--raw-extract", str(package), str(root)], check=True)
+    control = root / "DEBIAN" / "control"
+    lines = [
+        f"{line}+next" if line.startswith("Version:") else line
+        for line in control.read_text().splitlines()
+    ]
+    control.write_text("\n".join(lines) + "\n")
+    subprocess.run(["dpkg-deb", "-Znone", "--build", str(root), str(target)], check=True)
