@@ -95,7 +95,7 @@ $(VENV)/dev.stamp: $(VENV)/run.stamp requirements-dev.lock
 # What some tests need and are skipped without, each with the reason; CI installs all of it.
 .PHONY: tools helm
 tools: mosquitto strace helm deploy-tools ## Install what some tests are skipped without: browser, Prometheus, systemd, helm
-	@for pair in chromium:chromium promtool:prometheus systemd-analyze:systemd; do \
+	@for pair in chromium:chromium promtool:prometheus systemd-analyze:systemd tinyproxy:tinyproxy; do \
 	  command -v $${pair%%:*} >/dev/null || \
 	    $(MAKE) --no-print-directory system-package PACKAGE=$${pair##*:} || exit 1; done
 

@@ -13,6 +13,7 @@ from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Final
 
 AMQPS_PORT: Final = 5671
+WEBSOCKET_PORT: Final = 443
 MAX_PORT: Final = 65535
 
 _ENDPOINT: Final = re.compile(
@@ -41,13 +42,16 @@ class HubAddress:
     port: int | None = None
     """Only for the emulator: everywhere else the SDK knows no other port than 5671."""
     emulator: bool = False
+    websocket: bool = False
+    """AMQP within a WebSocket, on port 443."""
     key_name: str | None = None
     key: str | None = field(default=None, repr=False)
     signature: str | None = field(default=None, repr=False)
 
     def __str__(self) -> str:
         """What errors show: the hub and its host, no secret."""
-        return f"hub {self.hub} at {self.host}:{self.port or AMQPS_PORT}"
+        usual = WEBSOCKET_PORT if self.websocket else AMQPS_PORT
+        return f"hub {self.hub} at {self.host}:{self.port or usual}"
 
     def connection_string(self) -> str:
         """The string for the SDK. A secret."""

@@ -30,7 +30,9 @@ Kind = Literal[
     "malformed",
     "missing",
     "network",
+    "proxy",
     "timeout",
+    "upgrade",
     "unknown",
 ]
 
@@ -87,6 +89,15 @@ _WORDS: Final[dict[Kind, tuple[str, str]]] = {
         "no token could be had for this machine's identity",
         "give the VM a managed identity with the role Azure Event Hubs Data Sender",
     ),
+    "proxy": (
+        "the proxy did not connect",
+        "check PROXY or HTTPS_PROXY, its user, and that it lets CONNECT through to port 443",
+    ),
+    "upgrade": (
+        "the answer is not a WebSocket",
+        "check namespace; a proxy or firewall on the way may not let WebSockets through",
+    ),
+    "network": ("its name cannot be resolved", "check namespace and DNS"),
     "unknown": ("the hub answered with an error", "it is tried again"),
 }
 _CONDITIONS: Final[dict[str, Kind]] = {
@@ -122,12 +133,18 @@ _CLASSES: Final[dict[str, Kind]] = {
     "CredentialUnavailableError": "identity",
     # A VM that was paused for longer than its token lived: a new connection puts a new one.
     "TokenExpired": "lost",
+    "WebSocketAddressException": "network",
+    "WebSocketBadStatusException": "upgrade",
+    "WebSocketConnectionClosedException": "lost",
+    "WebSocketProtocolException": "lost",
+    "WebSocketProxyException": "proxy",
 }
 _CERTIFICATE: Final = (
     "check the address; if a proxy opens TLS on the way, add its CA to the system's store"
 )
 _FIREWALL: Final = (
-    "check the address, and that a firewall lets this machine out to TCP port 5671 (AMQP over TLS)"
+    "check the address, and that a firewall lets this machine out to TCP port 5671 (AMQP over "
+    "TLS), or 443 with TRANSPORT=websocket"
 )
 
 
@@ -140,7 +157,9 @@ def diagnose(error: BaseException, *, link_condition: str | None = None) -> Trou
     chain = list(causes(error))
     conditions = [symbol(getattr(cause, "condition", None)) for cause in chain]
     condition = link_condition or _first(conditions)
-    network = _first(_network(cause) for cause in chain)
+    # Over WebSockets the SDK wraps what TLS says into an error that says nothing.
+    networks = [found for cause in chain if (found := _network(cause)) is not None]
+    network = _first(each for each in networks if each.kind != "lost") or _first(networks)
     status = _first(_status(cause) for cause in chain)
     timed_out = any(isinstance(cause, TimeoutError) for cause in chain)
     expected = condition == "amqp:socket-error" or (condition is None and not timed_out)

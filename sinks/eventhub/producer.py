@@ -20,6 +20,7 @@ from azure.eventhub import EventDataBatch, EventHubProducerClient, TransportType
 from sinks.eventhub.address import HubAddress
 from sinks.eventhub.errors import symbol
 from sinks.eventhub.tls import TlsSockets
+from sinks.proxy import Proxy
 from sinks.sockets import cut
 
 if TYPE_CHECKING:
@@ -47,7 +48,13 @@ class _Client(EventHubProducerClient):
 class HubProducer:
     """One client of the SDK with one link. Used by one thread; `cut` may come from another."""
 
-    def __init__(self, address: HubAddress, *, credential: TokenCredential | None = None) -> None:
+    def __init__(
+        self,
+        address: HubAddress,
+        *,
+        credential: TokenCredential | None = None,
+        proxy: Proxy | None = None,
+    ) -> None:
         self.address = address
         self._is_cut = False
         self._busy = False
@@ -58,10 +65,12 @@ class HubProducer:
             # would connect once more after a cut. The sink repeats what an idle detach cost.
             "retry_total": 0,
             "retry_backoff_factor": 0,
-            # Explicit, so that no proxy setting can turn it into AMQP over WebSockets.
+            # Explicit: the SDK itself would choose WebSockets whenever there is a proxy.
             "transport_type": TransportType.Amqp,
             "ssl_context": self._tls,
         }
+        if address.websocket:
+            common |= _over_websocket(address, proxy)
         if credential is not None:
             self._client = _Client(
                 fully_qualified_namespace=address.host,
@@ -179,6 +188,8 @@ class HubProducer:
         # Without TLS (the emulator on loopback) the socket is only known to the SDK.
         connection = getattr(self._handler(), "_connection", None)
         sock = getattr(getattr(connection, "_transport", None), "sock", None)
+        if self.address.websocket:
+            sock = getattr(sock, "sock", None)
         if isinstance(sock, socket.socket):
             self._sockets.add(sock)
 
@@ -194,6 +205,21 @@ class HubProducer:
                 if handler is not None:
                     return handler
         return None
+
+
+def _over_websocket(address: HubAddress, proxy: Proxy | None) -> dict[str, Any]:
+    """What the SDK is told beside the usual."""
+    named: dict[str, Any] = {"transport_type": TransportType.AmqpOverWebsocket}
+    if address.emulator:  # the SDK forgets the port otherwise
+        named["custom_endpoint_address"] = f"sb://{address.host}:{address.port}"
+    if proxy is not None:
+        named["http_proxy"] = {
+            "proxy_hostname": proxy.host,
+            "proxy_port": proxy.port,
+            "username": proxy.username,
+            "password": proxy.password,
+        }
+    return named
 
 
 class Stuck(TimeoutError):

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
-from typing import Self
+from typing import Literal, Self
 
 from pydantic import Field, SecretStr, model_validator
 
 from sinks.base import SinkError, SinkSettings, read_secret
-from sinks.eventhub.address import HubAddress, read_connection_string, read_namespace
+from sinks.eventhub.address import (
+    WEBSOCKET_PORT,
+    HubAddress,
+    read_connection_string,
+    read_namespace,
+)
+from sinks.proxy import Proxy, proxy_for, read_proxy
 
 
 class EventHubSettings(SinkSettings):
@@ -28,6 +35,14 @@ class EventHubSettings(SinkSettings):
     name: str | None = Field(
         default=None, description="Name of the hub; wins over EntityPath in a connection string"
     )
+    transport: Literal["amqp", "websocket"] = Field(
+        default="amqp",
+        description="amqp (port 5671), or websocket (port 443, through a proxy if there is one)",
+    )
+    proxy: SecretStr | None = Field(
+        default=None,
+        description="HTTP proxy as http://HOST:PORT; the system's unless given. Needs websocket",
+    )
 
     @property
     def way(self) -> str:
@@ -43,6 +58,10 @@ class EventHubSettings(SinkSettings):
             _FILE: self.connection_string_file,
             "namespace": self.namespace,
         }
+        if self.proxy is not None:
+            if self.transport == "amqp":
+                raise ValueError("AMQP cannot pass a proxy; set TRANSPORT=websocket")
+            read_proxy(self.proxy.get_secret_value())
         given = [name for name, value in ways.items() if value is not None]
         if len(given) != 1:
             found = " and ".join(given) if given else "none of them"
@@ -61,11 +80,25 @@ class EventHubSettings(SinkSettings):
         """
         try:
             if self.namespace is not None:
-                return read_namespace(self.namespace, self.name)
-            text = read_secret(self.connection_string, self.connection_string_file)
-            return read_connection_string(text or "", self.name)
+                read = read_namespace(self.namespace, self.name)
+            else:
+                text = read_secret(self.connection_string, self.connection_string_file)
+                read = read_connection_string(text or "", self.name)
         except (ValueError, SinkError) as error:
             raise SinkError(f"{self.way}: {error}") from None
+        return replace(read, websocket=self.transport == "websocket")
+
+    def proxy_to(self, address: HubAddress) -> Proxy | None:
+        """The proxy on the way to the hub, if there is one: only WebSockets can pass it.
+
+        Raises `SinkError` if the system's settings name one that is no HTTP proxy.
+        """
+        if not address.websocket or (address.emulator and self.proxy is None):
+            return None
+        try:
+            return proxy_for(address.host, address.port or WEBSOCKET_PORT, self.proxy)
+        except ValueError as error:
+            raise SinkError(f"HTTPS_PROXY: {error}") from None
 
 
 _FILE = "connection_string_file"

@@ -1,4 +1,4 @@
-"""The sink that sends records to an Azure Event Hub over AMQP.
+"""The sink that sends records to an Azure Event Hub over AMQP, within WebSockets if asked.
 
 It must never send a token without TLS beyond this machine, and never wait without a limit of its
 own or a way for the dispatcher to end the wait.
@@ -206,11 +206,12 @@ class EventHubSink(Sink[EventHubSettings]):
 
         try:
             address = self.settings.address()
+            proxy = self.settings.proxy_to(address)
             if self.settings.namespace is not None and self._credential is None:
                 self._credential = _managed_identity()
         except SinkError as error:
             raise SinkError(error.problem, delivered=delivered) from None
-        return HubProducer(address, credential=self._credential)
+        return HubProducer(address, credential=self._credential, proxy=proxy)
 
     def _discard(self) -> None:
         link, self._link = self._link, None

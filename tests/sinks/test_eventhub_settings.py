@@ -42,7 +42,7 @@ def refusal(**settings: object) -> str:
         ({"namespace": "n"}, "namespace: namespace is the full"),
         ({"namespace": "n.example"}, "namespace: name"),
         ({"connection_string": STRING, "proxy": "http://p"}, "proxy"),
-        ({"connection_string": STRING, "transport": "websocket"}, "transport"),
+        ({"connection_string": STRING, "transport": "http"}, "transport"),
     ],
 )
 def test_settings_that_cannot_work_are_refused(settings: dict[str, object], words: str) -> None:

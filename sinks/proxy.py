@@ -1,0 +1,58 @@
+"""The HTTP proxy on the way to a destination: one that a setting names, or the system's.
+
+It opens no connection, and must never show a proxy's password.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from urllib.parse import unquote, urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+from pydantic import SecretStr
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proxy:
+    """Where a proxy listens, and who it lets through."""
+
+    host: str
+    port: int
+    username: str | None = None
+    password: str | None = field(default=None, repr=False)
+
+    def __str__(self) -> str:
+        """What errors show."""
+        return f"{self.host}:{self.port}"
+
+
+def read_proxy(text: str) -> Proxy:
+    """A proxy from its address, such as http://user:password@proxy.example:3128.
+
+    Raises `ValueError`, which quotes nothing: the address may have a password in it.
+    """
+    try:
+        parts = urlsplit(text if "://" in text else f"http://{text}")
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        host, port, parts = None, None, urlsplit("")
+    if parts.scheme != "http" or not host or port is None or parts.path not in ("", "/"):
+        raise ValueError("give the address of a proxy as http://HOST:PORT")
+    return Proxy(
+        host=host,
+        port=port,
+        username=unquote(parts.username) if parts.username else None,
+        password=unquote(parts.password) if parts.password else None,
+    )
+
+
+def proxy_for(host: str, port: int, given: SecretStr | None) -> Proxy | None:
+    """The proxy for a TLS connection to `host`: the one that is given, or the system's.
+
+    The system's is what HTTPS_PROXY and NO_PROXY name, and on Windows its settings. Raises
+    `ValueError` if the address is none.
+    """
+    if given is not None:
+        return read_proxy(given.get_secret_value())
+    found = getproxies().get("https")
+    return read_proxy(found) if found and not proxy_bypass(f"{host}:{port}") else None

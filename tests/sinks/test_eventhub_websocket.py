@@ -1,0 +1,339 @@
+"""Event Hubs over WebSockets: with the real SDK, through a real HTTP proxy, and when they break."""
+
+from __future__ import annotations
+
+import ssl
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import http_proxy
+import pytest
+from amqp_server import SHARED_KEY, EventHubServer, Fault
+from eventhub_cases import HUB, bodies, everything_about, records
+from http_proxy import TinyProxy
+from pydantic import ValidationError
+from throwaway_ca import ThrowawayCa
+from websocket_gate import WebSocketGate
+
+from sinks.base import SinkError
+from sinks.eventhub import EventHubSink
+from sinks.eventhub.settings import EventHubSettings
+from sinks.testing import sample_context, sample_record
+
+
+@pytest.fixture
+def server() -> Iterator[EventHubServer]:
+    """A hub."""
+    with EventHubServer() as made:
+        yield made
+    assert made.bugs == []
+
+
+@pytest.fixture
+def gate(server: EventHubServer) -> Iterator[WebSocketGate]:
+    """The hub's WebSockets."""
+    with WebSocketGate(server.port) as made:
+        yield made
+
+
+@pytest.fixture
+def proxy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[TinyProxy]:
+    """A real proxy, which connections to loopback use too."""
+    if http_proxy.executable() is None:
+        pytest.skip("needs tinyproxy; make tools installs it")
+    monkeypatch.setenv("NO_PROXY", "nothing.example")
+    with TinyProxy(tmp_path / "proxy") as made:
+        yield made
+
+
+def sink_at(gate: WebSocketGate, **settings: str) -> EventHubSink:
+    """A sink for the hub behind the gate."""
+    text = (
+        f"Endpoint=sb://127.0.0.1:{gate.port}/;SharedAccessKeyName=p;"
+        f"SharedAccessKey={SHARED_KEY};EntityPath={HUB};UseDevelopmentEmulator=true"
+    )
+    given = {"kind": "eventhub", "connection_string": text, "transport": "websocket", **settings}
+    return EventHubSink("hub", EventHubSettings.model_validate(given), sample_context())
+
+
+def test_records_arrive(server: EventHubServer, gate: WebSocketGate) -> None:
+    """They are the same bytes in the same order as over AMQP alone."""
+    sink = sink_at(gate)
+    sink.open()
+    sink.deliver(records(50))
+    sink.close()
+    assert bodies(server.messages(HUB)) == [each.body for each in records(50)]
+    assert gate.paths == ["/$servicebus/websocket"]
+
+
+def test_a_large_record_arrives(server: EventHubServer, gate: WebSocketGate) -> None:
+    """A message may be longer than one frame of the WebSocket, and than one read."""
+    sink = sink_at(gate)
+    sink.open()
+    for number in range(1, 6):
+        sink.deliver([sample_record(number)] * 40)
+    sink.close()
+    assert len(server.messages(HUB)) == 200
+
+
+@pytest.mark.parametrize("fault", [Fault.REJECT, Fault.DETACH, Fault.CLOSE])
+def test_an_error_of_the_hub_is_named(
+    server: EventHubServer, gate: WebSocketGate, fault: Fault
+) -> None:
+    """As over AMQP alone: condition and remedy, and none of the hub's own words."""
+    sink = sink_at(gate)
+    sink.open()
+    server.misbehave(fault, condition="com.microsoft:server-busy", description=f"s={SHARED_KEY}")
+    with pytest.raises(SinkError, match="throttling") as caught:
+        sink.deliver([sample_record()])
+    assert SHARED_KEY not in everything_about(caught.value)
+    server.heal()
+    sink.deliver([sample_record()])
+    sink.close()
+
+
+def test_a_connection_that_is_cut_is_made_anew(server: EventHubServer, gate: WebSocketGate) -> None:
+    """Records that were not acknowledged are sent again; the ids are the same."""
+    sink = sink_at(gate)
+    sink.open()
+    sink.deliver([sample_record(1)])
+    gate.cut()
+    deliver_at_last(sink, 2)
+    sink.close()
+    assert {each.body for each in server.messages(HUB)} == {
+        sample_record(1).body,
+        sample_record(2).body,
+    }
+
+
+@pytest.mark.parametrize("status", [403, 502])
+def test_no_websocket(gate: WebSocketGate, status: int) -> None:
+    """An answer that is not a WebSocket is told as that, and heals."""
+    gate.answer = status
+    sink = sink_at(gate)
+    with pytest.raises(SinkError, match="is not a WebSocket"):
+        sink.open()
+    gate.answer = 101
+    sink.open()
+    sink.close()
+
+
+def test_check_names_the_way(gate: WebSocketGate) -> None:
+    """The two lines of `seb check`."""
+    connected, counted = sink_at(gate).check()
+    assert (connected.level, counted.level) == ("ok", "ok")
+
+
+# A proxy.
+
+
+def deliver_at_last(sink: EventHubSink, number: int, tries: int = 12) -> None:
+    """Deliver a record as the dispatcher does: again after each failure, on a new connection."""
+    for left in reversed(range(tries)):
+        try:
+            sink.deliver([sample_record(number)])
+        except SinkError:
+            assert left, "it was never delivered"
+        else:
+            return
+
+
+def test_through_a_proxy(server: EventHubServer, gate: WebSocketGate, proxy: TinyProxy) -> None:
+    """The connection goes through the proxy of the setting, and nowhere else."""
+    sink = sink_at(gate, proxy=proxy.url)
+    sink.open()
+    sink.deliver(records(20))
+    sink.close()
+    assert bodies(server.messages(HUB)) == [each.body for each in records(20)]
+    assert proxy.connects() == 1
+
+
+def test_a_proxy_that_wants_a_password(
+    server: EventHubServer, gate: WebSocketGate, proxy: TinyProxy, tmp_path: Path
+) -> None:
+    """With it records arrive; without it the error names the proxy; the password is in no text."""
+    with TinyProxy(tmp_path / "other", user=("vm", "s3cret")) as asking:
+        sink = sink_at(gate, proxy=asking.url)
+        sink.open()
+        sink.deliver([sample_record()])
+        sink.close()
+        with pytest.raises(SinkError, match="the proxy did not connect") as caught:
+            sink_at(gate, proxy=f"http://vm:wr0ng@127.0.0.1:{asking.port}").open()
+    assert "wr0ng" not in everything_about(caught.value)
+    assert len(server.messages(HUB)) == 1
+    del proxy
+
+
+def test_a_proxy_that_is_killed_and_comes_back(
+    server: EventHubServer, gate: WebSocketGate, proxy: TinyProxy
+) -> None:
+    """Nothing is lost: what could not be sent is sent when the proxy is there again."""
+    sink = sink_at(gate, proxy=proxy.url)
+    sink.open()
+    for number in range(1, 7):
+        if number % 2 == 0:
+            proxy.kill()
+            with pytest.raises(SinkError):
+                sink.deliver([sample_record(number)])
+            proxy.start()
+        deliver_at_last(sink, number)
+    sink.close()
+    arrived = list(dict.fromkeys(bodies(server.messages(HUB))))
+    assert arrived == [sample_record(number).body for number in range(1, 7)]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a process is frozen with a signal")
+def test_a_proxy_that_is_slow(
+    server: EventHubServer, gate: WebSocketGate, proxy: TinyProxy
+) -> None:
+    """A frozen proxy ends the try within the sink's deadline; then everything arrives."""
+    sink = sink_at(gate, proxy=proxy.url)
+    sink.open()
+    sink.deliver([sample_record(1)])
+    proxy.freeze()
+    try:
+        with pytest.raises(SinkError):
+            sink.deliver([sample_record(2)])
+    finally:
+        proxy.thaw()
+    deliver_at_last(sink, 2)
+    sink.close()
+    arrived = list(dict.fromkeys(bodies(server.messages(HUB))))
+    assert arrived == [sample_record(1).body, sample_record(2).body]
+
+
+def test_the_proxy_of_the_environment(
+    ca_hub: tuple[EventHubServer, str], monkeypatch: pytest.MonkeyPatch, proxy: TinyProxy
+) -> None:
+    """HTTPS_PROXY counts where the sink names none: a hub with TLS is asked for through it."""
+    server, text = ca_hub
+    monkeypatch.setenv("HTTPS_PROXY", proxy.url)
+    given = {"kind": "eventhub", "connection_string": text, "transport": "websocket"}
+    sink = EventHubSink("hub", EventHubSettings.model_validate(given), sample_context())
+    # Port 443 of this machine is nobody's: that it was asked for is what counts.
+    with pytest.raises(SinkError, match="proxy did not connect"):
+        sink.open()
+    assert proxy.connects() == 1
+    assert server.messages(HUB) == []
+
+
+@pytest.fixture
+def ca_hub(tmp_path: Path) -> Iterator[tuple[EventHubServer, str]]:
+    """A hub with TLS, and its connection string."""
+    pair = ThrowawayCa(tmp_path / "ca").server()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(pair.cert, pair.key)
+    with EventHubServer(tls=context) as made:
+        yield (
+            made,
+            (
+                f"Endpoint=sb://127.0.0.1/;SharedAccessKeyName=p;SharedAccessKey={SHARED_KEY};"
+                f"EntityPath={HUB}"
+            ),
+        )
+
+
+# TLS.
+
+
+@pytest.fixture
+def secured(
+    server: EventHubServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[tuple[WebSocketGate, ThrowawayCa]]:
+    """WebSockets with TLS, where the library expects port 443."""
+    import websocket._http  # noqa: PLC0415
+
+    ca = ThrowawayCa(tmp_path / "ca")
+    pair = ca.server()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(pair.cert, pair.key)
+    with WebSocketGate(server.port, tls=context) as made:
+        original = websocket._http.parse_url
+
+        def there(url: str) -> tuple[str, int, str, bool]:
+            host, port, resource, secure = original(url)
+            assert (port, secure) == (443, True)
+            return host, made.port, resource, secure
+
+        monkeypatch.setattr(websocket._http, "parse_url", there)
+        yield made, ca
+
+
+def secured_sink() -> EventHubSink:
+    """A sink for a hub with TLS."""
+    text = f"Endpoint=sb://localhost/;SharedAccessKeyName=p;SharedAccessKey={SHARED_KEY}"
+    given = {"kind": "eventhub", "connection_string": text, "name": HUB, "transport": "websocket"}
+    return EventHubSink("hub", EventHubSettings.model_validate(given), sample_context())
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="the store of Windows is no file")
+def test_records_go_over_tls(
+    server: EventHubServer,
+    secured: tuple[WebSocketGate, ThrowawayCa],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """On port 443, to a hub whose certificate the system trusts."""
+    monkeypatch.setenv("SSL_CERT_FILE", str(secured[1].cert))
+    sink = secured_sink()
+    sink.open()
+    sink.deliver(records(5))
+    sink.close()
+    assert bodies(server.messages(HUB)) == [each.body for each in records(5)]
+
+
+@pytest.mark.usefixtures("secured")
+def test_a_certificate_that_is_not_trusted(server: EventHubServer) -> None:
+    """Nothing is sent to it, not even a token."""
+    with pytest.raises(SinkError, match="certificate is not trusted"):
+        secured_sink().open()
+    assert server.tokens == []
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="the store of Windows is no file")
+def test_a_stuck_delivery_can_be_cut(
+    server: EventHubServer,
+    secured: tuple[WebSocketGate, ThrowawayCa],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """From another thread, as the dispatcher does when the sink's deadline has passed."""
+    monkeypatch.setenv("SSL_CERT_FILE", str(secured[1].cert))
+    sink = secured_sink()
+    sink.open()
+    server.misbehave(Fault.NO_ACK)
+    ended = threading.Event()
+
+    def deliver() -> None:
+        with pytest.raises(SinkError):
+            sink.deliver([sample_record()])
+        ended.set()
+
+    thread = threading.Thread(target=deliver)
+    thread.start()
+    assert server.misbehaved.wait(30)
+    sink.abort()
+    assert ended.wait(5)
+    thread.join(5)
+    sink.close()
+
+
+# Settings.
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"proxy": "http://proxy.example:3128"}, "set TRANSPORT=websocket"),
+        ({"transport": "websocket", "proxy": "socks5://proxy.example:1080"}, "http://HOST:PORT"),
+        ({"transport": "websocket", "proxy": "http://vm:s3cret@proxy.example"}, "http://HOST:PORT"),
+        ({"transport": "http"}, "transport"),
+    ],
+)
+def test_settings_that_cannot_work(settings: dict[str, str], words: str) -> None:
+    """They are refused with what to write, and without the password."""
+    given = {"kind": "eventhub", "namespace": "n.example.net", "name": "h", **settings}
+    with pytest.raises(ValidationError) as caught:
+        EventHubSettings.model_validate(given)
+    assert words in str(caught.value)
+    assert "s3cret" not in str(caught.value)
