@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from eventually import eventually
-from far_ends import IMDS, FarEnds
-from nspawn import Machine, missing
+from support.eventually import eventually
+from support.ground.nspawn import Machine, missing
+from support.sinks.far_ends import IMDS, FarEnds
 
 DIST = Path(os.environ.get("SEB_DIST") or Path(__file__).parent.parent.parent / "dist")
 NAME = "scheduled-events-bridge"

@@ -8,14 +8,14 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
-import http_proxy
 import pytest
-from amqp_server import SHARED_KEY, EventHubServer, Fault
-from eventhub_cases import HUB, bodies, everything_about, records
-from http_proxy import TinyProxy
 from pydantic import ValidationError
-from throwaway_ca import ThrowawayCa
-from websocket_gate import WebSocketGate
+from support.amqp.cases import HUB, bodies, everything_about, records
+from support.amqp.server import SHARED_KEY, EventHubServer, Fault
+from support.sinks import http_proxy
+from support.sinks.http_proxy import TinyProxy
+from support.sinks.throwaway_ca import ThrowawayCa
+from support.sinks.websocket_gate import WebSocketGate
 
 from sinks.base import SinkError
 from sinks.eventhub import EventHubSink

@@ -11,7 +11,7 @@ import subprocess
 from pathlib import Path
 from typing import Self
 
-from eventually import eventually
+from support.eventually import eventually
 
 
 def executable() -> str | None:
