@@ -91,12 +91,7 @@ class Approvals:
             self._begin(entry)
 
     def local(
-        self,
-        event_id: str,
-        *,
-        user: str,
-        fingerprint: str | None = None,
-        why: str | None = None,
+        self, event_id: str, *, user: str, fingerprint: str | None = None, why: str | None = None
     ) -> Entry:
         """Carry out what a person on this VM said, of the event as that person saw it.
 
@@ -144,12 +139,9 @@ class Approvals:
                 or self._ledger.has(cause_of(command))
             ),
         )
+        retained, trust = message.retained, self._trust
         return verify(
-            message.token,
-            retained=message.retained,
-            trust=self._trust,
-            situation=situation,
-            rate=self._rate,
+            message.token, retained=retained, trust=trust, situation=situation, rate=self._rate
         )
 
     def _refuse(self, refused: RefusedError, message: CommandMessage) -> None:
@@ -231,10 +223,7 @@ class Approvals:
     def _write(
         self, entry: Entry, state: State, reason: str | None = None, *, why: str | None = None
     ) -> Entry:
-        """The next state of an entry, on disk with its receipt.
-
-        `why`: what a person gave as the reason, for the log alone.
-        """
+        """The next state of an entry, on disk with its receipt; `why` is for the log alone."""
         after = self._note(
             self._ledger.write(
                 entry, self._current.observer, self._clock.now(), state=state, reason=reason
