@@ -26,7 +26,7 @@ from bridge.cli import COMMANDS, module_of
 from bridge.cli.config import env_file
 from bridge.config import reference
 from bridge.config.reference import Variable
-from bridge.simulator import SCENARIOS
+from bridge.simulator.scenarios import SCENARIOS
 from sinks import registry
 from sinks.record import schema
 

@@ -14,7 +14,7 @@ from bridge.cli import common
 from bridge.errors import OK
 
 if TYPE_CHECKING:
-    from bridge.simulator import Simulator
+    from bridge.simulator.simulator import Simulator
 
 SPEED = 300.0
 """A live migration takes about twenty minutes at Azure's pace."""
@@ -38,7 +38,8 @@ def command() -> None:
     It starts a stand-in for IMDS on loopback and a real bridge with a temporary store; your
     settings, your sinks and the real metadata service are not touched.
     """
-    from bridge.simulator import SimulatedVm, Simulator  # noqa: PLC0415
+    from bridge.simulator.simulator import Simulator  # noqa: PLC0415
+    from bridge.simulator.vm import SimulatedVm  # noqa: PLC0415
 
     talk = sys.stdout.isatty()
     if talk:

@@ -15,18 +15,14 @@ from datetime import UTC, datetime
 import click
 
 from bridge.config.address import parsed
-from bridge.simulator import (
-    FAULT_NAMES,
-    SCENARIOS,
-    Approval,
-    Fault,
-    SimulatedDocument,
-    SimulatedVm,
-    Simulator,
-    UnknownScenarioError,
-    parse_fault,
-)
+from bridge.simulator.approvals import Approval
+from bridge.simulator.fault_names import FAULT_NAMES, parse_fault
+from bridge.simulator.faults import Fault
+from bridge.simulator.scenarios import SCENARIOS, UnknownScenarioError
 from bridge.simulator.scenarios import scenario as find_scenario
+from bridge.simulator.simulator import Simulator
+from bridge.simulator.timeline import SimulatedDocument
+from bridge.simulator.vm import SimulatedVm
 
 DEFAULT_LISTEN = "127.0.0.1:8169"
 _SLICE = 0.1

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from bridge.simulator import Simulator
+    from bridge.simulator.simulator import Simulator
 
 
 @pytest.fixture
 def imds_simulator() -> Iterator[Simulator]:
-    """A started `bridge.simulator.Simulator` on a free loopback port; stopped after the test."""
-    from bridge.simulator import Simulator  # noqa: PLC0415  # the plugin must be cheap to load
+    """A started `bridge.simulator.simulator.Simulator` on a free loopback port; stopped after the test."""
+    from bridge.simulator.simulator import Simulator  # noqa: PLC0415  # the plugin must be cheap to load
 
     with Simulator() as simulator:
         yield simulator

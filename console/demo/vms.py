@@ -10,7 +10,10 @@ from pathlib import Path
 from typing import Final
 from uuid import NAMESPACE_URL, uuid5
 
-from bridge.simulator import SimulatedEvent, SimulatedVm, Simulator, UnknownEventError
+from bridge.simulator.events import SimulatedEvent
+from bridge.simulator.simulator import Simulator
+from bridge.simulator.timeline import UnknownEventError
+from bridge.simulator.vm import SimulatedVm
 from console.demo.bridges import BridgeProcess
 from console.sources.enrolment import secret_text, webhook_secret
 

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from bridge.simulator import Simulator
+from bridge.simulator.simulator import Simulator
 from bridge.store.opening import open_store
 from bridge.store.outbox import Outbox, Recipient
 from sinks.record import EventRecord, RecordDraft

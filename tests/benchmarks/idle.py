@@ -14,7 +14,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final
 
-from bridge.simulator import SimulatedVm, Simulator
+from bridge.simulator.simulator import Simulator
+from bridge.simulator.vm import SimulatedVm
 from tests.benchmarks.farend import Kind, far_end
 from tests.benchmarks.frame import Figure
 from tests.benchmarks.measure import PYTHON, SEB, cpu_seconds, resident_mib, running

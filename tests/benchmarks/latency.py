@@ -16,7 +16,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
-from bridge.simulator import SimulatedEvent, Simulator
+from bridge.simulator.events import SimulatedEvent
+from bridge.simulator.simulator import Simulator
 from tests.benchmarks.farend import KINDS, FarEnd, Kind, far_end
 from tests.benchmarks.frame import Figure, ms
 from tests.benchmarks.measure import PYTHON, SEB, running

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from bridge.cli import COMMANDS
-from bridge.simulator import Simulator
+from bridge.simulator.simulator import Simulator
 from tests.benchmarks.farend import KINDS, far_end
 from tests.benchmarks.frame import Figure
 from tests.benchmarks.measure import PYTHON, SEB, run, running

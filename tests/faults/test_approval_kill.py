@@ -17,8 +17,10 @@ import pytest
 from support.commands.approval_stage import Stage
 from support.process.bridge import BridgeProcess
 
-from bridge.simulator import Approval, SimulatedEvent, Simulator
+from bridge.simulator.approvals import Approval
+from bridge.simulator.events import SimulatedEvent
 from bridge.simulator.faults import Reset, Status
+from bridge.simulator.simulator import Simulator
 
 FINAL = ("failed", "confirmed")
 RULES = json.dumps([{"name": "reboots", "event_type": ["Reboot"]}])

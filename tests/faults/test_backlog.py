@@ -14,7 +14,7 @@ from support.faults.process import needs_proc, usage
 from support.process.bridge import BridgeProcess
 from support.store_helpers import NOW, draft, recipients
 
-from bridge.simulator import Simulator
+from bridge.simulator.simulator import Simulator
 from bridge.store.opening import open_store
 from bridge.store.outbox import Outbox
 

@@ -27,7 +27,8 @@ from support.faults.oracle import Evidence, Figures, certain, judge, outbox_of
 from support.process.bridge import BridgeProcess
 from support.sinks.five import FiveSinks
 
-from bridge.simulator import SimulatedEvent, Simulator
+from bridge.simulator.events import SimulatedEvent
+from bridge.simulator.simulator import Simulator
 
 Tell = Callable[[Figures], None]
 JUMPS = (-HOUR, HOUR, 0.0, YEARS, 0.0, -YEARS, 0.0, YEARS, -YEARS, -HOUR, 0.0)

@@ -22,7 +22,7 @@ from support.faults.oracle import Evidence, Figures, judge, outbox_of
 from support.imds.restless import Observations, RestlessImds
 from support.sinks.five import FiveSinks
 
-from bridge.simulator import Simulator
+from bridge.simulator.simulator import Simulator
 
 SINKS = ("file", "webhook", "mqtt")
 Tell = Callable[[Figures], None]

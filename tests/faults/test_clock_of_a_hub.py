@@ -15,7 +15,8 @@ from support.amqp.server import EventHubServer
 from support.faults.clock import HOUR, WrongClock, variables
 from support.faults.oracle import Evidence, Figures, certain, judge, outbox_of
 
-from bridge.simulator import SimulatedEvent, Simulator
+from bridge.simulator.events import SimulatedEvent
+from bridge.simulator.simulator import Simulator
 
 Tell = Callable[[Figures], None]
 HUB = "events"

@@ -14,7 +14,7 @@ from support.faults.oracle import Evidence, Figures, certain, judge, outbox_of
 from support.faults.strace import under
 from support.process.bridge import SEB, BridgeProcess
 
-from bridge.simulator import Simulator
+from bridge.simulator.simulator import Simulator
 
 pytestmark = pytest.mark.skipif(
     fault_strace.why_not() is not None, reason=str(fault_strace.why_not())

@@ -16,7 +16,8 @@ from support.faults.mount import fill, small_disk
 from support.faults.oracle import Evidence, Figures, judge, outbox_of
 from support.process.bridge import BridgeProcess
 
-from bridge.simulator import SimulatedEvent, Simulator
+from bridge.simulator.events import SimulatedEvent
+from bridge.simulator.simulator import Simulator
 
 MEGABYTES = 6
 

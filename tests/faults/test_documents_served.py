@@ -22,7 +22,8 @@ from support.mqtt.mosquitto import Mosquitto
 from support.mqtt.subscriber import Subscriber
 from support.process.bridge import BridgeProcess
 
-from bridge.simulator import SimulatedVm, Simulator
+from bridge.simulator.simulator import Simulator
+from bridge.simulator.vm import SimulatedVm
 from sinks.record import read_record
 
 Tell = Callable[[Figures], None]

@@ -17,8 +17,9 @@ from support.faults.oracle import Evidence, Figures, certain, judge, outbox_of
 from support.imds.restless import RestlessImds
 from support.process.bridge import BridgeProcess
 
-from bridge.simulator import SimulatedEvent, Simulator
+from bridge.simulator.events import SimulatedEvent
 from bridge.simulator.fault_names import FAULT_NAMES, parse_fault
+from bridge.simulator.simulator import Simulator
 
 Tell = Callable[[Figures], None]
 # Short enough for a test, and clear of the timeout below: an answer is in time, or it is not.

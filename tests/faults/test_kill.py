@@ -13,7 +13,7 @@ from support.imds.restless import Observations, RestlessImds
 from support.process.bridge import BridgeProcess
 from support.sinks.five import FiveSinks
 
-from bridge.simulator import Simulator
+from bridge.simulator.simulator import Simulator
 
 SINKS = ("file", "webhook", "mqtt")
 FROM_START = (0.05, 1.0)

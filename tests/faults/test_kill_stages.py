@@ -11,7 +11,7 @@ from support.faults.gate import GatedReceiver
 from support.faults.oracle import Evidence, Figures, judge, outbox_of
 from support.faults.stages import STAGES, Scene
 
-from bridge.simulator import Simulator
+from bridge.simulator.simulator import Simulator
 
 pytestmark = pytest.mark.skipif(
     fault_strace.why_not() is not None, reason=str(fault_strace.why_not())

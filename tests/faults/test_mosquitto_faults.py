@@ -12,7 +12,7 @@ from support.faults.oracle import Figures
 from support.faults.sink_broker import READER, USER, Intruder, Stage, acl_for
 from support.sinks.throwaway_ca import ThrowawayCa
 
-from bridge.simulator import SimulatedEvent
+from bridge.simulator.events import SimulatedEvent
 
 Tell = Callable[[Figures], None]
 OLD, NEW = "the-old-password", "the-new-password"

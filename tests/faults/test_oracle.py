@@ -12,7 +12,7 @@ import pytest
 from support.faults.oracle import Evidence, judge
 from support.imds.restless import fingerprint
 
-from bridge.simulator import Approval
+from bridge.simulator.approvals import Approval
 
 EVENT = "E-1"
 NOW = datetime(2026, 5, 4, 3, 2, 1, tzinfo=UTC)

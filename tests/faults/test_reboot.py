@@ -18,7 +18,9 @@ from support.eventually import eventually
 from support.faults.oracle import Evidence, Figures, judge, outbox_of
 from support.process.bridge import BridgeProcess
 
-from bridge.simulator import Refused, SimulatedEvent, Simulator
+from bridge.simulator.events import SimulatedEvent
+from bridge.simulator.faults import Refused
+from bridge.simulator.simulator import Simulator
 
 BOOTED = Path(__file__).parents[1] / "support" / "faults" / "booted.py"
 RULES = json.dumps([{"name": "mine"}])

@@ -13,7 +13,7 @@ from support.faults.proxy import FaultProxy, Spoil
 from support.faults.sink_ends import FarEnd, FarEnds, Kind
 from support.faults.sink_scene import Delays, Scene, unchanged
 
-from bridge.simulator import SimulatedEvent
+from bridge.simulator.events import SimulatedEvent
 
 Tell = Callable[[Figures], None]
 KINDS: tuple[Kind, ...] = ("webhook", "mqtt", "eventhub")

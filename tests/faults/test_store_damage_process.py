@@ -17,7 +17,7 @@ from support.faults.oracle import Evidence, Figures, judge, outbox_of
 from support.imds.restless import RestlessImds
 from support.process.bridge import BridgeProcess
 
-from bridge.simulator import Simulator
+from bridge.simulator.simulator import Simulator
 
 RESET = "seb.bridge.store-reset.v1"
 BACKLOG = 6

@@ -14,7 +14,7 @@ from support.imds.restless import RestlessImds
 from support.process.bridge import SEB, BridgeProcess
 from support.sinks.five import FiveSinks
 
-from bridge.simulator import Simulator
+from bridge.simulator.simulator import Simulator
 
 pytestmark = pytest.mark.skipif(
     fault_strace.why_not() is not None, reason=str(fault_strace.why_not())

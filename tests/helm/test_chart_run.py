@@ -11,7 +11,7 @@ from support.eventually import eventually
 from support.imds.client import ask
 from support.process.bridge import BridgeProcess
 
-from bridge.simulator import Simulator
+from bridge.simulator.simulator import Simulator
 
 
 def asked(objects: list[dict[str, Any]]) -> set[str]:

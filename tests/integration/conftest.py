@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from support.process.launch import Launch
 
-from bridge.simulator import Simulator
+from bridge.simulator.simulator import Simulator
 
 
 @pytest.fixture

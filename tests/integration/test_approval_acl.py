@@ -14,7 +14,8 @@ from support.mqtt.mosquitto import Mosquitto
 from support.process.bridge import BridgeProcess
 from support.process.control_line import ControlLine
 
-from bridge.simulator import SimulatedEvent, Simulator
+from bridge.simulator.events import SimulatedEvent
+from bridge.simulator.simulator import Simulator
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "control-plane.md"
 OTHER = "00000000-0000-0000-0000-000000000002"

@@ -10,7 +10,8 @@ from support.process.bridge import run_seb
 from support.process.launch import Launch
 from support.sinks.five import FiveSinks
 
-from bridge.simulator import SimulatedEvent, Simulator
+from bridge.simulator.events import SimulatedEvent
+from bridge.simulator.simulator import Simulator
 
 RULES = json.dumps(
     [{"name": "freezes", "event_type": ["Freeze"]}, {"name": "no", "max_resources": 0}]

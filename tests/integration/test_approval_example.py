@@ -14,7 +14,7 @@ from support.process.bridge import BridgeProcess, run_seb
 from support.sinks.throwaway_ca import ThrowawayCa
 
 from bridge.approval.signing import generate, write_private
-from bridge.simulator import SimulatedEvent
+from bridge.simulator.events import SimulatedEvent
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "control_plane.py"
 OURS = {"bridge", "sinks"}

@@ -13,7 +13,9 @@ from typing import Any
 import pytest
 from support.process.bridge import BridgeProcess
 
-from bridge.simulator import SimulatedEvent, SimulatedVm, Simulator
+from bridge.simulator.events import SimulatedEvent
+from bridge.simulator.simulator import Simulator
+from bridge.simulator.vm import SimulatedVm
 
 NAMES = ("web_1", "web_2")
 TAKEOVER = 1.5

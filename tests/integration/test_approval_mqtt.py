@@ -19,7 +19,7 @@ from support.eventually import eventually
 from support.process.bridge import BridgeProcess
 
 from bridge.approval.verification import MAX_COMMANDS
-from bridge.simulator import SimulatedEvent
+from bridge.simulator.events import SimulatedEvent
 from bridge.simulator.faults import Refused, Reset, Status
 from sinks.record import schema
 

@@ -13,7 +13,8 @@ import pytest
 from support.process.bridge import BridgeProcess
 from support.process.launch import Launch
 
-from bridge.simulator import (
+from bridge.simulator.events import SimulatedEvent
+from bridge.simulator.faults import (
     CutJson,
     EmptyBody,
     Fault,
@@ -21,11 +22,10 @@ from bridge.simulator import (
     Huge,
     NoEvents,
     Reset,
-    SimulatedEvent,
-    Simulator,
     Status,
     Truncated,
 )
+from bridge.simulator.simulator import Simulator
 
 HOSTILE = {
     "not JSON": b"Events: none",

@@ -12,7 +12,7 @@ from support.store_helpers import NOW
 from bridge.config.load import load
 from bridge.logs import Redactor
 from bridge.service.bridge import Bridge, Outcome
-from bridge.simulator import Simulator
+from bridge.simulator.simulator import Simulator
 from bridge.store.database import CONDEMNED_NAME
 from bridge.store.opening import open_store
 

@@ -19,7 +19,10 @@ from support.process.bridge import BridgeProcess, run_seb
 from support.sinks.five import HUB, KEY, FiveSinks
 from support.sinks.http_server import Request
 
-from bridge.simulator import SCENARIOS, SimulatedEvent, SimulatedVm, Simulator
+from bridge.simulator.events import SimulatedEvent
+from bridge.simulator.scenarios import SCENARIOS
+from bridge.simulator.simulator import Simulator
+from bridge.simulator.vm import SimulatedVm
 
 VM = SimulatedVm(name="vm-0", tags={"team": "blue", "secret-tag": "hush"})
 SPEED = 20_000.0

@@ -10,7 +10,8 @@ from support.eventually import eventually
 from support.process.launch import Launch
 from support.sinks.http_server import HttpServer
 
-from bridge.simulator import SimulatedEvent, Simulator
+from bridge.simulator.events import SimulatedEvent
+from bridge.simulator.simulator import Simulator
 
 FOR_OTHERS = SimulatedEvent(resources=("vm-1",))
 

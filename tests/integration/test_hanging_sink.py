@@ -16,7 +16,8 @@ from support.faults.tcp_gate import TcpGate
 from support.process.bridge import BridgeProcess
 from support.sinks.five import HUB, PATH, FiveSinks
 
-from bridge.simulator import SimulatedEvent, Simulator
+from bridge.simulator.events import SimulatedEvent
+from bridge.simulator.simulator import Simulator
 
 GRACE = 5.0
 CHANGES = 6

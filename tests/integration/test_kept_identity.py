@@ -12,7 +12,10 @@ from support.eventually import eventually
 from support.process.bridge import run_seb
 from support.process.launch import Launch
 
-from bridge.simulator import SimulatedEvent, SimulatedVm, Simulator, Status
+from bridge.simulator.events import SimulatedEvent
+from bridge.simulator.faults import Status
+from bridge.simulator.simulator import Simulator
+from bridge.simulator.vm import SimulatedVm
 from bridge.store.database import CONFIRMED_BOOT_KEY
 from bridge.store.opening import FILE_NAME
 

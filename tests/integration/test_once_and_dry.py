@@ -9,7 +9,9 @@ import pytest
 from support.process.launch import Launch
 from support.sinks.http_server import HttpServer
 
-from bridge.simulator import Html, Refused, Silence, SimulatedEvent, Simulator
+from bridge.simulator.events import SimulatedEvent
+from bridge.simulator.faults import Html, Refused, Silence
+from bridge.simulator.simulator import Simulator
 
 
 def types(records: list[dict[str, object]]) -> list[object]:

@@ -16,7 +16,8 @@ from bridge.config import load
 from bridge.logs import Redactor
 from bridge.service import bridge as run
 from bridge.service import ownership
-from bridge.simulator import SimulatedEvent, Simulator
+from bridge.simulator.events import SimulatedEvent
+from bridge.simulator.simulator import Simulator
 
 BACKLOG = 'seb_sink_backlog_records{kind="mqtt",sink="mqtt"}'
 OLDEST = 'seb_sink_oldest_pending_timestamp_seconds{kind="mqtt",sink="mqtt"}'

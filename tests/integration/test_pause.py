@@ -7,7 +7,8 @@ import threading
 
 from support.process.launch import Launch
 
-from bridge.simulator import SimulatedEvent, Simulator
+from bridge.simulator.events import SimulatedEvent
+from bridge.simulator.simulator import Simulator
 
 PAUSE = 3.0
 TOLERANCE = 1.2

@@ -15,7 +15,8 @@ from support.process.bridge import BridgeProcess, run_seb
 from support.process.launch import Launch
 from support.process.scripts import is_running, pids, python_script, shell_script
 
-from bridge.simulator import SimulatedEvent, Simulator
+from bridge.simulator.events import SimulatedEvent
+from bridge.simulator.simulator import Simulator
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs POSIX scripts")
 

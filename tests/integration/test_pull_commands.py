@@ -12,7 +12,8 @@ from support.sinks.http_server import HttpServer
 
 from bridge.approval import signing
 from bridge.approval.signing import Order
-from bridge.simulator import SimulatedEvent, Simulator
+from bridge.simulator.events import SimulatedEvent
+from bridge.simulator.simulator import Simulator
 
 
 def test_a_command_that_is_pulled_is_carried_out(tmp_path: Path) -> None:

@@ -12,7 +12,8 @@ from support.process.launch import Launch
 from support.process.seb_here import seb_here
 from support.sinks.five import PASSWORD, SECRETS, FiveSinks
 
-from bridge.simulator import SimulatedEvent, Simulator
+from bridge.simulator.events import SimulatedEvent
+from bridge.simulator.simulator import Simulator
 
 
 @pytest.fixture

@@ -14,7 +14,8 @@ from support.faults.tcp_gate import TcpGate
 from support.process.bridge import SEB, BridgeProcess
 from support.process.launch import Launch
 
-from bridge.simulator import SimulatedVm, Simulator
+from bridge.simulator.simulator import Simulator
+from bridge.simulator.vm import SimulatedVm
 
 OTHER = SimulatedVm(vm_id="11111111-2222-4333-8444-555555555555", name="other")
 IMPATIENT = (

@@ -16,7 +16,10 @@ from support.process.bridge import SEB, BridgeProcess
 from support.process.launch import Launch
 from support.sinks.http_server import HttpServer
 
-from bridge.simulator import Refused, Silence, SimulatedEvent, SimulatedVm, Simulator
+from bridge.simulator.events import SimulatedEvent
+from bridge.simulator.faults import Refused, Silence
+from bridge.simulator.simulator import Simulator
+from bridge.simulator.vm import SimulatedVm
 
 STORE = "seb.db"
 FULL = Path("/dev/full")

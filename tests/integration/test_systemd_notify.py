@@ -15,7 +15,8 @@ from support.process.notify_socket import NotifySocket
 from bridge.config.load import load
 from bridge.logs import Redactor
 from bridge.service.bridge import Bridge, Outcome
-from bridge.simulator import Refused, Silence, Simulator
+from bridge.simulator.faults import Refused, Silence
+from bridge.simulator.simulator import Simulator
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="systemd is Linux' own")
 

@@ -16,7 +16,8 @@ from support.process.refuse_new_code import UNAVAILABLE
 from support.sinks.five import FiveSinks
 
 from bridge.cli.systemd_unit import unit
-from bridge.simulator import SimulatedEvent, Simulator
+from bridge.simulator.events import SimulatedEvent
+from bridge.simulator.simulator import Simulator
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="systemd is Linux' own")
 

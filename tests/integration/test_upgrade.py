@@ -14,7 +14,8 @@ from support.sinks.http_server import HttpServer
 from support.store_helpers import NOW, recipients
 
 from bridge.errors import ConfigurationError
-from bridge.simulator import SimulatedVm, Simulator
+from bridge.simulator.simulator import Simulator
+from bridge.simulator.vm import SimulatedVm
 from bridge.store.opening import FILE_NAME, open_store
 from bridge.store.outbox import Outbox
 from bridge.store.schema import SCHEMA_VERSION, migrate

@@ -24,7 +24,8 @@ from bridge.errors import ConfigurationError
 from bridge.imds import discovery
 from bridge.logs import Redactor
 from bridge.service.bridge import Bridge, Outcome
-from bridge.simulator import SimulatedEvent, Simulator
+from bridge.simulator.events import SimulatedEvent
+from bridge.simulator.simulator import Simulator
 from sinks.base import read_secret
 from sinks.file import _sync_directory
 from sinks.webhook.template import compile_template

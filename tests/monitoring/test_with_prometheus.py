@@ -9,7 +9,9 @@ import pytest
 from support.monitoring import dashboard, prometheus, promql, promtool
 from support.process.bridge import NOWHERE, BridgeProcess
 
-from bridge.simulator import SimulatedEvent, Simulator, Status
+from bridge.simulator.events import SimulatedEvent
+from bridge.simulator.faults import Status
+from bridge.simulator.simulator import Simulator
 
 # What a bridge with a pending event, one good and one failing sink has nothing to show for.
 QUIET = {

@@ -20,7 +20,7 @@ from support.mqtt.mosquitto import executable
 from support.process.bridge import clean_environment
 from support.sinks.throwaway_ca import ThrowawayCa
 
-from bridge.simulator import Simulator
+from bridge.simulator.simulator import Simulator
 
 PAGE = "docs/mqtt.md"
 VM = "3f6a1c1e-8d55-4c0b-9a3e-5b1f0c7d2e90"

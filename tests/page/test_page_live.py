@@ -14,7 +14,10 @@ from support.mqtt.mosquitto import Mosquitto
 from support.page.browser import screenshot, watched_page
 from support.process.bridge import BridgeProcess
 
-from bridge.simulator import Refused, SimulatedEvent, SimulatedVm, Simulator
+from bridge.simulator.events import SimulatedEvent
+from bridge.simulator.faults import Refused
+from bridge.simulator.simulator import Simulator
+from bridge.simulator.vm import SimulatedVm
 
 HEADLINE = "#state h2"
 VM = SimulatedVm(name="web_3", scale_set="web")

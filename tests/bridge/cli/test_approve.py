@@ -16,7 +16,8 @@ from bridge.api import control
 from bridge.approval import signing
 from bridge.cli.approve_remote import verdict
 from bridge.cli.remote_vm import Receipt
-from bridge.simulator import Simulator, faults
+from bridge.simulator import faults
+from bridge.simulator.simulator import Simulator
 
 
 @pytest.fixture

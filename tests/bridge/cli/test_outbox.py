@@ -12,7 +12,8 @@ from support.process.bridge import BridgeProcess, Ended, run_seb
 from support.process.launch import Launch
 from support.sinks.http_server import HttpServer
 
-from bridge.simulator import SimulatedEvent, Simulator
+from bridge.simulator.events import SimulatedEvent
+from bridge.simulator.simulator import Simulator
 
 
 @pytest.fixture

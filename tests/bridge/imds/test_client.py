@@ -17,7 +17,7 @@ from bridge.imds.api_versions import PATIENCE, PROBE_EVERY
 from bridge.imds.client import MAX_RETRY_AFTER, Imds, ImdsError
 from bridge.imds.errors import explain
 from bridge.imds.exchange import MAX_BODY_BYTES
-from bridge.simulator import (
+from bridge.simulator.faults import (
     CutJson,
     DripBody,
     DripHeaders,
@@ -27,12 +27,12 @@ from bridge.simulator import (
     Html,
     Huge,
     Reset,
-    SimulatedVm,
-    Simulator,
     Slow,
     Status,
     Truncated,
 )
+from bridge.simulator.simulator import Simulator
+from bridge.simulator.vm import SimulatedVm
 
 NEWEST = "2020-07-01"
 

@@ -7,7 +7,9 @@ from support.documents.documents import VM
 
 from bridge.imds.client import Imds, ImdsError
 from bridge.imds.identity import IdentityError, await_identity, fetch_identity, read_identity
-from bridge.simulator import SimulatedVm, Simulator, Status
+from bridge.simulator.faults import Status
+from bridge.simulator.simulator import Simulator
+from bridge.simulator.vm import SimulatedVm
 from sinks.record import VmIdentity
 
 COMPUTE = {

@@ -6,7 +6,9 @@ import pytest
 from support.documents.documents import FakeClock
 from support.imds.client import COMPUTE, EVENTS, METADATA, ask, connect
 
-from bridge.simulator import API_VERSIONS, SimulatedEvent, SimulatedVm, Simulator
+from bridge.simulator.events import API_VERSIONS, SimulatedEvent
+from bridge.simulator.simulator import Simulator
+from bridge.simulator.vm import SimulatedVm
 
 
 def test_the_first_document_is_empty(imds_simulator: Simulator) -> None:

@@ -5,7 +5,10 @@ import threading
 import pytest
 from support.imds.client import approve, ask
 
-from bridge.simulator import Reset, SimulatedDocument, SimulatedEvent, Simulator, Status
+from bridge.simulator.events import SimulatedEvent
+from bridge.simulator.faults import Reset, Status
+from bridge.simulator.simulator import Simulator
+from bridge.simulator.timeline import SimulatedDocument
 
 
 def started_simulator(**settings: float) -> tuple[Simulator, threading.Event]:

@@ -8,8 +8,8 @@ from http.client import HTTPConnection, HTTPException, IncompleteRead
 import pytest
 from support.imds.client import COMPUTE, Reply, ask, connect, send_request
 
-from bridge.simulator import (
-    FAULT_NAMES,
+from bridge.simulator.fault_names import FAULT_NAMES, parse_fault
+from bridge.simulator.faults import (
     CutJson,
     DripBody,
     DripHeaders,
@@ -22,12 +22,11 @@ from bridge.simulator import (
     Refused,
     Reset,
     Silence,
-    Simulator,
     Slow,
     Status,
     Truncated,
-    parse_fault,
 )
+from bridge.simulator.simulator import Simulator
 
 
 def suffer(simulator: Simulator, fault: Fault) -> Reply:

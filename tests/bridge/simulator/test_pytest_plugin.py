@@ -41,4 +41,4 @@ def test_loading_the_plugin_is_cheap() -> None:
         "print([name for name in sys.modules if name.startswith(('bridge.', 'http'))])"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True)
-    assert done.stdout.strip() == b"['bridge.simulator.pytest_plugin']"
+    assert done.stdout.strip() == b"['bridge.simulator', 'bridge.simulator.pytest_plugin']"

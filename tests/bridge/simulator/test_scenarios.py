@@ -9,14 +9,10 @@ import pytest
 from support.documents.documents import FakeClock
 from support.imds.client import approve, ask
 
-from bridge.simulator import (
-    SCENARIOS,
-    SimulatedDocument,
-    SimulatedVm,
-    Simulator,
-    UnknownScenarioError,
-)
-from bridge.simulator.vm import neighbour
+from bridge.simulator.scenarios import SCENARIOS, UnknownScenarioError
+from bridge.simulator.simulator import Simulator
+from bridge.simulator.timeline import SimulatedDocument
+from bridge.simulator.vm import SimulatedVm, neighbour
 
 NOON = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 STILL = FakeClock(NOON)

@@ -7,7 +7,8 @@ import time
 import pytest
 from support.imds.client import EVENTS, METADATA, ask, connect, send_request
 
-from bridge.simulator import SimulatedEvent, Simulator
+from bridge.simulator.events import SimulatedEvent
+from bridge.simulator.simulator import Simulator
 
 
 def test_stopping_leaves_no_thread_behind() -> None:

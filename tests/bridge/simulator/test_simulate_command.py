@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 from support.imds.client import ask
 
 from bridge.cli.simulate import command
-from bridge.simulator import SCENARIOS
+from bridge.simulator.scenarios import SCENARIOS
 
 RUN = [sys.executable, "-c", "from bridge.cli.simulate import command; command()"]
 FAST = ["--listen", "127.0.0.1:0", "--speed", "20000"]

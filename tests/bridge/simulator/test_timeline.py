@@ -6,7 +6,9 @@ import pytest
 from support.documents.documents import FakeClock
 from support.imds.client import ask
 
-from bridge.simulator import SimulatedEvent, Simulator, UnknownEventError
+from bridge.simulator.events import SimulatedEvent
+from bridge.simulator.simulator import Simulator
+from bridge.simulator.timeline import UnknownEventError
 
 NOON = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 

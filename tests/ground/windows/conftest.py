@@ -12,7 +12,7 @@ import pytest
 from support.process.bridge import BridgeProcess, Ended, run_seb
 from support.process.launch import Launch
 
-from bridge.simulator import Simulator
+from bridge.simulator.simulator import Simulator
 
 INSTALLED = Path(sys.executable).parent / "Scripts" / "seb.exe"
 

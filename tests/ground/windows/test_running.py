@@ -16,7 +16,8 @@ from support.mqtt.subscriber import Subscriber
 from support.process.bridge import SEB, BridgeProcess
 from support.sinks.http_server import HttpServer
 
-from bridge.simulator import SimulatedEvent, Simulator
+from bridge.simulator.events import SimulatedEvent
+from bridge.simulator.simulator import Simulator
 
 if TYPE_CHECKING:
     from support.process.launch import Launch

@@ -17,7 +17,8 @@ from support.mqtt.mosquitto import Mosquitto
 from support.process.bridge import BridgeProcess
 from support.process.control_line import Came, ControlLine
 
-from bridge.simulator import SimulatedEvent, Simulator
+from bridge.simulator.events import SimulatedEvent
+from bridge.simulator.simulator import Simulator
 
 
 class Stage:

@@ -13,7 +13,8 @@ from support.mqtt.mosquitto import Mosquitto
 from support.process.bridge import BridgeProcess, Ended, run_seb
 
 from bridge.approval import signing
-from bridge.simulator import SimulatedEvent, Simulator
+from bridge.simulator.events import SimulatedEvent
+from bridge.simulator.simulator import Simulator
 
 ISSUER = "https://control.example"
 BRIDGE, CONTROL = "bridge", "control"

@@ -21,7 +21,9 @@ from support.faults.strace import Injection
 from support.imds.restless import Observations
 from support.process.bridge import BridgeProcess
 
-from bridge.simulator import Approval, SimulatedEvent, Simulator
+from bridge.simulator.approvals import Approval
+from bridge.simulator.events import SimulatedEvent
+from bridge.simulator.simulator import Simulator
 
 RULE: Final = "drained"
 RULES: Final = json.dumps([{"name": RULE, "event_type": ["Reboot"], "after": ["webhook"]}])

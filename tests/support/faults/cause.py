@@ -8,7 +8,7 @@ from pathlib import Path
 
 from support.faults.posts import asked
 
-from bridge.simulator import Approval
+from bridge.simulator.approvals import Approval
 
 
 class CauseWitness:

@@ -16,7 +16,7 @@ from support.eventually import eventually
 from support.process.bridge import BridgeProcess
 from support.sinks.five import FiveSinks
 
-from bridge.simulator import Simulator
+from bridge.simulator.simulator import Simulator
 
 CHILD: Final = Path(__file__).with_name("clock_child.py")
 HOUR: Final = 3600.0

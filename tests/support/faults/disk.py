@@ -18,7 +18,7 @@ from support.faults.strace import Injection, under
 from support.imds.restless import RestlessImds
 from support.process.bridge import SEB, BridgeProcess
 
-from bridge.simulator import Simulator
+from bridge.simulator.simulator import Simulator
 
 TRY_LATER, CONFIGURATION = 75, 78
 

@@ -32,7 +32,8 @@ from support.faults.records import Heard, Record, Streams, wrong_facts
 from support.imds.restless import fingerprint
 from support.process.bridge import run_seb
 
-from bridge.simulator import Approval, Simulator
+from bridge.simulator.approvals import Approval
+from bridge.simulator.simulator import Simulator
 
 COMPLAINTS = 20
 """How many of the things that are wrong are said at most."""

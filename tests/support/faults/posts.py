@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from bridge.simulator import Approval
+from bridge.simulator.approvals import Approval
 
 FINAL = ("failed", "confirmed", "rejected")
 

@@ -18,7 +18,8 @@ from support.faults.proxy import FaultProxy
 from support.process.bridge import SEB, BridgeProcess, run_seb
 
 from bridge.api import control
-from bridge.simulator import SimulatedEvent, Simulator
+from bridge.simulator.events import SimulatedEvent
+from bridge.simulator.simulator import Simulator
 
 CHANGES = 5
 FAR = timedelta(hours=1)

@@ -26,7 +26,8 @@ from support.process.bridge import BridgeProcess
 from support.sinks.five import FiveSinks
 
 from bridge.api import control
-from bridge.simulator import Simulator, faults
+from bridge.simulator import faults
+from bridge.simulator.simulator import Simulator
 
 RULE: Final = "reboots"
 RULES: Final = json.dumps([{"name": RULE, "event_type": ["Reboot"]}])

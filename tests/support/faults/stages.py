@@ -17,7 +17,7 @@ from support.faults.strace import Injection
 from support.imds.restless import Observations, RestlessImds
 from support.process.bridge import BridgeProcess
 
-from bridge.simulator import Simulator
+from bridge.simulator.simulator import Simulator
 
 
 class Scene:

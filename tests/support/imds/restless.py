@@ -15,7 +15,8 @@ from email.utils import parsedate_to_datetime
 from types import TracebackType
 from typing import Any, Self
 
-from bridge.simulator import SimulatedEvent, Simulator
+from bridge.simulator.events import SimulatedEvent
+from bridge.simulator.simulator import Simulator
 
 KINDS = ("Freeze", "Reboot", "Redeploy", "Preempt")
 AT_ONCE = 3

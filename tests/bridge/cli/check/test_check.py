@@ -11,7 +11,9 @@ from support.process.bridge import Ended, run_seb
 from support.process.launch import Launch
 from support.sinks.five import PASSWORD, FiveSinks
 
-from bridge.simulator import Html, SimulatedEvent, Simulator, Status
+from bridge.simulator.events import SimulatedEvent
+from bridge.simulator.faults import Html, Status
+from bridge.simulator.simulator import Simulator
 
 UNKNOWN = "there is no such setting; did you mean"
 

@@ -7,7 +7,7 @@ from support.process.launch import Launch
 
 from bridge.api.server import bound
 from bridge.cli.check.http import look_at_server
-from bridge.simulator import Simulator
+from bridge.simulator.simulator import Simulator
 
 
 def test_a_server_that_is_turned_off_needs_no_look() -> None:
