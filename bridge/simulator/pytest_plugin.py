@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def imds_simulator() -> Iterator[Simulator]:
-    """A started `bridge.simulator.simulator.Simulator` on a free loopback port; stopped after the test."""
+    """A started `Simulator` on a free loopback port; stopped after the test."""
     from bridge.simulator.simulator import Simulator  # noqa: PLC0415  # the plugin must be cheap to load
 
     with Simulator() as simulator:
