@@ -15,8 +15,8 @@ CONFIGURATION: Final = 78
 
 
 class SebError(Exception):
-    """A command ends here; the message says what is wrong and what to do about it: `remedy`,
-    where it is a clause of its own.
+    """Ends a command; the message says what is wrong and what to do about it. `remedy` is the
+    second part, if it is a clause of its own.
     """
 
     exit_code: ClassVar[int] = BUG
@@ -40,7 +40,7 @@ class UnreachableError(SebError):
 
 
 class NotPermittedError(SebError):
-    """The person or the token may not do this."""
+    """The user or the token is not permitted to do this."""
 
     exit_code = NOT_PERMITTED
 

@@ -1,5 +1,5 @@
-"""JSON from outside, read as strictly as a reader should; it never hands on what a record cannot
-hold, and knows nothing of what the JSON is about.
+"""Strict JSON for input from outside. It never returns what a record cannot hold, and does not know
+what the JSON is about.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ reader of the record must be able to."""
 
 
 class JsonError(ValueError):
-    """This is not JSON, or not the kind that everybody reads alike."""
+    """The text is not JSON, or parsers differ about it."""
 
 
 def load_json(body: bytes) -> Any:
@@ -40,8 +40,8 @@ def load_json(body: bytes) -> Any:
 
 
 def same_json(one: object, other: object) -> bool:
-    """Whether two values that were read are the same JSON. Python alone holds 1 and true for one
-    and the same; 1 and 1.0 are.
+    """Whether two values that were read are the same JSON. In Python 1 equals True, in JSON it does
+    not; 1 and 1.0 are equal in both.
     """
     if one != other or isinstance(one, bool) is not isinstance(other, bool):
         return False

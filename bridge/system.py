@@ -1,4 +1,4 @@
-"""What differs between operating systems, all of it here: boot id, paths, private files, signals,
+"""Everything that differs between operating systems: boot id, paths, private files, signals,
 and the service manager's socket.
 """
 
@@ -18,7 +18,7 @@ _SOCKET_PATH_BYTES: Final = 100
 """sun_path holds 108 bytes on Linux, its end included."""
 _LINUX_BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 _NOTIFY_SECONDS: Final = 2.0
-"""How long a busy service manager is waited for: it must never hold up a poll."""
+"""How long a busy service manager is waited for: it must never block a poll."""
 # The kernel counts boots there; kubelet tells the boots of a Windows node apart by the same value.
 _WINDOWS_BOOT_KEY: Final = (
     r"SYSTEM\CurrentControlSet\Control\Session Manager\Memory Management\PrefetchParameters"
@@ -31,7 +31,7 @@ def is_windows() -> bool:
 
 
 def boot_id() -> str | None:
-    """What is the same until the machine boots again; None where the system does not tell."""
+    """What is the same until the machine boots again; None if the system does not provide it."""
     if is_windows():
         return _windows_boot_id()
     try:
@@ -57,11 +57,11 @@ def default_state_dir() -> Path:
 
 
 def make_private(path: Path) -> None:
-    """Let nobody but the owner look into a file or directory, where the system can say so.
+    """Let only the owner read a file or directory, if the system supports modes.
 
     Windows: a file allows what its directory does, and ProgramData's default lets every user read
     and add files. So the directory has to be made private from the start: by `mkdir` with mode
-    0o700 (Python 3.12.4 or later), or by whoever sets the service up, as docs/windows.md says.
+    0o700 (Python 3.12.4 or later), or at the installation, as docs/windows.md says.
     """
     if not is_windows():
         path.chmod(0o700 if path.is_dir() else 0o600)
@@ -141,8 +141,8 @@ def on_stop_signal(stop: Callable[[], object]) -> None:
 def notify(state: str) -> None:
     """Tell the service manager something in the words of sd_notify(3), lines of NAME=VALUE.
 
-    It does nothing where no service manager listens (NOTIFY_SOCKET is not set) and never fails:
-    a bridge that cannot say how it is goes on all the same.
+    It does nothing if no service manager listens (NOTIFY_SOCKET is not set), and never fails: a
+    bridge that cannot report its state continues.
     """
     address = os.environ.get("NOTIFY_SOCKET", "")
     family = getattr(socket, "AF_UNIX", None)  # Windows' Python has none
@@ -156,8 +156,8 @@ def notify(state: str) -> None:
 
 
 def watchdog_seconds() -> float | None:
-    """How soon the service manager wants to hear from this process again and again; None where it
-    does not watch (sd_watchdog_enabled(3)).
+    """The service manager's watchdog time in seconds; None if it does not watch this process
+    (sd_watchdog_enabled(3)).
     """
     microseconds = os.environ.get("WATCHDOG_USEC", "")
     meant = os.environ.get("WATCHDOG_PID") or str(os.getpid())
@@ -167,7 +167,7 @@ def watchdog_seconds() -> float | None:
 
 
 def is_volatile(path: Path) -> bool:
-    """Whether a path is in memory or on a disk that Azure takes away, as far as can be told."""
+    """Whether a path is in memory or on a disk that Azure takes away, as far as it is known."""
     if is_windows():
         return path.drive.upper() == "D:"  # Azure: the temporary disk of Windows VMs
     best, kind = 0, ""

@@ -1,4 +1,4 @@
-"""What metrics say of this moment: read off a status whenever somebody looks, kept nowhere."""
+"""What metrics say of this moment: read from the status at each scrape, kept nowhere."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Family = GaugeMetricFamily | CounterMetricFamily
 
 
 def known_type(event_type: str | None) -> str:
-    """The type as a label: whatever IMDS says, there are only so many series."""
+    """The type as a label: whatever IMDS answers, the number of series is limited."""
     return event_type if event_type in EVENT_TYPES else "other"
 
 
@@ -40,11 +40,11 @@ class Gauges(Collector):
         self._kinds = kinds
 
     def describe(self) -> list[Metric]:
-        """Nothing beforehand: the registry must not ask a status that is not there yet."""
+        """Nothing: the registry must not read a status that does not exist yet."""
         return []
 
     def collect(self) -> Iterator[Metric]:
-        """What holds now."""
+        """The metrics now."""
         running = self._status.running
         yield _one("seb_build_info", 1, __version__)
         yield from self._polling(running)
@@ -109,7 +109,7 @@ class Gauges(Collector):
         try:
             backlogs = self._status.backlogs()
         except StoreError:
-            return  # a store that cannot be read has no figures; seb_store_writable says so
+            return  # no figures if the store cannot be read; seb_store_writable reports that
         dead, waiting = _family("seb_sink_dead_records"), _family("seb_sink_backlog_records")
         oldest = _family("seb_sink_oldest_pending_timestamp_seconds")
         for sink, backlog in backlogs.items():
@@ -147,7 +147,7 @@ def _one(name: str, value: float, *labels: str) -> Metric:
 
 
 def _moment(name: str, moment: datetime | None) -> Metric:
-    """A metric with a timestamp, or with none where there is no such moment yet."""
+    """A metric with a timestamp; without a sample if there is no such moment yet."""
     family = _family(name)
     if moment is not None:
         family.add_metric((), moment.timestamp())

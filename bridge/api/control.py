@@ -1,7 +1,8 @@
-"""How a command on the same machine asks the running bridge, which alone may open the store.
+"""The control socket: a command on the same machine asks the running bridge, which alone may open
+the store.
 
 A local socket (a named pipe on Windows) whose address and key lie in the state directory,
-readable for its owner only. It is no network interface and must never become one.
+readable for their owner only. It is not a network interface and must never become one.
 """
 
 from __future__ import annotations
@@ -29,17 +30,17 @@ from bridge.errors import NotPermittedError, TryLaterError
 
 FILE_NAME: Final = "control.json"
 TALK_SECONDS: Final = 5.0
-"""How long a caller may take to say who it is and what it wants, and then to read the answer."""
+"""How long a client may take to authenticate and to send a request, and to read the answer."""
 ANSWER_SECONDS: Final = 30.0
 """How long a command waits for the running bridge."""
 MAX_CALLERS: Final = 8
-"""How many callers are heard at once; more are turned away."""
+"""How many clients are served at once; more are disconnected."""
 AGAIN_SECONDS: Final = 5.0
-"""How long until a server that could not begin, as on a full disk, tries again."""
+"""How long a server that could not start, as on a full disk, waits until it tries again."""
 _MAX_BYTES: Final = 1 << 24
 
 Handler = Callable[[Mapping[str, Any]], Mapping[str, Any]]
-"""Answers a request; raises `ControlError` where it cannot."""
+"""Answers a request; raises `ControlError` if it cannot."""
 
 
 class ControlError(Exception):
@@ -47,9 +48,8 @@ class ControlError(Exception):
 
 
 class ControlServer:
-    """Hears each caller in a thread of its own, so that a silent one holds up nobody, and answers
-    one request at a time. Where it cannot begin, it tries again and again: the bridge goes on
-    without it.
+    """Serves each client in a thread of its own, so that a silent client does not block the others,
+    and answers one request at a time. If it cannot start, it retries: the bridge works without it.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class ControlServer:
         self._thread.start()
 
     def close(self) -> None:
-        """Answer nobody from now on."""
+        """Stop answering."""
         if self._closed.is_set():
             return
         self._closed.set()
@@ -89,7 +89,7 @@ class ControlServer:
                 self._listener.close()
 
     def _begin(self) -> bool:
-        """Listen, and let callers know where; whether that went well."""
+        """Listen, and publish the address; whether that succeeded."""
         try:
             self._listener = self._listener or _listen(self._directory)
             self._publish(self._listener)
@@ -98,7 +98,7 @@ class ControlServer:
         return True
 
     def _publish(self, listener: Listener) -> None:
-        """Write address and key whole or not at all: a caller may look at any moment."""
+        """Write address and key in one step: a client may read them at any moment."""
         new = self._path.with_suffix(".new")
         new.unlink(missing_ok=True)
         new.touch(mode=0o600)
@@ -113,7 +113,7 @@ class ControlServer:
             try:
                 connection = self._listener.accept()
             except OSError:
-                self._closed.wait(0.1)  # a caller that went away, or no descriptor is left
+                self._closed.wait(0.1)  # the client has disconnected, or no descriptor is left
                 continue
             if self._closed.is_set() or not self._callers.acquire(blocking=False):
                 connection.close()
@@ -133,7 +133,7 @@ class ControlServer:
                 with _cut_after(self._patience, connection):
                     connection.send_bytes(answer)
         except (AuthenticationError, EOFError, OSError, ValueError):
-            pass  # a caller that is not ours, that went away, or that said nothing
+            pass  # not a client of ours, or it disconnected, or it sent nothing
         finally:
             self._callers.release()
 
@@ -151,8 +151,7 @@ class ControlServer:
 def ask(
     directory: Path, request: Mapping[str, Any], *, patience: float = ANSWER_SECONDS
 ) -> dict[str, Any] | None:
-    """Ask the bridge that uses this state directory, for so many seconds; None where none is
-    running.
+    """Ask the bridge that uses this state directory, for so many seconds; None if none is running.
 
     Raises `ControlError` with the bridge's own words where it cannot, `NotPermittedError` where
     this user may not, and `TryLaterError` where it does not answer.
@@ -167,7 +166,7 @@ def ask(
             remedy="run this as the user that the bridge runs as, or as an administrator",
         ) from error
     except (OSError, ValueError, KeyError, TypeError):
-        return None  # never started, or killed: what it left behind leads nowhere
+        return None  # never started, or killed: nothing listens at the address that it left
     with connection:
         answer = _talk(connection, key, request, patience)
     if "error" in answer:
@@ -214,7 +213,7 @@ def _listen(directory: Path) -> Listener:
 
 @contextmanager
 def _cut_after(seconds: float, connection: Connection) -> Iterator[None]:
-    """Cut the connection where the block lasts longer; a call that waits on it then raises."""
+    """Cut the connection if the block lasts longer; a call that waits on it then raises."""
     timer = threading.Timer(seconds, _cut, args=(connection,))
     timer.daemon = True
     timer.start()

@@ -1,6 +1,6 @@
-"""What a command on this machine may ask, in JSON both ways.
+"""The requests that a command on this machine can make of the bridge, in JSON both ways.
 
-The outbox answers whether the bridge runs or not; the rest needs one that runs.
+Those about the outbox work with and without a running bridge; the others need one.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class ControlRequests:
         told: Mapping[str, Any] = MappingProxyType({}),
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`starting`: what a bridge waits for that has no dispatcher yet. `told`: as `told_of` has
+        """`starting`: what the bridge waits for before it can deliver. `told`: as `told_of` returns
         it.
         """
         self._outbox = outbox
@@ -156,7 +156,7 @@ class ControlRequests:
 
 
 def told_of(settings: Settings, specs: Sequence[SinkSpec]) -> dict[str, Any]:
-    """What a command beside a bridge may know of the bridge's settings."""
+    """What a command on this machine may know of the bridge's settings."""
     imds = {"url": settings.imds.url, "apiVersion": settings.imds.api_version}
     return {"imds": imds, "sinks": [spec.name for spec in specs]}
 
@@ -164,7 +164,7 @@ def told_of(settings: Settings, specs: Sequence[SinkSpec]) -> dict[str, Any]:
 def first_desk(
     store: Store, settings: Settings, specs: Sequence[SinkSpec], now: Callable[[], datetime]
 ) -> ControlRequests:
-    """What answers while the bridge does not know yet who this VM is."""
+    """Answers requests while the bridge waits for the VM identity."""
     nobody = VmIdentity(vm_id="", name="")
     context = SinkContext(identity=lambda: nobody, now=now)
     return ControlRequests(

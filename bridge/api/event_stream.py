@@ -1,4 +1,4 @@
-"""Records as server-sent events, as they are committed; no more readers than threads can bear."""
+"""Records as server-sent events, as they are committed; the number of readers is limited."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from bridge.store.database import StoreError
 from bridge.store.history import History, Kept
 
 MAX_STREAMS: Final = 4
-"""How many may follow at once: each takes a thread of the server."""
+"""How many clients may follow at once: each takes a thread of the server."""
 LIFE_SECONDS: Final = 600
 """After so long a stream ends; browsers and `seb tail` come back by themselves."""
 STILL_HERE_SECONDS: Final = 15
-"""How often a silent stream says that it is still there."""
+"""How often a stream without records sends a sign of life."""
 _AT_ONCE: Final = 20
 """How many records are read and written at once."""
 _LOOK_SECONDS: Final = 1.0
-"""How often it looks whether its reader is."""
+"""How often it checks whether its reader is connected."""
 
 
 class TooManyError(Exception):
-    """Too many follow already; the message says what to do."""
+    """Too many clients follow already; the message says what to do."""
 
 
 class Streams:
@@ -41,7 +41,7 @@ class Streams:
         return _Stream(self._follow(history, last, gone), self._free.release)
 
     def _follow(self, history: History, last: int, gone: Callable[[], bool]) -> Iterator[bytes]:
-        # A place to come back to, also for a reader who has seen no record yet.
+        # An id to resume from, also for a reader that has received no record yet.
         yield f"retry: 2000\nid: {history.stream}/{last}\n\n".encode()
         end, silent_since = time.monotonic() + LIFE_SECONDS, time.monotonic()
         while time.monotonic() < end and not (gone() or history.is_closed):
@@ -56,7 +56,7 @@ class Streams:
 
 
 class _Stream(Iterator[bytes]):
-    """Gives its place back when the server lets go of it, also where it was never begun."""
+    """Gives its place back when the server closes it, also if it was never read."""
 
     def __init__(self, parts: Iterator[bytes], release: Callable[[], None]) -> None:
         self._parts = parts
@@ -66,16 +66,16 @@ class _Stream(Iterator[bytes]):
         return next(self._parts)
 
     def close(self) -> None:
-        """As WSGI has it: called once the answer is over, whatever became of it."""
+        """As WSGI requires: called when the answer is over, also after a failure."""
         release, self._release = self._release, None
         if release is not None:
             release()
 
 
 def resumed(history: History, last_event_id: str | None, after: int | None) -> int:
-    """The sequence that a reader has already: as it says, or else the newest.
+    """The sequence that a reader has already: as it reports, or else the newest.
 
-    A reader of a store that is no more gets everything of this one.
+    A reader of another store gets all records of this one.
     """
     if last_event_id is None:
         return history.last_sequence if after is None else after
@@ -87,7 +87,7 @@ def resumed(history: History, last_event_id: str | None, after: int | None) -> i
 
 
 def _next(history: History, last: int) -> list[Kept]:
-    """The next few records; none where the store cannot be read just now: the next look may."""
+    """The next few records; none if the store cannot be read now: the next try may succeed."""
     try:
         return history.after(last, _AT_ONCE)
     except StoreError:

@@ -1,4 +1,4 @@
-"""How a command looks at the running bridge: over its HTTP server, read-only, on this machine."""
+"""The client of a running bridge's HTTP server, for commands on this machine; read-only."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from sinks.readable import escaped
 SECONDS: Final = 10.0
 """How long an answer may take."""
 MOST_BYTES: Final = 16 << 20
-"""Far more than a bridge ever answers; what answers may be something else."""
+"""Far more than a bridge ever answers; another program may listen there."""
 SILENCE_SECONDS: Final = 40.0
-"""How long a stream may be silent: the bridge says every fifteen seconds that it is there."""
+"""How long a stream may be silent: the bridge sends a sign of life every fifteen seconds."""
 _TRY_LATER: Final = (HTTPStatus.SERVICE_UNAVAILABLE,)
 
 
 class Viewer:
-    """Asks the bridge that listens where `SEB_HTTP__LISTEN` says."""
+    """Asks the bridge that listens at `SEB_HTTP__LISTEN`."""
 
     def __init__(self, listen: str) -> None:
-        """Raises `ConfigurationError` where the server is turned off."""
+        """Raises `ConfigurationError` if the server is turned off."""
         if not listen:
             raise ConfigurationError(
                 "SEB_HTTP__LISTEN is empty, so the bridge has no HTTP server; "
@@ -36,7 +36,7 @@ class Viewer:
         self._named = listen
 
     def get(self, path: str) -> tuple[int, bytes]:
-        """Status and body of an answer. Raises `UnreachableError` where nobody answers."""
+        """Status and body of an answer. Raises `UnreachableError` if nothing answers."""
         connection = http.client.HTTPConnection(self._host, self._port, timeout=SECONDS)
         try:
             connection.request("GET", path)
@@ -96,7 +96,7 @@ class Viewer:
 
 
 def _events(lines: Iterator[bytes]) -> Iterator[tuple[str, bytes]]:
-    """The events of a stream: id and data; comments and what else there is are passed over."""
+    """The events of a stream: id and data; everything else is skipped."""
     name = ""
     for line in lines:
         if line.startswith(b"id: "):

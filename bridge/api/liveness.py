@@ -1,4 +1,4 @@
-"""Whether the poll loop is alive: a restart can mend that. Never whether IMDS or a sink answers."""
+"""Whether the poll loop is alive: a restart can fix that. Never whether IMDS or a sink answers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SLACK_SECONDS: Final = 10.0
 
 
 class Liveness:
-    """Each finished round of the poll loop, whatever it brought. May be asked by any thread."""
+    """Counts the finished rounds of the poll loop, failed ones included. Any thread may read it."""
 
     def __init__(
         self,

@@ -1,7 +1,7 @@
-"""The metrics of a run, for Prometheus. They are counted here and nowhere decided upon.
+"""The metrics of a run, for Prometheus. Nothing is decided here.
 
-Moments are given as timestamps, never as ages, and no label holds an event id: whoever reads them
-can tell an age, and no event leaves a series behind.
+Moments are timestamps, never ages: a reader can compute the age. No label holds an event id, so
+no event leaves a series behind.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _REASONS: Final = (
     *("http_400", "http_404", "http_410", "http_429", "http_500", "http_503"),
     *("store", "bug", "other"),
 )
-"""Why a poll can bring nothing: whatever IMDS answers, there are only so many series."""
+"""Why a poll can fail: whatever IMDS answers, the number of series is limited."""
 _OTHERS: Final = (
     APPROVAL,
     BRIDGE_DEAD_LETTER,
@@ -62,7 +62,7 @@ _OTHERS: Final = (
 
 
 class Metrics:
-    """Counts what the parts tell, and asks a status for the rest when somebody looks."""
+    """Counts what the parts report, and reads the rest from the status at each scrape."""
 
     def __init__(self, status: Status, sinks: Sequence[tuple[str, str]]) -> None:
         """`sinks`: name and kind of each."""
@@ -89,7 +89,7 @@ class Metrics:
         return generate_latest(self._registry)
 
     def polled(self, seconds: float, trouble: str | None) -> None:
-        """A poll has ended after so many seconds; `trouble` is the reason if it brought nothing."""
+        """A poll has ended after so many seconds; `trouble` is the reason if it failed."""
         self._polls.inc()
         self._duration.observe(seconds)
         if trouble is not None:
@@ -114,7 +114,7 @@ class Metrics:
             histogram.observe(lag)
 
     def stood_still(self, seconds: float) -> None:
-        """The VM was measured to stand still."""
+        """The VM was paused."""
         self._pauses.observe(seconds)
 
     def jumped(self, seconds: float) -> None:
@@ -134,7 +134,7 @@ class Metrics:
             self._downtimes.observe(started["gapSeconds"])
 
     def _begin_at_zero(self) -> None:
-        """A counter that is born at 1 never rises: what is known to come begins at 0."""
+        """A counter whose first sample is 1 shows no increase: the known series begin at 0."""
         for kind in (*TRANSITIONS, *_OTHERS):
             self._records.labels(kind, TRANSITIONS.get(kind, ""))
         for reason in _REASONS:

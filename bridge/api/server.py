@@ -1,5 +1,5 @@
-"""The HTTP server: a thread that binds, serves, and ends. It never keeps the bridge from working:
-where its address is taken, it waits for it.
+"""The HTTP server: a thread that binds, serves, and ends. It never blocks the bridge: if its
+address is in use, it waits until it is free.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from bridge.store.history import BYTES
 log: Final = logging.getLogger(__name__)
 
 THREADS: Final = 8
-"""Half of them for those who follow the records, half for everybody else."""
+"""Half of them for clients that follow the records, half for all others."""
 RETRY_SECONDS: Final = 10.0
-"""How long to wait for an address that is taken."""
+"""Seconds between two tries to bind an address that is in use."""
 CONNECTIONS: Final = 200
-"""How many are open at once; whoever comes then waits until one is closed."""
+"""How many are open at once; a further client waits until one is closed."""
 ASK_SECONDS: Final = 10.0
 """How long a connection may take until its request is complete."""
 READ_SECONDS: Final = 30.0
-"""How long a reader may take nothing of an answer."""
+"""How long a client may read nothing of an answer."""
 _TICK_SECONDS: Final = 1.0
 _STOP_SECONDS: Final = 2.0
 
@@ -55,7 +55,7 @@ class Server:
         return self._thread.is_alive()
 
     def close(self) -> None:
-        """Serve nobody from now on, and let go of the address."""
+        """Stop serving, and free the address."""
         self._stop.set()
         if self._server is not None:
             self._server.pull_trigger()
@@ -69,7 +69,7 @@ class Server:
             self._serve(listener)
 
     def _listener(self) -> socket.socket | None:
-        """A socket on the address, as soon as it is free; None where the end came first."""
+        """A socket on the address, as soon as it is free; None if the server was closed first."""
         said = None
         while not self._stop.is_set():
             try:
@@ -93,7 +93,7 @@ class Server:
             sockets=[listener],
             threads=THREADS,
             connection_limit=CONNECTIONS,
-            channel_request_lookahead=1,  # so that a reader who leaves is noticed
+            channel_request_lookahead=1,  # so that a client that disconnects is noticed
             max_request_header_size=16 << 10,
             max_request_body_size=1 << 10,
             outbuf_high_watermark=2 * BYTES,
@@ -113,8 +113,8 @@ class Server:
 
 
 class _Task(WSGITask):  # type: ignore[misc]  # waitress has no types
-    """Ends the connection with its answer: what a client sends behind its request, and the readers
-    who never read the answers, must not take the threads of others.
+    """Ends the connection with its answer: clients that send many requests and never read the
+    answers must not take the threads of others.
     """
 
     def execute(self) -> None:
@@ -129,8 +129,8 @@ class _Channel(HTTPChannel):  # type: ignore[misc]  # as above
 def close_slow(channels: Iterable[Any], now: float) -> None:
     """Close what takes too long; `now` is the wall clock, as in the channels.
 
-    Not waitress' own channel_timeout: a byte now and then keeps that from ever coming, and it
-    leaves alone a stream that nobody reads.
+    Not waitress' own channel_timeout: a byte now and then postpones that for ever, and it does
+    not close a stream that is not read.
     """
     for each in channels:
         unread = each.total_outbufs_len and now - each.last_activity > READ_SECONDS

@@ -1,6 +1,6 @@
 """What a bridge is doing, as one JSON object: for the page, for `seb status` and for metrics.
 
-It only looks, never asks IMDS or a sink, and holds no secret.
+It only reads; it never asks IMDS or a sink, and holds no secret.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ from bridge.version import __version__
 from sinks.record import rfc3339
 
 LOOK_SECONDS: Final = 1.0
-"""How long a look at the store serves everybody who asks: counting a long backlog takes time."""
+"""How long the result of a count is reused: counting a long backlog takes time."""
 LOOK_SHARE: Final = 50
-"""The same, as a multiple of what the look took."""
+"""The same, as a multiple of the time that the count took."""
 LOCK_SECONDS: Final = 1.0
-"""How long one who asks waits for another: a disk that does not answer holds up one, not all."""
+"""How long a request waits for another one: a disk that does not answer blocks one, not all."""
 LEAST_FREE_BYTES: Final = 256 << 10
-"""With less free on its disk, the store may take a change or two, and no more."""
+"""With less free space on its disk, the store can commit one or two changes at most."""
 BUSY: Final = "the store does not answer; check its disk"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Running:
-    """What a status is read off once it is known who this VM is."""
+    """The objects that the status reads once the VM identity is known."""
 
     state: CurrentState
     store: Store
@@ -50,7 +50,7 @@ class Running:
 
 
 class Status:
-    """The state of one run. May be asked by any thread, also before there is anything to tell."""
+    """The state of one run. Any thread may read it, also before the VM identity is known."""
 
     def __init__(self, settings: Settings, clock: Clock, pulse: Liveness) -> None:
         self._settings = settings
@@ -61,23 +61,23 @@ class Status:
         self._lock = threading.Lock()
         self._backlogs: Mapping[str, Backlog] | None = None
         self._count_at = 0.0
-        """Monotonic time from which on backlogs are to be counted anew."""
+        """Monotonic time of the next count of the backlogs."""
         self.history: History | None = None
-        """The records of the store in use; None while it is not known who this VM is."""
+        """The records of the store in use; None until the VM identity is known."""
         self.skipped: Callable[[], int] = lambda: 0
-        """How many polls were due while the one before was under way."""
+        """How many polls were skipped because the one before had not ended."""
         self.held: Callable[[], bool] = lambda: False
         """Whether nothing is delivered because the identity is not confirmed."""
         self.starting_trouble: str | None = None
-        """Why it is not known yet who this VM is; None where nothing was tried, or it is known."""
+        """Why the VM identity is not known yet; None if it is known, or was not asked for yet."""
 
     def begin(self, running: Running, history: History) -> None:
-        """From now on there is something to tell."""
+        """The VM identity is known, and the run begins."""
         self._running, self.history, self.starting_trouble = running, history, None
 
     @property
     def running(self) -> Running | None:
-        """What is at work; None while it is not known who this VM is."""
+        """The objects of the run; None until the VM identity is known."""
         return self._running
 
     @property
@@ -86,7 +86,7 @@ class Status:
         return self._pulse.attempted_at
 
     def is_alive(self) -> bool:
-        """Whether the poll loop is: a restart helps where it is not, and nowhere else."""
+        """Whether the poll loop is alive: if not, a restart helps; otherwise it does not."""
         return self._pulse.is_alive()
 
     def is_looking(self) -> bool:
@@ -94,7 +94,7 @@ class Status:
         return self._running is not None and self._running.state.lookout.is_looking()
 
     def not_ready(self) -> str | None:
-        """Why news would be missed or could not be kept; None where all is well."""
+        """Why changes would be missed or could not be committed; None if the bridge is ready."""
         if not self.is_looking():
             trouble = self._trouble()
             return trouble["message"] if trouble else "IMDS has not given a document lately"
@@ -103,7 +103,7 @@ class Status:
         return self.store_trouble()
 
     def store_trouble(self) -> str | None:
-        """Why the store takes nothing just now; None where it does, or is not in use yet."""
+        """Why the store cannot be written now; None if it can, or is not in use yet."""
         if self._running is None:
             return None
         store = self._running.store
@@ -119,7 +119,7 @@ class Status:
         )
 
     def backlogs(self) -> Mapping[str, Backlog]:
-        """What each sink still has to get, at most a second old. Raises `StoreError`."""
+        """What is not delivered to each sink yet, at most a second old. Raises `StoreError`."""
         running = self._running
         if running is None:
             return {}
@@ -130,7 +130,7 @@ class Status:
             if self._backlogs is None or now >= self._count_at:
                 names = running.dispatcher.health
                 self._backlogs = {name: running.outbox.backlog(name) for name in names}
-                # Nobody commits meanwhile: what took long is not done again soon.
+                # It blocks commits: a long count is not repeated soon.
                 ended = self._clock.monotonic()
                 self._count_at = ended + max(LOOK_SECONDS, LOOK_SHARE * (ended - now))
             return self._backlogs

@@ -1,6 +1,6 @@
 """What the HTTP server answers, path by path: health, metrics, status, records, the page.
 
-It is read-only: nothing that anybody sends can change what the bridge does.
+It is read-only: no request can change what the bridge does.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ _INLINE: Final = re.compile(rb"<(script|style)>(.*?)</\1>", re.DOTALL)
 
 
 class Meter(Protocol):
-    """What gives the metrics as text."""
+    """The source of the metrics as text."""
 
     def text(self) -> bytes:
         """Everything, in Prometheus' text format."""
 
 
 class BadRequestError(Exception):
-    """The request makes no sense; the message says why."""
+    """The request is not valid; the message says why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +69,7 @@ class Web:
     def __init__(
         self, status: Status, metrics: Meter, *, host: str, names: Collection[str] = ()
     ) -> None:
-        """`host`: the address that the server listens on; `names`: what else it may be called."""
+        """`host`: the address that the server listens on; `names`: further names of it."""
         self._status = status
         self._metrics = metrics
         self._host = host
@@ -99,7 +99,7 @@ class Web:
 
     def _answer(self, environ: Environ) -> Answer:
         if not is_ours(environ.get("HTTP_HOST", ""), self._host, self._names):
-            # A page elsewhere can have its own name lead here (DNS rebinding), and read along.
+            # Another site can point its own name to this address (DNS rebinding), and read.
             return _error(
                 HTTPStatus.MISDIRECTED_REQUEST,
                 "use this server's address or localhost, or add the name to SEB_HTTP__HOSTS",
@@ -162,7 +162,7 @@ class Web:
 
 def is_ours(host: str, listen: str, names: Collection[str] = ()) -> bool:
     """Whether a Host header names this server: its own address, localhost, or one of the names
-    that it was given; where it listens on every address, any address will do.
+    that it was given; if it listens on every address, any address is accepted.
     """
     name = host.rsplit(":", 1)[0] if re.search(r":\d*$", host) else host
     name = name.lower().rstrip(".").removeprefix("[").removesuffix("]")

@@ -25,7 +25,7 @@ COMMANDS: Final = {
     "schema": "Print the JSON Schema of the records.",
     "simulate": "Run a stand-in for IMDS that plays a scenario.",
     "sinks": "List the kinds of sink, or try a configured one.",
-    "status": "Show what the running bridge sees and does.",
+    "status": "Show the state of the running bridge.",
     "systemd-unit": "Print a hardened unit for systemd.",
     "tail": "Follow the records as they are committed.",
     "version": "Print the version.",
@@ -38,7 +38,7 @@ def module_of(command: str) -> str:
 
 
 class _Commands(click.Group):
-    """Finds a command's module by its name, so that `seb version` imports nothing else."""
+    """Imports a command's module only when it is called: `seb version` imports nothing else."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         del ctx
@@ -97,8 +97,8 @@ def main() -> None:
         click.echo(f"seb: {error}", err=True)
         sys.exit(error.exit_code)
     except SystemExit:
-        # click ends so, with 1, where whoever read our output has gone: what they have is all
-        # that they wanted.
+        # click ends like this, with 1, if the reader of the output has closed it: the reader has
+        # all that it wanted.
         sys.exit(OK)
     except Exception as error:  # noqa: BLE001  # the last of the three places that catch broadly
         _report_bug(error)
@@ -107,7 +107,7 @@ def main() -> None:
 
 
 def _write_utf8() -> None:
-    """Redirected output is UTF-8 on every machine; a terminal says itself what it takes."""
+    """Write redirected output as UTF-8 on every machine; a terminal keeps its own encoding."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper) and not stream.isatty():
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")

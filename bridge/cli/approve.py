@@ -1,4 +1,4 @@
-"""`seb approve`: a person's word for an event, on its VM or from a control plane.
+"""`seb approve`: a person approves an event, on its VM or from a control plane.
 
 It never approves what that person was not shown.
 """
@@ -124,7 +124,7 @@ def _require(
     only_ping: bool,
     why: str | None,
 ) -> None:
-    """Raise `click.UsageError` where the options do not go together."""
+    """Raise `click.UsageError` if the options do not go together."""
     if only_ping and event_id is not None:
         raise click.UsageError("--ping approves nothing; leave EVENT_ID out")
     if not only_ping and not event_id:

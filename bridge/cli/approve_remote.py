@@ -1,6 +1,6 @@
-"""The control plane's half of `seb approve`: sign, send, and tell what the VM's bridge answers.
+"""The control plane's half of `seb approve`: sign, send, and show what the VM's bridge answers.
 
-It never sends what was not agreed to, and never waits longer than it was told.
+It never sends what was not confirmed, and never waits longer than `--wait`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from bridge.errors import (
 from sinks.base import CommandSender, SinkError, SinkRejected
 
 STATE_SECONDS: Final = 5.0
-"""How long the VM's retained state may take: the broker has it, or nobody has."""
+"""How long the VM's retained state may take: the broker has it at once, or not at all."""
 NEWS_SECONDS: Final = 2.0
 SHORTEST_LIFE: Final = 60
 """Seconds that a command is good for at least: clocks differ."""
@@ -44,7 +44,7 @@ UNDER_WAY: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """Whom to ask, how, and how to show what comes."""
+    """The VM to ask, the way to it, and how to show the answers."""
 
     vm_id: str
     key_file: Path
@@ -58,7 +58,7 @@ class Target:
 
     @property
     def lifetime(self) -> int:
-        """Seconds that the command is good for: little more than somebody waits for it."""
+        """Seconds that the command is good for: little more than `--wait`."""
         return min(max(math.ceil(self.seconds), SHORTEST_LIFE), LONGEST_LIFE)
 
 
@@ -70,7 +70,7 @@ def approve_from_afar(
     agree: Callable[[Mapping[str, Any], str | None], None],
 ) -> int:
     """Have the VM's bridge approve an event; the exit code. `agree`, given the event and the
-    VM's name, raises where somebody does not.
+    VM's name, ends the command if the answer is no.
 
     Raises `SebError`.
     """
@@ -137,7 +137,7 @@ def _carry_out(
 
 
 def verdict(receipt: Receipt, *, is_ping: bool, until: str) -> int | None:
-    """The exit code that a receipt means; None where more is to come."""
+    """The exit code that a receipt means; None if more is to come."""
     match receipt.state:
         case "confirmed":
             return OK
@@ -146,7 +146,7 @@ def verdict(receipt: Receipt, *, is_ping: bool, until: str) -> int | None:
         case "accepted":
             return OK if is_ping else None
         case "rejected" if receipt.reason == "replayed":
-            # Its jti is new: this very command has come there twice, as QoS 1 allows.
+            # Its jti is new, so this command arrived there twice, as QoS 1 allows.
             return None
         case "rejected" if receipt.reason == "not_allowed":
             return NOT_PERMITTED
@@ -168,7 +168,7 @@ def _key(path: Path) -> signing.SigningKey:
 
 @contextmanager
 def _sender(target: Target) -> Iterator[CommandSender]:
-    """An open sender; what goes wrong with it is told as an error of the command."""
+    """An open sender; its failures become errors of the command."""
     spec, sender = _chosen(target)
     try:
         sender.open()

@@ -55,7 +55,7 @@ def stop_event() -> threading.Event:
 
 
 def interruption() -> threading.Event:
-    """An event that nobody sets: those signals raise `KeyboardInterrupt` in the main thread."""
+    """An event that is never set: those signals raise `KeyboardInterrupt` in the main thread."""
 
     def interrupt() -> None:
         raise KeyboardInterrupt
@@ -65,7 +65,7 @@ def interruption() -> threading.Event:
 
 
 def complain(error: Exception) -> None:
-    """Say on standard error what is wrong; where that cannot be written, the exit code must do."""
+    """Print what is wrong on standard error; if that cannot be written, the exit code remains."""
     with suppress(OSError):
         click.echo(f"seb: {error}", err=True)
 
@@ -73,7 +73,7 @@ def complain(error: Exception) -> None:
 def leave(code: int) -> NoReturn:
     """End the process now: a thread that is stuck in a sink must not hold it."""
     sys.stdout.flush()
-    with suppress(OSError):  # a log that cannot be written, as on a full disk, is no failure
+    with suppress(OSError):  # a log that cannot be written, as on a full disk, is not a failure
         sys.stderr.flush()
     os._exit(code)
 

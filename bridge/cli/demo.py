@@ -1,4 +1,4 @@
-"""`seb demo`: the real bridge against the simulator, on loopback, with a store that goes."""
+"""`seb demo`: the real bridge against the simulator, on loopback, with a temporary store."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ That was all. `seb demo | head -2` shows two of the records as JSON, and
 
 @click.command("demo")
 def command() -> None:
-    """Show the bridge at work: a live migration of a simulated VM, at high speed.
+    """Show a live migration of a simulated VM, at high speed.
 
     It starts a stand-in for IMDS on loopback and a real bridge with a temporary store; your
     settings, your sinks and the real metadata service are not touched.
@@ -60,7 +60,7 @@ def _play(simulator: Simulator, scratch: Path) -> None:
     from bridge.config.settings import HttpSettings, ImdsSettings, Settings  # noqa: PLC0415
     from bridge.service.bridge import Bridge  # noqa: PLC0415
 
-    # Built from nothing but these: no variable and no file can point the demo elsewhere.
+    # Only these settings: no variable and no file can point the demo to another address.
     settings = Settings.model_construct(
         imds=ImdsSettings(url=simulator.url),
         poll_interval=POLL_SECONDS,
@@ -69,7 +69,7 @@ def _play(simulator: Simulator, scratch: Path) -> None:
         state_dir=scratch,
     )
     config = Configuration(settings=settings, sinks=(sink_spec("stdout", {}),))
-    # `seb demo | head -2` is no trouble worth a line; a bug still is.
+    # The end of `seb demo | head -2` is not worth a line; a bug is.
     redact = logs.configure(form="auto", level="error")
     stop = common.stop_event()
     threading.Thread(
@@ -79,7 +79,7 @@ def _play(simulator: Simulator, scratch: Path) -> None:
 
 
 def _direct(simulator: Simulator, stop: threading.Event) -> None:
-    """Play the scenario once the bridge looks, and stop the bridge once it has seen it all."""
+    """Play the scenario once the bridge polls, and stop the bridge after the last document."""
     simulator.wait_for_gets(1)
     simulator.play("live-migration", hold=10.0)
     simulator.wait()

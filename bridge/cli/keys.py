@@ -1,4 +1,4 @@
-"""`seb keys`: the keys that sign commands, made and shown; never a private one on a screen."""
+"""`seb keys`: the keys that sign commands, made and shown; it never prints a private key."""
 
 from __future__ import annotations
 

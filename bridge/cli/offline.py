@@ -1,4 +1,4 @@
-"""What a command knows of the VM where no bridge runs that it could ask."""
+"""What a command knows of the VM if no bridge runs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NOBODY: Final = VmIdentity(vm_id="00000000-0000-0000-0000-000000000000", name="u
 
 
 def context_for(config: Configuration, vm: VmIdentity) -> SinkContext:
-    """What a sink may know when no bridge runs around it."""
+    """What a sink may know without a running bridge."""
     return SinkContext(
         identity=lambda: vm,
         now=lambda: datetime.now(UTC),

@@ -1,4 +1,4 @@
-"""`seb outbox`: what sinks still have to get, and what they refused for good."""
+"""`seb outbox`: records that are not delivered yet, and dead records."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from sinks.readable import escaped
 def command() -> None:
     """Look at the outbox, or decide about dead records.
 
-    It asks the running bridge, or opens the store itself where none is running.
+    It asks the running bridge, or opens the store itself if no bridge runs.
     """
 
 
@@ -65,7 +65,7 @@ def _fields(sink: Mapping[str, Any]) -> dict[str, Any]:
 def retry(*, sink: str, sequences: tuple[int, ...], overrides: tuple[str, ...]) -> None:
     """Have dead records of SINK tried again, all or those named.
 
-    Where the bridge runs, the sink is tried at once, a paused one too. Exit code 1: none of the
+    If the bridge runs, the sink is tried at once, also if it is paused. Exit code 1: none of the
     records named is dead.
     """
     answer = _ask(
@@ -125,7 +125,7 @@ def _open_and_ask(request: Mapping[str, Any], config: Configuration) -> dict[str
     from bridge.store.outbox import Outbox  # noqa: PLC0415  # a bridge that runs answers without it
 
     directory, context = config.settings.state_dir, context_for(config, NOBODY)
-    # Whoever only looks must not be the one who makes the store, as a user that is not the bridge.
+    # A look must not make the store: it may run as another user than the bridge.
     if not (directory / FILE_NAME).exists():
         raise control.ControlError(f"there is no store in {directory} yet: the bridge has not run")
     store, _ = open_store(directory, datetime.now(UTC))

@@ -1,6 +1,6 @@
 """An approval from a control plane: what a VM shows as pending, and the receipts that answer.
 
-It never decides anything: it reads what the VM's bridge says of itself.
+It decides nothing: it reads what the VM's bridge reports.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from sinks.base import CommandSender
 from sinks.record import APPROVAL, RecordError, read_record
 
 FIELDS: Final = ("jti", "evt", "state", "reason", "actor", "issuer", "resources")
-"""What a receipt says of a command."""
+"""The fields of a receipt."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,14 +39,14 @@ class Receipt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shown:
-    """What a VM shows of itself: its name, and the events that are pending."""
+    """The state that a VM publishes: its name, and its pending events."""
 
     vm: str | None
     events: tuple[Mapping[str, Any], ...]
 
 
 def pending(sender: CommandSender, *, seconds: float) -> Shown | None:
-    """What the VM shows; None where it shows nothing at all, within so many seconds.
+    """The VM's state; None if there is none within so many seconds.
 
     Raises as `CommandSender.state`.
     """

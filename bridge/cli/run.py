@@ -27,7 +27,7 @@ def command(once: bool, dry_run: bool, overrides: tuple[str, ...]) -> None:  # n
     """Run the bridge until SIGTERM or Ctrl-C.
 
     It polls Scheduled Events, commits every change to disk and delivers it to every configured
-    sink (standard output where none is configured).
+    sink (standard output if none is configured).
     """
     config = common.read_configuration(overrides)
     with tempfile.TemporaryDirectory() if dry_run else nullcontext() as scratch:
@@ -36,7 +36,7 @@ def command(once: bool, dry_run: bool, overrides: tuple[str, ...]) -> None:  # n
 
 
 def _work(config: Configuration, *, once: bool) -> int:
-    # One look has nothing to finish, and what is committed is safe: a signal ends it at once.
+    # One poll has nothing to finish, and what is committed is safe: a signal ends it at once.
     stop = common.interruption() if once else common.stop_event()
     from bridge.service.bridge import Bridge, Outcome  # noqa: PLC0415  # `seb run --help` needs none of it
 
@@ -44,7 +44,7 @@ def _work(config: Configuration, *, once: bool) -> int:
     try:
         if once:
             return OK if Bridge(config, stop=stop, redact=redact).run_once() else UNREACHABLE
-        # A run may end to begin anew. Only a signal sets `stop`, and nothing takes it back.
+        # A run may end and the next one begin. Only a signal sets `stop`, and nothing clears it.
         while not stop.is_set():
             if Bridge(config, stop=stop, redact=redact).run() is Outcome.STOPPED:
                 break
@@ -55,7 +55,7 @@ def _work(config: Configuration, *, once: bool) -> int:
 
 
 def _dry(config: Configuration, scratch: Path) -> Configuration:
-    """The same configuration with standard output for its only sink and a store that goes; it
+    """The same configuration with standard output as its only sink and a temporary store; it
     approves nothing.
     """
     silent = {"approval": ApprovalSettings(), "commands": CommandsSettings()}

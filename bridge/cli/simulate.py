@@ -26,7 +26,7 @@ from bridge.simulator.vm import SimulatedVm
 
 DEFAULT_LISTEN = "127.0.0.1:8169"
 _SLICE = 0.1
-"""Seconds between two looks for Ctrl-C."""
+"""Seconds between two checks for Ctrl-C."""
 _LINGER = 5.0
 """Seconds at most, once played out, for a poller to get the last document."""
 
@@ -130,7 +130,7 @@ def command(
         ) from None
     try:
         with _interruptible() as stop:
-            _misbehave(simulator, faults)  # before anybody knows where to ask
+            _misbehave(simulator, faults)  # before the address is printed
             click.echo(f"SEB_IMDS__URL={simulator.url}")
             _play(simulator, scenario, stop, loop=loop)
     finally:
@@ -139,7 +139,7 @@ def command(
 
 @contextmanager
 def _interruptible() -> Iterator[threading.Event]:
-    """An event that Ctrl-C sets, also where a shell had it ignored, and a polite kill likewise.
+    """An event that Ctrl-C sets, also if the shell made it ignored; SIGTERM sets it too.
 
     Not an exception: it could come while the simulator holds a lock.
     """

@@ -51,8 +51,8 @@ def _summary(kind: str) -> str:
 def test(*, name: str, overrides: tuple[str, ...]) -> None:
     """Deliver one heartbeat record to the configured sink NAME, now.
 
-    Its stream is all zeros, so that no consumer takes it for one of the bridge's own. Not while
-    the bridge runs: the sink is in its hands, and its own word on it is given instead.
+    Its stream is all zeros, so that no consumer takes it for a record of the bridge. If the bridge
+    runs, nothing is sent: the command shows the state that the bridge reports for the sink.
     """
     config = common.read_configuration(overrides)
     spec = next((spec for spec in config.sinks if spec.name == name), None)

@@ -1,4 +1,4 @@
-"""`seb status`: what the running bridge sees and does."""
+"""`seb status`: the state of the running bridge."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from sinks.readable import escaped
 @click.option("--alive", is_flag=True, help="Print nothing; ask only whether the poll loop lives.")
 @common.set_option
 def command(*, as_json: bool, alive: bool, overrides: tuple[str, ...]) -> None:
-    """Show what the running bridge sees and does.
+    """Show the state of the running bridge.
 
-    Exit codes: 0 it is looking at IMDS, 1 it is not, 69 no bridge answers. With --alive: 0 its
-    poll loop lives, 1 it hangs; that is for a container's health check.
+    Exit codes: 0 it polls IMDS with success, 1 it does not, 69 no bridge answers. With --alive: 0
+    its poll loop lives, 1 it hangs; that is for a container's health check.
     """
     viewer = Viewer(common.read_configuration(overrides).settings.http.listen)
     if alive:

@@ -18,7 +18,7 @@ from bridge import system
 from bridge.errors import ConfigurationError
 
 _SEB: Final = "/opt/seb/bin/seb"
-"""How the unit of the package, seb.service, calls it."""
+"""The path of seb in the package's unit, seb.service."""
 _HIDDEN: Final = ("/home", "/root", "/run/user", "/tmp", "/var/tmp", "/dev")  # noqa: S108
 """What ProtectHome=, PrivateTmp= and PrivateDevices= hide from a service."""
 _PLAIN: Final = frozenset("/._-+@:,=~")
@@ -56,14 +56,14 @@ def _own_command() -> tuple[str, ...]:
 def unit(command: Sequence[str]) -> str:
     """The text of the unit that runs `seb`, whose absolute path and first arguments `command` is.
 
-    Raises `ConfigurationError` where systemd cannot run such a path.
+    Raises `ConfigurationError` if systemd cannot run such a path.
     """
     text = files("bridge.cli").joinpath("seb.service").read_text(encoding="utf-8")
     return text.replace(_SEB, " ".join(map(_quoted, command)))
 
 
 def obstacles(places: Iterable[Path]) -> Iterator[str]:
-    """What would keep such a service from the places that it is made of: a sentence each."""
+    """Why such a service could not read the places that it is made of: a sentence each."""
     for place in places:
         resolved = place.resolve()
         if hidden := next((each for each in _HIDDEN if resolved.is_relative_to(each)), None):

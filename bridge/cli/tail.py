@@ -34,13 +34,13 @@ AGAIN_SECONDS: Final = 1.0
 def command(*, form: str, overrides: tuple[str, ...]) -> None:
     """Follow the records as they are committed, until Ctrl-C; heartbeats are left out.
 
-    It outlives a restart of the bridge, and misses nothing meanwhile that the bridge still keeps.
-    Exit code 69: no bridge answers to begin with.
+    It continues after a restart of the bridge, without a gap if the bridge still keeps the records.
+    Exit code 69: no bridge answers at the start.
     """
     viewer = Viewer(common.read_configuration(overrides).settings.http.listen)
     terminal = sys.stdout.isatty()
     as_text = form == "text" or (form == "auto" and terminal)
-    # From now on, whatever becomes of the connection: this is the place to go on from.
+    # Each new connection continues from this record.
     answer = viewer.json("/api/v1/events?limit=1")
     last = f"{answer['stream']}/{answer['lastSequence']}" if answer["stream"] else None
     with suppress(KeyboardInterrupt):  # that is how it ends
@@ -49,7 +49,7 @@ def command(*, form: str, overrides: tuple[str, ...]) -> None:
 
 
 def _records(viewer: Viewer, last: str | None) -> Iterator[bytes]:
-    """Every record past that place, for ever; says once what keeps it from the bridge."""
+    """Every record after that one, for ever; prints once why the bridge cannot be reached."""
     said = None
     while True:
         try:

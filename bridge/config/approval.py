@@ -1,4 +1,4 @@
-"""What the owner of the VM says about approval: rules, trusted keys, and where commands come from.
+"""The owner's settings about approval: rules, trusted keys, and where commands come from.
 
 Nothing of it is on by default: without a rule and without a key nothing is ever approved.
 """
@@ -22,7 +22,7 @@ def _printable(name: str) -> str:
 
 def _some(words: tuple[str, ...]) -> tuple[str, ...]:
     if not words or not all(word.strip() for word in words):
-        # Read as 'none' by the one who wrote it, and as 'any' by the rule.
+        # The owner would mean 'none', and the rule would match any.
         raise ValueError(
             "an empty list or word would match nothing; leave the key out to match any"
         )
@@ -85,8 +85,8 @@ class ApprovalSettings(_Section):
         return self
 
     def waits_in_vain(self, sinks: Iterable[str]) -> str | None:
-        """What is wrong where a rule waits for a sink that is none of these: it would never
-        approve, and nobody would know why.
+        """The problem of a rule that waits for a sink which is not configured; None if there is
+        none. Such a rule would never approve, without a message.
         """
         known = list(sinks)
         for rule in self.rules:
@@ -106,7 +106,7 @@ class CommandsSettings(_Section):
     pull_token_file: Path | None = Field(None, description="File with the bearer token")
 
     def fields(self) -> dict[str, Any]:
-        """What is given of it, as the fields of a sink of kind pull, secrets and all."""
+        """The given settings as fields of a sink of kind pull, secrets included."""
         given: dict[str, Any] = {}
         if self.pull_url is not None:
             given["url"] = self.pull_url.get_secret_value()

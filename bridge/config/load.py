@@ -44,7 +44,7 @@ class SinkSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Configuration:
-    """Everything that a run needs to be told."""
+    """All settings of a run."""
 
     settings: Settings
     sinks: tuple[SinkSpec, ...]
@@ -68,7 +68,7 @@ def load(
 
 
 def load_settings(overrides: Mapping[str, str], environ: Mapping[str, str]) -> Settings:
-    """The settings alone, the sinks' fields not yet checked. Raises `ConfigurationError`."""
+    """The settings alone, without a check of the sinks' fields. Raises `ConfigurationError`."""
     sources = read_sources(overrides, environ)
     for source in sources.variables:
         variables.refuse_unknown(source)
@@ -161,8 +161,8 @@ def _checked_spec(
 
 
 def _refuse_unreadable(model: type[BaseModel], fields: Mapping[str, Any], prefix: str) -> None:
-    """Raise `ConfigurationError` where a file that holds a secret or a certificate cannot be read:
-    it is better to learn that now than on the day of the first event.
+    """Raise `ConfigurationError` if a file with a secret or a certificate cannot be read: at the
+    start, not on the day of the first event.
     """
     for name, field in model.model_fields.items():
         value = fields.get(name)

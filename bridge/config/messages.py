@@ -17,7 +17,7 @@ from bridge.config.settings import PREFIX
 from sinks.readable import escaped
 
 _QUOTES: Final = ("'", '"')
-# pydantic's types of problem, in the words of somebody who sets a variable.
+# pydantic's types of problem, in words for a person who sets a variable.
 _WORDS: Final = {
     "missing": "this must be given",
     "tuple_type": 'give a JSON list, such as ["a", "b"]',
@@ -68,7 +68,7 @@ def problems(error: ValidationError, prefix: str, model: type[BaseModel]) -> str
 
 
 def stray(value: str) -> str | None:
-    """What an environment file has left in a value that its writer did not mean; None for none."""
+    """What an environment file has put into a value by mistake; None if nothing."""
     if value.lstrip()[:1] in ("[", "{"):
         return None
     if re.search(r"\s#", value):
@@ -79,13 +79,13 @@ def stray(value: str) -> str | None:
 
 
 def _stray_in(value: object) -> str:
-    """The same for the end of a message, with the value: it is hard to see otherwise."""
+    """The same as the end of a message, with the value: otherwise it is hard to see."""
     found = stray(value) if isinstance(value, str) else None
     return f'; it is "{escaped(str(value))}": {found}' if found else ""
 
 
 def _is_secret(model: type[BaseModel], place: tuple[int | str, ...]) -> bool:
-    """Whether the value in this place may be a secret, or cannot be known not to be one."""
+    """Whether the value in this place may be a secret, or is not known not to be one."""
     field = model.model_fields.get(str(place[0])) if place else None
     inner = None if field is None else model_in(field.annotation)
     if inner is not None and len(place) > 1:

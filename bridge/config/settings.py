@@ -1,7 +1,7 @@
-"""What the bridge can be told, and where from; a misspelt name is an error, never ignored.
+"""The bridge's settings and their defaults; a misspelt name is an error, never ignored.
 
 Precedence: command line, environment, `.env`, TOML file (`SEB_CONFIG`), secrets directory. No
-message of this module ever shows a value: it may be a secret.
+message of this module shows a value: it may be a secret.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def _base_url(url: str) -> str:
     try:
         parts = urlsplit(url)
         good = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:  # half a pair of brackets, or a port that is none
+    except ValueError:  # half a pair of brackets, or a port that is not a number
         good = False
     if not good or not url.isprintable() or " " in url:
         raise ValueError("this is not an http:// or https:// URL with a host")
@@ -136,7 +136,7 @@ class LogSettings(_Section):
 
 
 class Settings(BaseSettings):
-    """Everything that the bridge can be told, but for the sinks' own fields."""
+    """All settings of the bridge, without the sinks' own fields."""
 
     model_config = SettingsConfigDict(
         env_prefix=PREFIX,

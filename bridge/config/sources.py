@@ -27,7 +27,7 @@ _ENCODING: Final = "utf-8-sig"  # editors on Windows put a byte order mark in fr
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sources:
-    """What every source says, in the order of their precedence."""
+    """The variables of every source, in the order of their precedence."""
 
     overrides: Mapping[str, str]
     environ: Mapping[str, str]
@@ -37,7 +37,7 @@ class Sources:
 
     @property
     def variables(self) -> tuple[Mapping[str, str], ...]:
-        """Those that speak in the environment's spelling."""
+        """The sources that use the environment's spelling."""
         return (self.overrides, self.environ, self.dotenv, self.secrets)
 
 
@@ -53,7 +53,7 @@ class Variables(EnvSettingsSource):
 
 
 def read_sources(overrides: Mapping[str, str], environ: Mapping[str, str]) -> Sources:
-    """Read every source. Raises `ConfigurationError` where one cannot be read."""
+    """Read every source. Raises `ConfigurationError` if one cannot be read."""
     dotenv = _dotenv()
 
     def named(variable: str) -> str | None:
@@ -77,7 +77,7 @@ def read_sources(overrides: Mapping[str, str], environ: Mapping[str, str]) -> So
 
 def _refuse_other_than_text(variables: Mapping[str, str]) -> None:
     for name, value in variables.items():
-        # Python keeps bytes that are no UTF-8 as lone surrogates, which fail much later.
+        # Python keeps bytes that are not UTF-8 as lone surrogates, which fail much later.
         if name.upper().startswith(PREFIX) and ("\0" in value or not _is_utf8(value)):
             raise ConfigurationError(f"{name.upper()}: this is not UTF-8 text")
 
@@ -90,7 +90,7 @@ def _dotenv() -> dict[str, str]:
     try:
         if not ENV_FILE.is_file():
             return {}
-        # As it stands: a secret may well hold ${, and no other source expands that.
+        # Not expanded: a secret may contain ${, and no other source expands it.
         read = dotenv_values(ENV_FILE, encoding=_ENCODING, interpolate=False)
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"{ENV_FILE} cannot be read ({_why(error)})") from None

@@ -12,23 +12,23 @@ from bridge.config.settings import PREFIX, Settings
 from bridge.errors import ConfigurationError
 
 OTHER_NAMES: Final = ("SEB_CONFIG", "SEB_SECRETS_DIR")
-"""Names that say where settings are, and are no settings themselves."""
+"""Names that say where settings are, and are not settings themselves."""
 
 # What Kubernetes injects into every pod beside a Service called seb or seb-something.
 _INJECTED: Final = re.compile(
     r"SEB_([A-Z0-9_]+_)?(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?"
     r"|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)|SEB_PORT"
 )
-# What a program sink tells its program, which may well call `seb` itself.
+# What a program sink sets for its program, which may call `seb` itself.
 _TOLD_TO_PROGRAMS: Final = "SEB_EVENT_"
 # What the console reads, on the machine that it shares with a bridge.
 _OF_THE_CONSOLE: Final = "SEB_CONSOLE_"
-# SEB_SINKS__OPS__URL, SEB_SINK_OPS_URL and their like: near to other names by mere letters.
+# SEB_SINKS__OPS__URL, SEB_SINK_OPS_URL and similar names: difflib would suggest other names.
 _SINK_LIKE: Final = re.compile(r"SEB_SINK(S_+|_(?!_))(?=.)")
 
 
 def refuse_unknown(variables: Mapping[str, str]) -> None:
-    """Raise `ConfigurationError` where a SEB_ name is not one of ours, with the nearest that is."""
+    """Raise `ConfigurationError` if a SEB_ name is not one of ours, with the nearest that is."""
     known = [*OTHER_NAMES, *setting_names()]
     for name in variables:
         upper = name.upper()

@@ -11,7 +11,7 @@ _METADATA_ADDRESS: Final = ipaddress.ip_address("169.254.169.254")
 def checked_address(host: str, *, beyond_loopback: bool) -> str:
     """The IP address to listen on; `beyond_loopback` only where a person asked for this one.
 
-    Raises `ValueError` that says what is allowed; never allows the real metadata address.
+    Raises `ValueError` that says what is allowed; it never allows the real metadata address.
     """
     if host == "localhost":
         return "127.0.0.1"

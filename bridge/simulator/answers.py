@@ -66,7 +66,7 @@ class Request:
 
     @property
     def endpoint(self) -> Target | None:
-        """Which of the endpoints it is for; None where IMDS has nothing."""
+        """Which of the endpoints it is for; None if IMDS has nothing."""
         if self.path == EVENTS_PATH:
             return {"GET": "events", "POST": "start"}.get(self.method)  # type: ignore[return-value]
         if self.path in (INSTANCE_PATH, COMPUTE_PATH) and self.method == "GET":

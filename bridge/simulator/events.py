@@ -43,7 +43,7 @@ def new_event_id() -> str:
 class SimulatedEvent:
     """One entry of Events.
 
-    `resources`: names of VMs; None stands for the simulated VM alone, () for nobody.
+    `resources`: names of VMs; None is the simulated VM alone, () is no VM.
     `not_before`: with a time zone, or None for a blank one. `duration`: seconds, -1 unknown.
     Raises `ValueError` on a moment without a time zone.
     """

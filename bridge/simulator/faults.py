@@ -21,7 +21,7 @@ _MEBIBYTE = 1024 * 1024
 class Exchange(Protocol):
     """One request and its answer, as a fault sees them.
 
-    `pause`, `write` and `send` raise where the client has hung up or the simulator stops.
+    `pause`, `write` and `send` raise if the client has hung up or the simulator stops.
     """
 
     def answer(self) -> Answer:
@@ -189,7 +189,7 @@ class Endless(Fault):
     seconds: float = 60.0
 
     def apply(self, exchange: Exchange) -> None:
-        """Send chunks until somebody has had enough."""
+        """Send chunks until the client disconnects or the limit is reached."""
         head = Answer(status=200, headers={"Transfer-Encoding": "chunked"}).head()
         exchange.write(head + _chunk(b'{"DocumentIncarnation":1,"Events":['))
         end = time.monotonic() + self.seconds
@@ -230,7 +230,7 @@ class Silence(Fault):
 
 @dataclass(frozen=True, slots=True)
 class Refused(Fault):
-    """Nobody listens for so many seconds (None: until `heal`), and open connections are cut.
+    """Connections are refused for so many seconds (None: until `heal`), and open ones are cut.
 
     It concerns the whole port, at once, and no request in particular.
     """

@@ -31,7 +31,7 @@ from bridge.simulator.vm import neighbour
 
 class Player:
     """One run of a scenario. `hold`: seconds to wait at most, before each change and at the end,
-    until somebody has been served the document that stands.
+    until a client has received the current document.
     """
 
     def __init__(

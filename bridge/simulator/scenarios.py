@@ -42,7 +42,7 @@ class Announce:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """The event becomes Started; earlier, if somebody approves it."""
+    """The event becomes Started; earlier, if it is approved."""
 
     at: float
     event: str

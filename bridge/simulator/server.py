@@ -26,7 +26,7 @@ class Respond(Protocol):
     """What the simulator does with a request."""
 
     def __call__(self, request: Request, link: Link) -> None:
-        """Answer it, or misbehave. Raises `HungUpError` or `OSError` where the client has gone."""
+        """Answer it, or misbehave. Raises `HungUpError` or `OSError` if the client has gone."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -72,7 +72,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(closing.head() + body)
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  # the base's own name
-        """Say nothing: a poll a second is no news."""
+        """Log nothing: there is a request a second."""
 
 
 class _Server(ThreadingHTTPServer):
@@ -135,7 +135,7 @@ class _Server(ThreadingHTTPServer):
                 self._open.pop(threading.current_thread(), None)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that breaks its connection is no error of ours; all else is shown."""
+        """A client that breaks its connection is not an error; everything else is shown."""
         if not isinstance(sys.exc_info()[1], OSError):
             super().handle_error(request, client_address)
 
@@ -182,7 +182,7 @@ class Listener:
                 return
             address = self._server.server_address
             self._end()
-            # Bound but not listening: the system refuses, and gives the port to nobody else.
+            # Bound but not listening: the system refuses connections, and keeps the port for us.
             self._server = self._bind((str(address[0]), int(address[1])))
 
     def close(self) -> None:

@@ -1,6 +1,6 @@
 """`Simulator`: the stand-in for IMDS that tests, the demo and `seb simulate` use.
 
-It never listens beyond loopback unless it is told to, and never on the real metadata address.
+It listens beyond loopback only on request, and never on the real metadata address.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class Simulator(Stage):
         self.stop()
 
     def start(self) -> None:
-        """Listen. Raises `OSError` where the port is in use, `RuntimeError` on a second call."""
+        """Listen. Raises `OSError` if the port is in use, `RuntimeError` on a second call."""
         if self._listener is not None:
             raise RuntimeError("a simulator starts once; make a new one")
         self._listener = Listener(self._address, self._respond)

@@ -1,4 +1,4 @@
-"""What a test changes and reads of the document that the simulator stands for."""
+"""The part of `Simulator` that changes and reads its document."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bridge.simulator.vm import SimulatedVm
 
 
 class Stage:
-    """The document, its history, and who has been served which; the base of `Simulator`."""
+    """The document, its history, and how often each was served; the base of `Simulator`."""
 
     def __init__(self, vm: SimulatedVm, timeline: Timeline) -> None:
         self.vm = vm

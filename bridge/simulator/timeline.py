@@ -1,4 +1,5 @@
-"""What the simulated IMDS stands for: the events now, each document so far, and who saw which.
+"""What the simulated IMDS serves: the current events, each document so far, and how often each was
+served.
 
 It is the oracle of tests, so it never forgets a document, and counts one as served only when its
 last byte leaves. It never touches a socket.
@@ -24,7 +25,7 @@ class UnknownEventError(LookupError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulatedDocument:
-    """A document that the simulator stood for.
+    """A document that the simulator served, or would have served.
 
     `time` and `first_served` are monotonic seconds, `wall` is UTC; `first_served` is None where no
     GET ever got the document, and `gets` counts those that did. `body` is in the newest
@@ -38,7 +39,7 @@ class SimulatedDocument:
     gets: int = 0
 
     def json(self) -> Any:
-        """The body, parsed. Raises `ValueError` where a hand-written one is no JSON."""
+        """The body, parsed. Raises `ValueError` if a hand-written one is not JSON."""
         return json.loads(self.body)
 
 
@@ -83,7 +84,7 @@ class Timeline:
             return self._history[-1]
 
     def serve(self, document: Mapping[str, Any] | bytes) -> None:
-        """Stand for exactly this until the next change, for every api-version."""
+        """Serve exactly this until the next change, for every api-version."""
         body = document if isinstance(document, bytes) else json.dumps(document).encode()
         with self.changed:
             self._raw = _statuses(body)
@@ -103,7 +104,7 @@ class Timeline:
                     self._commit()
 
     def announce(self, event: SimulatedEvent) -> None:
-        """Add an event. Raises `ValueError` where its EventId is already in the document."""
+        """Add an event. Raises `ValueError` if its EventId is already in the document."""
         with self.change():
             if any(_same(event.event_id, old.event_id) for old in self._edited):
                 raise ValueError(f"an event {event.event_id} is already in the document")
@@ -194,7 +195,7 @@ class Timeline:
             render(events, incarnation=self._incarnation, version=self._newest)
             for events in (self._events, self._edited)
         )
-        if before == after:  # a move by less than a second shows nowhere
+        if before == after:  # a move by less than a second does not change the document
             return
         grown = self._incarnation + 1 + self._skipped
         self._incarnation = grown if self._reset is None else self._reset

@@ -13,7 +13,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulatedVm:
-    """Who the simulated VM is. What a VM does not have is the empty string, as in IMDS."""
+    """The identity of the simulated VM. What a VM does not have is the empty string, as in IMDS."""
 
     name: str = "vm-0"
     vm_id: str = "3f6a1c1e-8d55-4c0b-9a3e-5b1f0c7d2e90"

@@ -47,7 +47,7 @@ def command(*, offline: bool, as_json: bool, overrides: tuple[str, ...]) -> None
 
 
 def _wait(what: str) -> None:
-    """Tell a person why nothing happens; a program needs no such line."""
+    """Print what takes so long, on a terminal only."""
     if sys.stderr.isatty():
         click.echo(f"      {what} ...", err=True)
 

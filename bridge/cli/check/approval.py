@@ -1,5 +1,5 @@
-"""What `seb check` says of approval: each rule in a sentence, whose commands count, and what of it
-can never work. It asks nobody and approves nothing.
+"""The step of `seb check` about approval: each rule in a sentence, the trusted issuers, and what
+can never work. It uses no network and approves nothing.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def _rule(rule: Rule, before: Sequence[Rule], sinks: Sequence[SinkSpec]) -> Chec
 def _problems(
     rule: Rule, before: Sequence[Rule], sinks: Sequence[SinkSpec]
 ) -> Iterator[tuple[str, str]]:
-    """What of a rule can never work, and what to do about it."""
+    """What can never work in a rule, and what to do about it."""
     for earlier in before:
         if earlier.covers(rule):
             yield (
@@ -118,6 +118,6 @@ def _trust(approval: ApprovalSettings, path: Path) -> Check:
 
 
 def _channels(config: Configuration) -> list[str]:
-    """The ways by which commands come in."""
+    """The channels that receive commands."""
     listening = [s.name for s in config.sinks if getattr(s.settings, "commands", False)]
     return listening + (["HTTPS pull"] if config.settings.commands.pull_url is not None else [])

@@ -1,5 +1,5 @@
-"""The step of `seb check` for the HTTP server: whether its address can be had. It asks nobody but
-the bridge that may run here.
+"""The step of `seb check` for the HTTP server: whether its address is free. It asks only a bridge
+that runs here.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from sinks.base import Check
 
 
 def look_at_server(listen: str) -> Iterator[Check]:
-    """How a server on that `SEB_HTTP__LISTEN` would fare; nothing where it is turned off."""
+    """Whether a server can listen at that `SEB_HTTP__LISTEN`; nothing if it is turned off."""
     if not listen:
         return
     from bridge.api.server import bound  # noqa: PLC0415  # only where there is a server

@@ -1,5 +1,5 @@
-"""IMDS: whether it gives a document, and who it says that this VM is. It asks no other address than
-the settings name.
+"""The step of `seb check` for IMDS: whether it gives a document and the VM identity. It asks no
+other address than the settings name.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _FORBIDDEN: Final = (
     "something answers and refuses this process: see the rules of the guest proxy agent (metadata "
     "security protocol), and for a pod those of the cluster for IMDS"
 )
-# By the reason of the error: a refusal is not slowness, and waiting does not help.
+# By the reason of the error: waiting does not help against a refusal.
 _REMEDIES: Final = {
     "http_400": "correct SEB_IMDS__API_VERSION; see that no proxy strips the Metadata header",
     "http_401": _FORBIDDEN,
@@ -79,7 +79,7 @@ def _failed(settings: Settings, error: ImdsError | DocumentError) -> Check:
 
 
 def look_at_identity(settings: Settings) -> tuple[VmIdentity | None, Check]:
-    """Who IMDS says that this VM is; None where it does not."""
+    """The VM identity that IMDS gives; None if it gives none."""
     try:
         vm = fetch_identity(client(settings), settings.identity.tags)
     except (ImdsError, IdentityError) as error:

@@ -1,5 +1,5 @@
-"""The bridge that runs beside `seb check`, and what it was told otherwise: a service has an
-environment file, and a shell has not.
+"""The bridge that runs on this machine, if its settings differ from those of `seb check`: the
+service has an environment file, and a shell does not read it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _REMEDY: Final = (
 
 
 def ask_running(config: Configuration) -> dict[str, Any] | None:
-    """What the running bridge was told; None where none runs, or where it does not say."""
+    """The settings that the running bridge reports; None if there are none."""
     try:
         return control.ask(config.settings.state_dir, {"ask": "settings"})
     except (control.ControlError, SebError, OSError):

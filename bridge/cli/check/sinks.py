@@ -1,4 +1,4 @@
-"""The sinks, each asked to look at its own destination, all at once and each within its time."""
+"""The step of `seb check` for the sinks: each checks its destination, all at once, within a limit."""
 
 from __future__ import annotations
 

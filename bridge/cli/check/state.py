@@ -1,6 +1,6 @@
 """The state directory and its store, as `seb check` looks at them.
 
-It leaves no store behind where there was none, and never opens one that a bridge has open.
+It makes no store if there was none, and never opens one that a bridge has open.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ LOW_DISK_BYTES: Final = 64 << 20
 
 
 def look_at_state(directory: Path) -> Iterator[Check]:
-    """How the directory and its store stand; a bridge that runs there is asked instead."""
+    """The state of the directory and its store; if a bridge runs there, it is asked instead."""
     try:
         running = control.ask(directory, {"ask": "outbox.list"})
     except SebError as error:
@@ -70,7 +70,7 @@ def look_at_state(directory: Path) -> Iterator[Check]:
 
 
 def _try_store(directory: Path) -> Check:
-    """Open the store that is there, or one in a directory beside, and leave no trace."""
+    """Open the existing store, or a new one in a temporary directory, and leave no trace."""
     if (directory / FILE_NAME).exists():
         store, reset = open_store(directory, datetime.now(UTC))
         store.close()
@@ -100,7 +100,7 @@ def _existing(directory: Path) -> Path:
 
 
 def _outbox(answer: dict[str, object]) -> Iterator[Check]:
-    """What the running bridge says of its sinks."""
+    """What the running bridge reports about its sinks."""
     sinks = answer["sinks"]
     for sink in sinks if isinstance(sinks, list) else ():
         state = f"{sink['name']}: {sink['state']}, {sink['backlog']} to deliver"

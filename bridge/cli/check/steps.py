@@ -37,7 +37,7 @@ def checkup(
 ) -> Iterator[Step]:
     """The steps, in the order in which a person would look; the network only unless offline.
 
-    `asking` is told of what may take long, before it is begun.
+    `asking` is called before each part that may take long.
     """
     yield Step(about="settings", check=_settings(config))
     yield from (Step(about="settings", check=each) for each in _stray(config))
@@ -64,7 +64,7 @@ def checkup(
 
 
 def _stray(config: Configuration) -> Iterator[Check]:
-    """The values that are allowed, and hardly what their writer meant."""
+    """Values that are allowed, but probably not what was meant."""
     for name, value in effective(config):
         if hint := stray(value):
             yield Check(
