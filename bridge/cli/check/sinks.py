@@ -1,4 +1,4 @@
-"""The step of `seb check` for the sinks: each checks its destination, all at once, within a limit."""
+"""The step of `seb check` for sinks: each checks its destination, all at once, in limited time."""
 
 from __future__ import annotations
 
