@@ -18,6 +18,7 @@ from typing import Any, Final
 import click
 
 sys.path.append(str(Path(__file__).resolve().parent.parent / "tests"))
+import console_parts
 from support.chart.schema import SCHEMA_FILE, schema_text
 
 from bridge import errors
@@ -31,7 +32,7 @@ from sinks import registry
 from sinks.record import schema
 
 ROOT: Final = Path(__file__).resolve().parent.parent
-PAGES: Final = ("README.md", "docs/reference.md")
+PAGES: Final = ("README.md", "docs/reference.md", "docs/console.md")
 _PART: Final = re.compile(r"(<!-- begin (\w[\w-]*) -->\n).*?(<!-- end \2 -->)", re.DOTALL)
 _MEANINGS: Final = {
     "OK": "fine",
@@ -105,6 +106,13 @@ def generated() -> Iterator[tuple[str, str]]:
         ),
     )
     yield "record", table(("field", "type", "meaning"), record_rows())
+    commands_of_console = (
+        (f"`seb console {usage(each)}`", words) for each, words in console_parts.command_rows()
+    )
+    yield "console-commands", table(("command", "what it does"), commands_of_console)
+    head = ("variable", "default", "meaning")
+    yield "console-variables", table(head, console_parts.variable_rows())
+    yield "console-sources", table(head, console_parts.source_rows())
 
 
 def figures() -> str:

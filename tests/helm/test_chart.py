@@ -50,6 +50,8 @@ def test_no_rights_are_asked_for(case: str) -> None:
     """There is no RBAC, no Secret, and nothing that reaches beyond the release's namespace."""
     objects = render(case)
     allowed = {"DaemonSet", "ConfigMap", "ServiceAccount", "NetworkPolicy", *CRDS}
+    if case.startswith("console"):
+        allowed |= {"Deployment", "Service", "Ingress", "PersistentVolumeClaim"}
     assert {each["kind"] for each in objects} <= allowed
     assert {each["metadata"]["namespace"] for each in objects} == {"platform"}
 
@@ -70,6 +72,10 @@ def test_versions_agree() -> None:
     assert container["image"] == f"scheduled-events-bridge:{__version__}"
 
 
-def test_no_service_is_made() -> None:
-    """A Service called seb would put its own SEB_ variables into everybody's pods."""
-    assert [of_kind(render(case), "Service") for case in CASES] == [[] for _ in CASES]
+def test_no_service_is_called_seb() -> None:
+    """Such a Service would put its own SEB_ variables into everybody's pods."""
+    names = [
+        each["metadata"]["name"] for case in CASES for each in of_kind(render(case), "Service")
+    ]
+    assert [name for name in names if name.startswith("seb")] == []
+    assert [of_kind(render("minimal"), kind) for kind in ("Service", "Deployment")] == [[], []]

@@ -23,6 +23,8 @@ from bridge.config.load import Configuration, load
 
 SINKS = {
     "approval": {"mqtt"},
+    "console": {"mqtt"},
+    "console-postgresql": {"stdout"},
     "emptydir": {"stdout"},
     "eventhub": {"eventhub"},
     "eventhub-identity": {"eventhub"},

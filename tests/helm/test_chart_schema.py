@@ -25,6 +25,8 @@ SECRET = "hunter2-and-more"
 # Kubernetes' own, and maps of names that are not ours.
 FREE = {
     "affinity",
+    "console-source",
+    "extraContainers",
     "extraEgress",
     "extraVolumeMounts",
     "extraVolumes",

@@ -34,19 +34,51 @@ def final(stages: list[Stage]) -> Stage:
     return stages[-1]
 
 
-def test_two_stages_on_one_base(stages: list[Stage]) -> None:
-    """The tools stay behind, and the environment finds the Python that it was made with."""
+@pytest.fixture
+def console(stages: list[Stage]) -> Stage:
+    """What becomes the console's image."""
+    return next(stage for stage in stages if stage.name == "console")
+
+
+def test_all_stages_are_on_one_base(stages: list[Stage]) -> None:
+    """The tools stay behind, the environment finds the Python that it was made with, and the last
+    stage, which is built unless another is asked for, is the bridge.
+    """
     assert [(stage.name, stage.base) for stage in stages] == [
         ("build", "python:3.13-slim"),
+        ("build-console", "build"),
+        ("console", "python:3.13-slim"),
         (None, "python:3.13-slim"),
     ]
 
 
-def test_nobody_special_runs_it(final: Stage) -> None:
+def test_nobody_special_runs_it(final: Stage, console: Stage) -> None:
     """By number, so that Kubernetes can see that it is not root; nothing is done after it."""
-    names = [each.name for each in final.instructions]
-    assert final.one("USER").rest == "65532:65532"
-    assert not {"RUN", "COPY", "ADD"} & set(names[names.index("USER") :])
+    for stage in (final, console):
+        names = [each.name for each in stage.instructions]
+        assert stage.one("USER").rest == "65532:65532"
+        assert not {"RUN", "COPY", "ADD"} & set(names[names.index("USER") :])
+
+
+def test_the_console_needs_no_shell_and_writes_its_state_only(console: Stage) -> None:
+    """One volume, its owner's alone; every command is a list of words."""
+    state = "/var/lib/scheduled-events-console"
+    assert console.one("ENTRYPOINT").exec_form == ["seb"]
+    assert console.one("CMD").exec_form == ["console", "run"]
+    assert json.loads(console.one("HEALTHCHECK").rest.removeprefix("CMD "))[:2] == ["python", "-c"]
+    assert console.one("RUN").exec_form == [
+        *("install", "-d", "-o", "65532", "-g", "65532"),
+        *("-m", "0700", state),
+    ]
+    assert console.one("VOLUME").rest == state
+    assert console.environment["SEB_CONSOLE_STATE_DIR"] == state
+    copied = console.one("COPY")
+    assert (copied.flags, copied.words) == (("--from=build-console",), ["/opt/seb", "/opt/seb"])
+
+
+def test_the_bridge_s_image_has_no_console(final: Stage) -> None:
+    """A bridge never pays for it."""
+    assert final.one("COPY").flags == ("--from=build",)
 
 
 def test_no_shell_is_needed(final: Stage) -> None:
@@ -75,7 +107,7 @@ def test_the_state_is_all_that_is_written(final: Stage) -> None:
 
 def test_the_image_has_no_installer(stages: list[Stage], final: Stage) -> None:
     """The environment has no pip of its own, and nothing else is copied."""
-    build, _ = stages
+    build = stages[0]
     assert (build.all("RUN")[0].exec_form or [])[1:] == [
         *("-m", "venv"),
         *("--without-pip", "/opt/seb"),
@@ -91,7 +123,7 @@ def test_what_is_installed_is_pinned(stages: list[Stage]) -> None:
     assert [
         "--require-hashes" in part or ("--no-index" in part and "--no-deps" in part)
         for part in installs
-    ] == [True, True, True]
+    ] == [True] * 5
 
 
 def test_extras_have_a_lock_of_their_own() -> None:
@@ -120,13 +152,13 @@ def test_the_packages_are_copied_whole() -> None:
     patterns = ignore_patterns(ROOT / ".dockerignore")
     files = [
         path.relative_to(ROOT).as_posix()
-        for package in ("bridge", "sinks")
+        for package in ("bridge", "console", "sinks")
         for path in (ROOT / package).rglob("*")
         if path.is_file()
     ]
     bytecode = [path for path in files if path.endswith(".pyc")]
     assert [path for path in files if ignored(path, patterns)] == bytecode
-    assert "bridge/api/static/index.html" in files
+    assert {"bridge/api/static/index.html", "console/web/pages/static/console.js"} <= set(files)
 
 
 @pytest.mark.parametrize("path", [".git/config", ".env", ".venv/pyvenv.cfg", "tests/x", "key.json"])
@@ -151,7 +183,7 @@ def test_its_commands_build_what_runs(stages: list[Stage], tmp_path: Path) -> No
     python = Path(sys.base_prefix, "bin", f"python{sys.version_info[0]}.{sys.version_info[1]}")
     (tmp_path / "bin" / "python").symlink_to(python)
     patterns = ignore_patterns(ROOT / ".dockerignore")
-    build, _ = stages
+    build = stages[0]
     for each in build.instructions:
         if each.name == "COPY":
             for source in each.words[:-1]:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from pydantic import BaseModel
+from support.chart import console_schema
 
 from bridge.config.settings import Settings
 from sinks import registry
@@ -66,7 +67,8 @@ def schema_text() -> str:
     """What the file should hold: its own text with the generated definitions put in."""
     schema = json.loads(SCHEMA_FILE.read_text(encoding="utf-8"))
     own = schema.get("definitions", {})
-    kept = {name: node for name, node in own.items() if not name.startswith(GENERATED)}
+    generated = (GENERATED, console_schema.GENERATED)
+    kept = {name: node for name, node in own.items() if not name.startswith(generated)}
     schema["definitions"] = kept | dict(definitions())
     return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
 
@@ -88,6 +90,7 @@ def definitions() -> Iterator[tuple[str, dict[str, Any]]]:
         model = _model(registry.load(kind).Settings)
         yield f"{GENERATED}sink-{kind}", {**model, "description": f"A sink of kind {kind}"}
     yield f"{GENERATED}sink-other", _other_sink()
+    yield from console_schema.definitions(_model)
 
 
 def _sinks() -> dict[str, Any]:

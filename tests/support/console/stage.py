@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import os
+import socket
 import threading
 import time
 from datetime import UTC, datetime, timedelta
@@ -44,6 +45,7 @@ class ConsoleStage:
             "SEB_CONSOLE_LISTEN": f"127.0.0.1:{port}",
             "SEB_CONSOLE_SOURCE__WEB__KIND": "webhook",
             "SEB_CONSOLE_ENROLL_KEY_FILE": str(key),
+            "SEB_CONSOLE_RETENTION_DAYS": "36500",  # the test's time is long past
             **{f"SEB_CONSOLE_{name}": value for name, value in settings.items()},
         }
         self.console = Console(load(environ=environ))
@@ -52,11 +54,10 @@ class ConsoleStage:
         self.desk.started_at = self.now.timestamp() - 86_400
         self.http = requests.Session()
         self.http.trust_env = False
+        self._listener = socket.create_server(("127.0.0.1", port))
         self._server = uvicorn.Server(
             uvicorn.Config(
                 application(self.desk, self.console.stream),
-                host="127.0.0.1",
-                port=port,
                 log_config=None,
                 access_log=False,
                 lifespan="off",
@@ -74,7 +75,7 @@ class ConsoleStage:
         self.desk.clock = lambda: self.now.timestamp() + time.monotonic() - begun
 
     def _run(self) -> None:
-        asyncio.run(self.console._serve(self._server))
+        asyncio.run(self.console._serve(self._server, self._listener))
 
     def __enter__(self) -> Self:
         self.console.database.open()

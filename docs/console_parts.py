@@ -1,0 +1,74 @@
+"""The generated parts of docs/console.md: commands and settings of the console."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final, get_args
+
+import click
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticUndefined
+
+from console.cli import COMMANDS
+from console.config.settings import Settings
+from console.config.variables import PREFIX
+from console.sources.settings import EventHubSource, MqttSource
+
+_HIDDEN: Final = (
+    "types",
+    "affects_this_vm_only",
+    "commands",
+    "connection_string",
+    "kind",
+    "password",
+)
+"""Fields of the sinks that a source does not have, and secrets that are better in a file."""
+
+
+def command_rows() -> Iterator[tuple[click.Command, str]]:
+    """Each command of the console with what it does."""
+    for name, summary in COMMANDS.items():
+        yield importlib.import_module(f"console.cli.{name}").command, summary
+
+
+def variable_rows() -> Iterator[tuple[str, str, str]]:
+    """Each variable of the console with its default and its meaning."""
+    yield from _rows(Settings, PREFIX)
+
+
+def source_rows() -> Iterator[tuple[str, str, str]]:
+    """The fields of the two kinds of source that have some."""
+    for kind, model in (("MQTT", MqttSource), ("EVENTHUB", EventHubSource)):
+        yield from _rows(model, f"{PREFIX}SOURCE__{kind}__")
+
+
+def _rows(model: type[BaseModel], prefix: str) -> Iterator[tuple[str, str, str]]:
+    for name, field in model.model_fields.items():
+        if name in _HIDDEN or (name == "source" and model is Settings):
+            continue
+        inner = next((each for each in _types(field.annotation) if _is_model(each)), None)
+        if inner is not None:
+            yield from _rows(inner, f"{prefix}{name.upper()}__")
+        else:
+            yield f"`{prefix}{name.upper()}`", _default(field), field.description or ""
+
+
+def _types(annotation: Any) -> tuple[Any, ...]:
+    return (annotation, *get_args(annotation))
+
+
+def _is_model(annotation: Any) -> bool:
+    return isinstance(annotation, type) and issubclass(annotation, BaseModel)
+
+
+def _default(field: FieldInfo) -> str:
+    value = field.default
+    if field.is_required():
+        return "**required**"
+    if value is None or value is PydanticUndefined or value in ((), {}) or isinstance(value, Path):
+        return ""
+    text = str(value).lower() if isinstance(value, bool) else str(value)
+    return f"`{text.removesuffix('.0')}`"

@@ -1,0 +1,102 @@
+"""What docs/console.md tells people to type: settings that load, a unit that systemd takes."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from support.monitoring import promtool
+
+from console.config.load import load
+from console.sources.settings import read_sources
+
+ROOT = Path(__file__).parent.parent.parent
+PAGE = (ROOT / "docs" / "console.md").read_text(encoding="utf-8")
+UNIT = ROOT / "examples" / "seb-console.service"
+analyzed = pytest.mark.skipif(
+    shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed"
+)
+
+
+def blocks(language: str) -> list[str]:
+    """The code of the page, in one language."""
+    return re.findall(rf"^```{language}\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize("number", range(len(blocks("ini"))))
+def test_the_settings_load(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each file of settings is one that the console takes, sources included."""
+    monkeypatch.chdir(tmp_path)
+    first, *lines = blocks("ini")[number].splitlines()
+    settings = load(environ=dict(line.split("=", 1) for line in lines))
+    assert first == "# /etc/seb/console.env"
+    assert (
+        list(read_sources(settings.source))
+        == [[("mqtt")], ["mqtt"], ["eventhub"], ["webhook"], []][number]
+    )
+
+
+def test_the_values_are_settings_of_the_console(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the page has helm put into the console's file is what the console takes."""
+    monkeypatch.chdir(tmp_path)
+    (values,) = (yaml.safe_load(each) for each in blocks("yaml") if "enabled: true" in each)
+    given = values["console"]["settings"]
+    environ = {f"SEB_CONSOLE_{name}": text for name, text in _flat(given)}
+    assert list(read_sources(load(environ=environ).source)) == ["mqtt"]
+
+
+def _flat(values: dict[str, object]) -> Iterator[tuple[str, str]]:
+    for name, value in values.items():
+        if isinstance(value, dict) and name != "roles":
+            yield from ((f"{name.upper()}__{inner}", text) for inner, text in _flat(value))
+        else:
+            yield name.upper(), value if isinstance(value, str) else json.dumps(value)
+
+
+def test_the_scrape_configuration_fits_the_rules(tmp_path: Path) -> None:
+    """Promtool takes it, and its job is one that SebConsoleDown knows."""
+    (made,) = (yaml.safe_load(each) for each in blocks("yaml") if "scrape_configs" in each)
+    text = (ROOT / "helm" / "files" / "console-alerts.yaml").read_text(encoding="utf-8")
+    (jobs,) = re.findall(r'job=~"([^"]+)"', text)
+    assert re.fullmatch(jobs, made["scrape_configs"][0]["job_name"])
+    if promtool.executable() is not None:
+        path = tmp_path / "prometheus.yml"
+        path.write_text(yaml.safe_dump(made))
+        assert promtool.promtool("check", "config", "--syntax-only", str(path))[0] == 0
+
+
+def test_the_files_that_it_names_are_there() -> None:
+    """Links within the repository lead somewhere."""
+    links = re.findall(r"\]\((?!https?:|#)([^)#]+)", PAGE)
+    assert [each for each in links if not (ROOT / "docs" / each).exists()] == []
+    assert len(links) > 8
+
+
+@analyzed
+def test_systemd_takes_the_unit(tmp_path: Path) -> None:
+    """Nothing in it is misspelt, and little of the machine is exposed."""
+    path = tmp_path / UNIT.name
+    path.write_text(UNIT.read_text().replace("/opt/seb-console/bin/seb", "/bin/true"))
+    environ = {**os.environ, "SYSTEMD_COLORS": "0"}
+    for words in (
+        ("verify", str(path)),
+        ("security", "--offline=true", "--threshold=20", str(path)),
+    ):
+        done = subprocess.run(
+            ["systemd-analyze", *words],
+            env=environ,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+        assert (done.returncode, "Unknown" in done.stderr) == (0, False), done.stderr
