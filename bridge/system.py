@@ -113,6 +113,19 @@ def occupy_closed_streams() -> None:
             setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115
 
 
+def reader_has_gone() -> bool:
+    """Whether nobody reads standard output any more, seen by Windows' own error for that; what is
+    still to be written is then dropped. On other systems click does this.
+    """
+    if sys.platform == "win32" and sys.stdout is not None:
+        try:
+            sys.stdout.flush()
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return True
+    return False
+
+
 def control_address(directory: Path) -> str | None:
     """An address for a local socket that belongs to the state directory; None lets
     `multiprocessing` choose one (a named pipe on Windows, or a private temporary directory where

@@ -100,6 +100,13 @@ def main() -> None:
         # click ends like this, with 1, if the reader of the output has closed it: the reader has
         # all that it wanted.
         sys.exit(OK)
+    except OSError as error:
+        from bridge import system  # noqa: PLC0415  # hardly ever needed
+
+        if not system.reader_has_gone():
+            _report_bug(error)
+            sys.exit(BUG)
+        sys.exit(OK)
     except Exception as error:  # noqa: BLE001  # the last of the three places that catch broadly
         _report_bug(error)
         sys.exit(BUG)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -30,7 +31,7 @@ def broker(tmp_path: Path) -> Iterator[Mosquitto]:
         yield running
 
 
-def run_tests(windows: WindowsPython, *arguments: str, **env: str) -> str:
+def run_tests(windows: WindowsPython, *arguments: str, timeout: float, **env: str) -> str:
     """Run pytest there, and pass the lines of promises on; all that it said, if a test failed."""
     options = ("-m", "pytest", "-p", "no:cacheprovider", "--tb=short", "--color=no", "-q")
     process = subprocess.Popen(
@@ -43,14 +44,21 @@ def run_tests(windows: WindowsPython, *arguments: str, **env: str) -> str:
         encoding="utf-8",
         errors="replace",
     )
-    said = []
-    with process:
-        assert process.stdout is not None
-        for line in process.stdout:
+    said: list[str] = []
+
+    def read(lines: Iterable[str]) -> None:
+        for line in lines:
             said.append(line)
             if line.startswith("windows "):
                 print(line.rstrip(), file=sys.__stdout__, flush=True)
-    return "" if process.returncode == 0 else "".join(said)
+
+    assert process.stdout is not None
+    # In a thread: what a test has left behind may hold the output open after pytest has ended.
+    reader = threading.Thread(target=read, args=(process.stdout,), daemon=True)
+    reader.start()
+    code = process.wait(timeout)
+    reader.join(10)
+    return "" if code == 0 else "".join(said)
 
 
 UNITS = sorted(
@@ -67,7 +75,8 @@ def test_promises(
     """Each promise above."""
     with capfd.disabled():
         address = f"{broker.host}:{broker.port}"
-        said = run_tests(windows, "-m", "ground", "tests/ground/windows", GROUND_MQTT=address)
+        where = ("-m", "ground", "tests/ground/windows")
+        said = run_tests(windows, *where, timeout=800, GROUND_MQTT=address)
     assert not said, said
 
 
@@ -76,5 +85,5 @@ def test_promises(
 @pytest.mark.parametrize("file", UNITS)
 def test_units(windows: WindowsPython, file: str) -> None:
     """The unit tests that are not about POSIX pass."""
-    said = run_tests(windows, "--timeout=100", file)
+    said = run_tests(windows, "--timeout=100", file, timeout=350)
     assert not said, said

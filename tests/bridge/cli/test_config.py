@@ -23,7 +23,7 @@ def test_every_variable_is_listed(tmp_path: Path) -> None:
         assert f"# A sink of kind {kind}." in said.out
     assert [line for line in said.out.splitlines() if line and not line.startswith("#")] == []
     plain = run_seb("config", "show", home=tmp_path)
-    (tmp_path / ".env").write_text(said.out)
+    (tmp_path / ".env").write_text(said.out, encoding="utf-8")
     assert run_seb("config", "show", home=tmp_path) == plain
 
 

@@ -52,7 +52,7 @@ def test_generate_into_a_directory_that_is_not_there(tmp_path: Path) -> None:
     """The error names the file."""
     made = keys("generate", "--issuer", ISSUER, "--out", "no/key.json", home=tmp_path)
     assert made.code == 78
-    assert "cannot be written: No such file or directory" in made.err
+    assert "cannot be written: " in made.err
 
 
 def test_generate_needs_an_issuer(tmp_path: Path) -> None:
