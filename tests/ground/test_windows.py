@@ -58,6 +58,8 @@ def run_tests(windows: WindowsPython, *arguments: str, timeout: float, **env: st
     reader.start()
     code = process.wait(timeout)
     reader.join(10)
+    if not reader.is_alive():
+        process.stdout.close()
     return "" if code == 0 else "".join(said)
 
 
