@@ -62,6 +62,8 @@ lock: $(VENV)/dev.stamp ## Pin every dependency anew, with hashes
 	  --upgrade -c requirements.lock pyproject.toml --extra azure-identity -o requirements-azure-identity.lock
 	$(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --quiet \
 	  --upgrade -c requirements.lock pyproject.toml --extra console -o requirements-console.lock
+	$(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --quiet \
+	  --upgrade -c requirements-dev.lock pyproject.toml --all-extras -o requirements-all.lock
 
 dist: $(VENV)/dev.stamp ## Make everything that users install, in dist/: the same bytes each time
 	@SOURCE_DATE_EPOCH=$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct 2>/dev/null || date -r CHANGELOG.md +%s)} \

@@ -17,8 +17,8 @@ from release import archives, interpreters, linux, locks, program, sbom, windows
 
 ROOT: Final = Path(__file__).parent.parent
 NAME: Final = "scheduled-events-bridge"
-LOCK: Final = ROOT / "requirements-azure-identity.lock"
-"""What the programs bring along: managed identity is how a fleet reaches Event Hubs."""
+LOCK: Final = ROOT / "requirements-all.lock"
+"""What the programs bring along: every extra, managed identities and the console among them."""
 _WHEELHOUSE: Final = ("3.11", "3.12", "3.13")
 
 

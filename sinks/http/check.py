@@ -18,7 +18,7 @@ _SOON: Final = timedelta(days=14)
 _PORTS: Final = {"http": 80, "https": 443}
 
 
-def look_at_address(url: str, limits: Limits) -> Iterator[Check]:
+def look_at_address(url: str, limits: Limits, *, proxy: str | None = None) -> Iterator[Check]:
     """Transport, name, connection, certificate; ends at the first step that fails."""
     parts = urlsplit(url)
     host = parts.hostname or ""
@@ -29,8 +29,8 @@ def look_at_address(url: str, limits: Limits) -> Iterator[Check]:
             remedy="use an https address",
         )
     try:
-        if proxy := proxy_of(url):
-            yield _through(proxy, limits)
+        if through := proxy or proxy_of(url):
+            yield _through(through, limits)
             return
         yield from _connect(parts, host, parts.port or _PORTS[parts.scheme], limits)
     except (OSError, ValueError, SinkError) as error:
@@ -52,7 +52,7 @@ def _through(proxy: str, limits: Limits) -> Check:
         return Check(
             level="fail",
             text=f"proxy {origin(parts)}: {problem_of(error).what}",
-            remedy="see HTTPS_PROXY and HTTP_PROXY, or name the host in NO_PROXY",
+            remedy="see PROXY, HTTPS_PROXY and HTTP_PROXY, or name the host in NO_PROXY",
         )
     return Check(level="ok", text=f"proxy {origin(parts)} takes connections")
 

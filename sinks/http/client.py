@@ -58,12 +58,12 @@ class Answer:
 class Client:
     """A kept connection to one address."""
 
-    def __init__(self, url: str, limits: Limits) -> None:
+    def __init__(self, url: str, limits: Limits, *, proxy: str | None = None) -> None:
         self._url = url
         self._limits = limits
         # Once for all requests: to look takes as long as half a request on loopback. A client is
         # replaced after each failure, and so sees changes of the system's proxy settings.
-        self._proxies = get_environ_proxies(url, no_proxy=None)
+        self._proxies = {"all": proxy} if proxy else get_environ_proxies(url, no_proxy=None)
         through = select_proxy(url, self._proxies) or ""
         secured = any(each.lower().startswith("https:") for each in (url, through))
         # No Session: it would read .netrc, keep cookies, and read a Location even if it

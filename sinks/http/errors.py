@@ -35,7 +35,7 @@ def problem_of(error: BaseException) -> Problem:
         refusals = (_TUNNEL.search(str(each)) for each in chain)
         status = next((found[1] for found in refusals if found), None)
         why = Problem(f"it answered {status}") if status else _inner(chain)
-        return why.at("the proxy that HTTPS_PROXY or HTTP_PROXY names did not connect")
+        return why.at("the proxy that HTTPS_PROXY, HTTP_PROXY or PROXY names did not connect")
     return _inner(chain)
 
 

@@ -18,7 +18,7 @@ _LATER: Final = (408, 425, 429)
 # About key, path or proxy: the next record would meet the same answer, and once a person has
 # changed the setting, this one is taken too.
 _SETTINGS: Final = (401, 403, 404, 405, 407)
-_PROXY_HINT: Final = "see user and password in HTTPS_PROXY or HTTP_PROXY"
+_PROXY_HINT: Final = "see user and password in PROXY, HTTPS_PROXY or HTTP_PROXY"
 _TRIES: Final = 5
 """So many refusals in a row of one record are believed."""
 

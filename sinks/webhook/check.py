@@ -13,7 +13,8 @@ from sinks.webhook.settings import WebhookSettings
 def look_at(settings: WebhookSettings, limits: Limits) -> Iterator[Check]:
     """Secret, transport, name, connection, certificate; ends at the first step that fails."""
     yield from _secret(settings)
-    yield from look_at_address(settings.url.get_secret_value(), limits)
+    url = settings.url.get_secret_value()
+    yield from look_at_address(url, limits, proxy=settings.proxy_url)
 
 
 def _secret(settings: WebhookSettings) -> Iterator[Check]:

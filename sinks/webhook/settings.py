@@ -11,6 +11,7 @@ from pydantic import BeforeValidator, Field, SecretStr, field_validator, model_v
 
 from sinks.base import SinkError, SinkSettings, read_secret
 from sinks.http.address import checked_address, origin
+from sinks.proxy import read_proxy
 from sinks.webhook.signature import SigningKey, read_keys
 
 _OURS: Final = ("host", "content-length", "transfer-encoding", "connection")
@@ -54,6 +55,15 @@ class WebhookSettings(SinkSettings):
         default=None, description="Jinja2 template of the body, or file: and its path"
     )
 
+    proxy: SecretStr | None = Field(
+        default=None, description="HTTP proxy as http://HOST:PORT; the system's unless given"
+    )
+
+    @property
+    def proxy_url(self) -> str | None:
+        """The address of the sink's own proxy, with its password."""
+        return self.proxy.get_secret_value() if self.proxy is not None else None
+
     @property
     def target(self) -> SplitResult:
         """The parts of the address."""
@@ -71,6 +81,15 @@ class WebhookSettings(SinkSettings):
         """
         secret = read_secret(self.secret, self.secret_file)
         return () if secret is None else read_keys(secret)
+
+    @field_validator("proxy")
+    @classmethod
+    def _proxy_is_one(cls, proxy: SecretStr | None) -> SecretStr | None:
+        if proxy is None:
+            return None
+        read_proxy(proxy.get_secret_value())
+        text = proxy.get_secret_value()
+        return proxy if "://" in text else SecretStr(f"http://{text}")
 
     @field_validator("url")
     @classmethod

@@ -57,7 +57,9 @@ class WebhookSink(Sink[WebhookSettings]):
     def open(self) -> None:
         """Get ready; the connection is made by the first delivery."""
         self.close()
-        self._client = Client(self.settings.url.get_secret_value(), self.LIMITS)
+        self._client = Client(
+            self.settings.url.get_secret_value(), self.LIMITS, proxy=self.settings.proxy_url
+        )
 
     def deliver(self, records: Sequence[EventRecord]) -> None:
         """Post the record.

@@ -20,7 +20,7 @@ from release import linux, locks, manual, program, sbom, stable_abi, windows
 ROOT = Path(__file__).parent.parent.parent
 LINUX = ROOT / "release" / "files" / "linux"
 WINDOWS = ROOT / "release" / "files" / "windows"
-LOCK = ROOT / "requirements-azure-identity.lock"
+LOCK = ROOT / "requirements-all.lock"
 posix_only = pytest.mark.skipif(sys.platform == "win32", reason="scripts of Linux packages")
 
 

@@ -1,0 +1,72 @@
+"""A webhook through a real HTTP proxy that its own setting names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+from support.sinks import http_proxy
+from support.sinks.http_proxy import TinyProxy
+from support.sinks.http_server import HttpServer
+from support.sinks.throwaway_ca import ThrowawayCa
+from support.sinks.webhook import hasty, settings
+
+from sinks.base import SinkError
+from sinks.testing import sample_record
+
+
+@pytest.fixture
+def proxy(tmp_path: Path) -> Iterator[TinyProxy]:
+    """A real proxy."""
+    if http_proxy.executable() is None:
+        pytest.skip("needs tinyproxy; make tools installs it")
+    with TinyProxy(tmp_path / "proxy", user=("vm", "s3cret")) as made:
+        yield made
+
+
+@pytest.fixture
+def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HttpServer]:
+    """A receiver with TLS, whose authority is trusted."""
+    ca = ThrowawayCa(tmp_path / "ca")
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(ca.cert))
+    with HttpServer(tls=ca.server()) as made:
+        yield made
+
+
+def test_through_the_proxy_of_the_sink(server: HttpServer, proxy: TinyProxy) -> None:
+    """The record goes through it, whatever the environment names; so says `check`."""
+    sink = hasty(server, proxy=proxy.url)
+    sink.deliver([sample_record()])
+    assert [each.body for each in server.requests()] == [sample_record().body]
+    assert proxy.connects() == 1
+    told = sink.check()
+    assert told[-1].text == f"proxy http://127.0.0.1:{proxy.port} takes connections"
+    sink.close()
+
+
+def test_a_proxy_that_was_killed(server: HttpServer, proxy: TinyProxy) -> None:
+    """The error names the proxy, not its password; when it is back the record arrives."""
+    sink = hasty(server, proxy=proxy.url)
+    sink.deliver([sample_record(1)])
+    proxy.kill()
+    with suppress(SinkError):  # the kept connection is found broken first
+        sink.deliver([sample_record(2)])
+    with pytest.raises(SinkError, match="proxy") as caught:
+        sink.deliver([sample_record(2)])
+    assert "s3cret" not in str(caught.value)
+    proxy.start()
+    sink.deliver([sample_record(2)])
+    assert [each.body for each in server.requests()][-1] == sample_record(2).body
+    sink.close()
+
+
+@pytest.mark.parametrize("proxy", ["socks5://proxy.example:1080", "http://vm:s3cret@x", "http://"])
+def test_what_is_no_http_proxy(proxy: str) -> None:
+    """It is refused at the start, without its password."""
+    with pytest.raises(ValidationError) as caught:
+        settings("https://ops.example/", proxy=proxy)
+    assert "http://HOST:PORT" in str(caught.value)
+    assert "s3cret" not in str(caught.value)
