@@ -75,7 +75,7 @@ def test_a_broker(machine: Machine, page: Pages) -> None:
 def test_try_a_program(machine: Machine) -> None:
     """The part "Try it" of docs/prepare-and-recover.md: the mark of drain.sh comes and goes."""
     prepare = Pages("docs/prepare-and-recover.md")
-    prepare.take("On Linux")  # by test_systemd.py
+    prepare.take("On Linux")  # systemd/test_b_programs.py runs it
     simulate, run = prepare.take("Try it"), prepare.take("Try it")
     machine.run("systemctl stop simulate; rm -rf /tmp/seb")
     machine.run(f"systemd-run --quiet --unit=reboot bash -c '{PATH}{simulate}'")

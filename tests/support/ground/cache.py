@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).parents[3]
 
@@ -20,3 +23,24 @@ def cache(name: str) -> Path:
 def say(text: str) -> None:
     """A word on a step that takes minutes, past pytest's capture."""
     print(text, file=sys.__stderr__, flush=True)
+
+
+def fetch(*words: str, where: Path | None = None, env: dict[str, str] | None = None) -> str:
+    """Run a command that gets packages from outside; its standard output.
+
+    Skips the test, with the command's last words, where that fails: the ground cannot be had.
+    """
+    done = subprocess.run(
+        words,
+        cwd=where,
+        env=env,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=3600,
+    )
+    if done.returncode:
+        last = (done.stderr.strip() or done.stdout.strip() or "it said nothing").splitlines()[-1]
+        pytest.skip(f"{' '.join(words[:5])} could not get its packages: {last[:300]}")
+    return done.stdout

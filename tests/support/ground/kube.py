@@ -20,7 +20,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 import yaml
-from support.ground.cache import cache, say
+from support.ground.cache import cache, fetch, say
 
 VERSION: Final = "1.34.4"
 OPERATOR: Final = "github.com/prometheus-operator/prometheus-operator@v0.85.0"
@@ -72,17 +72,8 @@ def build() -> Path:
 
 
 def _go(where: Path, *arguments: str) -> str:
-    done = subprocess.run(
-        ["nice", "-n", "10", "go", *arguments],
-        cwd=where,
-        env={**os.environ, "GOFLAGS": "-mod=mod", "GOTOOLCHAIN": "local"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode:
-        raise RuntimeError(f"go {arguments[0]} failed: {done.stderr[-2000:]}")
-    return done.stdout
+    env = {**os.environ, "GOFLAGS": "-mod=mod", "GOTOOLCHAIN": "local"}
+    return fetch("nice", "-n", "10", "go", *arguments, where=where, env=env)
 
 
 class Cluster:

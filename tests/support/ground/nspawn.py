@@ -20,7 +20,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from support.ground.cache import ROOT, cache, say
+from support.ground.cache import ROOT, cache, fetch, say
 
 _TOOLS: Final = {"mmdebstrap": "mmdebstrap", "systemd-nspawn": "systemd-container"}
 _PACKAGES: Final = (
@@ -194,7 +194,7 @@ class Machine:
             include = f"--include={','.join(_PACKAGES)}"
             sources = [str(each) for each in apt_sources()]
             command = ["mmdebstrap", "--quiet", "--variant=apt", include, _RELEASE, str(made)]
-            subprocess.run([*command, *sources], check=True, stdin=subprocess.DEVNULL)
+            fetch(*command, *sources)
             made.rename(archive)
         return archive
 

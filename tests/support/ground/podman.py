@@ -19,7 +19,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from support.ground.cache import ROOT, cache, say
+from support.ground.cache import ROOT, cache, fetch, say
 from support.ground.nspawn import apt_sources
 
 _TOOLS: Final = {
@@ -156,13 +156,9 @@ esac
             sources.write_text("\n".join(texts).replace("bookworm", _RELEASE))
             made = archive.with_suffix(".new.tar")
             link = "--customize-hook=ln -s /usr/bin/python3 $1/usr/local/bin/python"
-            subprocess.run(
-                [
-                    *("mmdebstrap", "--quiet", "--variant=apt", f"--include={_PACKAGES}", link),
-                    *(_RELEASE, str(made), str(sources)),
-                ],
-                check=True,
-                stdin=subprocess.DEVNULL,
+            fetch(
+                *("mmdebstrap", "--quiet", "--variant=apt", f"--include={_PACKAGES}", link),
+                *(_RELEASE, str(made), str(sources)),
             )
             made.rename(archive)
         if self.outcome(f"docker image exists {_BASE}").returncode:

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from support.ground.cache import ROOT, cache, say
+from support.ground.cache import ROOT, cache, fetch, say
 
 VERSION: Final = "3.13.5-1.5.12"
 """Of org.bytedeco:cpython, which packs the files of the Windows installer into a jar."""
@@ -126,7 +126,7 @@ class WindowsPython:
         if not jar.exists():
             plugin = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:get"
             artifact = f"org.bytedeco:cpython:{VERSION}:jar:windows-x86_64"
-            _run("mvn", "-q", "-B", plugin, "-Dtransitive=false", f"-Dartifact={artifact}")
+            fetch("mvn", "-q", "-B", plugin, "-Dtransitive=false", f"-Dartifact={artifact}")
         return jar
 
     def _unpack(self, jar: Path) -> None:
@@ -195,7 +195,7 @@ def _pins(lock: Path) -> dict[str, str]:
 
 
 def _pip(*arguments: str) -> None:
-    _run(sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", *arguments)
+    fetch(sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", *arguments)
 
 
 def _run(*words: str) -> str:

@@ -1,66 +1,20 @@
-"""docs/linux.md, step by step, on a machine that systemd has booted. Each step builds on those
-before it, so they run in the order of the file.
-"""
+"""docs/linux.md, steps 1 to 6 and 8, on a machine that systemd has booted."""
 
 from __future__ import annotations
 
 import re
-import shlex
-from collections.abc import Iterator
 
 import pytest
 from support.eventually import eventually
 from support.ground.doc_page import Pages
-from support.ground.nspawn import SOURCE, Machine, missing
+from support.ground.nspawn import Machine
+from support.ground.service import restarted, show, wait_for
 from support.sinks.far_ends import IMDS, PASSWORD, FarEnds
 
-LINUX, PREPARE = "docs/linux.md", "docs/prepare-and-recover.md"
+LINUX = "docs/linux.md"
 STATE = "/var/lib/private/scheduled-events-bridge"
 SECRET = "/etc/seb/credentials/SEB_SINK__MQTT__PASSWORD"
 pytestmark = pytest.mark.timeout(600)
-
-
-@pytest.fixture(scope="module")
-def machine() -> Iterator[Machine]:
-    """A machine without the bridge."""
-    if why := missing():
-        pytest.skip(why)
-    with Machine() as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def far(machine: Machine) -> FarEnds:
-    """What the settings of the page name; to be made once the bridge is installed."""
-    return FarEnds(machine)
-
-
-@pytest.fixture(scope="module")
-def page() -> Pages:
-    """The page, whose blocks are taken one after the other."""
-    return Pages(LINUX)
-
-
-def show(machine: Machine, name: str) -> str:
-    """A property of the service."""
-    return machine.run(f"systemctl show -p {name} --value seb").strip()
-
-
-def wait_for(machine: Machine, name: str, value: str, *, timeout: float = 120) -> None:
-    """Wait until a property of the service has a value."""
-    eventually(lambda: show(machine, name) == value, what=f"{name}={value}", timeout=timeout)
-
-
-def this_run(machine: Machine) -> str:
-    """The log of the service since its last start."""
-    here = show(machine, "InvocationID")
-    return machine.run(f"journalctl --no-pager -o cat _SYSTEMD_INVOCATION_ID={here}")
-
-
-def restarted(machine: Machine, pid: str) -> None:
-    """Wait until it runs again, and is ready, as another process."""
-    eventually(lambda: show(machine, "MainPID") not in (pid, "0"), what="restart", timeout=180)
-    wait_for(machine, "ActiveState", "active")
 
 
 def test_install(machine: Machine, page: Pages) -> None:
@@ -186,92 +140,3 @@ def test_upgrade_and_back(machine: Machine, page: Pages) -> None:
         assert (step, said.strip()) == (step, version)
         streams.add(machine.run(stream))
     assert len(streams) == 1
-
-
-def test_drain(machine: Machine, page: Pages) -> None:
-    """examples/drain.sh runs within the unit: it waits for connections, marks, and unmarks."""
-    prepare = Pages(PREPARE)
-    settings = shlex.quote(prepare.file("/etc/seb/seb.env"))
-    machine.run(f"printf %s {settings} >> /etc/seb/seb.env")
-    machine.run(prepare.take("On Linux"))
-    machine.run("echo Environment=DRAIN_PORT=9 >> /etc/systemd/system/seb.service.d/drain.conf")
-    machine.file("/etc/systemd/system/imds.service").write_text(
-        "[Service]\nExecStart=/opt/seb/bin/seb simulate user-reboot --speed 60 --loop\n"
-    )
-    machine.run("systemctl daemon-reload; systemctl restart imds seb")
-    marks = "ls /run/drain | wc -l; stat -c %a /run/drain"
-    for wanted in ("1", "0"):
-        eventually(
-            lambda wanted=wanted: machine.run(marks).split() == [wanted, "755"],  # type: ignore[misc]
-            what=f"{wanted} marks",
-            timeout=120,
-        )
-    assert "sink_down" not in this_run(machine)
-
-
-def test_marks_outlive_a_restart(machine: Machine) -> None:
-    """A restart of the bridge does not put the VM back into service."""
-    machine.run("systemctl stop seb; touch /run/drain/of-another-event; systemctl start seb")
-    assert "of-another-event" in machine.run("ls /run/drain")
-    machine.run("rm /run/drain/of-another-event")
-
-
-def test_a_service_is_stopped(machine: Machine, page: Pages) -> None:
-    """Part 7's account and rule of polkit let a program stop that service, and no other."""
-    for name in ("haproxy", "other"):
-        unit = "[Service]\nExecStart=/bin/sleep infinity\n"
-        machine.file(f"/etc/systemd/system/{name}.service").write_text(unit)
-    machine.file("/usr/local/bin/stop.sh").write_text(
-        "#!/bin/sh\nsystemctl --no-ask-password stop other.service && exit 65\n"
-        "exec systemctl --no-ask-password stop haproxy.service\n"
-    )
-    settings = 'KIND=program COMMAND=/usr/local/bin/stop.sh TYPES=[\\"seb.event.*\\"]'
-    machine.run(f"""
-        chmod 755 /usr/local/bin/stop.sh
-        for each in {settings}; do echo "SEB_SINK__STOP__$each" >> /etc/seb/seb.env; done
-        systemctl daemon-reload; systemctl start haproxy other
-    """)
-    machine.run(page.take("A program that starts or stops another service"))
-    eventually(
-        lambda: machine.run("systemctl is-active haproxy || :").strip() == "inactive",
-        what="the end of haproxy",
-        timeout=90,
-    )
-    assert machine.run("systemctl is-active other").strip() == "active"
-    assert show(machine, "DynamicUser") == "yes"
-
-
-def test_logs_directory(machine: Machine) -> None:
-    """Part 7's line for the file sink lets it write below /var/log."""
-    machine.run("""
-        printf '[Service]\nLogsDirectory=seb\n' > /etc/systemd/system/seb.service.d/logs.conf
-        echo SEB_SINK__FILE__PATH=/var/log/seb/records.jsonl >> /etc/seb/seb.env
-        systemctl daemon-reload; systemctl restart seb
-    """)
-    eventually(
-        lambda: machine.outcome("test -s /var/log/seb/records.jsonl").returncode == 0,
-        what="records in the file",
-    )
-
-
-def test_remove(machine: Machine, page: Pages) -> None:
-    """Step 9 leaves no file, no account and no unit."""
-    stop, rest = page.take("9. Remove").split("\n", 1)
-    machine.run(stop)
-    assert show(machine, "Result") == "success", this_run(machine)[-3000:]
-    machine.run(rest)
-    machine.run(page.take("9. Remove"))
-    left = machine.run(f"""
-        find / -xdev \\( -path {SOURCE} -o -path /proc -o -path /var/log/journal \\) -prune -o \\
-          \\( -iname '*seb*' -o -name 'scheduled-events*' -o -path /run/drain \\) -print |
-          grep -vE '^(/usr/(share|lib|bin|sbin)|/etc/(alternatives|hosts)|/sys)/' || :
-        getent passwd seb || :
-        systemctl list-unit-files --no-legend 'seb*' || :
-        systemctl --failed --no-legend
-    """)
-    assert left.split() == []
-
-
-def test_everything_was_executed(page: Pages) -> None:
-    """No command of the page is left out."""
-    assert page.left() == []
