@@ -70,7 +70,7 @@ def test_a_port_in_use_is_an_error(imds_simulator: Simulator) -> None:
         ("169.254.169.254", False, "real metadata service"),
         ("169.254.169.254", True, "real metadata service"),
         ("::ffff:169.254.169.254", True, "real metadata service"),
-        ("metadata.example", True, "no IP address"),
+        ("metadata.example", True, "not an IP address"),
     ],
 )
 def test_only_loopback_is_listened_on(host: str, beyond: bool, message: str) -> None:
