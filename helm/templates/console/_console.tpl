@@ -34,8 +34,8 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- define "console.checks" -}}
 {{- with .Values.console -}}
 {{- $login := .settings.login | default dict -}}
-{{- if not (has ($login.mode | default "none") (list "proxy" "oidc")) -}}
-{{- fail "console.settings.login.mode: others reach a console in a pod, so it needs a login; set it to proxy or oidc (docs/console.md)" -}}
+{{- if ne ($login.mode | default "none") "proxy" -}}
+{{- fail "console.settings.login.mode: others reach a console in a pod, so it needs a login; set it to proxy (docs/console.md)" -}}
 {{- end -}}
 {{- if not .settings.source -}}
 {{- fail "console.settings.source: the console has no source, so it would show nothing; see docs/console.md" -}}
