@@ -10,8 +10,9 @@ from typing import Final
 from console.fleet.values import Gap, Stream
 from console.records.incoming import IncomingRecord
 
-_LATE: Final = 0.01
-"""Part of an interval by which a heartbeat may come early."""
+_DOUBT_SECONDS: Final = 0.5
+_DRIFT: Final = 0.01
+"""Part of the time since a heartbeat came by which the next ones may be late."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,13 +71,19 @@ def count(
 
 
 def _heartbeats_due(stream: Stream, record: IncomingRecord, interval: float) -> int:
-    """How many heartbeats the bridge made between the stream's newest record and this one."""
+    """How many heartbeats the bridge may have made between the stream's newest record and this one.
+
+    A record's time is that of the observation, and its sequence that of the commit, so a heartbeat
+    may stand on either side of a record of nearly its time; and its intervals are never shorter
+    than they should be, but a little longer.
+    """
     until = record.time - (interval / 2 if record.kind == "heartbeat" else 0.0)
     if stream.beat_time is None:
         return int(max(0.0, until - stream.high_time) / interval)
-    beats = (floor((at - stream.beat_time) / interval + _LATE) for at in (stream.high_time, until))
-    before, after = beats
-    return max(0, after - before)
+    since = stream.high_time - stream.beat_time
+    doubt = min(interval / 2, _DOUBT_SECONDS + _DRIFT * max(0.0, since))
+    before = max(0, floor((since - doubt) / interval))
+    return max(0, floor((until - stream.beat_time + doubt) / interval) - before)
 
 
 def _gap(stream: Stream, record: IncomingRecord, first: int, last: int) -> list[Gap]:

@@ -130,6 +130,16 @@ def test_heartbeats_are_told_from_losses_by_their_clock(second: int, lost: int) 
     assert missing(known, vm) == lost
 
 
+def test_a_heartbeat_that_was_made_beside_an_observation_is_not_a_gap() -> None:
+    """An event that was observed just before a heartbeat, and committed just after it."""
+    known, vm = Known(), FakeVm(interval=1.0)
+    take(known, vm.heartbeat(now=NOW))
+    for second in (1, 2, 3):
+        vm.heartbeat(now=NOW + timedelta(seconds=second * 1.02))
+    take(known, vm.event("E", now=NOW + timedelta(seconds=2.99)))
+    assert missing(known, vm) == 0
+
+
 def test_a_new_stream_begins_at_its_own_number() -> None:
     """A store that was lost begins another stream: that is no gap, and the newer stream counts."""
     known, vm = Known(), FakeVm()
