@@ -9,6 +9,7 @@ from typing import Final
 
 from console.fleet.values import Gap, Stream
 from console.records.incoming import IncomingRecord
+from sinks.record import BRIDGE_STARTED
 
 _DOUBT_SECONDS: Final = 0.5
 _DRIFT: Final = 0.01
@@ -41,7 +42,7 @@ def count(
             low=record.sequence,
             high=record.sequence,
             high_time=record.time,
-            beat_time=record.time if record.kind == "heartbeat" else None,
+            beat_time=record.time if _begins_an_interval(record) else None,
         )
         return Counted(stream=first, gaps=[], fresh=True)
     if record.sequence < stream.low:
@@ -51,6 +52,9 @@ def count(
     if record.sequence <= stream.high:
         left = list(_without(gaps, record.sequence, record.sequence))
         return Counted(stream=stream, gaps=left, fresh=left != gaps)
+    if interval is None and record.interval is not None:
+        # The first heartbeat says what could not be known before: how many of them were due.
+        gaps = list(_doubtless(gaps, record.interval))
     due = _heartbeats_due(stream, record, interval) if interval else 0
     last = record.sequence - 1
     if record.last_record is not None:
@@ -65,7 +69,7 @@ def count(
         low=stream.low,
         high=record.sequence,
         high_time=record.time,
-        beat_time=record.time if record.kind == "heartbeat" else stream.beat_time,
+        beat_time=record.time if _begins_an_interval(record) else stream.beat_time,
     )
     return Counted(stream=moved, gaps=gaps, fresh=True)
 
@@ -96,8 +100,21 @@ def _gap(stream: Stream, record: IncomingRecord, first: int, last: int) -> list[
             first=first,
             last=last,
             found_at=record.received_at,
+            seconds=abs(record.time - stream.high_time),
         )
     ]
+
+
+def _begins_an_interval(record: IncomingRecord) -> bool:
+    return record.kind == "heartbeat" or record.type == BRIDGE_STARTED
+
+
+def _doubtless(gaps: Iterable[Gap], interval: float) -> Iterable[Gap]:
+    """The gaps without as many sequences as may have been heartbeats of that interval."""
+    for gap in gaps:
+        due = floor((gap.seconds + 2 * _DOUBT_SECONDS) / interval)
+        if due < gap.size:
+            yield replace(gap, first=gap.first + due)
 
 
 def _without(gaps: Iterable[Gap], first: int, last: int) -> Iterable[Gap]:

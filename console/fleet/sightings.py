@@ -79,7 +79,8 @@ def shown(event: Event | None, sighting: Sighting, site: str) -> Event:
         )
     sites = event.sites if site in event.sites else (*event.sites, site)
     first_at = min(event.first_at, sighting.first_at)
-    if sighting.time < event.shown_at and sighting.vm_id != event.shown_by:
+    older = sighting.time < event.shown_at or facts.goes_on
+    if older and sighting.vm_id != event.shown_by:
         return replace(event, sites=sites, first_at=first_at)
     return replace(
         event,

@@ -70,7 +70,7 @@ class Stream:
     high_time: float
     """Time of the record with the highest sequence, by the VM's clock."""
     beat_time: float | None = None
-    """Time of its newest heartbeat: the next ones are due in whole intervals from there."""
+    """Time of its newest heartbeat or start: the next ones are due whole intervals later."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +82,8 @@ class Gap:
     first: int
     last: int
     found_at: float
+    seconds: float = 0.0
+    """Between the records on its two sides, by the VM's clock."""
 
     @property
     def size(self) -> int:

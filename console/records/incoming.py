@@ -45,6 +45,8 @@ class EventFacts:
     notice: float | None = None
     pause: float | None = None
     downtime: float | None = None
+    goes_on: bool = False
+    """It ended for this witness alone, which it names no more; others may still see it."""
 
     @property
     def state(self) -> str:

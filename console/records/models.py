@@ -71,6 +71,7 @@ class ObservationModel(_Model):
     pauseSeconds: float | None = None
     restarted: bool | None = None
     downtimeSeconds: float | None = None
+    goesOnWithoutThisVm: bool | None = None
 
 
 class HeartbeatModel(_Model):

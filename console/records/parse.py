@@ -205,6 +205,7 @@ def _event(data: DataModel) -> EventFacts:
         notice=data.observation.noticeSeconds,
         pause=data.observation.pauseSeconds,
         downtime=data.observation.downtimeSeconds,
+        goes_on=data.observation.goesOnWithoutThisVm or False,
     )
 
 

@@ -66,13 +66,19 @@ def gap_values(gap: Gap) -> Values:
         "first": gap.first,
         "last": gap.last,
         "found_at": gap.found_at,
+        "seconds": gap.seconds,
     }
 
 
 def gap_of(row: Row[Any]) -> Gap:
     """A gap from its row."""
     return Gap(
-        vm_id=row.vm_id, stream=row.stream, first=row.first, last=row.last, found_at=row.found_at
+        vm_id=row.vm_id,
+        stream=row.stream,
+        first=row.first,
+        last=row.last,
+        found_at=row.found_at,
+        seconds=row.seconds,
     )
 
 

@@ -79,6 +79,7 @@ gap: Final = Table(
     Column("first", BigInteger, primary_key=True),
     Column("last", BigInteger, nullable=False),
     Column("found_at", Float(53), nullable=False),
+    Column("seconds", Float(53), nullable=False),
 )
 
 record: Final = Table(

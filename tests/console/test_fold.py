@@ -140,6 +140,18 @@ def test_a_heartbeat_that_was_made_beside_an_observation_is_not_a_gap() -> None:
     assert missing(known, vm) == 0
 
 
+@pytest.mark.parametrize(("interval", "left"), [(1.0, 0), (60.0, 1)])
+def test_a_gap_before_the_first_heartbeat_is_judged_by_it(interval: float, left: int) -> None:
+    """Until a heartbeat came nobody knows their interval; then what may have been one is none."""
+    known, vm = Known(), FakeVm(interval=interval)
+    take(known, vm.event("E1", now=NOW))
+    vm.heartbeat(now=NOW)
+    take(known, vm.event("E2", now=NOW + timedelta(seconds=1)))
+    assert missing(known, vm) == 1
+    take(known, vm.heartbeat(now=NOW + timedelta(seconds=2)))
+    assert missing(known, vm) == left
+
+
 def test_a_new_stream_begins_at_its_own_number() -> None:
     """A store that was lost begins another stream: that is no gap, and the newer stream counts."""
     known, vm = Known(), FakeVm()
@@ -164,6 +176,17 @@ def test_an_event_is_shown_by_the_newest_of_its_witnesses() -> None:
     assert known.events["E"].state == "started"
     assert known.events["E"].shown_by == one.vm_id
     assert known.sightings[("E", two.vm_id)].facts.state == "scheduled"
+
+
+def test_an_event_that_goes_on_without_a_witness_is_not_over() -> None:
+    """A bridge that records only its own events ends one that names it no more; others see it."""
+    known = Known()
+    left, named = FakeVm(name="left"), FakeVm(name="named")
+    first = [vm.event("E", resources=["left", "named"], now=NOW) for vm in (left, named)]
+    without = {"goesOnWithoutThisVm": True}
+    ended = left.event("E", transition="ended", status="Unknown", now=NOW, observation=without)
+    take(known, first[0], first[1], ended)
+    assert known.events["E"].state == "scheduled"
 
 
 def test_a_clock_that_is_a_day_ahead_does_not_win_for_a_day() -> None:

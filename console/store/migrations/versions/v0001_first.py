@@ -48,6 +48,7 @@ def upgrade() -> None:
         sa.Column("first", sa.BigInteger(), nullable=False),
         sa.Column("last", sa.BigInteger(), nullable=False),
         sa.Column("found_at", sa.Float(precision=53), nullable=False),
+        sa.Column("seconds", sa.Float(precision=53), nullable=False),
         sa.PrimaryKeyConstraint("vm_id", "stream", "first"),
     )
     op.create_table(
