@@ -4,6 +4,7 @@ and the service manager's socket.
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import socket
@@ -113,16 +114,17 @@ def occupy_closed_streams() -> None:
             setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115
 
 
-def reader_has_gone() -> bool:
-    """Whether nobody reads standard output any more, seen by Windows' own error for that; what is
-    still to be written is then dropped. On other systems click does this.
+def reader_has_gone(error: OSError) -> bool:
+    """Whether a write failed because nobody reads standard output any more, as Windows reports it;
+    what is still to be written is then dropped. On other systems click does this.
     """
-    if sys.platform == "win32" and sys.stdout is not None:
-        try:
-            sys.stdout.flush()
-        except OSError:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            return True
+    if sys.platform == "win32" and sys.stdout is not None and error.errno == errno.EINVAL:
+        # Of the C library: an error about a file has its name, one of the system its own number.
+        number: int | None = getattr(error, "winerror", None)
+        if error.filename is not None or number is not None:
+            return False
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return True
     return False
 
 

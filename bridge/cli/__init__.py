@@ -103,7 +103,7 @@ def main() -> None:
     except OSError as error:
         from bridge import system  # noqa: PLC0415  # hardly ever needed
 
-        if not system.reader_has_gone():
+        if not system.reader_has_gone(error):
             _report_bug(error)
             sys.exit(BUG)
         sys.exit(OK)
