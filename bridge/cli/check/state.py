@@ -54,6 +54,11 @@ def look_at_state(directory: Path) -> Iterator[Check]:
             remedy="create it for this user, or set SEB_STATE_DIR to one that it may write to",
         )
         return
+    yield from _disk(directory)
+
+
+def _disk(directory: Path) -> Iterator[Check]:
+    """What is wrong with the disk of the directory, for a store."""
     free = shutil.disk_usage(_existing(directory)).free
     if free < LOW_DISK_BYTES:
         yield Check(
