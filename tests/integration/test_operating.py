@@ -122,7 +122,7 @@ def test_it_is_seen_before_it_is_known_who_it_is(tmp_path: Path) -> None:
         assert (told["vm"], told["imds"]["trouble"]["reason"]) == (None, "identity")
         assert seen.samples()["seb_looking"] == 0.0
         code = run_seb("status", env=launch_env, home=tmp_path)
-        assert (code.code, "not known yet" in code.out) == (1, True)
+        assert (code.code, "waiting for the VM identity from IMDS" in code.out) == (1, True)
 
 
 def test_the_commands_show_what_the_server_tells(

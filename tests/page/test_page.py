@@ -112,7 +112,7 @@ def test_a_sink_that_pauses_says_what_to_do(page: Page, server: StatusServer) ->
 
 def test_the_page_is_one_file_that_the_policy_can_allow() -> None:
     """One script, one style, nothing inline besides, and no way to make markup of a text."""
-    text = resources.files("bridge").joinpath("static", "index.html").read_text("utf-8")
+    text = resources.files("bridge.api").joinpath("static", "index.html").read_text("utf-8")
     assert (text.count("<script"), text.count("<style"), text.count("<link")) == (1, 1, 1)
     forbidden = r"\sstyle=|\son\w+=\"|innerHTML|outerHTML|insertAdjacent|document\.write|eval\("
     forbidden += r"|https?://(?!www\.w3\.org/)|@import|url\(|localStorage|document\.cookie"

@@ -42,7 +42,7 @@ class StatusServer:
         self._ended = threading.Event()
         self._listeners: set[queue.SimpleQueue[dict[str, Any] | None]] = set()
         self._lock = threading.Lock()
-        self._page = resources.files("bridge").joinpath("static", "index.html").read_bytes()
+        self._page = resources.files("bridge.api").joinpath("static", "index.html").read_bytes()
         outer = self
 
         class Handler(_Handler):
