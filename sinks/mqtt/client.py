@@ -8,7 +8,7 @@ import socket
 import ssl
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from paho.mqtt.client import Client
 from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
@@ -19,6 +19,8 @@ from sinks.base import SinkError, read_secret
 from sinks.mqtt.messages import Message
 from sinks.mqtt.properties import properties_of
 from sinks.mqtt.settings import MqttSettings, MqttTls, Protocol
+from sinks.mqtt.tunnel import TunnelClient, plain
+from sinks.proxy import Proxy
 
 KEEPALIVE: Final = 30
 """Seconds of silence after which paho pings; after as many again the connection is lost."""
@@ -42,6 +44,9 @@ class Plan:
     username: str | None = None
     password: str | None = field(default=None, repr=False)
     tls: ssl.SSLContext | None = None
+    path: str | None = None
+    """Of the broker's WebSockets; none: MQTT without them."""
+    proxy: Proxy | None = None
     will: Message | None = None
     session_expiry: int = 0
     """Seconds that the broker keeps the session after its end; 0 starts and ends it clean."""
@@ -73,8 +78,14 @@ def plan_for(settings: MqttSettings, *, client_id: str, will: Message | None = N
 
     The broker keeps a session only for commands, and never for a client without a will.
     """
+    try:
+        proxy = settings.effective_proxy
+    except ValueError as error:
+        raise SinkError(f"HTTPS_PROXY: {error}") from None
     return Plan(
         host=settings.host,
+        path=settings.path if settings.transport == "websocket" else None,
+        proxy=proxy,
         port=settings.effective_port,
         client_id=client_id,
         protocol=settings.protocol,
@@ -128,23 +139,29 @@ def _unusable(what: str, file: Path | None, error: Exception) -> SinkError:
 
 def new_client(plan: Plan) -> Client:
     """A paho client that does not reconnect by itself; not connected, without callbacks."""
+    transport: Literal["tcp", "websockets"] = "tcp" if plan.path is None else "websockets"
     if plan.protocol == "5":
-        made = Client(
+        made = TunnelClient(
             CallbackAPIVersion.VERSION2,
+            transport=transport,
             client_id=plan.client_id,
             protocol=MQTTProtocolVersion.MQTTv5,
             reconnect_on_failure=False,
             manual_ack=plan.takes_commands,
         )
     else:
-        made = Client(
+        made = TunnelClient(
             CallbackAPIVersion.VERSION2,
+            transport=transport,
             client_id=plan.client_id,
             clean_session=not plan.takes_commands,
             protocol=MQTTProtocolVersion.MQTTv311,
             reconnect_on_failure=False,
             manual_ack=plan.takes_commands,
         )
+    made.proxy = plan.proxy
+    if plan.path is not None:
+        made.ws_set_options(path=plan.path)
     if plan.username is not None:
         made.username_pw_set(plan.username, plan.password)
     if plan.tls is not None:
@@ -162,7 +179,7 @@ def new_client(plan: Plan) -> Client:
 
 def _send_at_once(_client: Client, _data: Any, connection: Any) -> None:
     # Nagle's algorithm would hold a small PUBLISH back until the last one's TCP acknowledgement.
-    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    plain(connection).setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
 
 def _nothing(_client: Client, _data: Any, _connection: Any) -> None:
@@ -171,12 +188,13 @@ def _nothing(_client: Client, _data: Any, _connection: Any) -> None:
 
 def read_limits(told: Properties | None, *, connection: object) -> Limits:
     """The limits in a CONNACK's properties, and the TLS version of the connection."""
+    secured = plain(connection)
     return Limits(
         maximum_qos=getattr(told, "MaximumQoS", 2),
         receive_maximum=getattr(told, "ReceiveMaximum", 65535),
         retain=bool(getattr(told, "RetainAvailable", 1)),
         maximum_packet_size=getattr(told, "MaximumPacketSize", None),
-        tls_version=connection.version() if isinstance(connection, ssl.SSLSocket) else None,
+        tls_version=secured.version() if isinstance(secured, ssl.SSLSocket) else None,
     )
 
 

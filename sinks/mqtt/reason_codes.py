@@ -9,7 +9,10 @@ import socket
 import ssl
 from typing import Final
 
+from paho.mqtt.client import WebsocketConnectionError
+
 from sinks.base import Problem
+from sinks.mqtt.tunnel import ProxyError
 
 NOBODY_SUBSCRIBED: Final = 0x10
 PROTOCOL_ERROR: Final = 0x82
@@ -128,9 +131,19 @@ def ending(code: int, *, from_broker: bool, accepted: bool) -> Problem:
 
 def network(error: Exception) -> Problem:
     """Why a connection could not be made, and what to do about it."""
-    for kinds, words in _NETWORK:
-        if isinstance(error, kinds):
-            return words
+    if isinstance(error, ProxyError):
+        return Problem(
+            f"the proxy did not connect ({error})",
+            "check PROXY or HTTPS_PROXY, its user, and that it lets CONNECT through to this port",
+        )
+    if isinstance(error, WebsocketConnectionError):
+        return Problem(
+            "the answer is not a WebSocket", "check PORT and PATH, and what stands on the way"
+        )
+    return _told_by_tls(error) or _told_by_the_system(error)
+
+
+def _told_by_tls(error: Exception) -> Problem | None:
     if isinstance(error, ssl.SSLCertVerificationError):
         return Problem(
             f"the broker's certificate is not trusted ({error.verify_message})",
@@ -141,6 +154,13 @@ def network(error: Exception) -> Problem:
         return Problem(
             f"the TLS handshake failed ({why})", "check PORT, and whether the broker uses TLS"
         )
+    return None
+
+
+def _told_by_the_system(error: Exception) -> Problem:
+    for kinds, words in _NETWORK:
+        if isinstance(error, kinds):
+            return words
     if isinstance(error, OSError):
         return Problem(
             error.strerror or type(error).__name__,

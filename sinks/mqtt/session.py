@@ -35,6 +35,7 @@ from sinks.mqtt.reason_codes import (
     network,
     reason,
 )
+from sinks.mqtt.tunnel import plain
 from sinks.sockets import cut
 
 # Well within the keepalive's half of tolerance; a publish or an answer ends the wait at once.
@@ -125,7 +126,7 @@ class Session:
     def abort(self) -> None:
         """Cut the connection, from any thread, at once; the broker then publishes the will."""
         self._lose(Problem("the connection was cut because a call took too long"))
-        connection = self.client.socket()
+        connection = plain(self.client.socket())
         if isinstance(connection, socket.socket):
             cut(connection)
 

@@ -9,9 +9,12 @@ from typing import Final, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
 
 from sinks.base import SinkSettings
+from sinks.proxy import Proxy, proxy_for, read_proxy
 
 PORT: Final = 1883
 TLS_PORT: Final = 8883
+HTTP_PORT: Final = 80
+HTTPS_PORT: Final = 443
 
 Protocol = Literal["5", "3.1.1"]
 
@@ -44,7 +47,7 @@ class MqttSettings(SinkSettings):
         default=None,
         ge=1,
         le=65535,
-        description="Port; 1883, or with TLS 8883. Port 8883 turns TLS on",
+        description="Port; 1883, or with TLS 8883; with websocket 80 or 443. 8883 and 443 mean TLS",
     )
     username: str | None = Field(default=None, description="User name at the broker")
     password: SecretStr | None = Field(default=None, description="Password at the broker")
@@ -59,6 +62,24 @@ class MqttSettings(SinkSettings):
     commands: bool = Field(
         default=False, description="Listen for signed commands on the VM's command topic"
     )
+
+    transport: Literal["tcp", "websocket"] = Field(
+        default="tcp", description="tcp, or websocket: MQTT within WebSockets"
+    )
+    path: str = Field(
+        default="/mqtt", pattern=r"^/[!-~]*$", description="Path of the broker's WebSockets"
+    )
+    proxy: SecretStr | None = Field(
+        default=None,
+        description="HTTP proxy as http://HOST:PORT; the system's with websocket and TLS",
+    )
+
+    @field_validator("proxy")
+    @classmethod
+    def _proxy_is_one(cls, proxy: SecretStr | None) -> SecretStr | None:
+        if proxy is not None:
+            read_proxy(proxy.get_secret_value())
+        return proxy
 
     @field_validator("host")
     @classmethod
@@ -83,12 +104,21 @@ class MqttSettings(SinkSettings):
     @property
     def uses_tls(self) -> bool:
         """Whether the connection is encrypted."""
-        return self.tls is not None or self.port == TLS_PORT
+        return self.tls is not None or self.port in (TLS_PORT, HTTPS_PORT)
 
     @property
     def effective_port(self) -> int:
         """The port, with its default filled in."""
+        if self.transport == "websocket":
+            return self.port or (HTTPS_PORT if self.uses_tls else HTTP_PORT)
         return self.port or (TLS_PORT if self.uses_tls else PORT)
+
+    @property
+    def effective_proxy(self) -> Proxy | None:
+        """The proxy on the way to the broker. Raises `ValueError` if the system's is none."""
+        if self.proxy is None and not (self.transport == "websocket" and self.uses_tls):
+            return None
+        return proxy_for(self.host, self.effective_port, self.proxy)
 
     @property
     def is_local(self) -> bool:

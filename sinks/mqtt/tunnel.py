@@ -1,0 +1,93 @@
+"""A paho client whose TCP connection may go through an HTTP proxy, and may carry WebSockets."""
+
+from __future__ import annotations
+
+import base64
+import socket
+import time
+from typing import Any, Final
+
+from paho.mqtt.client import Client
+
+from sinks.proxy import Proxy
+
+_LARGEST_HEAD: Final = 8192
+_CONNECTED: Final = 200
+
+
+class ProxyError(ConnectionError):
+    """A proxy that did not connect; the text has what it answered, and no password."""
+
+
+class TunnelClient(Client):
+    """As its base; with `proxy`, every connection is made through it."""
+
+    proxy: Proxy | None = None
+    _latest: socket.socket | None = None
+
+    def _create_socket(self) -> Any:
+        try:
+            return super()._create_socket()
+        except BaseException:
+            # Paho leaves what it made so far to the garbage collector.
+            if self._latest is not None:
+                self._latest.close()
+            raise
+        finally:
+            self._latest = None
+
+    def _ssl_wrap_socket(self, tcp_sock: socket.socket) -> Any:
+        self._latest = made = super()._ssl_wrap_socket(tcp_sock)
+        return made
+
+    def _create_socket_connection(self) -> socket.socket:
+        self._latest = made = self._connected()
+        return made
+
+    def _connected(self) -> socket.socket:
+        # The base would ask the environment for a proxy, if it had PySocks.
+        if self.proxy is None:
+            return socket.create_connection((self._host, self._port), self.connect_timeout)
+        return connect_through(self.proxy, self._host, self._port, timeout=self.connect_timeout)
+
+
+def plain(connection: Any) -> Any:
+    """The socket of a connection, where paho has wrapped it for WebSockets."""
+    return getattr(connection, "_socket", connection)
+
+
+def connect_through(proxy: Proxy, host: str, port: int, *, timeout: float) -> socket.socket:
+    """A connection to `host` through the proxy's CONNECT, within `timeout` seconds for each of
+    its two steps. Raises `ProxyError`, or `OSError` if the proxy cannot be reached.
+    """
+    try:
+        connection = socket.create_connection((proxy.host, proxy.port), timeout)
+    except OSError as error:
+        raise ProxyError(f"{proxy}: {error.strerror or type(error).__name__}") from None
+    try:
+        _ask(connection, proxy, f"[{host}]:{port}" if ":" in host else f"{host}:{port}", timeout)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _ask(connection: socket.socket, proxy: Proxy, target: str, timeout: float) -> None:
+    lines = [f"CONNECT {target} HTTP/1.1", f"Host: {target}"]
+    if proxy.username is not None:
+        user = f"{proxy.username}:{proxy.password or ''}".encode()
+        lines.append(f"Proxy-Authorization: Basic {base64.b64encode(user).decode()}")
+    connection.sendall("\r\n".join([*lines, "", ""]).encode())
+    until = time.monotonic() + timeout
+    head = b""
+    # A byte at a time: what follows the head belongs to the broker.
+    while not head.endswith(b"\r\n\r\n"):
+        byte = connection.recv(1)
+        if not byte or len(head) > _LARGEST_HEAD or time.monotonic() > until:
+            raise ProxyError(f"{proxy}: its answer broke off")
+        head += byte
+    status = head.split(b" ", 2)[1:2]
+    if not status or not status[0].isdigit():
+        raise ProxyError(f"{proxy}: its answer is not HTTP")
+    if int(status[0]) != _CONNECTED:
+        raise ProxyError(f"{proxy}: it answered {int(status[0])}")

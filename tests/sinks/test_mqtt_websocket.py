@@ -1,0 +1,207 @@
+"""MQTT within WebSockets and through a real HTTP proxy, against a real Mosquitto."""
+
+from __future__ import annotations
+
+import ssl
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+from support.mqtt.mosquitto import Mosquitto
+from support.mqtt.subscriber import Subscriber
+from support.sinks import http_proxy
+from support.sinks.http_proxy import TinyProxy
+from support.sinks.throwaway_ca import ThrowawayCa
+from support.sinks.websocket_gate import WebSocketGate
+
+from sinks.base import SinkError
+from sinks.mqtt import MqttSink
+from sinks.mqtt.settings import MqttSettings
+from sinks.testing import SAMPLE_VM, SinkContract, sample_context, sample_record
+
+EVENTS = f"seb/v1/default/vm/{SAMPLE_VM.vm_id}/event"
+
+
+class Broker:
+    """A Mosquitto behind WebSockets, as the far end of a sink."""
+
+    secrets: Sequence[str] = ()
+
+    def __init__(self, broker: Mosquitto, gate: WebSocketGate, seen: Subscriber) -> None:
+        self.broker, self.gate, self._seen = broker, gate, seen
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        return {"host": self.gate.host, "port": str(self.gate.port), "transport": "websocket"}
+
+    def received(self) -> Sequence[bytes]:
+        return self._seen.payloads(EVENTS)
+
+    def stop(self) -> None:
+        self.broker.stop()
+
+    def start(self) -> None:
+        self.broker.start()
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[Broker]:
+    """A broker behind WebSockets."""
+    with (
+        Mosquitto(tmp_path / "broker") as made,
+        WebSocketGate(made.port) as gate,
+        made.subscriber("seb/#") as seen,
+    ):
+        yield Broker(made, gate, seen)
+
+
+@pytest.fixture
+def proxy(tmp_path: Path) -> Iterator[TinyProxy]:
+    """A real proxy that asks for a password."""
+    if http_proxy.executable() is None:
+        pytest.skip("needs tinyproxy; make tools installs it")
+    with TinyProxy(tmp_path / "proxy", user=("vm", "s3cret")) as made:
+        yield made
+
+
+def sink_for(**settings: Any) -> MqttSink:
+    """A sink with these settings."""
+    made = MqttSettings.model_validate({"kind": "mqtt", **settings})
+    return MqttSink("mqtt", made, sample_context())
+
+
+class TestContract(SinkContract):
+    """All that holds for MQTT alone."""
+
+    sink_class = MqttSink
+
+    @pytest.fixture
+    def destination(self, broker: Broker) -> Broker:
+        return broker
+
+
+def test_the_path(broker: Broker) -> None:
+    """PATH is what the broker is asked for."""
+    sink = sink_for(**broker.settings, path="/ws")
+    sink.open()
+    sink.close()
+    assert broker.gate.paths == ["/ws"]
+
+
+@pytest.mark.parametrize("status", [404, 502])
+def test_no_websocket(broker: Broker, status: int) -> None:
+    """Another answer is told as that, with what to look at."""
+    broker.gate.answer = status
+    with pytest.raises(SinkError, match="not a WebSocket"):
+        sink_for(**broker.settings).open()
+
+
+def test_commands_arrive(broker: Broker) -> None:
+    """The command topic is subscribed to as without WebSockets; `check` says so."""
+    told = sink_for(**broker.settings, commands="true").check()
+    assert [each.level for each in told if each.level == "fail"] == []
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="the store of Windows is no file")
+def test_with_tls(tmp_path: Path) -> None:
+    """The certificate is verified first, and `check` tells the version of TLS."""
+    ca = ThrowawayCa(tmp_path / "ca")
+    pair = ca.server()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(pair.cert, pair.key)
+    with Mosquitto(tmp_path / "broker") as made, WebSocketGate(made.port, tls=context) as gate:
+        there = {"host": "localhost", "port": gate.port, "transport": "websocket"}
+        told = sink_for(**there, tls={"ca": str(ca.cert)}).check()
+        assert ("ok", True) in [(each.level, "TLSv1" in each.text) for each in told]
+        with pytest.raises(SinkError, match="not trusted"):
+            sink_for(**there, tls={}).open()
+
+
+@pytest.mark.parametrize("transport", ["tcp", "websocket"])
+def test_through_a_proxy(broker: Broker, proxy: TinyProxy, transport: str) -> None:
+    """The connection goes through it, with and without WebSockets."""
+    port = broker.gate.port if transport == "websocket" else broker.broker.port
+    there = {"host": "127.0.0.1", "port": port, "transport": transport}
+    sink = sink_for(**there, proxy=proxy.url)
+    sink.open()
+    sink.deliver([sample_record(1)])
+    sink.close()
+    assert sample_record(1).body in broker.received()
+    assert proxy.connects() == 1
+
+
+def test_a_proxy_that_is_killed(broker: Broker, proxy: TinyProxy) -> None:
+    """Nothing is lost, and the error names the proxy without its password."""
+    sink = sink_for(**broker.settings, proxy=proxy.url)
+    sink.open()
+    for number in range(1, 6):
+        if number % 2 == 0:
+            proxy.kill()
+            with pytest.raises(SinkError):
+                sink.deliver([sample_record(number)])
+            with pytest.raises(SinkError, match="proxy") as caught:
+                sink.open()
+            assert "s3cret" not in str(caught.value)
+            proxy.start()
+            sink.open()
+        sink.deliver([sample_record(number)])
+    sink.close()
+    arrived = list(dict.fromkeys(broker.received()))
+    assert arrived == [sample_record(number).body for number in range(1, 6)]
+
+
+def test_a_proxy_that_refuses(broker: Broker, proxy: TinyProxy) -> None:
+    """Its status is told, the wrong password is not."""
+    wrong = proxy.url.replace("s3cret", "wr0ng")
+    with pytest.raises(SinkError, match="it answered 40") as caught:
+        sink_for(**broker.settings, proxy=wrong).open()
+    assert "wr0ng" not in str(caught.value)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a process is frozen with a signal")
+def test_a_proxy_that_is_frozen(broker: Broker, proxy: TinyProxy) -> None:
+    """The try ends in time; when the proxy works again, the record arrives."""
+    sink = sink_for(**broker.settings, proxy=proxy.url)
+    sink.open()
+    proxy.freeze()
+    try:
+        with pytest.raises(SinkError):
+            sink.deliver([sample_record(1)])
+    finally:
+        proxy.thaw()
+    sink.open()
+    sink.deliver([sample_record(1)])
+    sink.close()
+    assert sample_record(1).body in broker.received()
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"proxy": "socks5://vm:s3cret@x:1080"}, "http://HOST:PORT"),
+        ({"transport": "udp"}, "transport"),
+        ({"transport": "websocket", "path": "mqtt"}, "path"),
+    ],
+)
+def test_settings_that_cannot_work(settings: dict[str, str], words: str) -> None:
+    """They are refused at the start, and no password is shown."""
+    with pytest.raises(ValidationError) as caught:
+        MqttSettings.model_validate({"kind": "mqtt", "host": "b.example", **settings})
+    assert words in str(caught.value)
+    assert "s3cret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("settings", "port"),
+    [({}, 80), ({"tls": {}}, 443), ({"port": 443}, 443), ({"port": 9001}, 9001)],
+)
+def test_the_port(settings: dict[str, Any], port: int) -> None:
+    """80, with TLS 443; 443 turns TLS on."""
+    made = MqttSettings.model_validate(
+        {"kind": "mqtt", "host": "b.example", "transport": "websocket", **settings}
+    )
+    assert made.effective_port == port
+    assert made.uses_tls is (port == 443)
