@@ -11,6 +11,7 @@ from support.amqp.server import EventHubServer
 from support.console.process import ConsoleProcess
 from support.console.records import FakeVm
 from support.eventually import eventually
+from support.postgresql import PostgreSql
 
 from sinks.record import EventRecord
 
@@ -83,3 +84,26 @@ def test_a_hub_that_goes_is_told_and_comes_back(
     hub.start()
     send(hub, vm.event("E2"))
     eventually(lambda: "E2" in console.events(), what="the second event", timeout=60)
+
+
+def test_two_consoles_share_the_partitions_and_one_takes_over(
+    hub: EventHubServer, postgresql: PostgreSql, tmp_path: Path
+) -> None:
+    """On one database each record counts once, and a console that dies leaves nothing unread."""
+    url = postgresql.database("hub_of_two")
+    settings = {
+        "SOURCE__EVENTHUB__CONNECTION_STRING": hub.connection_string("fleet"),
+        "DATABASE": url,
+    }
+    vms = [FakeVm(name=f"web-{number}") for number in range(8)]
+    with (
+        ConsoleProcess(tmp_path / "one", **settings) as one,
+        ConsoleProcess(tmp_path / "two", **settings) as two,
+    ):
+        send(hub, *(vm.event(f"E-{vm.name}") for vm in vms))
+        for console in (one, two):
+            eventually(lambda c=console: len(c.events()) == 8, what="eight", timeout=60)  # type: ignore[misc]
+        one.kill()
+        send(hub, *(vm.event(f"L-{vm.name}") for vm in vms))
+        eventually(lambda: len(two.events()) == 16, what="sixteen", timeout=90)
+        assert {vm["gaps"] for vm in two.vms().values()} == {0}
