@@ -1,5 +1,6 @@
 import logging
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -59,7 +60,11 @@ def test_a_receiver_that_misbehaves_is_told_in_words(
     sink = hasty(server)
     server.answer(status=200, mode=mode)
     began = time.monotonic()
-    assert failure(sink) == f"{server.origin}: {said}"
+    told = failure(sink).removeprefix(f"{server.origin}: ")
+    if sys.platform == "win32" and mode == "reset":  # Wine's reset may look like an end
+        assert told in (said, "the connection ended before an answer came")
+    else:
+        assert told == said
     assert time.monotonic() - began < 8
     sink.deliver([sample_record()])
 
