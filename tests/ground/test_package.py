@@ -5,7 +5,9 @@ Each step builds on those before it, so they run in the order of the file. `make
 
 from __future__ import annotations
 
+import hashlib
 import os
+import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -158,3 +160,31 @@ def newer(package: Path, target: Path, work: Path) -> None:
     ]
     control.write_text("\n".join(lines) + "\n")
     subprocess.run(["dpkg-deb", "-Znone", "--build", str(root), str(target)], check=True)
+
+
+def test_the_rpm_holds_the_same(package: Path, tmp_path: Path) -> None:
+    """File by file: names, modes and content are those of the .deb; settings are configuration."""
+    if not shutil.which("rpm"):
+        pytest.skip("needs rpm")
+    (other,) = package.parent.glob(f"{NAME}-*.x86_64.rpm")
+    subprocess.run(["dpkg-deb", "--extract", str(package), str(tmp_path)], check=True)
+    listed = "[%{FILENAMES}\t%{FILEMODES:octal}\t%{FILEDIGESTS}\t%{FILEFLAGS:fflags}\n]"
+    done = subprocess.run(
+        ["rpm", "-qp", "--qf", listed, str(other)], capture_output=True, text=True, check=True
+    )
+    rows = [line.split("\t") for line in done.stdout.splitlines()]
+    there = {name: (mode[-4:], digest) for name, mode, digest, _ in rows if mode.startswith("10")}
+    here = {
+        f"/{path.relative_to(tmp_path)}": (
+            f"{path.stat().st_mode & 0o7777:04o}",
+            hashlib.sha256(path.read_bytes()).hexdigest(),
+        )
+        for path in tmp_path.rglob("*")
+        if path.is_file() and not path.is_symlink()
+    }
+    assert there == here
+    assert [name for name, _, _, flags in rows if flags] == ["/etc/seb/seb.env"]
+    scripts = subprocess.run(
+        ["rpm", "-qp", "--scripts", str(other)], capture_output=True, text=True, check=True
+    )
+    assert "systemctl try-restart seb.service" in scripts.stdout
