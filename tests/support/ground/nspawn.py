@@ -110,6 +110,8 @@ class Machine:
             self._outer.wait(90)
         except subprocess.TimeoutExpired:
             os.killpg(self._outer.pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):
+                os.kill(self._first, signal.SIGKILL)  # the machine outlives its nspawn
             self._outer.wait(10)
         self._outer = None
 
