@@ -103,6 +103,7 @@ class _Vm:
             urgent=lambda: False,
             park=lambda record, reason, tries: note(f"dead: {reason}"),
             redact=Redactor(),
+            delivered=lambda *_: None,
         )
 
     def happens(self) -> None:

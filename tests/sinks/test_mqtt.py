@@ -136,8 +136,11 @@ def test_a_heartbeat_expires_after_two_of_its_intervals(
     with broker.subscriber(f"{BASE}/event") as seen:
         sink.open()
         sink.deliver([seal(draft, sequence=1, stream=SAMPLE_STREAM), sample_record(2)])
-        assert [each.expiry for each in seen.messages()] == [expiry, 7 * 24 * 3600]
+        heartbeat, record = [each.expiry for each in seen.messages()]
     sink.close()
+    # A broker hands on what is left of it.
+    assert heartbeat in range(max(0, expiry - 5), expiry + 1)
+    assert record in range(7 * 24 * 3600 - 5, 7 * 24 * 3600 + 1)
 
 
 def test_a_receipt_goes_to_its_own_topic(broker: Mosquitto) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.sinks.scripted import Bench, Script
+from support.sinks.scripted import PATIENCE, Bench, Script
 from support.store_helpers import bridge_draft, draft, opened
 
 from bridge.delivery.health import MAX_STUCK_THREADS, Health, reason_of, retry_delay
@@ -93,12 +94,18 @@ def test_a_sink_that_refuses_every_record_is_never_ok(bench: Bench, ops: Script)
 
 def test_a_refusal_after_deliveries_takes_the_ok_away(bench: Bench, ops: Script) -> None:
     """Until the sink takes a record again."""
-    ops.on_deliver = [None, SinkRejected("no")]
+    taken_again = threading.Event()
+
+    def hold() -> None:
+        taken_again.wait(PATIENCE)
+
+    ops.on_deliver = [None, SinkRejected("no"), hold]
     bench.commit(draft(1))
     bench.start()
     assert wait_ok(bench, ops) == "ok"
     bench.commit(draft(2))
     ops.wait_for(lambda: bench.dispatcher.health["ops"].state == "idle")
+    taken_again.set()
     bench.commit(draft(3))
     assert wait_ok(bench, ops) == "ok"
 

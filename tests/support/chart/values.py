@@ -58,5 +58,7 @@ def made(node: dict[str, Any]) -> Any:
         return node["enum"][0]
     if node.get("pattern") == r"^\d{4}-\d{2}-\d{2}$":
         return "2020-07-01"
+    if node.get("pattern", "").startswith("^/"):
+        return "/x"
     kinds = {"string": "x", "boolean": True, "array": [], "object": {}}
     return kinds.get(node["type"], max(1, node.get("minimum", 1)))

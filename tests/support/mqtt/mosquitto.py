@@ -111,17 +111,20 @@ class Mosquitto:
         """Start, or start again; returns once it listens."""
         if self._process is not None:
             return
-        with (self.directory / "log").open("ab") as log:
-            command = [executable(), "-c", str(self._config)]
-            self._process = subprocess.Popen(command, stderr=log, stdout=log)
         deadline = time.monotonic() + _PATIENCE
-        while time.monotonic() < deadline and self._process.poll() is None:
+        while time.monotonic() < deadline:
+            # While it was away, some connection may have got its port for a moment.
+            if self._process is None or self._process.poll() is not None:
+                with (self.directory / "log").open("ab") as log:
+                    command = [executable(), "-c", str(self._config)]
+                    self._process = subprocess.Popen(command, stderr=log, stdout=log)
             try:
                 socket.create_connection((self.host, self.port), timeout=1).close()
             except OSError:
-                time.sleep(0.01)
+                time.sleep(0.05)
             else:
-                return
+                if self._process.poll() is None:
+                    return
         self.kill()
         raise RuntimeError(f"mosquitto does not listen on port {self.port}:\n{self.log}")
 
