@@ -66,8 +66,8 @@ class _Outbox:
     def __init__(self, records: Sequence[EventRecord]) -> None:
         self.waiting = list(records)
 
-    def next(self, sink: str, accepts: object, limit: int) -> Batch | None:
-        del sink, accepts
+    def next(self, sink: str, limit: int) -> Batch | None:
+        del sink
         some = tuple(self.waiting[:limit])
         return Batch(records=some, cursor=some[-1].sequence) if some else None
 
