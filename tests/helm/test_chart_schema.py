@@ -56,9 +56,7 @@ def objects(node: Any, name: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def test_it_follows_the_settings() -> None:
-    """The generated part is what the bridge's settings are now; tests/support/chart/schema.py
-    writes it.
-    """
+    """The generated part is what the bridge's settings are now; `make docs` writes it."""
     assert SCHEMA_FILE.read_text(encoding="utf-8") == schema_text()
 
 

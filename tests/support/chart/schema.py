@@ -1,14 +1,13 @@
 """The part of the chart's values.schema.json that follows from the bridge's own settings.
 
-`python tests/support/chart/schema.py` writes it; `--check` changes nothing and fails where the file
-is out of date. What the chart itself takes is written by hand in the same file and left alone.
+`make docs` writes it, and `make lint` checks it. What the chart itself takes is written by hand in
+the same file and left alone.
 """
 
 from __future__ import annotations
 
 import json
 import re
-import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -49,18 +48,6 @@ _SECRET_NAME: Final = (
     "|(access|account|api|private|shared|signing)_?key)s?$"
 )
 _SINK_NAME: Final = "^[a-z0-9]+([_-][a-z0-9]+)*$"
-
-
-def main() -> int:
-    """Write or check the file; the exit code says whether it is current."""
-    wanted, found = schema_text(), SCHEMA_FILE.read_text(encoding="utf-8")
-    if wanted == found:
-        return 0
-    if "--check" in sys.argv[1:]:
-        sys.stderr.write("helm/values.schema.json is out of date: run this without --check\n")
-        return 1
-    SCHEMA_FILE.write_text(wanted, encoding="utf-8", newline="\n")
-    return 0
 
 
 def schema_text() -> str:
@@ -186,7 +173,3 @@ def _secret(node: Mapping[str, Any], name: str) -> dict[str, Any]:
         plain = {"type": "string", "not": {"pattern": _SECRET_ADDRESS}}
         return {"anyOf": [plain, refused], "description": description}
     return {**refused, "description": description}
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())
