@@ -1,4 +1,4 @@
-"""An approval under way: how far it is, and how IMDS took the tries so far. It asks nobody."""
+"""An approval under way: how far it is, and how IMDS took the tries so far. It sends no request."""
 
 from __future__ import annotations
 
