@@ -15,9 +15,7 @@ CONFIGURATION: Final = 78
 
 
 class SebError(Exception):
-    """Ends a command; the message says what is wrong and what to do about it. `remedy` is the
-    second part, if it is a clause of its own.
-    """
+    """Ends a command; `what` is wrong, and `remedy`, if it is a clause of its own."""
 
     exit_code: ClassVar[int] = BUG
 

@@ -1,7 +1,5 @@
-"""Log lines for people and for machines: an `action` and named fields, logfmt or JSON.
-
-A line is written with `logger.info("…", extra={"action": …, …})`. Known secrets are cut out of
-every line here, whoever wrote it.
+"""Log lines: an `action` and named fields, as logfmt or JSON, with known secrets cut out. Use
+`logger.info("…", extra={"action": …, …})`.
 """
 
 from __future__ import annotations
@@ -34,9 +32,7 @@ _QUIET: Final = {
 
 
 class Redactor:
-    """Cuts known secrets out of text, also where a library has quoted or escaped them, or shows
-    only the part that matters.
-    """
+    """Cuts known secrets out of text, also quoted, escaped or shortened ones."""
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         forms = {form for secret in secrets for part in _parts(secret) for form in _forms(part)}
@@ -69,7 +65,6 @@ def _parts(secret: str) -> Iterator[str]:
 
 
 def _forms(secret: str) -> Iterator[str]:
-    """How a secret may be written."""
     yield secret
     yield json.dumps(secret)[1:-1]
     yield json.dumps(secret, ensure_ascii=False)[1:-1]
@@ -114,7 +109,7 @@ class _Formatter(logging.Formatter):
 def _message(record: logging.LogRecord) -> str:
     try:
         return record.getMessage()
-    except Exception:  # noqa: BLE001  # a library's format that does not fit is no reason to lose it
+    except Exception:  # noqa: BLE001  # a library's format may not fit
         return str(record.msg)
 
 
@@ -137,7 +132,7 @@ class LogfmtFormatter(_Formatter):
 
 class _Handler(logging.StreamHandler[TextIO]):
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  # logging's own name
-        """A line that cannot be written, as on a full disk, is gone: nobody could be told."""
+        """Drop a line that cannot be written, as on a full disk: it could not be reported."""
 
 
 def configure(

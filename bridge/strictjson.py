@@ -1,6 +1,4 @@
-"""Strict JSON for input from outside. It never returns what a record cannot hold, and does not know
-what the JSON is about.
-"""
+"""Strict JSON for input from outside: it returns only what a record can hold."""
 
 from __future__ import annotations
 
@@ -9,8 +7,7 @@ import math
 from typing import Any, Final
 
 MAX_DEPTH: Final = 64
-"""How deep it may be nested. Azure's documents are three deep; a record must hold them, and every
-reader of the record must be able to."""
+"""How deep it may be nested: Azure's documents are three deep."""
 
 
 class JsonError(ValueError):
@@ -18,16 +15,13 @@ class JsonError(ValueError):
 
 
 def load_json(body: bytes) -> Any:
-    """JSON as strict as a parser should be: no NaN, no duplicate keys, no endless nesting.
-
-    Raises `JsonError`. Half surrogate pairs become U+FFFD, as UTF-8 could not carry them on.
-    """
+    """Strict JSON, or `JsonError`; half surrogate pairs become U+FFFD."""
     if not body.strip():
         raise JsonError("the answer is empty")
     try:
         text = body.decode("utf-8-sig")
         loaded = parse_json(text)
-        if "\\ud" in text.lower():
+        if has_surrogates(text):
             whole = json.dumps(loaded, ensure_ascii=False)
             loaded = parse_json(whole.encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
     except UnicodeDecodeError:
@@ -39,10 +33,13 @@ def load_json(body: bytes) -> Any:
     return loaded
 
 
+def has_surrogates(text: str) -> bool:
+    """Whether an escape in the text may be half a surrogate pair."""
+    return "\\ud" in text or "\\uD" in text
+
+
 def same_json(one: object, other: object) -> bool:
-    """Whether two values that were read are the same JSON. In Python 1 equals True, in JSON it does
-    not; 1 and 1.0 are equal in both.
-    """
+    """Whether two values are the same JSON; in Python 1 equals True, in JSON it does not."""
     if one != other or isinstance(one, bool) is not isinstance(other, bool):
         return False
     if isinstance(one, dict) and isinstance(other, dict):
@@ -53,9 +50,7 @@ def same_json(one: object, other: object) -> bool:
 
 
 def load_object(text: str, start: int, *, depth: int = 2) -> tuple[dict[str, Any], int]:
-    """The object that begins at `start`, `depth` levels below the outermost value, as strict as
-    `load_json`; and where it ends. Raises `ValueError`.
-    """
+    """The object that begins at `start`, as strict, and where it ends. Raises `ValueError`."""
     try:
         loaded, end = _DECODER.raw_decode(text, start)
     except RecursionError:
@@ -67,10 +62,7 @@ def load_object(text: str, start: int, *, depth: int = 2) -> tuple[dict[str, Any
 
 
 def parse_json(text: str) -> Any:
-    """JSON of exactly this text, as strict; half surrogate pairs are left as they are.
-
-    Raises `JsonError`, `json.JSONDecodeError`, and `RecursionError`.
-    """
+    """As strict, of exactly this text. Raises `JsonError`, `JSONDecodeError`, `RecursionError`."""
     try:
         loaded = _DECODER.decode(text)
     except (JsonError, json.JSONDecodeError):

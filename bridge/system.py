@@ -1,6 +1,4 @@
-"""Everything that differs between operating systems: boot id, paths, private files, signals,
-and the service manager's socket.
-"""
+"""What differs between operating systems: boot id, paths, private files, signals, systemd."""
 
 from __future__ import annotations
 
@@ -42,9 +40,7 @@ def boot_id() -> str | None:
 
 
 def default_state_dir() -> Path:
-    """Where the store lives unless SEB_STATE_DIR says otherwise: on the OS disk, never on an
-    ephemeral one, because Redeploy and Preempt lose those.
-    """
+    """The store's place unless SEB_STATE_DIR is set: on the OS disk, which a redeploy keeps."""
     given = os.environ.get("STATE_DIRECTORY")  # systemd's StateDirectory=
     if given:
         return Path(given.split(":", maxsplit=1)[0])
@@ -58,20 +54,13 @@ def default_state_dir() -> Path:
 
 
 def make_private(path: Path) -> None:
-    """Let only the owner read a file or directory, if the system supports modes.
-
-    Windows: a file allows what its directory does, and ProgramData's default lets every user read
-    and add files. So the directory has to be made private from the start: by `mkdir` with mode
-    0o700 (Python 3.12.4 or later), or at the installation, as docs/windows.md says.
-    """
+    """Let only the owner read it. On Windows the directory decides, made with mode 0o700."""
     if not is_windows():
         path.chmod(0o700 if path.is_dir() else 0o600)
 
 
 def create_private(path: Path) -> int:
-    """The descriptor of a new, empty file that only the account of this process may read, from its
-    first moment on. Raises `FileExistsError`, or `OSError`.
-    """
+    """A descriptor of a new file that only this account may read. Raises `FileExistsError`."""
     if sys.platform == "win32":
         descriptor = _create_private_on_windows(path)
     else:
@@ -100,9 +89,7 @@ def _windows_boot_id() -> str | None:
 
 
 def occupy_closed_streams() -> None:
-    """Point standard descriptors that are closed at the null device: a store or a socket that got
-    their number would take what a library prints. `sys.__stdout__` stays None where it was.
-    """
+    """Open closed standard descriptors on the null device, or a store could get their number."""
     for number in range(3):
         try:
             os.fstat(number)
@@ -114,25 +101,19 @@ def occupy_closed_streams() -> None:
             setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115
 
 
-def reader_has_gone(error: OSError) -> bool:
-    """Whether a write failed because nobody reads standard output any more, as Windows reports it;
-    what is still to be written is then dropped. On other systems click does this.
-    """
-    if sys.platform == "win32" and sys.stdout is not None and error.errno == errno.EINVAL:
+def reader_has_gone(error: Exception) -> bool:
+    """Whether a write failed because the reader of standard output has gone (on Windows)."""
+    if sys.platform == "win32" and sys.stdout is not None and isinstance(error, OSError):
         # Of the C library: an error about a file has its name, one of the system its own number.
         number: int | None = getattr(error, "winerror", None)
-        if error.filename is not None or number is not None:
-            return False
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return True
+        if error.errno == errno.EINVAL and error.filename is None and number is None:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return True
     return False
 
 
 def control_address(directory: Path) -> str | None:
-    """An address for a local socket that belongs to the state directory; None lets
-    `multiprocessing` choose one (a named pipe on Windows, or a private temporary directory where
-    the path is too long for a socket).
-    """
+    """The address of the local socket; None lets `multiprocessing` choose one."""
     path = directory / "control.sock"
     if is_windows() or len(os.fsencode(path)) > _SOCKET_PATH_BYTES:
         return None
@@ -142,23 +123,13 @@ def control_address(directory: Path) -> str | None:
 
 def on_stop_signal(stop: Callable[[], object]) -> None:
     """Call `stop` on SIGTERM and SIGINT, and on Ctrl-Break, which is how Windows services end."""
-
-    def handle(number: int, frame: object) -> None:
-        del number, frame
-        stop()
-
-    names = ("SIGTERM", "SIGINT", "SIGBREAK")
-    for name in names:
+    for name in ("SIGTERM", "SIGINT", "SIGBREAK"):
         if number := getattr(signal, name, None):
-            signal.signal(number, handle)
+            signal.signal(number, lambda *_: stop())
 
 
 def notify(state: str) -> None:
-    """Tell the service manager something in the words of sd_notify(3), lines of NAME=VALUE.
-
-    It does nothing if no service manager listens (NOTIFY_SOCKET is not set), and never fails: a
-    bridge that cannot report its state continues.
-    """
+    """Send lines of sd_notify(3) to the service manager, if there is one. It never fails."""
     address = os.environ.get("NOTIFY_SOCKET", "")
     family = getattr(socket, "AF_UNIX", None)  # Windows' Python has none
     if family is None or not address.startswith(("/", "@")):
@@ -171,9 +142,7 @@ def notify(state: str) -> None:
 
 
 def watchdog_seconds() -> float | None:
-    """The service manager's watchdog time in seconds; None if it does not watch this process
-    (sd_watchdog_enabled(3)).
-    """
+    """The service manager's watchdog time in seconds; None without one for this process."""
     microseconds = os.environ.get("WATCHDOG_USEC", "")
     meant = os.environ.get("WATCHDOG_PID") or str(os.getpid())
     if not microseconds.isdecimal() or int(microseconds) == 0 or meant != str(os.getpid()):
@@ -234,7 +203,6 @@ if sys.platform == "win32":
         return msvcrt.open_osfhandle(handle, os.O_WRONLY)
 
     def _account() -> str:
-        """The security identifier of the account of this process, as text."""
         import ctypes  # noqa: PLC0415  # only for this
         from ctypes import wintypes  # noqa: PLC0415
 

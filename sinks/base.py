@@ -4,18 +4,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from fnmatch import fnmatchcase
-from typing import Any, ClassVar, Generic, Literal, TypeVar
+from typing import Any, ClassVar, Generic, Literal, Self, TypeVar
 
-from sinks.command import (
-    MAX_TOKEN_BYTES,
-    CommandMessage,
-    CommandSender,
-    CommandSource,
-    no_commands,
-)
+from sinks.command import MAX_TOKEN_BYTES, CommandMessage, CommandSender, CommandSource, no_commands
 from sinks.errors import Problem, SinkError, SinkPaused, SinkRejected
 from sinks.record import BRIDGE_HEARTBEAT, EventRecord, VmIdentity
 from sinks.settings import JsonDict, JsonList, SinkSettings, read_secret
@@ -71,10 +65,6 @@ class PendingEvent:
         }
 
 
-def _nothing_pending() -> Sequence[PendingEvent]:
-    return ()
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkContext:
     """What a sink may know of the bridge around it."""
@@ -85,7 +75,7 @@ class SinkContext:
     site: str = "default"
     version: str = "0"
     instance_id: str = ""
-    pending: Callable[[], Sequence[PendingEvent]] = field(default=_nothing_pending)
+    pending: Callable[[], Sequence[PendingEvent]] = tuple
     """The pending events as last committed; may be called from any thread."""
     command: CommandSource = no_commands
     """Takes a signed command that came in over the sink's connection."""
@@ -103,6 +93,26 @@ class Check:
     level: Literal["ok", "warn", "fail"]
     text: str
     remedy: str | None = None
+
+    @classmethod
+    def ok(cls, text: str) -> Self:
+        """It is as it should be."""
+        return cls(level="ok", text=text)
+
+    @classmethod
+    def warn(cls, text: str, remedy: str) -> Self:
+        """It works, but not as the owner may think."""
+        return cls(level="warn", text=text, remedy=remedy)
+
+    @classmethod
+    def fail(cls, text: str, remedy: str | None) -> Self:
+        """It does not work."""
+        return cls(level="fail", text=text, remedy=remedy)
+
+    @classmethod
+    def problem(cls, problem: Problem, remedy: str) -> Self:
+        """It does not work; `remedy` is for a problem that names none."""
+        return cls.fail(problem.what, problem.remedy or remedy)
 
 
 S = TypeVar("S", bound=SinkSettings)
@@ -137,9 +147,7 @@ class Sink(ABC, Generic[S]):
 
     @classmethod
     def sender(cls, settings: S, *, site: str, vm_id: str) -> CommandSender | None:
-        """A control plane's way to the VM of that id through the same destination, not yet open;
-        None if this kind carries no commands.
-        """
+        """A control plane's way to a VM through this destination; None without commands."""
         del settings, site, vm_id
         return None
 
@@ -154,9 +162,7 @@ class Sink(ABC, Generic[S]):
         return True
 
     def accepts(self, record_type: str, affects_this_vm: bool | None) -> bool:  # noqa: FBT001
-        """Whether a record is for this sink, by its type and by whether its event names this VM
-        (None: it is not about an event).
-        """
+        """Whether a record is for this sink, by its type and its event (None: it has none)."""
         if self.settings.affects_this_vm_only and affects_this_vm is False:
             return False
         if self.settings.types is not None:
@@ -164,29 +170,21 @@ class Sink(ABC, Generic[S]):
         return self.wants_heartbeats or record_type != BRIDGE_HEARTBEAT
 
     def open(self) -> None:
-        """Get ready: connect, or open a file. Called before the first delivery and after a failure
-        that `close`d the sink. Raises `SinkError` if the destination cannot be reached.
-        """
+        """Get ready, before the first delivery and after each `close`. Raises `SinkError`."""
 
     @abstractmethod
     def deliver(self, records: Sequence[EventRecord]) -> None:
         """Hand over at most `BATCH` records, in order; return once all are acknowledged."""
 
     def maintain(self) -> None:
-        """Called when idle, about every 5 seconds, and right after each delivery: keep a
-        connection, renew what expires. Raises as `deliver` does.
-        """
+        """Called every 5 seconds or so when idle, and after each delivery. Raises as `deliver`."""
 
     def check(self) -> Sequence[Check]:
-        """Look at the destination without sending a record. Never raises for an unreachable one:
-        that is a `fail` line with its remedy.
-        """
+        """Look at the destination without sending a record; an unreachable one is a `fail` line."""
         return ()
 
     def abort(self) -> None:
-        """Called from another thread when a call is stuck: cut the connection so that the thread
-        may end. Must return at once, and must not raise.
-        """
+        """Cut a stuck call, from another thread: returns at once and never raises."""
 
     def close(self) -> None:
         """Let go of everything. Called once after each successful or failed `open`."""

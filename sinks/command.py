@@ -1,7 +1,4 @@
-"""The contract of command channels: how a signed command comes in, and how it is sent.
-
-It never looks into a token: whether one is good is for the bridge to say.
-"""
+"""The contract of command channels. It never looks into a token."""
 
 from __future__ import annotations
 
@@ -11,31 +8,24 @@ from dataclasses import dataclass
 from typing import Final
 
 MAX_TOKEN_BYTES: Final = 8192
-"""The largest signed command. Of a longer one, a channel hands in one byte more: enough for the
-bridge to refuse it for its length."""
+"""The largest signed command; of a longer one, a channel hands in one byte more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandMessage:
-    """A signed command as it came in over a sink's own connection, not yet looked at.
-
-    `settled` is called, from another thread and without raising, once what became of it is
-    stored (or it was refused): only then may the channel acknowledge it to its sender.
-    """
+    """A signed command; the channel may acknowledge it once `settled` is called."""
 
     token: bytes
     channel: str
     """The sink's name."""
     retained: bool = False
     redelivered: bool = False
-    """The channel says that it handed over this very message before (MQTT's DUP flag): if it
-    was carried out then, this is not reported as a replay."""
+    """The channel delivered this message before (MQTT's DUP flag)."""
     settled: Callable[[], None] = lambda: None
 
 
 CommandSource = Callable[[CommandMessage], bool]
-"""Where a sink hands in commands; False if there are too many, and the message is to be
-dropped or to be left unacknowledged. May be called from any thread; returns at once."""
+"""Takes a command, from any thread, at once; False if there are too many waiting."""
 
 
 def no_commands(message: CommandMessage) -> bool:
@@ -45,10 +35,8 @@ def no_commands(message: CommandMessage) -> bool:
 
 
 class CommandSender(ABC):
-    """The control plane's end of a command channel, to one VM. For one thread.
-
-    Every method but `close` raises `sinks.base.SinkError` if the other end cannot be reached,
-    and `sinks.base.SinkRejected` if it does not allow what is asked.
+    """The control plane's end of a command channel, to one VM. All but `close` raise `SinkError`,
+    or `SinkRejected` if the other end does not allow it.
     """
 
     @abstractmethod

@@ -1,8 +1,5 @@
-"""HTTP connections that end by a deadline, however slowly an answer comes in.
-
-urllib3's own timeout is per read: a body that dripped held a call of one second for ten (measured
-with requests 2.34.2). The deadline is with the socket itself, from its connect on: http.client
-forgets a socket whose end is the end of the answer. No answer is judged here.
+"""HTTP connections that end by a deadline: urllib3's own timeout is per read, so a dripping body
+held a call of one second for ten (requests 2.34.2).
 """
 
 from __future__ import annotations
@@ -49,10 +46,7 @@ class Deadline:
         return f"no answer within {self._seconds:g} s"
 
     def bound(self, timeout: float | None) -> float:
-        """Seconds that a wait may take which has this timeout of its own.
-
-        Raises `TimeoutError` if the deadline has passed, `ConnectionAbortedError` after a cut.
-        """
+        """Seconds that a wait may take. Raises `TimeoutError`, or `ConnectionAbortedError`."""
         if self.cut_off:
             raise ConnectionAbortedError(self.cut_off)
         left = self.left()
@@ -74,10 +68,7 @@ class Deadline:
 
 
 class DeadlineAdapter(HTTPAdapter):
-    """An adapter of requests with one connection that obeys `deadline`.
-
-    `tls` is for addresses and proxies with https, and must be for this adapter alone.
-    """
+    """An adapter with one connection that obeys `deadline`; `tls` is for this adapter alone."""
 
     def __init__(self, tls: ssl.SSLContext | None = None) -> None:
         self.deadline = Deadline()
@@ -111,9 +102,7 @@ class DeadlineAdapter(HTTPAdapter):
 
 
 class _Reader(io.BufferedReader):
-    """Reads an answer. A connection that ends within the head is an error: http.client takes what
-    has come by then for all of it.
-    """
+    """Reads an answer; one that ends within its head is an error, which http.client accepts."""
 
     lines: int | None = None
     """How many lines of the head have been read; None behind it."""
@@ -173,8 +162,6 @@ def _connection(base: Any, deadline: Deadline) -> Any:
 
 
 class _PlainSocket(socket.socket):
-    """A socket whose reads obey a deadline."""
-
     deadline: Deadline
     _timeout: float | None = None
 

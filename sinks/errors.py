@@ -63,11 +63,7 @@ class SinkRejected(Exception):
 
 
 def causes(error: BaseException) -> Iterator[BaseException]:
-    """The exception and those inside it, the outer ones first, each once.
-
-    Libraries keep the cause in `reason` (urllib3), in `inner_error` (azure), among the arguments
-    (requests), or in the usual attributes.
-    """
+    """The exception and those inside it, outer ones first, wherever libraries keep them."""
     seen: set[int] = set()
     waiting: list[object] = [error]
     while waiting:

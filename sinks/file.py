@@ -1,7 +1,5 @@
-"""A file of JSON lines as a destination, on disk before a record counts as delivered.
-
-It never leaves half a line for a reader, and never creates a directory: a mount that is missing
-must show as an error, not fill the disk below it.
+"""A file of JSON lines as a destination. It never leaves half a line, and never creates a
+directory: the mount may be missing.
 """
 
 from __future__ import annotations
@@ -92,12 +90,12 @@ class FileSink(Sink[FileSettings]):
             free = shutil.disk_usage(path.parent).free
         except OSError as error:
             text = f"{path}: {_reason(error)}"
-            return (Check(level="fail", text=text, remedy=_remedy(error)),)
+            return (Check.fail(text, _remedy(error)),)
         megabytes = free // (1024 * 1024)
         if free < _LITTLE_SPACE:
             text = f"{path} can be written, but only {megabytes} MiB are free"
-            return (Check(level="warn", text=text, remedy=_REMEDIES[errno.ENOSPC]),)
-        return (Check(level="ok", text=f"{path} can be written; {megabytes} MiB free"),)
+            return (Check.warn(text, _REMEDIES[errno.ENOSPC]),)
+        return (Check.ok(f"{path} can be written; {megabytes} MiB free"),)
 
 
 def _append(path: Path, lines: bytes) -> None:

@@ -1,7 +1,4 @@
-"""The HTTP proxy on the way to a destination: one that a setting names, or the system's.
-
-It opens no connection, and must never show a proxy's password.
-"""
+"""The HTTP proxy on the way to a destination. It never shows a password."""
 
 from __future__ import annotations
 
@@ -27,10 +24,7 @@ class Proxy:
 
 
 def read_proxy(text: str) -> Proxy:
-    """A proxy from its address, such as http://user:password@proxy.example:3128.
-
-    Raises `ValueError`, which quotes nothing: the address may have a password in it.
-    """
+    """A proxy from its address. Raises `ValueError`, which quotes nothing: it may be secret."""
     try:
         parts = urlsplit(text if "://" in text else f"http://{text}")
         host, port = parts.hostname, parts.port
@@ -47,11 +41,7 @@ def read_proxy(text: str) -> Proxy:
 
 
 def proxy_for(host: str, port: int, given: SecretStr | None) -> Proxy | None:
-    """The proxy for a TLS connection to `host`: the one that is given, or the system's.
-
-    The system's is what HTTPS_PROXY and NO_PROXY name, and on Windows its settings. Raises
-    `ValueError` if the address is none.
-    """
+    """The proxy for a TLS connection: the given one or the system's. Raises `ValueError`."""
     if given is not None:
         return read_proxy(given.get_secret_value())
     found = getproxies().get("https")

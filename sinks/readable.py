@@ -1,8 +1,4 @@
-"""The readable line: one record for a person at a terminal.
-
-It never lets a control character of a record reach a terminal, and never leaves out a fact to
-fit: only the description is shortened.
-"""
+"""The readable line of a record; no control character reaches a terminal."""
 
 from __future__ import annotations
 
@@ -36,11 +32,7 @@ _NAMED: Final = 3
 
 
 def escaped(text: str) -> str:
-    """The text with everything that is not printable written as JSON escapes.
-
-    Descriptions come from outside; C0, C1, DEL, and the signs that turn the direction of writing
-    could make a terminal show what is not there. Valid JSON stays valid and keeps its meaning.
-    """
+    """The text with what a terminal could obey as JSON escapes; valid JSON keeps its meaning."""
     if text.isprintable():
         return text
     return "".join(sign if sign.isprintable() else json.dumps(sign)[1:-1] for sign in text)
@@ -49,10 +41,7 @@ def escaped(text: str) -> str:
 def readable(
     record: EventRecord, *, now: datetime, width: int | None = None, colour: bool = False
 ) -> str:
-    """One line for a person: time, transition, and what matters of the record.
-
-    `now` gives the countdown; `width` is in columns, None for no limit. No line feed at the end.
-    """
+    """One line for a person; `now` is for the countdown, `width` in columns or None."""
     word = record.type.split(".")[2] if record.type.count(".") > 1 else record.type
     event, description = record.data.get("event"), ""
     tint = word
@@ -93,7 +82,7 @@ def _whom(record: EventRecord, resources: list[Any]) -> str:
 
 
 def _approval_facts(data: Mapping[str, Any]) -> list[str]:
-    """How far an approval has come and why not further; of what, by whom, and which VMs go."""
+    """State, event, actor and VMs of an approval, and the approver's reason."""
     reason, event, issuer = data.get("reason"), data.get("evt"), data.get("issuer")
     names = [str(name) for name in data.get("resources") or ()]
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
@@ -102,13 +91,12 @@ def _approval_facts(data: Mapping[str, Any]) -> list[str]:
         f"event {event}" if event else "ping",
         f"by {data.get('actor')} ({issuer})" if issuer else f"by {data.get('actor')}",
         f"releases {', '.join(names[:_NAMED])}{more}" if names else "",
+        f"because: {data['rsn']}" if data.get("rsn") else "",
     ]
 
 
 def _when(not_before: object, now: datetime | None) -> str:
-    """The earliest start, and how far away it is; nothing if IMDS names none. No `now`: the
-    event is over.
-    """
+    """The earliest start and the time left; without `now` the event is over."""
     if not isinstance(not_before, str):
         return ""
     try:
@@ -121,22 +109,20 @@ def _when(not_before: object, now: datetime | None) -> str:
         return f"not before {_clock(not_before)}"
     left = moment - now
     clock = _clock(not_before) if left < timedelta(hours=20) else not_before
-    return f"not before {clock} ({_span(left)})"
+    due = f"in {span(int(left.total_seconds()))}" if left >= timedelta(seconds=1) else "now due"
+    return f"not before {clock} ({due})"
 
 
-def _span(left: timedelta) -> str:
-    """A time to go, as short as a countdown can be."""
-    seconds = int(left.total_seconds())
-    if seconds <= 0:
-        return "now due"
+def span(seconds: int) -> str:
+    """So many seconds in their two largest units."""
     minutes, seconds = divmod(seconds, 60)
     hours, minutes = divmod(minutes, 60)
     days, hours = divmod(hours, 24)
     if days:
-        return f"in {days}d {hours}h"
+        return f"{days}d {hours}h"
     if hours:
-        return f"in {hours}h {minutes:02}m"
-    return f"in {minutes}m {seconds:02}s" if minutes else f"in {seconds}s"
+        return f"{hours}h {minutes:02}m"
+    return f"{minutes}m {seconds:02}s" if minutes else f"{seconds}s"
 
 
 def _impact(impact: object, duration: object) -> str:
@@ -147,7 +133,6 @@ def _impact(impact: object, duration: object) -> str:
 
 
 def _measured(observation: Mapping[str, Any]) -> str:
-    """What `started` and `ended` were seen to do to this VM."""
     seen = []
     if observation.get("pauseSeconds"):
         seen.append(f"paused {observation['pauseSeconds']:.1f} s")
@@ -183,7 +168,6 @@ _AROUND: Final = ("vm", "node", "bridge")
 
 
 def _clock(time: str) -> str:
-    """The time of day of an RFC 3339 time, without its fraction."""
     return f"{time[11:19]}Z" if len(time) > len("2026-03-01T12:00:00") else time
 
 

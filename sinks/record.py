@@ -1,7 +1,5 @@
-"""The record: one CloudEvents 1.0 envelope, its bytes, and the identity of the VM in it.
-
-The bytes are made once, when the record is committed, and are the same in the store, in every
-signature and at every sink. This module never reads a clock, a file of the user's, or a network.
+"""The record: a CloudEvents 1.0 envelope whose bytes are made once, at the commit, and the same in
+the store, in every signature and at every sink.
 """
 
 from __future__ import annotations
@@ -32,6 +30,12 @@ BRIDGE_STOPPED: Final = "seb.bridge.stopped.v1"
 BRIDGE_STORE_RESET: Final = "seb.bridge.store-reset.v1"
 BRIDGE_DEAD_LETTER: Final = "seb.bridge.dead-letter.v1"
 BRIDGE_GAP: Final = "seb.bridge.gap.v1"
+
+EVENT_TYPES: Final = (EVENT_SCHEDULED, EVENT_UPDATED, EVENT_STARTED, EVENT_ENDED)
+BRIDGE_TYPES: Final = (
+    *(BRIDGE_HEARTBEAT, BRIDGE_STARTED, BRIDGE_STOPPED),
+    *(BRIDGE_STORE_RESET, BRIDGE_DEAD_LETTER, BRIDGE_GAP),
+)
 
 # The namespace of every record id. Changing it would give old facts new ids.
 ID_NAMESPACE: Final = UUID("6f1d7d0c-52d8-5a43-9a55-0c1f0f3bb0a9")
@@ -160,16 +164,12 @@ def event_record_id(
 def rfc3339(moment: datetime) -> str:
     """A moment in UTC as RFC 3339 with milliseconds and a Z. Raises `ValueError` on naive input."""
     if moment.tzinfo is None:
-        message = "a time in a record needs a time zone"
-        raise ValueError(message)
+        raise ValueError("a time in a record needs a time zone")
     return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def canonical_json(value: object) -> bytes:
-    """The one spelling of a JSON value: sorted keys, no white space, UTF-8, no NaN.
-
-    Raises `ValueError` on NaN, infinity or text that UTF-8 cannot hold.
-    """
+    """The one spelling of a JSON value: sorted keys, no white space. Raises `ValueError`."""
     text = json.dumps(
         value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
     )
@@ -179,13 +179,14 @@ def canonical_json(value: object) -> bytes:
 def seal(draft: RecordDraft, *, sequence: int, stream: str) -> EventRecord:
     """Give a draft its place in a stream, and make the bytes that everybody will see."""
     record_id = draft.id or str(uuid5(ID_NAMESPACE, json.dumps([stream, sequence, draft.type])))
+    time = rfc3339(draft.time)
     envelope = {
         "specversion": SPECVERSION,
         "id": record_id,
         "source": draft.source,
         "type": draft.type,
         "subject": draft.subject,
-        "time": rfc3339(draft.time),
+        "time": time,
         "datacontenttype": DATA_CONTENT_TYPE,
         "dataschema": DATA_SCHEMA,
         "partitionkey": draft.partition_key,
@@ -194,7 +195,18 @@ def seal(draft: RecordDraft, *, sequence: int, stream: str) -> EventRecord:
         "data": draft.data,
     }
     text = json.dumps(envelope, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-    return read_record(text.encode())
+    return EventRecord(
+        body=text.encode(),
+        id=record_id,
+        type=draft.type,
+        source=draft.source,
+        subject=draft.subject,
+        time=time,
+        sequence=sequence,
+        stream=stream,
+        partition_key=draft.partition_key,
+        data=draft.data,
+    )
 
 
 def read_record(body: bytes) -> EventRecord:
@@ -214,12 +226,10 @@ def read_record(body: bytes) -> EventRecord:
             data=envelope["data"],
         )
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        message = f"not a record: {type(error).__name__}: {error}"
-        raise RecordError(message) from error
+        raise RecordError(f"not a record: {type(error).__name__}: {error}") from error
 
 
 def _loaded(body: bytes) -> Any:
-    """The JSON value. Raises `ValueError` or `RecursionError`."""
     from pydantic_core import from_json  # noqa: PLC0415  # costs 30 ms, and is for readers only
 
     try:
@@ -232,5 +242,4 @@ def _loaded(body: bytes) -> Any:
 def schema() -> dict[str, Any]:
     """The JSON Schema (draft 2020-12) that every record is valid against."""
     text = resources.files("sinks").joinpath("record.schema.json").read_text(encoding="utf-8")
-    loaded: dict[str, Any] = json.loads(text)
-    return loaded
+    return dict(json.loads(text))

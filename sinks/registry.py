@@ -37,24 +37,22 @@ def kinds() -> tuple[str, ...]:
 
 
 def load(kind: str) -> type[Sink[Any]]:
-    """The class of a kind. Built-in kinds win over entry points of the same name.
-
-    Raises `UnknownKindError` or `BrokenKindError`.
-    """
+    """The class of a kind, built-in ones first. Raises `UnknownKindError`, `BrokenKindError`."""
     target = BUILT_IN.get(kind) or INTERNAL.get(kind) or _entry_points().get(kind)
     if target is None:
-        message = f"no sink of kind {kind!r} is installed; there are: {', '.join(kinds())}"
-        raise UnknownKindError(message)
-    module_name, _, class_name = target.partition(":")
+        known = ", ".join(kinds())
+        raise UnknownKindError(f"no sink of kind {kind!r} is installed; there are: {known}")
+    named, (module_name, _, class_name) = (
+        f"the sink kind {kind!r} ({target})",
+        target.partition(":"),
+    )
     try:
         loaded = getattr(importlib.import_module(module_name), class_name)
     except Exception as error:  # other people's code may fail in any way while it is imported
         why = str(error) or type(error).__name__
-        message = f"the sink kind {kind!r} ({target}) cannot be loaded: {why}"
-        raise BrokenKindError(message) from error
+        raise BrokenKindError(f"{named} cannot be loaded: {why}") from error
     if not (isinstance(loaded, type) and issubclass(loaded, Sink)):
-        message = f"the sink kind {kind!r} ({target}) is not a subclass of sinks.base.Sink"
-        raise BrokenKindError(message)
+        raise BrokenKindError(f"{named} is not a subclass of sinks.base.Sink")
     return loaded
 
 

@@ -1,8 +1,4 @@
-"""Sample records of every kind and a sink in memory, for those who write or test a sink.
-
-The records are the same on each call, and valid against the schema. It never reads a clock or
-draws a random number.
-"""
+"""Sample records of every kind, the same on each call, and a sink in memory, for tests."""
 
 from __future__ import annotations
 
@@ -18,10 +14,9 @@ from sinks.record import (
     BRIDGE_STARTED,
     BRIDGE_STOPPED,
     BRIDGE_STORE_RESET,
-    EVENT_ENDED,
+    BRIDGE_TYPES,
     EVENT_SCHEDULED,
-    EVENT_STARTED,
-    EVENT_UPDATED,
+    EVENT_TYPES,
     EventRecord,
     RecordDraft,
     VmIdentity,
@@ -44,16 +39,6 @@ SAMPLE_VM: Final = VmIdentity(
     os_type="Linux",
     vm_size="Standard_E8s_v5",
 )
-EVENT_TYPES: Final = (EVENT_SCHEDULED, EVENT_UPDATED, EVENT_STARTED, EVENT_ENDED)
-BRIDGE_TYPES: Final = (
-    BRIDGE_HEARTBEAT,
-    BRIDGE_STARTED,
-    BRIDGE_STOPPED,
-    BRIDGE_STORE_RESET,
-    BRIDGE_DEAD_LETTER,
-    BRIDGE_GAP,
-)
-
 _SCHEDULED_FOR = "2026-03-01T12:15:00Z"
 _MEASURED: Mapping[str, Any] = {"pauseSeconds": 4.8, "restarted": False, "downtimeSeconds": None}
 # What differs by transition: the revision, Azure's status, and what only that transition carries.
@@ -62,6 +47,55 @@ _BY_TRANSITION: Mapping[str, tuple[int, str, Mapping[str, Any], Mapping[str, Any
     "updated": (2, "Scheduled", {"changed": ["notBefore"]}, {}),
     "started": (3, "Started", {}, _MEASURED),
     "ended": (4, "Completed", {}, _MEASURED),
+}
+
+_EVENT: Mapping[str, Any] = {
+    "eventId": "",
+    "eventType": "Freeze",
+    "resourceType": "VirtualMachine",
+    "resources": [],
+    "eventStatus": "",
+    "notBefore": None,
+    "description": "",
+    "eventSource": "Platform",
+    "durationInSeconds": 5,
+}
+_BRIDGE: Mapping[str, str] = {"version": "0.0.0", "instanceId": "sample", "site": "default"}
+_BY_BRIDGE_TYPE: Mapping[str, tuple[str, Mapping[str, Any]]] = {
+    BRIDGE_HEARTBEAT: (
+        "heartbeat",
+        {"intervalSeconds": 60, "lastPollTime": "2026-03-01T12:00:00.000Z", "pendingEvents": 0},
+    ),
+    BRIDGE_STARTED: ("started", {"sinks": ["mqtt", "ops"], "restarted": True, "gapSeconds": 41.5}),
+    BRIDGE_STOPPED: ("stopped", {"reason": "SIGTERM"}),
+    BRIDGE_STORE_RESET: (
+        "storeReset",
+        {
+            "reason": "database disk image is malformed",
+            "previousStream": None,
+            "keptAs": "seb.db.corrupt",
+        },
+    ),
+    BRIDGE_DEAD_LETTER: (
+        "deadLetter",
+        {
+            "sink": "ops",
+            "recordId": "7d0b5b3e-3a54-5d0e-9c57-4f2f8a1f7c11",
+            "recordType": EVENT_SCHEDULED,
+            "recordSequence": f"{1:020d}",
+            "reason": "it answered 400 Bad Request",
+            "attempts": 5,
+        },
+    ),
+    BRIDGE_GAP: (
+        "gap",
+        {
+            "from": "2026-03-01T11:58:00.000Z",
+            "until": "2026-03-01T12:00:00.000Z",
+            "seconds": 120.0,
+            "reason": "imds",
+        },
+    ),
 }
 
 
@@ -74,10 +108,7 @@ def sample_record(
     vm: VmIdentity = SAMPLE_VM,
     description: str = "Host maintenance \u2013 pause of a few seconds.",
 ) -> EventRecord:
-    """A valid record about an event, different for each sequence, the same on each call.
-
-    `record_type` is one of `EVENT_TYPES`; `KeyError` for any other.
-    """
+    """A valid record of one of `EVENT_TYPES`, different for each sequence, else `KeyError`."""
     transition = record_type.split(".")[2]
     revision, status, extra, measured = _BY_TRANSITION[transition]
     event_id = event_id or f"5D2C0B2E-1E7B-4B9B-9D1C-{sequence:012X}"
@@ -87,16 +118,12 @@ def sample_record(
         "node": None,
         "transition": transition,
         "event": {
+            **_EVENT,
             "eventId": event_id,
-            "eventType": "Freeze",
-            "resourceType": "VirtualMachine",
             "resources": list(resources),
             "eventStatus": status,
-            # Azure: NotBefore is blank once the event has started.
-            "notBefore": _SCHEDULED_FOR if status == "Scheduled" else None,
+            "notBefore": _SCHEDULED_FOR if status == "Scheduled" else None,  # Azure: later blank
             "description": description,
-            "eventSource": "Platform",
-            "durationInSeconds": 5,
         },
         "affectsThisVm": vm.name in resources,
         "impact": "pause",
@@ -106,92 +133,47 @@ def sample_record(
         "document": {"incarnation": 2, "previousIncarnation": 1},
         "observation": {"noticeSeconds": 899.0, "gapSeconds": 1.0, "latencyMs": 4.2, **measured},
         "raw": {"EventId": event_id, "EventType": "Freeze"},
-        "bridge": {"version": "0.0.0", "instanceId": "sample", "site": "default"},
+        "bridge": _BRIDGE,
     }
-    draft = RecordDraft(
-        type=record_type,
-        source=vm.source,
-        subject=f"scheduledEvents/{event_id}",
-        time=SAMPLE_TIME + timedelta(seconds=sequence),
-        partition_key=vm.vm_id,
-        data=data,
-        id=event_record_id(
-            vm_id=vm.vm_id,
-            event_id=event_id,
-            transition=transition,
-            revision=revision,
-            fingerprint=fingerprint,
-        ),
+    record_id = event_record_id(
+        vm_id=vm.vm_id,
+        event_id=event_id,
+        transition=transition,
+        revision=revision,
+        fingerprint=fingerprint,
     )
-    return seal(draft, sequence=sequence, stream=SAMPLE_STREAM)
-
-
-def _bridge_data(record_type: str, sequence: int) -> dict[str, Any]:
-    """What a record of this type holds about the bridge; `KeyError` for any other."""
-    bodies: dict[str, tuple[str, dict[str, Any]]] = {
-        BRIDGE_HEARTBEAT: (
-            "heartbeat",
-            {
-                "intervalSeconds": 60,
-                "lastPollTime": "2026-03-01T12:00:00.000Z",
-                "pendingEvents": 0,
-                "lastRecordSequence": f"{sequence - 1:020d}",
-            },
-        ),
-        BRIDGE_STARTED: (
-            "started",
-            {"sinks": ["mqtt", "ops"], "restarted": True, "gapSeconds": 41.5},
-        ),
-        BRIDGE_STOPPED: ("stopped", {"reason": "SIGTERM"}),
-        BRIDGE_STORE_RESET: (
-            "storeReset",
-            {
-                "reason": "database disk image is malformed",
-                "previousStream": None,
-                "keptAs": "seb.db.corrupt",
-            },
-        ),
-        BRIDGE_DEAD_LETTER: (
-            "deadLetter",
-            {
-                "sink": "ops",
-                "recordId": "7d0b5b3e-3a54-5d0e-9c57-4f2f8a1f7c11",
-                "recordType": EVENT_SCHEDULED,
-                "recordSequence": f"{1:020d}",
-                "reason": "it answered 400 Bad Request",
-                "attempts": 5,
-            },
-        ),
-        BRIDGE_GAP: (
-            "gap",
-            {
-                "from": "2026-03-01T11:58:00.000Z",
-                "until": "2026-03-01T12:00:00.000Z",
-                "seconds": 120.0,
-                "reason": "imds",
-            },
-        ),
-    }
-    key, body = bodies[record_type]
-    return {key: body}
+    subject = f"scheduledEvents/{event_id}"
+    return _sealed(record_type, subject, sequence, vm=vm, data=data, id_=record_id)
 
 
 def sample_bridge_record(
     sequence: int = 1, *, record_type: str = BRIDGE_STARTED, vm: VmIdentity = SAMPLE_VM
 ) -> EventRecord:
     """A valid record about the bridge itself. `record_type` is one of `BRIDGE_TYPES`."""
+    key, body = _BY_BRIDGE_TYPE[record_type]
+    if record_type == BRIDGE_HEARTBEAT:
+        body = {**body, "lastRecordSequence": f"{sequence - 1:020d}"}
+    data = {"vm": vm.to_wire(), "node": None, "bridge": _BRIDGE, key: dict(body)}
+    return _sealed(record_type, "bridge/sample", sequence, vm=vm, data=data)
+
+
+def _sealed(
+    record_type: str,
+    subject: str,
+    sequence: int,
+    *,
+    vm: VmIdentity,
+    data: Mapping[str, Any],
+    id_: str | None = None,
+) -> EventRecord:
     draft = RecordDraft(
         type=record_type,
         source=vm.source,
-        subject="bridge/sample",
+        subject=subject,
         time=SAMPLE_TIME + timedelta(seconds=sequence),
         partition_key=vm.vm_id,
-        data={
-            "vm": vm.to_wire(),
-            "node": None,
-            "bridge": {"version": "0.0.0", "instanceId": "sample", "site": "default"},
-            **_bridge_data(record_type, sequence),
-        },
+        data=data,
+        id=id_,
     )
     return seal(draft, sequence=sequence, stream=SAMPLE_STREAM)
 

@@ -17,8 +17,7 @@ def _from_json(value: object) -> object:
         try:
             return json.loads(value)
         except ValueError as error:
-            message = f"this is not valid JSON ({error})"
-            raise ValueError(message) from None
+            raise ValueError(f"this is not valid JSON ({error})") from None
     return value
 
 
@@ -44,10 +43,7 @@ class SinkSettings(BaseModel):
 
 
 def read_secret(value: SecretStr | None, file: Path | None) -> str | None:
-    """The secret, from the setting or from its file, which is read again each time (rotation).
-
-    Raises `SinkError` if the file cannot be read; the message names the file only.
-    """
+    """The secret, from the setting or its file, read each time. Raises `SinkError`."""
     if file is None:
         return value.get_secret_value() if value is not None else None
     try:
@@ -55,5 +51,4 @@ def read_secret(value: SecretStr | None, file: Path | None) -> str | None:
         return file.read_text(encoding="utf-8-sig").rstrip("\r\n")
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or type(error).__name__
-        message = f"the secret file {file} cannot be read: {why}"
-        raise SinkError(message) from None
+        raise SinkError(f"the secret file {file} cannot be read: {why}") from None

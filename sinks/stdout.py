@@ -1,8 +1,4 @@
-"""Standard output as a destination: a JSON line per record, or a readable line on a terminal.
-
-It never writes anything but records there, and never lets a record's control characters reach
-a terminal.
-"""
+"""Standard output as a destination: JSON lines, or readable lines on a terminal."""
 
 from __future__ import annotations
 
@@ -54,7 +50,7 @@ class StdoutSink(Sink[StdoutSettings]):
         self._torn = False
 
     def open(self) -> None:
-        """See that there is a standard output. Raises `SinkError` if there is none."""
+        """Check that standard output is open. Raises `SinkError`."""
         self._opened()
 
     def deliver(self, records: Sequence[EventRecord]) -> None:
@@ -114,9 +110,9 @@ class StdoutSink(Sink[StdoutSettings]):
             stream = self._opened()
         except SinkError as error:
             remedy = "run seb from a shell or a service manager, or take this sink out"
-            return (Check(level="fail", text=str(error), remedy=remedy),)
+            return (Check.fail(str(error), remedy),)
         kind = "a terminal" if stream.isatty() else "not a terminal"
-        return (Check(level="ok", text=f"standard output is open, and is {kind}"),)
+        return (Check.ok(f"standard output is open, and is {kind}"),)
 
 
 def _standard_output() -> TextIO | None:

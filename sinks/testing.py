@@ -1,7 +1,5 @@
-"""Tests for authors of sinks: sample records, a sink in memory, and `SinkContract`.
-
-Inherit `SinkContract` in a test module, give it a `destination` fixture, and pytest runs the
-contract of `sinks.base.Sink` against the sink. It never needs a bridge.
+"""Tests for authors of sinks: inherit `SinkContract`, give it a `destination` fixture, and pytest
+runs the contract of `sinks.base.Sink`.
 """
 
 from __future__ import annotations
@@ -13,10 +11,8 @@ import pytest
 from pydantic import ValidationError
 
 from sinks.base import Sink, SinkError
-from sinks.record import EventRecord
+from sinks.record import BRIDGE_TYPES, EVENT_TYPES, EventRecord
 from sinks.samples import (
-    BRIDGE_TYPES,
-    EVENT_TYPES,
     SAMPLE_STREAM,
     SAMPLE_TIME,
     SAMPLE_VM,
@@ -51,10 +47,7 @@ class Destination(Protocol):
 
 
 class SinkContract:
-    """The conformance suite: what every sink must do, seen from its far end.
-
-    A subclass sets `sink_class` and overrides the fixture `destination`.
-    """
+    """The conformance suite. A subclass sets `sink_class` and the fixture `destination`."""
 
     sink_class: ClassVar[type[Sink[Any]]]
 

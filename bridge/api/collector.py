@@ -19,7 +19,7 @@ from bridge.events.tracked import TrackedEvent
 from bridge.store.database import StoreError
 from bridge.version import __version__
 
-EVENT_TYPES: Final = ("Freeze", "Reboot", "Redeploy", "Preempt", "Terminate")
+AZURE_TYPES: Final = ("Freeze", "Reboot", "Redeploy", "Preempt", "Terminate")
 STATUSES: Final = ("Scheduled", "Started")
 _BOOL: Final = {True: "true", False: "false"}
 
@@ -28,7 +28,7 @@ Family = GaugeMetricFamily | CounterMetricFamily
 
 def known_type(event_type: str | None) -> str:
     """The type as a label: whatever IMDS answers, the number of series is limited."""
-    return event_type if event_type in EVENT_TYPES else "other"
+    return event_type if event_type in AZURE_TYPES else "other"
 
 
 class Gauges(Collector):
@@ -50,14 +50,16 @@ class Gauges(Collector):
         yield from self._polling(running)
         yield _one("seb_store_size_bytes", self._status.store_bytes())
         if running is not None:
-            yield from self._vm(running)
+            vm = running.state.observer.vm
+            labels = (vm.vm_id, vm.name, vm.resource_group, vm.location, vm.scale_set)
+            yield _one("seb_vm_info", 1, *(each or "" for each in labels))
             yield from self._events(running)
             yield from self._sinks(running)
             yield self._refusals(running)
 
     def _polling(self, running: Running | None) -> Iterator[Metric]:
         status, name = self._status, "seb_poll_last_attempt_timestamp_seconds"
-        yield _moment(name, status.attempted_at)
+        yield _moment(name, status.pulse.attempted_at)
         yield _one("seb_looking", status.is_looking())
         if running is not None:
             looked_at = running.state.lookout.looked_at
@@ -65,17 +67,12 @@ class Gauges(Collector):
             yield _one("seb_polls_skipped_total", status.skipped())
             yield _one("seb_store_writable", status.store_trouble() is None)
 
-    def _vm(self, running: Running) -> Iterator[Metric]:
-        vm = running.state.observer.vm
-        labels = (vm.vm_id, vm.name, vm.resource_group, vm.location, vm.scale_set)
-        yield _one("seb_vm_info", 1, *(each or "" for each in labels))
-
     def _events(self, running: Running) -> Iterator[Metric]:
         if running.state.incarnation is not None:
             yield _one("seb_document_incarnation", running.state.incarnation)
         pending, counted = self._status.pending(), _family("seb_pending_events")
         found = Counter(_labels(each) for each in pending)
-        for kind in EVENT_TYPES:
+        for kind in AZURE_TYPES:
             for status in STATUSES:
                 found.setdefault((kind, status, "true"), 0)
         for labels, count in found.items():
@@ -140,14 +137,13 @@ def _family(name: str) -> Family:
 
 
 def _one(name: str, value: float, *labels: str) -> Metric:
-    """A metric with one series."""
     family = _family(name)
     family.add_metric(labels, value)
     return family
 
 
 def _moment(name: str, moment: datetime | None) -> Metric:
-    """A metric with a timestamp; without a sample if there is no such moment yet."""
+    """A metric with a timestamp; without a sample before the first."""
     family = _family(name)
     if moment is not None:
         family.add_metric((), moment.timestamp())

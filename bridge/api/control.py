@@ -1,8 +1,5 @@
-"""The control socket: a command on the same machine asks the running bridge, which alone may open
-the store.
-
-A local socket (a named pipe on Windows) whose address and key lie in the state directory,
-readable for their owner only. It is not a network interface and must never become one.
+"""The control socket: a command on this machine asks the running bridge. Its address and key are
+readable for their owner only; it must never become a network interface.
 """
 
 from __future__ import annotations
@@ -139,7 +136,9 @@ class ControlServer:
 
     def _answer(self, text: bytes) -> dict[str, Any]:
         try:
-            request = _request(text)
+            request = json.loads(text)
+            if not isinstance(request, dict):
+                raise ControlError("a request is a JSON object")  # noqa: TRY301  # answered below
             with self._answering:
                 return {"ok": dict(self._handler(request))}
         except ControlError as error:
@@ -151,10 +150,8 @@ class ControlServer:
 def ask(
     directory: Path, request: Mapping[str, Any], *, patience: float = ANSWER_SECONDS
 ) -> dict[str, Any] | None:
-    """Ask the bridge that uses this state directory, for so many seconds; None if none is running.
-
-    Raises `ControlError` with the bridge's own words where it cannot, `NotPermittedError` where
-    this user may not, and `TryLaterError` where it does not answer.
+    """Ask the bridge of this state directory; None if none runs. Raises `ControlError` if it
+    refuses, `NotPermittedError`, or `TryLaterError` without an answer.
     """
     try:
         known = json.loads((directory / FILE_NAME).read_text(encoding="utf-8"))
@@ -191,13 +188,6 @@ def _talk(
             f"the running bridge gave no answer within {patience:g} s", remedy="try again"
         ) from error
     return answer
-
-
-def _request(text: bytes) -> dict[str, Any]:
-    request = json.loads(text)
-    if not isinstance(request, dict):
-        raise ControlError("a request is a JSON object")
-    return request
 
 
 def _listen(directory: Path) -> Listener:

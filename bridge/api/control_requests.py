@@ -1,28 +1,26 @@
-"""The requests that a command on this machine can make of the bridge, in JSON both ways.
-
-Those about the outbox work with and without a running bridge; the others need one.
-"""
+"""The requests that a command on this machine can make of the bridge, in JSON both ways."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
 from datetime import datetime
+from math import isfinite
 from types import MappingProxyType
 from typing import Any, Final
 
 from bridge.api.control import ControlError
-from bridge.api.sink_list import sink_line
 from bridge.approval.worker import Approver
 from bridge.config.load import SinkSpec
 from bridge.config.settings import Settings
 from bridge.delivery.dispatcher import Dispatcher, make_sink, recipients
+from bridge.delivery.health import Health
 from bridge.events.state import CurrentState
+from bridge.store.approvals import Entry
 from bridge.store.database import Store, StoreError
-from bridge.store.outbox import Outbox
+from bridge.store.outbox import Backlog, Outbox
 from sinks.base import SinkContext
-from sinks.record import VmIdentity
+from sinks.record import VmIdentity, rfc3339
 
 APPROVE_SECONDS: Final = 15.0
 """How long a person's approval may take until IMDS has answered."""
@@ -44,9 +42,7 @@ class ControlRequests:
         told: Mapping[str, Any] = MappingProxyType({}),
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`starting`: what the bridge waits for before it can deliver. `told`: as `told_of` returns
-        it.
-        """
+        """`starting`: what the bridge waits for; `told`: as `told_of` returns it."""
         self._outbox = outbox
         self._dispatcher = dispatcher
         self._state = state
@@ -76,8 +72,7 @@ class ControlRequests:
             )
         return handler(request)
 
-    def _pending(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        del request
+    def _pending(self, _request: Mapping[str, Any]) -> dict[str, Any]:
         if self._state is None:
             return {"vm": None, "events": []}
         events = [event.to_wire() for event in self._state.pending()]
@@ -88,7 +83,7 @@ class ControlRequests:
         entry = self._approver.find(jti) if self._approver else None
         if entry is None:
             raise ControlError(f"no approval {jti} is known here")
-        return {"jti": entry.jti, "state": entry.state, "reason": entry.reason}
+        return _step(entry)
 
     def _approve(self, request: Mapping[str, Any]) -> dict[str, Any]:
         if self._approver is None:
@@ -98,21 +93,20 @@ class ControlRequests:
                 _text(request, "event") or "",
                 user=_text(request, "user") or "unknown",
                 fingerprint=_text(request, "fingerprint"),
-                why=_text(request, "why"),
+                why=_line(request, "why"),
                 seconds=APPROVE_SECONDS,
             )
         except (LookupError, TimeoutError, StoreError) as error:
             raise ControlError(str(error) or type(error).__name__) from error
-        return {"jti": entry.jti, "state": entry.state, "reason": entry.reason}
+        return _step(entry)
 
-    def _list(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        del request
+    def _list(self, _request: Mapping[str, Any]) -> dict[str, Any]:
         sinks = [self._line(name, active=active) for name, active in self._known_sinks().items()]
         trouble = self._state.store_trouble if self._state else None
         return {
             "trouble": trouble,
             "sinks": sinks,
-            "dead": [asdict(each) for each in self._outbox.dead.shown()],
+            "dead": [each._asdict() for each in self._outbox.dead.shown()],
         }
 
     def _known_sinks(self) -> dict[str, bool]:
@@ -165,13 +159,26 @@ def first_desk(
     store: Store, settings: Settings, specs: Sequence[SinkSpec], now: Callable[[], datetime]
 ) -> ControlRequests:
     """Answers requests while the bridge waits for the VM identity."""
-    nobody = VmIdentity(vm_id="", name="")
-    context = SinkContext(identity=lambda: nobody, now=now)
+    unknown = VmIdentity(vm_id="", name="")
+    context = SinkContext(identity=lambda: unknown, now=now)
     return ControlRequests(
         Outbox(store, recipients(make_sink(each, context) for each in specs)),
         starting=lambda: "waiting for the VM identity from IMDS",
         told=told_of(settings, specs),
     )
+
+
+def _step(entry: Entry) -> dict[str, Any]:
+    """How far an approval is, in the words of its receipt."""
+    return {"jti": entry.jti, "state": entry.state, "reason": entry.reason, "rsn": entry.why}
+
+
+def _line(request: Mapping[str, Any], name: str) -> str | None:
+    """A text that stands in receipts and logs."""
+    value = _text(request, name)
+    if value is None or (value and value.isprintable()):
+        return value
+    raise ControlError(f"{name} is one line of printable characters")
 
 
 def _text(request: Mapping[str, Any], name: str) -> str | None:
@@ -187,3 +194,34 @@ def _sequences(request: Mapping[str, Any]) -> list[int] | None:
     if named is None or (isinstance(named, list) and all(type(each) is int for each in named)):
         return named
     raise ControlError("sequences is a list of numbers, or nothing for all")
+
+
+def sink_line(
+    name: str,
+    *,
+    kind: str | None,
+    configured: bool,
+    health: Health | None,
+    backlog: Backlog | None,
+    now: float,
+) -> dict[str, Any]:
+    """A sink's line in a list; `health`, `backlog`: None if not known; `now` is monotonic."""
+    due = health.next_try_at if health else None
+    return {
+        "name": name,
+        "kind": kind,
+        "configured": configured,
+        "state": health.state if health else None,
+        "reason": health.reason if health else None,
+        "backlog": backlog.records if backlog else None,
+        "oldestPendingAt": backlog.oldest if backlog else None,
+        "dead": backlog.dead if backlog else None,
+        "delivered": health.delivered if health else None,
+        "lastDeliveredAt": (
+            rfc3339(health.delivered_at) if health and health.delivered_at else None
+        ),
+        "lagSeconds": round(health.lag, 3) if health and health.lag is not None else None,
+        "nextTrySeconds": (
+            None if due is None or not isfinite(due) else round(max(0.0, due - now), 1)
+        ),
+    }

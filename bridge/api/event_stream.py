@@ -42,12 +42,17 @@ class Streams:
 
     def _follow(self, history: History, last: int, gone: Callable[[], bool]) -> Iterator[bytes]:
         # An id to resume from, also for a reader that has received no record yet.
-        yield f"retry: 2000\nid: {history.stream}/{last}\n\n".encode()
+        stream = history.stream.encode()
+        yield b"retry: 2000\nid: %s/%d\n\n" % (stream, last)
         end, silent_since = time.monotonic() + LIFE_SECONDS, time.monotonic()
         while time.monotonic() < end and not (gone() or history.is_closed):
             if records := _next(history, last):
                 last, silent_since = records[-1].sequence, time.monotonic()
-                yield b"".join(_told(each, history.stream) for each in records)
+                # A record is one line: canonical JSON has no line breaks.
+                yield b"".join(
+                    b"id: %s/%d\nevent: record\ndata: %s\n\n" % (stream, each.sequence, each.body)
+                    for each in records
+                )
             elif not history.wait(last, _LOOK_SECONDS) and (
                 time.monotonic() - silent_since >= STILL_HERE_SECONDS
             ):
@@ -73,10 +78,7 @@ class _Stream(Iterator[bytes]):
 
 
 def resumed(history: History, last_event_id: str | None, after: int | None) -> int:
-    """The sequence that a reader has already: as it reports, or else the newest.
-
-    A reader of another store gets all records of this one.
-    """
+    """The sequence that a reader has already, or the newest; 0 for a reader of another store."""
     if last_event_id is None:
         return history.last_sequence if after is None else after
     stream, _, sequence = last_event_id.rpartition("/")
@@ -92,8 +94,3 @@ def _next(history: History, last: int) -> list[Kept]:
         return history.after(last, _AT_ONCE)
     except StoreError:
         return []
-
-
-def _told(record: Kept, stream: str) -> bytes:
-    # A record is one line: canonical JSON has no line breaks.
-    return f"id: {stream}/{record.sequence}\nevent: record\ndata: ".encode() + record.body + b"\n\n"

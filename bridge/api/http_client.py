@@ -18,7 +18,6 @@ MOST_BYTES: Final = 16 << 20
 """Far more than a bridge ever answers; another program may listen there."""
 SILENCE_SECONDS: Final = 40.0
 """How long a stream may be silent: the bridge sends a sign of life every fifteen seconds."""
-_TRY_LATER: Final = (HTTPStatus.SERVICE_UNAVAILABLE,)
 
 
 class Viewer:
@@ -58,18 +57,14 @@ class Viewer:
             raise UnreachableError(
                 f"what answers at {self._named} is not a bridge; correct SEB_HTTP__LISTEN"
             )
-        if status in _TRY_LATER:
-            raise TryLaterError(f"the bridge at {self._named}: {escaped(str(answer.get('error')))}")
         if status != HTTPStatus.OK:
-            raise UnreachableError(
-                f"the bridge at {self._named}: {escaped(str(answer.get('error')))}"
-            )
+            later = status == HTTPStatus.SERVICE_UNAVAILABLE
+            why = f"the bridge at {self._named}: {escaped(str(answer.get('error')))}"
+            raise TryLaterError(why) if later else UnreachableError(why)
         return answer
 
     def follow(self, last_event_id: str | None) -> Iterator[tuple[str, bytes]]:
-        """The records as they are committed, each with its id in the stream, until the stream
-        ends. Raises `UnreachableError` and `TryLaterError`.
-        """
+        """The records as they are committed, with their ids. Raises as `json` does."""
         connection = http.client.HTTPConnection(self._host, self._port, timeout=SILENCE_SECONDS)
         headers = {"Accept": "text/event-stream"}
         if last_event_id is not None:

@@ -44,9 +44,7 @@ class Liveness:
         return self._rest + (self._timeout if self._answered else self._first_timeout)
 
     def beat(self, *, asked: bool = True, answered: bool = False) -> None:
-        """A round has ended; `asked` says that IMDS was asked in it, and `answered` that this
-        brought a document.
-        """
+        """A round has ended; `asked`: IMDS was asked in it; `answered`: it gave a document."""
         self._answered = self._answered or answered
         self._beat_at = self._clock.monotonic()
         if asked:

@@ -1,6 +1,4 @@
-"""Every metric by its name: what it counts, with which labels. The names are contracts: dashboards
-and alerts are built on them.
-"""
+"""Every metric: its name, meaning and labels, which dashboards and alerts rely on."""
 
 from __future__ import annotations
 
@@ -76,10 +74,7 @@ DEFINITIONS: Final = (
     ),
     _gauge("seb_looking", "1 if IMDS gave a valid document recently, as for /readyz; else 0"),
     _gauge("seb_store_writable", "1 if the store can be written, else 0"),
-    _gauge(
-        "seb_document_incarnation",
-        "DocumentIncarnation of the last document; it may go back",
-    ),
+    _gauge("seb_document_incarnation", "DocumentIncarnation of the last document; it may go back"),
     _gauge(
         "seb_pending_events",
         "Events that are scheduled or started",
@@ -87,7 +82,7 @@ DEFINITIONS: Final = (
     ),
     _gauge(
         "seb_next_not_before_timestamp_seconds",
-        "The earliest NotBefore of the scheduled events; absent if there is none",
+        "The earliest NotBefore of the scheduled events; absent without one",
         "affects_this_vm",
     ),
     _histogram(
@@ -108,7 +103,7 @@ DEFINITIONS: Final = (
     _gauge("seb_sink_backlog_records", "Records that are not delivered to the sink yet", *SINK),
     _gauge(
         "seb_sink_oldest_pending_timestamp_seconds",
-        "When the oldest record that is not delivered yet was observed; absent if there is none",
+        "When the oldest record that is not delivered yet was observed; absent without one",
         *SINK,
     ),
     _histogram(

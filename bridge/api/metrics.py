@@ -1,8 +1,4 @@
-"""The metrics of a run, for Prometheus. Nothing is decided here.
-
-Moments are timestamps, never ages: a reader can compute the age. No label holds an event id, so
-no event leaves a series behind.
-"""
+"""The metrics of a run. Moments are timestamps, never ages; no label holds an event id."""
 
 from __future__ import annotations
 
@@ -19,46 +15,19 @@ from prometheus_client import (
     generate_latest,
 )
 
-from bridge.api.collector import EVENT_TYPES, Gauges, known_type
+from bridge.api.collector import AZURE_TYPES, Gauges, known_type
 from bridge.api.metric_definitions import BY_NAME
 from bridge.api.status import Status
-from sinks.record import (
-    APPROVAL,
-    BRIDGE_DEAD_LETTER,
-    BRIDGE_GAP,
-    BRIDGE_HEARTBEAT,
-    BRIDGE_STARTED,
-    BRIDGE_STOPPED,
-    BRIDGE_STORE_RESET,
-    EVENT_ENDED,
-    EVENT_SCHEDULED,
-    EVENT_STARTED,
-    EVENT_UPDATED,
-    EventRecord,
-)
+from sinks.record import APPROVAL, BRIDGE_TYPES, EVENT_TYPES, EventRecord
 
 OUTCOMES: Final = ("accepted", "posted", "confirmed", "failed", "rejected")
-TRANSITIONS: Final = {
-    EVENT_SCHEDULED: "scheduled",
-    EVENT_UPDATED: "updated",
-    EVENT_STARTED: "started",
-    EVENT_ENDED: "ended",
-}
+TRANSITIONS: Final = {kind: kind.split(".")[2] for kind in EVENT_TYPES}
 _REASONS: Final = (
     *("timeout", "refused", "unreachable", "connection", "malformed", "too_large"),
     *("http_400", "http_404", "http_410", "http_429", "http_500", "http_503"),
     *("store", "bug", "other"),
 )
 """Why a poll can fail: whatever IMDS answers, the number of series is limited."""
-_OTHERS: Final = (
-    APPROVAL,
-    BRIDGE_DEAD_LETTER,
-    BRIDGE_GAP,
-    BRIDGE_HEARTBEAT,
-    BRIDGE_STARTED,
-    BRIDGE_STOPPED,
-    BRIDGE_STORE_RESET,
-)
 
 
 class Metrics:
@@ -117,9 +86,8 @@ class Metrics:
         """The VM was paused."""
         self._pauses.observe(seconds)
 
-    def jumped(self, seconds: float) -> None:
-        """The wall clock was set, by so many seconds."""
-        del seconds
+    def jumped(self) -> None:
+        """The wall clock was set."""
         self._jumps.inc()
 
     def _notify(self, record: EventRecord) -> None:
@@ -135,11 +103,11 @@ class Metrics:
 
     def _begin_at_zero(self) -> None:
         """A counter whose first sample is 1 shows no increase: the known series begin at 0."""
-        for kind in (*TRANSITIONS, *_OTHERS):
+        for kind in (*EVENT_TYPES, *BRIDGE_TYPES, APPROVAL):
             self._records.labels(kind, TRANSITIONS.get(kind, ""))
         for reason in _REASONS:
             self._errors.labels(reason)
-        for event_type in EVENT_TYPES:
+        for event_type in AZURE_TYPES:
             self._notice.labels(event_type)
         for outcome in OUTCOMES:
             self._approvals.labels(outcome)

@@ -1,6 +1,4 @@
-"""The HTTP server: a thread that binds, serves, and ends. It never blocks the bridge: if its
-address is in use, it waits until it is free.
-"""
+"""The HTTP server's thread. It never blocks the bridge: it waits for its address."""
 
 from __future__ import annotations
 
@@ -113,9 +111,7 @@ class Server:
 
 
 class _Task(WSGITask):  # type: ignore[misc]  # waitress has no types
-    """Ends the connection with its answer: clients that send many requests and never read the
-    answers must not take the threads of others.
-    """
+    """Ends the connection with its answer: unread answers must not hold threads."""
 
     def execute(self) -> None:
         self.set_close_on_finish()
@@ -127,10 +123,8 @@ class _Channel(HTTPChannel):  # type: ignore[misc]  # as above
 
 
 def close_slow(channels: Iterable[Any], now: float) -> None:
-    """Close what takes too long; `now` is the wall clock, as in the channels.
-
-    Not waitress' own channel_timeout: a byte now and then postpones that for ever, and it does
-    not close a stream that is not read.
+    """Close what takes too long, by the wall clock. Waitress' own channel_timeout is postponed by
+    each byte, and does not close a stream that is not read.
     """
     for each in channels:
         unread = each.total_outbufs_len and now - each.last_activity > READ_SECONDS

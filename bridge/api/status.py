@@ -1,7 +1,4 @@
-"""What a bridge is doing, as one JSON object: for the page, for `seb status` and for metrics.
-
-It only reads; it never asks IMDS or a sink, and holds no secret.
-"""
+"""What a bridge is doing, as one JSON object. It only reads, and holds no secret."""
 
 from __future__ import annotations
 
@@ -12,8 +9,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
+from bridge.api.control_requests import sink_line
 from bridge.api.liveness import Liveness
-from bridge.api.sink_list import sink_line
 from bridge.clock import Clock
 from bridge.config.settings import Settings
 from bridge.delivery.dispatcher import Dispatcher
@@ -55,9 +52,10 @@ class Status:
     def __init__(self, settings: Settings, clock: Clock, pulse: Liveness) -> None:
         self._settings = settings
         self._clock = clock
-        self._pulse = pulse
+        self.pulse = pulse
         self._started_at = clock.now()
-        self._running: Running | None = None
+        self.running: Running | None = None
+        """The objects of the run; None until the VM identity is known."""
         self._lock = threading.Lock()
         self._backlogs: Mapping[str, Backlog] | None = None
         self._count_at = 0.0
@@ -73,25 +71,15 @@ class Status:
 
     def begin(self, running: Running, history: History) -> None:
         """The VM identity is known, and the run begins."""
-        self._running, self.history, self.starting_trouble = running, history, None
-
-    @property
-    def running(self) -> Running | None:
-        """The objects of the run; None until the VM identity is known."""
-        return self._running
-
-    @property
-    def attempted_at(self) -> datetime | None:
-        """When a poll last ended, failed or not; None before the first."""
-        return self._pulse.attempted_at
+        self.running, self.history, self.starting_trouble = running, history, None
 
     def is_alive(self) -> bool:
         """Whether the poll loop is alive: if not, a restart helps; otherwise it does not."""
-        return self._pulse.is_alive()
+        return self.pulse.is_alive()
 
     def is_looking(self) -> bool:
         """Whether IMDS has given a document lately."""
-        return self._running is not None and self._running.state.lookout.is_looking()
+        return self.running is not None and self.running.state.lookout.is_looking()
 
     def not_ready(self) -> str | None:
         """Why changes would be missed or could not be committed; None if the bridge is ready."""
@@ -104,10 +92,10 @@ class Status:
 
     def store_trouble(self) -> str | None:
         """Why the store cannot be written now; None if it can, or is not in use yet."""
-        if self._running is None:
+        if self.running is None:
             return None
-        store = self._running.store
-        if known := store.damaged or self._running.state.store_trouble or store.trouble:
+        store = self.running.store
+        if known := store.damaged or self.running.state.store_trouble or store.trouble:
             return known
         directory = self._settings.state_dir
         try:
@@ -120,7 +108,7 @@ class Status:
 
     def backlogs(self) -> Mapping[str, Backlog]:
         """What is not delivered to each sink yet, at most a second old. Raises `StoreError`."""
-        running = self._running
+        running = self.running
         if running is None:
             return {}
         if not self._lock.acquire(timeout=LOCK_SECONDS):
@@ -145,7 +133,7 @@ class Status:
 
     def snapshot(self) -> dict[str, Any]:
         """Everything, as the status API gives it."""
-        running = self._running
+        running = self.running
         observer = running.state.observer.to_wire() if running else {}
         not_ready = self.not_ready()
         return {
@@ -168,7 +156,7 @@ class Status:
 
     def pending(self) -> list[TrackedEvent]:
         """The events that are pending, the nearest first."""
-        known = self._running.state.known.values() if self._running else ()
+        known = self.running.state.known.values() if self.running else ()
         far = datetime.max.replace(tzinfo=self._started_at.tzinfo)
         return sorted(
             (each for each in known if each.pending),
@@ -178,12 +166,12 @@ class Status:
     def _trouble(self) -> dict[str, str] | None:
         if self.starting_trouble is not None:
             return {"reason": "identity", "message": self.starting_trouble}
-        trouble = self._running.state.trouble if self._running else None
+        trouble = self.running.state.trouble if self.running else None
         return None if trouble is None else {"reason": trouble.reason, "message": trouble.message}
 
     def _imds(self) -> dict[str, Any]:
-        state = self._running.state if self._running else None
-        attempted, looked = self._pulse.attempted_at, state and state.lookout.looked_at
+        state = self.running.state if self.running else None
+        attempted, looked = self.pulse.attempted_at, state and state.lookout.looked_at
         return {
             "lastAttemptAt": attempted and rfc3339(attempted),
             "lastSuccessAt": looked and rfc3339(looked),
@@ -194,7 +182,7 @@ class Status:
         }
 
     def _store(self) -> dict[str, Any]:
-        store, trouble = self._running.store if self._running else None, self.store_trouble()
+        store, trouble = self.running.store if self.running else None, self.store_trouble()
         return {
             "writable": store is not None and trouble is None,
             "trouble": trouble,
@@ -204,13 +192,13 @@ class Status:
         }
 
     def _sinks(self) -> list[dict[str, Any]]:
-        if self._running is None:
+        if self.running is None:
             return []
         try:
             backlogs = self.backlogs()
         except StoreError:
             backlogs = {}
-        dispatcher = self._running.dispatcher
+        dispatcher = self.running.dispatcher
         return [
             sink_line(
                 name,

@@ -1,7 +1,4 @@
-"""What the HTTP server answers, path by path: health, metrics, status, records, the page.
-
-It is read-only: no request can change what the bridge does.
-"""
+"""What the HTTP server answers, path by path. It is read-only."""
 
 from __future__ import annotations
 
@@ -71,18 +68,19 @@ class Web:
     ) -> None:
         """`host`: the address that the server listens on; `names`: further names of it."""
         self._status = status
-        self._metrics = metrics
         self._host = host
         self._names = frozenset(name.lower().rstrip(".") for name in names)
         self._streams = Streams()
         self._page = files("bridge.api").joinpath("static", "index.html").read_bytes()
         self._page_policy = page_policy(self._page)
         self._routes: dict[str, Callable[[Environ], Answer]] = {
-            "/": self._index,
-            "/healthz": self._healthz,
-            "/readyz": self._readyz,
-            "/metrics": self._scrape,
-            "/api/v1/status": self._snapshot,
+            "/": lambda _: self._index(),
+            "/healthz": lambda _: _plain(
+                None if status.is_alive() else "the poll loop hangs: restart the bridge"
+            ),
+            "/readyz": lambda _: _plain(status.not_ready()),
+            "/metrics": lambda _: Answer(kind=METRICS, body=(metrics.text(),)),
+            "/api/v1/status": lambda _: Answer(body=(json.dumps(status.snapshot()).encode(),)),
             "/api/v1/events": self._events,
         }
 
@@ -108,42 +106,18 @@ class Web:
         if route is None:
             return _error(HTTPStatus.NOT_FOUND, f"there is: {', '.join(self._routes)}")
         if environ["REQUEST_METHOD"] not in ("GET", "HEAD"):
-            refused = _error(HTTPStatus.METHOD_NOT_ALLOWED, "read-only server: use GET or HEAD")
-            return Answer(
-                status=refused.status, body=refused.body, headers=(("Allow", "GET, HEAD"),)
-            )
+            message, allow = "read-only server: use GET or HEAD", ("Allow", "GET, HEAD")
+            return _error(HTTPStatus.METHOD_NOT_ALLOWED, message, allow)
         try:
             return route(environ)
         except BadRequestError as error:
             return _error(HTTPStatus.BAD_REQUEST, str(error))
         except (StoreError, TooManyError) as error:
-            refused = _error(HTTPStatus.SERVICE_UNAVAILABLE, str(error))
-            return Answer(status=refused.status, body=refused.body, headers=(("Retry-After", "5"),))
+            return _error(HTTPStatus.SERVICE_UNAVAILABLE, str(error), ("Retry-After", "5"))
 
-    def _index(self, environ: Environ) -> Answer:
-        del environ
-        return Answer(
-            kind="text/html; charset=utf-8",
-            body=(self._page,),
-            headers=(("Content-Security-Policy", self._page_policy),),
-        )
-
-    def _healthz(self, environ: Environ) -> Answer:
-        del environ
-        alive = self._status.is_alive()
-        return _plain(None if alive else "the poll loop hangs: restart the bridge")
-
-    def _readyz(self, environ: Environ) -> Answer:
-        del environ
-        return _plain(self._status.not_ready())
-
-    def _scrape(self, environ: Environ) -> Answer:
-        del environ
-        return Answer(kind=METRICS, body=(self._metrics.text(),))
-
-    def _snapshot(self, environ: Environ) -> Answer:
-        del environ
-        return Answer(body=(json.dumps(self._status.snapshot()).encode(),))
+    def _index(self) -> Answer:
+        policy = ("Content-Security-Policy", self._page_policy)
+        return Answer(kind="text/html; charset=utf-8", body=(self._page,), headers=(policy,))
 
     def _events(self, environ: Environ) -> Answer:
         query = parse_qs(environ.get("QUERY_STRING", ""), keep_blank_values=True)
@@ -161,9 +135,7 @@ class Web:
 
 
 def is_ours(host: str, listen: str, names: Collection[str] = ()) -> bool:
-    """Whether a Host header names this server: its own address, localhost, or one of the names
-    that it was given; if it listens on every address, any address is accepted.
-    """
+    """Whether a Host header names this server: its address, localhost, or one of the names."""
     name = host.rsplit(":", 1)[0] if re.search(r":\d*$", host) else host
     name = name.lower().rstrip(".").removeprefix("[").removesuffix("]")
     if name == "localhost" or name in names:
@@ -176,9 +148,7 @@ def is_ours(host: str, listen: str, names: Collection[str] = ()) -> bool:
 
 
 def page_policy(page: bytes) -> str:
-    """The content security policy of the page: its own script and style by their hashes, requests
-    to this server, and nothing else.
-    """
+    """The page's content security policy: its own script and style by hash, and this server."""
     hashes: dict[str, list[str]] = {"script": [], "style": []}
     for kind, text in _INLINE.findall(page):
         digest = base64.b64encode(hashlib.sha256(text).digest()).decode()
@@ -191,7 +161,6 @@ def page_policy(page: bytes) -> str:
 
 
 def _records(history: History | None, limit: int, after: int | None) -> bytes:
-    """The records as one JSON object; each is the bytes that were committed."""
     if history is None:
         return b'{"stream": null, "oldestSequence": 0, "lastSequence": 0, "records": []}'
     found = history.last(limit) if after is None else history.after(after, limit)
@@ -218,5 +187,5 @@ def _plain(trouble: str | None) -> Answer:
     return Answer(status=status, kind=TEXT, body=(f"{trouble or 'ok'}\n".encode(),))
 
 
-def _error(status: HTTPStatus, message: str) -> Answer:
-    return Answer(status=status, body=(json.dumps({"error": message}).encode(),))
+def _error(status: HTTPStatus, message: str, *headers: tuple[str, str]) -> Answer:
+    return Answer(status=status, body=(json.dumps({"error": message}).encode(),), headers=headers)

@@ -1,8 +1,4 @@
-"""The one place that tells IMDS to start an event, because a rule, a command or a person said so.
-
-It acts on stored causes only: what it is about to do is on disk before IMDS hears of it. It never
-decides whether a cause is good: `policy` and `commands` do.
-"""
+"""The only place that tells IMDS to start an event, after that is on disk."""
 
 from __future__ import annotations
 
@@ -14,9 +10,8 @@ from typing import Final
 
 from bridge.approval.attempts import Attempt
 from bridge.approval.decisions import Decisions
-from bridge.approval.ledger import Asked, Entry, Ledger, cause_of, entry_of, entry_of_command
+from bridge.approval.ledger import Ledger, cause_of, entry_of, entry_of_command
 from bridge.approval.policy import Verdict, objection
-from bridge.approval.receipts import State
 from bridge.approval.refusals import Refusals
 from bridge.approval.trusted_keys import Trust
 from bridge.approval.verification import (
@@ -31,7 +26,7 @@ from bridge.clock import Clock
 from bridge.events.state import CurrentState
 from bridge.events.tracked import TrackedEvent
 from bridge.imds.client import Imds, ImdsError
-from bridge.store.approvals import OPEN_STATES
+from bridge.store.approvals import OPEN_STATES, Asked, Entry, State
 from bridge.store.database import StoreError
 from sinks.base import CommandMessage
 
@@ -39,7 +34,7 @@ log: Final = logging.getLogger(__name__)
 
 _BEGUN: Final = frozenset({"Started", "Completed", "Canceled"})
 _OVER: Final = frozenset({"unknown_event", "already_started"})
-"""Objections that an earlier try may have brought about."""
+"""Objections that an earlier request may have caused."""
 
 
 class Approvals:
@@ -73,10 +68,7 @@ class Approvals:
         return self._refusals.counts
 
     def command(self, message: CommandMessage) -> None:
-        """Verify a signed command and carry it out.
-
-        Raises `StoreError` where nothing was done, and the message is not settled.
-        """
+        """Verify a signed command and carry it out. Raises `StoreError`; then it is not settled."""
         events = self._current.known
         try:
             command = self._verify(message, events)
@@ -85,7 +77,7 @@ class Approvals:
             message.settled()
             return
         known = events.get((command.event_id or "").casefold())
-        entry = self._write(entry_of_command(command, known), "accepted", why=command.why)
+        entry = self._write(entry_of_command(command, known), "accepted")
         message.settled()
         if known is not None:
             self._begin(entry)
@@ -93,34 +85,30 @@ class Approvals:
     def local(
         self, event_id: str, *, user: str, fingerprint: str | None = None, why: str | None = None
     ) -> Entry:
-        """Carry out what a person on this VM said, of the event as that person saw it.
-
-        Raises `LookupError` where there is no such event, it is no longer Scheduled or not what it
-        was, and `StoreError`; then nothing was done.
+        """Approve for a person on this VM the event as that person saw it. Raises `LookupError` if
+        it is gone, begun or changed, and `StoreError`; then nothing was done.
         """
         known = self._known(event_id)
         if known is None or (reason := objection(known, fingerprint)):
             raise LookupError(reason if known else "unknown_event")
         jti, user = str(uuid.uuid4()), user[:100] if user.isprintable() else "unknown"
-        entry = entry_of(known, cause=f"local\n{jti}", jti=jti, actor=f"local:{user}")
-        return self._begin(self._write(entry, "accepted", why=why))
+        cause, actor = f"local\n{jti}", f"local:{user}"
+        entry = entry_of(known, cause=cause, jti=jti, actor=actor, why=why)
+        return self._begin(self._write(entry, "accepted"))
 
     def find(self, jti: str) -> Entry | None:
-        """What has become of an approval so far. Raises `StoreError`."""
+        """How far an approval has come. Raises `StoreError`."""
         return self._ledger.find(jti)
 
     def polled(self) -> None:
-        """IMDS was just looked at: follow what is under way, then ask the rules.
-
-        Raises `StoreError`; the next look does it again.
-        """
+        """After a poll: follow what is under way, then ask the rules. Raises `StoreError`."""
         for attempt in list(self._open.values()):
             self._follow(attempt)
         under_way = {(each.entry.event_id or "").casefold() for each in self._open.values()}
         pending = [key for key, known in self._current.known.items() if known.pending]
         self._rulings.forget_all_but(pending)
         for key in [each for each in pending if each not in under_way]:
-            # Each on what is newest: the POST before it may have taken its time.
+            # Each on the newest state: the POST before it may have taken long.
             known = self._known(key)
             ruling = self._rulings.on(known) if known else None
             if ruling and ruling.approve:
@@ -155,10 +143,7 @@ class Approvals:
             )
 
     def _begin(self, entry: Entry) -> Entry:
-        """Ask IMDS at once, on the ground of a look that is fresh; else the next look does.
-
-        From here on the entry is on disk, and what the disk does not take now is done then too.
-        """
+        """Ask IMDS now after a fresh poll, else after the next; a full disk only delays."""
         try:
             if self._current.lookout.gap(self._clock.now()).looking:
                 return self._ask(entry)
@@ -181,9 +166,7 @@ class Approvals:
             self._ask(entry)
 
     def _ask(self, entry: Entry) -> Entry:
-        """Ask IMDS to start the event, where what was decided holds for its newest recorded state,
-        and write down what became of it. Raises `StoreError`.
-        """
+        """Ask IMDS if the decision holds for the event's newest record. Raises `StoreError`."""
         entry = self._note(self._ledger.asked(entry, "maybe", self._clock.now()))
         known, attempt = self._known(entry.event_id), self._open[entry.cause]
         reason = objection(known, entry.fingerprint)
@@ -192,7 +175,7 @@ class Approvals:
             return entry
         if known is None or reason or verdict is Verdict.REFUSE:
             return self._write(entry, "failed", reason or "not_allowed")
-        # Last, for a poll that has committed a change and does not say so yet.
+        # Last: a poll may have committed a change that is not in the state yet.
         if self._ledger.newest_record(known.event.key) != known.record_id:
             return entry
         try:
@@ -220,21 +203,18 @@ class Approvals:
             return self._write(entry, "failed", "imds_refused")
         return self._note(self._ledger.asked(entry, attempt.effect, self._clock.now()))
 
-    def _write(
-        self, entry: Entry, state: State, reason: str | None = None, *, why: str | None = None
-    ) -> Entry:
-        """The next state of an entry, on disk with its receipt; `why` is for the log alone."""
+    def _write(self, entry: Entry, state: State, reason: str | None = None) -> Entry:
         after = self._note(
             self._ledger.write(
                 entry, self._current.observer, self._clock.now(), state=state, reason=reason
             )
         )
         told = {"event": after.event_id, "jti": after.jti, "actor": after.actor, "reason": reason}
-        log.info("an approval goes on", extra={"action": f"approval.{state}", **told, "why": why})
+        told["why"] = after.why
+        log.info("an approval goes on", extra={"action": f"approval.{state}", **told})
         return after
 
     def _note(self, entry: Entry, *, effect: Asked = "in vain") -> Entry:
-        """Keep in mind what is on disk of an entry."""
         if entry.state not in OPEN_STATES or entry.event_id is None:
             self._open.pop(entry.cause, None)
         elif entry.cause in self._open:

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from bridge.approval.ledger import Asked, Entry
-from bridge.approval.receipts import State
-from bridge.imds.errors import ImdsError
+from bridge.imds.exchange import ImdsError
+from bridge.store.approvals import Asked, Entry, State
 
 RETRY_SECONDS: Final = 1.0
 """How soon IMDS is asked again where it could not be reached; each further wait is doubled."""
@@ -36,7 +35,7 @@ class Attempt:
     _refused: bool = False
 
     def failed(self, error: ImdsError, now: float) -> bool:
-        """IMDS failed now; whether it will always refuse."""
+        """Note that IMDS failed; returns whether it will always refuse."""
         self._wait = min(2 * self._wait or RETRY_SECONDS, MAX_RETRY_SECONDS)
         self.due = now + max(self._wait, error.retry_after or 0.0)
         if error.reason in _REFUSED_FOR_GOOD:

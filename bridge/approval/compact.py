@@ -14,11 +14,7 @@ _MAX_BRACKETS: Final = 64
 
 
 def header_of(token: bytes) -> bytes:
-    """The header, decoded, of three parts in the one spelling that base64url has for each.
-
-    Lenient decoders skip what is no base64, and so let one signature pass in many spellings.
-    Raises `ValueError`.
-    """
+    """The header, or `ValueError`; lenient base64 would allow a token in many spellings."""
     parts = token.split(b".")
     if len(parts) != _PARTS or not all(_is_base64url(part) for part in parts):
         raise ValueError("not three parts of base64url")
@@ -26,10 +22,7 @@ def header_of(token: bytes) -> bytes:
 
 
 def read_object(text: bytes) -> dict[str, Any]:
-    """A JSON object that everybody reads alike: no key twice, no NaN, no nesting.
-
-    Raises `ValueError`.
-    """
+    """A JSON object: no key twice, no NaN, no nesting. Raises `ValueError`."""
     if text.count(b"[") + text.count(b"{") > _MAX_BRACKETS:
         raise ValueError("nested")
     loaded = parse_json(text.decode())

@@ -1,7 +1,4 @@
-"""What the owner's rules say of each pending event, each thing once.
-
-It remembers decisions through restarts, by the ledger, and carries none of them out.
-"""
+"""What the owner's rules say of each pending event, each thing once, also after a restart."""
 
 from __future__ import annotations
 
@@ -12,10 +9,11 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
 
-from bridge.approval.ledger import Entry, Ledger, entry_of
+from bridge.approval.ledger import Ledger, entry_of
 from bridge.approval.policy import Decision, Rule, Verdict, decide
 from bridge.clock import Clock
 from bridge.events.tracked import TrackedEvent
+from bridge.store.approvals import Entry
 
 log: Final = logging.getLogger(__name__)
 
@@ -85,9 +83,7 @@ class Decisions:
         return Ruling(entry=entry, approve=decision.verdict is Verdict.APPROVE)
 
     def verdict(self, entry: Entry, known: TrackedEvent) -> Verdict:
-        """What the rule that an entry is from says of the event as it is known now; another rule
-        that decides now is none of its business. Raises `StoreError`.
-        """
+        """What the rule of an entry says of the event now. Raises `StoreError`."""
         decision = self._decide(known)
         if decision is None or entry.actor != _actor(decision.rule):
             return Verdict.REFUSE
@@ -104,11 +100,8 @@ class Decisions:
         )
 
     def _memory(self, known: TrackedEvent) -> _Memory:
-        """What is remembered of an event; at first, when it was first seen.
-
-        The wall clock counts up to this run's first look, the monotonic one from there on: a clock
-        that is set, as by the first time sync after a boot, must not let the next VM act while the
-        leader still has its time.
+        """What is remembered of an event. The monotonic clock counts from this run's first poll on:
+        setting the wall clock must not give the next VM its turn early.
         """
         memory = self._memories.get(known.event.key)
         if memory is None or memory.first_seen != known.first_seen:

@@ -1,7 +1,4 @@
-"""The cryptography of commands, done by PyJWT. It says whether the bytes are signed, and no more.
-
-Loaded with the first trusted key: a bridge that trusts nobody does not pay for it.
-"""
+"""The signatures of commands, by PyJWT; loaded with the first trusted key."""
 
 from __future__ import annotations
 
@@ -24,10 +21,7 @@ def read_key(entry: Mapping[str, Any]) -> Any:
 
 
 def signed_bytes(token: bytes, key: Any, alg: str) -> bytes:
-    """The claims of a token as the bytes that the key has signed.
-
-    Raises `SignatureInvalidError`, or `ValueError` where it is no token at all.
-    """
+    """The claims that the key has signed. Raises `SignatureInvalidError`, or `ValueError`."""
     try:
         payload: bytes = jwt.PyJWS(algorithms=[alg]).decode(token, key=key, algorithms=[alg])
     except jwt.InvalidSignatureError:

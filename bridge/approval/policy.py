@@ -1,7 +1,4 @@
-"""The owner's rules: which events this VM approves without being asked; values in, values out.
-
-Without a rule nothing is approved. The first rule that matches an event decides about it.
-"""
+"""The owner's rules; values in, values out. Without a rule nothing is approved."""
 
 from __future__ import annotations
 
@@ -10,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
 
+from bridge.config.approval import ApprovalSettings
 from bridge.events.tracked import TrackedEvent
 
 
@@ -84,7 +82,6 @@ class Rule:
         return text
 
     def _reach(self) -> str:
-        """Which VMs an event may name."""
         others = self.max_resources - 1
         if self.max_resources and self.affects_this_vm:
             many = f"at most {others} other{'s' if others > 1 else ''}" if others else "no other"
@@ -96,10 +93,16 @@ class Rule:
         return f"names any VM, at most {self.max_resources} at once"
 
 
+def rules_of(approval: ApprovalSettings) -> list[Rule]:
+    """The rules, in the order in which they decide."""
+    return [
+        Rule(leader_first=each.leader == "first", **each.model_dump(exclude={"leader"}))
+        for each in approval.rules
+    ]
+
+
 def objection(known: TrackedEvent | None, fingerprint: str | None) -> str | None:
-    """Why an event, as it is known now, cannot be approved in the state of that fingerprint (None:
-    in whatever state it is), in a receipt's word; None where it can be.
-    """
+    """Why an event cannot be approved in the state of that fingerprint (None: any), or None."""
     if known is None or not known.pending:
         return "unknown_event"
     if known.event.event_status != "Scheduled":
@@ -134,11 +137,7 @@ def decide(
     now: datetime,
     acknowledged: Callable[[str], bool],
 ) -> Decision | None:
-    """What the first rule that matches says of a pending event; None where there is none.
-
-    Time alone can turn WAIT into APPROVE, so this is to be asked again on every poll.
-    `acknowledged` says whether a sink, by name, has acknowledged the event's latest record.
-    """
+    """What the first matching rule says of a pending event now; None without such a rule."""
     if not known.pending or known.event.event_status != "Scheduled":
         return None
     rule = next((rule for rule in rules if rule.matches(known)), None)

@@ -1,13 +1,9 @@
-"""What is said about commands that are refused: a count, a line, an answer; none without limit.
-
-It decides no refusal, and sends nothing.
-"""
+"""What becomes of refused commands: counted, and within limits logged and answered."""
 
 from __future__ import annotations
 
 import logging
-from collections import Counter, OrderedDict
-from hashlib import sha256
+from collections import Counter
 from typing import Final
 
 from bridge.approval.verification import Rate, RefusedError
@@ -35,13 +31,7 @@ REASONS: Final = (
 )
 """Why a command can be refused, before IMDS hears of it."""
 REFUSALS_A_MINUTE: Final = 240
-"""How many are logged one by one, and answered: each answer is a record, on disk and at every sink.
-The counter has them all.
-"""
-TIMES_A_TOKEN: Final = 5
-"""How often that is done for one signed token: whoever once saw one on its way can send it for
-ever, and each answer goes to every sink."""
-_REMEMBERED: Final = 1_000
+"""How many are logged and answered: each answer is a record at every sink. All are counted."""
 
 
 class Refusals:
@@ -50,33 +40,19 @@ class Refusals:
     def __init__(self, clock: Clock) -> None:
         self.counts: Counter[str] = Counter()
         """How many there were, by reason."""
-        # One for each side of the signature: what anybody can send holds up no answer.
+        # One for each side of the signature: an unsigned flood must not hold up an answer.
         self._rates = {signed: Rate(REFUSALS_A_MINUTE, clock.monotonic) for signed in (True, False)}
-        self._told: OrderedDict[bytes, int] = OrderedDict()
 
     def note(self, refused: RefusedError, message: CommandMessage) -> bool:
-        """Count a refusal; whether it is to be answered.
-
-        Only where a good signature says whom, not too often, and not where the channel says that
-        it hands on one and the same message once more: what became of that is told already.
+        """Count a refusal; returns whether to answer it: if the sender is known by its signature,
+        within the limit, and not if the channel delivered the same message twice.
         """
         self.counts[refused.reason] += 1
         signed = refused.command is not None
-        if signed and self._is_told(message.token):
-            return False
         if not self._rates[signed].allows():
             return False
         self._log(refused, message.channel)
         return signed and not (refused.reason == "replayed" and message.redelivered)
-
-    def _is_told(self, signed: bytes) -> bool:
-        """Whether enough has been said of this token; if not, it counts."""
-        token = sha256(signed).digest()  # without the key nobody makes it another one
-        times = self._told.pop(token, 0)
-        self._told[token] = times + 1
-        if len(self._told) > _REMEMBERED:
-            self._told.popitem(last=False)
-        return times >= TIMES_A_TOKEN
 
     def _log(self, refused: RefusedError, channel: str) -> None:
         command = refused.command

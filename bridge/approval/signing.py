@@ -1,7 +1,4 @@
-"""Keys that sign commands, and the tokens that they sign: the control plane's part.
-
-It never shows a private key, and the bridge itself uses none of it.
-"""
+"""The control plane's part: keys and tokens. It never shows a private key."""
 
 from __future__ import annotations
 
@@ -59,11 +56,7 @@ class Order:
 
 
 def generate(*, issuer: str, kid: str | None, alg: str) -> dict[str, str]:
-    """A new private JWK (RFC 7517, and RFC 8037 for Ed25519) with `kid`, `alg`, `use` and `iss`.
-
-    `kid` is the key's thumbprint unless given. Raises `ValueError` on a name that could not stand
-    in a token.
-    """
+    """A new private JWK (RFC 7517, 8037); `kid` or its thumbprint. Raises `ValueError`."""
     for name, text in (("issuer", issuer), ("kid", kid)):
         if text is not None and not _is_name(text):
             raise ValueError(f"{name} must be one line of at most {_MAX_TEXT} characters")
@@ -84,10 +77,7 @@ def public(jwk: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def thumbprint(jwk: Mapping[str, Any]) -> str:
-    """The SHA-256 thumbprint of a key (RFC 7638), the same for its private and its public half.
-
-    Raises `KeyError` on a key of another type.
-    """
+    """The SHA-256 thumbprint of a key (RFC 7638). Raises `KeyError` on a key of another type."""
     members = {name: jwk[name] for name in _THUMBPRINT_MEMBERS[jwk["kty"]]}
     text = json.dumps(members, sort_keys=True, separators=(",", ":"))
     return base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()).rstrip(b"=").decode()
@@ -139,10 +129,25 @@ def _is_name(value: object) -> TypeGuard[str]:
 
 
 def sign(order: Order, key: SigningKey, *, now: datetime, lifetime: int) -> bytes:
-    """The token, a compact JWS, that is good from now on for `lifetime` seconds.
+    """The token, a compact JWS, valid for `lifetime` seconds. Raises `ValueError` if too long."""
+    payload = _claims(order, key, now, lifetime)
+    return (
+        jwt.PyJWS()
+        .encode(payload, key.key, algorithm=key.alg, headers={"kid": key.kid, "typ": TYPE})
+        .encode()
+    )
 
-    Raises `ValueError` where that is longer than any bridge allows.
+
+def signing_input(order: Order, key: SigningKey, *, now: datetime, lifetime: int) -> bytes:
+    """What a service signs that alone has the private key; a dot and the signature make it the
+    token. Raises as `sign`.
     """
+    header = json.dumps({"alg": key.alg, "kid": key.kid, "typ": TYPE}).encode()
+    parts = (header, _claims(order, key, now, lifetime))
+    return b".".join(base64.urlsafe_b64encode(part).rstrip(b"=") for part in parts)
+
+
+def _claims(order: Order, key: SigningKey, now: datetime, lifetime: int) -> bytes:
     if not 0 < lifetime <= MAX_LIFETIME_SECONDS:
         raise ValueError(f"a command lives for 1 to {MAX_LIFETIME_SECONDS} seconds")
     issued = int(now.timestamp())
@@ -159,9 +164,4 @@ def sign(order: Order, key: SigningKey, *, now: datetime, lifetime: int) -> byte
         "evh": order.fingerprint,
         "rsn": order.why,
     }
-    payload = json.dumps({name: value for name, value in claims.items() if value is not None})
-    return (
-        jwt.PyJWS()
-        .encode(payload.encode(), key.key, algorithm=key.alg, headers={"kid": key.kid, "typ": TYPE})
-        .encode()
-    )
+    return json.dumps({name: each for name, each in claims.items() if each is not None}).encode()

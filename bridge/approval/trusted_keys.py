@@ -1,7 +1,4 @@
-"""Whose commands count: the keys of one JWKS file, each with the issuer that it belongs to.
-
-The file is the allow-list. Nothing is ever fetched, whatever a token says.
-"""
+"""The keys of one JWKS file, each with its issuer: the allow-list. Nothing is fetched."""
 
 from __future__ import annotations
 
@@ -11,6 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from bridge.config.approval import ApprovalSettings
+from bridge.errors import ConfigurationError
 from bridge.strictjson import JsonError, load_json
 
 log: Final = logging.getLogger(__name__)
@@ -35,14 +34,12 @@ class TrustedKey:
 
 
 class Trust:
-    """The keys of a file, read anew when it changes; a file that cannot be read trusts nobody,
-    and neither does no file.
-    """
+    """The keys of a file, read again when it changes; without a valid file no key is trusted."""
 
     def __init__(self, path: Path | None) -> None:
         self.path = path
         self.trouble: str | None = None
-        """Why the file is not in force; None while it is."""
+        """Why the file is not used; None while it is."""
         self._content: bytes | None = None
         self._keys: Mapping[str, TrustedKey] = {}
 
@@ -62,11 +59,7 @@ class Trust:
         return any(key.issuer == issuer for key in self._keys.values())
 
     def refresh(self) -> None:
-        """Read the file again, and take it in where it is not what it was.
-
-        Its bytes decide, not its time stamp: two files of one size can follow each other within
-        what a file system takes for one moment, and a key that is out must be out.
-        """
+        """Read the file again; its bytes decide, as two versions may share a time stamp."""
         if self.path is None:
             return
         before = self.trouble
@@ -80,6 +73,20 @@ class Trust:
         if self.trouble != before:
             extra = {"action": "trust_trouble" if self.trouble else "trust_ok"}
             log.warning(self.trouble or "the trusted keys can be read again", extra=extra)
+
+
+def trust_of(approval: ApprovalSettings) -> Trust:
+    """The trusted keys. Raises `ConfigurationError` at the start if the file is not valid."""
+    path = approval.trust
+    try:
+        if path is not None:
+            read_trust(path)
+    except OSError as error:
+        problem = f"the file {path} cannot be read: {error.strerror}"
+        raise ConfigurationError(f"SEB_APPROVAL__TRUST: {problem}") from None
+    except TrustError as error:
+        raise ConfigurationError(f"SEB_APPROVAL__TRUST: {error}") from None
+    return Trust(path)
 
 
 def read_trust(path: Path) -> dict[str, TrustedKey]:
@@ -125,7 +132,7 @@ def _key(entry: object, where: str) -> TrustedKey:
         raise TrustError(f"{where} is neither EdDSA on Ed25519 nor ES256 on P-256")
     if entry.get("use", "sig") != "sig":
         raise TrustError(f"{where} is not for signatures")
-    from bridge.approval import jws  # noqa: PLC0415  # only where somebody is trusted
+    from bridge.approval import jws  # noqa: PLC0415  # only if a key is trusted
 
     try:
         key = jws.read_key(entry)

@@ -1,7 +1,4 @@
-"""Whether a signed command may be carried out: read it from top to bottom; closed on failure.
-
-It approves nothing itself, and fetches nothing because a token says so.
-"""
+"""Whether a signed command may be carried out; any doubt is a refusal."""
 
 from __future__ import annotations
 
@@ -33,10 +30,9 @@ _MAX_TIME: Final = 1 << 40
 
 
 class RefusedError(Exception):
-    """The command is not carried out; `reason` is the one word that says why.
-
-    `command` is what was asked, as far as it can be read, once the signature is known to be good:
-    only then is there somebody to answer. Before that, refusals are counted.
+    """The command is not carried out; `reason` is the one word that says why. `command` is what was
+    asked, as far as it can be read, once the signature is known to be good: only then is there
+    somebody to answer. Before that, refusals are counted.
     """
 
     def __init__(self, reason: str, command: Command | None = None) -> None:
@@ -73,9 +69,7 @@ class Situation:
 
 
 class Rate:
-    """At most so many a minute, by a clock that never goes back: the wall clock may be set, and
-    must then neither hold up a good command nor let a flood through.
-    """
+    """At most so many a minute, by the monotonic clock: the wall clock may be set."""
 
     def __init__(self, limit: int, monotonic: Callable[[], float]) -> None:
         self._limit = limit
@@ -103,7 +97,7 @@ def verify(
         raise RefusedError("retained")
     key = _key(_header(token), trust)
     payload = _signed(token, key)
-    # From here on there is somebody to answer: the one who holds the key.
+    # From here on the sender is known, and gets an answer.
     command = _checked(payload, key, situation)
     if situation.used(command):
         raise RefusedError("replayed", command)
@@ -138,7 +132,7 @@ def _checked(payload: bytes, key: TrustedKey, situation: Situation) -> Command:
         and known.pending
         and not (known.affects_this_vm and known.event.names_its_vms)
     ):
-        # Approving it would release machines that are none of this VM's business.
+        # Approving it would release other machines than this VM.
         raise RefusedError("not_allowed", command)
     return command
 
@@ -168,7 +162,6 @@ def _key(header: Mapping[str, Any], trust: Trust) -> TrustedKey:
 
 
 def _signed(token: bytes, key: TrustedKey) -> bytes:
-    """The bytes that the key has signed: PyJWT does the cryptography."""
     from bridge.approval import jws  # noqa: PLC0415  # loaded with the key
 
     try:

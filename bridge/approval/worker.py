@@ -1,7 +1,4 @@
-"""The thread that approvals happen on: a person's word, a look after every poll, and commands.
-
-What comes in while too much is waiting is turned away; nothing here waits for a sink.
-"""
+"""The thread of approvals: people, polls, commands. It never waits for a sink."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ from dataclasses import replace
 from typing import Final
 
 from bridge.approval.approvals import Approvals
-from bridge.approval.ledger import Entry
+from bridge.store.approvals import Entry
 from bridge.store.database import StoreError
 from sinks.base import MAX_TOKEN_BYTES, CommandMessage
 
@@ -24,10 +21,9 @@ log: Final = logging.getLogger(__name__)
 WAITING: Final = 64
 """How many commands may wait."""
 FIRST_LOOK_SECONDS: Final = 5.0
-"""How long commands wait for this run's first look at IMDS: one may be about an event that was
-announced while nobody looked."""
+"""How long commands wait for this run's first poll, which may find the event that they name."""
 STORE_SECONDS: Final = 1.0
-"""How long a command waits that could not be stored; a look at IMDS ends that wait too."""
+"""How long a command waits that could not be stored, or until the next poll."""
 
 UNCONFIRMED: Final = "the VM identity is not confirmed by IMDS yet; try again"
 
@@ -35,10 +31,7 @@ Job = Callable[[], object]
 
 
 class Approver:
-    """Does one thing after the other. All methods may be called from any thread.
-
-    A person and a look go before commands, so that no flood of these can hold up a rule.
-    """
+    """Does one thing at a time, commands last. All methods may be called from any thread."""
 
     def __init__(self, approvals: Approvals) -> None:
         self._approvals = approvals
@@ -51,7 +44,7 @@ class Approver:
         self._thread = threading.Thread(target=self._run, name="approver", daemon=True)
 
     def start(self) -> None:
-        """Begin: IMDS has said who this VM is. Until then nothing is carried out."""
+        """Begin: IMDS has confirmed the VM identity. Until then nothing is approved."""
         with self._changed:
             if not self._looked:
                 self._held_until = time.monotonic() + FIRST_LOOK_SECONDS
@@ -63,9 +56,7 @@ class Approver:
         return self._thread.ident is not None
 
     def stop(self, seconds: float) -> None:
-        """End after what is under way, within so many seconds. What waits is not carried out, and
-        not settled: its channel has it again.
-        """
+        """End within so many seconds; what waits is not settled, so its channel keeps it."""
         with self._changed:
             self._stopping = True
             self._changed.notify()
@@ -84,7 +75,7 @@ class Approver:
         return True
 
     def polled(self) -> None:
-        """IMDS was just looked at."""
+        """IMDS was just polled."""
         with self._changed:
             self._looked = True
             self._held_until = 0.0
@@ -99,10 +90,7 @@ class Approver:
         fingerprint: str | None = None,
         why: str | None = None,
     ) -> Entry:
-        """Carry out what a person on this VM said, within so many seconds.
-
-        Raises `LookupError` with the reason, `StoreError`, or `TimeoutError`.
-        """
+        """Approve for a person on this VM. Raises `LookupError`, `StoreError` or `TimeoutError`."""
         if not self.is_started:
             raise LookupError(UNCONFIRMED)
         answer: Future[Entry] = Future()
@@ -128,7 +116,7 @@ class Approver:
             raise TimeoutError("it is under way, and IMDS has not answered yet") from None
 
     def find(self, jti: str) -> Entry | None:
-        """What has become of an approval so far. Raises `StoreError`."""
+        """How far an approval has come. Raises `StoreError`."""
         return self._approvals.find(jti)
 
     def _run(self) -> None:
@@ -145,7 +133,7 @@ class Approver:
                 )
 
     def _next(self) -> Job | None:
-        """What is to be done next, once there is something; None at the end."""
+        """The next job, once there is one; None at the end."""
         with self._changed:
             while not self._stopping:
                 if self._people:

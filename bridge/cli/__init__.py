@@ -40,12 +40,10 @@ def module_of(command: str) -> str:
 class _Commands(click.Group):
     """Imports a command's module only when it is called: `seb version` imports nothing else."""
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        del ctx
+    def list_commands(self, _ctx: click.Context) -> list[str]:
         return list(COMMANDS)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        del ctx
+    def get_command(self, _ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
         command: click.Command = importlib.import_module(module_of(cmd_name)).command
@@ -62,8 +60,7 @@ class _Commands(click.Group):
             ctx.fail(f"there is no command {args[0]!r}; {hint}")
         return super().resolve_command(ctx, args)
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        del ctx
+    def format_commands(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
 
@@ -100,16 +97,13 @@ def main() -> None:
         # click ends like this, with 1, if the reader of the output has closed it: the reader has
         # all that it wanted.
         sys.exit(OK)
-    except OSError as error:
+    except Exception as error:  # noqa: BLE001  # the last of the three places that catch broadly
         from bridge import system  # noqa: PLC0415  # hardly ever needed
 
         if not system.reader_has_gone(error):
             _report_bug(error)
             sys.exit(BUG)
-        sys.exit(OK)
-    except Exception as error:  # noqa: BLE001  # the last of the three places that catch broadly
-        _report_bug(error)
-        sys.exit(BUG)
+        code = OK
     sys.exit(code if isinstance(code, int) else OK)
 
 

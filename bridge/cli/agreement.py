@@ -12,10 +12,7 @@ from sinks.readable import escaped
 
 
 def agree(event: Mapping[str, Any], vm: str | None, *, mark: str, yes: bool) -> None:
-    """Show what an approval would do, on standard error, and ask; ends the command on no.
-
-    `mark` is put behind the name of the VM `vm`, where the event lists it.
-    """
+    """Show what an approval would do, and ask; `mark` is put behind the name of the VM `vm`."""
     names = [escaped(str(name)) for name in event.get("resources") or ()]
     kind = escaped(str(event.get("eventType") or "event of unknown type"))
     not_before = event.get("notBefore")

@@ -1,7 +1,4 @@
-"""`seb approve`: a person approves an event, on its VM or from a control plane.
-
-It never approves what that person was not shown.
-"""
+"""`seb approve`: a person approves an event that was shown, here or from a control plane."""
 
 from __future__ import annotations
 
@@ -60,7 +57,10 @@ AGAIN_SECONDS: Final = 0.3
     "--ping", "only_ping", is_flag=True, help="Approve nothing; test the way to the VM and back."
 )
 @click.option(
-    "--reason", "why", metavar="TEXT", help="Why; it is written to the log of the bridge."
+    "--reason",
+    "why",
+    metavar="TEXT",
+    help="Why, such as the number of a change; it stands in every receipt.",
 )
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per step.")
@@ -104,27 +104,14 @@ def command(
         until=until,
         subject=f"{_user()}@{platform.node() or 'unknown'}",
     )
-    if event_id is None:
-        code = ping(target)
-    else:
-        code = approve_from_afar(
-            target,
-            event_id,
-            why=why,
-            agree=lambda event, name: agree(event, name, mark="the VM of --to", yes=yes),
-        )
+    asked = partial(agree, mark="the VM of --to", yes=yes)
+    code = approve_from_afar(target, event_id, why=why, agree=asked) if event_id else ping(target)
     raise click.exceptions.Exit(code)
 
 
 def _require(
-    event_id: str | None,
-    vm_id: str | None,
-    key: Path | None,
-    *,
-    only_ping: bool,
-    why: str | None,
+    event_id: str | None, vm_id: str | None, key: Path | None, *, only_ping: bool, why: str | None
 ) -> None:
-    """Raise `click.UsageError` if the options do not go together."""
     if only_ping and event_id is not None:
         raise click.UsageError("--ping approves nothing; leave EVENT_ID out")
     if not only_ping and not event_id:
@@ -206,13 +193,12 @@ def _refuse(why: str) -> NoReturn:
 
 
 def _show_step(data: Mapping[str, Any], *, as_json: bool) -> None:
-    """A step of the approval on standard output."""
     if as_json:
         click.echo(json.dumps(dict(data)))
         return
     reason = f": {data['reason']}" if data["reason"] else ""
-    about = data["evt"] or "ping"
-    click.echo(escaped(f"{data['state']}{reason}  {about}  {data['jti']}"))
+    about, why = data["evt"] or "ping", f"  because: {data['rsn']}" if data["rsn"] else ""
+    click.echo(escaped(f"{data['state']}{reason}  {about}  {data['jti']}{why}"))
 
 
 def _user() -> str:

@@ -1,7 +1,4 @@
-"""The control plane's half of `seb approve`: sign, send, and show what the VM's bridge answers.
-
-It never sends what was not confirmed, and never waits longer than `--wait`.
-"""
+"""The control plane's half of `seb approve`: sign, send, and show the VM's answers."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ from typing import Any, Final
 import click
 
 from bridge.approval import signing
-from bridge.cli.remote_vm import Receipt, find, pending, receipts
+from bridge.cli.remote_vm import find, pending, receipts
 from bridge.config.load import Configuration, SinkSpec
 from bridge.errors import (
     NO,
@@ -69,11 +66,7 @@ def approve_from_afar(
     why: str | None,
     agree: Callable[[Mapping[str, Any], str | None], None],
 ) -> int:
-    """Have the VM's bridge approve an event; the exit code. `agree`, given the event and the
-    VM's name, ends the command if the answer is no.
-
-    Raises `SebError`.
-    """
+    """Have the VM's bridge approve an event; the exit code. `agree` ends the command on no."""
     key = _key(target.key_file)
     with _sender(target) as sender:
         shown = pending(sender, seconds=min(target.seconds, STATE_SECONDS))
@@ -120,35 +113,35 @@ def _carry_out(
             "the broker reports that no client is subscribed to the commands of this VM",
             remedy="see that its bridge runs, and that its mqtt sink has COMMANDS=true",
         )
-    last: Receipt | None = None
+    last = None
     for receipt in receipts(sender, order.jti, seconds=target.seconds):
-        target.show(receipt.data)
+        target.show(receipt)
         code = verdict(receipt, is_ping=order.event_id is None, until=target.until)
         if code is not None:
             return code
-        last = receipt
+        last = str(receipt["state"])
     void = (now + timedelta(seconds=target.lifetime)).strftime("%H:%M:%S")
     if last is not None:
-        raise TryLaterError(UNDER_WAY.get(last.state, UNDER_WAY["accepted"]))
+        raise TryLaterError(UNDER_WAY.get(last, UNDER_WAY["accepted"]))
     raise TryLaterError(
         f"no reply within {target.seconds:g} s; the command is void from {void} UTC on. A bridge "
         "answers only keys that it trusts: see that SEB_APPROVAL__TRUST has this one"
     )
 
 
-def verdict(receipt: Receipt, *, is_ping: bool, until: str) -> int | None:
+def verdict(receipt: Mapping[str, Any], *, is_ping: bool, until: str) -> int | None:
     """The exit code that a receipt means; None if more is to come."""
-    match receipt.state:
+    match receipt["state"]:
         case "confirmed":
             return OK
         case "posted":
             return OK if until == "posted" else None
         case "accepted":
             return OK if is_ping else None
-        case "rejected" if receipt.reason == "replayed":
+        case "rejected" if receipt["reason"] == "replayed":
             # Its jti is new, so this command arrived there twice, as QoS 1 allows.
             return None
-        case "rejected" if receipt.reason == "not_allowed":
+        case "rejected" if receipt["reason"] == "not_allowed":
             return NOT_PERMITTED
         case _:
             return NO
@@ -182,7 +175,6 @@ def _sender(target: Target) -> Iterator[CommandSender]:
 
 
 def _chosen(target: Target) -> tuple[SinkSpec, CommandSender]:
-    """The sink that was named, or the only one that carries commands."""
     found = []
     for spec in target.config.sinks:
         if target.sink in (None, spec.name):

@@ -7,7 +7,8 @@ import sys
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from typing import Any, NoReturn
+from datetime import UTC, datetime
+from typing import Any, Final, NoReturn
 
 import click
 from pydantic import BaseModel, SecretStr
@@ -15,6 +16,13 @@ from pydantic import BaseModel, SecretStr
 from bridge import logs, system
 from bridge.config import load
 from bridge.config.load import Configuration
+from bridge.version import __version__
+from sinks.base import SinkContext
+from sinks.record import VmIdentity
+
+NIL: Final = "00000000-0000-0000-0000-000000000000"
+NOBODY: Final = VmIdentity(vm_id=NIL, name="unknown")
+"""The VM if no bridge runs and IMDS does not answer."""
 
 set_option = click.option(
     "--set",
@@ -34,6 +42,17 @@ def read_configuration(overrides: tuple[str, ...]) -> Configuration:
             raise click.UsageError("--set takes SEB_NAME=VALUE")
         pairs[name.upper()] = value
     return load.load(pairs)
+
+
+def context_for(config: Configuration, vm: VmIdentity = NOBODY) -> SinkContext:
+    """What a sink may know without a running bridge."""
+    return SinkContext(
+        identity=lambda: vm,
+        now=lambda: datetime.now(UTC),
+        site=config.settings.site,
+        version=__version__,
+        instance_id="check",
+    )
 
 
 def start_log(config: Configuration) -> logs.Redactor:

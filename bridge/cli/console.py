@@ -15,9 +15,8 @@ class _Missing(click.Group):
     """What stands in for the console where its libraries are not installed."""
 
     def resolve_command(
-        self, ctx: click.Context, args: list[str]
+        self, _ctx: click.Context, _args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        del ctx, args
         raise ConfigurationError(
             "the console is not installed; run: pip install 'scheduled-events-bridge[console]'"
         )

@@ -6,15 +6,17 @@ import sys
 import tempfile
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
+from bridge import logs
 from bridge.cli import common
+from bridge.config.load import Configuration, sink_spec
+from bridge.config.settings import HttpSettings, ImdsSettings, Settings
 from bridge.errors import OK
-
-if TYPE_CHECKING:
-    from bridge.simulator.simulator import Simulator
+from bridge.service.bridge import Bridge
+from bridge.simulator.simulator import Simulator
+from bridge.simulator.vm import SimulatedVm
 
 SPEED = 300.0
 """A live migration takes about twenty minutes at Azure's pace."""
@@ -38,9 +40,6 @@ def command() -> None:
     It starts a stand-in for IMDS on loopback and a real bridge with a temporary store; your
     settings, your sinks and the real metadata service are not touched.
     """
-    from bridge.simulator.simulator import Simulator  # noqa: PLC0415
-    from bridge.simulator.vm import SimulatedVm  # noqa: PLC0415
-
     talk = sys.stdout.isatty()
     if talk:
         click.echo(_WELCOME.format(speed=SPEED), err=True)
@@ -55,11 +54,6 @@ def command() -> None:
 
 
 def _play(simulator: Simulator, scratch: Path) -> None:
-    from bridge import logs  # noqa: PLC0415
-    from bridge.config.load import Configuration, sink_spec  # noqa: PLC0415
-    from bridge.config.settings import HttpSettings, ImdsSettings, Settings  # noqa: PLC0415
-    from bridge.service.bridge import Bridge  # noqa: PLC0415
-
     # Only these settings: no variable and no file can point the demo to another address.
     settings = Settings.model_construct(
         imds=ImdsSettings(url=simulator.url),

@@ -1,7 +1,4 @@
-"""An approval from a control plane: what a VM shows as pending, and the receipts that answer.
-
-It decides nothing: it reads what the VM's bridge reports.
-"""
+"""What a remote VM shows: its pending events, and the receipts that answer a command."""
 
 from __future__ import annotations
 
@@ -14,27 +11,8 @@ from bridge.strictjson import JsonError, load_json
 from sinks.base import CommandSender
 from sinks.record import APPROVAL, RecordError, read_record
 
-FIELDS: Final = ("jti", "evt", "state", "reason", "actor", "issuer", "resources")
+FIELDS: Final = ("jti", "evt", "state", "reason", "actor", "issuer", "resources", "rsn")
 """The fields of a receipt."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Receipt:
-    """A receipt's data, and when it was written (RFC 3339)."""
-
-    time: str
-    data: Mapping[str, Any]
-
-    @property
-    def state(self) -> str:
-        """How far the command has come."""
-        return str(self.data.get("state"))
-
-    @property
-    def reason(self) -> str | None:
-        """Why it came no further; None while nothing is wrong."""
-        reason = self.data.get("reason")
-        return None if reason is None else str(reason)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,10 +24,7 @@ class Shown:
 
 
 def pending(sender: CommandSender, *, seconds: float) -> Shown | None:
-    """The VM's state; None if there is none within so many seconds.
-
-    Raises as `CommandSender.state`.
-    """
+    """The VM's state; None if none comes in time. Raises as `CommandSender.state`."""
     text = sender.state(seconds)
     try:
         state = load_json(text or b"{}")
@@ -79,11 +54,8 @@ def receipts(
     *,
     seconds: float,
     monotonic: Callable[[], float] = time.monotonic,
-) -> Iterator[Receipt]:
-    """The receipts of one command as they come, for so many seconds in all.
-
-    Raises as `CommandSender.receipt`.
-    """
+) -> Iterator[Mapping[str, Any]]:
+    """The receipts of one command, for so many seconds. Raises as `CommandSender.receipt`."""
     until = monotonic() + seconds
     while (left := until - monotonic()) > 0:
         body = sender.receipt(left)
@@ -94,4 +66,4 @@ def receipts(
         except RecordError:
             continue
         if record.type == APPROVAL and record.data.get("jti") == jti:
-            yield Receipt(time=record.time, data={name: record.data.get(name) for name in FIELDS})
+            yield {name: record.data.get(name) for name in FIELDS}

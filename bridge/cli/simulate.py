@@ -1,8 +1,4 @@
-"""`seb simulate`: a stand-in for IMDS to point a bridge at, playing one scenario.
-
-Standard output is the URL line alone, ready to be copied; every change goes to standard error. It
-never listens beyond loopback unless `--listen` says so.
-"""
+"""`seb simulate`: a stand-in for IMDS. Standard output is its URL alone."""
 
 from __future__ import annotations
 
@@ -15,7 +11,6 @@ from datetime import UTC, datetime
 import click
 
 from bridge.config.address import parsed
-from bridge.simulator.approvals import Approval
 from bridge.simulator.fault_names import FAULT_NAMES, parse_fault
 from bridge.simulator.faults import Fault
 from bridge.simulator.scenarios import SCENARIOS, UnknownScenarioError
@@ -118,7 +113,9 @@ def command(
             beyond_loopback=True,
             speed=speed,
             on_document=_log_document,
-            on_approval=_log_approval,
+            on_approval=lambda each: _log(
+                f"approval: {', '.join(each.started) or 'without effect'}"
+            ),
         )
         simulator.start()
     except ValueError as error:
@@ -139,9 +136,8 @@ def command(
 
 @contextmanager
 def _interruptible() -> Iterator[threading.Event]:
-    """An event that Ctrl-C sets, also if the shell made it ignored; SIGTERM sets it too.
-
-    Not an exception: it could come while the simulator holds a lock.
+    """An event that Ctrl-C sets, also if the shell made it ignored; SIGTERM sets it too. Not an
+    exception: it could come while the simulator holds a lock.
     """
     stop = threading.Event()
     names = [name for name in ("SIGINT", "SIGTERM", "SIGBREAK") if hasattr(signal, name)]
@@ -188,10 +184,6 @@ def _log_document(document: SimulatedDocument) -> None:
             f"  {event['EventId']} {event['EventType']} {event['EventStatus']}"
             f" on {', '.join(names[:2])}{more}{due}"
         )
-
-
-def _log_approval(approval: Approval) -> None:
-    _log(f"approval: {', '.join(approval.started) or 'without effect'}")
 
 
 def _log(line: str) -> None:

@@ -1,9 +1,11 @@
-"""The table of sinks that `seb status` and `seb outbox list` print, and words for spans of time."""
+"""The table of sinks that `seb status` and `seb outbox list` print."""
 
 from __future__ import annotations
 
 from datetime import datetime
 from typing import Any
+
+from sinks.readable import span
 
 
 def sink_table(sinks: list[dict[str, Any]], now: datetime) -> list[str]:
@@ -30,15 +32,3 @@ def ago(moment: str | None, now: datetime) -> str:
         return "never"
     seconds = (now - datetime.fromisoformat(moment)).total_seconds()
     return f"{max(0.0, seconds):.1f} s ago" if seconds < 10 else f"{span(int(seconds))} ago"  # noqa: PLR2004
-
-
-def span(seconds: int) -> str:
-    """So many seconds in its two largest units."""
-    minutes, seconds = divmod(seconds, 60)
-    hours, minutes = divmod(minutes, 60)
-    days, hours = divmod(hours, 24)
-    if days:
-        return f"{days}d {hours}h"
-    if hours:
-        return f"{hours}h {minutes}m"
-    return f"{minutes}m {seconds}s" if minutes else f"{seconds}s"

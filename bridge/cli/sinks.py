@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import threading
 from datetime import UTC, datetime
 
 import click
 
 from bridge.api import control
 from bridge.cli import common
-from bridge.cli.offline import context_for
 from bridge.config.load import Configuration, SinkSpec
 from bridge.errors import ConfigurationError, UnreachableError
 from bridge.events import bridge_records
 from bridge.events.normalize import Observer
-from bridge.imds.client import ImdsError
-from bridge.imds.connect import client
+from bridge.imds.client import ImdsError, client
 from bridge.imds.identity import IdentityError, fetch_identity
 from bridge.version import __version__
 from sinks import registry
 from sinks.record import EventRecord, VmIdentity, seal
-
-NIL = "00000000-0000-0000-0000-000000000000"
+from sinks.within import Stuck, within
 
 
 @click.group("sinks")
@@ -84,22 +80,20 @@ def _report(name: str, running: dict[str, object]) -> None:
 def _deliver(spec: SinkSpec, config: Configuration) -> str | None:
     """Deliver the record within the sink's deadline; returns what went wrong."""
     vm = _identity(config)
-    sink = spec.sink_class(spec.name, spec.settings, context_for(config, vm))
-    problems: list[str] = ["it gave no answer in time"]
+    sink = spec.sink_class(spec.name, spec.settings, common.context_for(config, vm))
 
     def work() -> None:
-        try:
-            sink.open()
-            sink.deliver([_record(vm, config.settings.site)])
-            sink.close()
-            problems.clear()
-        except Exception as error:  # noqa: BLE001  # a sink may be anybody's
-            problems[:] = [str(error) or type(error).__name__]
+        sink.open()
+        sink.deliver([_record(vm, config.settings.site)])
+        sink.close()
 
-    thread = threading.Thread(target=work, daemon=True)
-    thread.start()
-    thread.join(sink.deadline)
-    return problems[0] if problems else None
+    try:
+        within(sink.deadline, work)
+    except Stuck:
+        return "it gave no answer in time"
+    except Exception as error:  # noqa: BLE001  # a sink may be anybody's
+        return str(error) or type(error).__name__
+    return None
 
 
 def _identity(config: Configuration) -> VmIdentity:
@@ -121,4 +115,4 @@ def _record(vm: VmIdentity, site: str) -> EventRecord:
         pending=0,
         last_sequence=0,
     )
-    return seal(draft, sequence=0, stream=NIL)
+    return seal(draft, sequence=0, stream=common.NIL)

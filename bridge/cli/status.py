@@ -11,9 +11,9 @@ import click
 
 from bridge.api.http_client import Viewer
 from bridge.cli import common
-from bridge.cli.sink_table import ago, sink_table, span
+from bridge.cli.sink_table import ago, sink_table
 from bridge.errors import NO
-from sinks.readable import escaped
+from sinks.readable import escaped, span
 
 
 @click.command("status")

@@ -42,10 +42,7 @@ def command() -> None:
 
 
 def _own_command() -> tuple[str, ...]:
-    """How to call this seb: as it was called, or as its Python's own script, or as a module.
-
-    Links are left as they are: a virtual environment's Python is one.
-    """
+    """This seb's own path, or its Python's script, or `-m bridge`; links are left as they are."""
     called = sys.argv[0] if Path(sys.argv[0]).name == "seb" else "seb"
     for each in (called, str(Path(sys.executable).with_name("seb")), "seb"):
         if found := shutil.which(each):
@@ -54,10 +51,7 @@ def _own_command() -> tuple[str, ...]:
 
 
 def unit(command: Sequence[str]) -> str:
-    """The text of the unit that runs `seb`, whose absolute path and first arguments `command` is.
-
-    Raises `ConfigurationError` if systemd cannot run such a path.
-    """
+    """The unit that runs this command. Raises `ConfigurationError` if systemd cannot."""
     text = files("bridge.cli").joinpath("seb.service").read_text(encoding="utf-8")
     return text.replace(_SEB, " ".join(map(_quoted, command)))
 

@@ -1,4 +1,1 @@
-"""From environment, files and command line to checked, frozen values.
-
-It imports no domain package.
-"""
+"""From environment, files and command line to checked, frozen values; no domain is imported."""

@@ -1,7 +1,4 @@
-"""The owner's settings about approval: rules, trusted keys, and where commands come from.
-
-Nothing of it is on by default: without a rule and without a key nothing is ever approved.
-"""
+"""The settings about approval. Without a rule and a key nothing is ever approved."""
 
 from __future__ import annotations
 
@@ -85,9 +82,7 @@ class ApprovalSettings(_Section):
         return self
 
     def waits_in_vain(self, sinks: Iterable[str]) -> str | None:
-        """The problem of a rule that waits for a sink which is not configured; None if there is
-        none. Such a rule would never approve, without a message.
-        """
+        """The problem of a rule that waits for a sink that is not configured; None without one."""
         known = list(sinks)
         for rule in self.rules:
             for name in rule.after:

@@ -1,7 +1,4 @@
-"""From environment, files and command line to checked settings and the classes of the sinks.
-
-Only the kinds of sink that the configuration names are imported. No message shows a secret.
-"""
+"""From all sources to checked settings and sinks. No message shows a secret."""
 
 from __future__ import annotations
 
@@ -14,6 +11,7 @@ from typing import Any, Final
 from pydantic import BaseModel, SecretStr, ValidationError
 from pydantic_settings import (
     BaseSettings,
+    EnvSettingsSource,
     InitSettingsSource,
     PydanticBaseSettingsSource,
     SettingsError,
@@ -23,10 +21,10 @@ from bridge.config import variables
 from bridge.config.approval import CommandsSettings
 from bridge.config.messages import model_in, not_json, problems
 from bridge.config.settings import PREFIX, Settings
-from bridge.config.sources import Variables, read_sources
 from bridge.errors import ConfigurationError
 from sinks import registry
 from sinks.base import Sink, SinkSettings
+from sinks.places import PlaceError, Places, read_places
 
 _PULL: Final = f"{PREFIX}COMMANDS__PULL_"
 _PULL_CHANNEL: Final = "pull"
@@ -50,13 +48,21 @@ class Configuration:
     sinks: tuple[SinkSpec, ...]
 
 
+class Variables(EnvSettingsSource):
+    """Names and values in the environment's spelling, wherever they came from."""
+
+    def __init__(self, settings_cls: type[BaseSettings], variables: Mapping[str, str]) -> None:
+        self._variables = {name.lower(): value for name, value in variables.items()}
+        super().__init__(settings_cls)
+
+    def _load_env_vars(self) -> Mapping[str, str | None]:
+        return self._variables
+
+
 def load(
     overrides: Mapping[str, str] | None = None, *, environ: Mapping[str, str] | None = None
 ) -> Configuration:
-    """Read every source, check every name and value. Raises `ConfigurationError`.
-
-    `overrides` are names and values from the command line, in the environment's spelling.
-    """
+    """Read and check every source; `overrides` are variables. Raises `ConfigurationError`."""
     environ = os.environ if environ is None else environ
     settings = load_settings(overrides or {}, environ)
     declared = settings.sink or {"stdout": {}}
@@ -69,7 +75,7 @@ def load(
 
 def load_settings(overrides: Mapping[str, str], environ: Mapping[str, str]) -> Settings:
     """The settings alone, without a check of the sinks' fields. Raises `ConfigurationError`."""
-    sources = read_sources(overrides, environ)
+    sources = _read(overrides, environ)
     for source in sources.variables:
         variables.refuse_unknown(source)
 
@@ -77,13 +83,8 @@ def load_settings(overrides: Mapping[str, str], environ: Mapping[str, str]) -> S
         """The settings with this call's sources; pydantic-settings wants a class for that."""
 
         @classmethod
-        def settings_customise_sources(
-            cls,
-            settings_cls: type[BaseSettings],
-            init_settings: PydanticBaseSettingsSource,  # noqa: ARG003
-            env_settings: PydanticBaseSettingsSource,  # noqa: ARG003
-            dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003
-            file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+        def settings_customise_sources(  # type: ignore[override]  # all are called by name
+            cls, settings_cls: type[BaseSettings], **_: PydanticBaseSettingsSource
         ) -> tuple[PydanticBaseSettingsSource, ...]:
             return (
                 Variables(settings_cls, sources.overrides),
@@ -101,6 +102,18 @@ def load_settings(overrides: Mapping[str, str], environ: Mapping[str, str]) -> S
         raise ConfigurationError(not_json(error, sources.variables)) from None
     _refuse_unreadable(Settings, settings.model_dump(exclude={"sink"}), PREFIX)
     return settings
+
+
+def _read(overrides: Mapping[str, str], environ: Mapping[str, str]) -> Places:
+    try:
+        places = read_places(overrides, environ, prefix=PREFIX)
+    except PlaceError as error:
+        raise ConfigurationError(str(error)) from None
+    places.toml.pop("console", None)  # the console's own table
+    if isinstance(sinks := places.toml.get("sink"), dict):
+        # In the environment a sink's name has no case, and both may speak of one sink.
+        places.toml["sink"] = {name.lower(): fields for name, fields in sinks.items()}
+    return places
 
 
 def sink_spec(name: str, fields: Mapping[str, Any]) -> SinkSpec:
@@ -125,10 +138,7 @@ def sink_spec(name: str, fields: Mapping[str, Any]) -> SinkSpec:
 
 
 def _pull_spec(commands: CommandsSettings, *, taken: Iterable[str]) -> list[SinkSpec]:
-    """The channel that fetches commands and posts their receipts, if it is asked for.
-
-    Raises `ConfigurationError`.
-    """
+    """The pull channel, if it is set up. Raises `ConfigurationError`."""
     fields = commands.fields()
     if "url" not in fields:
         if fields:
@@ -161,9 +171,7 @@ def _checked_spec(
 
 
 def _refuse_unreadable(model: type[BaseModel], fields: Mapping[str, Any], prefix: str) -> None:
-    """Raise `ConfigurationError` if a file with a secret or a certificate cannot be read: at the
-    start, not on the day of the first event.
-    """
+    """Raise `ConfigurationError` if a secret or a certificate file cannot be read now."""
     for name, field in model.model_fields.items():
         value = fields.get(name)
         inner = model_in(field.annotation)
@@ -183,7 +191,6 @@ def _refuse_unreadable(model: type[BaseModel], fields: Mapping[str, Any], prefix
 
 
 def _secret_texts(model: type[BaseModel], fields: Mapping[str, Any]) -> Iterator[str]:
-    """The texts in the fields that are for secrets."""
     for name, field in model.model_fields.items():
         value = fields.get(name)
         if isinstance(value, str) and SecretStr.__name__ in repr(field.annotation):

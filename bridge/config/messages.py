@@ -1,7 +1,4 @@
-"""What is wrong with a setting, in the environment's names and a person's words.
-
-A value is shown only where an environment file has put something into it, and never a secret.
-"""
+"""What is wrong with a setting, in a person's words, never with a secret."""
 
 from __future__ import annotations
 
@@ -94,7 +91,6 @@ def _is_secret(model: type[BaseModel], place: tuple[int | str, ...]) -> bool:
 
 
 def _names_beside(model: type[BaseModel], place: tuple[int | str, ...]) -> list[str]:
-    """The names that would have been right in this place."""
     for part in place[:-1]:
         if isinstance(part, int):  # the place in a list
             continue

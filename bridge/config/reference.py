@@ -114,7 +114,6 @@ def _values(prefix: str, model: BaseModel) -> Iterator[tuple[str, str]]:
 
 
 def _text(value: Any) -> str:
-    """A value in the environment's spelling."""
     if value is None or value is PydanticUndefined:
         return ""
     if isinstance(value, SecretStr):

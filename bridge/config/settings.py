@@ -1,7 +1,5 @@
-"""The bridge's settings and their defaults; a misspelt name is an error, never ignored.
-
-Precedence: command line, environment, `.env`, TOML file (`SEB_CONFIG`), secrets directory. No
-message of this module shows a value: it may be a secret.
+"""The settings and their defaults. Precedence: command line, environment, `.env`, TOML file
+(`SEB_CONFIG`), secrets directory. No message shows a value.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""A sink's turns for the worse and for the better: noted, told in the log once, and what they mean
-for the next try. It never delivers.
-"""
+"""Changes of a sink's condition: noted, logged once, and the wait until the next try."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""One worker per sink, and the watchdog that gives a sink whose worker is stuck a new one.
-
-It never looks into a record and never decides what is sent: the outbox does.
-"""
+"""One worker per sink, and the watchdog that replaces a stuck one."""
 
 from __future__ import annotations
 
@@ -105,7 +102,7 @@ class Dispatcher:
             worker.wake()
 
     def resume(self, sink: str) -> None:
-        """A person wants the sink to be tried now. Raises `KeyError` where there is none."""
+        """Try a sink now, as a person asked. Raises `KeyError` for an unknown one."""
         self._workers[sink].resume()
 
     def sink(self, name: str) -> Sink[Any]:
@@ -126,10 +123,7 @@ class Dispatcher:
                 health.stuck_threads = sum(worker.name == name for worker in self._stuck)
 
     def finish(self, seconds: float) -> bool:
-        """Give each sink one immediate try, and end within so many seconds; whether all did.
-
-        What has not ended by then is abandoned: it touches neither sink nor store any more.
-        """
+        """Try each sink once more and end within so many seconds; returns whether all did."""
         if not self.is_started:
             return True
         deadline = self._clock.monotonic() + seconds
@@ -171,8 +165,7 @@ class Dispatcher:
 
     def _park(self, name: str) -> Park:
         def park(record: EventRecord, reason: str, attempts: int) -> None:
-            # A dead letter that is refused is parked in silence, or each would make another; so
-            # is a heartbeat, for there is no end of them.
+            # No dead letter about a dead letter, or each would make another, nor about heartbeats.
             notice = (
                 None
                 if record.is_heartbeat or record.type == BRIDGE_DEAD_LETTER

@@ -23,11 +23,10 @@ MAX_RETRY_AFTER_SECONDS: Final = 300.0
 MAX_STUCK_THREADS: Final = 8
 """From this many on, hurry makes no more of them."""
 MAX_REASON_LENGTH: Final = 500
-"""Reasons are stored, logged and sent to every sink: a page of HTML is no reason."""
+"""Reasons are stored, logged and sent to every sink: a page of HTML must not be."""
 
 State = Literal["starting", "idle", "ok", "failing", "paused"]
-"""`idle`: nothing has failed, and no record has been acknowledged since the start or since the
-last refusal. `ok`: the last record was acknowledged."""
+"""`idle`: no failure, and no acknowledgement since the start or the last refusal."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -90,11 +89,7 @@ class Health:
         return urgent and self.stuck_threads < MAX_STUCK_THREADS
 
     def delay(
-        self,
-        retry_after: float | None,
-        *,
-        urgent: bool,
-        draw: Callable[[], float] = random.random,
+        self, retry_after: float | None, *, urgent: bool, draw: Callable[[], float] = random.random
     ) -> float:
         """Seconds until the next try; `retry_after` is what the destination asked for."""
         if retry_after is not None:
@@ -124,7 +119,5 @@ def lag(record: EventRecord, now: datetime) -> float:
 
 
 def retry_delay(failures: int, *, cap: float, draw: Callable[[], float] = random.random) -> float:
-    """Seconds until the next try after so many failures in a row: full jitter under a ceiling
-    that doubles from 1 s to `cap`, so that a fleet does not return as one.
-    """
+    """Seconds to wait after so many failures in a row: full jitter, from 1 s up to `cap`."""
     return draw() * min(cap, FIRST_RETRY_SECONDS * 2.0 ** min(max(failures, 1) - 1, 16))

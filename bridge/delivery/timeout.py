@@ -1,7 +1,4 @@
-"""Calls into other people's code: each has a deadline, and one that misses it counts no more.
-
-It never decides what becomes of the caller; it cannot stop a call, only disown it.
-"""
+"""Calls into a sink's code, each with a deadline; a call that misses it is disowned."""
 
 from __future__ import annotations
 
@@ -20,10 +17,9 @@ class SinkBugError(Exception):
 
 
 class CallTimeout:
-    """Makes the calls of one thread. Another thread watches, and abandons.
-
-    A call either ends in time and counts, or is abandoned and does not: one lock lies between, so
-    that two threads never both act on the same delivery.
+    """Makes the calls of one thread. Another thread watches, and abandons. A call either ends in
+    time and counts, or is abandoned and does not: one lock lies between, so that two threads never
+    both act on the same delivery.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -40,11 +36,7 @@ class CallTimeout:
         return self._abandoned.is_set()
 
     def call(self, work: Callable[[], None], *, limit: float) -> None:
-        """Do the work, which may take so many seconds.
-
-        Raises what the work raises, and `AbandonedError` before or after it where it counts no
-        more.
-        """
+        """Do the work within `limit` seconds. Raises what it raises, or `AbandonedError`."""
         with self._lock:
             if self.is_abandoned:
                 raise AbandonedError

@@ -1,7 +1,4 @@
-"""One sink's worker: it takes records from the outbox in order, and gives up on none of them.
-
-It knows nothing of other sinks, so that none can delay another.
-"""
+"""One sink's worker: records in order, for ever. It knows nothing of other sinks."""
 
 from __future__ import annotations
 
@@ -14,13 +11,7 @@ from typing import Any, Final
 
 from bridge.clock import Clock
 from bridge.delivery.backoff import Condition
-from bridge.delivery.health import (
-    IDLE_SECONDS,
-    URGENT_RETRY_SECONDS,
-    Health,
-    lag,
-    reason_of,
-)
+from bridge.delivery.health import IDLE_SECONDS, URGENT_RETRY_SECONDS, Health, lag, reason_of
 from bridge.delivery.timeout import AbandonedError, CallTimeout, SinkBugError
 from bridge.logs import Redactor
 from bridge.store.batch import Batch
@@ -192,7 +183,6 @@ class Worker:
             self.health.failures = 0  # a sink that gets on is not made to wait longer each time
 
     def _mark(self, batch: Batch, count: int) -> None:
-        """The first so many records of the batch are acknowledged."""
         self._outbox.delivered(self.name, batch, count)
         now = self._clock.now()
         lags = [lag(each, now) for each in batch.records[:count]]

@@ -8,17 +8,8 @@ from datetime import datetime
 from bridge.events.gaps import Gap
 from bridge.events.normalize import Observer
 from bridge.store.recovery import StoreReset
-from sinks.record import (
-    BRIDGE_DEAD_LETTER,
-    BRIDGE_GAP,
-    BRIDGE_HEARTBEAT,
-    BRIDGE_STARTED,
-    BRIDGE_STOPPED,
-    BRIDGE_STORE_RESET,
-    EventRecord,
-    RecordDraft,
-    rfc3339,
-)
+from sinks import record as records
+from sinks.record import EventRecord, RecordDraft, rfc3339
 
 
 def started(
@@ -29,20 +20,18 @@ def started(
     restarted: bool | None,
     gap_seconds: float | None,
 ) -> RecordDraft:
-    """A run begins: with which sinks, whether the VM booted meanwhile, and for how long (in
-    seconds) nobody looked; None where that is not known.
-    """
+    """A run begins: its sinks, whether the VM booted meanwhile, and the seconds without a poll."""
     detail = {
         "sinks": list(sinks),
         "restarted": restarted,
         "gapSeconds": None if gap_seconds is None else round(gap_seconds, 3),
     }
-    return _draft(BRIDGE_STARTED, observer, now, "started", detail)
+    return _draft(records.BRIDGE_STARTED, observer, now, "started", detail)
 
 
 def stopped(observer: Observer, now: datetime, *, reason: str) -> RecordDraft:
     """A run ends in good order."""
-    return _draft(BRIDGE_STOPPED, observer, now, "stopped", {"reason": reason})
+    return _draft(records.BRIDGE_STOPPED, observer, now, "stopped", {"reason": reason})
 
 
 def heartbeat(
@@ -61,11 +50,11 @@ def heartbeat(
         "pendingEvents": pending,
         "lastRecordSequence": f"{last_sequence:020d}",
     }
-    return _draft(BRIDGE_HEARTBEAT, observer, now, "heartbeat", detail)
+    return _draft(records.BRIDGE_HEARTBEAT, observer, now, "heartbeat", detail)
 
 
 def gap(observer: Observer, now: datetime, ended: Gap) -> list[RecordDraft]:
-    """For a while nobody looked; nothing to say of a gap that was not long."""
+    """The record of a long gap between polls; none for a short one."""
     if not ended.is_long or ended.since is None:
         return []
     detail = {
@@ -74,27 +63,21 @@ def gap(observer: Observer, now: datetime, ended: Gap) -> list[RecordDraft]:
         "seconds": round(ended.seconds or 0.0, 3),
         "reason": ended.reason,
     }
-    return [_draft(BRIDGE_GAP, observer, now, "gap", detail)]
+    return [_draft(records.BRIDGE_GAP, observer, now, "gap", detail)]
 
 
 def store_reset(observer: Observer, now: datetime, reset: StoreReset) -> RecordDraft:
-    """The store was lost and begun anew."""
+    """The store was lost, and a new one was begun."""
     detail = {
         "reason": reset.reason,
         "previousStream": reset.previous_stream,
         "keptAs": reset.kept_as,
     }
-    return _draft(BRIDGE_STORE_RESET, observer, now, "storeReset", detail)
+    return _draft(records.BRIDGE_STORE_RESET, observer, now, "storeReset", detail)
 
 
 def dead_letter(
-    observer: Observer,
-    now: datetime,
-    *,
-    sink: str,
-    record: EventRecord,
-    reason: str,
-    attempts: int,
+    observer: Observer, now: datetime, *, sink: str, record: EventRecord, reason: str, attempts: int
 ) -> RecordDraft:
     """A sink refused a record for good."""
     detail = {
@@ -105,7 +88,7 @@ def dead_letter(
         "reason": reason,
         "attempts": attempts,
     }
-    return _draft(BRIDGE_DEAD_LETTER, observer, now, "deadLetter", detail)
+    return _draft(records.BRIDGE_DEAD_LETTER, observer, now, "deadLetter", detail)
 
 
 def _draft(

@@ -28,14 +28,14 @@ _FIELDS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
-    """The circumstances of one look at IMDS."""
+    """The circumstances of one poll of IMDS."""
 
     now: datetime
     vm_name: str
     gap_seconds: float | None = None
-    """Seconds since the last good look; None for the very first."""
+    """Seconds since the last good poll; None for the very first."""
     looking: bool = False
-    """Whether the last good look is recent enough to say how an event vanished."""
+    """Whether the last good poll is recent enough to tell how an event ended."""
     boot_known: bool = False
     """Whether a restart of this VM would have been noticed."""
     approved: frozenset[str] = frozenset()
@@ -61,9 +61,11 @@ def diff(known: Mapping[str, TrackedEvent], document: Document, look: Look) -> l
     transitions = list(_endings(known, document, look)) if document.whole else []
     for key, event in document.events.items():
         before = known.get(key)
+        if before is not None and before.event is event and before.pending:
+            continue
         if before is None or not before.pending:
             transitions.append(_appearance(before, event, look))
-        elif before.event is not event and (changed := _changed(before.event, event)):
+        elif changed := _changed(before.event, event):
             starts = "eventStatus" in changed and event.event_status == "Started"
             transitions.append(
                 Transition(
@@ -85,8 +87,9 @@ def within(document: Document, vm_name: str) -> Document:
 def _endings(
     known: Mapping[str, TrackedEvent], document: Document, look: Look
 ) -> Iterable[Transition]:
-    for key, before in known.items():
-        if before.pending and key not in document.events:
+    gone = known.keys() - document.events.keys()
+    for key, before in known.items() if gone else ():
+        if key in gone and before.pending:
             goes_on = key in document.elsewhere
             after = replace(
                 before,
@@ -121,14 +124,14 @@ def _appearance(before: TrackedEvent | None, event: ScheduledEvent, look: Look) 
     # Azure: on a hardware failure an event may appear directly as Started.
     kind: Kind = "started" if event.event_status == "Started" else "scheduled"
     if before is not None:
-        # A new life: what was measured in the former one says nothing of how this one ends.
-        anew = replace(
+        # What was measured before it ended says nothing about how it ends this time.
+        again = replace(
             before,
             first_seen=look.now,
             not_before=None,
             measured=Measured(restarted=False if look.boot_known else None),
         )
-        return Transition(kind=kind, known=_seen_again(anew, event, look))
+        return Transition(kind=kind, known=_seen_again(again, event, look))
     first = TrackedEvent(
         event=event,
         status=event.event_status,
@@ -155,7 +158,7 @@ def _seen_again(before: TrackedEvent, event: ScheduledEvent, look: Look) -> Trac
 
 def _changed(before: ScheduledEvent, after: ScheduledEvent) -> tuple[str, ...]:
     """Names of the fields that differ: a record's names, or IMDS's own for what we do not know."""
-    if before.raw == after.raw and _is_same(before, after):
+    if same_json(before.raw, after.raw):
         return ()
     old, new = before.to_wire(), after.to_wire()
     old["resources"], new["resources"] = sorted(before.resources), sorted(after.resources)
@@ -173,17 +176,6 @@ def _changed(before: ScheduledEvent, after: ScheduledEvent) -> tuple[str, ...]:
         if not same_json(before.raw.get(name, missing), after.raw.get(name, missing))
     )
     return tuple(names)
-
-
-def _is_same(before: ScheduledEvent, after: ScheduledEvent) -> bool:
-    """Whether two entries that Python holds for equal are the same JSON. Of the resources, which
-    can be many, only text is read.
-    """
-    return all(
-        same_json(value, before.raw[name])
-        for name, value in after.raw.items()
-        if name != "Resources"
-    )
 
 
 def _unread(event: ScheduledEvent, azure: str, value: object) -> object:

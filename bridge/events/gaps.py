@@ -1,4 +1,4 @@
-"""When IMDS was last looked at, and what kept the bridge from looking: gaps, restarts, pauses."""
+"""When IMDS was last polled, and what prevented it: gaps, restarts, pauses."""
 
 from __future__ import annotations
 
@@ -12,36 +12,36 @@ from bridge.clock import Clock
 GapReason = Literal["restart", "reboot", "pause", "imds"]
 
 LONG_SECONDS: Final = 10.0
-"""A gap is worth a record where nobody looked for longer than this, and than three intervals."""
+"""A gap longer than this, and than three intervals, gets a record."""
 LOOKING_SECONDS: Final = 5.0
-"""How old the last good look may be, or three intervals, to say how an event vanished."""
+"""How old the last good poll may be, or three intervals, to tell how an event ended."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gap:
-    """What lies between the last good look and this one."""
+    """The time between the last good poll and this one."""
 
     seconds: float | None
-    """None before the first look ever."""
+    """None before the first poll."""
     since: datetime | None
     is_long: bool
     looking: bool
-    """Whether somebody looked all the while, so that how an event vanished was seen."""
+    """Whether polls went on all the time, so that it was seen how an event disappeared."""
     reason: GapReason
     restarted: bool
-    """Whether this is the first look since the VM booted."""
+    """Whether this is the first poll since the VM booted."""
     pause_seconds: float
-    """How long the VM was measured to stand still meanwhile; 0.0 for not at all."""
+    """How long the VM was paused meanwhile, as measured; 0.0 if it was not."""
 
 
 class GapTracker:
-    """Keeps the time of the looks. `stood_still` may be called from any thread."""
+    """Keeps the time of the polls. `stood_still` may be called from any thread."""
 
     def __init__(
         self, clock: Clock, *, interval: float, looked_at: datetime | None, rebooted: bool | None
     ) -> None:
         self.rebooted = rebooted
-        """Whether the VM booted since the last run; None where that cannot be known."""
+        """Whether the VM booted since the last run; None if that is not known."""
         self.looked_at = looked_at
         self._clock = clock
         self._interval = interval
@@ -50,7 +50,7 @@ class GapTracker:
         self._pause = 0.0
 
     def gap(self, now: datetime) -> Gap:
-        """The gap that a look at this moment ends."""
+        """The gap that a poll at this moment ends."""
         seconds = self._seconds(now)
         first = self._monotonic is None
         with self._lock:
@@ -60,8 +60,7 @@ class GapTracker:
             seconds=seconds,
             since=None if seconds is None else self._since(now, seconds),
             is_long=seconds is not None and seconds > max(LONG_SECONDS, longest),
-            # Between two runs nobody looked, however short that was, and the wall clock that
-            # measures it may have been set.
+            # Between two runs there were no polls, and the wall clock may have been set.
             looking=not first and seconds is not None and seconds <= max(LOOKING_SECONDS, longest),
             reason=self._reason(first=first, pause=pause, seconds=seconds),
             restarted=first and bool(self.rebooted),
@@ -69,21 +68,21 @@ class GapTracker:
         )
 
     def is_looking(self) -> bool:
-        """Whether this run's last good look is recent: not longer ago than a gap worth a record."""
+        """Whether this run's last good poll is recent: not longer ago than a long gap."""
         looked = self._monotonic
         if looked is None:
             return False
         return self._clock.monotonic() - looked <= max(LONG_SECONDS, 3 * self._interval)
 
     def looked(self, now: datetime, gap: Gap) -> None:
-        """A good look at this moment has ended the gap, and what it told is committed."""
+        """A good poll has ended the gap, and its changes are committed."""
         self.looked_at = now
         self._monotonic = self._clock.monotonic()
         with self._lock:
             self._pause = max(0.0, self._pause - gap.pause_seconds)
 
     def stood_still(self, seconds: float) -> None:
-        """The VM was measured to stand still for so many seconds."""
+        """The VM was paused for so many seconds."""
         with self._lock:
             self._pause += seconds
 

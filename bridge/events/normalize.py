@@ -1,7 +1,4 @@
-"""From a transition to a record in the making: everything but its place in the stream.
-
-Values in, values out: this module never reads a clock and never stores or sends anything.
-"""
+"""From a transition to a record without its place in the stream; values in, values out."""
 
 from __future__ import annotations
 
@@ -35,11 +32,7 @@ class Observer:
             "node": (
                 {"cluster": self.cluster, "node": self.node, "pod": self.pod} if placed else None
             ),
-            "bridge": {
-                "version": self.version,
-                "instanceId": self.instance_id,
-                "site": self.site,
-            },
+            "bridge": {"version": self.version, "instanceId": self.instance_id, "site": self.site},
         }
 
 

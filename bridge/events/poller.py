@@ -1,7 +1,4 @@
-"""One look at IMDS after the other: ask, compare, commit, wake the sinks.
-
-`Poller.poll` is the product's table of contents. Nothing here sends a record.
-"""
+"""Poll IMDS: ask, compare, commit, wake the sinks. `Poller.poll` is the table of contents."""
 
 from __future__ import annotations
 
@@ -78,11 +75,7 @@ class Poller:
         self._not_before = clock.monotonic()
 
     def poll(self, now: datetime) -> None:
-        """One look that begins `now`: what changed is committed before the sinks are woken.
-
-        Raises `ImdsError`, `DocumentError` or `StoreError`; then nothing has changed, and the
-        next look finds the same changes again.
-        """
+        """Poll once: changes are committed before sinks wake. On any error nothing has changed."""
         answer = self._imds.events()
         now += timedelta(milliseconds=answer.latency_ms)  # the first answer may take two minutes
         gap = self._state.lookout.gap(now)
@@ -94,18 +87,14 @@ class Poller:
             transitions = diff(known, document, look)
             drafts = [normalize(each, self._state.observer, look) for each in transitions]
             known = remembered(known, _recorded(transitions, drafts))
-            self._commit(
-                [*bridge_records.gap(self._state.observer, now, gap), *drafts], known, document
-            )
+            drafts = [*bridge_records.gap(self._state.observer, now, gap), *drafts]
+            self._commit(drafts, known, document)
             self._body, self._read = answer.body, read
         self._state.lookout.looked(now, gap)
         self._store.mark_looked(now)
 
     def run(self) -> bool:
-        """Poll, and say once what is wrong, and once that it is over; whether it went well.
-
-        This is one of the places that catch broadly: a poll that fails must not be the last.
-        """
+        """Poll, and log each change of trouble; whether it went well. It catches every error."""
         with self._polling:
             return self._run()
 
@@ -190,8 +179,8 @@ class Poller:
         gone = self._state.known.keys() - known.keys()
         records = self._store.commit(drafts, events=changed, forgotten=gone, meta=meta)
         self._state.known, self._state.incarnation = known, document.incarnation
-        # The sinks are awake, and there is one interpreter: what they do now would wait for the
-        # lines of the log (measured).
+        # The sinks are awake, and there is one interpreter: what the poll does now would make them
+        # wait. Measured: it takes a tenth off what is added to a bare loop's latency.
         time.sleep(YIELD_SECONDS)
         for record in records:
             _report(record)

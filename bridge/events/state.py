@@ -1,6 +1,4 @@
-"""What this run knows of its VM and of the events: the poller and the identity job write it, and
-everybody else reads it. It asks nobody and stores nothing.
-"""
+"""What this run knows of its VM and events: the poller and the identity job write it."""
 
 from __future__ import annotations
 
@@ -53,10 +51,7 @@ class CurrentState:
         boot_id: str | None,
         api_version: str,
     ) -> Self:
-        """The state at the start of a run, by what the runs before it have seen.
-
-        Raises `ValueError`, `LookupError` or `TypeError` where that is damaged.
-        """
+        """The state at the start of a run. Raises as `load_events` does."""
         known = load_events(seen.events)
         rebooted = None if None in (seen.boot_id, boot_id) else seen.boot_id != boot_id
         return cls(
@@ -75,7 +70,7 @@ class CurrentState:
         return self.observer.vm
 
     def identify(self, vm: VmIdentity) -> None:
-        """IMDS gave the identity anew."""
+        """IMDS has given the identity again."""
         self.observer = replace(self.observer, vm=vm)
 
     @property
@@ -99,8 +94,5 @@ class CurrentState:
 
 
 def load_events(kept: Mapping[str, str]) -> dict[str, TrackedEvent]:
-    """The events that the store has kept, by key.
-
-    Raises `ValueError`, `LookupError` or `TypeError` where one is not what was written.
-    """
+    """The stored events by key. Raises `ValueError`, `LookupError` or `TypeError` if damaged."""
     return {key: load_tracked(value) for key, value in kept.items()}

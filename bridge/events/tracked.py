@@ -11,8 +11,7 @@ from typing import Final
 from bridge.imds.document import ScheduledEvent, fingerprint, parse_event
 
 KEEP_ENDED: Final = 200
-"""How many events that ended are remembered, so that their revisions grow on if they return. A
-number, not a time: after a start with a wrong clock, a return must not get an id of before."""
+"""How many ended events are remembered, so that the revision of one that returns grows on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,9 +54,7 @@ class TrackedEvent:
 
 
 def in_scope(known: Mapping[str, TrackedEvent]) -> dict[str, TrackedEvent]:
-    """What is known, where only this VM's events are followed: one of other VMs that was recorded
-    while the scope was wider is not followed any more, and has not ended for that.
-    """
+    """What is known in scope `self`: events of other VMs are no longer followed, nor ended."""
     return {
         key: each if each.affects_this_vm else replace(each, pending=False)
         for key, each in known.items()
@@ -67,10 +64,11 @@ def in_scope(known: Mapping[str, TrackedEvent]) -> dict[str, TrackedEvent]:
 def remembered(
     before: Mapping[str, TrackedEvent], news: Mapping[str, TrackedEvent]
 ) -> dict[str, TrackedEvent]:
-    """What is known with the news, by key, the latest news last; of the events that ended, only
-    the last ones.
-    """
-    merged = {key: each for key, each in before.items() if key not in news} | dict(news)
+    """What is known with the news, newest last, and the last of the events that ended."""
+    merged = dict(before)
+    for key, each in news.items():
+        merged.pop(key, None)  # the latest news last
+        merged[key] = each
     ended = [key for key, each in merged.items() if not each.pending]
     for key in ended[:-KEEP_ENDED]:
         del merged[key]
@@ -84,9 +82,7 @@ def measure(
     restarted: bool = False,
     downtime_seconds: float | None = None,
 ) -> list[TrackedEvent]:
-    """The pending events after a pause of so many seconds was measured, or after a restart with
-    so many seconds of downtime (None: not known); only those that this changes.
-    """
+    """The pending events that a pause or a restart (each in seconds) changes, as changed."""
     if not pause_seconds and not restarted:
         return []
     changed = []

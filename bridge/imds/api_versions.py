@@ -1,7 +1,4 @@
-"""Which api-version to ask IMDS with, and which ones to try where it is refused.
-
-It never asks; `imds` does, and tells it what came of it.
-"""
+"""Which api-version to ask IMDS with, and which to try if it is refused."""
 
 from __future__ import annotations
 
@@ -41,11 +38,7 @@ class ApiVersions:
         self._refusals = 0
 
     def candidates(self) -> list[str]:
-        """The versions to try now, in order.
-
-        One that has worked is not given up at the first refusal: an older version leaves out
-        fields, and every event would seem to have changed.
-        """
+        """The versions to try now, in order; one that worked is kept through some refusals."""
         self._looks += 1
         if self.current != self._wanted and not self._looks % PROBE_EVERY:
             return [self._wanted, self.current]
@@ -54,9 +47,7 @@ class ApiVersions:
         return [self.current, *(each for each in self._fallbacks if each != self.current)]
 
     def room(self, tried: Sequence[str]) -> int:
-        """How many versions that a refusal names may be tried, now that these were refused: none
-        before all that we know of were.
-        """
+        """How many of the versions that a refusal names may be tried after these."""
         return max(0, MAX_TRIED - len(tried)) if len(tried) > len(self._fallbacks) else 0
 
     def settle(self, version: str) -> None:

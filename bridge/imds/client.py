@@ -1,7 +1,4 @@
-"""The client of Azure's metadata service: one request, one answer or one named error.
-
-It never concludes anything from an answer: an error body looks like a document without events.
-"""
+"""The client of IMDS: one request, one answer or one named error, and no conclusions."""
 
 from __future__ import annotations
 
@@ -13,12 +10,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
+from bridge.config.settings import DEFAULT_IMDS_URL, Settings
 from bridge.imds.api_versions import EVENTS_VERSIONS, INSTANCE_VERSIONS, ApiVersions
-from bridge.imds.errors import ImdsError
-from bridge.imds.exchange import Exchange, Reply
+from bridge.imds.discovery import endpoints
+from bridge.imds.exchange import Exchange, ImdsError, Reply
 from bridge.strictjson import JsonError, load_json
 
-__all__ = ["Answer", "Imds", "ImdsError"]
+__all__ = ["Answer", "Imds", "ImdsError", "client"]
 
 EVENTS_PATH: Final = "/metadata/scheduledevents"
 INSTANCE_PATH: Final = "/metadata/instance/compute"
@@ -38,11 +36,8 @@ class Answer:
 
 
 class Imds:
-    """A client with one kept connection; for one thread at a time.
-
-    `timeout` is seconds for a whole request, `first_timeout` the same until the first document:
-    the first request ever may take two minutes. `discover` names other base URLs, to be tried
-    where nobody can be reached at `url`.
+    """A client with one kept connection, for one thread. `timeout` is seconds for a request,
+    `first_timeout` before the first document; `discover` names other base URLs.
     """
 
     def __init__(
@@ -70,11 +65,7 @@ class Imds:
         return self._events.current
 
     def events(self) -> Answer:
-        """The Scheduled Events document as bytes. Raises `ImdsError`.
-
-        Where IMDS refuses the api-version, the older ones and then those that its refusal names
-        are tried, and the first that works is kept.
-        """
+        """The document as bytes, in the first api-version that IMDS takes. Raises `ImdsError`."""
         # Azure: the first request turns the service on; only a document says that it is on.
         timeout = self._timeout if self._answered else self._first_timeout
         answer = self._ask(EVENTS_PATH, self._events, timeout)
@@ -93,12 +84,7 @@ class Imds:
         return loaded
 
     def start(self, event_id: str) -> None:
-        """Approve an event: Azure may start it now, for every VM that it lists.
-
-        Azure answers 200 for any valid id, also where another VM was first, and may take its
-        time; only the event's status tells that it has started. Always on a connection of its
-        own, so another thread than the one that polls may call it. Raises `ImdsError`.
-        """
+        """Approve an event, on an own connection: any thread may call it. Raises `ImdsError`."""
         body = json.dumps({"StartRequests": [{"EventId": event_id}]})
         exchange = Exchange(self.url)
         try:
@@ -151,17 +137,24 @@ class Imds:
         raise _refusal(reply, url)
 
     def _look_elsewhere(self, *, unreachable: bool) -> None:
-        """Until the first document: where nobody can be reached, try the endpoints that DHCP
-        names (outside a VNet it differs), one after the other, and then the given one again.
-
-        In a VNet, DHCP names a service that knows no events, so one that answers anything but a
-        document is passed over.
-        """
+        """Until the first document, try in turn the given URL and those that DHCP names."""
         if self._answered or not (unreachable or self.url != self._given):
             return
         ring = list(dict.fromkeys([self._given, *self._discover()]))
         place = ring.index(self.url) if self.url in ring else -1
         self.url = ring[(place + 1) % len(ring)]
+
+
+def client(settings: Settings, timeout: float | None = None) -> Imds:
+    """The client that the settings ask for; only the default URL looks for other endpoints."""
+    imds = settings.imds
+    return Imds(
+        imds.url,
+        api_version=imds.api_version,
+        timeout=timeout or imds.timeout,
+        first_timeout=timeout or imds.first_timeout,
+        discover=endpoints if imds.url == DEFAULT_IMDS_URL else tuple,
+    )
 
 
 def _refusal(reply: Reply, url: str) -> ImdsError:

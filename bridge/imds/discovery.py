@@ -1,7 +1,4 @@
-"""Where the metadata service is for a VM outside a virtual network: DHCP option 245 says.
-
-It only reads what the DHCP client left on the machine; it never asks the network.
-"""
+"""The metadata service's address outside a VNet, from DHCP option 245 on the machine."""
 
 from __future__ import annotations
 
@@ -41,8 +38,7 @@ def endpoints(root: Path = Path("/")) -> Sequence[str]:
 
 def parse_windows_options(blob: bytes) -> IPv4Address | None:
     """Option 245 from the registry's DhcpInterfaceOptions: entries of five little-endian words
-    (code, unknown, length, whether it is a vendor's own, expiry) and the value, padded to four
-    bytes. Not documented by Microsoft; several tools read it so.
+    (code, ?, length, vendor's own, expiry) and the padded value; known from several tools.
     """
     place = 0
     while place + _HEADER.size <= len(blob):

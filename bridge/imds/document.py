@@ -1,7 +1,5 @@
-"""The document that IMDS answers, read into values; it never guesses and never fetches.
-
-Azure: every field of an event but EventId may be absent, depending on the api-version, and new
-words may appear at any time. What cannot be read is null here and untouched in `raw`.
+"""The document of IMDS as values. Azure: all fields but EventId may be absent, and new words may
+appear; what cannot be read is null here and untouched in `raw`.
 """
 
 from __future__ import annotations
@@ -13,7 +11,7 @@ from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Any, Final
 
-from bridge.imds.entries import Texts, split
+from bridge.imds.entries import Entries, split
 from bridge.strictjson import JsonError, load_json
 from sinks.record import canonical_json
 
@@ -39,6 +37,13 @@ _RFC_1123: Final = re.compile(
 _MONTHS: Final = "jan feb mar apr may jun jul aug sep oct nov dec"  # whatever the locale
 _ISO_8601: Final = re.compile(r"\d{4}-\d{2}-\d{2}[t ]\d{2}:\d{2}.*", re.ASCII | re.IGNORECASE)
 _INT_64: Final = range(-(1 << 63), 1 << 63)
+
+
+# What an approver must have seen: all that a record says of the event, but its description.
+_SEEN: Final = (
+    *("eventId", "eventType", "resourceType", "eventStatus"),
+    *("notBefore", "eventSource", "durationInSeconds"),
+)
 
 
 class DocumentError(ValueError):
@@ -75,9 +80,7 @@ class ScheduledEvent:
 
     @property
     def names_its_vms(self) -> bool:
-        """Whether IMDS lists every VM of the event by its name: without that, nobody can know what
-        an approval would release.
-        """
+        """Whether IMDS lists every VM by name: else it is unknown what an approval releases."""
         listed = self.raw.get("Resources")
         return isinstance(listed, list) and 0 < len(listed) == len(self.resources)
 
@@ -113,26 +116,13 @@ class Document:
     """Keys of events that go on, and are left out because they do not name this VM."""
     whole: bool = True
     """Whether absence of an event proves anything: not while an entry might be any event."""
-    texts: Texts = field(default=(), repr=False, compare=False)
-    """Each entry as text, with what was read from it, for the next document."""
+    entries: Entries = field(default=Entries(), repr=False, compare=False)
+    """What was read from which text, for the next document."""
 
 
 def fingerprint(event: Mapping[str, Any]) -> str:
-    """The hash of what an approver must have seen, over the wire form of an event.
-
-    The same on every VM that sees the event: nothing of the observer goes in, and the order in
-    which IMDS lists the resources does not matter.
-    """
-    seen = {
-        "eventId": event["eventId"],
-        "eventType": event["eventType"],
-        "resourceType": event["resourceType"],
-        "resources": sorted(event["resources"]),
-        "eventStatus": event["eventStatus"],
-        "notBefore": event["notBefore"],
-        "eventSource": event["eventSource"],
-        "durationInSeconds": event["durationInSeconds"],
-    }
+    """The hash of what an approver must have seen, the same on every VM that sees the event."""
+    seen = {name: event[name] for name in _SEEN} | {"resources": sorted(event["resources"])}
     return f"sha256:{sha256(canonical_json(seen)).hexdigest()}"
 
 
@@ -142,30 +132,39 @@ def moment_text(moment: datetime | None) -> str | None:
 
 
 def parse_document(body: bytes, before: Document | None = None) -> Document:
-    """Read a document; entries whose text is the same as `before` are not read again.
-
-    Raises `DocumentError` where the whole of it cannot be trusted.
-    """
-    loaded, texts = split(body, before.texts if before else (), _read_entry) or _read_whole(body)
-    events: dict[str, ScheduledEvent] = {}
-    ignored: list[str] = []
-    whole = True
-    for place, (_, event) in enumerate(texts):
-        if event is None:
-            ignored.append(f"entry {place} has no EventId")
-            whole = False
-        elif events.setdefault(event.key, event) is not event:
-            ignored.append(f"entry {place} repeats the EventId {event.event_id[:80]!r}")
+    """Read a document, known entries from `before`. Raises `DocumentError` if it is not one."""
+    known = before.entries if before else Entries()
+    loaded, entries = split(body, known, _read_entry) or _read_whole(body)
+    events, ignored, whole = _unchanged(before, entries), list[str](), True
+    if events is None:
+        events = {}
+        for place, event in enumerate(entries.values):
+            if event is None:
+                ignored.append(f"entry {place} has no EventId")
+                whole = False
+            elif events.setdefault(event.key, event) is not event:
+                ignored.append(f"entry {place} repeats the EventId {event.event_id[:80]!r}")
     return Document(
         incarnation=_integer(loaded.get("DocumentIncarnation")),
         events=events,
         ignored=tuple(ignored),
         whole=whole,
-        texts=texts,
+        entries=entries,
     )
 
 
-def _read_whole(body: bytes) -> tuple[Mapping[str, Any], Texts]:
+def _unchanged(before: Document | None, entries: Entries) -> dict[str, ScheduledEvent] | None:
+    """The events, if they are those of before in their places, changed or not; else None."""
+    if before is None or before.ignored or len(before.entries.values) != len(entries.values):
+        return None
+    pairs = zip(before.entries.values, entries.values, strict=True)
+    changed = [(old, new) for old, new in pairs if old is not new]
+    if not all(new is not None and new.key == old.key for old, new in changed):
+        return None
+    return {**before.events, **{new.key: new for _, new in changed}}
+
+
+def _read_whole(body: bytes) -> tuple[Mapping[str, Any], Entries]:
     try:
         loaded = load_json(body)
     except JsonError as error:
@@ -176,7 +175,7 @@ def _read_whole(body: bytes) -> tuple[Mapping[str, Any], Texts]:
     if not isinstance(entries, list):
         # An error body is an object without Events: read as 'no events', it would end them all.
         raise DocumentError("the document has no list called Events")
-    return loaded, [("", _read_entry(entry)) for entry in entries]
+    return loaded, Entries([_read_entry(entry) for entry in entries])
 
 
 def _read_entry(entry: object) -> ScheduledEvent | None:

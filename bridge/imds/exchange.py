@@ -1,8 +1,4 @@
-"""One exchange with Azure's metadata service: a request, and its whole answer within its time.
-
-It never follows a proxy or a redirect, never waits beyond its deadline, and never reads a body
-without a limit. What an answer means is the client's part.
-"""
+"""One request to IMDS and its whole answer, within its time and size, without proxy or redirect."""
 
 from __future__ import annotations
 
@@ -14,16 +10,31 @@ from dataclasses import dataclass
 from typing import Final
 
 import requests
-from urllib3.exceptions import HTTPError
+from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionError
+from urllib3.exceptions import TimeoutError as PoolTimeoutError
 
-from bridge.imds.errors import ImdsError, explain
 from sinks.deadline import DeadlineAdapter
+from sinks.errors import causes
 
 MAX_BODY_BYTES: Final = 8 << 20
 # No Accept-Encoding: the answers are small, and what is not packed cannot be a bomb.
 _HEADERS: Final = {"Metadata": "true", "Accept": "application/json"}
 _CHUNK: Final = 65536
 _CONNECT_SECONDS: Final = 5.0
+
+
+class ImdsError(Exception):
+    """IMDS gave no document. `reason`: one word; `retry_after`: the seconds it asked for."""
+
+    def __init__(self, message: str, *, reason: str, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.retry_after = retry_after
+
+    @property
+    def unreachable(self) -> bool:
+        """Whether not even a connection could be made."""
+        return self.reason in ("refused", "unreachable")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,10 +61,7 @@ class Exchange:
         self._prepared: dict[str, requests.PreparedRequest] = {}
 
     def get(self, base: str, target: str, *, timeout: float) -> Reply:
-        """One GET of base URL and target, within `timeout` seconds in all: connect, headers, body.
-
-        Raises `ImdsError` if there is no answer.
-        """
+        """One GET within `timeout` seconds in all. Raises `ImdsError` without an answer."""
         url = f"{base}{target}"
         request = self._prepared.get(url)
         if request is None:
@@ -86,7 +94,6 @@ class Exchange:
         self._adapter.close()
 
     def _send(self, request: requests.PreparedRequest) -> Reply:
-        """One exchange within what is left of the deadline."""
         started, seconds = time.monotonic(), self._deadline.left()
         timeout = (min(seconds, _CONNECT_SECONDS), seconds)
         with self._adapter.send(request, stream=True, timeout=timeout) as response:
@@ -101,7 +108,6 @@ class Exchange:
 
 
 def _read(response: requests.Response) -> bytes:
-    """The body, as it comes in, up to the limit."""
     body = bytearray()
     for chunk in response.iter_content(_CHUNK):
         body += chunk
@@ -111,3 +117,25 @@ def _read(response: requests.Response) -> bytes:
                 reason="too_large",
             )
     return bytes(body)
+
+
+def explain(error: Exception, url: str, timeout: float) -> ImdsError:
+    """The error of a request that had `timeout` seconds, whatever its cause is wrapped in."""
+    found = list(causes(error))
+    if _any(found, ConnectionRefusedError):
+        return ImdsError(f"connection refused by {url}", reason="refused")
+    if _any(found, TimeoutError, PoolTimeoutError) and not _any(found, NewConnectionError):
+        connecting = _any(found, ConnectTimeoutError)
+        return ImdsError(
+            f"IMDS at {url} did not answer within {timeout:g} s",
+            reason="unreachable" if connecting else "timeout",
+        )
+    texts = (cause.strerror for cause in found if isinstance(cause, OSError))
+    why = next(filter(None, texts), type(error).__name__)
+    if _any(found, NewConnectionError):
+        return ImdsError(f"IMDS at {url} cannot be reached: {why}", reason="unreachable")
+    return ImdsError(f"the connection to IMDS at {url} broke: {why}", reason="connection")
+
+
+def _any(found: list[BaseException], *kinds: type[BaseException]) -> bool:
+    return any(isinstance(cause, kinds) for cause in found)

@@ -22,10 +22,7 @@ class IdentityError(ValueError):
 
 
 def read_identity(compute: Mapping[str, Any], tags: Sequence[str]) -> VmIdentity:
-    """The identity in an instance document, with those of its tags that are named.
-
-    Raises `IdentityError` without a vmId or a name: no record can be made without them.
-    """
+    """The identity, with the named tags. Raises `IdentityError` without a vmId or a name."""
     vm_id, name = _text(compute, "vmId"), _text(compute, "name")
     if vm_id is None or name is None:
         raise IdentityError("the instance document has no vmId or no name")
@@ -63,11 +60,7 @@ def await_identity(
     patient: bool,
     tried: Callable[[str], None] = lambda _: None,
 ) -> VmIdentity | None:
-    """Who this VM is: as IMDS says now, or as it said before, or as it will say at last.
-
-    None where it was told to stop first, or must not be patient. `interval`: seconds between
-    two tries; `tried` hears of each that failed.
-    """
+    """The VM identity from IMDS, or `kept`; None if stopped or not patient."""
     said = None
     while not stop.is_set():
         try:
@@ -84,10 +77,7 @@ def await_identity(
 
 
 def _unless_stopped(fetch: Callable[[], VmIdentity], stop: threading.Event) -> VmIdentity | None:
-    """What the fetch gives or raises, or None as soon as it was told to stop.
-
-    The request runs in a thread of its own: a stop must not wait for an IMDS that hangs.
-    """
+    """The result of `fetch`, in a thread, or None once told to stop: IMDS may hang."""
     future: Future[VmIdentity] = Future()
 
     def work() -> None:
@@ -104,9 +94,7 @@ def _unless_stopped(fetch: Callable[[], VmIdentity], stop: threading.Event) -> V
 
 
 def _text(compute: Mapping[str, Any], name: str) -> str | None:
-    """A field as text; Azure gives an empty string where there is nothing. Domains are numbers
-    that IMDS writes as strings; a stand-in may forget the quotes.
-    """
+    """A field as text, None if empty; IMDS writes domains as strings, a stand-in may not."""
     value = compute.get(name)
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)

@@ -1,7 +1,4 @@
-"""The parts of a running bridge, made from its settings and joined to each other.
-
-It starts nothing: that is the application's part.
-"""
+"""The parts of a running bridge, made from its settings and joined. It starts nothing."""
 
 from __future__ import annotations
 
@@ -11,9 +8,9 @@ from dataclasses import dataclass
 
 from bridge.api.status import Running
 from bridge.approval.approvals import Approvals
-from bridge.approval.authority import rules_of
 from bridge.approval.decisions import Decisions
 from bridge.approval.ledger import Ledger
+from bridge.approval.policy import rules_of
 from bridge.approval.trusted_keys import Trust
 from bridge.approval.worker import Approver
 from bridge.clock import Clock
@@ -74,23 +71,9 @@ def assemble(
 ) -> Parts:
     """Make the parts. Raises `StoreError` where what is remembered cannot be read."""
     outbox = Outbox(store)
-    state = CurrentState.after(
-        store.seen(),
-        _observer(settings, vm),
-        clock,
-        interval=settings.poll_interval,
-        scope_self=settings.scope == "self",
-        boot_id=boot_id,
-        api_version=imds.api_version,
-    )
+    state = _state(settings, store, vm, clock, boot_id=boot_id, api_version=imds.api_version)
     approvals = _approvals(settings, store, state, imds=imds, clock=clock, outbox=outbox)
     approver = Approver(approvals)
-
-    def ended(poll: Round) -> None:
-        polled(poll)
-        if poll.answered:
-            approver.polled()
-
     poller = Poller(
         imds,
         store,
@@ -99,20 +82,12 @@ def assemble(
         scope_self=settings.scope == "self",
         boot_id=boot_id,
         approved=lambda: approved_events(store),
-        polled=ended,
+        polled=_then(polled, approver),
     )
     dispatcher = Dispatcher(
         sinks,
         outbox,
-        SinkContext(
-            identity=lambda: state.vm,
-            now=clock.now,
-            site=settings.site,
-            version=__version__,
-            instance_id=state.observer.instance_id,
-            pending=state.pending,
-            command=approver.command,
-        ),
+        _context(settings, state, approver, clock),
         clock,
         urgent=lambda: state.urgent(clock.now(), URGENT_NOTICE_SECONDS),
         dead_letter=_dead_letters(state, clock),
@@ -131,8 +106,41 @@ def assemble(
     )
 
 
-def _observer(settings: Settings, vm: VmIdentity) -> Observer:
-    return Observer(
+def _then(polled: Callable[[Round], None], approver: Approver) -> Callable[[Round], None]:
+    """After each poll that brought a document, the approver goes on."""
+
+    def ended(poll: Round) -> None:
+        polled(poll)
+        if poll.answered:
+            approver.polled()
+
+    return ended
+
+
+def _context(
+    settings: Settings, state: CurrentState, approver: Approver, clock: Clock
+) -> SinkContext:
+    return SinkContext(
+        identity=lambda: state.vm,
+        now=clock.now,
+        site=settings.site,
+        version=__version__,
+        instance_id=state.observer.instance_id,
+        pending=state.pending,
+        command=approver.command,
+    )
+
+
+def _state(
+    settings: Settings,
+    store: Store,
+    vm: VmIdentity,
+    clock: Clock,
+    *,
+    boot_id: str | None,
+    api_version: str,
+) -> CurrentState:
+    observer = Observer(
         vm=vm,
         version=__version__,
         instance_id=str(uuid.uuid4()),
@@ -140,6 +148,15 @@ def _observer(settings: Settings, vm: VmIdentity) -> Observer:
         cluster=settings.node.cluster,
         node=settings.node.node,
         pod=settings.node.pod,
+    )
+    return CurrentState.after(
+        store.seen(),
+        observer,
+        clock,
+        interval=settings.poll_interval,
+        scope_self=settings.scope == "self",
+        boot_id=boot_id,
+        api_version=api_version,
     )
 
 
@@ -152,7 +169,6 @@ def _approvals(
     clock: Clock,
     outbox: Outbox,
 ) -> Approvals:
-    """What approves, by the owner's rules and the keys that the owner trusts."""
     ledger = Ledger(store, clock.now())
     rulings = Decisions(
         rules_of(settings.approval),
@@ -169,12 +185,7 @@ def _approvals(
 def _dead_letters(state: CurrentState, clock: Clock) -> DeadLetter:
     def dead_letter(sink: str, record: EventRecord, reason: str, attempts: int) -> RecordDraft:
         return bridge_records.dead_letter(
-            state.observer,
-            clock.now(),
-            sink=sink,
-            record=record,
-            reason=reason,
-            attempts=attempts,
+            state.observer, clock.now(), sink=sink, record=record, reason=reason, attempts=attempts
         )
 
     return dead_letter

@@ -1,24 +1,21 @@
-"""The composition root: it makes the parts, joins them, and takes them down in good order.
-
-It decides nothing about events and nothing about delivery.
-"""
+"""The composition root: makes the parts, joins them, and takes them down in order."""
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from enum import Enum
-from typing import Any, Final
+from typing import Final
 
 from bridge import system
 from bridge.api.control import ControlServer
 from bridge.api.control_requests import ControlRequests, first_desk, told_of
-from bridge.approval.authority import trust_of
+from bridge.approval.trusted_keys import trust_of
 from bridge.clock import Clock, SystemClock
 from bridge.config.load import Configuration
 from bridge.errors import UnreachableError
-from bridge.imds.connect import client
+from bridge.imds.client import client
 from bridge.logs import Redactor
 from bridge.service.assembly import assemble
 from bridge.service.lifecycle import Lifecycle
@@ -80,7 +77,8 @@ class Bridge:
         """Run until told to stop. Raises `SebError` where it cannot begin."""
         store, reset = open_readable(self._settings.state_dir, self._clock.now())
         self._desk = first_desk(store, self._settings, self._sinks, self._clock.now)
-        self._control = ControlServer(self._settings.state_dir, self._answer)
+        answer = lambda request: self._desk.answer(request)  # noqa: E731, PLW0108  # of each desk
+        self._control = ControlServer(self._settings.state_dir, answer)
         try:
             self._front.open()
             tried = self._front.tried
@@ -98,10 +96,7 @@ class Bridge:
             store.close()
 
     def run_once(self) -> bool:
-        """Look once, and deliver what there is; whether every sink has everything.
-
-        Raises `UnreachableError` where IMDS gives no document.
-        """
+        """Poll once and deliver; whether every sink has all. Raises `UnreachableError`."""
         where = f"IMDS at {self._settings.imds.url}"
         store, reset = open_readable(self._settings.state_dir, self._clock.now())
         try:
@@ -112,22 +107,19 @@ class Bridge:
             store, reset = self._owner.take(store, reset, vm)
             self._assemble(store, vm)
             self._herald.tell_reset(reset)
-            looked = self._poller.run()
+            looked = self._parts.poller.run()
             if not self._owner.may_deliver:
                 raise UnreachableError(f"{where} does not confirm who this VM is; see `seb check`")
-            self._dispatcher.start()
-            self._dispatcher.finish(ONCE_SECONDS)
+            self._parts.dispatcher.start()
+            self._parts.dispatcher.finish(ONCE_SECONDS)
             if not looked:
                 raise UnreachableError(f"{where} gave no document; see `seb check`")
             return not self._undelivered()
         finally:
             store.close()
 
-    def _answer(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
-        return self._desk.answer(request)
-
     def _assemble(self, store: Store, vm: VmIdentity) -> None:
-        parts = assemble(
+        self._parts = assemble(
             self._settings,
             self._sinks,
             store,
@@ -139,33 +131,23 @@ class Bridge:
             polled=self._front.polled,
             delivered=self._front.delivered,
         )
-        self._front.begin(parts.running)
-        self._store = store
-        self._outbox = parts.outbox
-        self._state = parts.state
-        self._poller = parts.poller
-        self._approver = parts.approver
-        self._dispatcher = parts.dispatcher
-        self._herald = Lifecycle(
-            parts.state, store, self._settings, self._clock, sinks=list(parts.dispatcher.health)
-        )
+        self._front.begin(self._parts.running)
+        sinks = list(self._parts.dispatcher.health)
+        self._herald = Lifecycle(self._parts.state, store, self._settings, self._clock, sinks=sinks)
 
     def _work(self) -> None:
         """Poll and deliver until told to stop; the calling thread keeps the watch meanwhile."""
         settings = self._settings
         scheduler, watch = Scheduler(self._clock), Watch(self._clock)
         self._front.status.skipped = lambda: scheduler.skipped
-        scheduler.every(settings.poll_interval, self._poller.run)
+        scheduler.every(settings.poll_interval, self._parts.poller.run)
         scheduler.every(IDENTITY_SECONDS, self._ask_identity, first=IDENTITY_SECONDS)
         confirming = scheduler.every(CONFIRM_SECONDS, self._ask_identity, first=CONFIRM_SECONDS)
         if beat := settings.heartbeat_interval:
             scheduler.every(beat, self._herald.tell_life, first=beat)
+        parts, told = self._parts, told_of(settings, self._sinks)
         self._desk = ControlRequests(
-            self._outbox,
-            self._dispatcher,
-            self._state,
-            self._approver,
-            told=told_of(settings, self._sinks),
+            parts.outbox, parts.dispatcher, parts.state, parts.approver, told=told
         )
         self._front.status.held = lambda: not self._owner.may_deliver
         self._act(confirming)
@@ -178,37 +160,35 @@ class Bridge:
             self._front.stopping()
         scheduler.stop()
         self._control.close()
-        self._poller.settle(SETTLE_SECONDS)
-        self._approver.stop(SETTLE_SECONDS)
+        self._parts.poller.settle(SETTLE_SECONDS)
+        self._parts.approver.stop(SETTLE_SECONDS)
         self._finish()
 
     def _act(self, confirming: Callable[[], None]) -> None:
-        """Deliver and approve, each from when it is certain enough who this VM is; `confirming`
-        ends the job that asks for it.
-        """
-        if self._owner.may_deliver and not self._dispatcher.is_started:
-            self._dispatcher.start()
-        if self._owner.confirmed and not self._approver.is_started:
+        """Start to deliver and to approve once the identity allows; `confirming` ends its job."""
+        if self._owner.may_deliver and not self._parts.dispatcher.is_started:
+            self._parts.dispatcher.start()
+        if self._owner.confirmed and not self._parts.approver.is_started:
             confirming()
-            self._approver.start()
+            self._parts.approver.start()
 
     def _look_around(self, scheduler: Scheduler, watch: Watch) -> None:
         jump, pause = watch.tick()
         if pause:
-            self._state.lookout.stood_still(pause)
+            self._parts.state.lookout.stood_still(pause)
             self._front.stood_still(pause)
             log.info("the VM stood still", extra={"action": "pause", "seconds": pause})
         if jump:
             scheduler.run_now()
-            self._front.jumped(jump)
+            self._front.jumped()
             log.warning("the wall clock jumped", extra={"action": "clock_jump", "seconds": jump})
-        self._dispatcher.supervise()
-        if self._store.damaged is not None:
+        self._parts.dispatcher.supervise()
+        if self._parts.store.damaged is not None:
             self._outcome = Outcome.DAMAGED_STORE
 
     def _finish(self) -> None:
         self._herald.tell_end(self._outcome.value)
-        in_time = self._dispatcher.finish(GRACE_SECONDS)
+        in_time = self._parts.dispatcher.finish(GRACE_SECONDS)
         log.info(
             "the bridge has stopped",
             extra={
@@ -223,16 +203,16 @@ class Bridge:
         try:
             return self._undelivered()
         except StoreError:
-            return list(self._dispatcher.health)
+            return list(self._parts.dispatcher.health)
 
     def _undelivered(self) -> list[str]:
-        """The sinks that still have something to get."""
-        return [name for name in self._dispatcher.health if self._outbox.backlog(name).records]
+        outbox = self._parts.outbox
+        return [name for name in self._parts.dispatcher.health if outbox.backlog(name).records]
 
     def _ask_identity(self) -> None:
-        at_hand = self._state.vm
-        vm = self._owner.ask(self._store, at_hand)
+        at_hand = self._parts.state.vm
+        vm = self._owner.ask(self._parts.store, at_hand)
         if vm is None:
             self._outcome = Outcome.ANOTHER_VM
         elif vm is not at_hand:
-            self._state.identify(vm)
+            self._parts.state.identify(vm)

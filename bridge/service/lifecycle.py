@@ -1,7 +1,4 @@
-"""What the bridge says of itself, as records: that it begins, that it lives, that it ends.
-
-It says nothing about events and decides nothing.
-"""
+"""The bridge's records about itself: that it begins, lives and ends."""
 
 from __future__ import annotations
 
@@ -46,18 +43,18 @@ class Lifecycle:
         return self._state.observer
 
     def tell_reset(self, reset: StoreReset | None) -> None:
-        """Say that the store was lost and begun anew, if it was. Raises `StoreError`."""
+        """Report that the store was lost and a new one begun, if so. Raises `StoreError`."""
         if reset is not None:
             self._store.commit(
                 [bridge_records.store_reset(self._observer, self._clock.now(), reset)]
             )
             log.warning(
-                "the store was lost and begun anew",
+                "the store was lost; a new one is in use",
                 extra={"action": "store_reset", "reason": reset.reason, "kept_as": reset.kept_as},
             )
 
     def tell_start(self) -> None:
-        """Say that the run begins, and after which gap. Raises `StoreError`."""
+        """Report that the run begins, and after which gap. Raises `StoreError`."""
         lookout, now = self._state.lookout, self._clock.now()
         draft = bridge_records.started(
             self._observer,
@@ -79,7 +76,7 @@ class Lifecycle:
         )
 
     def tell_life(self) -> None:
-        """Say that the bridge lives; where the disk takes nothing just now, the next one will."""
+        """Report that the bridge lives, if the store can be written."""
         self._try_commit(
             bridge_records.heartbeat(
                 self._observer,
@@ -92,11 +89,11 @@ class Lifecycle:
         )
 
     def tell_end(self, reason: str) -> None:
-        """Say that the run ends in good order, if the disk takes it."""
+        """Report that the run ends in good order, if the store can be written."""
         self._try_commit(bridge_records.stopped(self._observer, self._clock.now(), reason=reason))
 
     def _try_commit(self, draft: RecordDraft) -> None:
-        """Commit a record that may be missed: the next one says as much."""
+        """Commit a record that may be missing: the next one replaces it."""
         try:
             self._store.commit([draft])
         except StoreError as error:

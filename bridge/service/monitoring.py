@@ -1,7 +1,4 @@
-"""What the outside sees of a run: the service manager's watchdog, status, metrics, HTTP server.
-
-Nothing of it is needed to deliver a record, and none of it can keep one from being delivered.
-"""
+"""What the outside sees of a run; delivery never depends on it."""
 
 from __future__ import annotations
 
@@ -45,7 +42,7 @@ class Monitoring:
     def open(self) -> None:
         """Be seen from now on."""
         if self._settings.http.listen:
-            # Only here: whoever turns the server off does not pay for it.
+            # Only here: a bridge without the server does not pay for it.
             from bridge.api.metrics import Metrics  # noqa: PLC0415
             from bridge.api.server import Server  # noqa: PLC0415
             from bridge.api.web import Web  # noqa: PLC0415
@@ -89,10 +86,10 @@ class Monitoring:
         if self._metrics is not None:
             self._metrics.stood_still(seconds)
 
-    def jumped(self, seconds: float) -> None:
-        """The wall clock was set, by so many seconds."""
+    def jumped(self) -> None:
+        """The wall clock was set."""
         if self._metrics is not None:
-            self._metrics.jumped(seconds)
+            self._metrics.jumped()
 
     def stopping(self) -> None:
         """The process is about to end in good order."""

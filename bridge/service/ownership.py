@@ -1,7 +1,5 @@
-"""Whose VM this run speaks for: asked of IMDS, and kept from run to run.
-
-Under an identity that was kept and that IMDS has not confirmed, the disk may have come from another
-VM: nothing is approved then, and nothing delivered unless the machine has not booted since.
+"""Whose VM this run speaks for. Until IMDS confirms a kept identity nothing is approved, and
+nothing delivered after a boot: the disk may have moved.
 """
 
 from __future__ import annotations
@@ -16,8 +14,7 @@ from typing import Final
 from bridge.clock import Clock
 from bridge.config.settings import Settings
 from bridge.events.state import load_events
-from bridge.imds.client import ImdsError
-from bridge.imds.connect import client
+from bridge.imds.client import ImdsError, client
 from bridge.imds.identity import IdentityError, await_identity, fetch_identity
 from bridge.store.database import CONFIRMED_BOOT_KEY, Store, StoreError
 from bridge.store.opening import StoreReset, open_store, put_aside
@@ -30,10 +27,7 @@ FRESH_SECONDS: Final = 2.0
 
 
 def open_readable(directory: Path, now: datetime) -> tuple[Store, StoreReset | None]:
-    """The store of the directory; a new one where what it has kept of the events is damaged.
-
-    Raises as `open_store` does.
-    """
+    """The store; a new one if its events are damaged. Raises as `open_store` does."""
     store, reset = open_store(directory, now)
     try:
         load_events(store.seen().events)
@@ -59,17 +53,9 @@ class Ownership:
         return self.confirmed or self._same_boot
 
     def identify(
-        self,
-        store: Store,
-        *,
-        stop: threading.Event,
-        patient: bool,
-        tried: Callable[[str], None],
+        self, store: Store, *, stop: threading.Event, patient: bool, tried: Callable[[str], None]
     ) -> VmIdentity | None:
-        """Who this VM is: as IMDS says, or as the store has kept it.
-
-        None where it was told to stop first, or must not be patient.
-        """
+        """The VM identity, from IMDS or the store; None if told to stop or not patient."""
         kept = store.identity()
         booted = store.remembered(CONFIRMED_BOOT_KEY)
         # Where the system tells no boots apart, there may have been one.
@@ -113,9 +99,7 @@ class Ownership:
         return store, reset
 
     def ask(self, store: Store, at_hand: VmIdentity) -> VmIdentity | None:
-        """The identity as IMDS says it now; the one at hand where IMDS does not answer, and None
-        where it is another VM's.
-        """
+        """The identity from IMDS, or the one at hand; None if IMDS names another VM."""
         try:
             vm = self._fetch(self._settings.imds.timeout)
         except (ImdsError, IdentityError):

@@ -1,6 +1,4 @@
-"""What happens when: the jobs on APScheduler, and the watch that keeps them going when a clock
-jumps. It knows nothing of what the jobs do.
-"""
+"""The jobs on APScheduler, and the watch that keeps them going when a clock jumps."""
 
 from __future__ import annotations
 
@@ -20,17 +18,13 @@ TICK_SECONDS: Final = 0.25
 JUMP_SECONDS: Final = 1.0
 """The least difference between the clocks that counts as a jump, and the least pause."""
 LONGEST_PAUSE_SECONDS: Final = 120.0
-"""A wall clock that leaps further than this was set by somebody; a pause is shorter."""
+"""A wall clock that jumps further than this was set; a pause is shorter."""
 _THREADS: Final = 4
 """More than there are jobs: two that hang on IMDS must not keep the heartbeat from going out."""
 
 
 class Every(BaseTrigger):  # type: ignore[misc]  # APScheduler has no types
-    """Fires at once, and then so many seconds after each time.
-
-    APScheduler's own interval trigger counts from the last due time: a clock that leaps a month
-    ahead would make it list every second of that month.
-    """
+    """Fires now and after each interval; APScheduler's trigger lists each time it missed."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
@@ -42,11 +36,7 @@ class Every(BaseTrigger):  # type: ignore[misc]  # APScheduler has no types
 
 
 class _Steady(BackgroundScheduler):  # type: ignore[misc]  # as above
-    """Lets no job wait for a time that a wrong clock made up.
-
-    Between two ticks of `Watch` a clock can be wrong and right again: a job that ran meanwhile is
-    due in thirty years, and nothing has jumped.
-    """
+    """Lets no job wait for a time that a wrong clock made up, even if `Watch` saw no jump."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -57,9 +47,7 @@ class _Steady(BackgroundScheduler):  # type: ignore[misc]  # as above
         )
 
     def _process_jobs(self) -> float | None:
-        """Start what is due; the seconds until something is. APScheduler calls this whenever it
-        wakes, and nothing else of it is told each time.
-        """
+        """Start what is due; returns the seconds until the next job. APScheduler calls it."""
         jobs, now = self.get_jobs(), self._clock.now()
         for job in jobs:
             if (job.next_run_time - now).total_seconds() > job.trigger.seconds:
@@ -82,14 +70,9 @@ class Scheduler:
     def every(
         self, seconds: float, job: Callable[[], object], *, first: float = 0.0
     ) -> Callable[[], None]:
-        """Run the job after `first` seconds (at most as many), and then every so many seconds.
-
-        What comes back takes the job out.
-        """
+        """Run the job after `first` seconds, then every so many; call the result to remove it."""
         added = self._scheduler.add_job(
-            job,
-            trigger=Every(seconds),
-            next_run_time=self._clock.now() + timedelta(seconds=first),
+            job, trigger=Every(seconds), next_run_time=self._clock.now() + timedelta(seconds=first)
         )
         remove: Callable[[], None] = added.remove
         return remove
@@ -107,8 +90,7 @@ class Scheduler:
         for job in self._scheduler.get_jobs():
             job.modify(next_run_time=self._clock.now())
 
-    def _count_skip(self, event: Any) -> None:
-        del event
+    def _count_skip(self, _event: Any) -> None:
         self.skipped += 1
 
 
@@ -121,11 +103,8 @@ class Watch:
         self._monotonic = clock.monotonic()
 
     def tick(self) -> tuple[float, float]:
-        """How many seconds the wall clock has jumped since the last tick, and how many this
-        machine stood still; 0.0 for neither.
-
-        A machine that stands still is late for its tick. Where its monotonic clock stood still
-        with it, the wall clock is set forward afterwards, by the length of the pause.
+        """Seconds that the wall clock jumped since the last tick, and that this machine stood
+        still: then the tick is late, or the wall clock is set forward afterwards.
         """
         wall, monotonic = self._clock.now(), self._clock.monotonic()
         elapsed = monotonic - self._monotonic

@@ -1,8 +1,4 @@
-"""What a service manager is told of the bridge: it is ready, it still polls, it stops.
-
-It has no timer and must never get one: a poll loop that hangs is to be restarted, and an IMDS
-that does not answer is not, so the polls themselves feed the watchdog, failed ones included.
-"""
+"""What the service manager is told. The polls feed the watchdog, never a timer."""
 
 from __future__ import annotations
 
@@ -12,15 +8,12 @@ from collections.abc import Callable
 from typing import Final
 
 MARGIN_SECONDS: Final = 30.0
-"""Azure moves a VM with a pause of up to 30 s: nobody polls meanwhile, and no restart is due."""
+"""Azure moves a VM with a pause of up to 30 s without polls, after which no restart is due."""
 _MICROSECONDS: Final = 1_000_000
 
 
 class Watchdog:
-    """Speaks to systemd by `notify`. Its methods may be called from any thread.
-
-    `limit` is what the unit says in WatchdogSec=, in seconds; None where nobody watches.
-    """
+    """Speaks to systemd, from any thread; `limit` is WatchdogSec= in seconds, or None."""
 
     def __init__(self, notify: Callable[[str], object], *, limit: float | None) -> None:
         self._notify = notify

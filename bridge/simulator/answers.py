@@ -1,7 +1,4 @@
-"""What a healthy IMDS answers: a request in, an answer out, with IMDS's own refusals.
-
-It never touches a socket, and never shows a document to a caller that IMDS would refuse.
-"""
+"""What a healthy IMDS answers, its refusals included: a request in, an answer out."""
 
 from __future__ import annotations
 
@@ -16,9 +13,8 @@ from typing import Any, Final, Literal
 from urllib.parse import parse_qs, urlsplit
 
 from bridge.clock import Clock
-from bridge.simulator.approvals import Approvals, Post
+from bridge.simulator.approvals import Approval, Approvals
 from bridge.simulator.timeline import Timeline
-from bridge.simulator.vm import SimulatedVm
 from bridge.version import __version__
 
 EVENTS_PATH: Final = "/metadata/scheduledevents"
@@ -85,9 +81,7 @@ class Answer:
     document: int | None = None
 
     def head(self) -> bytes:
-        """The status line and the headers, up to the blank line. Content-Length is the body's
-        unless `headers` frames it otherwise.
-        """
+        """The head of the answer; Content-Length is the body's unless `headers` has another."""
         headers = {
             "Content-Type": self.content_type,
             "Server": f"seb-simulator/{__version__}",
@@ -111,21 +105,20 @@ class Imds:
 
     def __init__(
         self,
-        *,
-        vm: SimulatedVm,
         timeline: Timeline,
         approvals: Approvals,
         api_versions: Sequence[str],
+        *,
         rate_limit: int | None,
         clock: Clock,
     ) -> None:
-        self._vm = vm
+        self._vm = timeline.vm
         self._timeline = timeline
         self._approvals = approvals
         self._versions = {"instance": INSTANCE_API_VERSIONS, "events": tuple(api_versions)}
         self._limiter = _Limiter(rate_limit, clock.monotonic)
 
-    def answer(self, request: Request, post: Post | None = None) -> Answer:
+    def answer(self, request: Request, post: Approval | None = None) -> Answer:
         """What IMDS says. `post` is the request's own entry among the approvals."""
         refused = self._refuse(request)
         if refused is not None:

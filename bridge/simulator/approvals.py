@@ -1,7 +1,4 @@
-"""StartRequests: every POST that came, what was answered, and what it set off.
-
-It never starts an event at once: IMDS answers first, and starts the event a little later.
-"""
+"""StartRequests: every POST, its answer, and what it starts a little later."""
 
 from __future__ import annotations
 
@@ -9,28 +6,23 @@ import json
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 
 from bridge.clock import Clock
 from bridge.simulator.timeline import Timeline, UnknownEventError
-from bridge.simulator.timers import Timers
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Approval:
-    """A POST as it came. `time` is monotonic seconds; `status` is None where nothing was answered.
-
-    `started`: the EventIds that this POST starts. Empty for a POST that came second: IMDS answers
-    that with 200 all the same.
-    """
+    """A POST and its outcome; `time` is monotonic, `started` are EventIds."""
 
     time: float
     wall: datetime
     body: bytes
-    status: int | None
-    started: tuple[str, ...]
+    status: int | None = None
+    started: tuple[str, ...] = ()
 
     @property
     def effective(self) -> bool:
@@ -38,25 +30,43 @@ class Approval:
         return bool(self.started)
 
 
-@dataclass(slots=True, kw_only=True)
-class Post:
-    """A POST that is being answered; the server fills it in."""
+class Timers:
+    """A set of timers. After `cancel` nothing starts any more, and nothing is still running."""
 
-    time: float
-    wall: datetime
-    body: bytes
-    status: int | None = None
-    started: list[str] = field(default_factory=list)
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._timers: set[threading.Timer] = set()
+        self._canceled = False
 
-    def approval(self) -> Approval:
-        """The POST as it stands."""
-        return Approval(
-            time=self.time,
-            wall=self.wall,
-            body=self.body,
-            status=self.status,
-            started=tuple(self.started),
-        )
+    def after(self, seconds: float, action: Callable[[], None]) -> threading.Timer:
+        """Do it in so many seconds, in a thread of its own."""
+
+        def act() -> None:
+            try:
+                action()
+            finally:
+                with self._lock:
+                    self._timers.discard(timer)
+
+        timer = threading.Timer(seconds, act)
+        timer.daemon = True
+        timer.name = "imds-timer"
+        with self._lock:
+            if not self._canceled:
+                self._timers.add(timer)
+                timer.start()
+        return timer
+
+    def cancel(self) -> None:
+        """Call everything off, and wait for what is running."""
+        with self._lock:
+            self._canceled = True
+            timers = list(self._timers)
+            self._timers.clear()
+        for timer in timers:
+            timer.cancel()
+        for timer in timers:
+            timer.join()
 
 
 class Approvals:
@@ -77,25 +87,26 @@ class Approvals:
         self._delay = delay
         self._on_approval = on_approval
         self._lock = threading.Lock()
-        self._posts: list[Post] = []
+        self._posts: list[Approval] = []
 
     @property
     def approvals(self) -> list[Approval]:
         """Every POST so far, oldest first."""
         with self._lock:
-            return [post.approval() for post in self._posts]
+            return list(self._posts)
 
-    def receive(self, body: bytes) -> Post:
+    def receive(self, body: bytes) -> Approval:
         """Note a POST before anything is made of it."""
-        post = Post(time=self._clock.monotonic(), wall=self._clock.now(), body=body)
+        post = Approval(time=self._clock.monotonic(), wall=self._clock.now(), body=body)
         with self._lock:
             self._posts.append(post)
         return post
 
-    def judge(self, post: Post, *, version: str) -> tuple[int, bytes]:
+    def judge(self, post: Approval, *, version: str) -> tuple[int, bytes]:
         """The status and the body that IMDS answers; events are started a little later."""
         try:
-            post.started += self._timeline.approve(_event_ids(post.body), version=version)
+            ids = _event_ids(post.body)
+            post.started = tuple(self._timeline.approve(ids, version=version))
         except (ValueError, KeyError, TypeError, RecursionError):
             status, reply = 400, {"error": "Bad request. The StartRequests cannot be read"}
         except UnknownEventError:
@@ -104,7 +115,7 @@ class Approvals:
             status, reply = 200, {}
         for event_id in post.started:
             self._timers.after(self._delay, partial(self._begin, event_id))
-        self._on_approval(post.approval())
+        self._on_approval(post)
         return status, json.dumps(reply).encode() if reply else b""
 
     def _begin(self, event_id: str) -> None:

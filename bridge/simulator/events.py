@@ -1,7 +1,4 @@
-"""An event as Azure keeps it, and how each api-version writes the document of events.
-
-Pure values: it never reads a clock and never keeps state.
-"""
+"""An event as Azure keeps it, and how each api-version writes it. Pure values."""
 
 from __future__ import annotations
 
@@ -41,11 +38,8 @@ def new_event_id() -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulatedEvent:
-    """One entry of Events.
-
-    `resources`: names of VMs; None is the simulated VM alone, () is no VM.
-    `not_before`: with a time zone, or None for a blank one. `duration`: seconds, -1 unknown.
-    Raises `ValueError` on a moment without a time zone.
+    """One entry of Events; `resources`: None is the simulated VM alone; `not_before`: with a time
+    zone or `ValueError`; `duration`: seconds, -1 unknown.
     """
 
     event_type: str = "Freeze"

@@ -1,43 +1,60 @@
-"""One request, answered: healthily or by the next fault. It never decides what is healthy."""
+"""One request and its answer on a connection, as the simulator and its faults use them."""
 
 from __future__ import annotations
 
+import os
+import socket
+import struct
 import threading
-from collections import deque
 from collections.abc import Callable
 
-from bridge.simulator.answers import Answer, Target
-from bridge.simulator.approvals import Post
-from bridge.simulator.faults import Fault
-from bridge.simulator.link import Link
+from bridge.simulator.answers import Answer
+from bridge.simulator.approvals import Approval
+
+_POLL = 0.05
+"""Seconds between two checks that the client is still connected."""
 
 
-class LiveExchange:
-    """What a fault is given: the healthy answer, and the connection to spoil it on."""
+class HungUpError(Exception):
+    """The client has gone, or the simulator stops: nothing more can be said."""
+
+
+class Exchange:
+    """The healthy answer to one request, and the connection to spoil it on."""
 
     def __init__(
         self,
-        link: Link,
+        connection: socket.socket,
+        stopping: threading.Event,
         *,
         answer: Callable[[], Answer],
         mark_served: Callable[[int], None],
-        post: Post | None,
+        post: Approval | None,
     ) -> None:
-        self._link = link
-        self._answer = answer
+        self.answer = answer
+        """What the healthy service says, with all that follows from it."""
+        self.closing = False
+        """Whether the connection ends with this request."""
+        self._connection = connection
+        self._stopping = stopping
         self._mark_served = mark_served
         self._post = post
-        self.pause = link.pause
-        self.write = link.write
-        self.hang_up = link.hang_up
-        self.reset = link.reset
 
-    def answer(self) -> Answer:
-        """What the healthy service says, with all that follows from it."""
-        return self._answer()
+    def pause(self, seconds: float) -> None:
+        """Let so many seconds pass."""
+        left = seconds
+        while not self._stopping.wait(min(left, _POLL)) and self._client_is_there():
+            left -= _POLL
+            if left <= 0:
+                return
+        raise HungUpError
+
+    def write(self, data: bytes) -> None:
+        """Send bytes in one call, so that Nagle's algorithm has nothing to wait for."""
+        self._connection.sendall(data)
 
     def mark(self, answer: Answer) -> None:
-        """Note the answer: after this its last byte leaves."""
+        """Note that the answer reaches the client: its last byte is about to leave."""
         if answer.document is not None:
             self._mark_served(answer.document)
         if self._post is not None:
@@ -48,35 +65,23 @@ class LiveExchange:
         self.mark(answer)
         self.write(answer.head() + answer.body)
 
+    def hang_up(self) -> None:
+        """Close the connection after this request."""
+        self.closing = True
 
-class FaultQueue:
-    """The faults to come, per endpoint, in the order that they were asked for."""
+    def reset(self) -> None:
+        """Break the connection now: the client sees a reset, not an end."""
+        self.closing = True
+        layout = "hh" if os.name == "nt" else "ii"
+        self._connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack(layout, 1, 0))
+        # Only the last close of the descriptor resets, and the handler's files hold it too.
+        socket.close(self._connection.detach())
 
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._queues: dict[Target, deque[tuple[Fault, int | None]]] = {}
-
-    def add(self, fault: Fault, *, times: int | None, at: Target) -> None:
-        """Queue a fault for so many requests; None: until `clear`."""
-        if times is not None and times < 1:
-            raise ValueError("times is at least 1, or None for until heal()")
-        with self._lock:
-            self._queues.setdefault(at, deque()).append((fault, times))
-
-    def take(self, at: Target | None) -> Fault | None:
-        """The fault for the next request, if there is one."""
-        with self._lock:
-            queue = self._queues.get(at) if at is not None else None
-            if not queue:
-                return None
-            fault, times = queue[0]
-            if times is not None:
-                queue.popleft()
-                if times > 1:
-                    queue.appendleft((fault, times - 1))
-            return fault
-
-    def clear(self) -> None:
-        """Forget all faults."""
-        with self._lock:
-            self._queues.clear()
+    def _client_is_there(self) -> bool:
+        self._connection.settimeout(0)
+        try:
+            return self._connection.recv(1, socket.MSG_PEEK) != b""
+        except BlockingIOError:
+            return True
+        finally:
+            self._connection.settimeout(None)

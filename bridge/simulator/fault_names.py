@@ -9,11 +9,11 @@ from typing import Final
 from bridge.simulator import faults
 from bridge.simulator.faults import Fault
 
-_PLAIN: Final[dict[str, Callable[[], Fault]]] = {
+_FAULTS: Final[dict[str, Callable[..., Fault]]] = {
     "401": lambda: faults.Status(401),
     "404": lambda: faults.Status(404),
     "410": lambda: faults.Status(410),
-    "429": lambda: faults.Status(429, retry_after=2),
+    "429": lambda seconds=2: faults.Status(429, retry_after=int(seconds)),
     "500": lambda: faults.Status(500),
     "503": lambda: faults.Status(503),
     "cut": faults.CutJson,
@@ -22,7 +22,7 @@ _PLAIN: Final[dict[str, Callable[[], Fault]]] = {
     "empty": faults.EmptyBody,
     "endless": faults.Endless,
     "html": faults.Html,
-    "huge": faults.Huge,
+    "huge": lambda mebibytes=10: faults.Huge(int(mebibytes)),
     "no-events": faults.NoEvents,
     "refused": faults.Refused,
     "reset": faults.Reset,
@@ -30,37 +30,24 @@ _PLAIN: Final[dict[str, Callable[[], Fault]]] = {
     "slow": faults.Slow,
     "truncated": faults.Truncated,
 }
-_WITH_ARGUMENT: Final[dict[str, Callable[[float], Fault]]] = {
-    "429": lambda seconds: faults.Status(429, retry_after=int(seconds)),
-    "drip": faults.DripBody,
-    "drip-headers": faults.DripHeaders,
-    "endless": faults.Endless,
-    "huge": lambda mebibytes: faults.Huge(int(mebibytes)),
-    "refused": faults.Refused,
-    "silence": faults.Silence,
-    "slow": faults.Slow,
-}
-
-FAULT_NAMES: Final = tuple(sorted(_PLAIN))
+_ARGUMENT: Final = {"429", "drip", "drip-headers", "endless", "huge", "refused", "silence", "slow"}
+FAULT_NAMES: Final = tuple(sorted(_FAULTS))
 
 
 def parse_fault(text: str) -> Fault:
-    """The fault of `NAME` or `NAME=ARGUMENT`; the argument is seconds, or MiB for `huge`.
-
-    Raises `ValueError` that says what can be written instead.
-    """
+    """The fault of `NAME` or `NAME=ARGUMENT` (seconds, or MiB for `huge`), or `ValueError`."""
     name, equals, argument = text.partition("=")
-    if name not in _PLAIN:
+    if name not in _FAULTS:
         near = get_close_matches(name, FAULT_NAMES, n=3) or FAULT_NAMES
         raise ValueError(f"there is no fault {name!r}; try {', '.join(near)}")
     if not equals:
-        return _PLAIN[name]()
-    if name not in _WITH_ARGUMENT:
+        return _FAULTS[name]()
+    if name not in _ARGUMENT:
         raise ValueError(f"the fault {name!r} takes no argument")
     try:
         number = float(argument)
     except ValueError:
         number = -1.0
-    if not 0 <= number <= 3600:  # noqa: PLR2004  # an hour: nobody waits longer by hand
+    if not 0 <= number <= 3600:  # noqa: PLR2004  # an hour
         raise ValueError(f"{argument!r} is not a number between 0 and 3600, as in {name}=5")
-    return _WITH_ARGUMENT[name](number)
+    return _FAULTS[name](number)

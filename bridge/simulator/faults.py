@@ -1,49 +1,20 @@
-"""The ways in which IMDS misbehaves, one small class each.
-
-A fault stands in for the answer of one request. It never outlives the simulator: every pause ends
-when the client hangs up or the simulator stops.
-"""
+"""The ways in which IMDS misbehaves; each pause ends with the client or the simulator."""
 
 from __future__ import annotations
 
+import threading
 import time
 from abc import ABC, abstractmethod
+from collections import deque
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import ClassVar, Protocol
+from typing import ClassVar
 
-from bridge.simulator.answers import Answer, refusal
+from bridge.simulator.answers import Answer, Target, refusal
+from bridge.simulator.exchange import Exchange
 
 _BLOCK = b" " * 65536
 _MEBIBYTE = 1024 * 1024
-
-
-class Exchange(Protocol):
-    """One request and its answer, as a fault sees them.
-
-    `pause`, `write` and `send` raise if the client has hung up or the simulator stops.
-    """
-
-    def answer(self) -> Answer:
-        """What the healthy service says, with all that follows from it."""
-
-    def pause(self, seconds: float) -> None:
-        """Let so many seconds pass."""
-
-    def write(self, data: bytes) -> None:
-        """Send bytes as they are."""
-
-    def send(self, answer: Answer) -> None:
-        """Send an answer whole."""
-
-    def mark(self, answer: Answer) -> None:
-        """Note that the answer reaches the client: its last byte is about to leave."""
-
-    def hang_up(self) -> None:
-        """Close the connection after this."""
-
-    def reset(self) -> None:
-        """Break the connection: the client sees a reset, not an end."""
 
 
 class Fault(ABC):
@@ -51,7 +22,7 @@ class Fault(ABC):
 
     @abstractmethod
     def apply(self, exchange: Exchange) -> None:
-        """Misbehave."""
+        """Misbehave on the exchange, as the class says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +32,6 @@ class Slow(Fault):
     seconds: float = 10.0
 
     def apply(self, exchange: Exchange) -> None:
-        """Wait, then answer."""
         exchange.pause(self.seconds)
         exchange.send(exchange.answer())
 
@@ -74,7 +44,6 @@ class Status(Fault):
     retry_after: int | None = None
 
     def apply(self, exchange: Exchange) -> None:
-        """Answer the error."""
         error = refusal(self.status, HTTPStatus(self.status).phrase)
         headers = {} if self.retry_after is None else {"Retry-After": str(self.retry_after)}
         exchange.send(Answer(status=self.status, body=error.body, headers=headers))
@@ -85,7 +54,6 @@ class EmptyBody(Fault):
     """200 with nothing in it, as IMDS often answers."""
 
     def apply(self, exchange: Exchange) -> None:
-        """Answer nothing."""
         exchange.send(Answer(status=200))
 
 
@@ -94,7 +62,6 @@ class Html(Fault):
     """200 with a page, as a captive portal or a proxy answers."""
 
     def apply(self, exchange: Exchange) -> None:
-        """Answer the page."""
         page = b"<!DOCTYPE html><html><body><h1>Please sign in</h1></body></html>"
         exchange.send(Answer(status=200, body=page, content_type="text/html"))
 
@@ -104,7 +71,6 @@ class NoEvents(Fault):
     """200 with a JSON object that has no Events."""
 
     def apply(self, exchange: Exchange) -> None:
-        """Answer the object."""
         exchange.send(Answer(status=200, body=b'{"error":"Internal error"}'))
 
 
@@ -113,7 +79,6 @@ class Truncated(Fault):
     """Half the right body: Content-Length promises the rest, then the connection ends."""
 
     def apply(self, exchange: Exchange) -> None:
-        """Answer half."""
         answer = exchange.answer()
         exchange.write(answer.head() + _half(answer.body))
         exchange.hang_up()
@@ -124,7 +89,6 @@ class CutJson(Fault):
     """Half the right body, and a Content-Length that says so."""
 
     def apply(self, exchange: Exchange) -> None:
-        """Answer half."""
         answer = exchange.answer()
         exchange.send(Answer(status=answer.status, body=_half(answer.body)))
 
@@ -137,7 +101,6 @@ class DripBody(Fault):
     size: int = 1
 
     def apply(self, exchange: Exchange) -> None:
-        """Drip."""
         answer = exchange.answer()
         exchange.write(answer.head())
         for start in range(0, len(answer.body), self.size):
@@ -154,7 +117,6 @@ class DripHeaders(Fault):
     interval: float = 0.5
 
     def apply(self, exchange: Exchange) -> None:
-        """Drip."""
         answer = exchange.answer()
         for byte in answer.head():
             exchange.write(bytes([byte]))
@@ -170,7 +132,6 @@ class Huge(Fault):
     mebibytes: int = 10
 
     def apply(self, exchange: Exchange) -> None:
-        """Answer with a Content-Length, as fast as the client reads."""
         opening, closing = b'{"DocumentIncarnation":1,"Events":[', b"]}"
         size = self.mebibytes * _MEBIBYTE
         length = str(len(opening) + size + len(closing))
@@ -189,7 +150,6 @@ class Endless(Fault):
     seconds: float = 60.0
 
     def apply(self, exchange: Exchange) -> None:
-        """Send chunks until the client disconnects or the limit is reached."""
         head = Answer(status=200, headers={"Transfer-Encoding": "chunked"}).head()
         exchange.write(head + _chunk(b'{"DocumentIncarnation":1,"Events":['))
         end = time.monotonic() + self.seconds
@@ -203,14 +163,11 @@ class Endless(Fault):
 
 @dataclass(frozen=True, slots=True)
 class Reset(Fault):
-    """The connection is reset. `after_effect`: only once the request has done its work, so that
-    a POST starts the event and its answer is lost.
-    """
+    """The connection is reset; `after_effect`: once the request has done its work."""
 
     after_effect: bool = False
 
     def apply(self, exchange: Exchange) -> None:
-        """Break the connection."""
         if self.after_effect:
             exchange.answer()
         exchange.reset()
@@ -223,22 +180,17 @@ class Silence(Fault):
     seconds: float = 60.0
 
     def apply(self, exchange: Exchange) -> None:
-        """Say nothing."""
         exchange.pause(self.seconds)
         exchange.hang_up()
 
 
 @dataclass(frozen=True, slots=True)
 class Refused(Fault):
-    """Connections are refused for so many seconds (None: until `heal`), and open ones are cut.
-
-    It concerns the whole port, at once, and no request in particular.
-    """
+    """The whole port refuses for so many seconds (None: until `heal`) and cuts what is open."""
 
     seconds: float | None = 5.0
 
     def apply(self, exchange: Exchange) -> None:
-        """A request that came in before is reset."""
         exchange.reset()
 
 
@@ -248,3 +200,36 @@ def _half(body: bytes) -> bytes:
 
 def _chunk(data: bytes) -> bytes:
     return b"%x\r\n%s\r\n" % (len(data), data)
+
+
+class FaultQueue:
+    """The faults to come, per endpoint, in the order that they were asked for."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._queues: dict[Target, deque[tuple[Fault, int | None]]] = {}
+
+    def add(self, fault: Fault, *, times: int | None, at: Target) -> None:
+        """Queue a fault for so many requests; None: until `clear`."""
+        if times is not None and times < 1:
+            raise ValueError("times is at least 1, or None for until heal()")
+        with self._lock:
+            self._queues.setdefault(at, deque()).append((fault, times))
+
+    def take(self, at: Target | None) -> Fault | None:
+        """The fault for the next request, if there is one."""
+        with self._lock:
+            queue = self._queues.get(at) if at is not None else None
+            if not queue:
+                return None
+            fault, times = queue[0]
+            if times is not None:
+                queue.popleft()
+                if times > 1:
+                    queue.appendleft((fault, times - 1))
+            return fault
+
+    def clear(self) -> None:
+        """Forget all faults."""
+        with self._lock:
+            self._queues.clear()

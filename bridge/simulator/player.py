@@ -1,7 +1,4 @@
-"""Plays one scenario on a timeline, in a thread of its own, at a speed.
-
-It never fails because a test has changed the same events by hand.
-"""
+"""Plays one scenario on a timeline, in a thread of its own, at a speed."""
 
 from __future__ import annotations
 
@@ -15,24 +12,13 @@ from typing import assert_never
 
 from bridge.clock import Clock
 from bridge.simulator.events import SimulatedEvent
-from bridge.simulator.scenarios import (
-    Announce,
-    End,
-    Move,
-    Reset,
-    Scenario,
-    Skip,
-    Start,
-    Step,
-)
+from bridge.simulator.scenarios import Announce, End, Move, Reset, Scenario, Skip, Start, Step
 from bridge.simulator.timeline import Timeline, UnknownEventError
 from bridge.simulator.vm import neighbour
 
 
 class Player:
-    """One run of a scenario. `hold`: seconds to wait at most, before each change and at the end,
-    until a client has received the current document.
-    """
+    """One run of a scenario; `hold`: seconds that each document waits at most to be served."""
 
     def __init__(
         self,
@@ -133,9 +119,9 @@ class Player:
                 moved = self._cast[step.event][1] + timedelta(seconds=step.notice / self._speed)
                 self._edit(step.event, lambda event: self._timeline.move(event.event_id, moved))
             case Skip():
-                self._timeline.skip()
+                self._timeline.skip_incarnation()
             case Reset():
-                self._timeline.reset(step.incarnation)
+                self._timeline.reset_incarnation(step.incarnation)
             case _ as never:
                 assert_never(never)
 

@@ -1,8 +1,4 @@
-"""The pytest plugin: an IMDS of your own for tests, as the fixture `imds_simulator`.
-
-pytest loads it in every project where the package is installed, so it never imports the simulator
-before a test asks for it.
-"""
+"""The fixture `imds_simulator`: an IMDS for tests. It loads the simulator only when used."""
 
 from __future__ import annotations
 

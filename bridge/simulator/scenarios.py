@@ -1,7 +1,4 @@
-"""What can happen to a VM, as tables: each scenario is its steps in Azure's usual timing.
-
-Data only: `player` plays it. Times are seconds since the scenario's start, at speed 1.
-"""
+"""What can happen to a VM, as tables. Times are seconds since the start, at speed 1."""
 
 from __future__ import annotations
 
@@ -28,10 +25,7 @@ class Kind:
 
 @dataclass(frozen=True, slots=True)
 class Announce:
-    """An event appears. `notice`: seconds to NotBefore, None where it is Started already.
-
-    `vms`: who is affected, as distances from this VM (0 is this VM, 1 the next one).
-    """
+    """An event appears; `notice`: seconds, None if Started; `vms`: distances from this VM."""
 
     at: float
     event: str
@@ -153,8 +147,7 @@ _TABLE: Final[dict[str, Scenario]] = {
         (Announce(10, _A, TERMINATE, 300), Start(310, _A), End(340, _A)),
     ),
     "hardware-failure": Scenario(
-        "Reboot that is first seen as Started",
-        (Announce(10, _A, FAILURE, None), End(310, _A)),
+        "Reboot that is first seen as Started", (Announce(10, _A, FAILURE, None), End(310, _A))
     ),
     "two-events": Scenario(
         "A Reboot of this VM and a Freeze of the next one, in one document",

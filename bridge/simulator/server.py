@@ -1,7 +1,4 @@
-"""The HTTP side of the simulator: threads, sockets, and nothing of what IMDS means.
-
-It never lets a connection outlive `close`, and never splits an answer into two packets.
-"""
+"""The HTTP side of the simulator: threads and sockets, which all end with `close`."""
 
 from __future__ import annotations
 
@@ -11,22 +8,20 @@ import socket
 import socketserver
 import sys
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, Protocol
+from typing import Any
 
 from bridge.simulator.answers import Answer, Request, refusal
-from bridge.simulator.link import HungUpError, Link
+from bridge.simulator.exchange import HungUpError
 
 _BODY_LIMIT = 64 * 1024
 
 
-class Respond(Protocol):
-    """What the simulator does with a request."""
-
-    def __call__(self, request: Request, link: Link) -> None:
-        """Answer it, or misbehave. Raises `HungUpError` or `OSError` if the client has gone."""
+Respond = Callable[[Request, socket.socket, threading.Event], bool]
+"""Answers a request until the event is set; whether the connection ends. Raises `OSError`."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -49,12 +44,11 @@ class _Handler(BaseHTTPRequestHandler):
     def _respond(self, body: bytes) -> None:
         headers = {name.lower(): value for name, value in self.headers.items()}
         request = Request(method=self.command, target=self.path, headers=headers, body=body)
-        link = Link(self.connection, self.server.stopping)
         try:
-            self.server.respond(request, link)
+            closing = self.server.respond(request, self.connection, self.server.stopping)
         except (HungUpError, OSError):
-            self.close_connection = True
-        self.close_connection = self.close_connection or link.closing
+            closing = True
+        self.close_connection = self.close_connection or closing
 
     def send_error(  # the signature is http.server's
         self,

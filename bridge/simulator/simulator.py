@@ -1,32 +1,30 @@
-"""`Simulator`: the stand-in for IMDS that tests, the demo and `seb simulate` use.
-
-It listens beyond loopback only on request, and never on the real metadata address.
-"""
+"""`Simulator`: the stand-in for IMDS. It never listens on the real metadata address."""
 
 from __future__ import annotations
 
+import ipaddress
+import socket
+import threading
 from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import Self
+from typing import Final, Self
 
 from bridge.clock import Clock, SystemClock
-from bridge.simulator.address import checked_address
 from bridge.simulator.answers import Imds, Request, Target
-from bridge.simulator.approvals import Approval, Approvals
+from bridge.simulator.approvals import Approval, Approvals, Timers
 from bridge.simulator.events import API_VERSIONS
-from bridge.simulator.exchange import FaultQueue, LiveExchange
-from bridge.simulator.faults import Fault, Refused
-from bridge.simulator.link import Link
+from bridge.simulator.exchange import Exchange
+from bridge.simulator.faults import Fault, FaultQueue, Refused
 from bridge.simulator.player import Player
 from bridge.simulator.scenarios import scenario
 from bridge.simulator.server import Listener
-from bridge.simulator.stage import Stage
 from bridge.simulator.timeline import SimulatedDocument, Timeline
-from bridge.simulator.timers import Timers
 from bridge.simulator.vm import SimulatedVm
 
+_METADATA_ADDRESS: Final = ipaddress.ip_address("169.254.169.254")
 
-class Simulator(Stage):
+
+class Simulator(Timeline):
     """An IMDS of your own. Use it as a context manager, or call `start` and `stop`.
 
     `speed` divides all times of scenarios, and `approval_delay`, the seconds from an approval to
@@ -55,34 +53,19 @@ class Simulator(Stage):
     ) -> None:
         if speed <= 0:
             raise ValueError("speed is a positive number: 60 plays a minute in a second")
-        vm = vm or SimulatedVm()
-        self._address = (checked_address(host, beyond_loopback=beyond_loopback), port)
+        self._address = (_checked(host, beyond_loopback=beyond_loopback), port)
         self._speed = speed
-        self._clock = clock or SystemClock()
         self._timers = Timers()
         self._faults = FaultQueue()
-        timeline = Timeline(
-            clock=self._clock,
-            incarnation=incarnation,
-            versions=api_versions,
-            on_change=on_document,
+        vm, clock = vm or SimulatedVm(), clock or SystemClock()
+        super().__init__(
+            vm, clock=clock, incarnation=incarnation, versions=api_versions, on_change=on_document
         )
-        super().__init__(vm, timeline)
+        delay = approval_delay / speed
         self._approvals = Approvals(
-            timeline,
-            clock=self._clock,
-            timers=self._timers,
-            delay=approval_delay / speed,
-            on_approval=on_approval,
+            self, clock=clock, timers=self._timers, delay=delay, on_approval=on_approval
         )
-        self._imds = Imds(
-            vm=vm,
-            timeline=timeline,
-            approvals=self._approvals,
-            api_versions=api_versions,
-            rate_limit=rate_limit,
-            clock=self._clock,
-        )
+        self._imds = Imds(self, self._approvals, api_versions, rate_limit=rate_limit, clock=clock)
         self._player: Player | None = None
         self._listener: Listener | None = None
         self._stopped = False
@@ -126,17 +109,15 @@ class Simulator(Stage):
     # Scenarios
 
     def play(self, name: str, *, vm_name: str | None = None, hold: float = 0.0) -> None:
-        """Play a scenario in a thread of its own, on this VM or the one named.
-
-        `hold`: wait so many seconds at most, before each change and at the end, until the document
-        that stands was served, so that no poller misses a step at high speed.
-        Raises `UnknownScenarioError`; `RuntimeError` while one is playing or after `stop`.
+        """Play a scenario in a thread, on this VM or the one named; `hold`: wait so many seconds at
+        most until each document was served. Raises `UnknownScenarioError`, or `RuntimeError` while
+        one plays.
         """
         if self._stopped or (self._player is not None and not self._player.finished):
             raise RuntimeError("one scenario at a time: wait() for the one that is playing")
         self._player = Player(
             scenario(name),
-            self._timeline,
+            self,
             vm_name=vm_name or self.vm.name,
             speed=self._speed,
             hold=hold,
@@ -161,11 +142,7 @@ class Simulator(Stage):
         return self._approvals.approvals
 
     def fault(self, fault: Fault, *, times: int | None = 1, at: Target = "events") -> None:
-        """Misbehave at the next `times` requests of an endpoint (None: until `heal`).
-
-        Faults queue up. `Refused` concerns the whole port and begins at once; `times` and `at`
-        mean nothing to it. Raises `RuntimeError` for it before `start`.
-        """
+        """Misbehave at the next `times` requests; `Refused` concerns the whole port, at once."""
         if not isinstance(fault, Refused):
             self._faults.add(fault, times=times, at=at)
             return
@@ -181,20 +158,38 @@ class Simulator(Stage):
         if self._listener is not None:
             self._listener.accept()
 
-    def _respond(self, request: Request, link: Link) -> None:
+    def _respond(
+        self, request: Request, connection: socket.socket, stopping: threading.Event
+    ) -> bool:
         post = self._approvals.receive(request.body) if request.method == "POST" else None
-        exchange = LiveExchange(
-            link,
+        exchange = Exchange(
+            connection,
+            stopping,
             answer=lambda: self._imds.answer(request, post),
-            mark_served=self._timeline.mark_served,
+            mark_served=self.mark_served,
             post=post,
         )
         if request.endpoint == "events":
-            with self._timeline.changed:
-                self._gets += 1
-                self._timeline.changed.notify_all()
+            self.asked()
         fault = self._faults.take(request.endpoint)
         if fault is None:
             exchange.send(exchange.answer())
         else:
             fault.apply(exchange)
+        return exchange.closing
+
+
+def _checked(host: str, *, beyond_loopback: bool) -> str:
+    """The IP address to listen on, never the real metadata address. Raises `ValueError`."""
+    if host == "localhost":
+        return "127.0.0.1"
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        raise ValueError(f"{host!r} is not an IP address; use 127.0.0.1") from None
+    mapped = getattr(address, "ipv4_mapped", None) or address
+    if mapped == _METADATA_ADDRESS:
+        raise ValueError("169.254.169.254 belongs to the real metadata service; use 127.0.0.1")
+    if not (mapped.is_loopback or beyond_loopback):
+        raise ValueError(f"{host} is not a loopback address; use 127.0.0.1")
+    return host

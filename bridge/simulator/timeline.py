@@ -1,9 +1,4 @@
-"""What the simulated IMDS serves: the current events, each document so far, and how often each was
-served.
-
-It is the oracle of tests, so it never forgets a document, and counts one as served only when its
-last byte leaves. It never touches a socket.
-"""
+"""What the simulated IMDS serves: its document, and every one before it, for tests."""
 
 from __future__ import annotations
 
@@ -17,6 +12,7 @@ from typing import Any
 
 from bridge.clock import Clock
 from bridge.simulator.events import SimulatedEvent, render, visible
+from bridge.simulator.vm import SimulatedVm
 
 
 class UnknownEventError(LookupError):
@@ -25,11 +21,8 @@ class UnknownEventError(LookupError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulatedDocument:
-    """A document that the simulator served, or would have served.
-
-    `time` and `first_served` are monotonic seconds, `wall` is UTC; `first_served` is None where no
-    GET ever got the document, and `gets` counts those that did. `body` is in the newest
-    api-version's words, or exactly what `serve` was given.
+    """A document of the simulator. Times are monotonic, `wall` is UTC; `first_served` is None if it
+    was never served, `gets` counts how often.
     """
 
     time: float
@@ -44,18 +37,22 @@ class SimulatedDocument:
 
 
 class Timeline:
-    """The document, how it changes, and its history. Safe to use from any thread."""
+    """A VM's document, its changes and its history; for any thread. The base of `Simulator`."""
 
     def __init__(
         self,
+        vm: SimulatedVm,
         *,
         clock: Clock,
         incarnation: int,
         versions: Sequence[str],
         on_change: Callable[[SimulatedDocument], None],
     ) -> None:
+        self.vm = vm
+        self.gets = 0
+        """How many GETs of the events came, however they were answered."""
         self.changed = threading.Condition(threading.RLock())
-        """Notified at each change of the document, and each time that it is served."""
+        """Notified at each change of the document, and each time that it is asked for or served."""
         self._clock = clock
         self._newest = max(versions)
         self._on_change = on_change
@@ -73,7 +70,7 @@ class Timeline:
 
     @property
     def history(self) -> list[SimulatedDocument]:
-        """Every document so far, oldest first; the last one is what a GET gets now."""
+        """Every document so far; one counts as served when its last byte is about to leave."""
         with self.changed:
             return list(self._history)
 
@@ -83,8 +80,24 @@ class Timeline:
         with self.changed:
             return self._history[-1]
 
+    def asked(self) -> None:
+        """Note a GET of the events."""
+        with self.changed:
+            self.gets += 1
+            self.changed.notify_all()
+
+    def wait_for_gets(self, count: int, *, timeout: float = 10.0) -> bool:
+        """Wait until that many GETs of the events came in all; False after `timeout` seconds."""
+        with self.changed:
+            return self.changed.wait_for(lambda: self.gets >= count, timeout)
+
+    def wait_until_served(self, *, gets: int = 1, timeout: float = 10.0) -> bool:
+        """Wait until the document that stands was served so often; False after `timeout` s."""
+        with self.changed:
+            return self.changed.wait_for(lambda: self.current.gets >= gets, timeout)
+
     def serve(self, document: Mapping[str, Any] | bytes) -> None:
-        """Serve exactly this until the next change, for every api-version."""
+        """Answer exactly this from now on, bytes as they are, until the next change."""
         body = document if isinstance(document, bytes) else json.dumps(document).encode()
         with self.changed:
             self._raw = _statuses(body)
@@ -93,7 +106,7 @@ class Timeline:
 
     @contextmanager
     def change(self) -> Iterator[None]:
-        """Several edits, one new document, one step of the incarnation (none without an edit)."""
+        """A block whose edits make one new document: `with simulator.change(): …`."""
         with self.changed:
             self._depth += 1
             try:
@@ -103,13 +116,16 @@ class Timeline:
                 if self._depth == 0:
                     self._commit()
 
-    def announce(self, event: SimulatedEvent) -> None:
-        """Add an event. Raises `ValueError` if its EventId is already in the document."""
+    def announce(self, event: SimulatedEvent) -> SimulatedEvent:
+        """Add an event; answers it with its resources. Raises `ValueError` on a known EventId."""
+        if event.resources is None:
+            event = replace(event, resources=(self.vm.name,))
         with self.change():
             if any(_same(event.event_id, old.event_id) for old in self._edited):
                 raise ValueError(f"an event {event.event_id} is already in the document")
             self._approved.discard(event.event_id.lower())
             self._edited = (*self._edited, event)
+        return event
 
     def start_event(self, event_id: str) -> None:
         """Let an event be Started. Raises `UnknownEventError`."""
@@ -125,12 +141,12 @@ class Timeline:
             old = self.find(event_id)
             self._edited = tuple(e for e in self._edited if e is not old)
 
-    def skip(self) -> None:
+    def skip_incarnation(self) -> None:
         """Let the next change pass over one incarnation, as if a document went by unseen."""
         with self.changed:
             self._skipped += 1
 
-    def reset(self, incarnation: int) -> None:
+    def reset_incarnation(self, incarnation: int = 0) -> None:
         """Number the next change's document so, as IMDS does after a day without a call."""
         with self.changed:
             self._reset = incarnation
@@ -144,23 +160,15 @@ class Timeline:
         raise UnknownEventError(f"no event {event_id} is in the document")
 
     def approve(self, event_ids: Sequence[str], *, version: str) -> list[str]:
-        """Note approvals; answer the ids of those that have effect: Scheduled, and the first.
-
-        Raises `UnknownEventError`, and notes nothing, where one of the ids is not in the document.
-        """
+        """Note approvals; returns the ids that have effect. Raises `UnknownEventError` for all."""
         with self.changed:
             statuses = self._known(version)
-            for event_id in event_ids:
-                if event_id.lower() not in statuses:
-                    raise UnknownEventError(f"no event {event_id} is in the document")
             wanted = {event_id.lower(): event_id for event_id in event_ids}
-            fresh = [
-                event_id
-                for key, event_id in wanted.items()
-                if statuses[key] == "Scheduled" and key not in self._approved
-            ]
-            self._approved.update(event_id.lower() for event_id in fresh)
-            return fresh
+            if unknown := wanted.keys() - statuses.keys():
+                raise UnknownEventError(f"no event {', '.join(unknown)} is in the document")
+            fresh = {key for key in wanted if statuses[key] == "Scheduled"} - self._approved
+            self._approved |= fresh
+            return [event_id for key, event_id in wanted.items() if key in fresh]
 
     def body(self, version: str) -> tuple[int, bytes]:
         """The document now in an api-version's words, and its place in the history."""

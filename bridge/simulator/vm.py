@@ -1,7 +1,4 @@
-"""The VM that the simulator plays: its identity, as IMDS's instance endpoint tells it.
-
-Every name and id here is made up. It never looks at the machine that it runs on.
-"""
+"""The VM that the simulator plays. Every name and id here is made up."""
 
 from __future__ import annotations
 
@@ -65,10 +62,7 @@ class SimulatedVm:
 
 
 def neighbour(name: str, distance: int) -> str:
-    """The name of the VM so many places after `name`; the VM itself at distance 0.
-
-    A number at the end is counted on (`db_0`, `db_1`), else one is put there (`db`, `db-1`).
-    """
+    """The VM so many places after `name`: `db_0`, `db_1`, or without a number `db`, `db-1`."""
     if distance == 0:
         return name
     stem, number = re.fullmatch(r"(.*?)(\d*)", name, re.DOTALL).groups()  # type: ignore[union-attr]

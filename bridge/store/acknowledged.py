@@ -1,6 +1,4 @@
-"""What each sink has acknowledged of the events that are known: a fact that the sink gave, never
-something that is concluded from a cursor.
-"""
+"""What each sink has acknowledged of the known events; a cursor proves nothing."""
 
 from __future__ import annotations
 
@@ -22,7 +20,7 @@ class Acknowledged:
         """Event, sink, kind of sink, and sequence."""
 
     def note(self, sink: str, kind: str, records: Sequence[EventRecord]) -> None:
-        """The sink has acknowledged these; it is on disk after the next `write`."""
+        """Note that the sink has acknowledged these; it is on disk after the next `write`."""
         facts = {
             (record.event_id.casefold(), sink, kind, record.sequence)
             for record in records
@@ -32,9 +30,7 @@ class Acknowledged:
             self._unwritten |= facts
 
     def write(self, change: Callable[[sqlite3.Connection], object] | None = None) -> bool:
-        """Write what is noted, together with a change of a sink's progress; whether the disk took
-        it. Not synced: after a power cut it is delivered and acknowledged again.
-        """
+        """Write what is noted, not synced, with a change of progress; whether it is written."""
         with self._lock:
             facts = sorted(self._unwritten, key=lambda fact: fact[-1])
         try:
@@ -49,9 +45,7 @@ class Acknowledged:
         return True
 
     def has(self, sink: str, kind: str, event: str) -> bool:
-        """Whether the sink, while it was of that kind, has acknowledged the newest record of an
-        event, by the event's key. Raises `StoreError`.
-        """
+        """Whether the sink, as that kind, has acknowledged the event's newest record."""
         with self._lock:
             unwritten = bool(self._unwritten)
         if unwritten and not self.write():
@@ -65,7 +59,7 @@ class Acknowledged:
 
 
 def _keep(connection: sqlite3.Connection, facts: Sequence[tuple[str, str, str, int]]) -> None:
-    """Only the newest of each event and sink; none of an event that has been forgotten."""
+    """Keep the newest of each event and sink, unless the event has been forgotten."""
     connection.executemany(
         "INSERT INTO acknowledged (event, sink, kind, sequence) SELECT ?1, ?2, ?3, ?4 "
         "WHERE EXISTS (SELECT 1 FROM events WHERE key = ?1) ON CONFLICT (event, sink) DO UPDATE "

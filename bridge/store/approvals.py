@@ -1,71 +1,86 @@
-"""The rows of approvals in the store: one for each cause. What they mean is the ledger's."""
+"""The rows of approvals in the store, one for each cause; the ledger says what to do about them."""
 
 from __future__ import annotations
 
+import json
 import sqlite3
-from collections.abc import Sequence
+from dataclasses import astuple, dataclass
 from datetime import datetime, timedelta
-from typing import Final, NamedTuple
+from typing import Final, Literal
 
 from bridge.store.database import Store
 from sinks.record import RecordDraft, rfc3339
 
 KEEP: Final = 5_000
-"""How many causes are remembered at least: ten times as many as can come in while one token lives
-(450), so that a wall clock that is set cannot make a used one good again."""
+"""Ten times the commands that can come while a token is valid: setting the clock revives none."""
 KEEP_TIME: Final = timedelta(days=1)
 """How long each is, however many there are."""
 PRUNE_EVERY: Final = 100
-"""How many receipts come in between two looks at which causes may go."""
+"""How many receipts are written between two prunings."""
 OPEN_STATES: Final = ("accepted", "posted")
 
 
-class ApprovalRow(NamedTuple):
-    """One row; `resources` is a JSON list."""
+State = Literal["rejected", "accepted", "posted", "failed", "confirmed"]
+Asked = Literal["maybe", "error", "in vain"]
+"""What the requests may have brought about: not known; IMDS answered each with an error of its own;
+or it could not be reached, or said no."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One cause: a command, a rule's decision or a person's word, and its state."""
 
     cause: str
+    """What makes it one and the same: issuer and jti, or rule and state of the event."""
     jti: str
-    event: str | None
+    event_id: str | None
     fingerprint: str | None
     actor: str
     issuer: str | None
-    resources: str
-    state: str
-    reason: str | None
-    asked: str
+    resources: tuple[str, ...]
+    state: State = "accepted"
+    reason: str | None = None
+    asked: Asked = "maybe"
+    why: str | None = None
+    """The reason that the approver gave, such as the number of a change."""
+
+    @property
+    def by_rule(self) -> bool:
+        """Whether a rule decided it, and neither a command nor a person."""
+        return self.cause.startswith("rule\n")
 
 
-_COLUMNS: Final = ", ".join(ApprovalRow._fields)
+_COLUMNS: Final = (
+    "cause, jti, event, fingerprint, actor, issuer, resources, state, reason, asked, why"
+)
 
 
 class ApprovalRows:
-    """The rows of one store. All methods may be called from any thread."""
+    """The entries of one store. All methods may be called from any thread."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._until_prune = 0
 
     def has(self, cause: str) -> bool:
-        """Whether there is a row of this cause. Raises `StoreError`."""
+        """Whether the cause has been acted upon. Raises `StoreError`."""
         return bool(self._store.read("SELECT 1 FROM approvals WHERE cause = ?", (cause,)))
 
-    def find(self, jti: str) -> ApprovalRow | None:
-        """The newest row of that id; None where there is none. Raises `StoreError`."""
+    def find(self, jti: str) -> Entry | None:
+        """The newest entry of that id, or None. Raises `StoreError`."""
         rows = self._read("jti = ? ORDER BY time DESC LIMIT 1", jti)
         return rows[0] if rows else None
 
-    def unfinished(self) -> list[ApprovalRow]:
-        """Those about an event that are not in a final state, oldest first. Raises `StoreError`."""
+    def unfinished(self) -> list[Entry]:
+        """Those about an event that have no final receipt, oldest first. Raises `StoreError`."""
         return self._read("state IN (?, ?) AND event IS NOT NULL ORDER BY time", *OPEN_STATES)
 
-    def put(self, row: ApprovalRow, now: datetime, receipt: RecordDraft | None = None) -> None:
-        """Write a row in one synced transaction with its receipt. Raises `StoreError`; then neither
-        has happened.
-        """
+    def put(self, entry: Entry, now: datetime, receipt: RecordDraft | None = None) -> None:
+        """Write an entry with its receipt, synced. Raises `StoreError`; then neither is written."""
         pruning = receipt is not None and self._until_prune <= 0
 
         def write(connection: sqlite3.Connection) -> None:
-            _put(connection, row, now)
+            _put(connection, entry, now)
             if pruning:
                 _prune(connection, now)
 
@@ -80,15 +95,14 @@ class ApprovalRows:
         )
         return rows[0][0] if rows else None
 
-    def _read(self, where: str, *values: object) -> list[ApprovalRow]:
+    def _read(self, where: str, *values: object) -> list[Entry]:
         query = f"SELECT {_COLUMNS} FROM approvals WHERE {where}"  # noqa: S608  # our own words
-        return [ApprovalRow(*row) for row in self._store.read(query, values)]
+        rows = self._store.read(query, values)
+        return [Entry(*(*row[:6], tuple(json.loads(row[6])), *row[7:])) for row in rows]
 
 
 def approved_events(store: Store) -> frozenset[str]:
-    """The keys of the events that IMDS may have been asked to start from here: approved ones start
-    before their time, and one that vanishes then need not have been cancelled. Raises `StoreError`.
-    """
+    """The keys of events that IMDS may have been asked to start here. Raises `StoreError`."""
     rows = store.read(
         "SELECT DISTINCT event FROM approvals WHERE event IS NOT NULL "
         "AND (state IN ('posted', 'confirmed') OR (state = 'accepted' AND asked != 'in vain'))"
@@ -96,8 +110,9 @@ def approved_events(store: Store) -> frozenset[str]:
     return frozenset(event_id.casefold() for (event_id,) in rows)
 
 
-def _put(connection: sqlite3.Connection, row: ApprovalRow, now: datetime) -> None:
-    values: Sequence[object] = (rfc3339(now), *row)
+def _put(connection: sqlite3.Connection, entry: Entry, now: datetime) -> None:
+    plain = (json.dumps(each) if isinstance(each, tuple) else each for each in astuple(entry))
+    values = (rfc3339(now), *plain)
     connection.execute(
         f"INSERT INTO approvals (time, {_COLUMNS}) "  # noqa: S608  # our own words
         f"VALUES ({', '.join('?' * len(values))}) "
@@ -108,7 +123,7 @@ def _put(connection: sqlite3.Connection, row: ApprovalRow, now: datetime) -> Non
 
 
 def _prune(connection: sqlite3.Connection, now: datetime) -> None:
-    """Forget what is old, closed and beyond the number that is kept; never what is under way."""
+    """Delete what is old, closed and beyond the number that is kept."""
     connection.execute(
         "DELETE FROM approvals WHERE cause IN ("
         "SELECT cause FROM approvals "

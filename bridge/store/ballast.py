@@ -1,4 +1,4 @@
-"""A file that takes up room for a day when the disk is full; it never holds anything of worth."""
+"""A file that only takes up space, to be freed on the day when the disk is full."""
 
 from __future__ import annotations
 
@@ -15,9 +15,7 @@ ROOM_BYTES: Final = 8 * SIZE_BYTES
 
 
 class Ballast:
-    """A full disk stops SQLite's DELETE as well as its INSERT; what the ballast frees lets both go
-    on, and it is made again once there is room. Errors are of no concern: it is only a help.
-    """
+    """Space for SQLite's DELETE and INSERT on a full disk; its own errors are ignored."""
 
     def __init__(self, directory: Path) -> None:
         self._path = directory / FILE_NAME

@@ -1,6 +1,4 @@
-"""What is handed to a sink at once, and how it is read from the store's rows. A record whose bytes
-are not those that were committed is never handed on.
-"""
+"""What a sink gets in one delivery. A corrupt record is never delivered."""
 
 from __future__ import annotations
 
@@ -22,15 +20,15 @@ class Batch:
     records: tuple[EventRecord, ...]
     cursor: int
     again: bool = False
-    """Whether these are dead records that a person asked to try again."""
+    """Whether a person asked to try these dead records again."""
     damaged: str | None = None
-    """Why the batch's one record cannot be read: it is to be parked, not delivered."""
+    """Why the one record of the batch is corrupt: it is to be parked, not delivered."""
 
 
 def read_batch(
     rows: Sequence[tuple[Any, ...]], *, end: int = 0, again: bool = False
 ) -> Batch | None:
-    """The records that can be read, up to the first that cannot; that one in a batch of its own."""
+    """The records up to the first corrupt one; that one in a batch of its own."""
     records: list[EventRecord] = []
     for row in rows:
         record, damage = _read_row(row)
@@ -43,9 +41,9 @@ def read_batch(
 
 
 def _read_row(row: tuple[Any, ...]) -> tuple[EventRecord, str | None]:
-    """The record, and what is wrong with it; a damaged one has no more than its columns."""
+    """The record, and what is wrong with it; a corrupt one has only its columns."""
     sequence, record_id, kind, time, crc, body = row
-    damage = "the store gives other bytes than were committed"
+    damage = "checksum mismatch: the stored record is corrupt"
     if isinstance(body, bytes) and zlib.crc32(body) == crc:
         try:
             return read_record(body), None

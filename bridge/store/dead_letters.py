@@ -1,16 +1,12 @@
-"""The records that sinks refused for good: shown, tried again, or forgotten when a person says so.
-
-It never lets a refused record go by itself.
-"""
+"""The records that sinks refused for good; only a person drops them."""
 
 from __future__ import annotations
 
 import sqlite3
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import datetime
-from typing import Final
+from typing import Final, NamedTuple
 
 from bridge.store.batch import COLUMNS, Batch, read_batch
 from bridge.store.database import Store
@@ -20,11 +16,10 @@ DEAD_SHOWN: Final = 1_000
 """How many dead records a listing shows at most; the count is always whole."""
 
 Write = Callable[[Callable[[sqlite3.Connection], object]], bool]
-"""Makes a change, not synced; whether the disk took it."""
+"""Makes a change, not synced; returns whether it is written."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeadRecord:
+class DeadRecord(NamedTuple):
     """A record that a sink refused for good."""
 
     sink: str
@@ -43,12 +38,12 @@ class DeadRecords:
         self._store = store
         self._lock = threading.Lock()
         self._again: set[str] = set()
-        """The sinks that may have records to try again."""
+        """Sinks that may have records to try again."""
         self._settled: set[tuple[str, int]] = set()
-        """Records that were delivered after all, where the disk did not take that."""
+        """Records that were delivered after all, which could not be written down."""
 
     def look(self) -> None:
-        """Find what was to be tried again before this start. Raises `StoreError`."""
+        """Find what an earlier run was to try again. Raises `StoreError`."""
         rows = self._store.read("SELECT DISTINCT sink FROM dead WHERE again")
         with self._lock:
             self._again = {sink for (sink,) in rows}
@@ -61,26 +56,15 @@ class DeadRecords:
             "ORDER BY dead.sink, sequence LIMIT ?2",
             (sink, DEAD_SHOWN),
         )
-        return [
-            DeadRecord(
-                sink=name,
-                sequence=sequence,
-                record_id=record_id,
-                record_type=record_type,
-                time=time,
-                reason=reason,
-                attempts=attempts,
-            )
-            for name, sequence, record_id, record_type, time, reason, attempts in rows
-        ]
+        return [DeadRecord(*row) for row in rows]
 
     def count(self, sink: str) -> int:
-        """How many a sink has. Raises `StoreError`."""
+        """How many dead records a sink has. Raises `StoreError`."""
         ((count,),) = self._store.read("SELECT count(*) FROM dead WHERE sink = ?", (sink,))
         return int(count)
 
     def retry(self, sink: str, sequences: Sequence[int] | None) -> int:
-        """Have all of the sink's, or these, tried again; returns how many."""
+        """Mark all of the sink's, or these, to be tried again; returns how many."""
         count = self._change("UPDATE dead SET again = 1", sink, sequences)
         with self._lock:
             self._again.add(sink)
@@ -92,11 +76,11 @@ class DeadRecords:
         return self._change("DELETE FROM dead", sink, sequences)
 
     def next(self, sink: str, limit: int) -> Batch | None:
-        """Those to try again next; None where there is none, which costs nothing."""
+        """The next ones to try again; None, without a read, if it has none."""
         with self._lock:
             if sink not in self._again:
                 return None
-            # Before the look, or what a person asks for meanwhile would be overlooked.
+            # Before the read, or what a person asks for meanwhile would be missed.
             self._again.discard(sink)
             settled = {sequence for name, sequence in self._settled if name == sink}
         rows = self._store.read(
@@ -129,18 +113,15 @@ class DeadRecords:
         attempts: int,
         now: datetime,
     ) -> None:
-        """Park a record, within the transaction of the connection.
-
-        Of the heartbeats that a sink refuses, only the newest is kept: there is no end of them.
-        """
+        """Park a record in the connection's transaction; of heartbeats only the newest is kept."""
         connection.execute(
             "DELETE FROM dead WHERE sink = ?1 AND sequence < ?2 AND sequence IN ("
             "SELECT sequence FROM records WHERE type = ?3) AND EXISTS ("
             "SELECT 1 FROM records WHERE sequence = ?2 AND type = ?3)",
             (sink, sequence, BRIDGE_HEARTBEAT),
         )
-        # Not where the record has gone: a heartbeat that a newer one has replaced meanwhile. Nor
-        # where a person has dropped it meanwhile, behind the cursor.
+        # Not if the record is gone (a newer heartbeat replaced it), nor if a person has dropped it
+        # meanwhile, behind the cursor.
         connection.execute(
             "INSERT OR REPLACE INTO dead (sink, sequence, time, reason, attempts, again) "
             "SELECT ?1, sequence, ?2, ?3, ?4, 0 FROM records WHERE sequence = ?5 AND "

@@ -1,6 +1,4 @@
-"""The last records as they were committed, for whoever looks at this bridge, and the next ones as
-they come. It only reads, and holds up nobody.
-"""
+"""The last records, and the next ones as they come, for the HTTP API."""
 
 from __future__ import annotations
 
@@ -16,10 +14,9 @@ from sinks.record import BRIDGE_HEARTBEAT, EventRecord
 MOST: Final = 1_000
 """How many records are read at once; the store keeps about as many delivered ones."""
 BYTES: Final = 1 << 20
-"""How much of them: an answer lies in memory until its reader has it."""
+"""How many bytes of them: an answer is in memory until its reader has it."""
 PATIENCE_SECONDS: Final = 1.0
-"""How long a reader waits for a store that is busy, as with a disk that does not answer."""
-_COLUMNS: Final = "sequence, crc, body"
+"""How long a reader waits for a busy store, such as one whose disk does not answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +42,7 @@ class History:
 
     @property
     def last_sequence(self) -> int:
-        """The sequence of the newest record, heartbeats left out; 0 where there is none."""
+        """The sequence of the newest record, heartbeats left out; 0 in an empty store."""
         return self._store.last_record_sequence
 
     def oldest_sequence(self) -> int:
@@ -55,26 +52,14 @@ class History:
 
     def last(self, count: int) -> list[Kept]:
         """The newest records, as many as fit an answer. Raises `StoreError`."""
-        rows = self._store.read(
-            f"SELECT {_COLUMNS} FROM records WHERE type != ? "  # noqa: S608  # ours
-            "ORDER BY sequence DESC LIMIT ?",
-            (BRIDGE_HEARTBEAT, min(count, MOST)),
-            patience=PATIENCE_SECONDS,
-        )
-        return _fitting(rows)[::-1]
+        return self._read("sequence > ? ORDER BY sequence DESC", 0, count)[::-1]
 
     def after(self, sequence: int, count: int) -> list[Kept]:
         """The first records past a sequence, as many as fit an answer. Raises `StoreError`."""
-        rows = self._store.read(
-            f"SELECT {_COLUMNS} FROM records WHERE sequence > ? AND type != ? "  # noqa: S608  # ours
-            "ORDER BY sequence LIMIT ?",
-            (sequence, BRIDGE_HEARTBEAT, min(count, MOST)),
-            patience=PATIENCE_SECONDS,
-        )
-        return _fitting(rows)
+        return self._read("sequence > ? ORDER BY sequence", sequence, count)
 
     def wait(self, sequence: int, seconds: float) -> bool:
-        """Wait for a record past that sequence; False where none came, or there will be none."""
+        """Wait for a record past that sequence; False if none came in so many seconds."""
         with self._changed:
             self._changed.wait_for(
                 lambda: self._closed or self.last_sequence > sequence, timeout=seconds
@@ -86,23 +71,28 @@ class History:
         """Whether nothing more will come."""
         return self._closed
 
-    def committed(self, records: Sequence[EventRecord]) -> None:
-        """There is something new."""
-        del records
+    def committed(self, _records: Sequence[EventRecord]) -> None:
+        """Wake the readers that wait: there are new records."""
         with self._changed:
             self._changed.notify_all()
 
     def close(self) -> None:
-        """Nothing more will come; whoever waits goes on."""
+        """End every wait: no more records will come."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
 
+    def _read(self, which: str, sequence: int, count: int) -> list[Kept]:
+        rows = self._store.read(
+            f"SELECT sequence, crc, body FROM records WHERE type != ? AND {which} LIMIT ?",  # noqa: S608  # ours
+            (BRIDGE_HEARTBEAT, sequence, min(count, MOST)),
+            patience=PATIENCE_SECONDS,
+        )
+        return _fitting(rows)
+
 
 def _fitting(rows: Iterable[tuple[int, int, bytes]]) -> list[Kept]:
-    """The records up to the size of an answer, one at least; without those whose bytes are not
-    the ones that were committed, which the outbox parks.
-    """
+    """The valid records up to the size of an answer, one at least."""
     found, room = list[Kept](), BYTES
     for sequence, crc, body in rows:
         if isinstance(body, bytes) and zlib.crc32(body) == crc:

@@ -1,7 +1,4 @@
-"""Opening the store's file: making it, locking it, and putting a damaged one aside.
-
-Nothing that was committed is ever deleted here: a file that cannot be used is renamed.
-"""
+"""Opening the store: made, locked, or renamed if damaged; nothing is ever deleted."""
 
 from __future__ import annotations
 
@@ -34,22 +31,17 @@ __all__ = ["FILE_NAME", "LOCK_WAIT_SECONDS", "StoreReset", "open_store", "put_as
 FILE_NAME: Final = "seb.db"
 _RESET_FIELDS: Final = ("reason", "previous_stream", "kept_as")
 LOCK_WAIT_SECONDS: Final = 5.0
-"""How long a start waits for a predecessor that is on its way out."""
+"""How long a start waits for a predecessor that is ending."""
 
 _CHECK_BYTES: Final = 64 << 20
-"""A larger file is not checked at the start: on a slow disk that would take many seconds. The
-checksum of a record finds damage when it is read."""
+"""A larger file is not checked at the start, which would take many seconds."""
 
 
 def open_store(
     directory: Path, now: datetime, *, wait: float = LOCK_WAIT_SECONDS
 ) -> tuple[Store, StoreReset | None]:
-    """Open the store in the directory, making either if need be; `wait` is how many seconds a
-    predecessor may take to let go of it.
-
-    With it comes the reset that no record has told yet, if there was one. Raises
-    `ConfigurationError` where the directory cannot be used or another bridge uses it, and
-    `TryLaterError` where the disk is full.
+    """Open the store, waiting `wait` seconds for a predecessor; with the reset that is not reported
+    yet. Raises `ConfigurationError`, or `TryLaterError` for a full disk.
     """
     _make_directory(directory)
     path = directory / FILE_NAME
@@ -68,7 +60,7 @@ def open_store(
 
 
 def put_aside(store: Store, now: datetime, *, reason: str) -> tuple[Store, StoreReset]:
-    """Close a store that belongs to another VM, keep it under another name, and begin anew."""
+    """Close a store that belongs to another VM, rename it, and open a new one."""
     store.close()
     path = store.directory / FILE_NAME
     reset = put_file_aside(path, now, reason=reason)
@@ -78,7 +70,7 @@ def put_aside(store: Store, now: datetime, *, reason: str) -> tuple[Store, Store
 
 
 def _untold(store: Store, reset: StoreReset | None) -> StoreReset | None:
-    """The reset that has not been told: it is kept, for a kill may come before its record."""
+    """The reset that is not reported yet; it is stored, as a kill may come before its record."""
     told = store.remembered(RESET_KEY)
     if reset is None and told is None and not store.head:
         reset = find_untold(store.directory / FILE_NAME)
@@ -116,7 +108,7 @@ def _open(path: Path, wait: float) -> Store:
         raise DamagedError(f"its tables cannot be read: {error}") from error
     try:
         store = Store(path.parent, connection)
-        # What a start reads: it must not fail on this again and again.
+        # What a start reads, so that it does not fail on this each time.
         store.seen()
         store.identity()
         _verify_head(store)
@@ -146,7 +138,7 @@ def _connect(path: Path, wait: float) -> sqlite3.Connection:
         (version,) = connection.execute("PRAGMA user_version").fetchone()
         if not tables:
             create_tables(connection)
-        elif version == 1:
+        elif 1 <= version < SCHEMA_VERSION:
             migrate(connection)
         elif version != SCHEMA_VERSION:
             _refuse(path, version)
@@ -181,7 +173,7 @@ def _refuse(path: Path, version: int) -> NoReturn:
 
 
 def _verify_head(store: Store) -> None:
-    """Raise `ValueError` where the newest number that the store gave out is behind what has it."""
+    """Raise `ValueError` if a record or a cursor is beyond the newest sequence."""
     ((newest,),) = store.read("SELECT max(sequence) FROM records")
     if newest is not None and newest > store.head:
         raise ValueError(f"record {newest} is beyond the newest, {store.head}")
@@ -192,7 +184,7 @@ def _verify_head(store: Store) -> None:
 
 
 def _explain(path: Path, error: sqlite3.Error) -> NoReturn:
-    """Turn SQLite's error into ours, which says what to do."""
+    """Raise our error for SQLite's, with its remedy."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     directory = path.parent
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
@@ -206,7 +198,7 @@ def _explain(path: Path, error: sqlite3.Error) -> NoReturn:
             f"SEB_STATE_DIR: the disk under {directory} is full",
             remedy="free some space and start again",
         ) from error
-    # On a read-only disk SQLite speaks of I/O, too.
+    # SQLite reports an I/O error for a read-only disk, too.
     if code == sqlite3.SQLITE_IOERR and os.access(path if path.exists() else directory, os.W_OK):
         raise TryLaterError(
             f"SEB_STATE_DIR: the disk under {directory} does not read or write just now ({error})",

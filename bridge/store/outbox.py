@@ -1,7 +1,4 @@
-"""The outbox: which committed records each sink still has to get, and which it refused for good.
-
-A sink's progress is one cursor, so that order is kept by construction. This module never sends.
-"""
+"""The outbox: each sink's progress is one cursor, which keeps the order."""
 
 from __future__ import annotations
 
@@ -19,20 +16,13 @@ from bridge.store.dead_letters import DeadRecords
 from sinks.record import RecordDraft
 
 Accepts = Callable[[str, bool | None], bool]
-"""Whether a sink wants a record of this type that affects this VM, or does not, or has no event."""
-
-
-def everything(record_type: str, affects_this_vm: bool | None) -> bool:  # noqa: FBT001
-    """What a sink without a filter wants."""
-    del record_type, affects_this_vm
-    return True
+"""Whether a sink wants a record of a type, whose event affects this VM or not (None: no event)."""
 
 
 _LOOK_AHEAD: Final = 1_000
-"""How many records are looked at in one read where a sink does not want those before."""
+"""How many records one read looks at after a sink did not want those before."""
 _WRITE_EVERY: Final = 256
-"""How many unwanted records are passed over before that is written down: until it is, they are
-held back from being forgotten."""
+"""How many unwanted records are passed over before that is written down."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,8 +30,8 @@ class Recipient:
     """A configured sink as the outbox knows it."""
 
     kind: str
-    """What it acknowledged under its name as another kind, it has not acknowledged."""
-    accepts: Accepts = everything
+    """An acknowledgement of another kind of sink under this name does not count."""
+    accepts: Accepts = lambda *_: True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,15 +45,15 @@ class Backlog:
     dead: int
 
 
+_UNKNOWN: Final = Recipient(kind="")
+
+
 class Outbox:
     """The sinks' side of the store. All methods may be called from any thread."""
 
     def __init__(self, store: Store, recipients: Mapping[str, Recipient] | None = None) -> None:
-        """`recipients`: the configured sinks by name, where nothing is delivered and `register` is
-        not called.
-        """
+        """`recipients`: the configured sinks by name, if `register` is not called."""
         self.recipients: Mapping[str, Recipient] = recipients or {}
-        """The configured sinks by name."""
         self._store = store
         self._lock = threading.Lock()
         self._cursors: dict[str, int] = {}
@@ -72,11 +62,7 @@ class Outbox:
         self.dead = DeadRecords(store)
 
     def register(self, sinks: Mapping[str, Recipient]) -> dict[str, int]:
-        """Name the configured sinks. Those that are gone no longer hold records back.
-
-        A sink that is new here begins with the oldest record of an event that is still pending,
-        so that it learns what is coming. Returns each sink's cursor. Raises `StoreError`.
-        """
+        """Name the configured sinks; a new one begins with what is pending. Returns the cursors."""
         before: dict[str, int] = dict(self._store.read("SELECT name, cursor FROM sinks"))
         begin = self._begin_of_pending()
         kept = {name: before.get(name, begin) for name in sinks}
@@ -95,7 +81,7 @@ class Outbox:
         return kept
 
     def next(self, sink: str, limit: int) -> Batch | None:
-        """The next records for the sink, in order; None where it has everything."""
+        """The next records for the sink, in order; None if it has everything."""
         if batch := self.dead.next(sink, limit):
             return batch
         with self._lock:
@@ -122,11 +108,7 @@ class Outbox:
         return None
 
     def delivered(self, sink: str, batch: Batch, count: int | None = None) -> None:
-        """The sink has acknowledged the first `count` records of a batch, or all of it: write that
-        down, and move past them.
-
-        Not synced: a power cut repeats at most these deliveries.
-        """
+        """Move past the first `count` records of a batch, or all. Not synced."""
         done = batch.records if count is None else batch.records[:count]
         if not done:
             return
@@ -148,10 +130,7 @@ class Outbox:
         now: datetime,
         notice: RecordDraft | None = None,
     ) -> None:
-        """Park a record as dead for the sink and move past it, with the record that says so.
-
-        Raises `StoreError`.
-        """
+        """Park a record as dead and move past it, with its dead letter. Raises `StoreError`."""
 
         def move(connection: sqlite3.Connection) -> None:
             self.dead.add(connection, sink, sequence, reason=reason, attempts=attempts, now=now)
@@ -187,25 +166,20 @@ class Outbox:
         )
 
     def acknowledged(self, sink: str, event: str) -> bool:
-        """Whether the sink has acknowledged the newest record of an event, by the event's key.
-
-        Only its own word counts: not that it passed the record over, or that its dead record was
-        dropped, nor what another kind of sink took under its name. Raises `StoreError`.
-        """
+        """Whether the sink has acknowledged (not passed over) an event's newest record."""
         recipient = self.recipients.get(sink)
         return recipient is not None and self._acknowledged.has(sink, recipient.kind, event)
 
     def known_sinks(self) -> dict[str, bool]:
-        """Every sink that the store has a cursor of, and whether it is configured now."""
+        """Every sink that has a cursor, and whether it is configured now."""
         rows = self._store.read("SELECT name, active FROM sinks ORDER BY name", ())
         return {name: bool(active) for name, active in rows}
 
     def _accepts(self, sink: str) -> Accepts:
-        recipient = self.recipients.get(sink)
-        return recipient.accepts if recipient else everything
+        return self.recipients.get(sink, _UNKNOWN).accepts
 
     def _read(self, sequences: Sequence[int], end: int) -> Batch | None:
-        """The records as one batch; None where all of them were heartbeats that are replaced."""
+        """The records as one batch; None if all were heartbeats that have been replaced."""
         marks = ",".join("?" * len(sequences))
         rows = self._store.read(
             f"SELECT {COLUMNS} FROM records "  # noqa: S608  # our columns, and question marks
@@ -215,7 +189,7 @@ class Outbox:
         return read_batch(rows, end=end)
 
     def _pass_over(self, sink: str, cursor: int) -> None:
-        """Nothing up to here is wanted; a restart may pass over some of it again."""
+        """Move past records that are not wanted; a restart may pass over some again."""
         with self._lock:
             self._cursors[sink] = max(self._cursors[sink], cursor)
             unwritten = cursor - self._written[sink]
@@ -225,14 +199,14 @@ class Outbox:
     def _advance(self, sink: str, cursor: int) -> None:
         with self._lock:
             self._cursors[sink] = max(self._cursors[sink], cursor)
-        # Where the disk takes nothing just now, the next move writes this one too; until then a
-        # restart would repeat these deliveries, and not to move on would repeat them for certain.
+        # If the disk takes nothing now, the next move writes this one too; until then a restart
+        # would repeat these deliveries.
         if self._acknowledged.write(lambda connection: _move(connection, sink, cursor)):
             with self._lock:
                 self._written[sink] = max(self._written[sink], cursor)
 
     def _begin_of_pending(self) -> int:
-        """The cursor just before the oldest kept record of an event that is pending."""
+        """The cursor just before the oldest record of a pending event."""
         ((oldest,),) = self._store.read(
             "SELECT min(sequence) FROM records "
             "WHERE event IN (SELECT key FROM events WHERE pending)"
@@ -241,7 +215,6 @@ class Outbox:
 
 
 def _move(connection: sqlite3.Connection, sink: str, cursor: int) -> None:
-    """Move the sink's cursor on, never back."""
     connection.execute(
         "UPDATE sinks SET cursor = ?1 WHERE name = ?2 AND cursor < ?1", (cursor, sink)
     )

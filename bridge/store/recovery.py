@@ -1,7 +1,4 @@
-"""What is done with a store that is lost or damaged: it is renamed, and the reset is told.
-
-It never deletes what was committed, and never opens a store for writing.
-"""
+"""What is done with a lost or damaged store: renamed, and the reset is reported."""
 
 from __future__ import annotations
 
@@ -22,12 +19,12 @@ _PASSING: Final = frozenset(
     for name in ("EIO", "ENOSPC", "EDQUOT", "EMFILE", "ENFILE", "ENOMEM", "EAGAIN", "ESTALE")
 ) - {None}
 _STAMP: Final = "%Y%m%dT%H%M%S%f"
-"""How the moment stands in the name of what was put aside, in UTC."""
+"""The moment in the name of a store that was set aside, in UTC."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreReset:
-    """Why a new store was begun where there had been one."""
+    """Why a new store replaced an earlier one."""
 
     reason: str
     previous_stream: str | None
@@ -35,13 +32,11 @@ class StoreReset:
 
 
 class DamagedError(Exception):
-    """The file is no store of ours, or a broken one."""
+    """The file is damaged, or not a store of the bridge."""
 
 
 def unusable(what: str, error: OSError, remedy: str) -> SebError:
-    """What to raise where the disk refuses: a service manager tries again what may pass by itself,
-    and waits for a person otherwise.
-    """
+    """The error to raise for the disk's: `TryLaterError` for what may pass by itself."""
     if error.errno in _PASSING:
         why = f"SEB_STATE_DIR: {what} just now ({error.strerror})"
         return TryLaterError(why, remedy="see to the disk and start again")
@@ -49,13 +44,13 @@ def unusable(what: str, error: OSError, remedy: str) -> SebError:
 
 
 def find_lost(path: Path, now: datetime) -> StoreReset | None:
-    """What to say where a store has been in use here, and its file is gone or empty."""
+    """The reset to report if a store has been in use here and its file is gone or empty."""
     if path.exists() and (not path.is_file() or path.stat().st_size):
         return None
     left = path.with_name(f"{path.name}-wal")
     kept = None
     if left.exists() and left.stat().st_size:
-        # SQLite deletes a log that has no file, and with it all that was committed last.
+        # SQLite deletes a log without its file, and with it what was committed last.
         kept = _kept_name(path, now).name + "-wal"
         left.rename(path.with_name(kept))
     elif untold := find_untold(path):
@@ -67,29 +62,27 @@ def find_lost(path: Path, now: datetime) -> StoreReset | None:
 
 
 def find_untold(path: Path) -> StoreReset | None:
-    """What to say where a store was put aside, and a kill or a full disk came before that was
-    written down.
-    """
+    """The reset to report if a start set the store aside and ended before it was stored."""
     kept = max(path.parent.glob(f"{path.name}.*.kept"), default=None)
     if kept is None:
         return None
     with suppress(ValueError):
         aside = datetime.strptime(kept.name.split(".")[-2], _STAMP).replace(tzinfo=UTC)
         looked = path.parent / LOOKED_NAME
-        # A bridge that has looked since has told it.
+        # A bridge that has polled since has reported it.
         if not looked.exists() or looked.stat().st_mtime <= aside.timestamp():
-            reason = "it was damaged, and put aside by a start that came to nothing"
+            reason = "it was damaged, and set aside by a start that did not complete"
             return StoreReset(reason=reason, previous_stream=_stream_of(kept), kept_as=kept.name)
     return None
 
 
 def refuse_condemned(path: Path) -> None:
-    """Raise `DamagedError` for what is no file, or was found damaged while in use."""
+    """Raise `DamagedError` if it is not a file, or was found damaged while in use."""
     if not path.exists():
         (path.parent / CONDEMNED_NAME).unlink(missing_ok=True)
         return
     if not path.is_file():
-        raise DamagedError("there is no file, but a directory or a device")
+        raise DamagedError("it is not a file, but a directory or a device")
     if (path.parent / CONDEMNED_NAME).exists():
         raise DamagedError("it was found damaged while it was in use")
 
@@ -98,8 +91,8 @@ def put_file_aside(path: Path, now: datetime, *, reason: str) -> StoreReset:
     """Rename a store's file, and what SQLite keeps beside it. Raises `ConfigurationError`."""
     kept = _kept_name(path, now)
     try:
-        # The file first: a log without its file is found and kept by the next start, but a file
-        # without its log could pass for a whole one that is older, and count on from there.
+        # The file first: the next start finds a log without its file, but a file without its log
+        # looks like a whole store that is older.
         path.rename(kept)
         for suffix in ("-wal", "-shm"):
             extra = path.with_name(path.name + suffix)
@@ -118,7 +111,7 @@ def _kept_name(path: Path, now: datetime) -> Path:
 
 
 def _stream_of(path: Path) -> str | None:
-    """The stream id of a damaged store, if it can still be read; the file is not touched."""
+    """The stream id of a damaged store, if it can be read; the file is not changed."""
     address = f"{path.absolute().as_uri()}?mode=ro&immutable=1"
     with (
         suppress(sqlite3.Error, ValueError),

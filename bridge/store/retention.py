@@ -1,6 +1,4 @@
-"""What the store keeps of delivered records, and for how long. It never deletes a record that a
-configured sink still has to get, that a sink has as dead, or whose event is pending.
-"""
+"""How long delivered records are kept; never less than a sink, a dead letter or an event needs."""
 
 from __future__ import annotations
 
@@ -8,20 +6,17 @@ import sqlite3
 from typing import Final
 
 KEEP_DELIVERED: Final = 1_000
-"""Delivered records that stay readable, for pages and for a sink that is configured later."""
+"""Delivered records that stay readable, for pages and for a sink that is added later."""
 PRUNE_EVERY: Final = 100
 """How many records are committed between two looks at what may go."""
 PRUNE_ROWS: Final = 500
-"""How many records one commit deletes at most: a large backlog must not delay the next news."""
+"""How many records one commit deletes at most: a large backlog must not delay the next commit."""
 FREE_PAGES: Final = 512
 """Free pages that stay in the file, for the records to come."""
 
 
 def prune(connection: sqlite3.Connection) -> bool:
-    """Forget some of what every sink has; whether there may be more to forget.
-
-    Raises `sqlite3.Error`.
-    """
+    """Delete some of what every sink has; whether there may be more. Raises `sqlite3.Error`."""
     # Rows, not sequences: heartbeats are counted too, and each replaces the one before it.
     oldest_kept = connection.execute(
         "SELECT sequence FROM records ORDER BY sequence DESC LIMIT 1 OFFSET ?", (KEEP_DELIVERED,)
@@ -42,10 +37,7 @@ def prune(connection: sqlite3.Connection) -> bool:
 
 
 def shrink(connection: sqlite3.Connection) -> None:
-    """Give some free pages back to the disk, in a transaction of its own that is not synced.
-
-    Raises `sqlite3.Error`.
-    """
+    """Give free pages back to the disk, not synced. Raises `sqlite3.Error`."""
     (free,) = connection.execute("PRAGMA freelist_count").fetchone()
     if free > 2 * FREE_PAGES:
         connection.execute("PRAGMA synchronous=NORMAL")

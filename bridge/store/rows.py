@@ -11,11 +11,11 @@ from sinks.record import BRIDGE_HEARTBEAT, EventRecord
 
 
 class EventRow(NamedTuple):
-    """What is kept of an event; the store knows no more of it."""
+    """What the store keeps of an event."""
 
     key: str
     pending: bool
-    """Whether records of it are kept although every sink has them."""
+    """Whether its records are kept although every sink has them."""
     seen: str
     """When it was first seen, RFC 3339: the order in which events come back."""
     value: str
@@ -34,7 +34,7 @@ def upsert_meta(connection: sqlite3.Connection, meta: Mapping[str, str]) -> None
 
 
 def insert_records(connection: sqlite3.Connection, records: Sequence[EventRecord]) -> None:
-    """Add records; a heartbeat takes the place of the one before it. Raises `sqlite3.Error`."""
+    """Add records; a heartbeat replaces the one before it. Raises `sqlite3.Error`."""
     if any(record.is_heartbeat for record in records):
         # Only the newest heartbeat matters: a backlog must not grow by them.
         connection.execute(
@@ -69,7 +69,7 @@ def upsert_events(connection: sqlite3.Connection, events: Iterable[EventRow]) ->
 
 
 def forget(connection: sqlite3.Connection, keys: Iterable[str]) -> None:
-    """Forget events by their keys, with what sinks acknowledged of them. Raises `sqlite3.Error`."""
+    """Delete events by their keys, with their acknowledgements. Raises `sqlite3.Error`."""
     rows = [(key,) for key in keys]
     connection.executemany("DELETE FROM events WHERE key = ?", rows)
     connection.executemany("DELETE FROM acknowledged WHERE event = ?", rows)

@@ -1,6 +1,4 @@
-"""The tables of the store: how they are made, whether they are still those that were made, and how
-those of an earlier version become today's.
-"""
+"""The tables of the store: made, checked, and migrated from earlier versions."""
 
 from __future__ import annotations
 
@@ -11,7 +9,7 @@ from typing import Final
 
 from bridge.store.rows import upsert_meta
 
-SCHEMA_VERSION: Final = 2
+SCHEMA_VERSION: Final = 3
 
 _TABLES: Final = {
     "meta": "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
@@ -29,7 +27,7 @@ CREATE TABLE sinks (name TEXT PRIMARY KEY, cursor INTEGER NOT NULL,
 CREATE TABLE approvals (cause TEXT PRIMARY KEY, time TEXT NOT NULL, jti TEXT NOT NULL, event TEXT,
                         fingerprint TEXT, actor TEXT NOT NULL, issuer TEXT,
                         resources TEXT NOT NULL, state TEXT NOT NULL, reason TEXT,
-                        asked TEXT NOT NULL) WITHOUT ROWID""",
+                        asked TEXT NOT NULL, why TEXT) WITHOUT ROWID""",
     "dead": """
 CREATE TABLE dead (sink TEXT NOT NULL, sequence INTEGER NOT NULL, time TEXT NOT NULL,
                    reason TEXT NOT NULL, attempts INTEGER NOT NULL, again INTEGER NOT NULL,
@@ -50,6 +48,10 @@ _WITHOUT_PROOF: Final = {
     "sinks": "name, cursor, active",
 }
 """The tables of version 1 that had one more column, and the columns that stay."""
+_WITHOUT_WHY: Final = (
+    "cause, time, jti, event, fingerprint, actor, issuer, resources, state, reason, asked"
+)
+"""The columns of `approvals` before version 3."""
 
 
 def create_tables(connection: sqlite3.Connection) -> None:
@@ -61,18 +63,17 @@ def create_tables(connection: sqlite3.Connection) -> None:
 
 
 def migrate(connection: sqlite3.Connection) -> None:
-    """Make the tables of version 1 into today's, within a transaction of the caller's.
+    """Make an earlier version's tables into today's. Raises `sqlite3.Error`."""
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    if version == 1:
+        _migrate_first(connection)
+    _remake(connection, "approvals", _WITHOUT_WHY)
+    connection.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
 
-    Raises `sqlite3.Error`.
-    """
-    # SQLite before 3.35 cannot drop a column, and Python 3.11 runs with such.
+
+def _migrate_first(connection: sqlite3.Connection) -> None:
     for table, columns in _WITHOUT_PROOF.items():
-        connection.execute(f"ALTER TABLE {table} RENAME TO version_1")
-        connection.execute(_TABLES[table])
-        connection.execute(
-            f"INSERT INTO {table} ({columns}) SELECT {columns} FROM version_1"  # noqa: S608  # ours
-        )
-        connection.execute("DROP TABLE version_1")
+        _remake(connection, table, columns)
     connection.execute(_TABLES["acknowledged"])  # empty: a cursor that is past proves nothing
     connection.execute("DELETE FROM meta WHERE key = 'sinks'")  # the names, for damaged cursors
     connection.execute(
@@ -80,7 +81,18 @@ def migrate(connection: sqlite3.Connection) -> None:
         "SELECT 'confirmed_boot', value FROM meta WHERE key = 'boot_id'"
     )
     _merge_pull_channel(connection)
-    connection.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
+
+
+def _remake(connection: sqlite3.Connection, table: str, columns: str) -> None:
+    """Make a table as it is made today, with the rows that it has and these columns of them."""
+    # SQLite before 3.35 cannot drop a column, and Python 3.11 runs with such; a column that is
+    # added stands otherwise in the table's own text, by which `are_sound` knows it.
+    connection.execute(f"ALTER TABLE {table} RENAME TO earlier")
+    connection.execute(_TABLES[table])
+    connection.execute(
+        f"INSERT INTO {table} ({columns}) SELECT {columns} FROM earlier"  # noqa: S608  # ours
+    )
+    connection.execute("DROP TABLE earlier")
 
 
 def _merge_pull_channel(connection: sqlite3.Connection) -> None:
@@ -93,9 +105,7 @@ def _merge_pull_channel(connection: sqlite3.Connection) -> None:
 
 
 def are_sound(connection: sqlite3.Connection) -> bool:
-    """Whether every table and index is as it was made: a damaged name would only be found when it
-    is used, and each time again. Raises `sqlite3.Error`.
-    """
+    """Whether every table and index is as it was made. Raises `sqlite3.Error`."""
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as fresh:
         create_tables(fresh)
         return _tables(connection) == _tables(fresh)

@@ -1,9 +1,4 @@
-"""Where a hub is and how to authenticate to it, read strictly from a connection string.
-
-It must never show a part of the string in an error: a string that is broken in one place may have
-its key in another. The SDK never sees the user's text, only one written again from what was read
-here, so the two cannot read it differently.
-"""
+"""Where a hub is and how to authenticate. No error shows a part of the connection string."""
 
 from __future__ import annotations
 
@@ -79,10 +74,7 @@ def read_namespace(namespace: str, name: str | None) -> HubAddress:
 
 
 def read_connection_string(text: str, name: str | None) -> HubAddress:
-    """Read a connection string as the portal shows it; `name` wins over its EntityPath.
-
-    Raises `ValueError`, which says what is wrong and quotes nothing.
-    """
+    """Read a connection string; `name` wins over EntityPath. Raises `ValueError`."""
     parts = _parts(text)
     if "Endpoint" not in parts:
         raise ValueError("the connection string has no Endpoint=sb://<namespace>/")

@@ -7,7 +7,8 @@ from typing import Final
 
 from sinks.base import Check
 from sinks.eventhub.errors import diagnose
-from sinks.eventhub.producer import HubProducer, Stuck, within
+from sinks.eventhub.producer import HubProducer
+from sinks.within import Stuck, within
 
 CHECK_SECONDS: Final = 15.0
 """For each of the two steps."""
@@ -20,9 +21,9 @@ def look_at(link: HubProducer) -> Iterator[Check]:
     try:
         within(CHECK_SECONDS, link.open)
         attached = True
-        yield Check(level="ok", text=f"{link.address}: connected {tls}, may send")
+        yield Check.ok(f"{link.address}: connected {tls}, may send")
         count = within(CHECK_SECONDS, link.partitions)
-        yield Check(level="ok", text=f"{link.address}: {count} partitions")
+        yield Check.ok(f"{link.address}: {count} partitions")
     except Exception as error:  # noqa: BLE001 - the SDK raises almost anything
         yield _failed(link, error, attached=attached)
         if isinstance(error, Stuck):
@@ -35,5 +36,5 @@ def _failed(link: HubProducer, error: Exception, *, attached: bool) -> Check:
     trouble = diagnose(error, link_condition=link.condition())
     if attached:  # the partitions are only information: records get through
         text = f"{link.address}: its partitions cannot be counted: {trouble.what}"
-        return Check(level="warn", text=text, remedy=trouble.remedy)
-    return Check(level="fail", text=f"{link.address}: {trouble.what}", remedy=trouble.remedy)
+        return Check.warn(text, trouble.remedy)
+    return Check.fail(f"{link.address}: {trouble.what}", trouble.remedy)

@@ -1,8 +1,4 @@
-"""What an error of azure-eventhub means for a record, and what to do about it.
-
-It must never pass on the SDK's own text: that can hold a token or a whole connection string.
-Nothing is imported from the SDK here; its exceptions are known by what they carry.
-"""
+"""What an error of azure-eventhub means. The SDK's own text is never shown: it can hold a token."""
 
 from __future__ import annotations
 
@@ -149,11 +145,7 @@ _FIREWALL: Final = (
 
 
 def diagnose(error: BaseException, *, link_condition: str | None = None) -> Trouble:
-    """What an exception of the SDK means.
-
-    `link_condition` is the condition with which the hub detached the link: the SDK reports only
-    an unknown error if a detach overtakes the answer to a transfer.
-    """
+    """What an exception of the SDK means; a detach's condition may be in `link_condition` alone."""
     chain = list(causes(error))
     conditions = [symbol(getattr(cause, "condition", None)) for cause in chain]
     condition = link_condition or _first(conditions)

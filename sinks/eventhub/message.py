@@ -10,9 +10,7 @@ from sinks.record import CONTENT_TYPE, DATA_CONTENT_TYPE, DATA_SCHEMA, SPECVERSI
 
 
 def to_event(record: EventRecord) -> EventData:
-    """The record in CloudEvents' structured mode: the body rules, and the application properties
-    are a copy of its attributes to route by (CloudEvents AMQP binding 1.0, section 3.2).
-    """
+    """The record in structured mode, with its attributes as properties to route by."""
     event = EventData(record.body)
     event.message_id = record.id
     if record.event_id is not None:
@@ -37,10 +35,7 @@ def to_event(record: EventRecord) -> EventData:
 
 
 def fill(batch: EventDataBatch, records: Sequence[EventRecord]) -> int:
-    """Add records from the front while they fit and share the first one's partition key.
-
-    Returns how many went in; 0 if the first alone is larger than the batch may be.
-    """
+    """Add records of one partition key while they fit; returns how many went in."""
     for count, record in enumerate(records):
         if record.partition_key != records[0].partition_key:
             return count

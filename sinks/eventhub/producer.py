@@ -1,8 +1,5 @@
-"""A producer's link to one hub, on the SDK, that another thread can cut.
-
-It must never outlive its trouble: a link that failed is thrown away, and `close` is not called on
-one that is stuck, because the SDK would block there too. This is the only module that imports
-azure.eventhub.
+"""A link to one hub that another thread can cut; the only module that imports azure.eventhub.
+`close` is never called on a stuck link: the SDK would block.
 """
 
 from __future__ import annotations
@@ -12,8 +9,8 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from azure.eventhub import EventDataBatch, EventHubProducerClient, TransportType
 
@@ -22,20 +19,17 @@ from sinks.eventhub.errors import symbol
 from sinks.eventhub.tls import TlsSockets
 from sinks.proxy import Proxy
 from sinks.sockets import cut
+from sinks.within import Stuck, within
 
 if TYPE_CHECKING:
     from azure.core.credentials import TokenCredential
 
 CLOSE_SECONDS: Final = 3.0
 
-T = TypeVar("T")
-
 
 class _Client(EventHubProducerClient):
-    """The SDK's client without its hidden second try.
-
-    Measured: whatever `retry_total` is, `send_batch` answers any error of the hub by asking
-    `$management` for the partitions, without a limit in time, and sending once more.
+    """The SDK's client without its second try: it would ask `$management`, without a limit in time,
+    and send once more, whatever `retry_total` is (measured).
     """
 
     def _start_producer(self, partition_id: str, send_timeout: float | None = None) -> None:
@@ -106,10 +100,7 @@ class HubProducer:
             return len(self._client.get_eventhub_properties()["partition_ids"])
 
     def pump(self) -> None:
-        """Let the SDK read what came in while idle: a detach, a close, an expiring token.
-
-        Lasts 0.2 s if nothing came. Raises what the SDK raises if the link has ended.
-        """
+        """Let the SDK read what came in while idle; 0.2 s if nothing did. Raises as the SDK."""
         # The SDK only looks at the wire during a call, and has no public call for just that; its
         # keep_alive does it, but on a thread of its own that shares the link without a lock.
         work = getattr(self._handler(), "do_work", None)
@@ -208,7 +199,6 @@ class HubProducer:
 
 
 def _over_websocket(address: HubAddress, proxy: Proxy | None) -> dict[str, Any]:
-    """What the SDK is told beside the usual."""
     named: dict[str, Any] = {"transport_type": TransportType.AmqpOverWebsocket}
     if address.emulator:  # the SDK forgets the port otherwise
         named["custom_endpoint_address"] = f"sb://{address.host}:{address.port}"
@@ -220,31 +210,3 @@ def _over_websocket(address: HubAddress, proxy: Proxy | None) -> dict[str, Any]:
             "password": proxy.password,
         }
     return named
-
-
-class Stuck(TimeoutError):
-    """The call did not end in time, and its thread still waits."""
-
-
-def within(seconds: float, work: Callable[[], T]) -> T:
-    """Run something on a thread of its own. Raises what it raises, or `Stuck`.
-
-    The thread is left to itself then: the caller must cut what it waits for.
-    """
-    results: list[T] = []
-    errors: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            results.append(work())
-        except BaseException as error:  # noqa: BLE001 - handed to the caller
-            errors.append(error)
-
-    thread = threading.Thread(target=run, name="eventhub-bounded", daemon=True)
-    thread.start()
-    thread.join(seconds)
-    if errors:
-        raise errors[0]
-    if not results:
-        raise Stuck
-    return results[0]

@@ -73,11 +73,7 @@ class EventHubSettings(SinkSettings):
         return self
 
     def address(self) -> HubAddress:
-        """The hub, as the settings and the file have it now.
-
-        Raises `SinkError`, which names the setting, if the string is wrong or the file is
-        unreadable.
-        """
+        """The hub as the settings and the file have it now. Raises `SinkError`."""
         try:
             if self.namespace is not None:
                 read = read_namespace(self.namespace, self.name)
@@ -89,10 +85,7 @@ class EventHubSettings(SinkSettings):
         return replace(read, websocket=self.transport == "websocket")
 
     def proxy_to(self, address: HubAddress) -> Proxy | None:
-        """The proxy on the way to the hub, if there is one: only WebSockets can pass it.
-
-        Raises `SinkError` if the system's settings name one that is no HTTP proxy.
-        """
+        """The proxy for WebSockets, if there is one. Raises `SinkError` if it is not HTTP."""
         if not address.websocket or (address.emulator and self.proxy is None):
             return None
         try:

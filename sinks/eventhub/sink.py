@@ -1,8 +1,4 @@
-"""The sink that sends records to an Azure Event Hub over AMQP, within WebSockets if asked.
-
-It must never send a token without TLS beyond this machine, and never wait without a limit of its
-own or a way for the dispatcher to end the wait.
-"""
+"""The sink for an Azure Event Hub. It never sends a token without TLS beyond this machine."""
 
 from __future__ import annotations
 
@@ -12,7 +8,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 
 from sinks.base import Check, Sink, SinkContext, SinkError, SinkRejected, SinkSettings
-from sinks.eventhub.batch_size import BatchSize
 from sinks.eventhub.errors import Trouble, diagnose
 from sinks.eventhub.settings import EventHubSettings
 from sinks.record import EventRecord
@@ -30,6 +25,26 @@ DEADLINE_SECONDS: Final = 20.0
 # After so long no further send is begun: a turn that passes the deadline is abandoned, and what
 # the hub acknowledged in it would be forgotten.
 TURN_SECONDS: Final = DEADLINE_SECONDS - SEND_SECONDS - 2.0
+
+
+class BatchSize:
+    """How many records one send may hold: halved if an answer is late, doubled if it is soon."""
+
+    def __init__(self, *, most: int, seconds: float) -> None:
+        """`most` records at best; `seconds` is what one send may take."""
+        self._most = most
+        self._soon = seconds / 4  # so that twice as many still take no more than half of it
+        self.size = most
+        """How many records the next send may hold, 1 at least."""
+
+    def sent(self, seconds: float) -> None:
+        """A send was acknowledged after so many seconds."""
+        if seconds <= self._soon:
+            self.size = min(self._most, self.size * 2)
+
+    def failed(self, records: int) -> None:
+        """A send of so many records ended without an answer."""
+        self.size = max(1, min(self.size, records) // 2)
 
 
 class _Filled(NamedTuple):
@@ -63,10 +78,7 @@ class EventHubSink(Sink[EventHubSettings]):
         self._connect()
 
     def deliver(self, records: Sequence[EventRecord]) -> None:
-        """Send the records in order, in as few batches as the hub's size limit and the line allow.
-
-        Raises `SinkRejected` for a record that the hub will not take, `SinkError` for all else.
-        """
+        """Send the records in order, in few batches. Raises `SinkRejected` or `SinkError`."""
         begun, done, most = time.monotonic(), 0, len(records)
         while done < len(records):
             if done and time.monotonic() - begun > TURN_SECONDS:
@@ -87,11 +99,7 @@ class EventHubSink(Sink[EventHubSettings]):
                 raise SinkRejected(trouble.text(self._where()), delivered=done, tries=tries)
 
     def maintain(self) -> None:
-        """Every half minute of silence, look whether the hub ended the link, and open it again.
-
-        Event Hubs detaches a link after 30 minutes without a message and closes a connection
-        after 4 without a frame; a record should not be the one to find out. Raises `SinkError`.
-        """
+        """Each half minute, open the link again if the hub ended it. Raises `SinkError`."""
         link = self._link
         if link is None or time.monotonic() - self._last_answer < PUMP_SECONDS:
             return
@@ -106,17 +114,14 @@ class EventHubSink(Sink[EventHubSettings]):
             self._connect()
 
     def check(self) -> Sequence[Check]:
-        """Attach a link, which proves the right to send, and count the partitions.
-
-        Lasts 30 seconds at most, 15 for each of the two.
-        """
+        """Attach a link, which proves the right to send, and count partitions; at most 30 s."""
         from sinks.eventhub.check import look_at  # noqa: PLC0415 - see _new_link
 
         try:
             return tuple(look_at(self._new_link()))
         except SinkError as error:
-            remedy = error.problem.remedy or "correct the setting, or the file that it names"
-            return (Check(level="fail", text=error.problem.what, remedy=remedy),)
+            remedy = "correct the setting, or the file that it names"
+            return (Check.problem(error.problem, remedy),)
 
     def abort(self) -> None:
         """Cut the connection under a stuck call. From another thread; at once; never raises."""
@@ -150,10 +155,8 @@ class EventHubSink(Sink[EventHubSettings]):
         return _Filled(batch, size)
 
     def _send(self, filled: _Filled, *, delivered: int) -> Trouble | None:
-        """Send, and once more on a new link if the old one had ended, as an idle one does.
-
-        Returns None when acknowledged, or the trouble if it lies in the records themselves.
-        Raises `SinkError` for any other trouble.
+        """Send, once more on a new link if the old one had ended. Returns None when acknowledged,
+        or trouble with the records themselves. Raises `SinkError` for any other.
         """
         first = True
         while True:

@@ -15,10 +15,7 @@ HANDSHAKE_SECONDS: Final = 10.0
 
 
 class TlsSockets(ssl.SSLContext):
-    """A TLS context that bounds its handshakes and remembers its sockets, to cut them.
-
-    The SDK's own handshake waits for ever, and its socket cannot be reached meanwhile.
-    """
+    """A TLS context that limits its handshakes and remembers its sockets, to cut them."""
 
     sockets: weakref.WeakSet[ssl.SSLSocket]
     is_cut: bool

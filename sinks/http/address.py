@@ -7,10 +7,7 @@ from urllib.parse import SplitResult, urlsplit
 
 
 def checked_address(text: str, *, instead: str) -> SplitResult:
-    """The parts of an http or https address; `instead`: what to use for user and password.
-
-    Raises `ValueError`, which shows none of it.
-    """
+    """The parts of an http or https address. Raises `ValueError`, which shows none of it."""
     try:
         parts = urlsplit(text)
         good = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0

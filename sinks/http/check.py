@@ -23,10 +23,9 @@ def look_at_address(url: str, limits: Limits, *, proxy: str | None = None) -> It
     parts = urlsplit(url)
     host = parts.hostname or ""
     if parts.scheme == "http" and not is_loopback(host):
-        yield Check(
-            level="warn",
-            text=f"{origin(parts)} is not encrypted: records can be read on the network",
-            remedy="use an https address",
+        yield Check.warn(
+            f"{origin(parts)} is not encrypted: records can be read on the network",
+            "use an https address",
         )
     try:
         if through := proxy or proxy_of(url):
@@ -35,10 +34,9 @@ def look_at_address(url: str, limits: Limits, *, proxy: str | None = None) -> It
         yield from _connect(parts, host, parts.port or _PORTS[parts.scheme], limits)
     except (OSError, ValueError, SinkError) as error:
         problem = error.problem if isinstance(error, SinkError) else problem_of(error)
-        yield Check(
-            level="fail",
-            text=f"{origin(parts)}: {problem.what}",
-            remedy=problem.remedy or "see that the receiver runs and can be reached from here",
+        yield Check.fail(
+            f"{origin(parts)}: {problem.what}",
+            problem.remedy or "see that the receiver runs and can be reached from here",
         )
 
 
@@ -49,31 +47,29 @@ def _through(proxy: str, limits: Limits) -> Check:
     try:
         socket.create_connection(address, timeout=limits.connect).close()
     except OSError as error:
-        return Check(
-            level="fail",
-            text=f"proxy {origin(parts)}: {problem_of(error).what}",
-            remedy="see PROXY, HTTPS_PROXY and HTTP_PROXY, or name the host in NO_PROXY",
+        return Check.fail(
+            f"proxy {origin(parts)}: {problem_of(error).what}",
+            "see PROXY, HTTPS_PROXY and HTTP_PROXY, or name the host in NO_PROXY",
         )
-    return Check(level="ok", text=f"proxy {origin(parts)} takes connections")
+    return Check.ok(f"proxy {origin(parts)} takes connections")
 
 
 def _connect(parts: SplitResult, host: str, port: int, limits: Limits) -> Iterator[Check]:
     addresses = {info[4][0] for info in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)}
     if addresses != {host}:
         shown = ", ".join(sorted(map(str, addresses)))
-        yield Check(level="ok", text=f"{host} is {shown}")
+        yield Check.ok(f"{host} is {shown}")
     with socket.create_connection((host, port), timeout=limits.connect) as plain:
-        yield Check(level="ok", text=f"{origin(parts)} takes connections")
+        yield Check.ok(f"{origin(parts)} takes connections")
         if parts.scheme == "https":
             with tls_context().wrap_socket(plain, server_hostname=host) as secured:
                 yield _certificate(secured)
 
 
 def _certificate(secured: ssl.SSLSocket) -> Check:
-    """How long the certificate is good for."""
     end = str((secured.getpeercert() or {})["notAfter"])
     left = datetime.fromtimestamp(ssl.cert_time_to_seconds(end), UTC) - datetime.now(UTC)
     text = f"{secured.version()}, certificate good for {left.days} more days"
     if left < _SOON:
-        return Check(level="warn", text=text, remedy="renew the receiver's certificate")
-    return Check(level="ok", text=text)
+        return Check.warn(text, "renew the receiver's certificate")
+    return Check.ok(text)

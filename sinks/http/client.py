@@ -1,8 +1,4 @@
-"""One request at a time, over a connection that is kept, cut when its time is up.
-
-It never follows a redirect, reads `.netrc`, keeps a cookie, or puts an address into an error or a
-log: the path of a webhook's address is a secret in practice.
-"""
+"""One request at a time, without redirects. No error shows the path of an address."""
 
 from __future__ import annotations
 
@@ -19,7 +15,7 @@ import requests
 from requests.utils import get_environ_proxies, select_proxy
 from urllib3.exceptions import HTTPError
 
-from sinks.base import SinkError
+from sinks.base import Problem, SinkError
 from sinks.deadline import DeadlineAdapter
 from sinks.http.errors import problem_of
 
@@ -52,14 +48,16 @@ class Answer:
     retry_after: str | None
     location: str | None
     body: bytes = b""
-    """Of an answer to a GET."""
+    """Of an answer that was asked for as a whole."""
 
 
 class Client:
     """A kept connection to one address."""
 
-    def __init__(self, url: str, limits: Limits, *, proxy: str | None = None) -> None:
+    def __init__(self, url: str, limits: Limits, *, shown: str, proxy: str | None = None) -> None:
+        """`shown`: the address as far as errors may name it."""
         self._url = url
+        self._shown = shown
         self._limits = limits
         # Once for all requests: to look takes as long as half a request on loopback. A client is
         # replaced after each failure, and so sees changes of the system's proxy settings.
@@ -72,30 +70,35 @@ class Client:
         self._deadline = self._adapter.deadline
 
     def post(self, body: bytes, headers: Mapping[str, str]) -> Answer:
-        """Post, and give the answer's head. Raises `SinkError` if there is none."""
+        """Post, and give the answer's head. Raises `SinkError` without one."""
         request = requests.Request("POST", self._url, headers=dict(headers), data=body)
         with self._told():
             response = self._send(request)
         if self._deadline.cut_off:  # http.client takes headers that were cut off for whole ones
             response.close()
-            raise SinkError(self._deadline.cut_off)
+            raise self._error(self._deadline.cut_off)
         self._let_go(response)
         return _answer(response, b"")
 
     def get(self, params: Mapping[str, str], headers: Mapping[str, str], *, largest: int) -> Answer:
-        """Get, and give the answer with its body.
-
-        Raises `SinkError` if there is none, or if its body has more than `largest` bytes.
-        """
+        """Get an answer of at most `largest` bytes. Raises `SinkError`."""
         request = requests.Request("GET", self._url, headers=dict(headers), params=dict(params))
+        return self._whole(request, largest)
+
+    def ask(self, body: bytes, headers: Mapping[str, str], *, largest: int) -> Answer:
+        """Post, and give the answer with its body. Raises as `get`."""
+        request = requests.Request("POST", self._url, headers=dict(headers), data=body)
+        return self._whole(request, largest)
+
+    def _whole(self, request: requests.Request, largest: int) -> Answer:
         with self._told():
             response = self._send(request)
             with closing(response):
                 body = response.raw.read(largest + 1, decode_content=False)
         if self._deadline.cut_off:
-            raise SinkError(self._deadline.cut_off)
+            raise self._error(self._deadline.cut_off)
         if len(body) > largest:
-            raise SinkError(f"its answer is larger than {largest} bytes")
+            raise self._error(f"its answer is larger than {largest} bytes")
         return _answer(response, body)
 
     @contextmanager
@@ -105,7 +108,11 @@ class Client:
             yield
         except (requests.RequestException, HTTPError, OSError, ValueError) as error:
             self._adapter.close()
-            raise SinkError(self._deadline.why or problem_of(error)) from None
+            raise self._error(self._deadline.why or problem_of(error)) from None
+
+    def _error(self, problem: str | Problem) -> SinkError:
+        problem = problem if isinstance(problem, Problem) else Problem(problem)
+        return SinkError(problem.at(self._shown))
 
     def _send(self, request: requests.Request) -> requests.Response:
         self._deadline.allow(self._limits.total)
@@ -147,11 +154,7 @@ def proxy_of(url: str) -> str | None:
 
 
 def tls_context() -> ssl.SSLContext:
-    """Trust in what the system trusts, in Mozilla's list, and in the usual variables' bundle.
-
-    The system's store is where a company installs its own authority; `SSL_CERT_FILE` is part of
-    it. Raises `SinkError` if a bundle that a variable names cannot be read.
-    """
+    """Trust the system's list, Mozilla's, and the usual variables' bundle. Raises `SinkError`."""
     context = ssl.create_default_context()
     context.load_verify_locations(certifi.where())
     for name in _CA_VARIABLES:

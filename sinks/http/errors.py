@@ -65,7 +65,6 @@ def _system_problem(code: int, *, connecting: bool) -> Problem:
 
 
 def _tls_problem(error: ssl.SSLError) -> Problem:
-    """Why a TLS handshake failed, and what to do."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return Problem(
             f"its certificate is not trusted: {error.verify_message}",

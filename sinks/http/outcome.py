@@ -26,11 +26,9 @@ _TRIES: Final = 5
 def judge(
     answer: Answer, *, shown: str, now: datetime, hints: Mapping[int, str], resume: str
 ) -> None:
-    """Return if the record was taken; raise what the status means for anything else.
-
-    `shown` is the address as far as errors may name it, `hints` say what to do about a status (at
-    least 401, 403, 404 and 405), and `resume` what makes a destination that wants no more go on.
-    Raises `SinkError`, `SinkPaused` on 410, and `SinkRejected` for a 4xx about the record itself.
+    """Return if the record was taken. `shown`: the address for errors; `hints`: remedies by status;
+    `resume`: what ends a pause. Raises `SinkError`, `SinkPaused` on 410, `SinkRejected` on other
+    4xx.
     """
     status = answer.status
     said = f"{shown} answered {status_words(status)}"
@@ -51,10 +49,7 @@ def judge(
 
 
 def seconds_to_wait(retry_after: str | None, *, now: datetime) -> float | None:
-    """What a Retry-After header asks for, in seconds; None for none, nonsense, or the past.
-
-    RFC 9110, 10.2.3: a number of seconds, or a date.
-    """
+    """The seconds of a Retry-After header (RFC 9110, 10.2.3); None for none or nonsense."""
     if not retry_after:
         return None
     try:

@@ -8,12 +8,10 @@ from uuid import uuid4
 
 from sinks.base import Check, SinkContext, SinkError
 from sinks.mqtt.client import Limits, plan_for
-from sinks.mqtt.commands import refused_subscription
 from sinks.mqtt.messages import topics
-from sinks.mqtt.reason_codes import FIRST_FAILURE
 from sinks.mqtt.session import Session
 from sinks.mqtt.settings import MqttSettings
-from sinks.mqtt.subscription import Inbound, Subscriptions
+from sinks.mqtt.subscription import Subscriptions
 
 # If an error has no remedy of its own.
 _REMEDY: Final = "look at the broker's log"
@@ -32,10 +30,9 @@ def look_at(
         limits = session.connect(timeout=connect)
         require(limits)
     except SinkError as error:
-        what, remedy = error.problem.what, error.problem.remedy or _REMEDY
-        found.append(Check(level="fail", text=what, remedy=remedy))
+        found.append(Check.problem(error.problem, _REMEDY))
     else:
-        found.append(Check(level="ok", text=_greeting(settings, limits)))
+        found.append(Check.ok(_greeting(settings, limits)))
         if settings.commands:
             found.append(_subscription(session, where.command, timeout=answer))
     finally:
@@ -59,17 +56,17 @@ def require(limits: Limits) -> None:
 
 def _warnings(settings: MqttSettings) -> Iterator[Check]:
     if settings.protocol == "3.1.1":
-        yield Check(
-            level="warn",
-            text="MQTT 3.1.1: a broker that refuses a message cannot say so, and it would "
-            "count as delivered; messages carry no expiry and no content type",
-            remedy="use PROTOCOL 5 if the broker speaks it",
+        yield Check.warn(
+            (
+                "MQTT 3.1.1: a broker that refuses a message cannot say so, and it would "
+                "count as delivered; messages carry no expiry and no content type"
+            ),
+            "use PROTOCOL 5 if the broker speaks it",
         )
     if settings.has_password and not settings.uses_tls and not settings.is_local:
-        yield Check(
-            level="warn",
-            text="the password is sent over the network without encryption",
-            remedy="turn TLS on: port 8883, or TLS__CA",
+        yield Check.warn(
+            "the password is sent over the network without encryption",
+            "turn TLS on: port 8883, or TLS__CA",
         )
 
 
@@ -85,20 +82,14 @@ def _greeting(settings: MqttSettings, limits: Limits) -> str:
 
 def _subscription(session: Session, topic: str, *, timeout: float) -> Check:
     try:
-        code = Subscriptions(session, _ignore).subscribe(topic, retained=False, timeout=timeout)
+        # The bridge's own session gets the commands; this one only asks whether it may.
+        asking = Subscriptions(session, lambda _: None)
+        refused = asking.subscribe(topic, retained=False, timeout=timeout)
     except SinkError as error:
-        what, remedy = error.problem.what, error.problem.remedy or _REMEDY
-        return Check(level="fail", text=what, remedy=remedy)
-    if code >= FIRST_FAILURE:
-        refused = refused_subscription(topic, code)
-        return Check(level="fail", text=refused.what, remedy=refused.remedy)
+        refused = error.problem
+    if refused is not None:
+        return Check.problem(refused, _REMEDY)
     # Mosquitto, for one, grants a subscription that its ACL forbids, and sends nothing on it.
-    return Check(
-        level="ok",
-        text=f"commands: the broker grants {topic}; to prove that they come: seb approve --ping",
+    return Check.ok(
+        f"commands: the broker grants {topic}; to prove that they come: seb approve --ping"
     )
-
-
-def _ignore(inbound: Inbound) -> None:
-    """The bridge's own session gets the commands; this one only asks whether it may."""
-    del inbound

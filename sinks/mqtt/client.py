@@ -1,6 +1,4 @@
-"""How to connect: the settings of a paho client, and the limits in the broker's answer. It opens no
-socket.
-"""
+"""The settings of a paho client, and the limits in the broker's answer."""
 
 from __future__ import annotations
 
@@ -8,7 +6,7 @@ import socket
 import ssl
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeVar
 
 from paho.mqtt.client import Client
 from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
@@ -21,6 +19,8 @@ from sinks.mqtt.properties import properties_of
 from sinks.mqtt.settings import MqttSettings, MqttTls, Protocol
 from sinks.mqtt.tunnel import TunnelClient, plain
 from sinks.proxy import Proxy
+
+C = TypeVar("C", bound=TunnelClient)
 
 KEEPALIVE: Final = 30
 """Seconds of silence after which paho pings; after as many again the connection is lost."""
@@ -74,10 +74,7 @@ class Limits:
 
 
 def plan_for(settings: MqttSettings, *, client_id: str, will: Message | None = None) -> Plan:
-    """The plan that settings ask for; it reads their files, and raises `SinkError` if it cannot.
-
-    The broker keeps a session only for commands, and never for a client without a will.
-    """
+    """The plan of the settings and their files; a session is kept for commands only."""
     try:
         proxy = settings.effective_proxy
     except ValueError as error:
@@ -137,28 +134,19 @@ def _unusable(what: str, file: Path | None, error: Exception) -> SinkError:
     return SinkError(f"{file} cannot be used: {why}", remedy=remedy)
 
 
-def new_client(plan: Plan) -> Client:
+def new_client(plan: Plan, kind: type[C]) -> C:
     """A paho client that does not reconnect by itself; not connected, without callbacks."""
     transport: Literal["tcp", "websockets"] = "tcp" if plan.path is None else "websockets"
-    if plan.protocol == "5":
-        made = TunnelClient(
-            CallbackAPIVersion.VERSION2,
-            transport=transport,
-            client_id=plan.client_id,
-            protocol=MQTTProtocolVersion.MQTTv5,
-            reconnect_on_failure=False,
-            manual_ack=plan.takes_commands,
-        )
-    else:
-        made = TunnelClient(
-            CallbackAPIVersion.VERSION2,
-            transport=transport,
-            client_id=plan.client_id,
-            clean_session=not plan.takes_commands,
-            protocol=MQTTProtocolVersion.MQTTv311,
-            reconnect_on_failure=False,
-            manual_ack=plan.takes_commands,
-        )
+    is_5 = plan.protocol == "5"
+    made = kind(
+        CallbackAPIVersion.VERSION2,
+        transport=transport,
+        client_id=plan.client_id,
+        clean_session=None if is_5 else not plan.takes_commands,
+        protocol=MQTTProtocolVersion.MQTTv5 if is_5 else MQTTProtocolVersion.MQTTv311,
+        reconnect_on_failure=False,
+        manual_ack=plan.takes_commands,
+    )
     made.proxy = plan.proxy
     if plan.path is not None:
         made.ws_set_options(path=plan.path)
@@ -167,23 +155,17 @@ def new_client(plan: Plan) -> Client:
     if plan.tls is not None:
         made.tls_set_context(plan.tls)
     if plan.will is not None:
-        properties = (
-            properties_of(PacketTypes.WILLMESSAGE, plan.will) if plan.protocol == "5" else None
-        )
+        properties = properties_of(PacketTypes.WILLMESSAGE, plan.will) if is_5 else None
         made.will_set(plan.will.topic, plan.will.payload, 1, plan.will.retain, properties)
     made.on_socket_open = _send_at_once
     # With this set, paho leaves writing to the thread that runs its loop.
-    made.on_socket_register_write = _nothing
+    made.on_socket_register_write = lambda *_: None
     return made
 
 
 def _send_at_once(_client: Client, _data: Any, connection: Any) -> None:
     # Nagle's algorithm would hold a small PUBLISH back until the last one's TCP acknowledgement.
     plain(connection).setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-
-
-def _nothing(_client: Client, _data: Any, _connection: Any) -> None:
-    """Only its presence matters."""
 
 
 def read_limits(told: Properties | None, *, connection: object) -> Limits:

@@ -1,7 +1,4 @@
-"""Signed commands from the VM's command topic, handed in and acknowledged once they are settled.
-
-It never judges a command, and never lets those that wait take up more than a MiB.
-"""
+"""Signed commands from the command topic, acknowledged once they are settled."""
 
 from __future__ import annotations
 
@@ -12,7 +9,6 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from sinks.base import MAX_TOKEN_BYTES, CommandMessage, CommandSource, Problem
-from sinks.mqtt.reason_codes import FIRST_FAILURE, reason
 from sinks.mqtt.session import Session
 from sinks.mqtt.subscription import Inbound, Subscriptions
 
@@ -40,11 +36,9 @@ class _Unsettled:
 class CommandChannel:
     """The command topic over one connection. `receive` and `retry` may be called from any thread.
 
-    A command at QoS 1 that cannot be handed in now is kept unacknowledged and handed in later: when
-    another one is settled, or when the sink looks after itself. What is too much for memory is
-    acknowledged and dropped: unacknowledged, it would block the channel until the next connection.
-    A command at QoS 0 has one chance, so that a flood of them, which nothing holds back, takes no
-    place from the others.
+    A command at QoS 1 that cannot be handed in now is kept unacknowledged; what is too much
+    for memory is acknowledged and dropped, or it would block the channel. One at QoS 0 has one
+    chance, so that a flood of them does not take the place of the others.
     """
 
     def __init__(
@@ -66,17 +60,8 @@ class CommandChannel:
         self._size = 0
 
     def subscribe(self, *, timeout: float) -> Problem | None:
-        """Ask for the topic; returns the problem if the broker refuses.
-
-        Raises `SinkError` if it does not answer within `timeout` seconds. A broker may well
-        grant what it then withholds: only a command that arrives proves that it works.
-        """
-        code = self._subscriptions.subscribe(self._topic, retained=False, timeout=timeout)
-        if code >= FIRST_FAILURE:
-            return refused_subscription(self._topic, code)
-        if code == 0:
-            return Problem(f"{self._topic}: the broker grants QoS 0 only", "allow QoS 1 there")
-        return None
+        """Ask for the topic; returns the broker's refusal. Raises `SinkError` without an answer."""
+        return self._subscriptions.subscribe(self._topic, retained=False, timeout=timeout)
 
     def receive(self, inbound: Inbound) -> None:
         """Hand in what came, or keep it for later."""
@@ -134,11 +119,3 @@ class CommandChannel:
         if known is not None:
             self._subscriptions.acknowledge(mid)
         self.retry()
-
-
-def refused_subscription(topic: str, code: int) -> Problem:
-    """Why nothing can come on a topic, and the line that would let it."""
-    return Problem(
-        f"{topic}: the broker refuses the subscription: {reason(code).what}",
-        f"add to its ACL: topic read {topic}",
-    )

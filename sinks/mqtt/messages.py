@@ -54,10 +54,7 @@ def topics(context: SinkContext) -> Topics:
 
 
 def topics_of(*, site: str, vm_id: str) -> Topics:
-    """The topics under `seb/v1/<site>/vm/<vmId>`.
-
-    Raises `SinkError` if the site or the vmId would change the shape of the topic.
-    """
+    """The topics under `seb/v1/<site>/vm/<vmId>`. Raises `SinkError` on a bad level."""
     base = f"seb/v1/{_level('SEB_SITE', site)}/vm/{_level('the vmId', vm_id)}"
     return Topics(
         event=f"{base}/event",
@@ -80,11 +77,7 @@ def _level(name: str, value: str) -> str:
 
 
 def record_message(record: EventRecord, where: Topics) -> Message:
-    """A record, byte for byte: receipts on the receipt topic, everything else on the event topic.
-
-    A receipt's Correlation Data is its `jti`, so that the sender of the command finds the answer
-    (MQTT 5, 4.10).
-    """
+    """A record, byte for byte; a receipt has its `jti` as Correlation Data (MQTT 5, 4.10)."""
     if record.type != APPROVAL:
         expiry = _heartbeat_expiry(record) if record.is_heartbeat else EVENT_EXPIRY
         return Message(
@@ -101,9 +94,7 @@ def record_message(record: EventRecord, where: Topics) -> Message:
 
 
 def _heartbeat_expiry(record: EventRecord) -> int:
-    """Seconds: two of its intervals. Brokers keep only so many messages for a subscriber that is
-    away (Mosquitto 1,000, Event Grid 100): heartbeats must not push the events out.
-    """
+    """Two of its intervals, in seconds: queued heartbeats must not push the events out."""
     said = record.data.get("heartbeat")
     interval = said.get("intervalSeconds") if isinstance(said, Mapping) else None
     if not isinstance(interval, (int, float)):
@@ -114,12 +105,8 @@ def _heartbeat_expiry(record: EventRecord) -> int:
 def state_message(
     pending: Sequence[PendingEvent], *, context: SinkContext, now: datetime, where: Topics
 ) -> Message:
-    """The events that are pending now, as a plain JSON object and no CloudEvent.
-
-    `{"vm": {vmId, name, resourceId}, "time": RFC 3339, "events": [...]}`, an event as
-    `PendingEvent.to_wire` has it: recordId, eventId, eventType, eventStatus, notBefore, resources,
-    affectsThisVm, impact, revision, fingerprint. Nothing pending is an empty list and not an empty
-    payload: an empty payload would delete the retained message, and mean the same as no bridge.
+    """The pending events: `{"vm": {vmId, name, resourceId}, "time": RFC 3339, "events": [...]}`,
+    each as `PendingEvent.to_wire`; an empty payload would delete the retained message.
     """
     document = {
         "vm": _vm(context),
@@ -131,50 +118,29 @@ def state_message(
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Status:
-    """Makes the retained statuses of one sink.
-
-    A status is `{status, reason, time, version, session (the bridge's instance id), sink (its name:
-    two sinks may share a broker and so a topic), commands, vm}`; `commands` is whether signed
-    commands are taken on the command topic.
+def status_message(
+    reason: str | None,
+    *,
+    context: SinkContext,
+    where: Topics,
+    sink: str,
+    commands: bool,
+    is_will: bool = False,
+) -> Message:
+    """The retained status: `online` without a reason, else `offline`; `session` is the bridge's
+    instance id, `sink` its name, `commands` whether commands are taken. A will has no time.
     """
-
-    context: SinkContext
-    sink: str
-    where: Topics
-
-    def online(self, *, commands: bool) -> Message:
-        """The status after each connect: `online`."""
-        return self._message("online", reason=None, time=self._now(), commands=commands)
-
-    def offline(self, *, commands: bool) -> Message:
-        """The status on the way out: `offline`, reason `closed`."""
-        return self._message("offline", reason="closed", time=self._now(), commands=commands)
-
-    def will(self, *, commands: bool) -> Message:
-        """The status that the broker publishes for us, reason `lost`; it is written when we
-        connect, so it has no time.
-        """
-        return self._message("offline", reason="lost", time=None, commands=commands)
-
-    def _now(self) -> str:
-        return rfc3339(self.context.now())
-
-    def _message(
-        self, status: str, *, reason: str | None, time: str | None, commands: bool
-    ) -> Message:
-        document = {
-            "status": status,
-            "reason": reason,
-            "time": time,
-            "version": self.context.version,
-            "session": self.context.instance_id,
-            "sink": self.sink,
-            "commands": commands,
-            "vm": _vm(self.context),
-        }
-        return Message(topic=self.where.status, payload=canonical_json(document), retain=True)
+    document = {
+        "status": "offline" if reason else "online",
+        "reason": reason,
+        "time": None if is_will else rfc3339(context.now()),
+        "version": context.version,
+        "session": context.instance_id,
+        "sink": sink,
+        "commands": commands,
+        "vm": _vm(context),
+    }
+    return Message(topic=where.status, payload=canonical_json(document), retain=True)
 
 
 def _vm(context: SinkContext) -> dict[str, str | None]:

@@ -1,7 +1,4 @@
-"""What goes out over a session: messages in order, and the broker's answer to each of them.
-
-It never says what to send, and never counts a message that the broker has not acknowledged.
-"""
+"""What goes out over a session: messages in order, each with the broker's answer."""
 
 from __future__ import annotations
 
@@ -49,11 +46,8 @@ class Publisher:
     def publish(
         self, messages: Sequence[Message], *, timeout: float, window: int = WINDOW
     ) -> Outcome:
-        """Send in order and wait for every acknowledgement, `timeout` seconds at most.
-
-        At most `window` messages are in flight at once, and fewer if the broker says so; nothing
-        is sent after a refusal but what was in flight with it. Raises `SinkError`, with
-        `delivered`, if the connection is lost or an acknowledgement does not come.
+        """Send in order, at most `window` in flight, and await every acknowledgement within
+        `timeout` seconds; nothing follows a refusal. Raises `SinkError` with `delivered`.
         """
         session, deadline = self.session, time.monotonic() + timeout
         limits = session.limits or Limits()

@@ -1,7 +1,4 @@
-"""MQTT's reason codes and the network's errors as text, with what to do about them.
-
-It never sees a password, so that no text can hold one.
-"""
+"""MQTT's reason codes and the network's errors in words, with what to do."""
 
 from __future__ import annotations
 
@@ -91,12 +88,9 @@ _NETWORK: Final = (
     ),
     (
         (ConnectionRefusedError,),
-        Problem("nothing listens there", "check HOST and PORT, and that the broker runs"),
+        Problem("connection refused", "check HOST and PORT, and that the broker runs"),
     ),
-    (
-        (TimeoutError,),
-        Problem("no answer", "check HOST and PORT, and the firewalls in between"),
-    ),
+    ((TimeoutError,), Problem("no answer", "check HOST and PORT, and the firewalls in between")),
 )
 
 
@@ -109,9 +103,7 @@ def reason(code: int) -> Problem:
 
 
 def ending(code: int, *, from_broker: bool, accepted: bool) -> Problem:
-    """Why a connection has ended. `from_broker`: the code came in its DISCONNECT, and is not the
-    library's own; `accepted`: the broker had sent its CONNACK.
-    """
+    """Why a connection has ended; `from_broker`: by its DISCONNECT; `accepted`: after CONNACK."""
     if from_broker:
         return reason(code).at("the broker closed the connection")
     if not accepted:

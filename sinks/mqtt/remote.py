@@ -1,7 +1,4 @@
-"""A control plane's end of the command topic: sends to one VM, and hears its state and receipts.
-
-It never takes the bridge's place at the broker: its client id is its own, and it has no will.
-"""
+"""A control plane's end of the command topic, under a client id of its own."""
 
 from __future__ import annotations
 
@@ -11,10 +8,9 @@ from uuid import uuid4
 
 from sinks.base import CommandSender, SinkError, SinkRejected
 from sinks.mqtt.client import plan_for
-from sinks.mqtt.commands import refused_subscription
 from sinks.mqtt.messages import Message, Topics, topics_of
 from sinks.mqtt.publisher import Publisher
-from sinks.mqtt.reason_codes import FIRST_FAILURE, NOT_AUTHORIZED, reason
+from sinks.mqtt.reason_codes import NOT_AUTHORIZED, reason
 from sinks.mqtt.session import Session
 from sinks.mqtt.settings import MqttSettings
 from sinks.mqtt.subscription import Inbound, Subscriptions
@@ -46,9 +42,9 @@ class MqttRemote(CommandSender):
         session.connect(timeout=self.TIMEOUT)
         for topic in (where.receipt, where.state):
             retained = topic == where.state
-            code = subscriptions.subscribe(topic, retained=retained, timeout=self.TIMEOUT)
-            if code >= FIRST_FAILURE:
-                raise SinkRejected(str(refused_subscription(topic, code)))
+            refused = subscriptions.subscribe(topic, retained=retained, timeout=self.TIMEOUT)
+            if refused is not None:
+                raise SinkRejected(str(refused))
 
     def state(self, seconds: float) -> bytes | None:
         """The retained message of `…/state`, or a newer one."""

@@ -1,9 +1,5 @@
-"""One MQTT connection, from CONNECT to its end. It never reconnects, and sends nothing itself.
-
-The connection is served by a thread of our own instead of paho's `loop_start`: whatever ends the
-thread (an exception in a callback too, after which paho still calls itself connected) is noted as
-the reason of a lost connection; and a name server, a TCP or a TLS handshake that hangs cannot hold
-the caller longer than it asked for.
+"""One MQTT connection, from CONNECT to its end, on a thread of our own: paho's hides what ends it,
+and name servers and handshakes that hang must not hold the caller.
 """
 
 from __future__ import annotations
@@ -19,14 +15,7 @@ from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 
 from sinks.base import Problem, SinkError
-from sinks.mqtt.client import (
-    KEEPALIVE,
-    Limits,
-    Plan,
-    connect_properties,
-    new_client,
-    read_limits,
-)
+from sinks.mqtt.client import KEEPALIVE, Limits, Plan, connect_properties, new_client, read_limits
 from sinks.mqtt.reason_codes import (
     ABOUT_THE_MESSAGE,
     PROTOCOL_ERROR,
@@ -35,7 +24,7 @@ from sinks.mqtt.reason_codes import (
     network,
     reason,
 )
-from sinks.mqtt.tunnel import plain
+from sinks.mqtt.tunnel import TunnelClient, plain
 from sinks.sockets import cut
 
 # Well within the keepalive's half of tolerance; a publish or an answer ends the wait at once.
@@ -49,14 +38,13 @@ class Session:
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self.changed = threading.Condition()
-        """Guards what comes in. It is never held while paho is called: paho calls back with locks
-        of its own held."""
+        """Guards what comes in; never held while paho is called, which calls back."""
         self.limits: Limits | None = None
         """The limits in the broker's CONNACK; None before it."""
         self.blamed: int | None = None
         """The reason code of a message that the broker ended the connection over."""
         self._lost: Problem | None = None
-        self.client = new_client(plan)
+        self.client = new_client(plan, TunnelClient)
         """Paho's, for others to listen on before `connect`."""
         self.client.on_connect = self._on_connect
         self.client.on_disconnect = self._on_disconnect
@@ -65,10 +53,7 @@ class Session:
         )
 
     def connect(self, *, timeout: float) -> Limits:
-        """Connect and wait for the CONNACK, `timeout` seconds at most for all of it.
-
-        Raises `SinkError` with the remedy. Call it once.
-        """
+        """Connect within `timeout` seconds in all, once. Raises `SinkError` with the remedy."""
         # Half of it for each address: a name may stand for one that is dead and one that is not.
         self.client.connect_timeout = timeout / 2
         self._thread.start()
@@ -86,10 +71,7 @@ class Session:
         return limits
 
     def wait_for(self, done: Callable[[], bool], *, timeout: float) -> None:
-        """Wait until something holds that what comes in may change, `timeout` seconds at most.
-
-        Raises `SinkError` if the connection is lost first.
-        """
+        """Wait for `done` at most `timeout` seconds. Raises `SinkError` on a lost connection."""
         with self.changed:
             self.changed.wait_for(lambda: done() or self._lost, timeout)
         if not done():
@@ -113,9 +95,7 @@ class Session:
             raise SinkError(lost, delivered=delivered)
 
     def close(self, *, timeout: float) -> None:
-        """Disconnect, so that the broker drops the will, and let the thread end, `timeout` seconds
-        at most; a thread that does not end is left, as the daemon that it is.
-        """
+        """Disconnect, so that the broker drops the will; cut after `timeout` seconds."""
         if self._thread.ident is None:
             return
         self.client.disconnect()

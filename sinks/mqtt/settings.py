@@ -115,7 +115,7 @@ class MqttSettings(SinkSettings):
 
     @property
     def effective_proxy(self) -> Proxy | None:
-        """The proxy on the way to the broker. Raises `ValueError` if the system's is none."""
+        """The proxy on the way to the broker. Raises `ValueError` if the system's is not one."""
         if self.proxy is None and not (self.transport == "websocket" and self.uses_tls):
             return None
         return proxy_for(self.host, self.effective_port, self.proxy)

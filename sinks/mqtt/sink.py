@@ -1,12 +1,7 @@
 """Delivers records to an MQTT broker, with the VM's state and status as retained messages.
 
-It never counts a record as delivered that the broker has not acknowledged, and never sends while
-it is not connected. An acknowledgement says that the broker has the message, not that its disk
-has: Mosquitto, for one, saves its own store every 30 minutes by default.
-
-A broker's ACL for this sink has to allow writing to `…/event`, `…/receipt`, `…/state` and
-`…/status` under `seb/v1/<site>/vm/<vmId>`, by name: a wildcard would take in `…/command`. For
-commands it has to allow reading `…/command`.
+It never counts a record as delivered that the broker has not acknowledged; that the broker has it
+on disk is not said (Mosquitto saves every 30 minutes by default). docs/mqtt.md has the ACL.
 """
 
 from __future__ import annotations
@@ -31,10 +26,10 @@ from sinks.mqtt.client import plan_for
 from sinks.mqtt.commands import CommandChannel
 from sinks.mqtt.messages import (
     Message,
-    Status,
     Topics,
     record_message,
     state_message,
+    status_message,
     topics,
 )
 from sinks.mqtt.publisher import WINDOW, Publisher
@@ -62,8 +57,7 @@ class MqttSink(Sink[MqttSettings]):
     CONNECT_TIMEOUT: ClassVar[float] = 10.0
     """Seconds for a connection, from the name's resolution to the broker's CONNACK."""
     ACK_TIMEOUT: ClassVar[float] = 15.0
-    """Seconds for a batch, less than `deadline`: what a slow line got through by then counts, and
-    the rest goes out on the next connection."""
+    """Seconds for a batch, less than `deadline`: what got through by then counts."""
     SAY_TIMEOUT: ClassVar[float] = 5.0
     """Seconds for a state or a status; with the others, an `open` stays well within `deadline`."""
     CLOSE_TIMEOUT: ClassVar[float] = 1.0
@@ -89,10 +83,7 @@ class MqttSink(Sink[MqttSettings]):
             raise
 
     def deliver(self, records: Sequence[EventRecord]) -> None:
-        """Publish the records in order and wait for the broker's acknowledgement of each.
-
-        Raises `SinkError`, or `SinkRejected` for a record that the broker can never take.
-        """
+        """Publish in order and await each PUBACK. Raises `SinkError` or `SinkRejected`."""
         publisher, where = self._opened()
         messages = [record_message(record, where) for record in records]
         window = 1 if self._one_by_one else WINDOW
@@ -110,13 +101,7 @@ class MqttSink(Sink[MqttSettings]):
         raise SinkError(problem, delivered=outcome.delivered)
 
     def maintain(self) -> None:
-        """See that the connection lives; publish the state if it has changed or is an hour old;
-        hand in commands that had to wait.
-
-        Raises `SinkError` too if the broker refuses the subscription to the command topic.
-        Comparing what is pending is more than 'after an event record': it holds too if this
-        sink's settings keep event records from it.
-        """
+        """Check the connection, renew the state, retry commands. Raises `SinkError`."""
         publisher, where = self._opened()
         publisher.session.ensure()
         if self._channel is not None:
@@ -163,7 +148,7 @@ class MqttSink(Sink[MqttSettings]):
         session = publisher.session
         if where is not None:
             # A normal disconnect makes the broker drop the will (MQTT 5, 3.14.4): say it first.
-            farewell = self._status(where).offline(commands=commands)
+            farewell = self._status(where, "closed", commands=commands)
             try:
                 publisher.publish([farewell], timeout=self.CLOSE_TIMEOUT)
             except SinkError:
@@ -173,7 +158,7 @@ class MqttSink(Sink[MqttSettings]):
 
     def _connect(self) -> None:
         where = topics(self.context)
-        will = self._status(where).will(commands=self.settings.commands)
+        will = self._status(where, "lost", commands=self.settings.commands, is_will=True)
         session = Session(plan_for(self.settings, client_id=self._client_id, will=will))
         self._publisher = publisher = Publisher(session)
         if self.settings.commands:
@@ -185,7 +170,7 @@ class MqttSink(Sink[MqttSettings]):
         self._topics = where
         if self._channel is not None:
             self._deaf = self._channel.subscribe(timeout=self.SAY_TIMEOUT)
-        self._say(publisher, self._status(where).online(commands=self._takes_commands))
+        self._say(publisher, self._status(where, None, commands=self._takes_commands))
 
     @classmethod
     def sender(cls, settings: MqttSettings, *, site: str, vm_id: str) -> CommandSender:
@@ -203,8 +188,13 @@ class MqttSink(Sink[MqttSettings]):
     def _takes_commands(self) -> bool:
         return self._channel is not None and self._deaf is None
 
-    def _status(self, where: Topics) -> Status:
-        return Status(context=self.context, sink=self.name, where=where)
+    def _status(
+        self, where: Topics, reason: str | None, *, commands: bool, is_will: bool = False
+    ) -> Message:
+        context, sink = self.context, self.name
+        return status_message(
+            reason, context=context, where=where, sink=sink, commands=commands, is_will=is_will
+        )
 
     def _opened(self) -> tuple[Publisher, Topics]:
         if self._publisher is None or self._topics is None:

@@ -1,7 +1,4 @@
-"""What comes in over a session: subscriptions, messages, and their acknowledgements.
-
-It does not acknowledge by itself if the plan has commands, and never reads a payload.
-"""
+"""What comes in over a session: subscriptions, messages, acknowledgements."""
 
 from __future__ import annotations
 
@@ -13,6 +10,8 @@ from typing import Any, Final
 from paho.mqtt.client import Client, MQTTMessage
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
+from sinks.base import Problem
+from sinks.mqtt.reason_codes import FIRST_FAILURE, reason
 from sinks.mqtt.session import Session
 
 
@@ -42,17 +41,10 @@ class Inbound:
 
 
 class Subscriptions:
-    """The incoming side of a session that is not connected yet.
-
-    `receive` is called from the network thread: it must return at once and never raise.
-    """
+    """The incoming side of a session; `receive` must return at once and never raise."""
 
     def __init__(
-        self,
-        session: Session,
-        receive: Callable[[Inbound], None],
-        *,
-        largest: int | None = None,
+        self, session: Session, receive: Callable[[Inbound], None], *, largest: int | None = None
     ) -> None:
         self._session = session
         self._receive = receive
@@ -61,12 +53,8 @@ class Subscriptions:
         session.client.on_message = self._on_message
         session.client.on_subscribe = self._on_subscribe
 
-    def subscribe(self, topic: str, *, retained: bool, timeout: float) -> int:
-        """Ask for a topic at QoS 1, and give the reason code of the broker's answer.
-
-        `retained`: whether what the topic holds already is wanted too; MQTT 3.1.1 cannot do
-        without. Raises `SinkError` if no answer comes within `timeout` seconds.
-        """
+    def subscribe(self, topic: str, *, retained: bool, timeout: float) -> Problem | None:
+        """Ask for a topic at QoS 1; returns the refusal. Raises `SinkError` without an answer."""
         session = self._session
         session.ensure()
         if session.plan.protocol == "5":
@@ -77,7 +65,9 @@ class Subscriptions:
         code = self._granted.pop(mid, None) if mid is not None else None
         if code is None:
             raise session.unanswered(timeout)
-        return code
+        if code == 0:
+            return Problem(f"{topic}: the broker grants QoS 0 only", "allow QoS 1 there")
+        return refused_subscription(topic, code) if code >= FIRST_FAILURE else None
 
     def acknowledge(self, mid: int) -> None:
         """Tell the broker that a message at QoS 1 is settled. From any thread; never raises."""
@@ -104,3 +94,11 @@ class Subscriptions:
     ) -> None:
         self._granted[mid] = max(code.value for code in codes)
         self._session.notify()
+
+
+def refused_subscription(topic: str, code: int) -> Problem:
+    """Why nothing can come on a topic, and the line that would let it."""
+    return Problem(
+        f"{topic}: the broker refuses the subscription: {reason(code).what}",
+        f"add to its ACL: topic read {topic}",
+    )

@@ -52,14 +52,14 @@ class TunnelClient(Client):
 
 
 def plain(connection: Any) -> Any:
-    """The socket of a connection, where paho has wrapped it for WebSockets."""
-    return getattr(connection, "_socket", connection)
+    """The socket of a connection, whatever is wrapped around it, as paho does for WebSockets."""
+    while (inner := getattr(connection, "_socket", None)) is not None:
+        connection = inner
+    return connection
 
 
 def connect_through(proxy: Proxy, host: str, port: int, *, timeout: float) -> socket.socket:
-    """A connection to `host` through the proxy's CONNECT, within `timeout` seconds for each of
-    its two steps. Raises `ProxyError`, or `OSError` if the proxy cannot be reached.
-    """
+    """A connection through the proxy's CONNECT. Raises `ProxyError`."""
     try:
         connection = socket.create_connection((proxy.host, proxy.port), timeout)
     except OSError as error:

@@ -41,7 +41,7 @@ _BY_ERRNO: Final = {
 
 
 def require(program: str) -> str:
-    """The path that would be run. Raises `SinkError` with what to do if there is none."""
+    """The path that would be run. Raises `SinkError` with the remedy."""
     found = shutil.which(program)
     if found is None:
         raise SinkError(_why_not(program).at(escaped(program)))
@@ -71,25 +71,22 @@ def look_at(settings: ProgramSettings) -> Iterator[Check]:
     except (SinkError, OSError) as error:
         problem = error.problem if isinstance(error, SinkError) else Problem(str(error))
         remedy = problem.remedy or "see that the program can be read"
-        yield Check(level="fail", text=problem.what, remedy=remedy)
+        yield Check.fail(problem.what, remedy)
         return
     if open_to_all:
-        yield Check(
-            level="warn",
-            text=f"{escaped(path)} can be changed by any account, and runs as seb does",
-            remedy="let only its owner write it (chmod o-w)",
+        yield Check.warn(
+            f"{escaped(path)} can be changed by any account, and runs as seb does",
+            "let only its owner write it (chmod o-w)",
         )
-    yield Check(level="ok", text=f"{escaped(path)} can be run, for {settings.timeout:g} s a record")
+    yield Check.ok(f"{escaped(path)} can be run, for {settings.timeout:g} s a record")
     if settings.types is None:
-        yield Check(
-            level="warn",
-            text="it is run for records about the bridge itself too, such as its start",
-            remedy='set types to ["seb.event.*"], or to all that it knows what to do with',
+        yield Check.warn(
+            "it is run for records about the bridge itself too, such as its start",
+            'set types to ["seb.event.*"], or to all that it knows what to do with',
         )
 
 
 def _why_not(program: str) -> Problem:
-    """Why nothing was found under a name."""
     path = Path(program)
     if not os.path.dirname(program) or not path.exists():  # noqa: PTH120  # Path drops a lone ./
         return _ABSENT

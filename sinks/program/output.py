@@ -13,17 +13,13 @@ from sinks.readable import escaped
 
 KEPT_BYTES: Final = 2048
 SHOWN_CHARACTERS: Final = 300
-"""The bridge keeps the first 500 characters of a reason; what a program said last is the best part
-of it, and must fit in with the words before it.
-"""
+"""A reason is cut at 500 characters; a program's last words must fit into it."""
 _CHUNK: Final = 65_536
 
 
 class Output:
-    """A pipe that all runs of a program write to, one after the other, and a thread that reads it.
-
-    A pipe for each run would add up: a background process that a run leaves behind keeps its pipe
-    open, and dies at its next word (SIGPIPE) if the other end is closed.
+    """One pipe for all runs, and a thread that reads it. Pipes of each run would add up: a
+    background process keeps its own open, or dies of SIGPIPE.
     """
 
     def __init__(self) -> None:
@@ -43,10 +39,7 @@ class Output:
         self._tail.clear()
 
     def text(self, seconds: float) -> str:
-        """The end of it on one line, lines parted by a bar, with nothing that a terminal obeys.
-
-        Waits so many seconds at most for what the program has written already.
-        """
+        """The end of the output on one escaped line; waits so many seconds at most."""
         # The pipe need not end with the run; what was written before this mark has been read.
         mark = secrets.token_bytes(16)
         self._tail.expect(mark)

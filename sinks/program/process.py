@@ -1,7 +1,4 @@
-"""One run of a program, with all that it starts; and all that differs between operating systems.
-
-It never uses a shell, never waits without a limit, and never keeps all that a program says.
-"""
+"""One run of a program and all that it starts; never through a shell, never without a limit."""
 
 from __future__ import annotations
 
@@ -29,10 +26,7 @@ LAST_WORDS_SECONDS: Final = 0.5
 
 
 class Run:
-    """A running program: a process group (on Windows a tree) of its own.
-
-    `kill` may be called from any thread; everything else from the one that made it.
-    """
+    """A running program in a group of its own (Windows: a tree); `kill` is for any thread."""
 
     def __init__(
         self,
@@ -79,10 +73,10 @@ class Run:
         """End it and all that it started, at once. It may have ended before."""
         _kill(self._process.pid)
         with suppress(OSError):
-            self._process.kill()  # the program itself, if there is no taskkill
+            self._process.kill()  # the program itself, if taskkill is missing
 
     def last_words(self) -> str:
-        """The end of its error output, or of its output if there is no other."""
+        """The end of its error output, or else of its output."""
         return self._err.text(LAST_WORDS_SECONDS) or self._out.text(LAST_WORDS_SECONDS)
 
 
@@ -95,10 +89,7 @@ def signal_name(number: int) -> str:
 
 
 def writable_by_anybody(path: Path) -> bool:
-    """Whether any account may change a file, by its mode; False on Windows, without such modes.
-
-    Raises `OSError`.
-    """
+    """Whether any account may change a file, by its mode (not on Windows), or `OSError`."""
     return not WINDOWS and bool(path.stat().st_mode & stat.S_IWOTH)
 
 

@@ -1,6 +1,4 @@
-"""Which program to run, and for how long. Whether it is there is not asked here: it may be
-installed later. No error of theirs shows a value.
-"""
+"""Which program to run, and for how long; it may be installed later."""
 
 from __future__ import annotations
 
@@ -18,10 +16,7 @@ _SHELL_WORDS: Final = frozenset({"|", "||", "&", "&&", ";", "<", ">", ">>", "2>"
 
 
 def split_command(text: str, *, windows: bool = WINDOWS) -> tuple[str, ...]:
-    """Split as a POSIX shell would; on Windows only double quotes group, and a backslash is itself.
-
-    Raises `ValueError` if a quote is not closed, or if only a shell could run it.
-    """
+    """Split as a POSIX shell would; on Windows only double quotes group. Raises `ValueError`."""
     lexer = shlex.shlex(text, posix=True, punctuation_chars=False)
     lexer.whitespace_split = True
     lexer.commenters = ""

@@ -1,7 +1,4 @@
-"""A local command as a destination: it gets the record, and its exit code is the acknowledgement.
-
-It never runs two at a time, never uses a shell, and never gives a program the bridge's secrets.
-"""
+"""A local command as a destination, one at a time, without the bridge's secrets."""
 
 from __future__ import annotations
 
@@ -65,11 +62,7 @@ class ProgramSink(Sink[ProgramSettings]):
         self.open()
 
     def deliver(self, records: Sequence[EventRecord]) -> None:
-        """Run the program, once per record, to its end.
-
-        Raises `SinkError` if it cannot be run, fails, or takes longer than `timeout`, and
-        `SinkRejected` if it ends with 65.
-        """
+        """Run the program for each record. Raises `SinkError`, or `SinkRejected` for code 65."""
         for record in records:
             self._deliver(record)
 
@@ -85,14 +78,18 @@ class ProgramSink(Sink[ProgramSettings]):
     def _judge(self, run: Run, code: int | None) -> None:
         """Return for 0; leave nothing running and raise what it means for anything else."""
         if code is None:
-            ended = run.end()
-            raise SinkError(self._took_too_long(run, ended=ended))
+            what = "was ended" if run.end() else "cannot be ended: see what holds it"
+            raise SinkError(
+                f"{self._program} did not end within {self.settings.timeout:g} s, and {what}; "
+                f"raise timeout if it needs longer{_last_words(run)}"
+            )
         if code == 0:
             return
         run.kill()  # what failed runs leave behind would add up
         if code == REFUSED:
             raise SinkRejected(f"{self._program} refused the record{_last_words(run)}")
-        raise SinkError(f"{self._program} {_how_it_ended(code)}{_last_words(run)}")
+        how = f"was ended by {signal_name(-code)}" if code < 0 else f"ended with exit code {code}"
+        raise SinkError(f"{self._program} {how}{_last_words(run)}")
 
     def _start(self, record: EventRecord) -> Run:
         command = self.settings.command
@@ -104,11 +101,6 @@ class ProgramSink(Sink[ProgramSettings]):
         except (OSError, ValueError) as error:
             raise SinkError(reason_of(error, command[0]).at(self._program)) from None
 
-    def _took_too_long(self, run: Run, *, ended: bool) -> str:
-        after = f"{self._program} did not end within {self.settings.timeout:g} s"
-        what = "and was ended" if ended else "and cannot be ended: see what holds it"
-        return f"{after}, {what}; raise timeout if it needs longer{_last_words(run)}"
-
     def check(self) -> Sequence[Check]:
         """Whether the program could be run, and what for; it is not run."""
         return tuple(look_at(self.settings))
@@ -119,12 +111,6 @@ class ProgramSink(Sink[ProgramSettings]):
         run = self._run
         if run is not None:
             run.kill()
-
-
-def _how_it_ended(code: int) -> str:
-    if code < 0:
-        return f"was ended by {signal_name(-code)}"
-    return f"ended with exit code {code}"
 
 
 def _last_words(run: Run) -> str:

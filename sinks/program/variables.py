@@ -1,8 +1,4 @@
-"""What a program finds in its environment. It never finds a secret of the bridge there.
-
-A value is one safe word, so that a careless script or batch file cannot be made to run a part of
-it: the record on standard input has every value as it is.
-"""
+"""What a program finds in its environment: no secret, and each value one safe word."""
 
 from __future__ import annotations
 
@@ -36,7 +32,7 @@ _OF_THE_SERVICE: Final = frozenset(
     }
 )
 # A dash in front would make a name an option. cmd.exe expands %NAME% before it looks for `&`, so
-# quoting is no help there; and with `..` and a slash a file name leads elsewhere. What Azure really
+# quoting does not help; and with `..` and a slash a file name leads elsewhere. What Azure really
 # sends is made of these signs.
 _UNSAFE: Final = re.compile(r"^-|[^A-Za-z0-9._:+-]")
 _LONGEST: Final = 1000
@@ -77,11 +73,7 @@ VARIABLES: Final = tuple(
     for name, meaning, value in (
         ("TYPE", "Type of the record, such as `seb.event.scheduled.v1`", lambda r: r.type),
         ("RECORD_ID", "Id of the record, the same each time it is handed over", lambda r: r.id),
-        (
-            "TRANSITION",
-            "`scheduled`, `updated`, `started` or `ended`",
-            _data("transition"),
-        ),
+        ("TRANSITION", "`scheduled`, `updated`, `started` or `ended`", _data("transition")),
         ("ID", "EventId", _data("event", "eventId")),
         ("EVENT_TYPE", "Azure's word, such as `Freeze` or `Reboot`", _data("event", "eventType")),
         (

@@ -1,7 +1,4 @@
-"""The long poll: a thread that asks for commands, hands them in, and ends if requests keep failing.
-
-It never judges a token, and asks for no more while the bridge has no room.
-"""
+"""The long poll: a thread that asks for commands and hands them in."""
 
 from __future__ import annotations
 
@@ -39,7 +36,7 @@ class Poll:
         self._settings = settings
         self._context = context
         self._name = name
-        self._client = Client(settings.address, limits)
+        self._client = Client(settings.address, limits, shown=settings.shown)
         self._stopping = threading.Event()
         self._trouble: Exception | None = None
         self._thread: threading.Thread | None = None
@@ -100,19 +97,16 @@ class Poll:
             return self._ask(WAIT_SECONDS)
 
     def _ask(self, wait: int) -> Answer:
-        try:
-            return self._client.get(
-                {"vm": self._context.vm.vm_id, "wait": str(wait)},
-                {
-                    **self._settings.authorization(),
-                    "Accept": "application/json",
-                    "Accept-Encoding": "identity",
-                    "User-Agent": f"scheduled-events-bridge/{self._context.version}",
-                },
-                largest=_LARGEST,
-            )
-        except SinkError as error:
-            raise SinkError(error.problem.at(self._settings.shown)) from None
+        return self._client.get(
+            {"vm": self._context.vm.vm_id, "wait": str(wait)},
+            {
+                **self._settings.authorization(),
+                "Accept": "application/json",
+                "Accept-Encoding": "identity",
+                "User-Agent": f"scheduled-events-bridge/{self._context.version}",
+            },
+            largest=_LARGEST,
+        )
 
     def _tokens(self, answer: Answer) -> list[bytes]:
         """The tokens in an answer. Raises `SinkError` on anything but 204 and a list of tokens."""
@@ -137,9 +131,7 @@ class Poll:
 
 
 def _read(body: bytes) -> list[bytes] | None:
-    """The tokens in a body, cut to just above the largest that is allowed; None if there is more
-    or other than a list of them.
-    """
+    """The tokens in a body, each cut just above the largest allowed; None for anything else."""
     try:
         loaded = json.loads(body)
     except (ValueError, RecursionError):

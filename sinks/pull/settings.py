@@ -37,10 +37,7 @@ class PullSettings(SinkSettings):
         return origin(urlsplit(self.address))
 
     def authorization(self) -> dict[str, str]:
-        """The header that opens the address; none if no token is set.
-
-        Raises `SinkError` if the file cannot be read or holds no token.
-        """
+        """The Authorization header, if a token is set. Raises `SinkError` without a valid one."""
         token = read_secret(self.token, self.token_file)
         if token is None:
             return {}

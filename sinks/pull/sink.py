@@ -1,8 +1,4 @@
-"""The HTTPS command channel, for networks that allow only connections that go out.
-
-Its records are receipts, each posted to where the commands come from as the CloudEvent that it is;
-its connection brings commands. It never holds receipts back because commands cannot be fetched.
-"""
+"""The HTTPS command channel: its records are receipts, and its connection brings commands."""
 
 from __future__ import annotations
 
@@ -59,12 +55,10 @@ class PullSink(Sink[PullSettings]):
         return record_type == APPROVAL
 
     def open(self) -> None:
-        """Ask for commands once without waiting, and if that works, go on in a thread.
-
-        What goes wrong with that is for `maintain` to raise: receipts go out first.
-        """
+        """Ask for commands once, then in a thread; `maintain` raises what goes wrong."""
         self.close()
-        self._client = Client(f"{self.settings.address}/receipts", self.RECEIPT_LIMITS)
+        address = f"{self.settings.address}/receipts"
+        self._client = Client(address, self.RECEIPT_LIMITS, shown=self._where)
         self._poll = poll = Poll(self.settings, self.context, name=self.name, limits=self.LIMITS)
         try:
             poll.start(poll.fetch(wait=0))
@@ -72,11 +66,7 @@ class PullSink(Sink[PullSettings]):
             self._trouble = error
 
     def deliver(self, records: Sequence[EventRecord]) -> None:
-        """Post the receipts, in order.
-
-        Raises `SinkError` if one is not taken, `SinkPaused` on 410, and `SinkRejected` if the
-        answer is about the receipt itself.
-        """
+        """Post the receipts, in order. Raises `SinkError`, `SinkPaused` or `SinkRejected`."""
         begun = time.monotonic()
         for done, record in enumerate(records):
             if done and time.monotonic() - begun > self.TURN_SECONDS:
@@ -100,22 +90,18 @@ class PullSink(Sink[PullSettings]):
         self._poll.ensure()
 
     def check(self) -> Sequence[Check]:
-        """Token, name, connection and certificate; no request is sent, for it would take commands
-        away from the bridge.
-        """
+        """Token, name, connection and certificate; a request would take commands away."""
         found = []
         try:
             if not self.settings.authorization():
                 found.append(
-                    Check(
-                        level="warn",
-                        text="no bearer token: the server cannot tell who asks for commands",
-                        remedy="set SEB_COMMANDS__PULL_TOKEN or SEB_COMMANDS__PULL_TOKEN_FILE",
+                    Check.warn(
+                        "no bearer token: the server cannot tell who asks for commands",
+                        "set SEB_COMMANDS__PULL_TOKEN or SEB_COMMANDS__PULL_TOKEN_FILE",
                     )
                 )
         except SinkError as error:
-            what, remedy = error.problem.what, error.problem.remedy or "let seb read it"
-            found.append(Check(level="fail", text=what, remedy=remedy))
+            found.append(Check.problem(error.problem, "let seb read it"))
         return (*found, *look_at_address(self.settings.address, self.LIMITS))
 
     def abort(self) -> None:
@@ -148,12 +134,8 @@ class PullSink(Sink[PullSettings]):
             "User-Agent": f"scheduled-events-bridge/{self.context.version}",
             "Content-Type": CONTENT_TYPE,
         }
-        try:
-            answer = self._client.post(record.body, headers)
-        except SinkError as error:
-            raise SinkError(error.problem.at(self._where)) from None
         judge(
-            answer,
+            self._client.post(record.body, headers),
             shown=self._where,
             now=self.context.now(),
             hints=HINTS,

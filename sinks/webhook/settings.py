@@ -75,10 +75,7 @@ class WebhookSettings(SinkSettings):
         return origin(self.target)
 
     def keys(self) -> tuple[SigningKey, ...]:
-        """The signing keys as they are now; none if no secret is set.
-
-        Raises `SinkError` if the file cannot be read, `KeyFormatError` if it holds no key.
-        """
+        """The signing keys now, if any. Raises `SinkError` or `KeyFormatError`."""
         secret = read_secret(self.secret, self.secret_file)
         return () if secret is None else read_keys(secret)
 

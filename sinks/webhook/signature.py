@@ -33,10 +33,7 @@ class SigningKey:
 
 
 def read_keys(text: str) -> tuple[SigningKey, ...]:
-    """One key, or two with a space between them while a receiver changes from one to the other.
-
-    Raises `KeyFormatError`.
-    """
+    """One key, or two with a space between them while rotating. Raises `KeyFormatError`."""
     words = text.split()
     if not 1 <= len(words) <= _MOST_KEYS:
         raise KeyFormatError(

@@ -1,8 +1,4 @@
-"""A webhook as a destination: each record is one POST, signed after Standard Webhooks.
-
-It never shows more of its address than scheme, host and port, and never takes a redirect for a
-delivery.
-"""
+"""A webhook as a destination: each record is one POST, signed after Standard Webhooks."""
 
 from __future__ import annotations
 
@@ -10,11 +6,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from sinks.base import Check, Sink, SinkContext, SinkError, SinkRejected, SinkSettings
+from sinks.http.check import look_at_address
 from sinks.http.client import Client, Limits
 from sinks.http.outcome import judge
 from sinks.record import CONTENT_TYPE, EventRecord
-from sinks.webhook.check import look_at
-from sinks.webhook.rendered import Rendered
 from sinks.webhook.settings import WebhookSettings
 from sinks.webhook.signature import KeyFormatError, signature_headers
 
@@ -57,16 +52,11 @@ class WebhookSink(Sink[WebhookSettings]):
     def open(self) -> None:
         """Get ready; the connection is made by the first delivery."""
         self.close()
-        self._client = Client(
-            self.settings.url.get_secret_value(), self.LIMITS, proxy=self.settings.proxy_url
-        )
+        url, shown = self.settings.url.get_secret_value(), self.settings.shown
+        self._client = Client(url, self.LIMITS, shown=shown, proxy=self.settings.proxy_url)
 
     def deliver(self, records: Sequence[EventRecord]) -> None:
-        """Post the record.
-
-        Raises `SinkError` if it was not taken, `SinkPaused` on 410, `SinkRejected` if the
-        answer or the template says that a retry cannot help.
-        """
+        """Post the record. Raises `SinkError`, `SinkPaused` on 410, or `SinkRejected`."""
         if self._client is None:
             self.open()
         for record in records:
@@ -74,23 +64,18 @@ class WebhookSink(Sink[WebhookSettings]):
 
     def _post(self, record: EventRecord) -> None:
         assert self._client is not None  # noqa: S101 - deliver opened it
-        rendered = self._render(record)
-        headers = self._headers(record, rendered)
-        try:
-            answer = self._client.post(rendered.body, headers)
-        except SinkError as error:
-            raise SinkError(error.problem.at(self.settings.shown)) from None
+        body, content_type = self._render(record)
         judge(
-            answer,
+            self._client.post(body, self._headers(record, body, content_type)),
             shown=self.settings.shown,
             now=self.context.now(),
             hints=_HINTS,
             resume=f"set another address, or let it go on with: seb outbox retry {self.name}",
         )
 
-    def _render(self, record: EventRecord) -> Rendered:
+    def _render(self, record: EventRecord) -> tuple[bytes, str]:
         if self._template is None:
-            return Rendered(body=record.body, content_type=CONTENT_TYPE)
+            return record.body, CONTENT_TYPE
         from sinks.webhook.template import RenderError, render  # noqa: PLC0415 - see _compiled
 
         try:
@@ -98,11 +83,11 @@ class WebhookSink(Sink[WebhookSettings]):
         except RenderError as error:
             raise SinkRejected(str(error)) from None
 
-    def _headers(self, record: EventRecord, rendered: Rendered) -> dict[str, str]:
+    def _headers(self, record: EventRecord, body: bytes, content_type: str) -> dict[str, str]:
         headers = {
             "Accept": "*/*",
             "User-Agent": f"scheduled-events-bridge/{self.context.version}",
-            "Content-Type": rendered.content_type,
+            "Content-Type": content_type,
         }
         # Names are compared without case: what the owner sets replaces, and never doubles.
         own = {name.lower(): value for name, value in self.settings.headers.items()}
@@ -113,17 +98,16 @@ class WebhookSink(Sink[WebhookSettings]):
         except KeyFormatError as error:
             raise SinkError(f"the secret file {self.settings.secret_file}: {error}") from None
         if keys:
-            headers |= signature_headers(
-                keys,
-                message_id=record.id,
-                timestamp=int(self.context.now().timestamp()),
-                body=rendered.body,
-            )
+            now = int(self.context.now().timestamp())
+            headers |= signature_headers(keys, message_id=record.id, timestamp=now, body=body)
         return headers
 
     def check(self) -> Sequence[Check]:
         """Secret, name, connection and certificate; no request is sent."""
-        return tuple(look_at(self.settings, self.LIMITS))
+        settings = self.settings
+        url = settings.url.get_secret_value()
+        looked = look_at_address(url, self.LIMITS, proxy=settings.proxy_url)
+        return (_check_secret(settings), *looked)
 
     def abort(self) -> None:
         """Cut the connection."""
@@ -143,3 +127,22 @@ def _compiled(template: str) -> Template:
     from sinks.webhook.template import compile_template  # noqa: PLC0415
 
     return compile_template(template)
+
+
+def _check_secret(settings: WebhookSettings) -> Check:
+    try:
+        keys = settings.keys()
+    except (SinkError, ValueError) as error:
+        text = f"the secret file {settings.secret_file}: {error}"
+        return Check.fail(text, "write the key into it, readable for seb")
+    if not keys:
+        return Check.warn(
+            "no secret: the receiver cannot tell who sent a record",
+            "set secret or secret_file to a Standard Webhooks key",
+        )
+    if any(key.is_short for key in keys):
+        return Check.warn(
+            "the secret is shorter than the 24 bytes that Standard Webhooks asks for",
+            "make one with: echo whsec_$(openssl rand -base64 32)",
+        )
+    return Check.ok(f"signed with {len(keys)} key{'s' * (len(keys) > 1)}")

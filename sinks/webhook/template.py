@@ -1,7 +1,4 @@
-"""A webhook's own body, rendered from a record in Jinja2's sandbox.
-
-It never lets a template reach Python's insides, and never sends what grew beyond its limits.
-"""
+"""A webhook's own body, rendered from a record in Jinja2's sandbox, within limits."""
 
 from __future__ import annotations
 
@@ -10,13 +7,12 @@ import time
 import traceback
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from jinja2 import StrictUndefined, Template, TemplateError, TemplateSyntaxError, Undefined
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from sinks.record import EventRecord
-from sinks.webhook.rendered import Rendered
 
 FILE_PREFIX: Final = "file:"
 _LARGEST: Final = 1024 * 1024
@@ -59,10 +55,7 @@ class _Sandbox(ImmutableSandboxedEnvironment):
 
 
 def compile_template(text: str) -> Template:
-    """A template from its text, or from the file that `file:` names.
-
-    Raises `TemplateFormatError`.
-    """
+    """A template from its text, or from the file of `file:`. Raises `TemplateFormatError`."""
     try:
         if text.startswith(FILE_PREFIX):
             text = Path(text.removeprefix(FILE_PREFIX)).read_text(encoding="utf-8-sig")
@@ -75,6 +68,13 @@ def compile_template(text: str) -> Template:
         raise TemplateFormatError(
             f"the template's file cannot be read: {error.strerror or type(error).__name__}"
         ) from None
+
+
+class Rendered(NamedTuple):
+    """A body and its content type."""
+
+    body: bytes
+    content_type: str
 
 
 def render(template: Template, record: EventRecord) -> Rendered:
@@ -91,7 +91,7 @@ def render(template: Template, record: EventRecord) -> Rendered:
         raise RenderError(f"{_where(error)}: {_reason(error)}") from None
     if not body:
         raise RenderError("template: nothing was rendered for this record")
-    return Rendered(body=body, content_type=_content_type(body))
+    return Rendered(body, _content_type(body))
 
 
 def _environment() -> _Sandbox:

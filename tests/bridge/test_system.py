@@ -47,14 +47,6 @@ def test_the_default_is_on_the_os_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     assert Path("/var/lib") not in system.default_state_dir().parents
 
 
-def test_windows_has_its_own_default(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """ProgramData, for every user's services."""
-    monkeypatch.delenv("STATE_DIRECTORY", raising=False)
-    monkeypatch.setattr(system, "is_windows", lambda: True)
-    monkeypatch.setenv("PROGRAMDATA", str(tmp_path))
-    assert system.default_state_dir() == tmp_path / "scheduled-events-bridge"
-
-
 @posix_only
 def test_private_is_for_the_owner(tmp_path: Path) -> None:
     """Directories can be entered, files cannot be run."""

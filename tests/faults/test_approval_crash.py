@@ -13,7 +13,7 @@ from support.documents.documents import entry
 from bridge.approval.policy import Rule
 from bridge.store.database import StoreError
 
-LOOKS = 40
+LOOKS = 15
 """More than any of the scripts takes."""
 
 

@@ -7,10 +7,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
 from support.eventually import eventually
 from support.faults.oracle import Evidence, Figures, judge, outbox_of
 from support.faults.process import needs_proc, usage
+from support.faults.sizes import sizes
 from support.process.bridge import BridgeProcess
 from support.store_helpers import NOW, draft, recipients
 
@@ -75,20 +75,7 @@ def drain(home: Path, count: int) -> Figures:
         return judge(evidence, more=more)
 
 
-def test_a_backlog(tmp_path: Path, tell: Callable[[Figures], None]) -> None:
-    """Some thousands, each in its place."""
-    tell(drain(tmp_path, 2_000))
-
-
-@pytest.mark.faults
-@pytest.mark.timeout(300)
-def test_a_large_backlog(tmp_path: Path, tell: Callable[[Figures], None]) -> None:
-    """A hundred thousand."""
-    tell(drain(tmp_path, 100_000))
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(3600)
-def test_a_very_large_backlog(tmp_path: Path, tell: Callable[[Figures], None]) -> None:
-    """Three hundred thousand."""
-    tell(drain(tmp_path, 300_000))
+@sizes("count", 2_000, 100_000, 300_000)
+def test_a_backlog(tmp_path: Path, tell: Callable[[Figures], None], count: int) -> None:
+    """So many records, each in its place."""
+    tell(drain(tmp_path, count))

@@ -42,9 +42,20 @@ FAULTS = {
     "sync of the file": Fault(rule="fsync:error=EIO", looks=2, every=(2, 3, 7)),
 }
 CASES = [
-    pytest.param(name, every, id=f"{name}, {every}")
-    for name, fault in FAULTS.items()
-    for every in fault.every
+    *(
+        (fault, FAULTS[fault].every[1], 3)
+        for fault in ("sync of the store", "write of file and log")
+    ),
+    *(
+        pytest.param(name, every, 5, marks=pytest.mark.faults)
+        for name, fault in FAULTS.items()
+        for every in fault.every
+    ),
+    *(
+        pytest.param(name, every, 20, marks=[pytest.mark.slow, pytest.mark.timeout(300)])
+        for name in FAULTS
+        for every in range(1, 30)
+    ),
 ]
 
 
@@ -72,32 +83,12 @@ def suffer(home: Path, fault: str, every: int, *, seconds: float) -> Figures:
         return judge(evidence, more=f"failed starts {len(disk.ends)}")
 
 
-@pytest.mark.parametrize("fault", ["sync of the store", "write of file and log"])
-def test_a_call_fails_now_and_then(
-    tmp_path: Path, fault: str, tell: Callable[[Figures], None]
+@pytest.mark.parametrize(("fault", "every", "seconds"), CASES)
+def test_every_nth_call_fails(
+    tmp_path: Path, tell: Callable[[Figures], None], fault: str, every: int, seconds: float
 ) -> None:
     """Whatever the disk refuses is tried again, and nobody hears of what it refused."""
-    tell(suffer(tmp_path, fault, FAULTS[fault].every[1], seconds=3))
-
-
-@pytest.mark.faults
-@pytest.mark.parametrize(("fault", "every"), CASES)
-def test_every_nth_call_fails(
-    tmp_path: Path, fault: str, every: int, tell: Callable[[Figures], None]
-) -> None:
-    """The same at other calls, and for longer."""
-    tell(suffer(tmp_path, fault, every, seconds=5))
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(300)
-@pytest.mark.parametrize("fault", FAULTS)
-@pytest.mark.parametrize("every", range(1, 30))
-def test_every_nth_call_fails_for_long(
-    tmp_path: Path, fault: str, every: int, tell: Callable[[Figures], None]
-) -> None:
-    """A disk that takes nothing at all is among them."""
-    tell(suffer(tmp_path, fault, every, seconds=20))
+    tell(suffer(tmp_path, fault, every, seconds=seconds))
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,43 +14,38 @@ from support.faults.disk import TRY_LATER
 from support.faults.gate import GatedReceiver
 from support.faults.mount import fill, small_disk
 from support.faults.oracle import Evidence, Figures, judge, outbox_of
+from support.faults.two_sinks import TwoSinks
 from support.process.bridge import BridgeProcess
 
 from bridge.simulator.events import SimulatedEvent
 from bridge.simulator.simulator import Simulator
 
-MEGABYTES = 6
 
-
-class SmallDisk:
+class SmallDisk(TwoSinks):
     """A bridge whose store is on a disk that fills; its sinks are elsewhere."""
 
     def __init__(self, home: Path, disk: Path, simulator: Simulator, sink: GatedReceiver) -> None:
-        self.home = home
+        super().__init__(home, simulator, sink, disk=disk)
         self.disk = disk
-        self.simulator = simulator
-        self.sink = sink
-        self.file = home / "records.jsonl"
         self.documents: list[Mapping[str, Any]] = []
         """What must have been committed."""
 
-    @property
-    def env(self) -> dict[str, str]:
-        """The variables of its bridges."""
-        return {
-            "SEB_IMDS__URL": self.simulator.url,
-            "SEB_STATE_DIR": str(self.disk / "state"),
-            "SEB_POLL_INTERVAL": "0.1",
-            "SEB_HEARTBEAT_INTERVAL": "0",
-            "SEB_SINK__FILE__PATH": str(self.file),
-            "SEB_SINK__WEBHOOK__URL": self.sink.url,
-        }
+    def killed_with_a_backlog(self) -> None:
+        """A bridge that sees some events, delivers none of them to the webhook, and is killed."""
+        self.receiver.hold()
+        with self.bridge() as bridge:
+            bridge.wait_for_log("started")
+            for _ in range(5):
+                self.change()
+            bridge.kill()
+        self.receiver.release()
 
-    @property
-    def received(self) -> dict[str, list[bytes]]:
-        """What arrived, by sink."""
-        lines = self.file.read_bytes().splitlines() if self.file.exists() else []
-        return {"file": lines, "webhook": self.sink.bodies}
+    def live_well(self) -> None:
+        """A life with room on the disk: what is announced arrives."""
+        with self.bridge() as bridge:
+            bridge.wait_for_log("started")
+            self.change_and_hear()
+            assert bridge.stop() == 0
 
     def change(self) -> str:
         """One more event, looked at twice."""
@@ -96,67 +91,56 @@ def evidence_of(disk: SmallDisk, case: str, rounds: int) -> Evidence:
     )
 
 
-def endure(home: Path, rounds: int) -> Figures:
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[SmallDisk]:
+    """A small disk, a simulator and two sinks; nothing runs yet."""
+    with (
+        small_disk(tmp_path / "disk", megabytes=6) as mounted,
+        Simulator() as simulator,
+        GatedReceiver() as sink,
+    ):
+        yield SmallDisk(tmp_path, mounted, simulator, sink)
+
+
+def endure(disk: SmallDisk, rounds: int) -> Figures:
     """So often full and freed while the bridge runs."""
-    with (
-        small_disk(home / "disk", megabytes=MEGABYTES) as mounted,
-        Simulator() as simulator,
-        GatedReceiver() as sink,
-    ):
-        disk = SmallDisk(home, mounted, simulator, sink)
-        with BridgeProcess("run", env=disk.env, home=home) as bridge:
-            for _ in range(rounds):
-                disk.change_and_hear()
-                disk.free(disk.fill(bridge))
-            for event in simulator.history[-1].json()["Events"]:
-                simulator.end_event(event["EventId"])
-            assert simulator.wait_until_served(gets=2)
-            assert bridge.stop() == 0
-            assert "Traceback" not in bridge.errors
-        return judge(evidence_of(disk, "a disk that fills and is freed", rounds))
-
-
-def test_a_disk_that_fills_and_is_freed(tmp_path: Path, tell: Callable[[Figures], None]) -> None:
-    """While it is full nothing new is told; once there is room, what stands is."""
-    tell(endure(tmp_path, 1))
-
-
-@pytest.mark.faults
-def test_a_disk_that_fills_again_and_again(tmp_path: Path, tell: Callable[[Figures], None]) -> None:
-    """The ballast is there each time."""
-    tell(endure(tmp_path, 5))
-
-
-def test_a_start_on_a_full_disk(tmp_path: Path, tell: Callable[[Figures], None]) -> None:
-    """A backlog is delivered from a disk that takes nothing, or the start says to try later."""
-    with (
-        small_disk(tmp_path / "disk", megabytes=MEGABYTES) as mounted,
-        Simulator() as simulator,
-        GatedReceiver() as sink,
-    ):
-        disk = SmallDisk(tmp_path, mounted, simulator, sink)
-        sink.hold()
-        with BridgeProcess("run", env=disk.env, home=tmp_path) as bridge:
-            bridge.wait_for_log("started")
-            for _ in range(5):
-                disk.change()
-            bridge.kill()
-        sink.release()
-        filler = fill(mounted)
-        assert shutil.disk_usage(mounted).free == 0
-        with BridgeProcess("run", env=disk.env, home=tmp_path) as bridge:
-            try:
-                eventually(lambda: len(sink.bodies) > 6 or bridge.poll() is not None, what="an end")
-            finally:
-                filler.unlink()
-            code = bridge.stop() if bridge.poll() is None else bridge.wait()
-        assert code in (0, TRY_LATER)
-        assert "Traceback" not in bridge.errors
-        with BridgeProcess("run", env=disk.env, home=tmp_path) as bridge:
-            bridge.wait_for_log("started")
+    with disk.bridge() as bridge:
+        for _ in range(rounds):
             disk.change_and_hear()
-            assert bridge.stop() == 0
-        tell(judge(evidence_of(disk, "a start on a full disk", 1), more=f"exit code {code}"))
+            disk.free(disk.fill(bridge))
+        for event in disk.simulator.history[-1].json()["Events"]:
+            disk.simulator.end_event(event["EventId"])
+        assert disk.simulator.wait_until_served(gets=2)
+        assert bridge.stop() == 0
+        assert "Traceback" not in bridge.errors
+    return judge(evidence_of(disk, "a disk that fills and is freed", rounds))
+
+
+@pytest.mark.parametrize("rounds", [1, pytest.param(5, marks=pytest.mark.faults)])
+def test_a_disk_that_fills_and_is_freed(
+    disk: SmallDisk, tell: Callable[[Figures], None], rounds: int
+) -> None:
+    """While it is full nothing new is told; once there is room, what stands is, each time."""
+    tell(endure(disk, rounds))
+
+
+def test_a_start_on_a_full_disk(disk: SmallDisk, tell: Callable[[Figures], None]) -> None:
+    """A backlog is delivered from a disk that takes nothing, or the start says to try later."""
+    disk.killed_with_a_backlog()
+    filler = fill(disk.disk)
+    assert shutil.disk_usage(disk.disk).free == 0
+    with disk.bridge() as bridge:
+        try:
+            eventually(
+                lambda: len(disk.receiver.bodies) > 6 or bridge.poll() is not None, what="an end"
+            )
+        finally:
+            filler.unlink()
+        code = bridge.stop() if bridge.poll() is None else bridge.wait()
+    assert code in (0, TRY_LATER)
+    assert "Traceback" not in bridge.errors
+    disk.live_well()
+    tell(judge(evidence_of(disk, "a start on a full disk", 1), more=f"exit code {code}"))
 
 
 def end_of(bridge: BridgeProcess, simulator: Simulator) -> int:
@@ -169,38 +153,25 @@ def end_of(bridge: BridgeProcess, simulator: Simulator) -> int:
 
 
 @pytest.mark.faults
-def test_a_damaged_store_on_a_full_disk(tmp_path: Path, tell: Callable[[Figures], None]) -> None:
+def test_a_damaged_store_on_a_full_disk(disk: SmallDisk, tell: Callable[[Figures], None]) -> None:
     """There is no room to begin anew; once there is, the loss is told and the rest delivered."""
-    with (
-        small_disk(tmp_path / "disk", megabytes=MEGABYTES) as mounted,
-        Simulator() as simulator,
-        GatedReceiver() as sink,
-    ):
-        disk = SmallDisk(tmp_path, mounted, simulator, sink)
-        sink.hold()
-        with BridgeProcess("run", env=disk.env, home=tmp_path) as bridge:
-            bridge.wait_for_log("started")
-            for _ in range(5):
-                disk.change()
-            bridge.kill()
-        sink.release()
-        log = mounted / "state" / "seb.db-wal"
-        log.write_bytes(log.read_bytes()[: log.stat().st_size * 2 // 3])
-        filler = fill(mounted)
-        ends = []
-        for _ in range(3):
-            with BridgeProcess("run", env=disk.env, home=tmp_path) as bridge:
-                fill(mounted)
-                ends.append(end_of(bridge, simulator))
-                assert "Traceback" not in bridge.errors
-        assert set(ends) <= {0, TRY_LATER}
-        filler.unlink()
-        with BridgeProcess("run", env=disk.env, home=tmp_path) as bridge:
-            bridge.wait_for_log("started")
-            disk.change_and_hear()
-            assert bridge.stop() == 0
-        evidence = evidence_of(disk, "a damaged store on a full disk", len(ends))
-        tell(judge(replace(evidence, resets=1), more=f"exit codes {ends}"))
+    disk.killed_with_a_backlog()
+    # A log that is cut off leaves a whole store that is older; without their heads both are lost.
+    for part in ("seb.db", "seb.db-wal"):
+        damaged = disk.state / part
+        damaged.write_bytes(b"?" * 100 + damaged.read_bytes()[100:])
+    filler = fill(disk.disk)
+    ends = []
+    for _ in range(3):
+        with disk.bridge() as bridge:
+            fill(disk.disk)
+            ends.append(end_of(bridge, disk.simulator))
+            assert "Traceback" not in bridge.errors
+    assert set(ends) <= {0, TRY_LATER}
+    filler.unlink()
+    disk.live_well()
+    evidence = evidence_of(disk, "a damaged store on a full disk", len(ends))
+    tell(judge(replace(evidence, resets=1), more=f"exit codes {ends}"))
 
 
 def test_a_first_start_on_a_full_disk(tmp_path: Path) -> None:

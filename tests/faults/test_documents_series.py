@@ -12,7 +12,6 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, ClassVar
 
-import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -26,6 +25,7 @@ from support.documents.replay import Replay, even
 from support.documents.shapes import Entry, Written, clean, tagged
 from support.documents.strategies import ENTRIES, EVENT_IDS, NAMELESS, WRITTEN, spelt
 from support.faults.oracle import Figures
+from support.faults.sizes import sizes
 from support.imds.polling import Bench
 
 from sinks.record import EventRecord
@@ -278,20 +278,7 @@ def try_series(examples: int, steps: int) -> Figures:
     )
 
 
-def test_a_few_series(tell: Tell) -> None:
+@sizes("examples, steps", (12, 20), (80, 40), (1500, 60))
+def test_any_series(tell: Tell, examples: int, steps: int) -> None:
     """Whatever the documents say, their records say the same."""
-    tell(try_series(12, 20))
-
-
-@pytest.mark.faults
-@pytest.mark.timeout(600)
-def test_many_series(tell: Tell) -> None:
-    """The same for longer."""
-    tell(try_series(80, 40))
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(3600)
-def test_most_series(tell: Tell) -> None:
-    """The same for so long that rare turns meet."""
-    tell(try_series(1500, 60))
+    tell(try_series(examples, steps))

@@ -57,28 +57,6 @@ def hubs(tmp_path: Path) -> Iterator[Hubs]:
         assert {name: server.bugs for name, server in made.servers.items() if server.bugs} == {}
 
 
-def test_what_a_hub_ends(hubs: Hubs, tell: Tell) -> None:
-    """Links and connections that the hub ends cost a reconnect; those for no fault, not even that.
-
-    With them: a hub whose `$management` is never answered, which nothing must depend on.
-    """
-    scene = hubs.start("detach", "close", "drop", "idle", "no_management")
-    servers = hubs.servers
-    servers["detach"].misbehave(Fault.DETACH, times=2)
-    servers["close"].misbehave(Fault.CLOSE, times=2)
-    servers["drop"].misbehave(Fault.DROP, times=1)
-    servers["idle"].detach_all()
-    servers["no_management"].misbehave(Fault.NO_MANAGEMENT)
-    servers["no_management"].misbehave(Fault.DROP, times=1)
-    scene.change()
-    for name in ("detach", "close", "drop", "no_management"):
-        assert servers[name].misbehaved.wait(20), name
-    tell(scene.judge("hub: detach, close, drop, idle", hubs.received(), rounds=5))
-    for name in ("detach", "close"):
-        assert "amqp:internal-error" in scene.reasons(name)[0]
-    assert [scene.reasons(name) for name in ("drop", "idle", "no_management")] == [[], [], []]
-
-
 @pytest.mark.faults
 def test_what_a_hub_never_answers(hubs: Hubs, tell: Tell) -> None:
     """An answer that never comes holds up nobody else, and costs no thread once it is over."""

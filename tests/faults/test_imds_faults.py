@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from support.eventually import eventually
 from support.faults.oracle import Evidence, Figures, certain, judge, outbox_of
+from support.faults.sizes import sizes
 from support.imds.restless import RestlessImds
 from support.process.bridge import BridgeProcess
 
@@ -167,34 +168,13 @@ def misbehave(running: Running, *, rounds: int, seed: int) -> None:
     assert simulator.wait_until_served(gets=2, timeout=60)
 
 
-def test_faults_at_random(running: Callable[..., Running], tell: Tell) -> None:
-    """A few faults among changes."""
+@sizes("rounds", 8, 40, 1000)
+def test_faults_at_random(running: Callable[..., Running], tell: Tell, rounds: int) -> None:
+    """Faults among changes."""
     with Simulator() as simulator:
         restless = running(simulator)
-        misbehave(restless, rounds=8, seed=1)
-        evidence = restless.evidence("IMDS: faults at random", rounds=8)
-    tell(judge(evidence))
-
-
-@pytest.mark.faults
-@pytest.mark.timeout(300)
-def test_many_faults_at_random(running: Callable[..., Running], tell: Tell) -> None:
-    """Many faults among changes."""
-    with Simulator() as simulator:
-        restless = running(simulator)
-        misbehave(restless, rounds=40, seed=2)
-        evidence = restless.evidence("IMDS: many faults at random", rounds=40)
-    tell(judge(evidence))
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(1800)
-def test_most_faults_at_random(running: Callable[..., Running], tell: Tell) -> None:
-    """The same for many minutes."""
-    with Simulator() as simulator:
-        restless = running(simulator)
-        misbehave(restless, rounds=1000, seed=3)
-        evidence = restless.evidence("IMDS: most faults at random", rounds=1000)
+        misbehave(restless, rounds=rounds, seed=rounds)
+        evidence = restless.evidence("IMDS: faults at random", rounds=rounds)
     tell(judge(evidence))
 
 

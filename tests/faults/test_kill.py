@@ -7,10 +7,10 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
 from support.faults.oracle import Evidence, Figures, judge, outbox_of
+from support.faults.sizes import sizes
 from support.imds.restless import Observations, RestlessImds
-from support.process.bridge import BridgeProcess
+from support.process.bridge import BridgeProcess, fast
 from support.sinks.five import FiveSinks
 
 from bridge.simulator.simulator import Simulator
@@ -50,10 +50,7 @@ class Killed:
         wanted = tuple(f"SEB_SINK__{name.upper()}__" for name in SINKS)
         return {
             **{name: value for name, value in sinks.env.items() if name.startswith(wanted)},
-            "SEB_IMDS__URL": simulator.url,
-            "SEB_STATE_DIR": str(self._home / "state"),
-            "SEB_POLL_INTERVAL": "0.1",
-            "SEB_HEARTBEAT_INTERVAL": "0",
+            **fast(simulator.url, self._home),
         }
 
     def _life(self, simulator: Simulator, draw: random.Random, *, begins: bool) -> None:
@@ -85,20 +82,9 @@ def try_rounds(home: Path, rounds: int, seed: int, tell: Callable[[Figures], Non
     tell(judge(killed.evidence, more=f"facts read for certain {facts}"))
 
 
-def test_kill_at_random_moments(tmp_path: Path, tell: Callable[[Figures], None]) -> None:
-    """Eight lives that end in kill -9, and a ninth that ends well."""
-    try_rounds(tmp_path, 8, seed=8, tell=tell)
-
-
-@pytest.mark.faults
-@pytest.mark.timeout(300)
-def test_kill_fifty_times(tmp_path: Path, tell: Callable[[Figures], None]) -> None:
-    """The same fifty times over, on one store."""
-    try_rounds(tmp_path, 50, seed=50, tell=tell)
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(3600)
-def test_kill_five_hundred_times(tmp_path: Path, tell: Callable[[Figures], None]) -> None:
-    """And five hundred times."""
-    try_rounds(tmp_path, 500, seed=500, tell=tell)
+@sizes("rounds", 8, 50, 500)
+def test_kill_at_random_moments(
+    tmp_path: Path, tell: Callable[[Figures], None], rounds: int
+) -> None:
+    """So many lives that end in kill -9, on one store, and another one that ends well."""
+    try_rounds(tmp_path, rounds, seed=rounds, tell=tell)

@@ -10,6 +10,7 @@ from support.faults import strace as fault_strace
 from support.faults.approvals import STEPS, Court, evidence_of
 from support.faults.gate import GatedReceiver
 from support.faults.oracle import Evidence, Figures, judge, outbox_of
+from support.faults.sizes import sizes
 
 pytestmark = pytest.mark.skipif(
     fault_strace.why_not() is not None, reason=str(fault_strace.why_not())
@@ -26,6 +27,9 @@ def die(home: Path, steps: Sequence[str], *, rounds: int, seed: int) -> Evidence
                     court.die_at(step, by_rule=(number + place) % 2 == 1)
             assert court.live_to_the_end() == 0
             assert court.witness.causeless == []
+            for receipt in court.receipts:
+                by_rule = receipt["actor"].startswith("rule:")
+                assert by_rule or receipt["rsn"] == f"reason of {receipt['jti']}"
             return Evidence(
                 case="kill -9 at: " + (steps[0] if len(steps) == 1 else "some steps of approval"),
                 rounds=rounds * len(steps),
@@ -40,16 +44,10 @@ def test_a_death_at_some_steps(tmp_path: Path, tell: Callable[[Figures], None]) 
     tell(judge(die(tmp_path, steps, rounds=1, seed=1)))
 
 
-@pytest.mark.faults
 @pytest.mark.parametrize("step", STEPS)
-def test_deaths_at_a_step(tmp_path: Path, step: str, tell: Callable[[Figures], None]) -> None:
+@sizes("rounds", None, 4, 63)
+def test_deaths_at_a_step(
+    tmp_path: Path, step: str, tell: Callable[[Figures], None], rounds: int
+) -> None:
     """The same step again and again, by commands and by a rule."""
-    tell(judge(die(tmp_path, [step], rounds=4, seed=6)))
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(1800)
-@pytest.mark.parametrize("step", STEPS)
-def test_many_deaths_at_a_step(tmp_path: Path, step: str, tell: Callable[[Figures], None]) -> None:
-    """Sixty-three each, which makes more than five hundred."""
-    tell(judge(die(tmp_path, [step], rounds=63, seed=63)))
+    tell(judge(die(tmp_path, [step], rounds=rounds, seed=rounds)))

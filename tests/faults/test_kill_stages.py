@@ -9,6 +9,7 @@ import pytest
 from support.faults import strace as fault_strace
 from support.faults.gate import GatedReceiver
 from support.faults.oracle import Evidence, Figures, judge, outbox_of
+from support.faults.sizes import sizes
 from support.faults.stages import STAGES, Scene
 
 from bridge.simulator.simulator import Simulator
@@ -29,7 +30,7 @@ def die(home: Path, stages: Sequence[str], *, rounds: int, seed: int) -> Evidenc
         return Evidence(
             case=f"kill -9 at: {stages[0]}" if len(stages) == 1 else "kill -9 at every stage",
             rounds=rounds * len(stages),
-            received={"file": scene.lines, "webhook": receiver.bodies},
+            received=scene.received,
             documents=scene.observed.documents,
             standing=simulator.history[-1].json(),
             outbox=outbox_of(home, scene.env),
@@ -41,18 +42,10 @@ def test_a_death_at_each_stage(tmp_path: Path, tell: Callable[[Figures], None]) 
     tell(judge(die(tmp_path, list(STAGES), rounds=1, seed=1)))
 
 
-@pytest.mark.faults
 @pytest.mark.parametrize("stage", STAGES)
-def test_deaths_at_a_stage(tmp_path: Path, stage: str, tell: Callable[[Figures], None]) -> None:
-    """The same place again and again."""
-    tell(judge(die(tmp_path, [stage], rounds=4, seed=6)))
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(1800)
-@pytest.mark.parametrize("stage", STAGES)
-def test_many_deaths_at_a_stage(
-    tmp_path: Path, stage: str, tell: Callable[[Figures], None]
+@sizes("rounds", None, 4, 63)
+def test_deaths_at_a_stage(
+    tmp_path: Path, stage: str, tell: Callable[[Figures], None], rounds: int
 ) -> None:
-    """Sixty-three each, which makes more than five hundred."""
-    tell(judge(die(tmp_path, [stage], rounds=63, seed=63)))
+    """The same place again and again."""
+    tell(judge(die(tmp_path, [stage], rounds=rounds, seed=rounds)))

@@ -16,7 +16,7 @@ from typing import Any, Literal
 import pytest
 from support.eventually import eventually
 from support.faults.oracle import Evidence, Figures, judge, outbox_of
-from support.process.bridge import BridgeProcess
+from support.process.bridge import BridgeProcess, fast
 
 from bridge.simulator.events import SimulatedEvent
 from bridge.simulator.faults import Refused
@@ -103,10 +103,7 @@ class Machine:
     def env(self) -> dict[str, str]:
         """The variables of its bridge."""
         return {
-            "SEB_IMDS__URL": self.simulator.url,
-            "SEB_STATE_DIR": str(self.home / "state"),
-            "SEB_POLL_INTERVAL": "0.1",
-            "SEB_HEARTBEAT_INTERVAL": "0",
+            **fast(self.simulator.url, self.home),
             "SEB_SINK__FILE__PATH": str(self.file),
             **({"SEB_APPROVAL__RULES": RULES} if self.case.before == "approved" else {}),
         }
@@ -178,7 +175,7 @@ def live_twice(home: Path, name: str) -> tuple[list[Mapping[str, Any]], Evidence
             machine.bring_about()
             bridge.kill()
         lived = {each["sequence"] for each in machine.records}
-        simulator.fault(Refused())
+        simulator.fault(Refused(seconds=None))
         with machine.boot("boot-2" if case.reboot else "boot-1") as bridge:
             bridge.wait_for_log("started")
             machine.pass_time()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -28,6 +29,8 @@ FAULTS = {
 }
 QUICK = ("reset", "half_close", "refused")
 """Those that a sink learns of at once."""
+GRACE = 5.0
+"""Seconds that a stop gives the sinks."""
 
 
 class Lines:
@@ -111,6 +114,22 @@ def test_faults_that_show_at_once(lines: Lines, tell: Tell) -> None:
     unchanged(before, during)
     case = f"lines: {', '.join(QUICK)}"
     tell(scene.judge(case, lines.received(), rounds=len(lines.sick), more=told_of(before, during)))
+
+
+def test_a_stop_while_all_hang_is_quick(lines: Lines) -> None:
+    """Far ends that take connections and never answer cost the others no time, nor the stop."""
+    for kind in KINDS:
+        lines.add(kind, "black_hole")
+    scene = lines.start()
+    before = scene.delays(lines.others)
+    spoil(lines)
+    unchanged(before, scene.delays(lines.others))
+    for name, end in lines.sick.items():
+        assert end.proxy.wait_for_strike(), name
+    begun = time.monotonic()
+    assert scene.bridge.stop() == 0
+    assert time.monotonic() - begun < GRACE + 1
+    assert {*scene.bridge.logs("stopped")[0]["undelivered"].split(",")} == {*lines.sick}
 
 
 @pytest.mark.faults

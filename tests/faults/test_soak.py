@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import pytest
 from support.faults.oracle import Evidence, Figures, certain, judge, outbox_of
 from support.faults.process import needs_proc
+from support.faults.sizes import sizes
 from support.faults.soak import RULE, Sample, Soak
 
 pytestmark = needs_proc
@@ -67,15 +67,7 @@ def descriptors(samples: Sequence[Sample]) -> int:
     return min(sample.used.descriptors for sample in samples)
 
 
-@pytest.mark.faults
-@pytest.mark.timeout(400)
-def test_a_soak(tmp_path: Path, tell: Callable[[Figures], None]) -> None:
-    """More than a minute."""
-    tell(soak(tmp_path, 80, seed=1))
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(4000)
-def test_a_long_soak(tmp_path: Path, tell: Callable[[Figures], None]) -> None:
-    """Forty minutes."""
-    tell(soak(tmp_path, 2400, seed=2))
+@sizes("seconds", None, 80, 2400)
+def test_a_soak(tmp_path: Path, tell: Callable[[Figures], None], seconds: float) -> None:
+    """More than a minute; at length, forty."""
+    tell(soak(tmp_path, seconds, seed=1))

@@ -9,12 +9,7 @@ from pathlib import Path
 
 import pytest
 from support.faults.damage import BEHIND, DAMAGES, Found, Original, damage, drain
-
-CASES = [
-    pytest.param(kind, log, id=f"{kind}, {'log' if log else 'file'}")
-    for kind in DAMAGES
-    for log in (False, True)
-]
+from support.faults.sizes import sizes
 
 
 def verdict(original: Original, found: Found) -> str:
@@ -48,29 +43,11 @@ def try_damages(home: Path, kind: str, *, log: bool, rounds: int, seed: int) -> 
     return f"faults: {case:<44}  rounds {rounds}  {ends}"
 
 
-@pytest.mark.parametrize(("kind", "log"), CASES)
+@pytest.mark.parametrize("kind", DAMAGES)
+@pytest.mark.parametrize("log", [False, True], ids=["file", "log"])
+@sizes("rounds", 6, 150, 10_000)
 def test_damage_anywhere(
-    tmp_path: Path, kind: str, *, log: bool, tell: Callable[[str], None]
+    tmp_path: Path, tell: Callable[[str], None], rounds: int, kind: str, *, log: bool
 ) -> None:
     """Whatever is delivered has the bytes that were committed, and no start fails for ever."""
-    tell(try_damages(tmp_path, kind, log=log, rounds=6, seed=1))
-
-
-@pytest.mark.faults
-@pytest.mark.timeout(300)
-@pytest.mark.parametrize(("kind", "log"), CASES)
-def test_much_damage_anywhere(
-    tmp_path: Path, kind: str, *, log: bool, tell: Callable[[str], None]
-) -> None:
-    """More of each."""
-    tell(try_damages(tmp_path, kind, log=log, rounds=150, seed=2))
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(3600)
-@pytest.mark.parametrize(("kind", "log"), CASES)
-def test_very_much_damage_anywhere(
-    tmp_path: Path, kind: str, *, log: bool, tell: Callable[[str], None]
-) -> None:
-    """Ten thousand of each."""
-    tell(try_damages(tmp_path, kind, log=log, rounds=10_000, seed=3))
+    tell(try_damages(tmp_path, kind, log=log, rounds=rounds, seed=rounds))

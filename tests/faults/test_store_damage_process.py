@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import json
-import random
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
 from support.eventually import eventually
-from support.faults.damage import damage
 from support.faults.disk import CONFIGURATION
 from support.faults.gate import GatedReceiver
 from support.faults.mount import read_only_view
 from support.faults.oracle import Evidence, Figures, judge, outbox_of
+from support.faults.two_sinks import TwoSinks
 from support.imds.restless import RestlessImds
 from support.process.bridge import BridgeProcess
 
@@ -23,46 +22,20 @@ RESET = "seb.bridge.store-reset.v1"
 BACKLOG = 6
 
 
-class Widow:
+class Widow(TwoSinks):
     """The store of a bridge that was killed with a backlog; and the next bridge."""
 
     def __init__(self, home: Path, simulator: Simulator, sink: GatedReceiver) -> None:
-        self.home = home
-        self.simulator = simulator
-        self.sink = sink
-        self.state = home / "state"
-        self.file = home / "records.jsonl"
+        super().__init__(home, simulator, sink)
         self._imds = RestlessImds(simulator, seed=1, pause=(0, 0))
         sink.hold()
         with self.bridge() as bridge:
             for _ in range(BACKLOG):
                 self._imds.step()
                 assert simulator.wait_until_served(gets=2)
-            eventually(lambda: len(self.received["file"]) > BACKLOG, what="the records")
+            eventually(lambda: len(self.lines) > BACKLOG, what="the records")
             bridge.kill()
         sink.release()
-
-    @property
-    def env(self) -> dict[str, str]:
-        """The variables of its bridges."""
-        return {
-            "SEB_IMDS__URL": self.simulator.url,
-            "SEB_STATE_DIR": str(self.state),
-            "SEB_POLL_INTERVAL": "0.1",
-            "SEB_HEARTBEAT_INTERVAL": "0",
-            "SEB_SINK__FILE__PATH": str(self.file),
-            "SEB_SINK__WEBHOOK__URL": self.sink.url,
-        }
-
-    def bridge(self, **env: str) -> BridgeProcess:
-        """`seb run`, not started."""
-        return BridgeProcess("run", env={**self.env, **env}, home=self.home)
-
-    @property
-    def received(self) -> dict[str, list[bytes]]:
-        """What arrived, by sink."""
-        lines = self.file.read_bytes().splitlines() if self.file.exists() else []
-        return {"file": lines, "webhook": self.sink.bodies}
 
     def live_on(self) -> None:
         """A bridge comes to rest, sees one more change, and every event's end."""
@@ -143,44 +116,14 @@ def test_a_store_that_is_lost(tmp_path: Path, what: str, tell: Callable[[Figures
         tell(judge(evidence))
 
 
-@pytest.mark.faults
-@pytest.mark.parametrize("log", [False, True], ids=["file", "log"])
-@pytest.mark.parametrize("seed", range(4))
-def test_a_store_with_flipped_bits(tmp_path: Path, seed: int, *, log: bool) -> None:
-    """It goes on, with the old store, with a record parked or with a new store."""
-    draw = random.Random(seed)
-    with Simulator() as simulator, GatedReceiver() as sink:
-        widow = Widow(tmp_path, simulator, sink)
-        if not log:
-            outbox_of(tmp_path, widow.env)  # whoever closes the store brings the log into the file
-        for _ in range(3):
-            damage(widow.state, "a bit flipped", draw, log=log)
-        widow.live_on()
-
-
 def test_a_store_that_cannot_be_written(tmp_path: Path, tell: Callable[[Figures], None]) -> None:
     """It is refused in a sentence; once it can be written, nothing is missing."""
     with Simulator() as simulator, GatedReceiver() as sink:
         widow = Widow(tmp_path, simulator, sink)
         with read_only_view(tmp_path / "view", of=widow.state) as view:
-            refused(widow.bridge(SEB_STATE_DIR=str(view)))
+            refused(widow.bridge({"SEB_STATE_DIR": str(view)}))
         widow.live_on()
         evidence = widow.evidence("a store that cannot be written")
-        assert evidence.resets == 0
-        tell(judge(evidence))
-
-
-@pytest.mark.faults
-def test_a_store_in_use(tmp_path: Path, tell: Callable[[Figures], None]) -> None:
-    """A second bridge is refused in a sentence, and the first one does not notice."""
-    with Simulator() as simulator, GatedReceiver() as sink:
-        widow = Widow(tmp_path, simulator, sink)
-        with widow.bridge() as first:
-            first.wait_for_log("started")
-            refused(widow.bridge())
-            assert first.stop() == 0
-        widow.live_on()
-        evidence = widow.evidence("a store in use by another bridge")
         assert evidence.resets == 0
         tell(judge(evidence))
 

@@ -11,7 +11,7 @@ from support.faults.oracle import Evidence, Figures, certain, judge, outbox_of
 from support.faults.order import CALLS, follow
 from support.faults.strace import under
 from support.imds.restless import RestlessImds
-from support.process.bridge import SEB, BridgeProcess
+from support.process.bridge import SEB, BridgeProcess, fast
 from support.sinks.five import FiveSinks
 
 from bridge.simulator.simulator import Simulator
@@ -31,10 +31,7 @@ def test_each_record_is_synced_before_it_is_sent(
     with Simulator() as simulator, FiveSinks(tmp_path) as sinks:
         env = {
             **{name: value for name, value in sinks.env.items() if "EVENTHUB" not in name},
-            "SEB_IMDS__URL": simulator.url,
-            "SEB_STATE_DIR": str(tmp_path / "state"),
-            "SEB_POLL_INTERVAL": "0.1",
-            "SEB_HEARTBEAT_INTERVAL": "0",
+            **fast(simulator.url, tmp_path),
         }
         prefix = [*under(log=log, calls=CALLS), *SEB]
         with BridgeProcess("run", env=env, home=tmp_path, prefix=prefix) as bridge:

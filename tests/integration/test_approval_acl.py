@@ -11,7 +11,7 @@ from paho.mqtt.client import Client
 from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 from support.commands.control_plane import Signer, jwks
 from support.mqtt.mosquitto import Mosquitto
-from support.process.bridge import BridgeProcess
+from support.process.bridge import BridgeProcess, fast
 from support.process.control_line import ControlLine
 
 from bridge.simulator.events import SimulatedEvent
@@ -67,10 +67,7 @@ def test_everybody_can_do_what_is_needed(
     signer, trust, vm_id = Signer(), tmp_path / "trust.json", imds.vm.vm_id
     trust.write_text(jwks(signer))
     env = {
-        "SEB_IMDS__URL": imds.url,
-        "SEB_STATE_DIR": str(tmp_path / "state"),
-        "SEB_POLL_INTERVAL": "0.1",
-        "SEB_HEARTBEAT_INTERVAL": "0",
+        **fast(imds.url, tmp_path),
         "SEB_APPROVAL__TRUST": str(trust),
         "SEB_SINK__MQTT__HOST": broker.host,
         "SEB_SINK__MQTT__PORT": str(broker.port),

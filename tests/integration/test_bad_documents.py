@@ -14,17 +14,6 @@ from support.process.bridge import BridgeProcess
 from support.process.launch import Launch
 
 from bridge.simulator.events import SimulatedEvent
-from bridge.simulator.faults import (
-    CutJson,
-    EmptyBody,
-    Fault,
-    Html,
-    Huge,
-    NoEvents,
-    Reset,
-    Status,
-    Truncated,
-)
 from bridge.simulator.simulator import Simulator
 
 HOSTILE = {
@@ -97,25 +86,6 @@ def test_a_hostile_document(running: Running, name: str) -> None:
         assert running.simulator.wait_until_served(gets=2)
 
     running.follow(serve)
-
-
-@pytest.mark.parametrize(
-    "fault",
-    [
-        *(CutJson(), EmptyBody(), Html(), Huge(), NoEvents(), Reset(), Truncated()),
-        *(Status(401), Status(404), Status(410), Status(429, retry_after=1), Status(503)),
-    ],
-    ids=str,
-)
-def test_a_fault(running: Running, fault: Fault) -> None:
-    """Two bad answers in a row cost one line when they begin, and one when they are over."""
-
-    def misbehave() -> None:
-        over = len(running.bridge.logs("imds_ok"))
-        running.simulator.fault(fault, times=2)
-        running.bridge.wait_for_log("imds_ok", count=over + 1)
-
-    running.follow(misbehave)
 
 
 def test_a_document_never_seen_before(launch: Launch, simulator: Simulator) -> None:

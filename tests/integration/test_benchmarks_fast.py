@@ -12,7 +12,18 @@ from typing import Any
 
 import pytest
 
-from tests.benchmarks import drain, fleet, growth, idle, latency, page, start
+from tests.benchmarks import (
+    approval,
+    console,
+    drain,
+    fleet,
+    growth,
+    held_polls,
+    idle,
+    latency,
+    page,
+    start,
+)
 from tests.benchmarks.farend import Kind
 
 
@@ -73,11 +84,38 @@ def test_fleet(tmp_path: Path) -> None:
     assert sum(found["return"]["0.1"]["histogram"]) == 4
 
 
+@pytest.mark.timeout(600)
+def test_console(tmp_path: Path) -> None:
+    """Every source is measured, and a small fleet is looked at."""
+    few: Mapping[Kind, int] = {"mqtt": 300, "webhook": 64, "eventhub": 300}
+    found = console.measure(
+        tmp_path,
+        intake={"records": few, "rounds": 1, "where": ("sqlite",)},
+        look={"sizes": (10, 30), "past": 60, "seconds": 1.0, "published": 5},
+    )
+    assert makes_sense(console, found)
+    assert all("sqlite" in each for each in found["intake"].values())
+    assert "1,000,000 VMs" in "".join(console.notes(found))
+
+
+def test_approval(tmp_path: Path) -> None:
+    """An approval takes some time to reach Azure, through a real console and a real bridge."""
+    found = approval.measure(tmp_path, rounds=2, warm_up=0)
+    assert makes_sense(approval, found)
+
+
 def test_start(tmp_path: Path) -> None:
     """A start and each command take some time, and no command less than Python itself."""
     found = start.measure(tmp_path, rounds=1)
     assert makes_sense(start, found)
     assert found["command_s"]["version"] > found["command_s"]["python"]
+
+
+def test_held_polls(tmp_path: Path) -> None:
+    """Each VM's poll is held, and held again after a break."""
+    found = held_polls.measure(tmp_path, vms=20, too_many=40, look=0.5)
+    assert makes_sense(held_polls, found)
+    assert (found["held_of_too_many"], found["crowded_serves"]) == (40, True)
 
 
 def test_page_is_current() -> None:

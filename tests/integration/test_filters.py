@@ -6,9 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from support.eventually import eventually
 from support.process.launch import Launch
-from support.sinks.http_server import HttpServer
 
 from bridge.simulator.events import SimulatedEvent
 from bridge.simulator.simulator import Simulator
@@ -19,24 +17,6 @@ FOR_OTHERS = SimulatedEvent(resources=("vm-1",))
 def lines(path: Path) -> list[dict[str, Any]]:
     """The records of a file."""
     return [json.loads(line) for line in path.read_bytes().splitlines()]
-
-
-def test_scope_self_records_nothing_of_others(launch: Launch, simulator: Simulator) -> None:
-    """An event that names other VMs only makes no record at all, not even its end."""
-    bridge = launch(SEB_SCOPE="self")
-    bridge.wait_for_records(1)
-    simulator.announce(FOR_OTHERS)
-    assert simulator.wait_until_served(gets=2)
-    mine = simulator.announce(SimulatedEvent(resources=("VM-0", "vm-1")))
-    bridge.wait_for_records(1, types="seb.event.")
-    simulator.end_event(FOR_OTHERS.event_id)
-    assert simulator.wait_until_served(gets=2)
-    simulator.end_event(mine.event_id)
-    bridge.wait_for_records(2, types="seb.event.")
-    assert bridge.stop() == 0
-    subjects = [r["subject"] for r in bridge.records if r["type"].startswith("seb.event.")]
-    assert subjects == [f"scheduledEvents/{mine.event_id}"] * 2
-    assert [int(record["sequence"]) for record in bridge.records] == [1, 2, 3, 4]
 
 
 def test_a_sink_gets_what_it_asks_for(launch: Launch, simulator: Simulator) -> None:
@@ -64,30 +44,6 @@ def test_a_sink_gets_what_it_asks_for(launch: Launch, simulator: Simulator) -> N
     others = [r for r in bridge.records if r["subject"].endswith(FOR_OTHERS.event_id)]
     assert len(others) == 2
     assert lines(mine) == [record for record in bridge.records if record not in others]
-
-
-def test_a_backlog_does_not_grow_by_heartbeats(launch: Launch, simulator: Simulator) -> None:
-    """While a sink is down it keeps the newest heartbeat only, and every other record."""
-    with HttpServer() as server:
-        server.stop()
-        bridge = launch(
-            SEB_HEARTBEAT_INTERVAL="0.2",
-            SEB_SINK__STDOUT__FORMAT="json",
-            SEB_SINK__WEBHOOK__URL=f"{server.origin}/x",
-        )
-        bridge.wait_for_records(2, types="seb.bridge.heartbeat")
-        simulator.announce(SimulatedEvent())
-        bridge.wait_for_records(1, types="seb.event.")
-        bridge.wait_for_records(5, types="seb.bridge.heartbeat")
-        assert bridge.stop() == 0
-        before = len(bridge.records)
-        assert before >= 8
-        server.start()
-        again = launch(SEB_SINK__STDOUT__FORMAT="json", SEB_SINK__WEBHOOK__URL=f"{server.origin}/x")
-        eventually(lambda: len(server.requests()) >= 5, what="the backlog")
-        again.stop()
-        kinds = [json.loads(request.body)["type"].split(".")[2] for request in server.requests()]
-    assert kinds == ["started", "scheduled", "heartbeat", "stopped", "started", "stopped"]
 
 
 def test_a_heartbeat_says_how_things_stand(launch: Launch, simulator: Simulator) -> None:

@@ -24,12 +24,25 @@ from bridge.cli import main
 main()
 """
 SINKS = {"sinks.eventhub", "sinks.file", "sinks.mqtt", "sinks.stdout", "sinks.webhook"}
+# Of the extra `console` alone: a bridge is installed without them.
+OF_THE_CONSOLE = {
+    "alembic",
+    "console",
+    "httptools",
+    "psycopg",
+    "sqlalchemy",
+    "starlette",
+    "uvicorn",
+}
+WITHOUT_THE_EXTRA = f"import sys\nsys.modules.update(dict.fromkeys({sorted(OF_THE_CONSOLE)}))\n"
 HEAVY = {"azure", "paho", "jinja2", "apscheduler", "requests", "pydantic", "sqlite3", "ssl"}
 
 
-def loaded(*arguments: str, home: Path, env: Mapping[str, str] | None = None) -> set[str]:
-    """The modules that a command imports."""
-    said = run_seb(*arguments, home=home, env=env, prefix=(sys.executable, "-c", LISTING))
+def loaded(
+    *arguments: str, home: Path, env: Mapping[str, str] | None = None, before: str = ""
+) -> set[str]:
+    """The modules that a command imports; `before` runs first."""
+    said = run_seb(*arguments, home=home, env=env, prefix=(sys.executable, "-c", before + LISTING))
     assert said.code == 0, said.err
     return set((home / "modules").read_text().split())
 
@@ -54,10 +67,28 @@ def test_a_run_loads_the_sinks_that_are_named(launch: Launch) -> None:
     assert found >= {"apscheduler", "requests", "sqlite3"}
 
 
-def test_a_check_loads_the_sinks_that_are_named(launch: Launch) -> None:
-    """The same for `seb check`, which falls back to standard output."""
-    found = loaded("check", home=launch.home, env=launch.env)
-    assert found & SINKS == {"sinks.stdout"}
+def test_a_bridge_does_without_the_console(launch: Launch) -> None:
+    """With a sink of every kind it imports nothing of the console, and runs where that is not."""
+    env = {
+        **launch.env,
+        "SEB_SINK__FILE__PATH": "records",
+        "SEB_SINK__WEBHOOK__URL": "http://127.0.0.1:9/hook",
+        "SEB_SINK__WEBHOOK__TEMPLATE": "{{ record.id }}",
+        "SEB_SINK__MQTT__HOST": "127.0.0.1",
+        "SEB_SINK__MQTT__PORT": "9",
+        "SEB_SINK__EVENTHUB__CONNECTION_STRING": (
+            "Endpoint=sb://127.0.0.1:9/;SharedAccessKeyName=send;SharedAccessKey=c2VjcmV0;"
+            "EntityPath=hub;UseDevelopmentEmulator=true"
+        ),
+    }
+    found = loaded("check", "--offline", home=launch.home, env=env)
+    assert {name.partition(".")[0] for name in found} & OF_THE_CONSOLE == set()
+    assert found >= SINKS - {"sinks.stdout"}
+    without = loaded("check", "--offline", home=launch.home, env=env, before=WITHOUT_THE_EXTRA)
+    assert without - OF_THE_CONSOLE == found
+    env = {name: value for name, value in env.items() if "WEBHOOK" in name or "SINK" not in name}
+    ran = loaded("run", "--once", home=launch.home, env=env | {"SEB_SINK__WEBHOOK__TYPES": "[]"})
+    assert {name.partition(".")[0] for name in ran} & OF_THE_CONSOLE == set()
 
 
 def test_only_a_template_loads_jinja(launch: Launch) -> None:

@@ -10,7 +10,7 @@ from support.process.launch import Launch
 from support.sinks.http_server import HttpServer
 
 from bridge.simulator.events import SimulatedEvent
-from bridge.simulator.faults import Html, Refused, Silence
+from bridge.simulator.faults import Refused, Silence
 from bridge.simulator.simulator import Simulator
 
 
@@ -33,19 +33,12 @@ def test_once_delivers_and_ends_with_0(launch: Launch, simulator: Simulator) -> 
 
 def test_once_without_imds_is_69(launch: Launch, simulator: Simulator) -> None:
     """The message names the address, and the command that looks closer."""
-    simulator.fault(Refused())
+    simulator.fault(Refused(seconds=None))
     bridge = launch("--once")
     assert bridge.wait() == 69
     assert simulator.url in bridge.errors
     assert "see `seb check`" in bridge.errors
     assert "Traceback" not in bridge.errors
-
-
-def test_once_with_a_bad_document_is_69(launch: Launch, simulator: Simulator) -> None:
-    """A page instead of a document is no answer."""
-    simulator.fault(Html(), times=None)
-    bridge = launch("--once")
-    assert (bridge.wait(), bridge.output) == (69, [])
 
 
 def test_once_with_a_sink_that_is_down_is_69(launch: Launch, simulator: Simulator) -> None:

@@ -1,21 +1,13 @@
 """What an operator sees of a bridge whose broker, whose IMDS or whose own loop fails."""
 
 import json
-import threading
 from pathlib import Path
 
-import pytest
-from support.documents.documents import VM, StandInImds, body
 from support.mqtt.mosquitto import Mosquitto
 from support.page.onlooker import Onlooker
 from support.process.bridge import BridgeProcess, run_seb
 from support.process.launch import Launch
 
-from bridge.api import liveness
-from bridge.config import load
-from bridge.logs import Redactor
-from bridge.service import bridge as run
-from bridge.service import ownership
 from bridge.simulator.events import SimulatedEvent
 from bridge.simulator.simulator import Simulator
 
@@ -52,77 +44,6 @@ def test_a_dead_broker_turns_its_sink_and_no_probe(
     assert sink["backlog"] > 0
     assert sink["oldestPendingAt"] is not None
     assert probes(seen) == (200, 200)
-
-
-def test_an_imds_that_is_gone_turns_readiness_alone(launch: Launch) -> None:
-    """Within the fifteen seconds that an operator may wait."""
-    seen = Onlooker()
-    with Simulator() as simulator:
-        launch(**seen.env, SEB_IMDS__URL=simulator.url).wait_for_log("started")
-        seen.wait_for(lambda: probes(seen) == (200, 200), "a bridge that looks")
-    seen.wait_for(lambda: seen.code("/readyz") == 503, "not ready", seconds=15.0)
-    told = seen.status()
-    assert (told["looking"], told["healthy"], told["ready"]) == (False, True, False)
-    assert told["imds"]["trouble"]["reason"] == "refused"
-    assert seen.samples()["seb_looking"] == 0.0
-    assert seen.code("/healthz") == 200
-
-
-def test_a_loop_that_hangs_turns_health(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A poll that never comes back is what a restart is for."""
-    seen, hanging, stop = Onlooker(), threading.Event(), threading.Event()
-
-    class Imds(StandInImds):
-        """Answers once, and never again."""
-
-        def document(self) -> bytes:
-            if self.asked > 1:
-                hanging.wait()
-            return body()
-
-    monkeypatch.setattr(liveness, "SLACK_SECONDS", 0.5)
-    monkeypatch.setattr(run, "client", lambda *_: Imds())
-    monkeypatch.setattr(ownership, "fetch_identity", lambda *_: VM)
-    config = load.load(
-        environ={
-            "SEB_IMDS__URL": Imds.url,
-            "SEB_IMDS__TIMEOUT": "0.1",
-            "SEB_POLL_INTERVAL": "0.1",
-            "SEB_STATE_DIR": str(tmp_path / "state"),
-            "SEB_SINK__FILE__PATH": str(tmp_path / "out.jsonl"),
-            **seen.env,
-        }
-    )
-    bridge = run.Bridge(config, stop=stop, redact=Redactor())
-    running = threading.Thread(target=bridge.run)
-    running.start()
-    try:
-        seen.wait_for(lambda: seen.code("/readyz") == 200, "a bridge that looks")
-        seen.wait_for(lambda: seen.code("/healthz") == 503, "a loop that hangs")
-    finally:
-        hanging.set()
-        stop.set()
-        running.join(30.0)
-
-
-def test_it_is_seen_before_it_is_known_who_it_is(tmp_path: Path) -> None:
-    """An IMDS that is late at boot must not have the bridge restarted."""
-    seen = Onlooker()
-    with Simulator() as simulator:
-        gone = simulator.url
-    launch_env = {
-        **seen.env,
-        "SEB_IMDS__URL": gone,
-        "SEB_STATE_DIR": str(tmp_path / "state"),
-        "SEB_POLL_INTERVAL": "0.1",
-    }
-    with BridgeProcess("run", env=launch_env, home=tmp_path):
-        seen.wait_for(lambda: probes(seen) == (200, 503), "a bridge that waits")
-        told = seen.status()
-        assert (told["vm"], told["imds"]["trouble"]["reason"]) == (None, "identity")
-        assert seen.samples()["seb_looking"] == 0.0
-        code = run_seb("status", env=launch_env, home=tmp_path)
-        assert (code.code, "waiting for the VM identity from IMDS" in code.out) == (1, True)
 
 
 def test_the_commands_show_what_the_server_tells(

@@ -138,22 +138,6 @@ def test_prepare_then_approve_then_recover(prepared: Prepared, simulator: Simula
     ]
 
 
-def test_a_preparation_that_fails_never_approves(prepared: Prepared, simulator: Simulator) -> None:
-    """Up to the event's end; the log says why, with the program's own last words."""
-    bridge = prepared.start(prepared.program())
-    bridge.wait_for_records(1)
-    event = simulator.announce(an_event())
-    prepared.wait_for_runs(2)
-    simulator.start_event(event.event_id)
-    bridge.wait_for_records(1, types="seb.event.started")
-    simulator.end_event(event.event_id)
-    bridge.wait_for_records(1, types="seb.event.ended")
-    down = bridge.wait_for_log("sink_down")
-    assert down["reason"].endswith("ended with exit code 3; it said: not ready yet")
-    assert bridge.stop() == 0
-    assert (simulator.approvals, states(bridge)) == ([], [])
-
-
 def test_a_preparation_that_is_refused_never_approves(
     prepared: Prepared, simulator: Simulator
 ) -> None:

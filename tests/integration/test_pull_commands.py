@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from support.eventually import eventually
-from support.process.bridge import BridgeProcess
+from support.process.bridge import BridgeProcess, fast
 from support.sinks.http_server import HttpServer
 
 from bridge.approval import signing
@@ -28,10 +28,7 @@ def test_a_command_that_is_pulled_is_carried_out(tmp_path: Path) -> None:
     with HttpServer() as server, Simulator(approval_delay=0.1) as imds:
         event = imds.announce(SimulatedEvent())
         env = {
-            "SEB_IMDS__URL": imds.url,
-            "SEB_STATE_DIR": str(tmp_path / "state"),
-            "SEB_POLL_INTERVAL": "0.1",
-            "SEB_HEARTBEAT_INTERVAL": "0",
+            **fast(imds.url, tmp_path),
             "SEB_SINK__STDOUT__FORMAT": "json",
             "SEB_APPROVAL__TRUST": str(tmp_path / "trust.json"),
             "SEB_COMMANDS__PULL_URL": f"{server.origin}/commands",

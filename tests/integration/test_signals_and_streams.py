@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from support.eventually import eventually
 from support.faults.gate import GatedReceiver
-from support.faults.tcp_gate import TcpGate
+from support.faults.proxy import FaultProxy, Spoil
 from support.process.bridge import SEB, BridgeProcess
 from support.process.launch import Launch
 
@@ -42,11 +42,13 @@ def test_a_signal_between_two_runs_ends_the_process(
         "SEB_SINK__STDOUT__FORMAT": "json",
     }
     seb = (sys.executable, "-c", IMPATIENT)
-    with Simulator(vm=OTHER) as other, TcpGate(_port(simulator)) as gate:
+    with Simulator(vm=OTHER) as other, FaultProxy(_port(simulator)) as gate:
         env["SEB_IMDS__URL"] = f"http://{gate.host}:{gate.port}"
         with BridgeProcess("run", env=env, home=launch.home, prefix=seb) as bridge:
             bridge.wait_for_records(1)
             gate.target = _port(other)
+            gate.spoil(Spoil.REFUSED)  # ends the connection that is kept to the first one
+            gate.heal()
             stopped = bridge.wait_for_records(1, types="seb.bridge.stopped")
             assert stopped[0]["data"]["stopped"] == {"reason": "another vm"}
             bridge.terminate()

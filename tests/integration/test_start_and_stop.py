@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import socket
 import sqlite3
@@ -12,7 +11,6 @@ from pathlib import Path
 
 import pytest
 from support.eventually import eventually
-from support.process.bridge import SEB, BridgeProcess
 from support.process.launch import Launch
 from support.sinks.http_server import HttpServer
 
@@ -22,16 +20,6 @@ from bridge.simulator.simulator import Simulator
 from bridge.simulator.vm import SimulatedVm
 
 STORE = "seb.db"
-FULL = Path("/dev/full")
-
-
-def test_a_state_directory_is_made(launch: Launch) -> None:
-    """Missing parents too, and nobody but the owner may look inside."""
-    deep = launch.home / "not" / "yet" / "there"
-    bridge = launch(SEB_STATE_DIR=str(deep))
-    bridge.wait_for_records(1)
-    assert (bridge.stop(), (deep / STORE).exists()) == (0, True)
-    assert deep.stat().st_mode & 0o077 == 0
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -43,25 +31,6 @@ def test_a_signal_stops_in_good_order(launch: Launch, number: signal.Signals) ->
     assert bridge.wait() == 0
     assert [r["type"].split(".")[2] for r in bridge.records] == ["started", "stopped"]
     assert "Traceback" not in bridge.errors
-
-
-@pytest.mark.skipif(not FULL.exists(), reason="no device here that is always full")
-def test_a_log_that_cannot_be_written_ends_nothing(launch: Launch) -> None:
-    """Records go on, and a good end is a good end."""
-    shell = ("sh", "-c", f'exec "$@" 2>{FULL}', "sh", *SEB)
-    with BridgeProcess("run", env=launch.env, home=launch.home, prefix=shell) as bridge:
-        bridge.wait_for_records(1)
-        assert bridge.stop() == 0
-        assert [r["type"].split(".")[2] for r in bridge.records] == ["started", "stopped"]
-
-
-@pytest.mark.skipif(not FULL.exists(), reason="no device here that is always full")
-def test_what_cannot_be_said_is_in_the_exit_code(launch: Launch) -> None:
-    """A full disk may hold both the state and the log."""
-    launch.state.write_text("a file in place of a directory")
-    shell = ("sh", "-c", f'exec "$@" 2>{FULL}', "sh", *SEB)
-    with BridgeProcess("run", env=launch.env, home=launch.home, prefix=shell) as bridge:
-        assert bridge.wait() == 78
 
 
 def test_a_stop_during_a_hanging_first_poll_is_quick(launch: Launch, simulator: Simulator) -> None:
@@ -88,7 +57,7 @@ def test_a_stop_while_the_identity_hangs_is_quick(launch: Launch) -> None:
 
 def test_imds_that_is_down_at_start_is_waited_for(launch: Launch, simulator: Simulator) -> None:
     """One line says so; the records come once it answers."""
-    simulator.fault(Refused())
+    simulator.fault(Refused(seconds=None))
     bridge = launch()
     said = bridge.wait_for_log("identity_trouble")
     assert "connection refused by" in said["message"]
@@ -110,7 +79,7 @@ def test_a_backlog_needs_no_imds(launch: Launch, simulator: Simulator) -> None:
         first.wait_for_records(1, types="seb.event.")
         first.kill()
 
-        simulator.fault(Refused())
+        simulator.fault(Refused(seconds=None))
         server.start()
         second = launch(**hook)
         eventually(lambda: len(server.requests()) >= 3, what="the backlog")
@@ -153,30 +122,6 @@ def test_a_state_directory_has_one_bridge(launch: Launch) -> None:
         f"seb: SEB_STATE_DIR: the state directory {launch.state} is in use by another bridge; "
         "stop that one, or give this one a directory of its own\n"
     )
-
-
-def test_a_corrupt_store_is_put_aside_and_told(launch: Launch, simulator: Simulator) -> None:
-    """Every sink learns of it, the old file is kept, and the pending event is told anew."""
-    records = launch.home / "records.jsonl"
-    sinks = {"SEB_SINK__FILE__PATH": str(records), "SEB_SINK__STDOUT__FORMAT": "json"}
-    simulator.announce(SimulatedEvent())
-    first = launch(**sinks)
-    before = first.wait_for_records(1, types="seb.event.")[0]
-    first.stop()
-    count = len(records.read_bytes().splitlines())
-    (launch.state / STORE).write_bytes(b"this is no database, whatever its name says" * 100)
-
-    second = launch(**sinks)
-    again = second.wait_for_records(1, types="seb.event.")[0]
-    assert second.stop() == 0
-    reset = second.records[0]
-    assert reset["type"] == "seb.bridge.store-reset.v1"
-    kept = launch.state / reset["data"]["storeReset"]["keptAs"]
-    assert kept.read_bytes().startswith(b"this is no database")
-    assert [each["id"] for each in second.records] == [
-        json.loads(line)["id"] for line in records.read_bytes().splitlines()[count:]
-    ]
-    assert (before["id"], before["stream"] != again["stream"]) == (again["id"], True)
 
 
 @pytest.mark.parametrize(

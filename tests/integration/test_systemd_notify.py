@@ -45,22 +45,6 @@ def test_from_ready_to_stopping(launch: Launch, manager: NotifySocket) -> None:
     assert [lines for lines in said if "STOPPING=1" in lines] == [["STOPPING=1"]]
 
 
-def test_an_imds_that_is_away_is_no_reason_to_restart(
-    launch: Launch, simulator: Simulator, manager: NotifySocket
-) -> None:
-    """Polls that fail feed the watchdog as well."""
-    bridge = launch(**watched(manager))
-    manager.hear("READY=1")
-    bridge.wait_for_log("started")
-    simulator.fault(Refused(), times=None)
-    bridge.wait_for_log("imds_trouble")
-    manager.rest()
-    place = len(manager.heard)
-    for _ in range(3):
-        place = manager.hear("WATCHDOG=1", after=place) + 1
-    assert bridge.stop() == 0
-
-
 def test_an_imds_that_is_away_at_boot_is_no_reason_either(
     launch: Launch, simulator: Simulator, manager: NotifySocket
 ) -> None:
@@ -71,17 +55,6 @@ def test_an_imds_that_is_away_at_boot_is_no_reason_either(
     place = manager.hear("READY=1") + 1
     for _ in range(3):
         place = manager.hear("WATCHDOG=1", after=place) + 1
-    assert bridge.stop() == 0
-
-
-def test_the_first_answer_may_take_two_minutes(
-    launch: Launch, simulator: Simulator, manager: NotifySocket
-) -> None:
-    """The limit is widened before the first poll, and taken back once IMDS has answered."""
-    simulator.fault(Silence(seconds=1.0), times=1)
-    bridge = launch(**watched(manager))
-    wide = manager.hear_until(lambda lines: limit(lines) > 130.0, "a wide limit")
-    manager.hear_until(lambda lines: limit(lines) == 60.0, "the unit's limit", after=wide)
     assert bridge.stop() == 0
 
 
@@ -97,22 +70,6 @@ def test_a_poll_that_hangs_feeds_nobody(
     bridge.wait_for_records(5, types="seb.bridge.heartbeat")
     assert manager.rest()[before:] == []
     assert bridge.stop() == 0
-
-
-def test_nobody_watches(launch: Launch, manager: NotifySocket) -> None:
-    """Without WatchdogSec= polls say nothing."""
-    bridge = launch(NOTIFY_SOCKET=manager.address)
-    manager.hear("READY=1")
-    bridge.wait_for_log("started")
-    assert bridge.stop() == 0
-    assert not [lines for lines in manager.rest() if "WATCHDOG=1" in lines]
-
-
-def test_what_cannot_start_is_never_ready(launch: Launch, manager: NotifySocket) -> None:
-    """A wrong setting ends with 78, and `systemctl start` fails at once."""
-    bridge = launch(**watched(manager, SEB_POLL_INTERVAL="often"))
-    assert bridge.wait() == 78
-    assert manager.rest() == []
 
 
 def test_a_run_that_begins_anew_is_no_stop(
@@ -134,7 +91,7 @@ def test_a_run_that_begins_anew_is_no_stop(
     thread = threading.Thread(target=lambda: outcomes.append(bridge.run()))
     thread.start()
     eventually(lambda: out.exists() and out.stat().st_size > 0, what="the first record")
-    bridge._store.damaged = "database disk image is malformed"
+    bridge._parts.store.damaged = "database disk image is malformed"
     thread.join(20)
     assert outcomes == [Outcome.DAMAGED_STORE]
     assert not [lines for lines in manager.rest() if "STOPPING=1" in lines]

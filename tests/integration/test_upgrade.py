@@ -5,17 +5,20 @@ from __future__ import annotations
 import json
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from support.eventually import eventually
 from support.process.launch import Launch
 from support.sinks.http_server import HttpServer
-from support.store_helpers import NOW, recipients
+from support.store_helpers import NOW, observer, opened, recipients
 
+from bridge.approval.ledger import Ledger
 from bridge.errors import ConfigurationError
 from bridge.simulator.simulator import Simulator
 from bridge.simulator.vm import SimulatedVm
+from bridge.store.approvals import Entry
 from bridge.store.opening import FILE_NAME, open_store
 from bridge.store.outbox import Outbox
 from bridge.store.schema import SCHEMA_VERSION, migrate
@@ -24,6 +27,15 @@ DUMP = Path(__file__).parent.parent / "support" / "store_0_1_0.sql"
 TAG = "Zo\u00eb \U0001fae9"
 VM_ID = "3f6a1c1e-8d55-4c0b-9a3e-5b1f0c7d2e90"
 STREAM = "63e6a7f8-a026-41b6-aa62-46cbc56af963"
+ENTRY = Entry(
+    cause="command\nissuer\none",
+    jti="one",
+    event_id="E-1",
+    fingerprint="sha256:00",
+    actor="somebody",
+    issuer="issuer",
+    resources=("web_3",),
+)
 EVENT = "602d9444-d2cd-49c7-8624-8643e7171297"
 
 
@@ -128,6 +140,24 @@ def test_the_tables_are_those_of_a_new_store(tmp_path: Path) -> None:
                 }
             )
     assert described[0] == described[1]
+
+
+def test_a_store_without_reasons_gets_them(tmp_path: Path) -> None:
+    """Version 2 of the tables kept no reason of an approval; an approval that is under way there
+    goes on, and new ones have theirs.
+    """
+    (tmp_path / "state").mkdir(mode=0o700)
+    path = tmp_path / "state" / FILE_NAME
+    with opened(tmp_path / "state") as store:
+        Ledger(store, NOW).write(replace(ENTRY, why="a"), observer(), NOW, state="posted")
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("ALTER TABLE approvals DROP COLUMN why")
+        connection.execute("PRAGMA user_version=2")
+    store, reset = open_store(path.parent, NOW)
+    with closing(store):
+        assert reset is None
+        assert Ledger(store, NOW).unfinished() == [replace(ENTRY, state="posted")]
+        assert store.read("PRAGMA user_version") == [(SCHEMA_VERSION,)]
 
 
 def test_a_migration_that_is_cut_short_changes_nothing(

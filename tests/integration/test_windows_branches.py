@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import socket
@@ -12,7 +11,6 @@ from collections.abc import Callable
 from pathlib import Path, PureWindowsPath
 
 import pytest
-from support.eventually import eventually
 from support.imds.winreg import Registry
 
 from bridge import system
@@ -22,10 +20,6 @@ from bridge.api.server import bound
 from bridge.config.load import load
 from bridge.errors import ConfigurationError
 from bridge.imds import discovery
-from bridge.logs import Redactor
-from bridge.service.bridge import Bridge, Outcome
-from bridge.simulator.events import SimulatedEvent
-from bridge.simulator.simulator import Simulator
 from sinks.base import read_secret
 from sinks.file import _sync_directory
 from sinks.webhook.template import compile_template
@@ -161,39 +155,6 @@ def test_nobody_else_gets_the_servers_address(monkeypatch: pytest.MonkeyPatch) -
         options = (socket.SO_EXCLUSIVEADDRUSE, socket.SO_REUSEADDR)
         found = [listener.getsockopt(socket.SOL_SOCKET, each) for each in options]
     assert found == [1, 0]
-
-
-@pytest.mark.usefixtures("windows")
-def test_a_whole_run(simulator: Simulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """From the first start to the stop, with what differs in `bridge.system` as on Windows."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("PROGRAMDATA", str(tmp_path))
-    monkeypatch.delenv("STATE_DIRECTORY", raising=False)
-    out = tmp_path / "out.jsonl"
-    simulator.announce(SimulatedEvent())
-    settings = {
-        "SEB_IMDS__URL": simulator.url,
-        "SEB_HTTP__LISTEN": "",
-        "SEB_SINK__FILE__PATH": str(out),
-    }
-    stop = threading.Event()
-    outcomes: list[Outcome] = []
-    bridge = Bridge(load(environ=settings), stop=stop, redact=Redactor())
-    thread = threading.Thread(target=lambda: outcomes.append(bridge.run()))
-    thread.start()
-    try:
-        eventually(lambda: out.exists() and b"seb.event.scheduled" in out.read_bytes(), what="it")
-        state = tmp_path / "scheduled-events-bridge"
-        assert control.ask(state, {"ask": "outbox.list"}) is not None
-    finally:
-        stop.set()
-        thread.join(20)
-    assert outcomes == [Outcome.STOPPED]
-    # `mkdir` was asked for it: on Windows that means owner, SYSTEM and administrators.
-    assert state.stat().st_mode & 0o777 == 0o700
-    assert [json.loads(line)["type"] for line in out.read_bytes().splitlines()][-1] == (
-        "seb.bridge.stopped.v1"
-    )
 
 
 # Files as editors on Windows write them.

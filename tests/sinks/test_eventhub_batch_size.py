@@ -9,8 +9,8 @@ from support.faults.proxy import FaultProxy, Spoil
 
 from sinks.base import SinkError
 from sinks.eventhub import EventHubSink
-from sinks.eventhub.batch_size import BatchSize
 from sinks.eventhub.settings import EventHubSettings
+from sinks.eventhub.sink import BatchSize
 from sinks.testing import sample_context
 
 PATIENCE = 60.0

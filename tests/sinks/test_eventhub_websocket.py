@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import ssl
 import sys
-import threading
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
-from support.amqp.cases import HUB, bodies, everything_about, records
+from support.amqp.cases import HUB, abandoned, bodies, everything_about, records
 from support.amqp.server import SHARED_KEY, EventHubServer, Fault
-from support.sinks import http_proxy
 from support.sinks.http_proxy import TinyProxy
 from support.sinks.throwaway_ca import ThrowawayCa
 from support.sinks.websocket_gate import WebSocketGate
@@ -24,27 +20,9 @@ from sinks.testing import sample_context, sample_record
 
 
 @pytest.fixture
-def server() -> Iterator[EventHubServer]:
-    """A hub."""
-    with EventHubServer() as made:
-        yield made
-    assert made.bugs == []
-
-
-@pytest.fixture
-def gate(server: EventHubServer) -> Iterator[WebSocketGate]:
+def gate(hub: EventHubServer) -> Iterator[WebSocketGate]:
     """The hub's WebSockets."""
-    with WebSocketGate(server.port) as made:
-        yield made
-
-
-@pytest.fixture
-def proxy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[TinyProxy]:
-    """A real proxy, which connections to loopback use too."""
-    if http_proxy.executable() is None:
-        pytest.skip("needs tinyproxy; make tools installs it")
-    monkeypatch.setenv("NO_PROXY", "nothing.example")
-    with TinyProxy(tmp_path / "proxy") as made:
+    with WebSocketGate(hub.port) as made:
         yield made
 
 
@@ -58,43 +36,19 @@ def sink_at(gate: WebSocketGate, **settings: str) -> EventHubSink:
     return EventHubSink("hub", EventHubSettings.model_validate(given), sample_context())
 
 
-def test_records_arrive(server: EventHubServer, gate: WebSocketGate) -> None:
-    """They are the same bytes in the same order as over AMQP alone."""
-    sink = sink_at(gate)
+def test_records_arrive(hub: EventHubServer, gate: WebSocketGate) -> None:
+    """They are the same bytes in the same order as over AMQP alone; a message may be longer than
+    one frame of the WebSocket, and than one read.
+    """
+    sink, sent = sink_at(gate), [*records(50), *[sample_record(51)] * 40]
     sink.open()
-    sink.deliver(records(50))
+    sink.deliver(sent)
     sink.close()
-    assert bodies(server.messages(HUB)) == [each.body for each in records(50)]
+    assert bodies(hub.messages(HUB)) == [each.body for each in sent]
     assert gate.paths == ["/$servicebus/websocket"]
 
 
-def test_a_large_record_arrives(server: EventHubServer, gate: WebSocketGate) -> None:
-    """A message may be longer than one frame of the WebSocket, and than one read."""
-    sink = sink_at(gate)
-    sink.open()
-    for number in range(1, 6):
-        sink.deliver([sample_record(number)] * 40)
-    sink.close()
-    assert len(server.messages(HUB)) == 200
-
-
-@pytest.mark.parametrize("fault", [Fault.REJECT, Fault.DETACH, Fault.CLOSE])
-def test_an_error_of_the_hub_is_named(
-    server: EventHubServer, gate: WebSocketGate, fault: Fault
-) -> None:
-    """As over AMQP alone: condition and remedy, and none of the hub's own words."""
-    sink = sink_at(gate)
-    sink.open()
-    server.misbehave(fault, condition="com.microsoft:server-busy", description=f"s={SHARED_KEY}")
-    with pytest.raises(SinkError, match="throttling") as caught:
-        sink.deliver([sample_record()])
-    assert SHARED_KEY not in everything_about(caught.value)
-    server.heal()
-    sink.deliver([sample_record()])
-    sink.close()
-
-
-def test_a_connection_that_is_cut_is_made_anew(server: EventHubServer, gate: WebSocketGate) -> None:
+def test_a_connection_that_is_cut_is_made_anew(hub: EventHubServer, gate: WebSocketGate) -> None:
     """Records that were not acknowledged are sent again; the ids are the same."""
     sink = sink_at(gate)
     sink.open()
@@ -102,7 +56,7 @@ def test_a_connection_that_is_cut_is_made_anew(server: EventHubServer, gate: Web
     gate.cut()
     deliver_at_last(sink, 2)
     sink.close()
-    assert {each.body for each in server.messages(HUB)} == {
+    assert {each.body for each in hub.messages(HUB)} == {
         sample_record(1).body,
         sample_record(2).body,
     }
@@ -120,12 +74,6 @@ def test_no_websocket(gate: WebSocketGate, status: int) -> None:
     sink.close()
 
 
-def test_check_names_the_way(gate: WebSocketGate) -> None:
-    """The two lines of `seb check`."""
-    connected, counted = sink_at(gate).check()
-    assert (connected.level, counted.level) == ("ok", "ok")
-
-
 # A proxy.
 
 
@@ -140,34 +88,25 @@ def deliver_at_last(sink: EventHubSink, number: int, tries: int = 12) -> None:
             return
 
 
-def test_through_a_proxy(server: EventHubServer, gate: WebSocketGate, proxy: TinyProxy) -> None:
+def test_through_a_proxy(hub: EventHubServer, gate: WebSocketGate, proxy: TinyProxy) -> None:
     """The connection goes through the proxy of the setting, and nowhere else."""
     sink = sink_at(gate, proxy=proxy.url)
     sink.open()
     sink.deliver(records(20))
     sink.close()
-    assert bodies(server.messages(HUB)) == [each.body for each in records(20)]
+    assert bodies(hub.messages(HUB)) == [each.body for each in records(20)]
     assert proxy.connects() == 1
 
 
-def test_a_proxy_that_wants_a_password(
-    server: EventHubServer, gate: WebSocketGate, proxy: TinyProxy, tmp_path: Path
-) -> None:
-    """With it records arrive; without it the error names the proxy; the password is in no text."""
-    with TinyProxy(tmp_path / "other", user=("vm", "s3cret")) as asking:
-        sink = sink_at(gate, proxy=asking.url)
-        sink.open()
-        sink.deliver([sample_record()])
-        sink.close()
-        with pytest.raises(SinkError, match="the proxy did not connect") as caught:
-            sink_at(gate, proxy=f"http://vm:wr0ng@127.0.0.1:{asking.port}").open()
+def test_a_wrong_password_for_the_proxy(gate: WebSocketGate, proxy: TinyProxy) -> None:
+    """The error names the proxy; the password is in no text."""
+    with pytest.raises(SinkError, match="the proxy did not connect") as caught:
+        sink_at(gate, proxy=proxy.url.replace("s3cret", "wr0ng")).open()
     assert "wr0ng" not in everything_about(caught.value)
-    assert len(server.messages(HUB)) == 1
-    del proxy
 
 
 def test_a_proxy_that_is_killed_and_comes_back(
-    server: EventHubServer, gate: WebSocketGate, proxy: TinyProxy
+    hub: EventHubServer, gate: WebSocketGate, proxy: TinyProxy
 ) -> None:
     """Nothing is lost: what could not be sent is sent when the proxy is there again."""
     sink = sink_at(gate, proxy=proxy.url)
@@ -180,15 +119,19 @@ def test_a_proxy_that_is_killed_and_comes_back(
             proxy.start()
         deliver_at_last(sink, number)
     sink.close()
-    arrived = list(dict.fromkeys(bodies(server.messages(HUB))))
+    arrived = list(dict.fromkeys(bodies(hub.messages(HUB))))
     assert arrived == [sample_record(number).body for number in range(1, 7)]
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="a process is frozen with a signal")
 def test_a_proxy_that_is_slow(
-    server: EventHubServer, gate: WebSocketGate, proxy: TinyProxy
+    hub: EventHubServer,
+    gate: WebSocketGate,
+    proxy: TinyProxy,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A frozen proxy ends the try within the sink's deadline; then everything arrives."""
+    monkeypatch.setattr("sinks.eventhub.sink.SEND_SECONDS", 1.0)
     sink = sink_at(gate, proxy=proxy.url)
     sink.open()
     sink.deliver([sample_record(1)])
@@ -200,39 +143,18 @@ def test_a_proxy_that_is_slow(
         proxy.thaw()
     deliver_at_last(sink, 2)
     sink.close()
-    arrived = list(dict.fromkeys(bodies(server.messages(HUB))))
+    arrived = list(dict.fromkeys(bodies(hub.messages(HUB))))
     assert arrived == [sample_record(1).body, sample_record(2).body]
 
 
-def test_the_proxy_of_the_environment(
-    ca_hub: tuple[EventHubServer, str], monkeypatch: pytest.MonkeyPatch, proxy: TinyProxy
-) -> None:
+def test_the_proxy_of_the_environment(monkeypatch: pytest.MonkeyPatch, proxy: TinyProxy) -> None:
     """HTTPS_PROXY counts where the sink names none: a hub with TLS is asked for through it."""
-    server, text = ca_hub
+    monkeypatch.setenv("NO_PROXY", "nothing.example")
     monkeypatch.setenv("HTTPS_PROXY", proxy.url)
-    given = {"kind": "eventhub", "connection_string": text, "transport": "websocket"}
-    sink = EventHubSink("hub", EventHubSettings.model_validate(given), sample_context())
     # Port 443 of this machine is nobody's: that it was asked for is what counts.
     with pytest.raises(SinkError, match="proxy did not connect"):
-        sink.open()
+        secured_sink().open()
     assert proxy.connects() == 1
-    assert server.messages(HUB) == []
-
-
-@pytest.fixture
-def ca_hub(tmp_path: Path) -> Iterator[tuple[EventHubServer, str]]:
-    """A hub with TLS, and its connection string."""
-    pair = ThrowawayCa(tmp_path / "ca").server()
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(pair.cert, pair.key)
-    with EventHubServer(tls=context) as made:
-        yield (
-            made,
-            (
-                f"Endpoint=sb://127.0.0.1/;SharedAccessKeyName=p;SharedAccessKey={SHARED_KEY};"
-                f"EntityPath={HUB}"
-            ),
-        )
 
 
 # TLS.
@@ -240,16 +162,12 @@ def ca_hub(tmp_path: Path) -> Iterator[tuple[EventHubServer, str]]:
 
 @pytest.fixture
 def secured(
-    server: EventHubServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[tuple[WebSocketGate, ThrowawayCa]]:
+    hub: EventHubServer, ca: ThrowawayCa, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[WebSocketGate]:
     """WebSockets with TLS, where the library expects port 443."""
     import websocket._http  # noqa: PLC0415
 
-    ca = ThrowawayCa(tmp_path / "ca")
-    pair = ca.server()
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(pair.cert, pair.key)
-    with WebSocketGate(server.port, tls=context) as made:
+    with WebSocketGate(hub.port, tls=ca.server().context) as made:
         original = websocket._http.parse_url
 
         def there(url: str) -> tuple[str, int, str, bool]:
@@ -258,7 +176,7 @@ def secured(
             return host, made.port, resource, secure
 
         monkeypatch.setattr(websocket._http, "parse_url", there)
-        yield made, ca
+        yield made
 
 
 def secured_sink() -> EventHubSink:
@@ -268,53 +186,40 @@ def secured_sink() -> EventHubSink:
     return EventHubSink("hub", EventHubSettings.model_validate(given), sample_context())
 
 
+@pytest.mark.usefixtures("secured")
 @pytest.mark.skipif(sys.platform == "win32", reason="the store of Windows is no file")
 def test_records_go_over_tls(
-    server: EventHubServer,
-    secured: tuple[WebSocketGate, ThrowawayCa],
-    monkeypatch: pytest.MonkeyPatch,
+    hub: EventHubServer, ca: ThrowawayCa, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On port 443, to a hub whose certificate the system trusts."""
-    monkeypatch.setenv("SSL_CERT_FILE", str(secured[1].cert))
+    monkeypatch.setenv("SSL_CERT_FILE", str(ca.cert))
     sink = secured_sink()
     sink.open()
     sink.deliver(records(5))
     sink.close()
-    assert bodies(server.messages(HUB)) == [each.body for each in records(5)]
+    assert bodies(hub.messages(HUB)) == [each.body for each in records(5)]
 
 
 @pytest.mark.usefixtures("secured")
-def test_a_certificate_that_is_not_trusted(server: EventHubServer) -> None:
+def test_a_certificate_that_is_not_trusted(hub: EventHubServer) -> None:
     """Nothing is sent to it, not even a token."""
     with pytest.raises(SinkError, match="certificate is not trusted"):
         secured_sink().open()
-    assert server.tokens == []
+    assert hub.tokens == []
 
 
+@pytest.mark.usefixtures("secured")
 @pytest.mark.skipif(sys.platform == "win32", reason="the store of Windows is no file")
 def test_a_stuck_delivery_can_be_cut(
-    server: EventHubServer,
-    secured: tuple[WebSocketGate, ThrowawayCa],
-    monkeypatch: pytest.MonkeyPatch,
+    hub: EventHubServer, ca: ThrowawayCa, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """From another thread, as the dispatcher does when the sink's deadline has passed."""
-    monkeypatch.setenv("SSL_CERT_FILE", str(secured[1].cert))
+    monkeypatch.setenv("SSL_CERT_FILE", str(ca.cert))
     sink = secured_sink()
     sink.open()
-    server.misbehave(Fault.NO_ACK)
-    ended = threading.Event()
-
-    def deliver() -> None:
-        with pytest.raises(SinkError):
-            sink.deliver([sample_record()])
-        ended.set()
-
-    thread = threading.Thread(target=deliver)
-    thread.start()
-    assert server.misbehaved.wait(30)
-    sink.abort()
-    assert ended.wait(5)
-    thread.join(5)
+    hub.misbehave(Fault.NO_ACK)
+    ended = abandoned(hub, sink, lambda: sink.deliver([sample_record()]))
+    assert isinstance(ended, SinkError)
     sink.close()
 
 

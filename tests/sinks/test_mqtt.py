@@ -16,7 +16,7 @@ from support.mqtt.subscriber import Seen, Subscriber
 
 from sinks.base import PendingEvent, SinkContext, SinkError
 from sinks.mqtt import MqttSink
-from sinks.record import RecordDraft, seal
+from sinks.record import EventRecord, RecordDraft, seal
 from sinks.testing import (
     SAMPLE_STREAM,
     SAMPLE_TIME,
@@ -29,6 +29,25 @@ from sinks.testing import (
 
 BASE = f"seb/v1/default/vm/{SAMPLE_VM.vm_id}"
 PASSWORD = "correct horse battery staple"
+
+
+def sealed(record_type: str, data: Mapping[str, Any]) -> EventRecord:
+    """The first record of a stream."""
+    draft = RecordDraft(
+        type=record_type,
+        source=SAMPLE_VM.source,
+        subject="one",
+        time=SAMPLE_TIME,
+        partition_key=SAMPLE_VM.vm_id,
+        data=data,
+    )
+    return seal(draft, sequence=1, stream=SAMPLE_STREAM)
+
+
+RECEIPT = sealed(
+    "seb.approval.v1",
+    {"vm": SAMPLE_VM.to_wire(), "jti": "one-of-a-kind", "state": "accepted"},
+)
 
 
 class Broker:
@@ -99,21 +118,31 @@ def at(broker: Mosquitto, topic: str) -> Seen:
         return seen
 
 
-def test_a_record_has_the_properties_of_its_topic(broker: Mosquitto) -> None:
-    """An event is not retained, says what it is, and expires after 7 days."""
-    sink, record = make(broker), sample_record()
+@pytest.mark.parametrize(
+    ("record", "topic", "expiry", "correlation"),
+    [
+        (sample_record(), "event", 7 * 24 * 3600, None),
+        (RECEIPT, "receipt", 24 * 3600, b"one-of-a-kind"),
+    ],
+)
+def test_a_record_has_the_properties_of_its_topic(
+    broker: Mosquitto, record: EventRecord, topic: str, expiry: int, correlation: bytes | None
+) -> None:
+    """It is not retained, says what it is and expires; a receipt's Correlation Data is its jti."""
+    sink = make(broker)
     with broker.subscriber("seb/#") as seen:
         sink.open()
         sink.deliver([record])
         message = seen.messages()[-1]
     sink.close()
     expected = Seen(
-        topic=f"{BASE}/event",
+        topic=f"{BASE}/{topic}",
         payload=record.body,
         retain=False,
         qos=1,
         content_type="application/cloudevents+json",
-        expiry=7 * 24 * 3600,
+        expiry=expiry,
+        correlation=correlation,
     )
     assert expected == message
 
@@ -125,51 +154,14 @@ def test_a_heartbeat_expires_after_two_of_its_intervals(
     """In the queue of a subscriber that is away, old heartbeats push no event out."""
     sink = make(broker)
     data = {**sample_heartbeat().data, "heartbeat": {"intervalSeconds": interval}}
-    draft = RecordDraft(
-        type="seb.bridge.heartbeat.v1",
-        source=SAMPLE_VM.source,
-        subject="bridge/1",
-        time=SAMPLE_TIME,
-        partition_key=SAMPLE_VM.vm_id,
-        data=data,
-    )
     with broker.subscriber(f"{BASE}/event") as seen:
         sink.open()
-        sink.deliver([seal(draft, sequence=1, stream=SAMPLE_STREAM), sample_record(2)])
+        sink.deliver([sealed("seb.bridge.heartbeat.v1", data), sample_record(2)])
         heartbeat, record = [each.expiry for each in seen.messages()]
     sink.close()
     # A broker hands on what is left of it.
     assert heartbeat in range(max(0, expiry - 5), expiry + 1)
     assert record in range(7 * 24 * 3600 - 5, 7 * 24 * 3600 + 1)
-
-
-def test_a_receipt_goes_to_its_own_topic(broker: Mosquitto) -> None:
-    """A receipt's Correlation Data is its jti, and it expires after 24 hours."""
-    draft = RecordDraft(
-        type="seb.approval.v1",
-        source=SAMPLE_VM.source,
-        subject="scheduledEvents/1",
-        time=SAMPLE_TIME,
-        partition_key=SAMPLE_VM.vm_id,
-        data={"vm": SAMPLE_VM.to_wire(), "jti": "one-of-a-kind", "state": "accepted"},
-    )
-    receipt = seal(draft, sequence=1, stream=SAMPLE_STREAM)
-    sink = make(broker)
-    with broker.subscriber("seb/#") as seen:
-        sink.open()
-        sink.deliver([receipt])
-        message = seen.messages()[-1]
-    sink.close()
-    expected = Seen(
-        topic=f"{BASE}/receipt",
-        payload=receipt.body,
-        retain=False,
-        qos=1,
-        content_type="application/cloudevents+json",
-        expiry=24 * 3600,
-        correlation=b"one-of-a-kind",
-    )
-    assert expected == message
 
 
 class Bridge:

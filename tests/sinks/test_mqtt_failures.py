@@ -63,22 +63,15 @@ def network_threads() -> list[threading.Thread]:
     return [thread for thread in threading.enumerate() if thread.name.startswith("mqtt ")]
 
 
-@pytest.mark.parametrize("protocol", ["5", "3.1.1"])
+@pytest.mark.parametrize("settings", [{"protocol": "5"}, {"protocol": "3.1.1"}, {"tls": {}}])
 def test_a_server_that_never_answers_ends_the_open_at_its_deadline(
-    silent_port: int, protocol: str
+    silent_port: int, settings: dict[str, Any]
 ) -> None:
     """TCP that connects and then is silent costs the connect timeout, and no more."""
-    sink = impatient("127.0.0.1", silent_port, protocol=protocol)
+    sink = impatient("127.0.0.1", silent_port, **settings)
     started = time.monotonic()
-    message = opening_fails(sink)
-    assert "no MQTT answer within 0.3 s" in message
+    assert f"127.0.0.1:{silent_port}: no " in opening_fails(sink)
     assert time.monotonic() - started < 12
-
-
-def test_a_tls_handshake_without_an_answer_ends_at_the_deadline(silent_port: int) -> None:
-    """The same with TLS, where the handshake hangs."""
-    message = opening_fails(impatient("127.0.0.1", silent_port, tls={}))
-    assert f"127.0.0.1:{silent_port}: no " in message
 
 
 def test_a_name_that_cannot_be_resolved_says_so() -> None:
@@ -107,6 +100,7 @@ def test_a_server_of_another_protocol_is_an_error() -> None:
         (0x89, "the broker is busy"),
         (0x9F, "too many connections"),
         (0x83, "its log should say"),
+        (0xEE, ""),  # no specification has it
     ],
 )
 def test_a_refused_connection_says_why(code: int, words: str) -> None:
@@ -115,14 +109,8 @@ def test_a_refused_connection_says_why(code: int, words: str) -> None:
         sink = impatient(stub.host, stub.port, username="bridge", password=PASSWORD)
         message = opening_fails(sink)
     assert words in message
-    assert f"(0x{code:02X})" in message
+    assert not words or f"(0x{code:02X})" in message
     assert PASSWORD not in message
-
-
-def test_an_unknown_reason_code_is_an_error_all_the_same() -> None:
-    """A CONNACK with a code that no specification has does not end in silence."""
-    with MqttStub(greeting=connack(0xEE)) as stub:
-        assert opening_fails(impatient(stub.host, stub.port))
 
 
 @pytest.mark.parametrize(
@@ -137,30 +125,30 @@ def test_a_broker_that_lacks_what_we_need_is_refused(properties: bytes, words: s
         assert [line.level for line in sink.check()] == ["fail"]
 
 
-@pytest.mark.parametrize("code", [0x80, 0x83, 0x87, 0x97])
-def test_a_refusal_that_may_pass_is_a_sink_error_with_the_prefix(code: int) -> None:
-    """What was acknowledged before the refused record is told; the record is not parked."""
-    with MqttStub(answer=lambda n, _: code if n == 4 else 0) as stub:
+@pytest.mark.parametrize(
+    ("answer", "error", "words"),
+    [
+        *((code, SinkError, f"/event: .*0x{code:02X}") for code in (0x80, 0x83, 0x87, 0x97)),
+        *((code, SinkRejected, f"0x{code:02X}") for code in (0x90, 0x99)),
+        (SILENCE, SinkError, "has not acknowledged"),
+        (HANG_UP, SinkError, "connection was lost"),
+    ],
+)
+def test_a_record_that_is_not_taken(answer: int, error: type[Exception], words: str) -> None:
+    """What was acknowledged before it is told. What the broker can never take is rejected; what
+    may pass is not; after it, only the window of 20 goes out.
+    """
+    with MqttStub(answer=lambda n, _: answer if n == 4 else 0) as stub:
         sink = impatient(stub.host, stub.port)
         sink.open()
-        with pytest.raises(SinkError) as caught:
+        with pytest.raises((SinkError, SinkRejected), match=words) as caught:
             sink.deliver(RECORDS)
+        if answer == SILENCE:
+            with pytest.raises(SinkError):
+                sink.maintain()
         sink.close()
-    assert caught.value.delivered == 3
-    assert f"0x{code:02X}" in str(caught.value)
-    assert "/event: " in str(caught.value)
-
-
-@pytest.mark.parametrize("code", [0x90, 0x99])
-def test_a_refusal_of_the_message_itself_is_a_rejection(code: int) -> None:
-    """What the broker can never take is rejected, with the place of the record."""
-    with MqttStub(answer=lambda n, _: code if n == 4 else 0) as stub:
-        sink = impatient(stub.host, stub.port)
-        sink.open()
-        with pytest.raises(SinkRejected) as caught:
-            sink.deliver(RECORDS)
-        sink.close()
-    assert caught.value.delivered == 3
+        assert stub.published <= 24
+    assert (type(caught.value), caught.value.delivered) == (error, 3)
 
 
 @pytest.mark.parametrize("refusal", [0x95, DISCONNECT_WITH + 0x95])
@@ -182,17 +170,6 @@ def test_a_refusal_that_ends_the_connection_parks_the_right_record(refusal: int)
             sink.close()
         sink.open()
         sink.deliver(left[1:])
-        sink.close()
-
-
-def test_nothing_is_sent_after_a_refusal_but_what_was_in_flight() -> None:
-    """A later record does not overtake a refused one by more than the window of 20."""
-    with MqttStub(answer=lambda n, _: 0x97 if n == 1 else 0) as stub:
-        sink = impatient(stub.host, stub.port)
-        sink.open()
-        with pytest.raises(SinkError):
-            sink.deliver(RECORDS)
-        assert stub.published == 21
         sink.close()
 
 
@@ -247,30 +224,6 @@ def test_a_refused_state_is_a_sink_error() -> None:
     assert caught.value.retry_after == 5.0
 
 
-def test_a_missing_acknowledgement_is_a_sink_error_with_the_prefix() -> None:
-    """A record without a PUBACK counts as undelivered, and the connection is given up."""
-    with MqttStub(answer=lambda n, _: SILENCE if n == 4 else 0) as stub:
-        sink = impatient(stub.host, stub.port)
-        sink.open()
-        with pytest.raises(SinkError, match="has not acknowledged") as caught:
-            sink.deliver(RECORDS)
-        assert caught.value.delivered == 3
-        with pytest.raises(SinkError):
-            sink.maintain()
-        sink.close()
-
-
-def test_a_connection_that_ends_in_a_batch_tells_the_prefix() -> None:
-    """Where the broker hangs up, exactly what it had acknowledged counts."""
-    with MqttStub(answer=lambda n, _: HANG_UP if n == 8 else 0) as stub:
-        sink = impatient(stub.host, stub.port)
-        sink.open()
-        with pytest.raises(SinkError, match="connection was lost") as caught:
-            sink.deliver(RECORDS)
-        sink.close()
-    assert caught.value.delivered == 7
-
-
 def test_the_receive_maximum_is_kept() -> None:
     """Never more in flight than the broker allows, however large the batch."""
     with MqttStub(greeting=connack(properties=b"\x21\x00\x03"), together=3) as stub:
@@ -282,31 +235,23 @@ def test_the_receive_maximum_is_kept() -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "words"),
-    [(0x8E, "same client id"), (0x8B, "shutting down"), (0x98, "administrator")],
+    ("sent", "words"),
+    [
+        (packet(DISCONNECT, b"\x8e\x00"), "same client id"),
+        (packet(DISCONNECT, b"\x8b\x00"), "shutting down"),
+        (packet(DISCONNECT, b"\x98\x00"), "administrator"),
+        (packet(0x90, b"\xff"), "0x82"),
+    ],
 )
-def test_a_disconnect_says_why(code: int, words: str) -> None:
-    """The reason code in the broker's DISCONNECT is what the next call reports."""
+def test_a_disconnect_says_why(sent: bytes, words: str) -> None:
+    """The reason code in the broker's DISCONNECT, or its garbage, is what the next call reports."""
     with MqttStub() as stub:
         sink = impatient(stub.host, stub.port)
         sink.open()
-        stub.send(packet(DISCONNECT, bytes([code, 0])))
+        stub.send(sent)
         for thread in network_threads():
             thread.join(5)
         with pytest.raises(SinkError, match=words):
-            sink.maintain()
-        sink.close()
-
-
-def test_garbage_on_an_open_connection_is_a_lost_connection() -> None:
-    """A broker that goes mad ends the connection and its thread, and `maintain` says so."""
-    with MqttStub() as stub:
-        sink = impatient(stub.host, stub.port)
-        sink.open()
-        stub.send(packet(0x90, b"\xff"))
-        for thread in network_threads():
-            thread.join(5)
-        with pytest.raises(SinkError, match="0x82"):
             sink.maintain()
         sink.close()
     assert not network_threads()

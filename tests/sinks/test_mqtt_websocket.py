@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ssl
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -12,7 +11,6 @@ import pytest
 from pydantic import ValidationError
 from support.mqtt.mosquitto import Mosquitto
 from support.mqtt.subscriber import Subscriber
-from support.sinks import http_proxy
 from support.sinks.http_proxy import TinyProxy
 from support.sinks.throwaway_ca import ThrowawayCa
 from support.sinks.websocket_gate import WebSocketGate
@@ -58,15 +56,6 @@ def broker(tmp_path: Path) -> Iterator[Broker]:
         yield Broker(made, gate, seen)
 
 
-@pytest.fixture
-def proxy(tmp_path: Path) -> Iterator[TinyProxy]:
-    """A real proxy that asks for a password."""
-    if http_proxy.executable() is None:
-        pytest.skip("needs tinyproxy; make tools installs it")
-    with TinyProxy(tmp_path / "proxy", user=("vm", "s3cret")) as made:
-        yield made
-
-
 def sink_for(**settings: Any) -> MqttSink:
     """A sink with these settings."""
     made = MqttSettings.model_validate({"kind": "mqtt", **settings})
@@ -106,13 +95,10 @@ def test_commands_arrive(broker: Broker) -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="the store of Windows is no file")
-def test_with_tls(tmp_path: Path) -> None:
+def test_with_tls(tmp_path: Path, ca: ThrowawayCa) -> None:
     """The certificate is verified first, and `check` tells the version of TLS."""
-    ca = ThrowawayCa(tmp_path / "ca")
-    pair = ca.server()
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(pair.cert, pair.key)
-    with Mosquitto(tmp_path / "broker") as made, WebSocketGate(made.port, tls=context) as gate:
+    tls = ca.server().context
+    with Mosquitto(tmp_path / "broker") as made, WebSocketGate(made.port, tls=tls) as gate:
         there = {"host": "localhost", "port": gate.port, "transport": "websocket"}
         told = sink_for(**there, tls={"ca": str(ca.cert)}).check()
         assert ("ok", True) in [(each.level, "TLSv1" in each.text) for each in told]
@@ -165,6 +151,7 @@ def test_a_proxy_that_refuses(broker: Broker, proxy: TinyProxy) -> None:
 def test_a_proxy_that_is_frozen(broker: Broker, proxy: TinyProxy) -> None:
     """The try ends in time; when the proxy works again, the record arrives."""
     sink = sink_for(**broker.settings, proxy=proxy.url)
+    sink.ACK_TIMEOUT = 1.0  # type: ignore[misc]
     sink.open()
     proxy.freeze()
     try:

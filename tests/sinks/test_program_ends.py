@@ -111,22 +111,6 @@ def test_a_sink_that_is_dropped_leaves_no_thread(tmp_path: Path) -> None:
         os.kill(pid, signal.SIGKILL)
 
 
-def test_abort_ends_a_run_at_once(tmp_path: Path) -> None:
-    """Called from another thread; the thread that waits for the program comes back."""
-    sink = shell(STUBBORN, tmp_path / "pids", timeout=500)
-    told: list[str] = []
-    thread = threading.Thread(target=lambda: told.append(failure(sink)))
-    thread.start()
-    eventually(lambda: bool(pids(tmp_path / "pids", 2)), what="the start of both")
-    began = time.monotonic()
-    sink.abort()
-    assert time.monotonic() - began < 8
-    thread.join(15)
-    assert told == ["/bin/sh was ended by SIGKILL; it said nothing"]
-    found = pids(tmp_path / "pids", 2)
-    eventually(lambda: not any(map(is_running, found)), what="the end of both")
-
-
 def test_an_abort_during_the_start_counts_too() -> None:
     """A program that came up meanwhile is ended as well."""
     sink = a_sink("sleep", "600", timeout=500)

@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 
 import pytest
 from pydantic import ValidationError
+from support.eventually import eventually
 from support.mqtt.commands import Source
 from support.sinks.http_server import HttpServer, Mode
 from support.sinks.throwaway_ca import ThrowawayCa
@@ -34,21 +35,6 @@ class HastyPullSink(PullSink):
 
     LIMITS: ClassVar[Limits] = Limits(connect=2.0, read=1.0, total=1.5)
     STOP_SECONDS: ClassVar[float] = 5.0
-
-
-@pytest.fixture
-def server() -> Iterator[HttpServer]:
-    """A control plane that has no commands unless told otherwise."""
-    with HttpServer() as running:
-        yield running
-
-
-@pytest.fixture(autouse=True)
-def no_proxy_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The variables of whoever runs the tests are not part of them."""
-    for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):
-        monkeypatch.delenv(name, raising=False)
-        monkeypatch.delenv(name.upper(), raising=False)
 
 
 def settings(url: str, **others: Any) -> PullSettings:
@@ -78,14 +64,6 @@ def tell(server: HttpServer, *tokens: str, **others: Any) -> None:
     server.answer(status=200, body=json.dumps(tokens).encode(), **others)
 
 
-def wait_until(fact: Callable[[], object]) -> None:
-    """Wait for a fact in another process, which has no event to wait for."""
-    until = time.monotonic() + PATIENCE
-    while not fact():
-        assert time.monotonic() < until
-        threading.Event().wait(0.01)
-
-
 def trouble(sink: PullSink) -> SinkError:
     """What `maintain` raises, as soon as it does."""
     raised: list[SinkError] = []
@@ -97,7 +75,7 @@ def trouble(sink: PullSink) -> SinkError:
             raised.append(error)
         return bool(raised)
 
-    wait_until(has_raised)
+    eventually(has_raised, what="it")
     return raised[0]
 
 
@@ -115,7 +93,7 @@ def opening_fails(sink: PullSink) -> SinkError:
 def test_what_is_asked(server: HttpServer) -> None:
     """First without waiting, to see that it works; then with the server's patience."""
     with polling(server, Source()):
-        wait_until(lambda: len(server.requests()) >= 2)
+        eventually(lambda: len(server.requests()) >= 2, what="it")
         first, second = server.requests()[:2]
     assert [f"{PATH}?vm={SAMPLE_VM.vm_id}&wait={wait}" for wait in (0, 25)] == [
         first.target,
@@ -161,7 +139,7 @@ def test_the_token_may_change_in_its_file(server: HttpServer, tmp_path: Path) ->
     with polling(server, Source(), token=None, token_file=str(file)):
         assert sent()[0] == "Bearer old"
         file.write_text("new\n")
-        wait_until(lambda: sent()[-1] == "Bearer new")
+        eventually(lambda: sent()[-1] == "Bearer new", what="it")
 
 
 def test_a_file_without_a_token_is_an_error(server: HttpServer, tmp_path: Path) -> None:
@@ -175,27 +153,32 @@ def test_a_file_without_a_token_is_an_error(server: HttpServer, tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
-    ("status", "said"),
+    ("answer", "said"),
     [
-        (401, "401 Unauthorized; see that SEB_COMMANDS__PULL_TOKEN or its file is what"),
-        (403, "403 Forbidden; see that SEB_COMMANDS__PULL_TOKEN"),
-        (404, "404 Not Found; see that SEB_COMMANDS__PULL_URL is right"),
-        (410, "410 Gone"),
-        (500, "500 Internal Server Error"),
-        (206, "206 Partial Content"),
-        (799, "799"),
+        (
+            {"status": 401},
+            "401 Unauthorized; see that SEB_COMMANDS__PULL_TOKEN or its file is what",
+        ),
+        ({"status": 403}, "403 Forbidden; see that SEB_COMMANDS__PULL_TOKEN"),
+        ({"status": 404}, "404 Not Found; see that SEB_COMMANDS__PULL_URL is right"),
+        ({"status": 410}, "410 Gone"),
+        ({"status": 500}, "500 Internal Server Error"),
+        ({"status": 206}, "206 Partial Content"),
+        ({"status": 799}, "799"),
+        ({"status": 302, "headers": {"Location": "https://other.example/x?y"}}, "302 Found"),
+        ({"status": 200, "body": b"x" * 2_000_000}, ""),
     ],
 )
-def test_any_other_answer_is_a_sink_error(server: HttpServer, status: int, said: str) -> None:
-    """It says what came and what to look at."""
-    server.answer(status=status)
-    assert str(opening_fails(make(server))).startswith(f"{server.origin} answered {said}")
-
-
-def test_a_redirect_is_not_followed(server: HttpServer) -> None:
-    """The bearer token goes nowhere else; the error says where it pointed."""
-    server.answer(status=302, headers={"Location": "https://other.example/x?y"})
-    assert "not followed; it points to https://other.example:" in str(opening_fails(make(server)))
+def test_any_other_answer_is_a_sink_error(
+    server: HttpServer, answer: dict[str, Any], said: str
+) -> None:
+    """It says what came and what to look at; the bearer token follows no redirect."""
+    server.answer(**answer)
+    told = str(opening_fails(make(server)))
+    assert told.startswith(f"{server.origin} answered {said}" if said else server.origin)
+    if answer["status"] == 302:
+        assert "not followed; it points to https://other.example:" in told
+    assert said or "its answer is larger than" in told
     assert len(server.requests()) == 1
 
 
@@ -221,28 +204,23 @@ def test_a_body_that_is_no_list_of_tokens_is_a_sink_error(server: HttpServer, bo
     assert source.messages == ()
 
 
-def test_of_a_long_token_only_the_front_is_handed_in(server: HttpServer) -> None:
-    """One byte too many is enough for the verifier to say that it is too large."""
+@pytest.mark.parametrize(
+    ("body", "token"),
+    [
+        (b'["%s"]' % (b"x" * 100_000), b"x" * (MAX_TOKEN_BYTES + 1)),
+        (b'["\\ud800.b.c"]', b"?.b.c"),
+    ],
+    ids=["one byte too many is enough", "half a surrogate pair"],
+)
+def test_an_odd_token_is_for_the_verifier_to_refuse(
+    server: HttpServer, body: bytes, token: bytes
+) -> None:
+    """It is handed in as what it is; of one that is too long only the front."""
     source = Source()
-    tell(server, "x" * 100_000)
+    server.answer(status=200, body=body)
     with polling(server, source):
         source.wait_for(1)
-    assert [len(token) for token in source.tokens] == [MAX_TOKEN_BYTES + 1]
-
-
-def test_half_a_surrogate_pair_is_handed_in_as_what_it_is(server: HttpServer) -> None:
-    """No token, and for the verifier to refuse."""
-    source = Source()
-    server.answer(status=200, body=b'["\\ud800.b.c"]')
-    with polling(server, source):
-        source.wait_for(1)
-    assert source.tokens == [b"?.b.c"]
-
-
-def test_a_body_above_all_measure_is_a_sink_error(server: HttpServer) -> None:
-    """No more than 64 tokens' worth is read."""
-    server.answer(status=200, body=b"x" * 2_000_000)
-    assert "its answer is larger than" in str(opening_fails(make(server)))
+    assert source.tokens == [token]
 
 
 @pytest.mark.parametrize(
@@ -288,15 +266,6 @@ def test_lasting_trouble_is_raised_by_maintain(server: HttpServer) -> None:
     sink.close()
 
 
-def test_a_refusal_is_raised_by_maintain(server: HttpServer) -> None:
-    """A status is an answer: there is no second try."""
-    server.answer()
-    server.answer(status=429, headers={"Retry-After": "9"})
-    with polling(server, Source()) as sink:
-        assert trouble(sink).retry_after == 9.0
-    assert len(server.requests()) == 2
-
-
 def test_a_bug_behind_the_poll_is_raised_by_maintain(server: HttpServer) -> None:
     """Whatever ends the thread is told, and not as trouble of the server's."""
 
@@ -314,7 +283,7 @@ def test_a_bug_behind_the_poll_is_raised_by_maintain(server: HttpServer) -> None
             return True
         return False
 
-    wait_until(told)
+    eventually(told, what="it")
     sink.close()
 
 
@@ -322,7 +291,7 @@ def test_a_server_that_does_not_wait_is_not_hammered(server: HttpServer) -> None
     """With nothing to give, it is asked once a second at most."""
     began = time.monotonic()
     with polling(server, Source()):
-        wait_until(lambda: len(server.requests()) >= 4)
+        eventually(lambda: len(server.requests()) >= 4, what="it")
     assert time.monotonic() - began > 1.8
 
 
@@ -334,7 +303,7 @@ def test_the_poll_ends_at_once(server: HttpServer, end: Callable[[PullSink], Non
     server.answer()
     server.answer(mode="silence")
     patient.open()
-    wait_until(lambda: len(server.requests()) == 2)
+    eventually(lambda: len(server.requests()) == 2, what="it")
     (thread,) = [each for each in threading.enumerate() if each.name == "pull pull"]
     began = time.monotonic()
     end(patient)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import threading
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 import pytest
+from support.eventually import eventually
 from support.sinks.http_server import HttpServer, Request
 
 from sinks.base import Sink, SinkError, SinkPaused, SinkRejected
@@ -57,21 +56,6 @@ class ControlPlane:
         self.server.start()
 
 
-@pytest.fixture(autouse=True)
-def no_proxy_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The variables of whoever runs the tests are not part of them."""
-    for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):
-        monkeypatch.delenv(name, raising=False)
-        monkeypatch.delenv(name.upper(), raising=False)
-
-
-@pytest.fixture
-def server() -> Iterator[HttpServer]:
-    """A control plane that takes everything."""
-    with HttpServer() as running:
-        yield running
-
-
 class TestContract(SinkContract):
     """What every sink must do."""
 
@@ -116,14 +100,6 @@ def test_it_takes_receipts_only(server: HttpServer) -> None:
     assert [False] * len(others) == [sink.accepts(each, affects_this_vm=True) for each in others]
 
 
-def wait_until(fact: Callable[[], object]) -> None:
-    """Wait for a fact in another process, which has no event to wait for."""
-    until = time.monotonic() + 10
-    while not fact():
-        assert time.monotonic() < until
-        threading.Event().wait(0.01)
-
-
 class Patient(Hasty):
     """Its poll waits longer than a test lasts."""
 
@@ -139,7 +115,7 @@ def waiting(server: HttpServer) -> Iterator[Patient]:
     server.answer(status=204)
     server.answer(mode="silence")
     made.open()
-    wait_until(lambda: len(server.requests()) == 2)
+    eventually(lambda: len(server.requests()) == 2, what="it")
     yield made
     made.close()
 

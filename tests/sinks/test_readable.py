@@ -77,6 +77,12 @@ def test_a_receipt_tells_who_what_state_and_why() -> None:
     assert "  accepted  ping  by anna@example.com (" in readable(ping, now=SAMPLE_TIME)
 
 
+def test_a_receipt_tells_the_approvers_reason_safely() -> None:
+    """It comes last, and a control character in it reaches no terminal."""
+    line = readable(approval(rsn="CHG0012345 \x1b[2J\u202e"), now=SAMPLE_TIME)
+    assert line.endswith("  releases db-0, db-1  because: CHG0012345 \\u001b[2J\\u202e")
+
+
 def test_a_receipt_of_many_vms_stays_a_line() -> None:
     """A long list becomes a number."""
     many = approval(resources=[f"db-{number}" for number in range(12)])

@@ -17,7 +17,6 @@ from sinks.record import (
     RecordError,
     VmIdentity,
     canonical_json,
-    event_record_id,
     read_record,
     rfc3339,
     schema,
@@ -34,13 +33,6 @@ from sinks.testing import (
 )
 
 VALIDATOR = Draft202012Validator(schema(), format_checker=FormatChecker())
-FACT: dict[str, Any] = {
-    "vm_id": "02aab8a4-74ef-476e-8182-f6d2ba4166a6",
-    "event_id": "A",
-    "transition": "scheduled",
-    "revision": 1,
-    "fingerprint": "sha256:0",
-}
 
 
 @pytest.mark.parametrize("record", sample_records(), ids=lambda record: record.type)
@@ -124,32 +116,6 @@ def test_what_is_no_record_is_told(body: bytes) -> None:
     """Bytes that are no record raise one error, whatever they are."""
     with pytest.raises(RecordError, match="not a record"):
         read_record(body)
-
-
-def test_a_fact_has_one_id() -> None:
-    """The same fact has the same id, whatever the case of the VM's id."""
-    again = FACT | {"vm_id": FACT["vm_id"].upper()}
-    assert event_record_id(**FACT) == event_record_id(**again)
-
-
-@pytest.mark.parametrize(
-    "other",
-    [
-        {"event_id": "B"},
-        {"transition": "updated"},
-        {"revision": 2},
-        {"fingerprint": "sha256:1"},
-        {"vm_id": "12aab8a4-74ef-476e-8182-f6d2ba4166a6"},
-    ],
-)
-def test_another_fact_has_another_id(other: dict[str, Any]) -> None:
-    """Each part of a fact counts."""
-    assert event_record_id(**FACT) != event_record_id(**(FACT | other))
-
-
-def test_the_id_of_a_fact_is_for_ever() -> None:
-    """This id must never change: consumers drop doubles by it."""
-    assert event_record_id(**FACT) == "85b08fcb-e42e-585f-bb7e-94303008133c"
 
 
 @pytest.mark.parametrize(

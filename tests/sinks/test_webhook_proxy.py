@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
-from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
-from support.sinks import http_proxy
 from support.sinks.http_proxy import TinyProxy
 from support.sinks.http_server import HttpServer
 from support.sinks.throwaway_ca import ThrowawayCa
@@ -19,18 +17,8 @@ from sinks.testing import sample_record
 
 
 @pytest.fixture
-def proxy(tmp_path: Path) -> Iterator[TinyProxy]:
-    """A real proxy."""
-    if http_proxy.executable() is None:
-        pytest.skip("needs tinyproxy; make tools installs it")
-    with TinyProxy(tmp_path / "proxy", user=("vm", "s3cret")) as made:
-        yield made
-
-
-@pytest.fixture
-def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HttpServer]:
+def server(ca: ThrowawayCa, monkeypatch: pytest.MonkeyPatch) -> Iterator[HttpServer]:
     """A receiver with TLS, whose authority is trusted."""
-    ca = ThrowawayCa(tmp_path / "ca")
     monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(ca.cert))
     with HttpServer(tls=ca.server()) as made:
         yield made

@@ -35,7 +35,7 @@ def command(*, offline: bool, as_json: bool, overrides: tuple[str, ...]) -> None
         config = common.read_configuration(overrides)
     except ConfigurationError as error:
         for line in str(error).splitlines():
-            check = Check(level="fail", text=line, remedy="see `seb config env` for every setting")
+            check = Check.fail(line, "see `seb config env` for every setting")
             steps.append(Step(about="settings", check=check))
             _show(steps[-1], as_json=as_json)
     else:

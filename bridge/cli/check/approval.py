@@ -1,6 +1,4 @@
-"""The step of `seb check` about approval: each rule in a sentence, the trusted issuers, and what
-can never work. It uses no network and approves nothing.
-"""
+"""`seb check` about approval: rules in sentences, trusted issuers, what can never work."""
 
 from __future__ import annotations
 
@@ -9,8 +7,8 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Final
 
-from bridge.approval.authority import rules_of, trust_of
-from bridge.approval.policy import Rule
+from bridge.approval.policy import Rule, rules_of
+from bridge.approval.trusted_keys import trust_of
 from bridge.config.approval import ApprovalSettings
 from bridge.config.load import Configuration, SinkSpec
 from bridge.errors import ConfigurationError
@@ -27,38 +25,33 @@ def look_at_approval(config: Configuration) -> Iterator[Check]:
     rules = rules_of(config.settings.approval)
     trust, channels = config.settings.approval.trust, _channels(config)
     if not rules and trust is None and not channels:
-        yield Check(
-            level="ok", text="nothing is approved: no rule and no trusted key is configured"
-        )
+        yield Check.ok("nothing is approved: no rule and no trusted key is configured")
         return
     for place, rule in enumerate(rules):
         yield _rule(rule, rules[:place], config.sinks)
     if trust is not None:
         yield _trust(config.settings.approval, trust)
     if channels and trust is None:
-        yield Check(
-            level="warn",
-            text=f"commands are received over {' and '.join(channels)}, but all are refused",
-            remedy="set SEB_APPROVAL__TRUST; `seb keys generate` writes the keys",
+        yield Check.warn(
+            f"commands are received over {' and '.join(channels)}, but all are refused",
+            "set SEB_APPROVAL__TRUST; `seb keys generate` writes the keys",
         )
     if trust is not None and not channels:
-        yield Check(
-            level="warn",
-            text="keys are trusted, but no channel receives commands",
-            remedy="set SEB_SINK__MQTT__COMMANDS=true or SEB_COMMANDS__PULL_URL",
+        yield Check.warn(
+            "keys are trusted, but no channel receives commands",
+            "set SEB_SINK__MQTT__COMMANDS=true or SEB_COMMANDS__PULL_URL",
         )
 
 
 def _rule(rule: Rule, before: Sequence[Rule], sinks: Sequence[SinkSpec]) -> Check:
     for problem, remedy in _problems(rule, before, sinks):
-        return Check(level="warn", text=f"{rule.sentence()}; but {problem}", remedy=remedy)
-    return Check(level="ok", text=rule.sentence())
+        return Check.warn(f"{rule.sentence()}; but {problem}", remedy)
+    return Check.ok(rule.sentence())
 
 
 def _problems(
     rule: Rule, before: Sequence[Rule], sinks: Sequence[SinkSpec]
 ) -> Iterator[tuple[str, str]]:
-    """What can never work in a rule, and what to do about it."""
     for earlier in before:
         if earlier.covers(rule):
             yield (
@@ -106,18 +99,15 @@ def _trust(approval: ApprovalSettings, path: Path) -> Check:
         keys = trust_of(approval).keys()
     except ConfigurationError as error:
         remedy = "correct the file, or the setting; the bridge does not start before that"
-        return Check(level="fail", text=str(error), remedy=remedy)
+        return Check.fail(str(error), remedy)
     if not keys:
         remedy = "add a public key; `seb keys generate` writes one"
-        return Check(
-            level="warn", text=f"{path} holds no key, so no command is accepted", remedy=remedy
-        )
+        return Check.warn(f"{path} holds no key, so no command is accepted", remedy)
     issuers = ", ".join(sorted({key.issuer for key in keys}))
     count = f"{len(keys)} key{'s' if len(keys) > 1 else ''}"
-    return Check(level="ok", text=f"signed commands count from {issuers} ({count} in {path})")
+    return Check.ok(f"signed commands count from {issuers} ({count} in {path})")
 
 
 def _channels(config: Configuration) -> list[str]:
-    """The channels that receive commands."""
     listening = [s.name for s in config.sinks if getattr(s.settings, "commands", False)]
     return listening + (["HTTPS pull"] if config.settings.commands.pull_url is not None else [])

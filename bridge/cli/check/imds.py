@@ -1,6 +1,4 @@
-"""The step of `seb check` for IMDS: whether it gives a document and the VM identity. It asks no
-other address than the settings name.
-"""
+"""`seb check` about IMDS: whether it gives a document and the VM identity."""
 
 from __future__ import annotations
 
@@ -8,8 +6,7 @@ import json
 from typing import Final
 
 from bridge.config.settings import DEFAULT_IMDS_URL, Settings
-from bridge.imds.client import ImdsError
-from bridge.imds.connect import client
+from bridge.imds.client import ImdsError, client
 from bridge.imds.document import DocumentError, parse_document
 from bridge.imds.identity import IdentityError, fetch_identity
 from sinks.base import Check
@@ -41,18 +38,11 @@ def look_at_imds(settings: Settings) -> Check:
         return _failed(settings, error)
     finally:
         imds.close()
-    return Check(
-        level="ok",
-        text=(
-            f"{imds.url} answers in {answer.latency_ms:.0f} ms with api-version "
-            f"{imds.api_version}; {_pending(len(document.events))}"
-        ),
-    )
-
-
-def _pending(count: int) -> str:
-    return {0: "no event is pending", 1: "1 event is pending"}.get(
-        count, f"{count} events are pending"
+    count = len(document.events)
+    pending = {0: "no event is", 1: "1 event is"}.get(count, f"{count} events are")
+    return Check.ok(
+        f"{imds.url} answers in {answer.latency_ms:.0f} ms with api-version "
+        f"{imds.api_version}; {pending} pending"
     )
 
 
@@ -75,7 +65,7 @@ def _failed(settings: Settings, error: ImdsError | DocumentError) -> Check:
         )
     else:
         remedy = "see that SEB_IMDS__URL is right and that something answers there"
-    return Check(level="fail", text=str(error), remedy=remedy)
+    return Check.fail(str(error), remedy)
 
 
 def look_at_identity(settings: Settings) -> tuple[VmIdentity | None, Check]:
@@ -84,14 +74,13 @@ def look_at_identity(settings: Settings) -> tuple[VmIdentity | None, Check]:
         vm = fetch_identity(client(settings), settings.identity.tags)
     except (ImdsError, IdentityError) as error:
         remedy = "see the line about imds; without an identity there are no records"
-        return None, Check(level="fail", text=str(error), remedy=remedy)
+        return None, Check.fail(str(error), remedy)
     missing = [tag for tag in settings.identity.tags if tag not in vm.tags]
     where = f" in {vm.location}" if vm.location else ""
     text = f"this VM is {vm.name} ({vm.vm_id}){where}"
     if missing:
-        return vm, Check(
-            level="warn",
-            text=f"{text}, without the tags {json.dumps(missing)}",
-            remedy="add the tags to the VM, or take them out of SEB_IDENTITY__TAGS",
+        return vm, Check.warn(
+            f"{text}, without the tags {json.dumps(missing)}",
+            "add the tags to the VM, or take them out of SEB_IDENTITY__TAGS",
         )
-    return vm, Check(level="ok", text=text)
+    return vm, Check.ok(text)

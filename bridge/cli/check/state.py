@@ -1,7 +1,4 @@
-"""The state directory and its store, as `seb check` looks at them.
-
-It makes no store if there was none, and never opens one that a bridge has open.
-"""
+"""`seb check` about the state directory and its store, which it never makes."""
 
 from __future__ import annotations
 
@@ -10,15 +7,21 @@ import tempfile
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from bridge import system
 from bridge.api import control
+from bridge.config.load import Configuration
+from bridge.config.settings import Settings
 from bridge.errors import SebError
 from bridge.store.opening import FILE_NAME, open_store
 from sinks.base import Check
 
 LOW_DISK_BYTES: Final = 64 << 20
+_REMEDY: Final = (
+    "give this check the settings of the bridge: read its environment file first, or name them "
+    "with --set"
+)
 
 
 def look_at_state(directory: Path) -> Iterator[Check]:
@@ -27,17 +30,16 @@ def look_at_state(directory: Path) -> Iterator[Check]:
         running = control.ask(directory, {"ask": "outbox.list"})
     except SebError as error:
         remedy = error.remedy or "run it as the bridge's user"
-        yield Check(level="fail", text=error.what, remedy=remedy)
+        yield Check.fail(error.what, remedy)
         return
     except (control.ControlError, OSError):
         running = None
     if running is not None:
-        yield Check(level="ok", text=f"{directory} is in use by the bridge that runs here")
+        yield Check.ok(f"{directory} is in use by the bridge that runs here")
         if running.get("trouble"):
-            yield Check(
-                level="fail",
-                text=f"that bridge cannot commit: {running['trouble']}",
-                remedy="correct that; the bridge then continues by itself",
+            yield Check.fail(
+                f"that bridge cannot commit: {running['trouble']}",
+                "correct that; the bridge then continues by itself",
             )
         yield from _outbox(running)
         return
@@ -45,32 +47,28 @@ def look_at_state(directory: Path) -> Iterator[Check]:
         yield _try_store(directory)
     except SebError as error:
         remedy = error.remedy or "choose another SEB_STATE_DIR"
-        yield Check(level="fail", text=error.what, remedy=remedy)
+        yield Check.fail(error.what, remedy)
         return
     except OSError as error:
-        yield Check(
-            level="fail",
-            text=f"{directory} cannot be written ({error.strerror})",
-            remedy="create it for this user, or set SEB_STATE_DIR to one that it may write to",
+        yield Check.fail(
+            f"{directory} cannot be written ({error.strerror})",
+            "create it for this user, or set SEB_STATE_DIR to one that it may write to",
         )
         return
     yield from _disk(directory)
 
 
 def _disk(directory: Path) -> Iterator[Check]:
-    """What is wrong with the disk of the directory, for a store."""
     free = shutil.disk_usage(_existing(directory)).free
     if free < LOW_DISK_BYTES:
-        yield Check(
-            level="warn",
-            text=f"only {free >> 20} MiB are free where {directory} is",
-            remedy="free some space: without it no new record can be committed",
+        yield Check.warn(
+            f"only {free >> 20} MiB are free where {directory} is",
+            "free some space: without it no new record can be committed",
         )
     if system.is_volatile(directory):
-        yield Check(
-            level="warn",
-            text=f"{directory} is in memory or on a temporary disk",
-            remedy="set SEB_STATE_DIR to the OS disk: a redeploy loses the others",
+        yield Check.warn(
+            f"{directory} is in memory or on a temporary disk",
+            "set SEB_STATE_DIR to the OS disk: a redeploy loses the others",
         )
 
 
@@ -80,22 +78,16 @@ def _try_store(directory: Path) -> Check:
         store, reset = open_store(directory, datetime.now(UTC))
         store.close()
         if reset is not None:
-            return Check(
-                level="warn",
-                text=f"the store in {directory} was damaged ({_one_line(reset.reason)})",
-                remedy=f"it is kept as {reset.kept_as}, and a new one is ready; nothing to do",
+            return Check.warn(
+                f"the store in {directory} was damaged ({' '.join(reset.reason.split())})",
+                f"it is kept as {reset.kept_as}, and a new one is ready; nothing to do",
             )
-        return Check(level="ok", text=f"the store in {directory} opens and can be written")
+        return Check.ok(f"the store in {directory} opens and can be written")
     parent = _existing(directory)
     with tempfile.TemporaryDirectory(dir=parent) as scratch:
         store, _ = open_store(Path(scratch), datetime.now(UTC))
         store.close()
-    return Check(level="ok", text=f"a store can be made in {directory}")
-
-
-def _one_line(text: str) -> str:
-    """A reason on one line."""
-    return " ".join(text.split())
+    return Check.ok(f"a store can be made in {directory}")
 
 
 def _existing(directory: Path) -> Path:
@@ -105,19 +97,51 @@ def _existing(directory: Path) -> Path:
 
 
 def _outbox(answer: dict[str, object]) -> Iterator[Check]:
-    """What the running bridge reports about its sinks."""
     sinks = answer["sinks"]
     for sink in sinks if isinstance(sinks, list) else ():
         state = f"{sink['name']}: {sink['state']}, {sink['backlog']} to deliver"
         if sink["state"] in ("failing", "paused"):
-            yield Check(
-                level="warn",
-                text=f"{state} ({sink['reason']})",
-                remedy=f"see its line below; `seb outbox retry {sink['name']}` retries now",
+            yield Check.warn(
+                f"{state} ({sink['reason']})",
+                f"see its line below; `seb outbox retry {sink['name']}` retries now",
             )
         if sink["dead"]:
-            yield Check(
-                level="warn",
-                text=f"{sink['name']}: {sink['dead']} dead",
-                remedy="see `seb outbox list`, then `seb outbox retry` or `seb outbox drop`",
+            yield Check.warn(
+                f"{sink['name']}: {sink['dead']} dead",
+                "see `seb outbox list`, then `seb outbox retry` or `seb outbox drop`",
             )
+
+
+def ask_running(config: Configuration) -> dict[str, Any] | None:
+    """The settings that the running bridge reports; None without one."""
+    try:
+        return control.ask(config.settings.state_dir, {"ask": "settings"})
+    except (control.ControlError, SebError, OSError):
+        return None
+
+
+def look_at_running(config: Configuration, running: dict[str, Any]) -> Iterator[Check]:
+    """The differences that matter to what is asked next."""
+    imds, own = running["imds"], config.settings.imds
+    if imds["url"] != own.url:
+        yield Check.warn(
+            f"the running bridge asks IMDS at {imds['url']}, and these settings say {own.url}",
+            _REMEDY,
+        )
+    names = sorted(spec.name for spec in config.sinks)
+    if sorted(running["sinks"]) != names:
+        yield Check.warn(
+            (
+                f"the running bridge has the sinks {', '.join(running['sinks'])}, and these "
+                f"settings name {', '.join(names)}"
+            ),
+            _REMEDY,
+        )
+
+
+def imds_of(settings: Settings, running: dict[str, Any] | None) -> Settings:
+    """The settings, with the IMDS that the running bridge asks."""
+    if running is None:
+        return settings
+    told = {"url": running["imds"]["url"], "api_version": running["imds"]["apiVersion"]}
+    return settings.model_copy(update={"imds": settings.imds.model_copy(update=told)})

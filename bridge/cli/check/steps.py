@@ -1,32 +1,34 @@
-"""The steps of `seb check`, in the order in which a person would look.
-
-None of them sends a record, changes anything in the store, or asks an address that neither the
-settings nor a bridge that runs here name.
-"""
+"""The steps of `seb check`. They send no record and change nothing in the store."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Final
 
+from bridge.api.http_client import Viewer
 from bridge.cli.check.approval import look_at_approval
-from bridge.cli.check.http import look_at_server
 from bridge.cli.check.imds import look_at_identity, look_at_imds
-from bridge.cli.check.running import ask_running, imds_of, look_at_running
-from bridge.cli.check.sinks import look_at_sinks
-from bridge.cli.check.state import look_at_state
-from bridge.cli.offline import NOBODY
-from bridge.config.load import Configuration
+from bridge.cli.check.state import ask_running, imds_of, look_at_running, look_at_state
+from bridge.cli.common import NOBODY, context_for
+from bridge.config.address import parsed
+from bridge.config.load import Configuration, SinkSpec
 from bridge.config.messages import stray
 from bridge.config.reference import effective
+from bridge.errors import SebError
 from sinks.base import Check
+from sinks.record import VmIdentity
+from sinks.within import Stuck, within
+
+SINK_SECONDS: Final = 30.0
+"""How long a sink's own check may take."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One line of the report. `about`: settings, state, approval, http, imds, identity, or sink
-    NAME.
-    """
+    """One line of the report, about settings, state, approval, http, imds, identity, sink NAME."""
 
     about: str
     check: Check
@@ -35,22 +37,13 @@ class Step:
 def checkup(
     config: Configuration, *, offline: bool, asking: Callable[[str], None] = lambda _: None
 ) -> Iterator[Step]:
-    """The steps, in the order in which a person would look; the network only unless offline.
-
-    `asking` is called before each part that may take long.
-    """
-    yield Step(about="settings", check=_settings(config))
-    yield from (Step(about="settings", check=each) for each in _stray(config))
-    yield from (
-        Step(about="state", check=each) for each in look_at_state(config.settings.state_dir)
-    )
+    """The steps; the network only unless offline. `asking` is called before each slow part."""
+    yield from _steps("settings", [_settings(config), *_stray(config)])
+    yield from _steps("state", look_at_state(config.settings.state_dir))
     running = ask_running(config)
-    if running is not None:
-        yield from (Step(about="state", check=each) for each in look_at_running(config, running))
-    yield from (Step(about="approval", check=each) for each in look_at_approval(config))
-    yield from (
-        Step(about="http", check=each) for each in look_at_server(config.settings.http.listen)
-    )
+    yield from _steps("state", look_at_running(config, running) if running else ())
+    yield from _steps("approval", look_at_approval(config))
+    yield from _steps("http", look_at_server(config.settings.http.listen))
     if offline:
         return
     settings = imds_of(config.settings, running)
@@ -60,17 +53,19 @@ def checkup(
     yield Step(about="identity", check=check)
     asking("asking the sinks")
     for spec, checks in zip(config.sinks, look_at_sinks(config, vm or NOBODY), strict=True):
-        yield from (Step(about=f"sink {spec.name}", check=each) for each in checks)
+        yield from _steps(f"sink {spec.name}", checks)
+
+
+def _steps(about: str, checks: Iterable[Check]) -> Iterator[Step]:
+    return (Step(about=about, check=each) for each in checks)
 
 
 def _stray(config: Configuration) -> Iterator[Check]:
     """Values that are allowed, but probably not what was meant."""
     for name, value in effective(config):
         if hint := stray(value):
-            yield Check(
-                level="warn",
-                text=f'{name} is "{value}": {hint}',
-                remedy="correct the line of the environment file",
+            yield Check.warn(
+                f'{name} is "{value}": {hint}', "correct the line of the environment file"
             )
 
 
@@ -80,9 +75,54 @@ def _settings(config: Configuration) -> Check:
         for spec in config.sinks
     )
     if not config.settings.sink:
-        return Check(
-            level="warn",
-            text="no sink is configured, so records go to standard output",
-            remedy="name one, such as SEB_SINK__MQTT__HOST; see `seb sinks list`",
+        return Check.warn(
+            "no sink is configured, so records go to standard output",
+            "name one, such as SEB_SINK__MQTT__HOST; see `seb sinks list`",
         )
-    return Check(level="ok", text=f"every setting is valid; sinks: {sinks}")
+    return Check.ok(f"every setting is valid; sinks: {sinks}")
+
+
+def look_at_server(listen: str) -> Iterator[Check]:
+    """Whether a server can listen at that `SEB_HTTP__LISTEN`; nothing if it is turned off."""
+    if not listen:
+        return
+    from bridge.api.server import bound  # noqa: PLC0415  # only where there is a server
+
+    try:
+        bound(*parsed(listen)).close()
+        yield Check.ok(f"{listen} is free for health, metrics and the page")
+    except OSError as error:
+        if _is_bridge(listen):
+            yield Check.ok(f"the running bridge serves {listen}")
+        else:
+            yield Check.warn(
+                str(error.strerror or error),
+                "the bridge works without it; or set SEB_HTTP__LISTEN to a free address",
+            )
+
+
+def _is_bridge(listen: str) -> bool:
+    try:
+        status, body = Viewer(listen).get("/api/v1/status")
+        return "instanceId" in json.loads(body) and bool(status)
+    except (SebError, ValueError, TypeError):
+        return False
+
+
+def look_at_sinks(config: Configuration, vm: VmIdentity) -> list[Sequence[Check]]:
+    """The lines of each sink, in the order of the configuration."""
+    context = context_for(config, vm)
+
+    def look(spec: SinkSpec) -> Sequence[Check]:
+        try:
+            sink = spec.sink_class(spec.name, spec.settings, context)
+            return within(SINK_SECONDS, sink.check) or [Check.ok("nothing to check")]
+        except Stuck:
+            text = f"its check did not end within {SINK_SECONDS:g} s"
+            return [Check.fail(text, "see that a firewall lets the connection through")]
+        except Exception as error:  # noqa: BLE001  # a sink may be anybody's; say so and go on
+            text = f"its check failed with {type(error).__name__}"
+            return [Check.fail(text, "this is a bug in the sink; report it to its author")]
+
+    with ThreadPoolExecutor(max_workers=max(1, len(config.sinks))) as pool:
+        return list(pool.map(look, config.sinks))

@@ -99,8 +99,11 @@ def test_a_closed_server_leaves_nothing_behind(tmp_path: Path) -> None:
     server.close()
     server.close()
     assert ask(tmp_path, {"ask": "a"}) is None
-    left = [each.name for each in set(threading.enumerate()) - before]
-    assert [name for name in left if name != "control-caller"] == []
+    # The thread of a client, and the timers that were to cut it, end by themselves: soon, not yet.
+    left = set(threading.enumerate()) - before
+    for each in left:
+        each.join(10)
+    assert [each.name for each in left if each.is_alive()] == []
     assert not (tmp_path / FILE_NAME).exists()
 
 
@@ -116,11 +119,11 @@ def test_a_wrong_key_is_refused(tmp_path: Path) -> None:
     assert ask(tmp_path, {"ask": "a"}) == {"asked": "a"}
 
 
-@pytest.mark.usefixtures("server")
 def test_silent_callers_hold_up_nobody(tmp_path: Path) -> None:
     """Callers that connect and say nothing, or half a word, are heard beside the others and are
     cut off in the end.
     """
+    server = ControlServer(tmp_path, handler, patience=2.0)
     silent = [Client(address_of(tmp_path)) for _ in range(MAX_CALLERS - 1)]
     if sys.platform != "win32":  # there, a message of a pipe is whole or not there
         with socket.socket(fileno=silent[0].fileno()) as half:
@@ -132,6 +135,7 @@ def test_silent_callers_hold_up_nobody(tmp_path: Path) -> None:
         with pytest.raises((EOFError, OSError)):
             each.recv_bytes()
         each.close()
+    server.close()
 
 
 @pytest.mark.usefixtures("server")
@@ -179,15 +183,6 @@ def test_another_user_is_told_what_to_do(tmp_path: Path, monkeypatch: pytest.Mon
         ask(tmp_path, {"ask": "a"})
 
 
-def test_a_long_path_gets_a_socket_elsewhere(tmp_path: Path) -> None:
-    """A directory whose name is too long for a socket works all the same."""
-    deep = tmp_path / ("d" * 120)
-    deep.mkdir()
-    server = ControlServer(deep, handler)
-    assert ask(deep, {"ask": "a"}) == {"asked": "a"}
-    server.close()
-
-
 def test_a_full_disk_only_puts_it_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The bridge begins without it, and callers find it once there is room."""
     with monkeypatch.context() as patch:
@@ -209,17 +204,3 @@ def test_a_server_that_never_began_ends(tmp_path: Path, monkeypatch: pytest.Monk
 def full(path: Path, text: str, **how: object) -> int:
     """What a disk without room says."""
     raise OSError(errno.ENOSPC, "no space left on device")
-
-
-def test_each_directory_has_its_own_bridge(tmp_path: Path) -> None:
-    """Two bridges on one machine do not answer for each other."""
-    servers = []
-    for name in ("one", "two"):
-        (tmp_path / name).mkdir()
-        servers.append(ControlServer(tmp_path / name, lambda request, name=name: {"is": name}))
-    assert [ask(tmp_path / name, {"ask": "a"}) for name in ("one", "two")] == [
-        {"is": "one"},
-        {"is": "two"},
-    ]
-    for server in servers:
-        server.close()

@@ -1,4 +1,3 @@
-import json
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
@@ -102,12 +101,3 @@ def test_a_stream_is_followed_from_a_place(server: ThreadingHTTPServer, viewer: 
     assert list(viewer.follow("s/0")) == [("s/1", b"{}")]
     asked = server.asked[-1]  # type: ignore[attr-defined]
     assert (asked["Last-Event-ID"], asked["Accept"]) == ("s/0", "text/event-stream")
-
-
-@pytest.mark.parametrize("listen", ["0.0.0.0", "localhost"])
-def test_a_server_that_listens_everywhere_is_here_too(
-    server: ThreadingHTTPServer, listen: str
-) -> None:
-    """It is asked on loopback."""
-    viewer = Viewer(f"{listen}:{server.server_port}")
-    assert json.loads(viewer.get("/good")[1]) == {"stream": "s"}

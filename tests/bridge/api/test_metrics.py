@@ -9,10 +9,11 @@ from support.documents.documents import NOW, body, entry, started
 from support.page.front_stage import Stage
 
 from bridge.api.metric_definitions import DEFINITIONS
-from bridge.approval.receipts import receipt
+from bridge.approval.ledger import receipt
 from bridge.approval.refusals import REASONS
 from bridge.events import bridge_records
 from bridge.imds.client import ImdsError
+from bridge.store.approvals import Entry
 
 FILE = 'sink="file",kind="file"'
 
@@ -145,17 +146,8 @@ def test_deliveries_are_measured(stage: Stage) -> None:
 
 def test_approvals_are_counted_by_their_receipts(stage: Stage) -> None:
     """Every outcome has its series from the beginning."""
-    approved = receipt(
-        stage.parts.state.observer,
-        NOW,
-        jti="j",
-        event_id="e",
-        state="confirmed",
-        reason=None,
-        actor="rule:x",
-        issuer=None,
-        resources=[],
-    )
+    entry = Entry("cause", "j", "e", None, "rule:x", None, (), state="confirmed")
+    approved = receipt(entry, stage.parts.state.observer, NOW)
     stage.store.commit([approved])
     outcomes = re.findall(r'seb_approvals_total{outcome="(\w+)"} (\S+)', text(stage))
     assert sorted(outcomes) == [
@@ -177,7 +169,7 @@ def test_refused_commands_are_counted_by_reason(stage: Stage) -> None:
 def test_pauses_jumps_and_downtimes_are_counted(stage: Stage) -> None:
     """A downtime is that of a VM that restarted, not of a bridge that did."""
     stage.metrics.stood_still(4.5)
-    stage.metrics.jumped(-3600.0)
+    stage.metrics.jumped()
     for restarted, gap in ((True, 75.0), (False, 9.0), (None, None), (True, None)):
         stage.store.commit(
             [

@@ -12,7 +12,6 @@ from support.page.front_stage import Stage, ask
 
 from bridge.api.event_stream import MAX_STREAMS
 from bridge.api.web import Web, is_ours, page_policy
-from bridge.imds.client import ImdsError
 
 PATHS = ("/", "/healthz", "/readyz", "/metrics", "/api/v1/status", "/api/v1/events")
 
@@ -137,22 +136,6 @@ def test_the_page_needs_nothing_from_elsewhere(stage: Stage) -> None:
     page = stage.get("/").body.decode()
     assert re.findall(r"""(?:src|href)\s*=\s*["']?(?:https?:)?//""", page) == []
     assert re.findall(r"<[^>]*\s(?:on[a-z]+|style)\s*=", page) == []
-
-
-def test_readyz_turns_with_imds_and_healthz_does_not(stage: Stage) -> None:
-    """With the reason, for people."""
-    for _ in range(6):
-        stage.poll(ImdsError("nobody listens", reason="refused"), after=2.0)
-    assert (stage.get("/readyz").code, stage.get("/readyz").body) == (503, b"nobody listens\n")
-    assert (stage.get("/healthz").code, stage.get("/healthz").body) == (200, b"ok\n")
-
-
-def test_healthz_turns_where_the_loop_hangs(stage: Stage) -> None:
-    """And says what helps."""
-    stage.clock.advance(17.0)
-    reply = stage.get("/healthz")
-    assert reply.code == 503
-    assert b"restart the bridge" in reply.body
 
 
 def test_records_are_the_bytes_that_were_committed(stage: Stage) -> None:

@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 from support.store_helpers import NOW, observer, opened
 
-from bridge.approval.ledger import Entry, Ledger
-from bridge.approval.receipts import State
+from bridge.approval.ledger import Ledger
 from bridge.approval.verification import SKEW_SECONDS
-from bridge.store.approvals import KEEP, KEEP_TIME, approved_events
+from bridge.store.approvals import KEEP, KEEP_TIME, Entry, State, approved_events
 from bridge.store.database import RESET_KEY, Store, StoreError
 from sinks.record import read_record
 
@@ -56,7 +55,8 @@ def fill(store: Store, number: int, *, state: str = "confirmed", days: float = -
     time = f"{NOW + timedelta(days=days):%Y-%m-%dT%H:%M:%S}.000Z"
     with store.transaction() as connection:
         connection.executemany(
-            "INSERT INTO approvals VALUES (?, ?, 'j', 'e', 'f', 'a', 'i', '[]', ?, NULL, 'maybe')",
+            "INSERT INTO approvals "
+            "VALUES (?, ?, 'j', 'e', 'f', 'a', 'i', '[]', ?, NULL, 'maybe', NULL)",
             [(f"{state} {days} {place}", time, state) for place in range(number)],
         )
 
@@ -103,6 +103,23 @@ def test_what_imds_may_have_got_is_remembered(tmp_path: Path) -> None:
         assert [replace(entry, asked="in vain")] == ledger.unfinished()
         ledger.asked(ledger.unfinished()[0], "maybe", NOW)
         assert [entry] == ledger.unfinished()
+
+
+def test_why_it_was_approved_survives_a_restart(tmp_path: Path) -> None:
+    """The approver's reason stands in every receipt, in that of a later run too."""
+    with opened(tmp_path) as store:
+        entry = replace(ENTRY, why="CHG0012345: Zo\u00eb")
+        Ledger(store, NOW).write(entry, observer(), NOW, state="accepted")
+    with opened(tmp_path) as store:
+        ledger = Ledger(store, NOW)
+        (entry,) = ledger.unfinished()
+        ledger.write(entry, observer(), NOW, state="confirmed")
+        rows = store.read("SELECT body FROM records ORDER BY sequence")
+        told = [read_record(body).data for (body,) in rows]
+    assert [(each["state"], each["rsn"]) for each in told] == [
+        ("accepted", "CHG0012345: Zo\u00eb"),
+        ("confirmed", "CHG0012345: Zo\u00eb"),
+    ]
 
 
 def test_a_ping_has_nothing_to_finish(ledger: Ledger) -> None:

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from bridge.approval import worker as module
-from bridge.approval.ledger import Entry
 from bridge.approval.worker import WAITING, Approver
+from bridge.store.approvals import Entry
 from bridge.store.database import StoreError
 from sinks.base import MAX_TOKEN_BYTES, CommandMessage
 
@@ -163,19 +163,6 @@ def test_looks_and_people_go_before_a_flood(scene: Scene) -> None:
     assert scene.approvals.next(4) == ["held", "anna: E-1", "look", "0"]
     assert answers.get(timeout=PATIENCE) == ENTRY
     person.join(PATIENCE)
-
-
-def test_looks_go_on_after_a_flood(scene: Scene) -> None:
-    """A look that came while the queue was full is not the last one."""
-    scene.begin()
-    scene.hold()
-    for number in range(2 * WAITING):
-        scene.send(str(number))
-    scene.approver.polled()
-    scene.gate.set()
-    scene.approvals.next(WAITING + 1)
-    scene.approver.polled()
-    assert scene.approvals.next() == ["look"]
 
 
 def test_a_large_message_is_not_kept_whole(scene: Scene) -> None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from support.process.bridge import SEB, clean_environment, run_seb
-from support.process.seb_here import seb_here
+from support.process.bridge import SEB, Ended, clean_environment, run_seb
 
 from bridge.cli import COMMANDS, seb
 from bridge.version import __version__
@@ -57,14 +57,10 @@ def test_help_needs_no_valid_setting(tmp_path: Path) -> None:
     ],
 )
 def test_bad_usage_is_2(
-    tmp_path: Path,
-    arguments: tuple[str, ...],
-    message: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    here: Callable[..., Ended], arguments: tuple[str, ...], message: str
 ) -> None:
     """What is wrong, and what would be right, on standard error and without a trace."""
-    said = seb_here(*arguments, home=tmp_path, env={}, monkeypatch=monkeypatch, capsys=capsys)
+    said = here(*arguments)
     assert (said.code, said.out) == (2, "")
     assert message in said.err
     assert "Traceback" not in said.err

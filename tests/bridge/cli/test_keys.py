@@ -5,27 +5,26 @@ from __future__ import annotations
 import json
 import os
 import stat
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support.process.bridge import Ended, run_seb
+from support.process.bridge import Ended
 
 from bridge.approval.trusted_keys import read_trust
 
 ISSUER = "https://control.example"
 
 
-def keys(*arguments: str, home: Path, **env: str) -> Ended:
-    """The outcome of a command about keys."""
-    return run_seb("keys", *arguments, home=home, env=env)
+Here = Callable[..., Ended]
 
 
 @pytest.mark.parametrize("alg", ["EdDSA", "ES256"])
-def test_generate(tmp_path: Path, alg: str) -> None:
+def test_generate(here: Here, tmp_path: Path, alg: str) -> None:
     """The private key in a file for its owner; on standard output the public one, to be trusted."""
-    made = keys(
+    made = here(
+        "keys",
         *("generate", "--issuer", ISSUER, "--kid", "k1", "--alg", alg, "--out", "key.json"),
-        home=tmp_path,
     )
     assert made.code == 0, made.err
     private = json.loads((tmp_path / "key.json").read_text())
@@ -39,37 +38,37 @@ def test_generate(tmp_path: Path, alg: str) -> None:
     assert (key.kid, key.alg, key.issuer) == ("k1", alg, ISSUER)
 
 
-def test_generate_writes_over_nothing(tmp_path: Path) -> None:
+def test_generate_writes_over_nothing(here: Here, tmp_path: Path) -> None:
     """A key that is lost is lost: exit code 78, and the file as it was."""
     (tmp_path / "seb-key.json").write_text("precious")
-    made = keys("generate", "--issuer", ISSUER, home=tmp_path)
+    made = here("keys", "generate", "--issuer", ISSUER)
     assert (made.code, made.out) == (78, "")
     assert "exists already and may hold a key; name another file with --out" in made.err
     assert (tmp_path / "seb-key.json").read_text() == "precious"
 
 
-def test_generate_into_a_directory_that_is_not_there(tmp_path: Path) -> None:
+def test_generate_into_a_directory_that_is_not_there(here: Here) -> None:
     """The error names the file."""
-    made = keys("generate", "--issuer", ISSUER, "--out", "no/key.json", home=tmp_path)
+    made = here("keys", "generate", "--issuer", ISSUER, "--out", "no/key.json")
     assert made.code == 78
     assert "cannot be written: " in made.err
 
 
-def test_generate_needs_an_issuer(tmp_path: Path) -> None:
+def test_generate_needs_an_issuer(here: Here) -> None:
     """A key without one would be refused by every bridge."""
-    assert keys("generate", home=tmp_path).code == 2
-    assert keys("generate", "--issuer", "two\nlines", home=tmp_path).code == 2
+    assert here("keys", "generate").code == 2
+    assert here("keys", "generate", "--issuer", "two\nlines").code == 2
 
 
-def test_show(tmp_path: Path) -> None:
+def test_show(here: Here, tmp_path: Path) -> None:
     """A line for each key, of a private file, a trust file, and the one that is configured."""
-    made = keys("generate", "--issuer", ISSUER, "--kid", "k1", home=tmp_path)
+    made = here("keys", "generate", "--issuer", ISSUER, "--kid", "k1")
     (tmp_path / "trust.json").write_text(made.out)
     private = json.loads((tmp_path / "seb-key.json").read_text())
     shown = [
-        keys("show", "seb-key.json", home=tmp_path),
-        keys("show", "trust.json", home=tmp_path),
-        keys("show", home=tmp_path, SEB_APPROVAL__TRUST="trust.json"),
+        here("keys", "show", "seb-key.json"),
+        here("keys", "show", "trust.json"),
+        here("keys", "show", SEB_APPROVAL__TRUST="trust.json"),
     ]
     assert [said.code for said in shown] == [0, 0, 0]
     assert [said.out.split() for said in shown] == [
@@ -79,13 +78,13 @@ def test_show(tmp_path: Path) -> None:
     assert not [said for said in shown if private["d"] in said.out + said.err]
 
 
-def test_show_what_is_no_key(tmp_path: Path) -> None:
+def test_show_what_is_no_key(here: Here, tmp_path: Path) -> None:
     """A key that lacks everything has its line too; what is no JSON is exit code 78."""
     (tmp_path / "odd.json").write_text('{"keys": [{"kid": "\\u001b[2J"}]}')
-    odd = keys("show", "odd.json", home=tmp_path)
+    odd = here("keys", "show", "odd.json")
     assert (odd.code, odd.out) == (0, "\\u001b[2J  -  -  -  public\n")
     (tmp_path / "odd.json").write_text("none")
-    assert keys("show", "odd.json", home=tmp_path).code == 78
+    assert here("keys", "show", "odd.json").code == 78
     (tmp_path / "odd.json").write_text('{"keys": 7}')
-    assert keys("show", "odd.json", home=tmp_path).code == 78
-    assert keys("show", home=tmp_path).code == 2
+    assert here("keys", "show", "odd.json").code == 78
+    assert here("keys", "show").code == 2

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -12,6 +12,7 @@ from support.process.bridge import BridgeProcess, Ended, run_seb
 from support.process.launch import Launch
 from support.sinks.http_server import HttpServer
 
+from bridge.api import control
 from bridge.simulator.events import SimulatedEvent
 from bridge.simulator.simulator import Simulator
 
@@ -34,9 +35,17 @@ def environment(launch: Launch, server: HttpServer) -> dict[str, str]:
     }
 
 
-def outbox(launch: Launch, server: HttpServer, *arguments: str) -> Ended:
+Run = Callable[..., Ended]
+
+
+@pytest.fixture
+def outbox(launch: Launch, server: HttpServer, here: Run) -> Run:
     """The outcome of a command on the outbox."""
-    return run_seb("outbox", *arguments, home=launch.home, env=environment(launch, server))
+
+    def run(*arguments: str) -> Ended:
+        return here("outbox", *arguments, **environment(launch, server))
+
+    return run
 
 
 def hook_of(said: Ended) -> dict[str, Any]:
@@ -54,23 +63,23 @@ def refused_for_good(launch: Launch, server: HttpServer, imds: Simulator) -> Bri
     imds.announce(SimulatedEvent())
     # `retry` wakes the sink, or the tries would be seconds apart.
     while not bridge.logs("record_dead"):
-        assert outbox(launch, server, "retry", "hook", "1").code == 1
+        control.ask(launch.state, {"ask": "outbox.retry", "sink": "hook", "sequences": [1]})
     return bridge
 
 
-def test_nothing_yet(launch: Launch, server: HttpServer) -> None:
+def test_nothing_yet(launch: Launch, outbox: Run) -> None:
     """To look makes no store, and no directory: the bridge may run as another user."""
-    said = outbox(launch, server, "list")
+    said = outbox("list")
     assert (said.code, said.out) == (1, "")
     assert said.err == f"seb: there is no store in {launch.state} yet: the bridge has not run\n"
     assert not launch.state.exists()
 
 
-def test_before_imds_has_answered(launch: Launch, server: HttpServer) -> None:
+def test_before_imds_has_answered(launch: Launch, server: HttpServer, outbox: Run) -> None:
     """The bridge answers while it waits: what is configured, and what it waits for."""
     bridge = launch(**{**environment(launch, server), "SEB_IMDS__URL": "http://127.0.0.1:9"})
     bridge.wait_for_log("identity_trouble")
-    said = outbox(launch, server, "list", "--json")
+    said = outbox("list", "--json")
     assert said.code == 0, said.err
     sinks = json.loads(said.out)["sinks"]
     assert [(each["sink"], each["state"], each["backlog"]) for each in sinks] == [
@@ -84,11 +93,11 @@ def test_before_imds_has_answered(launch: Launch, server: HttpServer) -> None:
 
 
 def test_dead_records_of_a_running_bridge(
-    launch: Launch, server: HttpServer, imds_simulator: Simulator
+    launch: Launch, server: HttpServer, imds_simulator: Simulator, outbox: Run
 ) -> None:
     """Listed with their reason, told as a record, tried again when asked."""
     bridge = refused_for_good(launch, server, imds_simulator)
-    said = outbox(launch, server, "list")
+    said = outbox("list")
     lines = said.out.splitlines()
     assert lines[0].split() == [
         *("SINK", "STATE", "TO", "DELIVER", "DEAD", "OLDEST", "LAST", "DELIVERED")
@@ -100,18 +109,14 @@ def test_dead_records_of_a_running_bridge(
     told = bridge.wait_for_records(1, types="seb.bridge.dead-letter")[0]["data"]["deadLetter"]
     assert (told["sink"], told["recordSequence"], told["attempts"]) == ("hook", f"{2:020d}", 5)
 
-    assert outbox(launch, server, "retry", "hook", "99").code == 1
-    assert outbox(launch, server, "retry", "hook").out == (
-        "hook: 1 dead record will be tried again\n"
-    )
+    assert outbox("retry", "hook", "99").code == 1
+    assert outbox("retry", "hook").out == ("hook: 1 dead record will be tried again\n")
     eventually(lambda: len(server.requests()) == 6, what="the sixth try")
-    eventually(
-        lambda: hook_of(outbox(launch, server, "list", "--json"))["dead"] == 0, what="no dead"
-    )
+    eventually(lambda: hook_of(outbox("list", "--json"))["dead"] == 0, what="no dead")
 
 
 def test_dead_records_of_a_store_at_rest(
-    launch: Launch, server: HttpServer, imds_simulator: Simulator
+    launch: Launch, server: HttpServer, imds_simulator: Simulator, outbox: Run
 ) -> None:
     """The same questions and answers where no bridge runs; what is dropped never comes."""
     bridge = launch(**environment(launch, server), SEB_SINK__HOOK__TEMPLATE="{{ 1 / 0 }}")
@@ -119,39 +124,35 @@ def test_dead_records_of_a_store_at_rest(
     imds_simulator.announce(SimulatedEvent())
     bridge.wait_for_log("record_dead")
     assert bridge.stop() == 0
-    found = hook_of(outbox(launch, server, "list", "--json"))
+    found = hook_of(outbox("list", "--json"))
     assert (found["state"], found["configured"], found["dead"]) == (None, True, 1)
     names = ("sink", "configured", "state", "reason", "backlog", "oldest", "dead")
     assert tuple(found) == names
-    assert outbox(launch, server, "drop", "hook", "--yes", "7").out == (
-        "hook has no such dead record\n"
-    )
-    assert outbox(launch, server, "drop", "hook", "--yes", "2").out == (
-        "hook: 1 dead record forgotten\n"
-    )
-    assert hook_of(outbox(launch, server, "list", "--json"))["dead"] == 0
-    assert outbox(launch, server, "list").out.splitlines()[1].split()[:3] == [
-        *("hook", "not", "running")
-    ]
+    assert outbox("drop", "hook", "--yes", "7").out == ("hook has no such dead record\n")
+    assert outbox("drop", "hook", "--yes", "2").out == ("hook: 1 dead record forgotten\n")
+    assert hook_of(outbox("list", "--json"))["dead"] == 0
+    assert outbox("list").out.splitlines()[1].split()[:3] == [*("hook", "not", "running")]
 
 
-def test_an_unknown_sink(launch: Launch, server: HttpServer) -> None:
+def test_an_unknown_sink(launch: Launch, server: HttpServer, outbox: Run) -> None:
     """The answer is no, with the names that there are, from a bridge and from a store."""
     bridge = launch(**environment(launch, server))
     bridge.wait_for_log("started")
-    running = outbox(launch, server, "retry", "hoook")
+    running = outbox("retry", "hoook")
     bridge.stop()
-    resting = outbox(launch, server, "retry", "hoook")
+    resting = outbox("retry", "hoook")
     expected = Ended(1, "", "seb: there is no sink hoook; the sinks are: hook, stdout\n")
     assert running == resting == expected
 
 
-def test_a_look_at_a_damaged_store_hides_nothing(launch: Launch, server: HttpServer) -> None:
+def test_a_look_at_a_damaged_store_hides_nothing(
+    launch: Launch, server: HttpServer, outbox: Run
+) -> None:
     """Whoever looks first finds the damage; the bridge still tells every sink of it."""
     bridge = launch(**environment(launch, server))
     bridge.wait_for_log("started")
     bridge.stop()
     (launch.state / "seb.db").write_bytes(b"no database" * 1000)
-    assert outbox(launch, server, "list").code == 0
+    assert outbox("list").code == 0
     again = launch(**environment(launch, server))
     assert again.wait_for_records(1)[0]["type"] == "seb.bridge.store-reset.v1"

@@ -6,10 +6,11 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support.process.seb_here import seb_here
+from support.process.bridge import Ended
 
 from bridge import system
 from bridge.cli import systemd_unit
@@ -74,7 +75,7 @@ def test_its_exposure_is_small(home: Path) -> None:
 
 
 def test_it_runs_this_very_seb(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    here: Callable[..., Ended], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By the path that it was called by, links and all."""
     seb = tmp_path / "seb"
@@ -82,7 +83,7 @@ def test_it_runs_this_very_seb(
     monkeypatch.setattr(systemd_unit, "_own_command", lambda: (str(seb),))
     monkeypatch.setattr(systemd_unit, "_HIDDEN", ())
     monkeypatch.setattr(systemd_unit, "_open_to_all", lambda _: True)
-    said = seb_here("systemd-unit", home=tmp_path, env={}, monkeypatch=monkeypatch, capsys=capsys)
+    said = here("systemd-unit")
     assert (said.code, said.err) == (0, "")
     assert [line for line in entries(said.out) if line.startswith("Exec")] == [
         f"ExecStartPre=-{seb} check --offline",
@@ -91,12 +92,12 @@ def test_it_runs_this_very_seb(
 
 
 def test_it_says_what_would_keep_the_service_out(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    here: Callable[..., Ended], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On standard error, so that the unit can still be read and redirected."""
     monkeypatch.setattr(systemd_unit, "_HIDDEN", (str(tmp_path),))
     monkeypatch.setattr(systemd_unit, "_own_command", lambda: (str(tmp_path / "seb"),))
-    said = seb_here("systemd-unit", home=tmp_path, env={}, monkeypatch=monkeypatch, capsys=capsys)
+    said = here("systemd-unit")
     assert said.code == 0
     assert f"seb: {tmp_path / 'seb'} cannot be seen by this service" in said.err
     assert said.out.startswith("# scheduled-events-bridge")
@@ -118,11 +119,11 @@ def test_the_own_command(how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_windows_has_no_systemd(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    here: Callable[..., Ended], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """78, and where to read on."""
     monkeypatch.setattr(system, "is_windows", lambda: True)
-    said = seb_here("systemd-unit", home=tmp_path, env={}, monkeypatch=monkeypatch, capsys=capsys)
+    said = here("systemd-unit")
     assert (said.code, said.out, "docs/windows.md" in said.err) == (78, "", True)
 
 

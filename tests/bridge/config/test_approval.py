@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from support.commands.control_plane import LEAVE_OUT, Signer, jwks
 
-from bridge.approval.authority import rules_of, trust_of
-from bridge.approval.policy import Rule
+from bridge.approval.policy import Rule, rules_of
+from bridge.approval.trusted_keys import trust_of
 from bridge.config.load import load
 from bridge.errors import CONFIGURATION, ConfigurationError
 from bridge.service.bridge import Bridge
@@ -156,14 +156,3 @@ def test_a_trust_file_is_read_at_the_start(tmp_path: Path) -> None:
     file.write_text(jwks(Signer()))
     approval = load(environ={"SEB_APPROVAL__TRUST": str(file)}).settings.approval
     assert len(trust_of(approval).keys()) == 1
-
-
-def test_a_trust_file_with_a_wrong_key_ends_the_start(tmp_path: Path) -> None:
-    """A private key or a key without its issuer is refused at once, and never quoted."""
-    file, key = tmp_path / "trust.json", Signer()
-    file.write_text(json.dumps({"keys": [key.jwk(d="c2VjcmV0")]}))
-    told = trust_refusal(file)
-    assert "key 0 is a private key" in told
-    assert "c2VjcmV0" not in told
-    file.write_text(json.dumps({"keys": [key.jwk(iss=LEAVE_OUT)]}))
-    assert "key 0 has no iss" in trust_refusal(file)

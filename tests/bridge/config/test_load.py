@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
@@ -95,14 +94,6 @@ def test_without_a_sink_there_is_standard_output() -> None:
     config = loaded()
     assert [sink.name for sink in config.sinks] == ["stdout"]
     assert (config.settings.site, config.settings.poll_interval) == ("default", 1.0)
-
-
-def test_only_configured_kinds_are_imported() -> None:
-    """A program that delivers to a file loads no MQTT and no Azure library."""
-    for name in [name for name in sys.modules if name.startswith("sinks.mqtt")]:
-        del sys.modules[name]
-    loaded(SEB_SINK__FILE__PATH="x")
-    assert not [name for name in sys.modules if name.startswith("sinks.mqtt")]
 
 
 def test_two_sinks_of_one_kind() -> None:

@@ -140,14 +140,6 @@ def test_the_id_is_made_of_five_facts() -> None:
     )
 
 
-def test_the_same_fact_has_the_same_id_on_any_day() -> None:
-    """After a lost store, in another run, with another incarnation."""
-    look = replace(LOOK, now=NOW + timedelta(days=2), incarnation=0, previous_incarnation=None)
-    observer = replace(OBSERVER, version="9", instance_id="run-2")
-    again = record(appeared(entry(), look), look, observer)
-    assert record(appeared(entry())).id == again.id
-
-
 def test_two_vms_tell_one_event_with_two_ids_and_one_fingerprint() -> None:
     """So the copies of a fleet can be joined, and none is taken for another."""
     other = replace(OBSERVER, vm=replace(VM, vm_id="another", name="web_4"))

@@ -1,24 +1,21 @@
 import json
 import logging
 from collections.abc import Iterator
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import jsonschema
 import pytest
 from support.documents.documents import (
-    EVENT_ID,
     LATER,
-    NOW,
     OTHER_ID,
     body,
     entry,
     started,
 )
-from support.imds.polling import Bench, pending_after, told
+from support.imds.polling import Bench, told
 
-from bridge.events.tracked import KEEP_ENDED
+from bridge.events import tracked
 from bridge.imds.client import ImdsError
 from bridge.store.database import Store, StoreError
 from sinks.record import schema
@@ -203,20 +200,6 @@ def test_an_outage_is_told_once(bench: Bench) -> None:
     assert bench.serve(body(entry())) == []
 
 
-def test_a_cancelled_event_was_seen_to_vanish(bench: Bench) -> None:
-    """Before its date, while somebody looked."""
-    bench.serve(body(entry()))
-    bench.fails(DOWN)
-    assert told(bench.serve(body())) == [("event.ended", "Canceled")]
-
-
-def test_an_event_that_vanished_between_two_runs_was_not(bench: Bench) -> None:
-    """However short the time between them."""
-    bench.serve(body(entry()))
-    bench.restart()
-    assert told(bench.serve(body())) == [("event.ended", "Unknown")]
-
-
 def test_a_restart_tells_nothing_again(bench: Bench) -> None:
     """What is known is on disk."""
     bench.serve(body(entry()))
@@ -266,15 +249,6 @@ def test_a_reboot_with_the_clock_behind_is_a_reboot(bench: Bench) -> None:
     assert told(bench.serve(body())) == [("event.ended", "Completed")]
 
 
-def test_without_a_boot_id_a_restart_is_not_denied(bench: Bench) -> None:
-    """Where the system tells none, restarted is null."""
-    bench.restart(boot_id=None)
-    bench.serve(body(entry()))
-    bench.restart(boot_id=None)
-    (ended,) = bench.serve(body())
-    assert ended.data["observation"]["restarted"] is None
-
-
 def test_a_pause_is_measured_for_the_events_that_are_pending(bench: Bench) -> None:
     """It is committed at the next look, though the document is the same."""
     bench.serve(body(entry()))
@@ -289,29 +263,6 @@ def test_a_pause_is_measured_for_the_events_that_are_pending(bench: Bench) -> No
     ) == ("Completed", 4.25, False)
 
 
-def test_there_and_back_are_three_ids(bench: Bench) -> None:
-    """A -> B -> A."""
-    for date in (entry()["NotBefore"], LATER, entry()["NotBefore"]):
-        bench.serve(body(entry(not_before=date)))
-    records = bench.records()
-    assert (
-        len({record.id for record in records}),
-        [record.data["revision"] for record in records],
-    ) == (3, [1, 2, 3])
-
-
-def test_after_a_lost_store_the_same_facts_have_the_same_ids(bench: Bench, tmp_path: Path) -> None:
-    """In another stream, whose sequence begins anew."""
-    before = bench.serve(body(entry(), started(OTHER_ID)))
-    bench.restart(lost=tmp_path / "new")
-    after = bench.serve(body(entry(), started(OTHER_ID)), after=3600.0)
-    assert [record.id for record in before] == [record.id for record in after]
-    assert (
-        [record.sequence for record in after],
-        before[0].stream == after[0].stream,
-    ) == ([1, 2], False)
-
-
 def test_parts_that_cannot_be_read_are_logged_and_end_nothing(
     bench: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -320,17 +271,6 @@ def test_parts_that_cannot_be_read_are_logged_and_end_nothing(
     assert told(bench.serve(body(3, entry(OTHER_ID)))) == [("event.scheduled", "Scheduled")]
     assert "document_ignored" in [getattr(each, "action", "") for each in caplog.records]
     assert told(bench.serve(body(entry(OTHER_ID)))) == [("event.ended", "Canceled")]
-
-
-def test_pending_is_what_the_records_say(bench: Bench) -> None:
-    """With the id of each event's latest record, across a restart."""
-    bench.serve(body(entry(), entry(OTHER_ID)))
-    (update,) = bench.serve(body(entry(not_before=LATER), entry(OTHER_ID)))
-    bench.serve(body(entry(not_before=LATER)))
-    bench.restart()
-    assert [(update.id, EVENT_ID, 2)] == [
-        (each.record_id, each.event_id, each.revision) for each in bench.state.pending()
-    ]
 
 
 def test_urgent_is_what_is_near_and_names_this_vm(bench: Bench) -> None:
@@ -411,27 +351,6 @@ class TestScopeSelf:
         assert (record.data["transition"], record.data["revision"]) == ("scheduled", 2)
 
 
-def test_the_records_of_many_events_rebuild_the_document(bench: Bench) -> None:
-    """A thousand events of a hundred VMs are committed in one go."""
-    names = [f"web_{n}" for n in range(100)]
-    entries = [entry(f"E{n}", resources=names) for n in range(1000)]
-    bench.serve(body(*entries))
-    pending = pending_after(bench.records())
-    assert {each["EventId"]: each["Resources"] for each in entries} == {
-        event_id: event["resources"] for event_id, event in pending.items()
-    }
-
-
-def test_a_clock_that_jumps_far_is_survived(bench: Bench) -> None:
-    """Thirty years ahead and back: the events are the same events."""
-    bench.serve(body(entry()))
-    bench.clock.jump(30 * 365 * 86400.0)
-    assert bench.serve(body(entry())) == []
-    bench.clock.jump(-30 * 365 * 86400.0)
-    assert told(bench.serve(body())) == [("event.ended", "Canceled")]
-    assert bench.clock.now() - NOW < timedelta(minutes=1)
-
-
 def test_an_imds_that_is_away_is_no_trouble_of_the_store(bench: Bench) -> None:
     """What keeps the bridge from looking is not told as what keeps it from committing."""
     bench.imds.said = ImdsError("nobody listens", reason="refused")
@@ -439,14 +358,17 @@ def test_an_imds_that_is_away_is_no_trouble_of_the_store(bench: Bench) -> None:
     assert bench.state.store_trouble is None
 
 
-def test_what_is_remembered_of_ended_events_stays_small(bench: Bench) -> None:
+def test_what_is_remembered_of_ended_events_stays_small(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """In memory as on disk, however many events there were."""
-    for number in range(KEEP_ENDED + 20):
+    monkeypatch.setattr(tracked, "KEEP_ENDED", 10)
+    for number in range(30):
         bench.serve(body(entry(event_id=f"EVENT-{number}")))
     bench.serve(body())
     on_disk = {key for (key,) in bench.store.read("SELECT key FROM events")}
     assert set(bench.state.known) == on_disk
-    assert on_disk == {f"event-{number}" for number in range(20, KEEP_ENDED + 20)}
+    assert on_disk == {f"event-{number}" for number in range(20, 30)}
 
 
 def test_a_start_with_a_wrong_clock_forgets_no_revision(bench: Bench) -> None:

@@ -1,9 +1,10 @@
 import gzip
 import json
 import socket
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
-from time import perf_counter, process_time
+from time import perf_counter
 
 import pytest
 import requests
@@ -15,16 +16,12 @@ from urllib3.exceptions import NewConnectionError
 
 from bridge.imds.api_versions import PATIENCE, PROBE_EVERY
 from bridge.imds.client import MAX_RETRY_AFTER, Imds, ImdsError
-from bridge.imds.errors import explain
-from bridge.imds.exchange import MAX_BODY_BYTES
+from bridge.imds.exchange import explain
 from bridge.simulator.faults import (
-    CutJson,
     DripBody,
     DripHeaders,
-    EmptyBody,
     Endless,
     Fault,
-    Html,
     Huge,
     Reset,
     Slow,
@@ -35,6 +32,7 @@ from bridge.simulator.simulator import Simulator
 from bridge.simulator.vm import SimulatedVm
 
 NEWEST = "2020-07-01"
+Client = Callable[..., Imds]
 
 
 @pytest.fixture
@@ -44,22 +42,18 @@ def imds() -> Iterator[Simulator]:
         yield simulator
 
 
-def client(
-    url: str,
-    *,
-    api_version: str = NEWEST,
-    timeout: float = 5.0,
-    first_timeout: float = 5.0,
-    others: Sequence[str] = (),
-) -> Imds:
-    """A client that may look elsewhere at `others`."""
-    return Imds(
-        url,
-        api_version=api_version,
-        timeout=timeout,
-        first_timeout=first_timeout,
-        discover=lambda: others,
-    )
+@pytest.fixture
+def client() -> Iterator[Client]:
+    """Makes clients, which are closed in the end; one may look elsewhere at `others`."""
+    with ExitStack() as stack:
+
+        def make(url: str, *, others: Sequence[str] = (), **timeouts: float) -> Imds:
+            patience = {"timeout": 5.0, "first_timeout": 5.0, **timeouts}
+            made = Imds(url, api_version=NEWEST, discover=lambda: others, **patience)
+            stack.callback(made.close)
+            return made
+
+        yield make
 
 
 def refused(asked: Imds) -> ImdsError:
@@ -75,22 +69,20 @@ def closed_port() -> str:
         return f"http://127.0.0.1:{listener.getsockname()[1]}"
 
 
-def test_a_document_comes_as_it_was_sent(imds: Simulator) -> None:
+def test_a_document_comes_as_it_was_sent(imds: Simulator, client: Client) -> None:
     """Bytes, and how long they took in milliseconds."""
     imds.serve(b'\xef\xbb\xbf {"Events":[]}\n')
     asked = client(imds.url)
     answer = asked.events()
-    asked.close()
     assert (answer.body, 0 < answer.latency_ms < 5000) == (b'\xef\xbb\xbf {"Events":[]}\n', True)
 
 
-def test_a_request_is_one_that_imds_takes() -> None:
+def test_a_request_is_one_that_imds_takes(client: Client) -> None:
     """With the header and the api-version; without cookies, credentials or a proxy's traces."""
     with RawImds(reply(headers=["Set-Cookie: a=b"])) as raw:
         asked = client(raw.url)
         asked.events()
         asked.events()
-        asked.close()
     line, *headers = raw.requests[1].split("\r\n")
     names = {header.split(":")[0].lower() for header in headers}
     assert (f"GET /metadata/scheduledevents?api-version={NEWEST} HTTP/1.1", True) == (
@@ -100,28 +92,26 @@ def test_a_request_is_one_that_imds_takes() -> None:
     assert not names & {"cookie", "authorization", "x-forwarded-for", "via"}
 
 
-def test_many_polls_share_one_connection() -> None:
+def test_many_polls_share_one_connection(client: Client) -> None:
     """A poll a second must not cost a handshake a second."""
     with RawImds() as raw:
         asked = client(raw.url)
         for _ in range(50):
             asked.events()
-        asked.close()
     assert (len(raw.requests), raw.connections) == (50, 1)
 
 
-def test_a_connection_that_the_server_closed_is_no_error() -> None:
+def test_a_connection_that_the_server_closed_is_no_error(client: Client) -> None:
     """A kept connection may end at any time between two polls; that says nothing of IMDS."""
     with RawImds(closing=True) as raw:
         asked = client(raw.url)
         for _ in range(20):
             asked.events()
-        asked.close()
     assert len(raw.requests) >= 20
 
 
 def test_the_environments_proxies_are_not_asked(
-    imds: Simulator, monkeypatch: pytest.MonkeyPatch
+    imds: Simulator, monkeypatch: pytest.MonkeyPatch, client: Client
 ) -> None:
     """The metadata address is link-local: no proxy can reach it."""
     for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY", "https_proxy"):
@@ -130,7 +120,6 @@ def test_the_environments_proxies_are_not_asked(
     monkeypatch.delenv("NO_PROXY", raising=False)
     asked = client(imds.url)
     asked.events()
-    asked.close()
     assert imds.gets == 1
 
 
@@ -148,31 +137,22 @@ BAD_DAYS: list[tuple[Fault, str]] = [
 
 
 @pytest.mark.parametrize(("fault", "reason"), BAD_DAYS, ids=str)
-def test_a_bad_day_is_one_error_and_then_over(imds: Simulator, fault: Fault, reason: str) -> None:
+def test_a_bad_day_is_one_error_and_then_over(
+    imds: Simulator, fault: Fault, reason: str, client: Client
+) -> None:
     """It has one word for logs and a sentence for people, and the next poll is well again."""
     asked = client(imds.url)
     asked.events()
     imds.fault(fault)
     error = refused(asked)
     healed = asked.events()
-    asked.close()
     assert (reason, None) == (error.reason, error.retry_after)
     assert 10 < len(str(error)) < 200
     assert b"Events" in healed.body
 
 
-@pytest.mark.parametrize("fault", [EmptyBody(), Html(), CutJson()], ids=str)
-def test_a_200_is_handed_on_whatever_it_holds(imds: Simulator, fault: Fault) -> None:
-    """Whether it is a document is for the document to say."""
-    imds.fault(fault)
-    asked = client(imds.url)
-    body = asked.events().body
-    asked.close()
-    assert len(body) < 200
-
-
 @pytest.mark.parametrize("fault", [DripBody(0.05), DripHeaders(0.05), Slow(5.0)], ids=str)
-def test_a_deadline_is_kept_to_the_last_byte(imds: Simulator, fault: Fault) -> None:
+def test_a_deadline_is_kept_to_the_last_byte(imds: Simulator, fault: Fault, client: Client) -> None:
     """Headers or a body that drip do not hold a poll longer than its timeout."""
     asked = client(imds.url, timeout=0.6)
     asked.events()
@@ -180,13 +160,12 @@ def test_a_deadline_is_kept_to_the_last_byte(imds: Simulator, fault: Fault) -> N
     began = perf_counter()
     error = refused(asked)
     took = perf_counter() - began
-    asked.close()
     assert (error.reason, took < 1.5 * 0.6) == ("timeout", True)
 
 
 @pytest.mark.parametrize("mode", ["drip-headers", "drip-body", "drip-close"])
 def test_the_deadline_holds_within_tls_too(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: Mode
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: Mode, client: Client
 ) -> None:
     """An https URL has the same total time as any other."""
     ca = ThrowawayCa(tmp_path)
@@ -198,25 +177,22 @@ def test_the_deadline_holds_within_tls_too(
         began = perf_counter()
         assert refused(asked).reason == "timeout"
         assert perf_counter() - began < 5
-        asked.close()
 
 
-def test_an_interim_answer_is_read_past() -> None:
+def test_an_interim_answer_is_read_past(client: Client) -> None:
     """A 102 before the document is not the answer (RFC 9110, 15.2)."""
     with RawImds(b"HTTP/1.1 102 Processing\r\n\r\n" + reply(body=b"{}")) as raw:
         asked = client(raw.url)
         assert asked.events().body == b"{}"
-        asked.close()
 
 
-def test_the_first_answer_may_take_longer(imds: Simulator) -> None:
+def test_the_first_answer_may_take_longer(imds: Simulator, client: Client) -> None:
     """Azure turns the service on at the first request, which can take two minutes."""
     asked = client(imds.url, timeout=0.2, first_timeout=5.0)
     imds.fault(Slow(0.4))
     asked.events()
     imds.fault(Slow(5.0))
     error = refused(asked)
-    asked.close()
     assert error.reason == "timeout"
 
 
@@ -234,33 +210,24 @@ def test_the_first_answer_may_take_longer(imds: Simulator) -> None:
         ("Mon, 02 Mar 2026 10:15:00 GMT", None),
     ],
 )
-def test_retry_after_is_honoured_within_reason(said: str, expected: float | None) -> None:
+def test_retry_after_is_honoured_within_reason(
+    said: str, expected: float | None, client: Client
+) -> None:
     """In seconds; a rest longer than a Preempt's notice would cost the notice."""
     with RawImds(reply("429 Too Many", headers=[f"Retry-After: {said}"])) as raw:
         asked = client(raw.url)
         error = refused(asked)
-        asked.close()
     assert (error.reason, error.retry_after) == ("http_429", expected)
 
 
 @pytest.mark.parametrize("location", ["/elsewhere", "http://127.0.0.1:1/", "\xff\xfe"])
-def test_a_redirect_is_not_followed(location: str) -> None:
+def test_a_redirect_is_not_followed(location: str, client: Client) -> None:
     """IMDS never redirects: whoever does is somebody else."""
     answer = reply("302 Found", headers=["Location: X"]).replace(b"X", location.encode("latin-1"))
     with RawImds(answer) as raw:
         asked = client(raw.url)
         error = refused(asked)
-        asked.close()
     assert (error.reason, len(raw.requests)) == ("http_302", 1)
-
-
-def test_a_redirect_with_a_huge_body_is_not_read_whole() -> None:
-    """The limit holds for every status."""
-    with RawImds(reply("302 Found", b"x" * (MAX_BODY_BYTES + 1), headers=["Location: /"])) as raw:
-        asked = client(raw.url)
-        error = refused(asked)
-        asked.close()
-    assert error.reason == "too_large"
 
 
 NO_HTTP = {
@@ -276,16 +243,15 @@ NO_HTTP = {
 
 
 @pytest.mark.parametrize("answer", NO_HTTP.values(), ids=NO_HTTP.keys())
-def test_what_is_no_http_is_an_error_too(answer: bytes) -> None:
+def test_what_is_no_http_is_an_error_too(answer: bytes, client: Client) -> None:
     """Nothing that a server sends raises anything but ImdsError."""
     with RawImds(answer, closing=True) as raw:
         asked = client(raw.url)
         reason = refused(asked).reason
-        asked.close()
     assert reason in ("connection", "too_large")
 
 
-def test_nobody_listening_is_said(imds: Simulator) -> None:
+def test_nobody_listening_is_said(imds: Simulator, client: Client) -> None:
     """The error names the address."""
     url = closed_port()
     error = refused(client(url))
@@ -304,7 +270,7 @@ def test_a_network_that_is_not_there_is_said() -> None:
     )
 
 
-def test_a_connection_that_is_reset_is_tried_once_more(imds: Simulator) -> None:
+def test_a_connection_that_is_reset_is_tried_once_more(imds: Simulator, client: Client) -> None:
     """Only where it was kept from an earlier answer; a second reset is IMDS's own."""
     asked = client(imds.url)
     asked.events()
@@ -312,38 +278,34 @@ def test_a_connection_that_is_reset_is_tried_once_more(imds: Simulator) -> None:
     asked.events()
     imds.fault(Reset(), times=2)
     error = refused(asked)
-    asked.close()
     assert (error.reason, imds.gets) == ("connection", 5)
 
 
-def test_an_older_api_version_is_found() -> None:
+def test_an_older_api_version_is_found(client: Client) -> None:
     """Where IMDS refuses ours, the newest that it takes is kept from then on."""
     with Simulator(api_versions=["2017-08-01", "2019-01-01"]) as old:
         asked = client(old.url)
         asked.events()
         asked.events()
-        asked.close()
         assert (asked.api_version, old.gets) == ("2019-01-01", 5)
 
 
-def test_the_versions_that_a_refusal_names_come_last() -> None:
+def test_the_versions_that_a_refusal_names_come_last(client: Client) -> None:
     """Newer ones than we know, in IMDS's order; nonsense among them is left out."""
     named = ["2031-01-01", "x/../y", 7, "2020-07-01", "2030-01-01"]
     with RawImds(*[refusal(*named)] * 8, reply()) as raw:
         asked = client(raw.url)
         asked.events()
-        asked.close()
     assert raw.versions[7:] == ["2031-01-01", "2030-01-01"]
     assert (asked.api_version, raw.versions[0]) == ("2030-01-01", NEWEST)
 
 
-def test_when_all_are_refused_imds_is_left_in_peace() -> None:
+def test_when_all_are_refused_imds_is_left_in_peace(client: Client) -> None:
     """Ten requests a second would only earn a 429 for every poller of the VM."""
     newest = [f"20{n}-01-01" for n in range(30, 50)]
     with RawImds(refusal(*newest)) as raw:
         asked = client(raw.url)
         error = refused(asked)
-        asked.close()
     assert (error.reason, error.retry_after, len(raw.requests)) == (
         "http_400",
         MAX_RETRY_AFTER,
@@ -355,28 +317,26 @@ def test_when_all_are_refused_imds_is_left_in_peace() -> None:
 @pytest.mark.parametrize(
     "body", [b"", b"[]", b"{}", b'{"newest-versions":3}', b"\xff", b"[" * 9999]
 )
-def test_a_refusal_may_say_anything(body: bytes) -> None:
+def test_a_refusal_may_say_anything(body: bytes, client: Client) -> None:
     """Its body is a hint at best."""
     with RawImds(reply("400 Bad Request", body)) as raw:
         asked = client(raw.url)
         error = refused(asked)
-        asked.close()
     assert (error.reason, len(raw.requests)) == ("http_400", 7)
 
 
-def test_one_refusal_does_not_change_a_version_that_works() -> None:
+def test_one_refusal_does_not_change_a_version_that_works(client: Client) -> None:
     """An older one leaves out fields: every event would seem to have changed."""
     with RawImds(reply(), refusal(), refusal(), reply()) as raw:
         asked = client(raw.url)
         asked.events()
         errors = [refused(asked), refused(asked)]
         asked.events()
-        asked.close()
     assert [(error.reason, error.retry_after) for error in errors] == [("http_400", None)] * 2
     assert raw.versions == [NEWEST] * 4
 
 
-def test_a_version_that_is_refused_for_good_is_given_up() -> None:
+def test_a_version_that_is_refused_for_good_is_given_up(client: Client) -> None:
     """A VM may move to a host that knows less."""
     with RawImds(reply(), *[refusal()] * PATIENCE, reply()) as raw:
         asked = client(raw.url)
@@ -384,11 +344,10 @@ def test_a_version_that_is_refused_for_good_is_given_up() -> None:
         for _ in range(PATIENCE - 1):
             refused(asked)
         asked.events()
-        asked.close()
     assert (raw.versions[-1], asked.api_version) == ("2019-08-01", "2019-08-01")
 
 
-def test_the_wanted_version_is_asked_for_again() -> None:
+def test_the_wanted_version_is_asked_for_again(client: Client) -> None:
     """A stand-in version leaves out fields: it is used no longer than it must."""
     with RawImds(refusal(), *[reply()] * (PROBE_EVERY + 1)) as raw:
         asked = client(raw.url)
@@ -396,52 +355,47 @@ def test_the_wanted_version_is_asked_for_again() -> None:
         for _ in range(PROBE_EVERY):
             asked.events()
             used.append(asked.api_version)
-        asked.close()
     assert (used[0], used[-2], used[-1]) == ("2019-08-01", "2019-08-01", "2020-07-01")
 
 
-def test_the_instance_document_is_read() -> None:
+def test_the_instance_document_is_read(client: Client) -> None:
     """As the object that IMDS answers."""
     vm = SimulatedVm(name="web_3")
     with Simulator(vm=vm) as simulator:
         asked = client(simulator.url)
         instance = asked.instance()
-        asked.close()
     assert instance == json.loads(json.dumps(vm.compute()))
 
 
 @pytest.mark.parametrize(
     "body", [b"", b"[]", b"null", b"<html>", b'{"vmId":1e999}', b"[" * 99999, b'{"a":1,"a":2}']
 )
-def test_an_instance_document_that_is_none_is_an_error(body: bytes) -> None:
+def test_an_instance_document_that_is_none_is_an_error(body: bytes, client: Client) -> None:
     """It must be one JSON object."""
     with RawImds(reply(body=body)) as raw:
         asked = client(raw.url)
         with pytest.raises(ImdsError) as caught:
             asked.instance()
-        asked.close()
     assert caught.value.reason == "malformed"
 
 
-def test_an_older_instance_document_will_do() -> None:
+def test_an_older_instance_document_will_do(client: Client) -> None:
     """Its api-version falls back as that of the events does."""
     with RawImds(refusal(), reply(body=b'{"vmId":"x"}')) as raw:
         asked = client(raw.url)
         instance = asked.instance()
-        asked.close()
     assert (instance, raw.versions) == ({"vmId": "x"}, ["2021-02-01", "2019-06-04"])
 
 
-def test_outside_a_vnet_the_endpoint_is_found(imds: Simulator) -> None:
+def test_outside_a_vnet_the_endpoint_is_found(imds: Simulator, client: Client) -> None:
     """Where nobody can be reached, the next poll asks the endpoint that DHCP names."""
     asked = client(closed_port(), others=[closed_port(), imds.url])
     errors = [refused(asked).reason, refused(asked).reason]
     asked.events()
-    asked.close()
     assert (["refused"] * 2, imds.url) == (errors, asked.url)
 
 
-def test_a_wrong_endpoint_is_left_again(imds: Simulator) -> None:
+def test_a_wrong_endpoint_is_left_again(imds: Simulator, client: Client) -> None:
     """In a VNet, DHCP names a service without events: the given address comes round again."""
     given = closed_port()
     with RawImds(reply("404 Not Found")) as other:
@@ -450,40 +404,25 @@ def test_a_wrong_endpoint_is_left_again(imds: Simulator) -> None:
         for _ in range(4):
             tried.append(asked.url)
             refused(asked)
-        asked.close()
     assert [given, other.url] * 2 == tried
 
 
 @pytest.mark.parametrize("fault", [Status(404), Status(410), Slow(5.0), Reset()], ids=str)
-def test_an_endpoint_that_is_there_is_not_left(imds: Simulator, fault: Fault) -> None:
+def test_an_endpoint_that_is_there_is_not_left(
+    imds: Simulator, fault: Fault, client: Client
+) -> None:
     """A bad start is no reason to look elsewhere."""
     imds.fault(fault)
     asked = client(imds.url, first_timeout=0.3, others=[closed_port()])
     refused(asked)
-    asked.close()
     assert asked.url == imds.url
 
 
-def test_an_endpoint_that_has_answered_is_kept() -> None:
+def test_an_endpoint_that_has_answered_is_kept(client: Client) -> None:
     """Later trouble is trouble, whatever DHCP says."""
     with RawImds() as raw:
         asked = client(raw.url, others=[closed_port()])
         asked.events()
     refused(asked)
     refused(asked)
-    asked.close()
     assert asked.url == raw.url
-
-
-def test_an_idle_poll_costs_little() -> None:
-    """A poll a second has half a percent of a core for everything; this part takes a tenth."""
-    with RawImds() as raw:
-        asked = client(raw.url)
-        for _ in range(20):
-            asked.events()
-        began = process_time()  # of the server's thread as well
-        for _ in range(200):
-            asked.events()
-        each = (process_time() - began) / 200
-        asked.close()
-    assert each < 0.0025

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.documents.documents import EVENT_ID, body, entry, started, without
 
@@ -330,7 +330,6 @@ def test_parse_raises_nothing_else_on_bytes(document: bytes) -> None:
         parse_document(document)
 
 
-@settings(max_examples=300)
 @given(JSON | st.lists(JSON | st.dictionaries(st.sampled_from(FIELDS), JSON), max_size=4), JSON)
 def test_parse_raises_nothing_else_on_json(events: Any, incarnation: Any) -> None:
     """What could be read can be written, hashed and compared."""

@@ -11,7 +11,8 @@ from typing import Any
 
 import apscheduler.schedulers.base
 import pytest
-from support.store_helpers import NOW, HandClock
+from support.documents.documents import FakeClock
+from support.store_helpers import NOW
 
 from bridge.service.scheduler import Every, Scheduler, Watch
 
@@ -166,11 +167,11 @@ def test_after_a_leap_of_years_one_time_is_due() -> None:
     assert NOW + YEARS + timedelta(seconds=1) == every.get_next_fire_time(NOW, NOW + YEARS)
 
 
-def ticked(clock: HandClock, *, wall: float, monotonic: float) -> tuple[float, float]:
+def ticked(clock: FakeClock, *, wall: float, monotonic: float) -> tuple[float, float]:
     """What a watch says of one tick in which the clocks went so far."""
     watch = Watch(clock)
-    clock.wall += timedelta(seconds=wall)
-    clock.seconds += monotonic
+    clock.advance(monotonic)
+    clock.jump(wall - monotonic)
     return watch.tick()
 
 
@@ -189,16 +190,16 @@ def ticked(clock: HandClock, *, wall: float, monotonic: float) -> tuple[float, f
 )
 def test_jumps_and_pauses(wall: float, monotonic: float, jump: float, pause: float) -> None:
     """The two clocks together tell a clock that was set from a machine that stood still."""
-    shown: Any = ticked(HandClock(), wall=wall, monotonic=monotonic)
+    shown: Any = ticked(FakeClock(NOW), wall=wall, monotonic=monotonic)
     assert (jump, pause) == pytest.approx(shown)
 
 
 def test_a_jump_is_told_once() -> None:
     """After a jump the watch goes by the new time."""
-    clock = HandClock()
+    clock = FakeClock(NOW)
     watch = Watch(clock)
-    clock.wall += timedelta(days=1)
-    clock.seconds += 1
+    clock.advance(1)
+    clock.jump(86400)
     watch.tick()
     clock.advance(1)
     assert watch.tick() == (0.0, 0.0)

@@ -1,30 +1,23 @@
 from __future__ import annotations
 
-import json
 import time
 from contextlib import ExitStack
-from http.client import HTTPConnection, HTTPException, IncompleteRead
+from http.client import HTTPConnection, HTTPException
 
 import pytest
 from support.imds.client import COMPUTE, Reply, ask, connect, send_request
 
 from bridge.simulator.fault_names import FAULT_NAMES, parse_fault
 from bridge.simulator.faults import (
-    CutJson,
     DripBody,
     DripHeaders,
-    EmptyBody,
     Endless,
     Fault,
-    Html,
     Huge,
-    NoEvents,
     Refused,
-    Reset,
     Silence,
     Slow,
     Status,
-    Truncated,
 )
 from bridge.simulator.simulator import Simulator
 
@@ -35,27 +28,10 @@ def suffer(simulator: Simulator, fault: Fault) -> Reply:
     return ask(simulator.url)
 
 
-@pytest.mark.parametrize("status", [401, 404, 410, 500, 503])
-def test_error_statuses_have_a_json_error(imds_simulator: Simulator, status: int) -> None:
-    """An error is a JSON object without Events, and is over with the next GET."""
-    reply = suffer(imds_simulator, Status(status))
-    assert (status, ["error"]) == (reply.status, list(reply.json()))
-    assert ask(imds_simulator.url).status == 200
-
-
 def test_too_many_requests_say_when_to_come_back(imds_simulator: Simulator) -> None:
     """429 carries Retry-After."""
     reply = suffer(imds_simulator, Status(429, retry_after=7))
     assert (reply.status, reply.headers["Retry-After"]) == (429, "7")
-
-
-def test_a_slow_answer_is_right_in_the_end(imds_simulator: Simulator) -> None:
-    """The document comes late, and counts as served."""
-    begun = time.monotonic()
-    reply = suffer(imds_simulator, Slow(0.1))
-    assert time.monotonic() - begun >= 0.1
-    assert reply.json()["Events"] == []
-    assert imds_simulator.history[-1].gets == 1
 
 
 def test_a_client_that_gave_up_was_not_served(imds_simulator: Simulator) -> None:
@@ -64,102 +40,6 @@ def test_a_client_that_gave_up_was_not_served(imds_simulator: Simulator) -> None
     send_request(imds_simulator.url).close()
     assert imds_simulator.wait_for_gets(1)
     assert not imds_simulator.wait_until_served(timeout=0.5)
-
-
-@pytest.mark.parametrize(
-    ("fault", "content_type", "body"),
-    [
-        (EmptyBody(), "application/json; charset=utf-8", b""),
-        (Html(), "text/html", None),
-        (NoEvents(), "application/json; charset=utf-8", b'{"error":"Internal error"}'),
-    ],
-)
-def test_a_200_may_hold_no_document(
-    imds_simulator: Simulator, fault: Fault, content_type: str, body: bytes | None
-) -> None:
-    """An empty body, a page, an object without Events: 200 each, and none counts as served."""
-    reply = suffer(imds_simulator, fault)
-    assert (200, content_type) == (reply.status, reply.headers["Content-Type"])
-    assert body is None or body == reply.body
-    assert imds_simulator.history[-1].gets == 0
-
-
-def test_a_truncated_answer_promises_more(imds_simulator: Simulator) -> None:
-    """Content-Length is that of the whole, and half of it comes."""
-    with pytest.raises(IncompleteRead):
-        suffer(imds_simulator, Truncated())
-    assert imds_simulator.history[-1].gets == 0
-
-
-def test_cut_json_has_a_right_length(imds_simulator: Simulator) -> None:
-    """The body is complete as HTTP sees it, and half a document."""
-    reply = suffer(imds_simulator, CutJson())
-    assert imds_simulator.history[-1].body.startswith(reply.body)
-    with pytest.raises(json.JSONDecodeError):
-        reply.json()
-
-
-def test_a_dripping_body_is_complete_in_the_end(imds_simulator: Simulator) -> None:
-    """Each piece comes well within a read timeout, and all of them take far longer."""
-    imds_simulator.fault(DripBody(interval=0.02, size=4))
-    begun = time.monotonic()
-    reply = ask(imds_simulator.url, timeout=1)
-    assert time.monotonic() - begun >= 0.1
-    assert reply.body == imds_simulator.history[-1].body
-
-
-def test_dripping_headers_are_complete_in_the_end(imds_simulator: Simulator) -> None:
-    """The same for headers, a byte at a time."""
-    reply = suffer(imds_simulator, DripHeaders(interval=0.001))
-    assert reply.body == imds_simulator.history[-1].body
-
-
-def test_a_huge_body_is_a_well_formed_document(imds_simulator: Simulator) -> None:
-    """Ten MiB of spaces in an empty document, which does not count as served."""
-    reply = suffer(imds_simulator, Huge(10))
-    assert len(reply.body) > 10 * 1024 * 1024
-    assert reply.json() == {"DocumentIncarnation": 1, "Events": []}
-    assert imds_simulator.history[-1].gets == 0
-
-
-def test_an_endless_body_goes_on_until_the_client_has_had_enough(
-    imds_simulator: Simulator,
-) -> None:
-    """Chunks come for as long as they are read."""
-    imds_simulator.fault(Endless())
-    connection = connect(imds_simulator.url)
-    connection.request("GET", "/metadata/scheduledevents?api-version=2020-07-01")
-    response = connection.getresponse()
-    read = sum(len(response.read(1_000_000)) for _ in range(20))
-    response.close()
-    connection.close()
-    assert read == 20_000_000
-
-
-def test_an_endless_body_has_a_limit(imds_simulator: Simulator) -> None:
-    """After its seconds the connection ends without the last chunk."""
-    with pytest.raises(IncompleteRead):
-        suffer(imds_simulator, Endless(seconds=0))
-
-
-def test_a_reset_connection(imds_simulator: Simulator) -> None:
-    """The client sees a reset, and a new connection works."""
-    with pytest.raises(ConnectionResetError):
-        suffer(imds_simulator, Reset())
-    assert ask(imds_simulator.url).status == 200
-
-
-def test_silence(imds_simulator: Simulator) -> None:
-    """Not a byte comes before the client's own timeout."""
-    imds_simulator.fault(Silence())
-    with pytest.raises(TimeoutError):
-        ask(imds_simulator.url, timeout=0.1)
-
-
-def test_silence_ends_with_the_connection(imds_simulator: Simulator) -> None:
-    """A client that waits long enough sees the connection end."""
-    with pytest.raises(HTTPException):
-        suffer(imds_simulator, Silence(0.05))
 
 
 def get_over(connection: HTTPConnection) -> int:
@@ -216,18 +96,6 @@ def test_a_fault_can_aim_at_the_instance(imds_simulator: Simulator) -> None:
     statuses = [ask(imds_simulator.url).status]
     statuses += [ask(imds_simulator.url, COMPUTE).status for _ in range(2)]
     assert statuses == [200, 500, 200]
-
-
-def test_no_times_is_an_error(imds_simulator: Simulator) -> None:
-    """A fault for no request at all is a mistake of the caller's."""
-    with pytest.raises(ValueError, match="at least 1"):
-        imds_simulator.fault(Status(500), times=0)
-
-
-def test_refusing_needs_a_started_simulator() -> None:
-    """Nothing can refuse before it listens."""
-    with pytest.raises(RuntimeError, match="start"):
-        Simulator().fault(Refused())
 
 
 @pytest.mark.parametrize(

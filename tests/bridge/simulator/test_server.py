@@ -33,27 +33,6 @@ def test_stopping_leaves_no_thread_behind() -> None:
     assert took < 1
 
 
-def test_a_simulator_may_be_stopped_twice_and_unstarted() -> None:
-    """`stop` is harmless whenever it comes."""
-    simulator = Simulator()
-    simulator.stop()
-    simulator.start()
-    url = simulator.url
-    simulator.stop()
-    simulator.stop()
-    with pytest.raises(ConnectionRefusedError):
-        ask(url)
-
-
-def test_a_simulator_starts_once() -> None:
-    """A second start is a mistake of the caller's, and so is a URL before the first."""
-    simulator = Simulator()
-    with pytest.raises(RuntimeError, match=r"before start\(\)"):
-        _ = simulator.url
-    with simulator, pytest.raises(RuntimeError, match="starts once"):
-        simulator.start()
-
-
 def test_a_port_in_use_is_an_error(imds_simulator: Simulator) -> None:
     """Two simulators cannot listen on one port, and the second one holds nothing open."""
     port = int(imds_simulator.url.rpartition(":")[2])
@@ -79,18 +58,6 @@ def test_only_loopback_is_listened_on(host: str, beyond: bool, message: str) -> 
     """Other addresses only where a person asked, and the real one never."""
     with pytest.raises(ValueError, match=message):
         Simulator(host=host, beyond_loopback=beyond)
-
-
-@pytest.mark.parametrize("host", ["localhost", "127.0.0.9"])
-def test_loopback_has_many_names(host: str) -> None:
-    """Localhost and all of 127.0.0.0/8 will do."""
-    assert Simulator(host=host)
-
-
-def test_speed_is_positive() -> None:
-    """Time cannot stand still."""
-    with pytest.raises(ValueError, match="positive"):
-        Simulator(speed=0)
 
 
 def test_an_answer_leaves_in_one_piece(imds_simulator: Simulator) -> None:

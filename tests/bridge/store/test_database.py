@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import sqlite3
@@ -12,7 +11,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.store_helpers import NOW, bridge_draft, draft, event_row, opened, recipients, sequences
+from support.store_helpers import (
+    NOW,
+    bridge_draft,
+    draft,
+    environment,
+    event_row,
+    opened,
+    recipients,
+    sequences,
+)
 
 from bridge.store import retention
 from bridge.store.ballast import FILE_NAME as BALLAST_NAME
@@ -73,13 +81,6 @@ def bodies(store: Store) -> list[bytes]:
 def python(code: str, *arguments: str) -> list[str]:
     """A command that runs the code with the test helpers at hand."""
     return [sys.executable, "-c", code, *arguments]
-
-
-def environment() -> dict[str, str]:
-    """An environment in which the helpers can be imported."""
-    root = Path(__file__).parents[3]
-    path = os.pathsep.join([str(root / "tests"), str(root)])
-    return {**os.environ, "PYTHONPATH": path}
 
 
 def test_records_get_their_place_in_the_stream(store: Store) -> None:
@@ -278,9 +279,9 @@ def test_a_commit_is_synced_before_it_returns(tmp_path: Path) -> None:
 
 
 def test_kill_at_any_moment_leaves_a_whole_store(tmp_path: Path) -> None:
-    """After each of 20 kills the store opens, without a gap, a doubled number or a loss."""
+    """After each of 8 kills the store opens, without a gap, a doubled number or a loss."""
     reported = 0
-    for _ in range(20):
+    for _ in range(8):
         process = subprocess.Popen(
             python(COMMIT_LOOP, str(tmp_path)),
             env=environment(),

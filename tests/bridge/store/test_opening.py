@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import shutil
 import sqlite3
 import subprocess
 import sys
@@ -12,11 +11,20 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from support.store_helpers import NOW, bridge_draft, draft, event_row, opened, recipients, sequences
+from support.store_helpers import (
+    NOW,
+    bridge_draft,
+    draft,
+    environment,
+    event_row,
+    opened,
+    recipients,
+    sequences,
+)
 
-from bridge.errors import CONFIGURATION, NO_REPLY, ConfigurationError, SebError, TryLaterError
+from bridge.errors import CONFIGURATION, ConfigurationError, SebError, TryLaterError
 from bridge.store import opening
-from bridge.store.database import CONDEMNED_NAME, Store, StoreError
+from bridge.store.database import CONDEMNED_NAME, StoreError
 from bridge.store.opening import FILE_NAME, open_store, put_aside
 from bridge.store.outbox import Outbox
 from bridge.store.recovery import StoreReset
@@ -66,22 +74,17 @@ def directory(path: Path) -> None:
     (path / "inner").mkdir(parents=True)
 
 
-def no_head(path: Path) -> None:
-    """A store that does not know its sequence."""
-    with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute("DELETE FROM meta WHERE key = 'sequence'")
+def changed(statement: str) -> Callable[[Path], None]:
+    """Changes what stands in the tables."""
+
+    def change(path: Path) -> None:
+        with closing(sqlite3.connect(path)) as connection, connection:
+            connection.execute(statement)
+
+    return change
 
 
-def old_head(path: Path) -> None:
-    """A store whose records are beyond its sequence."""
-    with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute("UPDATE meta SET value = '3' WHERE key = 'sequence'")
-
-
-def bad_text(path: Path) -> None:
-    """A store with bytes in its meta table that are no text."""
-    with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute("INSERT INTO meta VALUES ('identity', CAST(x'fffe' AS TEXT))")
+OLD_HEAD = changed("UPDATE meta SET value = '3' WHERE key = 'sequence'")
 
 
 def bad_name(path: Path) -> None:
@@ -97,12 +100,6 @@ def unreadable_name(path: Path) -> None:
     path.write_bytes(whole.replace(b"INDEX waiting", b"INDE\x90 waiting"))
 
 
-def cursor_ahead(path: Path) -> None:
-    """A store with a sink that has had more than was ever committed."""
-    with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute("UPDATE sinks SET cursor = 31")
-
-
 def condemn(path: Path) -> None:
     """A store that was found damaged while it was in use."""
     (path.parent / CONDEMNED_NAME).touch()
@@ -115,13 +112,15 @@ def condemn(path: Path) -> None:
         flip,
         garbage,
         directory,
-        no_head,
-        old_head,
-        bad_text,
         bad_name,
         unreadable_name,
-        cursor_ahead,
         condemn,
+        # A store that does not know its sequence, or whose records are beyond it.
+        changed("DELETE FROM meta WHERE key = 'sequence'"),
+        OLD_HEAD,
+        # Bytes that are no text; a sink that has had more than was ever committed.
+        changed("INSERT INTO meta VALUES ('identity', CAST(x'fffe' AS TEXT))"),
+        changed("UPDATE sinks SET cursor = 31"),
     ],
 )
 def test_a_damaged_store_is_kept_and_a_new_one_begins(
@@ -146,7 +145,7 @@ def test_a_damaged_store_is_kept_and_a_new_one_begins(
 def test_the_stream_of_a_damaged_store_is_told(tmp_path: Path) -> None:
     """Where the old stream's id can still be read, consumers learn which one has ended."""
     stream = used(tmp_path)
-    old_head(tmp_path / FILE_NAME)
+    OLD_HEAD(tmp_path / FILE_NAME)
     store, reset = open_store(tmp_path, NOW)
     store.close()
     assert reset is not None
@@ -220,10 +219,9 @@ def test_a_store_of_another_vm_is_put_aside(tmp_path: Path) -> None:
 
 def test_a_store_in_use_is_refused_after_the_wait(tmp_path: Path) -> None:
     """A second bridge is told whose fault it is; the first one goes on."""
-    root = Path(__file__).parents[3]
     holder = subprocess.Popen(
         [sys.executable, "-c", HOLD, str(tmp_path)],
-        env={"PYTHONPATH": f"{root / 'tests'}:{root}"},
+        env=environment(),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
     )
@@ -331,65 +329,3 @@ def test_damage_found_in_use_is_told_to_the_next_start(tmp_path: Path) -> None:
     store, reset = open_store(tmp_path, NOW)
     store.close()
     assert reset is not None
-
-
-def mounted(kind: str, options: str, source: str, target: Path) -> bool:
-    """Whether something could be mounted; only root may."""
-    if sys.platform != "linux" or shutil.which("mount") is None:
-        return False
-    target.mkdir(exist_ok=True)
-    command = ["mount", *(["-t", kind] if kind else []), "-o", options, source, str(target)]
-    return subprocess.run(command, check=False, capture_output=True).returncode == 0
-
-
-def commit_many(store: Store) -> None:
-    """More records than the small disk takes."""
-    for number in range(1, 5000):
-        store.commit([draft(number)])
-
-
-def test_a_full_disk_at_the_start_and_in_use(tmp_path: Path) -> None:
-    """On a real small disk: try later at the start, StoreError in use, and on after that."""
-    disk = tmp_path / "disk"
-    if not mounted("tmpfs", "size=4m", "tmpfs", disk):
-        pytest.skip("only root can mount a small disk")
-    try:
-        filler = disk / "filler"
-        filler.write_bytes(b"x" * ((4 << 20) - 4096))
-        with pytest.raises(SebError) as caught:
-            open_store(disk / "state", NOW)
-        assert caught.value.exit_code in (NO_REPLY, CONFIGURATION)
-        filler.unlink()
-        with opened(disk / "state") as store:
-            filler.write_bytes(b"x" * (3 << 20))
-            with pytest.raises(StoreError):
-                commit_many(store)
-            head = store.head
-            filler.unlink()
-            assert [head + 1] == sequences(store.commit([draft(9000)]))
-        with opened(disk / "state") as store:
-            assert [(head + 1,)] == store.read("SELECT count(*) FROM records")
-    finally:
-        subprocess.run(["umount", str(disk)], check=True)
-
-
-def test_a_read_only_disk_is_refused(tmp_path: Path) -> None:
-    """Neither a new store nor an old one can be used there; the message says what is needed."""
-    used(tmp_path / "real")
-    look = tmp_path / "look"
-    if not mounted("", "bind", str(tmp_path / "real"), look):
-        pytest.skip("only root can mount a directory read-only")
-    try:
-        command = ["mount", "-o", "remount,bind,ro", str(look)]
-        if subprocess.run(command, check=False, capture_output=True).returncode:
-            pytest.skip("a read-only view cannot be made here")
-        for directory in (look, look / "new"):
-            with pytest.raises(ConfigurationError, match="SEB_STATE_DIR"):
-                open_store(directory, NOW)
-    finally:
-        subprocess.run(["umount", str(look)], check=True)
-
-
-def test_try_later_has_its_own_exit_code() -> None:
-    """A full disk is no wrong setting."""
-    assert TryLaterError.exit_code == NO_REPLY

@@ -1,12 +1,12 @@
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from pathlib import Path
 
 from support.page.onlooker import Onlooker, free_port
 from support.process.bridge import run_seb
 from support.process.launch import Launch
+from support.sinks.http_server import HttpServer
 
-from bridge.api.server import bound
-from bridge.cli.check.http import look_at_server
+from bridge.cli.check.steps import look_at_server
 from bridge.simulator.simulator import Simulator
 
 
@@ -25,9 +25,8 @@ def test_a_free_address_is_well() -> None:
 
 def test_an_address_that_something_else_has_is_a_warning() -> None:
     """The bridge delivers without it, and a person can say another."""
-    with closing(bound("127.0.0.1", 0)) as other:
-        other.listen()
-        listen = f"127.0.0.1:{other.getsockname()[1]}"
+    with HttpServer() as other:
+        listen = f"127.0.0.1:{other.port}"
         (check,) = look_at_server(listen)
     assert check.level == "warn"
     assert listen in check.text

@@ -1,0 +1,34 @@
+"""A call that must end in time, on a thread of its own. It cannot stop a call, only leave it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+class Stuck(TimeoutError):
+    """The call did not end in time, and its thread still waits."""
+
+
+def within(seconds: float, work: Callable[[], T]) -> T:
+    """Run something on a thread. Raises what it raises, or `Stuck`: then cut what it waits for."""
+    results: list[T] = []
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            results.append(work())
+        except BaseException as error:  # noqa: BLE001 - handed to the caller
+            errors.append(error)
+
+    thread = threading.Thread(target=run, name="within", daemon=True)
+    thread.start()
+    thread.join(seconds)
+    if errors:
+        raise errors[0]
+    if not results:
+        raise Stuck
+    return results[0]
