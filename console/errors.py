@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Final
+from collections.abc import Mapping
+from typing import Any, ClassVar, Final
 
 OK: Final = 0
 NO: Final = 1
@@ -35,3 +36,22 @@ class NotPermittedError(ConsoleError):
     """The console refused the person or the token."""
 
     exit_code = NOT_PERMITTED
+
+
+class TryLaterError(ConsoleError):
+    """Nothing is wrong with the command; it may work later."""
+
+    exit_code = TRY_LATER
+
+
+class RefusedError(ConsoleError):
+    """The answer is no; `status` and `answer` are the console's, if it was the one to refuse."""
+
+    exit_code = NO
+
+    def __init__(
+        self, message: str, *, status: int = 0, answer: Mapping[str, Any] | None = None
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.answer = answer or {}

@@ -10,11 +10,16 @@ import click
 from console.errors import ConsoleError
 
 COMMANDS: Final = {
+    "approve": "Approve an event: Azure starts it now instead of at its time.",
+    "audit": "Show who decided what; `verify` proves that nothing was changed or removed.",
     "check": "Look at settings, database and sources, one line per step.",
     "demo": "Show a fleet on one machine; touches nothing.",
     "enroll": "Print the settings that let a VM speak with the console.",
     "events": "Show the events of the fleet.",
+    "leave": "Leave an event until its time.",
     "run": "Run the console.",
+    "token": "Make, list and revoke the tokens of programs.",
+    "trust": "Print the file that lets VMs trust this console's approvals.",
     "vms": "Show the VMs of the fleet, and how each is heard.",
 }
 
@@ -48,7 +53,7 @@ class _Commands(click.Group):
 
 @click.group("console", cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 def command() -> None:
-    """Show what is coming to a whole fleet, and which VMs are silent.
+    """Show what is coming to a whole fleet, and decide about it.
 
     Settings come from SEB_CONSOLE_ environment variables, .env and a TOML file.
     """

@@ -5,17 +5,32 @@ from __future__ import annotations
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from http import HTTPStatus
+from http.client import HTTPConnection, HTTPException
 
 import click
 
+from console.access.discovery import ProviderError
+from console.access.identity import callback_of
+from console.access.provider import Provider
 from console.cli import common
 from console.config.settings import Settings
-from console.errors import CONFIGURATION, OK, UNREACHABLE, ConsoleError
+from console.errors import (
+    CONFIGURATION,
+    OK,
+    UNREACHABLE,
+    ConfigurationError,
+    ConsoleError,
+    UnreachableError,
+)
+from console.notices.sinks import read_sinks
 from console.sources import enrolment
 from console.sources.reachable import reach
 from console.sources.settings import SourceSettings, WebhookSource, read_sources
 from console.store.opening import Database, database_url
 
+_ANSWER_SECONDS = 5.0
+_MOST = 10_000
 Step = tuple[str, Callable[[], str]]
 
 
@@ -39,19 +54,70 @@ def command(overrides: tuple[str, ...]) -> int:
             code = max(code, found) if found in (UNREACHABLE, CONFIGURATION) else CONFIGURATION
         else:
             click.echo(f"ok    {name}: {told}")
+    for line in _sinks(settings):
+        click.echo(line)
+        code = max(code, UNREACHABLE) if line.startswith("fail") and code != CONFIGURATION else code
     if not sources:
         click.echo("warn  no source is set; see SEB_CONSOLE_SOURCE__<NAME>__KIND")
     return code
 
 
 def _steps(settings: Settings, sources: dict[str, SourceSettings]) -> Iterator[Step]:
-    yield "listen", lambda: _listen(settings)
-    yield "database", lambda: _database(settings)
+    if (said := _running(settings)) is None:
+        yield "listen", lambda: _listen(settings)
+        yield "database", lambda: _database(settings)
+    else:
+        yield "listen", lambda: f"a console runs at {settings.listen}"
+        yield "database", lambda: _used(settings, said)
+    if settings.login.mode == "oidc":
+        yield "login", lambda: _login(settings)
     for name, source in sources.items():
         if isinstance(source, WebhookSource):
             yield f"source {name}", lambda: _enrolment(settings)
         else:
             yield f"source {name}", lambda source=source: reach(source)  # type: ignore[misc]
+    if settings.pull:
+        yield "command channel", lambda: _enrolment(settings)
+    if settings.key is not None or settings.key_vault.key is not None:
+        yield "key", lambda: _key(settings)
+
+
+def _key(settings: Settings) -> str:
+    from console.decisions.signer import signer_of  # noqa: PLC0415  # `--help` needs no key
+
+    signer = signer_of(settings)
+    assert signer is not None  # noqa: S101  # asked before
+    return f"{signer.public_key()['kid']} signs approvals"
+
+
+def _running(settings: Settings) -> str | None:
+    """What the console that runs with these settings says of itself; None if none runs."""
+    host, port = settings.address
+    here = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104  # any address
+    try:
+        with closing(HTTPConnection(here, port, timeout=_ANSWER_SECONDS)) as connection:
+            connection.request("GET", "/readyz")
+            answer = connection.getresponse()
+            said = answer.read(_MOST).decode(errors="replace").strip()
+    except (OSError, HTTPException):
+        return None
+    is_ready = answer.status == HTTPStatus.OK and said.startswith("ok")
+    return said if is_ready or answer.status == HTTPStatus.SERVICE_UNAVAILABLE else None
+
+
+def _used(settings: Settings, said: str) -> str:
+    place = Database(database_url(settings)).place
+    if not said.startswith("ok"):
+        raise UnreachableError(f"the running console says: {said}")
+    return f"{place}, which the running console uses"
+
+
+def _sinks(settings: Settings) -> Iterator[str]:
+    """A line for each look at a sink that people are told over."""
+    for name, sink in read_sinks(settings.sink, version="check").items():
+        for check in sink.check():
+            remedy = f"; {check.remedy}" if check.remedy else ""
+            yield f"{check.level:<5} sink {name}: {check.text}{remedy}"
 
 
 def _listen(settings: Settings) -> str:
@@ -68,6 +134,15 @@ def _listen(settings: Settings) -> str:
     return f"{settings.listen} is free; login: {settings.login.mode}"
 
 
+def _login(settings: Settings) -> str:
+    provider = Provider(settings.login)
+    try:
+        provider.look()
+    except ProviderError as error:
+        raise UnreachableError(str(error)) from None
+    return f"{provider.issuer} answers; the redirect URI is {callback_of(settings)}"
+
+
 def _database(settings: Settings) -> str:
     database = Database(database_url(settings))
     try:
@@ -79,8 +154,6 @@ def _database(settings: Settings) -> str:
 
 def _enrolment(settings: Settings) -> str:
     if settings.enroll_key_file is None:
-        raise OSError(
-            "SEB_CONSOLE_ENROLL_KEY_FILE must be given; make one with: openssl rand -base64 32"
-        )
+        raise ConfigurationError(enrolment.KEY_IS_MISSING)
     enrolment.read_key(settings.enroll_key_file)
     return "the key of enrolment can be read"

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
+from urllib.parse import quote
 
+import click
 import requests
 
 from console.config.load import client_setting
 from console.config.settings import DEFAULT_LISTEN
-from console.errors import ConfigurationError, ConsoleError, NotPermittedError, UnreachableError
+from console.errors import ConfigurationError, NotPermittedError, RefusedError, UnreachableError
 
 _SECONDS: Final = 15.0
 _PAGE: Final = 500
@@ -29,12 +33,22 @@ class Client:
     def get(self, path: str, **params: object) -> dict[str, Any]:
         """The JSON of a path under `/api/v1/`.
 
-        Raises `UnreachableError`, `NotPermittedError`, or `ConsoleError` for other refusals.
+        Raises `UnreachableError`, `NotPermittedError`, or `RefusedError` for other refusals.
         """
-        return self.call("GET", path, params={k: v for k, v in params.items() if v is not None})
+        found: dict[str, Any] = self._call("GET", path, params=_given(params)).json()
+        return found
 
-    def call(self, method: str, path: str, **options: Any) -> dict[str, Any]:
-        """As `get`, with any method and any option of requests."""
+    def post(self, path: str, **fields: object) -> dict[str, Any]:
+        """The JSON that answers a POST of some fields; raises as `get`."""
+        found: dict[str, Any] = self._call("POST", path, json=fields).json()
+        return found
+
+    def lines(self, path: str, **params: object) -> list[dict[str, Any]]:
+        """The objects of a path that answers JSON lines; raises as `get`."""
+        text = self._call("GET", path, params=_given(params)).text
+        return [json.loads(line) for line in text.split("\n") if line]
+
+    def _call(self, method: str, path: str, **options: Any) -> requests.Response:
         address = f"{self.url}/api/v1/{path}"
         try:
             # A redirect could carry the token to another host.
@@ -52,9 +66,8 @@ class Client:
         if response.status_code >= 500:  # noqa: PLR2004
             raise UnreachableError(f"{self.url}: {told}")
         if not response.ok or response.is_redirect:
-            raise ConsoleError(f"{self.url}: {told}")
-        found: dict[str, Any] = response.json()
-        return found
+            raise RefusedError(told, status=response.status_code, answer=_object(response))
+        return response
 
     def listed(self, path: str, limit: int, **params: object) -> list[dict[str, Any]]:
         """Up to `limit` items of a list, page after page."""
@@ -69,18 +82,52 @@ class Client:
         return items
 
 
-def _told(response: requests.Response) -> str:
+def _given(params: Mapping[str, object]) -> dict[str, object]:
+    return {name: value for name, value in params.items() if value is not None}
+
+
+def _object(response: requests.Response) -> dict[str, Any]:
     try:
         found = response.json()
-        return str(found["error"])
-    except (ValueError, KeyError, TypeError):
-        return f"HTTP {response.status_code}"
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _told(response: requests.Response) -> str:
+    return plain(_object(response).get("error") or f"HTTP {response.status_code}")
+
+
+def event_path(event_id: str) -> str:
+    """The path of an event; its id may hold any sign."""
+    return f"events/{quote(event_id, safe='')}"
 
 
 def plain(value: object) -> str:
     """A text for a terminal: no sign in it is one that a terminal obeys."""
     text = "-" if value is None else str(value)
     return "".join(sign if sign.isprintable() else "\ufffd" for sign in text)
+
+
+Columns = Mapping[str, Callable[[dict[str, Any]], object]]
+"""Heads, and what stands below each."""
+
+
+def show(
+    items: Sequence[dict[str, Any]],
+    columns: Columns,
+    *,
+    as_json: bool,
+    nothing: str,
+) -> None:
+    """Print items as JSON, or as a table with these columns; `nothing` stands for an empty one."""
+    if as_json:
+        click.echo(json.dumps({"items": items}, indent=2))
+    elif items:
+        lines = [[cell(item) for cell in columns.values()] for item in items]
+        click.echo(table([list(columns), *lines]))
+    else:
+        click.echo(nothing)
 
 
 def table(rows: list[list[object]]) -> str:

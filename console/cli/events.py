@@ -2,11 +2,35 @@
 
 from __future__ import annotations
 
-import json
+from operator import itemgetter
+from typing import Any, Final
 
 import click
 
-from console.cli.client import Client, table
+from console.cli.client import Client, Columns, show
+
+_NAMES: Final = 3
+
+
+def _names(event: dict[str, Any]) -> str:
+    names = [each["name"] for each in event["resources"]]
+    more = f" and {len(names) - _NAMES} more" if len(names) > _NAMES else ""
+    return ", ".join(names[:_NAMES]) + more
+
+
+def _decision(event: dict[str, Any]) -> object:
+    return event["decision"]["state"]
+
+
+_COLUMNS: Final[Columns] = {
+    "EVENT": itemgetter("eventId"),
+    "TYPE": itemgetter("eventType"),
+    "STATUS": itemgetter("eventStatus"),
+    "NOT BEFORE": itemgetter("notBefore"),
+    "NAMES": _names,
+    "SEEN BY": itemgetter("seenBy"),
+    "DECISION": _decision,
+}
 
 
 @click.command("events")
@@ -29,28 +53,5 @@ def command(  # noqa: PLR0917  # click's options
     It asks the console at SEB_CONSOLE_URL. Exit code 69: no console answers.
     """
     items = Client().listed("events", limit, state=state, q=query, site=site, type=event_type)
-    if as_json:
-        click.echo(json.dumps({"items": items}, indent=2))
-        return 0
-    if not items:
-        click.echo("no events")
-        return 0
-    rows: list[list[object]] = [
-        ["EVENT", "TYPE", "STATUS", "NOT BEFORE", "NAMES", "SEEN BY", "DECISION"]
-    ]
-    for item in items:
-        names = [each["name"] for each in item["resources"]]
-        short = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")  # noqa: PLR2004
-        rows.append(
-            [
-                item["eventId"],
-                item["eventType"],
-                item["eventStatus"],
-                item["notBefore"],
-                short,
-                item["seenBy"],
-                item["decision"]["state"],
-            ]
-        )
-    click.echo(table(rows))
+    show(items, _COLUMNS, as_json=as_json, nothing="no events")
     return 0

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-import json
+from operator import itemgetter
+from typing import Final
 
 import click
 
-from console.cli.client import Client, table
+from console.cli.client import Client, Columns, show
 
 _CONTACTS = ["heard", "late", "silent", "stopped", "learning", "retired"]
+_COLUMNS: Final[Columns] = {
+    "VM": itemgetter("name"),
+    "SITE": itemgetter("site"),
+    "CONTACT": itemgetter("contact"),
+    "CONDITION": itemgetter("condition"),
+    "LAST HEARD": itemgetter("lastHeardAt"),
+    "BRIDGE": itemgetter("bridgeVersion"),
+    "MISSING RECORDS": itemgetter("gaps"),
+}
 
 
 @click.command("vms")
@@ -33,26 +43,5 @@ def command(  # noqa: PLR0917  # click's options
     It asks the console at SEB_CONSOLE_URL. Exit code 69: no console answers.
     """
     items = Client().listed("vms", limit, contact=contact, condition=condition, q=query, site=site)
-    if as_json:
-        click.echo(json.dumps({"items": items}, indent=2))
-        return 0
-    if not items:
-        click.echo("no VMs")
-        return 0
-    rows: list[list[object]] = [
-        ["VM", "SITE", "CONTACT", "CONDITION", "LAST HEARD", "BRIDGE", "MISSING RECORDS"]
-    ]
-    rows += [
-        [
-            item["name"],
-            item["site"],
-            item["contact"],
-            item["condition"],
-            item["lastHeardAt"],
-            item["bridgeVersion"],
-            item["gaps"],
-        ]
-        for item in items
-    ]
-    click.echo(table(rows))
+    show(items, _COLUMNS, as_json=as_json, nothing="no VMs")
     return 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from ipaddress import ip_address
 from pathlib import Path
@@ -11,31 +10,19 @@ from urllib.parse import urlsplit
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
     SecretStr,
     model_validator,
 )
 
+from console.config.key_vault import KeyVaultSettings
+from console.config.login import LoginSettings, Section, from_json
+
 Role = Literal["viewer", "approver", "admin"]
-Mode = Literal["none", "proxy", "oidc"]
 ROLES: Final[tuple[Role, ...]] = ("viewer", "approver", "admin")
 DEFAULT_LISTEN: Final = "127.0.0.1:9470"
 _PORTS: Final = 65535
-
-
-def _from_json(value: object) -> object:
-    """A variable carries a list or an object as JSON text."""
-    if isinstance(value, str):
-        try:
-            return json.loads(value)
-        except ValueError:
-            raise ValueError(
-                'this is not JSON; a list is ["a", "b"], an object {"a": "b"}'
-            ) from None
-    return value
 
 
 def split_address(address: str) -> tuple[str, int]:
@@ -85,53 +72,11 @@ def default_state_dir() -> Path:
     return Path(platformdirs.user_state_dir("scheduled-events-console", appauthor=False))
 
 
-Addresses = Annotated[tuple[str, ...], BeforeValidator(_from_json)]
-RoleTable = Annotated[dict[Role, tuple[str, ...]], BeforeValidator(_from_json)]
-SourceTable = Annotated[dict[str, dict[str, Any]], BeforeValidator(_from_json)]
+RoleTable = Annotated[dict[Role, tuple[str, ...]], BeforeValidator(from_json)]
+SourceTable = Annotated[dict[str, dict[str, Any]], BeforeValidator(from_json)]
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
-
-
-class LoginSettings(_Section):
-    """How the console knows who speaks to it."""
-
-    mode: Mode = Field(
-        "none",
-        description="none (only if LISTEN is loopback), proxy (a header of a named proxy), or oidc",
-    )
-    proxies: Addresses = Field(
-        (), description="proxy: JSON list of the addresses whose headers are believed"
-    )
-    user_header: str = Field(
-        "X-Forwarded-User", min_length=1, description="proxy: header with the user's name"
-    )
-    groups_header: str = Field(
-        "X-Forwarded-Groups",
-        min_length=1,
-        description="proxy: header with the user's groups, separated by commas",
-    )
-    issuer: str | None = Field(None, description="oidc: URL of the provider")
-    client_id: str | None = Field(None, description="oidc: client id of the console")
-    client_secret_file: Path | None = Field(None, description="oidc: file with the client's secret")
-    groups_claim: str = Field("groups", description="oidc: claim with the user's groups")
-
-    @model_validator(mode="after")
-    def _proxies_are_addresses(self) -> Self:
-        for address in self.proxies:
-            try:
-                ip_address(address)
-            except ValueError:
-                raise ValueError(
-                    'proxies: give a JSON list of addresses, such as ["10.0.0.7"]'
-                ) from None
-        if self.mode == "proxy" and not self.proxies:
-            raise ValueError("proxies: mode proxy needs the addresses whose headers are believed")
-        return self
-
-
-class ApprovalSettings(_Section):
+class ApprovalSettings(Section):
     """What a decision needs."""
 
     four_eyes: int = Field(
@@ -139,7 +84,7 @@ class ApprovalSettings(_Section):
     )
 
 
-class LogSettings(_Section):
+class LogSettings(Section):
     """What is logged, and how."""
 
     format: Literal["auto", "logfmt", "json"] = Field(
@@ -150,7 +95,7 @@ class LogSettings(_Section):
     )
 
 
-class Settings(_Section):
+class Settings(Section):
     """Everything that the console can be told, but for the sources' own fields."""
 
     listen: Annotated[str, AfterValidator(_listen)] = Field(
@@ -168,11 +113,17 @@ class Settings(_Section):
     source: SourceTable = Field(
         default_factory=dict, repr=False, description="The sources by name, each with its fields"
     )
+    sink: SourceTable = Field(
+        default_factory=dict,
+        repr=False,
+        description="Sinks that people are told over, by name, each with its fields",
+    )
     pull: bool = Field(default=False, description="Serve the HTTPS command channel")
     enroll_key_file: Path | None = Field(
         None, description="File with at least 32 random bytes in base64; VM secrets are derived"
     )
     key: Path | None = Field(None, description="Private JWK file that signs approvals")
+    key_vault: KeyVaultSettings = KeyVaultSettings()
     silent_after: float | None = Field(
         None,
         gt=0,
@@ -197,6 +148,11 @@ class Settings(_Section):
         return split_address(self.listen)
 
     @property
+    def base_url(self) -> str:
+        """How people and VMs reach the console, without a slash at its end."""
+        return self.public_url or f"http://{self.listen}"
+
+    @property
     def is_loopback(self) -> bool:
         """Whether only this machine can reach the console."""
         host = self.address[0]
@@ -208,11 +164,21 @@ class Settings(_Section):
         return self.silent_after
 
     @model_validator(mode="after")
+    def _one_key(self) -> Self:
+        if self.key is not None and self.key_vault.key is not None:
+            raise ValueError("key: set KEY or KEY_VAULT__KEY, and not both")
+        return self
+
+    @model_validator(mode="after")
     def _protected(self) -> Self:
         if self.login.mode == "none" and not self.is_loopback:
             raise ValueError(
                 "login: without a login the console listens on loopback only; set LOGIN__MODE to "
                 "proxy or oidc, or LISTEN to 127.0.0.1:9470"
+            )
+        if self.login.mode == "oidc" and self.public_url is None and not self.is_loopback:
+            raise ValueError(
+                "public_url: login mode oidc needs the URL at which people reach the console"
             )
         for named in self.roles.values():
             for name in named:

@@ -6,22 +6,13 @@ It reads the places that the bridge reads, and takes from them only names that b
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, Final
 
-from dotenv import dotenv_values
-
 from console.errors import ConfigurationError
+from sinks.places import CONFIG_VARIABLE, PlaceError, read_places
 
 PREFIX: Final = "SEB_CONSOLE_"
-CONFIG_VARIABLE: Final = "SEB_CONFIG"
-SECRETS_VARIABLE: Final = "SEB_SECRETS_DIR"
-SYSTEMD_VARIABLE: Final = "CREDENTIALS_DIRECTORY"
-"""Where systemd puts what LoadCredential= names."""
-ENV_FILE: Final = Path(".env")
-_ENCODING: Final = "utf-8-sig"  # editors on Windows put a byte order mark in front
 _DELIMITER: Final = "__"
 
 Tree = dict[str, Any]
@@ -32,19 +23,22 @@ def read_tree(overrides: Mapping[str, str], environ: Mapping[str, str]) -> Tree:
 
     Raises `ConfigurationError` if a place cannot be read, or a name contradicts another.
     """
-    dotenv = _dotenv()
-
-    def named(variable: str) -> str | None:
-        for source in (overrides, environ, dotenv):
-            if variable in source:
-                return source[variable]
-        return None
-
-    secrets = _secrets(named(SECRETS_VARIABLE) or environ.get(SYSTEMD_VARIABLE))
+    try:
+        places = read_places(overrides, environ, prefix=PREFIX)
+    except PlaceError as error:
+        raise ConfigurationError(str(error)) from None
+    table = places.toml.get("console", {})
+    if not isinstance(table, dict):
+        path = {**places.dotenv, **environ, **overrides}.get(CONFIG_VARIABLE)
+        raise ConfigurationError(f"{CONFIG_VARIABLE}: console in {path} is not a table")
+    for section in ("source", "sink"):
+        if isinstance(named := table.get(section), dict):
+            # In the environment a source's name has no case, and both may speak of one source.
+            table[section] = {name.lower(): fields for name, fields in named.items()}
     tree: Tree = {}
-    merge(tree, tree_of(secrets))
-    merge(tree, _toml(named(CONFIG_VARIABLE)))
-    for source in (dotenv, environ, overrides):
+    merge(tree, tree_of(places.secrets))
+    merge(tree, table)
+    for source in (places.dotenv, environ, overrides):
         merge(tree, tree_of(source))
     return tree
 
@@ -57,9 +51,6 @@ def tree_of(variables: Mapping[str, str]) -> Tree:
         upper = name.upper()
         if not upper.startswith(PREFIX):
             continue
-        value = variables[name]
-        if "\0" in value or any("\ud800" <= sign <= "\udfff" for sign in value):
-            raise ConfigurationError(f"{upper}: this is not UTF-8 text")
         *sections, last = upper.removeprefix(PREFIX).lower().split(_DELIMITER)
         place = tree
         for section in sections:
@@ -67,7 +58,7 @@ def tree_of(variables: Mapping[str, str]) -> Tree:
             if not isinstance(inner, dict):
                 raise ConfigurationError(f"{upper}: {PREFIX}{section.upper()} is set already")
             place = inner
-        place[last] = value
+        place[last] = variables[name]
     return tree
 
 
@@ -79,54 +70,3 @@ def merge(below: Tree, above: Mapping[str, Any]) -> None:
             merge(standing, value)
         else:
             below[name] = dict(value) if isinstance(value, Mapping) else value
-
-
-def _dotenv() -> dict[str, str]:
-    try:
-        if not ENV_FILE.is_file():
-            return {}
-        read = dotenv_values(ENV_FILE, encoding=_ENCODING, interpolate=False)
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"{ENV_FILE} cannot be read ({_why(error)})") from None
-    return {name: value or "" for name, value in read.items()}
-
-
-def _secrets(directory: str | None) -> dict[str, str]:
-    """Files named like variables, one secret each (a mounted secret, systemd's credentials)."""
-    if not directory:
-        return {}
-    secrets, path = {}, Path(directory)
-    try:
-        for path in sorted(Path(directory).iterdir()):
-            if path.name.upper().startswith(PREFIX) and path.is_file():
-                secrets[path.name] = path.read_text(encoding=_ENCODING).rstrip("\r\n")
-    except (OSError, ValueError) as error:
-        raise ConfigurationError(
-            f"{SECRETS_VARIABLE}: {path} cannot be read ({_why(error)}); let this user read the "
-            f"directory and every {PREFIX} file in it"
-        ) from None
-    return secrets
-
-
-def _toml(path: str | None) -> Tree:
-    if not path:
-        return {}
-    try:
-        read = tomllib.loads(Path(path).read_text(encoding=_ENCODING))
-    except OSError as error:
-        raise ConfigurationError(
-            f"{CONFIG_VARIABLE}: {path} cannot be read ({_why(error)})"
-        ) from None
-    except ValueError as error:  # TOMLDecodeError and UnicodeDecodeError; neither shows a value
-        raise ConfigurationError(f"{CONFIG_VARIABLE}: {path} is not TOML: {error}") from None
-    table = read.get("console", {})
-    if not isinstance(table, dict):
-        raise ConfigurationError(f"{CONFIG_VARIABLE}: console in {path} is not a table")
-    if isinstance(sources := table.get("source"), dict):
-        # In the environment a source's name has no case, and both may speak of one source.
-        table["source"] = {name.lower(): fields for name, fields in sources.items()}
-    return table
-
-
-def _why(error: OSError | ValueError) -> str:
-    return getattr(error, "strerror", None) or "it is not UTF-8 text"

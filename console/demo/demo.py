@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from bridge.approval.signing import generate, public, write_private
 from console.config.settings import Settings
 from console.demo import stories
 from console.demo.stories import Stories
@@ -30,6 +31,7 @@ class Demo:
         self._listen = listen
         self._ready = ready
         self._key = os.urandom(32)
+        self._trust = directory / "trust.jwks"
         self._stories = Stories()
         self.vms: list[DemoVm] = []
 
@@ -37,12 +39,18 @@ class Demo:
         """Run until Ctrl-C or SIGTERM. Raises `ConfigurationError`, `OSError`."""
         key_file = self._directory / "enroll.key"
         key_file.write_text(base64.b64encode(self._key).decode(), encoding="ascii")
+        control = self._directory / "control.jwk"
+        jwk = generate(issuer=f"http://{self._listen}", kid=None, alg="EdDSA")
+        write_private(jwk, control)
+        self._trust.write_text(json.dumps({"keys": [public(jwk)]}), encoding="ascii")
         # Built from nothing but these: no variable and no file can point the demo elsewhere.
         settings = Settings(
             listen=self._listen,
             state_dir=self._directory,
             source={"webhook": {"kind": "webhook"}},
             enroll_key_file=key_file,
+            pull=True,
+            key=control,
         )
         console = Console(settings)
         self._stories.tell(self._begin)
@@ -71,7 +79,14 @@ class Demo:
 
     def _vm(self, name: str, **more: object) -> DemoVm:
         url = f"http://{self._listen}"
-        vm = DemoVm(name, directory=self._directory, url=url, key=self._key, **more)  # type: ignore[arg-type]
+        vm = DemoVm(
+            name,
+            directory=self._directory,
+            url=url,
+            key=self._key,
+            trust=self._trust,
+            **more,  # type: ignore[arg-type]
+        )
         self.vms.append(vm)
         vm.start()
         return vm

@@ -15,7 +15,7 @@ from bridge.simulator.simulator import Simulator
 from bridge.simulator.timeline import UnknownEventError
 from bridge.simulator.vm import SimulatedVm
 from console.demo.bridges import BridgeProcess
-from console.sources.enrolment import secret_text, webhook_secret
+from console.sources.enrolment import pull_token, secret_text, webhook_secret
 
 _HEARTBEAT_SECONDS: Final = "4"
 """A silent VM shows after three of them."""
@@ -31,6 +31,7 @@ class DemoVm:
         directory: Path,
         url: str,
         key: bytes,
+        trust: Path,
         site: str,
         scale_set: str = "",
         settings: Mapping[str, str] | None = None,
@@ -50,6 +51,8 @@ class DemoVm:
         )
         self._url = url
         self._secret = secret_text(webhook_secret(key, identity.vm_id))
+        self._token = pull_token(key, identity.vm_id)
+        self._trust = trust
         self._site = site
         self._directory = directory / name
         self._settings = dict(settings or {})
@@ -67,6 +70,9 @@ class DemoVm:
             "SEB_SINK__CONSOLE__KIND": "webhook",
             "SEB_SINK__CONSOLE__URL": f"{self._url}/ingest/v1/records",
             "SEB_SINK__CONSOLE__SECRET": self._secret,
+            "SEB_COMMANDS__PULL_URL": f"{self._url}/pull/v1/commands",
+            "SEB_COMMANDS__PULL_TOKEN": self._token,
+            "SEB_APPROVAL__TRUST": str(self._trust),
         }
         self._bridge = BridgeProcess(self._directory, settings | self._settings)
         self._bridge.start()

@@ -1,4 +1,4 @@
-"""What was decided about an event: one word, from its state, its receipts and who can be asked."""
+"""How a decision on an event stands: one word, from its state, what was said, and the receipts."""
 
 from __future__ import annotations
 
@@ -6,15 +6,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from console.fleet.values import Receipt
+from console.fleet.commands import foreign, working
+from console.fleet.values import UNDECIDED, Decided, Decision, Receipt
 
 DecisionState = Literal["due", "second", "left", "approving", "approved", "none"]
-_UNDER_WAY: Final = ("accepted", "posted")
+_IN_VAIN: Final = ("failed", "rejected", "unanswered")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Decision:
-    """How a decision stands; `at` in seconds since 1970."""
+class Standing:
+    """How a decision stands; `at` in seconds since 1970.
+
+    While one is due, `by`, `reason` and `at` are those of the last approval that was in vain.
+    """
 
     state: DecisionState
     by: str | None = None
@@ -22,17 +26,85 @@ class Decision:
     at: float | None = None
 
 
-def decision(event_state: str, receipts: Sequence[Receipt], *, can_be_asked: bool) -> Decision:
-    """The decision on an event; `can_be_asked`: a heard witness that it names takes commands."""
-    newest: dict[str, Receipt] = {}
+def standing(
+    event_state: str,
+    fingerprint: str,
+    receipts: Sequence[Receipt],
+    decided: Decided = UNDECIDED,
+    *,
+    can_be_asked: bool,
+) -> Standing:
+    """How the decision on an event stands; `fingerprint` is its newest, and `can_be_asked` says
+    that a heard witness that it names takes commands.
+    """
+    counting = [each for each in receipts if not foreign(each, decided.commands)]
+    return (
+        _approved(event_state, counting, decided)
+        or _decided(event_state, fingerprint, decided.decision)
+        or _waiting(event_state, decided.decision, can_be_asked=can_be_asked)
+    )
+
+
+def open_word(decision: Decision | None) -> DecisionState | None:
+    """How a decision stands that is not over; None if there is none, or it is over."""
+    if decision is None or decision.state == "over":
+        return None
+    if decision.state == "second":
+        return "second"
+    return "left" if decision.kind == "leave" else "approving"
+
+
+def _approved(event_state: str, receipts: Sequence[Receipt], decided: Decided) -> Standing | None:
+    """What VMs, and the console's own command under way, say of an approval."""
     for receipt in receipts:
         if receipt.facts.state == "confirmed":
-            return Decision(state="approved", by=receipt.facts.actor, at=receipt.at)
-        newest[receipt.facts.jti] = receipt
-    if event_state != "ended":
-        for receipt in newest.values():
-            if receipt.facts.state in _UNDER_WAY:
-                return Decision(state="approving", by=receipt.facts.actor, at=receipt.at)
-    if event_state == "scheduled" and can_be_asked:
-        return Decision(state="due")
-    return Decision(state="none")
+            return _by_receipt("approved", receipt, decided)
+    decision = decided.decision
+    if decision is not None and decision.kind == "approve" and decision.state == "open":
+        return _said("approving", decision)
+    begun = working(receipts)
+    return _by_receipt("approving", begun[0], decided) if begun and event_state != "ended" else None
+
+
+def _decided(event_state: str, fingerprint: str, decision: Decision | None) -> Standing | None:
+    """What a person said, as long as it is about what there is."""
+    if decision is None:
+        return None
+    if _is_left(decision, event_state, fingerprint):
+        return _said("left", decision)
+    same = event_state == "scheduled" and decision.fingerprint == fingerprint
+    return _said("second", decision) if decision.state == "second" and same else None
+
+
+def _waiting(event_state: str, decision: Decision | None, *, can_be_asked: bool) -> Standing:
+    """Whether a decision is due."""
+    if event_state != "scheduled" or not can_be_asked:
+        return Standing(state="none")
+    if decision is not None and decision.outcome in _IN_VAIN:
+        words = f"{decision.outcome}: {decision.outcome_reason}"
+        return Standing(state="due", by=decision.actors, reason=words, at=decision.over_at)
+    return Standing(state="due")
+
+
+def _is_left(decision: Decision, event_state: str, fingerprint: str) -> bool:
+    """Whether it was left, and is still what was seen, or was so until its end."""
+    if decision.kind != "leave":
+        return False
+    if event_state == "scheduled":
+        return decision.state == "open" and decision.fingerprint == fingerprint
+    return decision.state == "open" or decision.outcome == "left"
+
+
+def _said(state: DecisionState, decision: Decision) -> Standing:
+    return Standing(state=state, by=decision.actors, reason=decision.reason, at=decision.at)
+
+
+def _by_receipt(state: DecisionState, receipt: Receipt, decided: Decided) -> Standing:
+    """Shown as what it is: a command's person, `rule:NAME`, or `local:USER`."""
+    own = next((each for each in decided.commands if each.jti == receipt.facts.jti), None)
+    reason = receipt.facts.why if own is None else own.reason
+    by = receipt.facts.actor
+    decision = decided.decision
+    if own is not None and decision is not None and decision.id == own.decision_id:
+        by = decision.actors
+    return Standing(state=state, by=by, reason=reason, at=receipt.at)

@@ -108,7 +108,8 @@ def _sight(known: Known, changes: Changes, sighting: Sighting) -> None:
     if standing is not None:
         if not supersedes(sighting, standing):
             return
-        sighting = replace(sighting, first_at=min(standing.first_at, sighting.first_at))
+        if standing.first_at < sighting.first_at:
+            sighting = replace(sighting, first_at=standing.first_at)
     known.sightings[key] = changes.sightings[key] = sighting
     before = known.events.get(sighting.event_id)
     event = shown(before, sighting, known.vms[sighting.vm_id].site)

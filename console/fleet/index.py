@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
-from console.fleet.values import Event, Receipt, Sighting, Vm
+from console.fleet.values import UNDECIDED, Command, Decided, Decision, Event, Receipt, Sighting, Vm
 
 NameKey = tuple[tuple[str, str, str], str]
 CLEAR = "clear"
@@ -26,6 +27,10 @@ class Fleet:
         """Of open events: by event id, then by vmId."""
         self.receipts: dict[str, list[Receipt]] = {}
         """Of open events, by event id, oldest first."""
+        self.decided: dict[str, Decided] = {}
+        """On open events, and what is not over yet, by event id."""
+        self.asked: dict[str, float] = {}
+        """When a VM last asked the HTTPS channel, by vmId; seconds since 1970."""
         self.ordered: list[tuple[str, str]] = []
         """Every VM by name: name in small letters, and vmId."""
         self._bearers: dict[NameKey, set[str]] = {}
@@ -71,6 +76,22 @@ class Fleet:
             standing = self.receipts.setdefault(event_id, [])
             if all(each.record_id != receipt.record_id for each in standing):
                 standing.append(receipt)
+
+    def put_decision(self, decision: Decision) -> None:
+        """A decision's row as committed; the newest one of an event is shown."""
+        decided = self.decided.get(decision.event_id, UNDECIDED)
+        known = decided.decision
+        if known is None or known.id == decision.id or known.at <= decision.at:
+            self.decided[decision.event_id] = replace(decided, decision=decision)
+        self._forget_decided(decision.event_id)
+
+    def put_command(self, command: Command) -> None:
+        """A command's row as committed."""
+        decided = self.decided.get(command.event_id, UNDECIDED)
+        commands = [each for each in decided.commands if each.jti != command.jti]
+        ordered = sorted([*commands, command], key=lambda each: each.made_at)
+        self.decided[command.event_id] = replace(decided, commands=tuple(ordered))
+        self._forget_decided(command.event_id)
 
     def named_by(self, event_id: str) -> Mapping[str, str]:
         """The VMs that an open event names: vmId by resource name, where it is known."""
@@ -139,9 +160,15 @@ class Fleet:
         if vm.scope is not None:
             self._bearers[(vm.scope, vm.name.casefold())].discard(vm.vm_id)
 
+    def _forget_decided(self, event_id: str) -> None:
+        decision = self.decided.get(event_id, UNDECIDED).decision
+        if event_id not in self.events and (decision is None or decision.state == "over"):
+            self.decided.pop(event_id, None)
+
     def _forget_event(self, event_id: str) -> None:
         self.events.pop(event_id, None)
         self.receipts.pop(event_id, None)
+        self._forget_decided(event_id)
         for vm_id in set(self._named.pop(event_id, {}).values()):
             self._unname(vm_id, event_id)
         for sighting in self.sightings.pop(event_id, {}).values():

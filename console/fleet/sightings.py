@@ -82,8 +82,8 @@ def shown(event: Event | None, sighting: Sighting, site: str) -> Event:
     older = sighting.time < event.shown_at or facts.goes_on
     if older and sighting.vm_id != event.shown_by:
         return replace(event, sites=sites, first_at=first_at)
-    return replace(
-        event,
+    return Event(
+        event_id=event.event_id,
         state=facts.state,
         shown_by=sighting.vm_id,
         shown_at=sighting.time,

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from console.fleet.values import Gap, Receipt, Sighting
-from console.fleet.view import moment
+from console.fleet.moments import moment
+from console.fleet.outcomes import outcome_words
+from console.fleet.values import Command, Decision, Gap, Receipt, Sighting
 
 Json = dict[str, Any]
 _EVENT: Final = "seb.event."
@@ -38,9 +40,57 @@ def timeline_item(record: PastRecord) -> Json:
             "state": facts.state,
             "reason": facts.reason,
             "by": facts.actor,
+            "rsn": facts.why,
         }
     transition = record.type.split(".")[2] if record.type.startswith(_EVENT) else None
     return common | {"kind": "record", "type": record.type, "transition": transition}
+
+
+def timeline(
+    records: Sequence[PastRecord], decisions: Iterable[Decision], commands: Iterable[Command]
+) -> list[Json]:
+    """All that happened to an event, in order."""
+    items = [timeline_item(each) for each in records]
+    for command in commands:
+        items += _command_items(command)
+    for each in decisions:
+        items += _decision_items(each)
+    return sorted(items, key=lambda item: str(item["at"]))
+
+
+def _decision_items(decision: Decision) -> Iterable[Json]:
+    """What was said, and how it ended."""
+    said = {
+        "at": moment(decision.at),
+        "kind": "decision",
+        "id": decision.id,
+        "eventId": decision.event_id,
+        "action": decision.kind,
+        "by": decision.actors,
+        "reason": decision.reason,
+        "outcome": None,
+        "words": None,
+    }
+    yield said
+    if decision.outcome is not None:
+        words = outcome_words(decision.outcome, decision.outcome_reason)
+        yield said | {"at": moment(decision.over_at), "outcome": decision.outcome, "words": words}
+
+
+def _command_items(command: Command) -> Iterable[Json]:
+    """A VM was asked, and perhaps did not answer."""
+    asked = {
+        "at": moment(command.sent_at or command.made_at),
+        "kind": "command",
+        "jti": command.jti,
+        "eventId": command.event_id,
+        "vmId": command.vm_id,
+        "channel": command.channel,
+        "state": "made" if command.sent_at is None else "sent",
+    }
+    yield asked
+    if command.unanswered_at is not None:
+        yield asked | {"at": moment(command.unanswered_at), "state": "unanswered"}
 
 
 def gap_item(gap: Gap) -> Json:

@@ -132,3 +132,76 @@ class Receipt:
     vm_id: str
     at: float
     facts: ReceiptFacts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """What a person or a program said about an event, and how it ended."""
+
+    id: str
+    event_id: str
+    fingerprint: str
+    """Of the event as it was seen."""
+    kind: str
+    """`approve` or `leave`."""
+    state: str
+    """`second` (waits for the second person), `open`, or `over`."""
+    actor: str
+    reason: str
+    at: float
+    second_actor: str | None = None
+    not_before: float | None = None
+    outcome: str | None = None
+    """`confirmed`, `failed`, `rejected`, `unanswered`, `left` or `overtaken`."""
+    outcome_reason: str | None = None
+    """One word: a receipt's reason, or one of the console's own."""
+    over_at: float | None = None
+    claimed_by: str | None = None
+    """The console that sends its command now."""
+    claimed_until: float | None = None
+
+    @property
+    def actors(self) -> str:
+        """Who decided."""
+        return self.actor if self.second_actor is None else f"{self.actor}, {self.second_actor}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """What one VM was asked to do for a decision; its token is signed when it is sent."""
+
+    jti: str
+    decision_id: str
+    event_id: str
+    fingerprint: str
+    vm_id: str
+    channel: str
+    """Name of a source, or of the HTTPS channel."""
+    subject: str
+    reason: str
+    made_at: float
+    expires_at: float
+    """In whole seconds; changed only as long as it has not been sent."""
+    sent_at: float | None = None
+    """When the broker took it, or the VM fetched it."""
+    unanswered_at: float | None = None
+    """When the console stopped waiting for its receipt."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decided:
+    """All that was decided about an event: the newest decision, and every command, oldest first."""
+
+    decision: Decision | None = None
+    commands: tuple[Command, ...] = ()
+
+
+UNDECIDED = Decided()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Past:
+    """An event that has ended, with its witnesses by vmId."""
+
+    event: Event
+    witnesses: Mapping[str, Sighting]

@@ -3,37 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any, Final
 
 from console.fleet.contact import CONTACTS, Ears, contact
-from console.fleet.decisions import Decision, decision
+from console.fleet.decisions import Standing, standing
 from console.fleet.index import Fleet
-from console.fleet.values import Event, Receipt, Sighting, Vm
+from console.fleet.moments import moment
+from console.fleet.values import UNDECIDED, Decided, Event, Receipt, Sighting, Vm
+from console.fleet.witnesses import can_be_asked
 
 CONDITIONS: Final = ("clear", "scheduled", "started")
 Json = dict[str, Any]
 
 
-def moment(at: float | None) -> str | None:
-    """RFC 3339 in UTC with milliseconds."""
-    if not at:
-        return None
-    text = datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds")
-    return text.replace("+00:00", "Z")
-
-
-def overview(fleet: Fleet, now: float, ears: Ears, sources: Sequence[Json]) -> Json:
-    """The answer of `/api/v1/overview`."""
+def overview(
+    fleet: Fleet, now: float, ears: Ears, sources: Sequence[Json], *, site: str | None = None
+) -> Json:
+    """The answer of `/api/v1/overview`; with a site, only its VMs and events count."""
     vms = dict.fromkeys(CONTACTS, 0)
-    all_vms = list(fleet.vms.values())
+    all_vms = [vm for vm in fleet.vms.values() if site in (None, vm.site)]
     for vm in all_vms:
         vms[contact(vm, now, ears)] += 1
-    states = [fleet.condition(vm_id)[0] for vm_id in fleet.expecting()]
+    states = [
+        fleet.condition(vm_id)[0]
+        for vm_id in fleet.expecting()
+        if site in (None, fleet.vms[vm_id].site)
+    ]
     counted = {name: states.count(name) for name in CONDITIONS[1:]}
     due = sum(
         open_decision(fleet, event, now, ears).state == "due"
         for event in list(fleet.events.values())
+        if site is None or site in event.sites
     )
     return {
         "now": moment(now),
@@ -64,35 +64,28 @@ def vm_item(fleet: Fleet, vm: Vm, now: float, ears: Ears) -> Json:
     }
 
 
-def open_decision(fleet: Fleet, event: Event, now: float, ears: Ears) -> Decision:
-    """The decision on an open event."""
-    named = set(fleet.named_by(event.event_id).values())
-    witnesses = fleet.sightings.get(event.event_id, {})
-    return _decision(
-        fleet,
-        event,
-        fleet.receipts.get(event.event_id, ()),
-        named & set(witnesses),
-        now=now,
-        ears=ears,
+def open_decision(fleet: Fleet, event: Event, now: float, ears: Ears) -> Standing:
+    """How the decision on an open event stands."""
+    event_id = event.event_id
+    witnesses = fleet.sightings.get(event_id, {})
+    shown = witnesses.get(event.shown_by)
+    named = set(fleet.named_by(event_id).values()) & set(witnesses)
+    return standing(
+        event.state,
+        "" if shown is None else shown.facts.fingerprint,
+        counting(fleet.receipts.get(event_id, ()), witnesses),
+        fleet.decided.get(event_id, UNDECIDED),
+        can_be_asked=can_be_asked(fleet, named, now, ears),
     )
 
 
-def _decision(
-    fleet: Fleet,
-    event: Event,
-    receipts: Sequence[Receipt],
-    named_witnesses: Iterable[str],
-    *,
-    now: float,
-    ears: Ears,
-) -> Decision:
-    can_be_asked = any(
-        vm.commands is not None and contact(vm, now, ears) == "heard"
-        for vm_id in named_witnesses
-        if (vm := fleet.vms.get(vm_id)) is not None
-    )
-    return decision(event.state, receipts, can_be_asked=can_be_asked)
+def counting(receipts: Iterable[Receipt], witnesses: Mapping[str, Sighting]) -> list[Receipt]:
+    """The receipts of VMs that the event names, by their own records: no other VM can say what
+    became of it.
+    """
+    return [
+        each for each in receipts if each.vm_id in witnesses and witnesses[each.vm_id].facts.affects
+    ]
 
 
 def event_item(
@@ -100,6 +93,7 @@ def event_item(
     event: Event,
     witnesses: Mapping[str, Sighting],
     receipts: Sequence[Receipt],
+    decided: Decided,
     *,
     now: float,
     ears: Ears,
@@ -107,10 +101,14 @@ def event_item(
     """One event as `/api/v1/events` lists it."""
     facts = witnesses[event.shown_by].facts
     named = fleet.resolve(event, witnesses)
-    decided = _decision(
-        fleet, event, receipts, set(named.values()) & set(witnesses), now=now, ears=ears
+    stands = standing(
+        event.state,
+        facts.fingerprint,
+        counting(receipts, witnesses),
+        decided,
+        can_be_asked=can_be_asked(fleet, set(named.values()) & set(witnesses), now, ears),
     )
-    fingerprints = {sighting.facts.fingerprint for sighting in witnesses.values()}
+    differing = any(not each.facts.is_same(facts) for each in witnesses.values())
     return {
         "eventId": event.event_id,
         "state": event.state,
@@ -122,17 +120,17 @@ def event_item(
         "durationInSeconds": facts.duration,
         "description": facts.description,
         "fingerprint": facts.fingerprint,
-        "differing": len(fingerprints) > 1,
+        "differing": differing,
         "resources": [
             _resource(fleet, name, named.get(name), now, ears) for name in facts.resources
         ],
         "seenBy": len(witnesses),
         "firstSeenAt": moment(event.first_at),
         "decision": {
-            "state": decided.state,
-            "by": decided.by,
-            "reason": decided.reason,
-            "at": moment(decided.at),
+            "state": stands.state,
+            "by": stands.by,
+            "reason": stands.reason,
+            "at": moment(stands.at),
         },
     }
 

@@ -16,11 +16,15 @@ def with_record(vm: Vm | None, record: IncomingRecord) -> Vm:
     if vm.stream is not None and not _is_newer(vm, record):
         return _heard(vm, record.sent_at, record.source)
     place = record.place
-    stopped = record.kind == "stopped"
-    heard = _contact(vm, record.sent_at, record.source)
-    return replace(
-        vm,
-        **heard,
+    contact: dict[str, Any] = {
+        "heard_at": vm.heard_at,
+        "heard_by": vm.heard_by,
+        "lost_at": vm.lost_at,
+        "retired_at": vm.retired_at,
+        "retired_by": vm.retired_by,
+    } | _contact(vm, record.sent_at, record.source)
+    return Vm(  # not `replace`: there are thousands a second, and few fields stay
+        vm_id=vm.vm_id,
         name=place.name,
         site=place.site or vm.site,
         resource_id=place.resource_id,
@@ -36,7 +40,11 @@ def with_record(vm: Vm | None, record: IncomingRecord) -> Vm:
         sequence=record.sequence,
         record_time=record.time,
         interval=record.interval or vm.interval,
-        stopped_at=record.sent_at if stopped else None,
+        stopped_at=record.sent_at if record.kind == "stopped" else None,
+        lost_session=vm.lost_session,
+        commands=vm.commands,
+        missing=vm.missing,
+        **contact,
     )
 
 

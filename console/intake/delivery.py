@@ -40,4 +40,6 @@ class Delivery:
     source: str
     items: Sequence[Incoming | Refused]
     done: Callable[[bool], None]
+    size: int = 0
+    """Bytes, as they came in."""
     checkpoint: Checkpoint | None = None

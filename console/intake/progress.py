@@ -36,6 +36,13 @@ class Progress:
         self.trouble = None
         return news
 
+    def refused(self, source: str) -> dict[str, int]:
+        """What was not a record of ours since the start, by reason, the most frequent first."""
+        found = Counter(
+            {reason: n for (name, reason), n in list(self.quarantined.items()) if name == source}
+        )
+        return dict(found.most_common())
+
     def count(self, batch: Sequence[Delivery], *, duplicates: int, at: float) -> None:
         """A batch was committed."""
         self.committed_at = at

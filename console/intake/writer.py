@@ -7,7 +7,6 @@ for ever, the queue fills, and the sources stand still.
 from __future__ import annotations
 
 import logging
-import queue
 import random
 import threading
 import time
@@ -21,6 +20,7 @@ from sqlalchemy.exc import InterfaceError, InternalError, OperationalError, SQLA
 from console.errors import ConsoleError
 from console.fleet.fold import Changes, fold
 from console.intake.delivery import Delivery, Refused
+from console.intake.inbox import Inbox
 from console.intake.progress import Progress
 from console.records.incoming import Incoming, IncomingRecord
 from console.store import writing
@@ -32,8 +32,12 @@ from console.store.retention import delete_before
 _LOG: Final = logging.getLogger("console")
 QUEUE: Final = 1000
 """Deliveries that wait; beyond that, sources wait."""
+_QUEUE_BYTES: Final = 32 * 1024 * 1024
+"""Bytes of what waits; values in memory take some times that."""
 _MOST: Final = 400
-"""Items in one transaction."""
+"""Items in one transaction, and what the last delivery brings above that."""
+_MOST_BYTES: Final = 4 * 1024 * 1024
+"""The same in bytes."""
 _GATHER_SECONDS: Final = 0.05
 _GATHER_ITEMS: Final = 16
 """A broker may send 20 unacknowledged messages at most: never wait for more than that."""
@@ -59,7 +63,7 @@ class Writer:
         self._when_opened = opened
         self._committed = committed
         self._now = now
-        self._queue: queue.Queue[Delivery] = queue.Queue(QUEUE)
+        self._inbox = Inbox(most=QUEUE, most_bytes=_QUEUE_BYTES)
         self._retire_before: float | None = None
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="writer", daemon=True)
@@ -80,11 +84,16 @@ class Writer:
     @property
     def waiting(self) -> int:
         """Deliveries in the queue."""
-        return self._queue.qsize()
+        return len(self._inbox)
+
+    @property
+    def waiting_bytes(self) -> int:
+        """Bytes of the deliveries in the queue."""
+        return self._inbox.size
 
     def put(self, delivery: Delivery, *, timeout: float | None = None) -> None:
         """Hand over; waits while the queue is full. Raises `queue.Full` after `timeout` seconds."""
-        self._queue.put(delivery, timeout=timeout)
+        self._inbox.put(delivery, timeout)
 
     def retire_before(self, moment: float) -> None:
         """Delete records and past events from before a moment, a few at a time, when idle."""
@@ -142,23 +151,20 @@ class Writer:
 
     def _take(self) -> list[Delivery]:
         """Everything that waits; heartbeats alone wait a moment for company."""
-        try:
-            first = self._queue.get(timeout=0.2)
-        except queue.Empty:
+        first = self._inbox.take(timeout=0.2)
+        if first is None:
             return []
-        batch, count = [first], len(first.items)
+        batch, count, size = [first], len(first.items), first.size
         patient = _only_heartbeats(first)
         until = time.monotonic() + _GATHER_SECONDS
-        while count < _MOST:
-            wait = until - time.monotonic() if patient and count < _GATHER_ITEMS else 0
-            try:
-                each = self._queue.get(timeout=wait) if wait > 0 else self._queue.get_nowait()
-            except queue.Empty:
-                if patient and count < _GATHER_ITEMS and time.monotonic() < until:
-                    continue
+        while count < _MOST and size < _MOST_BYTES:
+            wait = until - time.monotonic() if patient and count < _GATHER_ITEMS else 0.0
+            each = self._inbox.take(timeout=max(0.0, wait))
+            if each is None:
                 break
             batch.append(each)
             count += len(each.items)
+            size += each.size
             patient = patient and _only_heartbeats(each)
         return batch
 

@@ -48,6 +48,13 @@ class EventFacts:
     goes_on: bool = False
     """It ended for this witness alone, which it names no more; others may still see it."""
 
+    def is_same(self, other: EventFacts) -> bool:
+        """Whether two VMs say the same. The hash alone does not prove it: a state document has
+        too little to make the hash again, and could show other VMs under it.
+        """
+        same = self.fingerprint == other.fingerprint
+        return same and sorted(self.resources) == sorted(other.resources)
+
     @property
     def state(self) -> str:
         """`scheduled`, `started` or `ended`."""
@@ -66,7 +73,10 @@ class ReceiptFacts:
     event_id: str | None
     state: str
     reason: str | None
+    """The bridge's word for why it came no further."""
     actor: str
+    why: str | None = None
+    """The approver's own reason; bridges of version 0.1.0 send none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,14 +4,19 @@ are ignored, fields that it reads must have their type.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from hashlib import sha256
+from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+
+from sinks.record import canonical_json
 
 _BIGGEST = 2**63 - 1
 
 Word = Annotated[str, StringConstraints(min_length=1, max_length=300)]
 Text = Annotated[str, StringConstraints(max_length=20_000)]
+Claim = Annotated[str, StringConstraints(min_length=1, max_length=600)]
+"""What a token says: a bridge takes texts of up to 512 characters, and puts a word before some."""
 VmId = Annotated[
     str, StringConstraints(min_length=1, max_length=128, pattern=r"^[^\s/+#\x00-\x1f]+$")
 ]
@@ -20,6 +25,17 @@ Sequence = Annotated[str, StringConstraints(pattern=r"^0[0-9]{19}$")]
 Moment = Annotated[
     str, StringConstraints(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:\d\d)$")
 ]
+_SEEN: Final = (
+    "eventId",
+    "eventType",
+    "resourceType",
+    "resources",
+    "eventStatus",
+    "notBefore",
+    "eventSource",
+    "durationInSeconds",
+)
+"""What the fingerprint of an event covers, as the bridge makes it."""
 
 
 class _Model(BaseModel):
@@ -94,11 +110,23 @@ class DataModel(_Model):
     fingerprint: Word | None = None
     observation: ObservationModel = ObservationModel()
     heartbeat: HeartbeatModel | None = None
-    jti: Word | None = None
-    evt: Word | None = None
+    jti: Claim | None = None
+    evt: Claim | None = None
     state: Word | None = None
     reason: Word | None = None
-    actor: Word | None = None
+    actor: Claim | None = None
+    rsn: Text | None = None
+
+    @model_validator(mode="after")
+    def _is_what_it_shows(self) -> Self:
+        # A person approves what is shown, and the VM compares the hash alone: a record that shows
+        # other VMs under the hash of an event would have them approve what they have not seen.
+        if self.event is not None and self.fingerprint is not None:
+            seen = {name: getattr(self.event, name) for name in _SEEN}
+            seen["resources"] = sorted(self.event.resources)
+            if self.fingerprint != f"sha256:{sha256(canonical_json(seen)).hexdigest()}":
+                raise ValueError("the fingerprint is not that of the event")
+        return self
 
 
 class RecordModel(_Model):

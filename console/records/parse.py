@@ -51,10 +51,7 @@ def parse_record(
     vm_id: str | None = None,
     site: str | None = None,
 ) -> IncomingRecord:
-    """A record from its bytes; `vm_id` is the one that the channel vouches for, if it does.
-
-    Raises `NotOurs`.
-    """
+    """A record; `vm_id` is the one that the channel vouches for, if it does. Raises `NotOurs`."""
     model = _read(RecordModel, body)
     _require_known(model)
     data = model.data
@@ -231,7 +228,12 @@ def _receipt(data: DataModel) -> ReceiptFacts:
     if data.jti is None or data.state is None or data.actor is None:
         raise NotOurs("missing_field", "a receipt lacks jti, state or actor")
     return ReceiptFacts(
-        jti=data.jti, event_id=data.evt, state=data.state, reason=data.reason, actor=data.actor
+        jti=data.jti,
+        event_id=data.evt,
+        state=data.state,
+        reason=data.reason,
+        actor=data.actor,
+        why=data.rsn or None,
     )
 
 

@@ -17,7 +17,7 @@ from console.store.reading import News
 
 _LOG: Final = logging.getLogger("console")
 _OTHERS_SECONDS: Final = 0.25
-"""How often it looks for what other consoles on the same database committed."""
+"""How often it looks for what other consoles, or commands, on the same database committed."""
 _REST_SECONDS: Final = 0.01
 """After each look, so that many small commits are taken at once."""
 
@@ -25,8 +25,9 @@ _REST_SECONDS: Final = 0.01
 class Follower:
     """One thread that looks for news; `deliver` gets them, and returns once they are applied.
 
-    On SQLite this console alone writes, so the writer hands over what it committed. On PostgreSQL
-    everything is read from the database, in the order of the commits, whoever made them.
+    On SQLite this console's writer alone takes records in, so it hands over what it committed, and
+    only the rest is read. On PostgreSQL everything is read from the database, in the order of the
+    commits, whoever made them.
     """
 
     def __init__(self, database: Database, *, deliver: Callable[[News, bool], set[str]]) -> None:
@@ -37,6 +38,13 @@ class Follower:
         self._lock = threading.Lock()
         self._handed: list[tuple[int, Changes]] = []
         self._number: int | None = None
+        """Of the newest transaction that was looked at."""
+        self._begun = 0
+        """Of the newest transaction at the start."""
+        self._beside = 0
+        """Of the newest transaction that has been read, on SQLite."""
+        self.looks = 0
+        """How often it has looked to the end."""
         self._open: set[str] = set()
         self._thread = threading.Thread(target=self._run, name="follower", daemon=True)
 
@@ -53,6 +61,10 @@ class Follower:
         if self._database.is_sqlite:
             with self._lock:
                 self._handed.append((number, changes))
+        self._wake.set()
+
+    def wake(self) -> None:
+        """This console has committed something else; on any thread."""
         self._wake.set()
 
     def stop(self) -> None:
@@ -73,25 +85,49 @@ class Follower:
                 self._wake.set()
                 self._stop.wait(1)
             self._stop.wait(_REST_SECONDS)
-            self._wake.wait(None if self._database.is_sqlite else _OTHERS_SECONDS)
+            self._wake.wait(_OTHERS_SECONDS)
 
     def _look(self) -> None:
         first = self._number is None
         news = self._news()
-        if first or news.number != self._number:
+        if first or not news.is_empty:
             self._open = self._deliver(news, first)
-            self._number = news.number
+        if first:
+            self._begun = self._beside = news.number
+        self._number = news.number
+        self.looks += 1
 
     def _news(self) -> News:
         if self._number is not None and self._database.is_sqlite:
-            with self._lock:
-                handed, self._handed = self._handed, []
-            newer = [each for each in handed if each[0] > self._number]
-            return self._merged(newer, self._number)
+            return self._handed_over(self._number)
         with self._database.reading.begin() as connection:
             if self._number is None:
                 return reading.everything(connection)
             return reading.since(connection, self._number, self._open)
+
+    def _handed_over(self, delivered: int) -> News:
+        """On SQLite: what the writer handed over, and what others wrote beside it."""
+        beside = News(number=delivered)
+        with self._database.reading.begin() as connection:
+            number = reading.newest_number(connection)
+            if number != self._beside:
+                reading.add_beside(connection, beside, self._beside)
+        # After the number: what the writer committed up to there has been handed over by now, or
+        # its sources have not been answered yet.
+        with self._lock:
+            handed = list(self._handed)
+        newer = [each for each in handed if each[0] > self._begun]
+        news = self._merged(newer, delivered)
+        news.number = max(number, news.number)
+        news.asked, news.generations = beside.asked, beside.generations
+        news.decisions += beside.decisions
+        news.commands += beside.commands
+        with self._database.reading.begin() as connection:
+            reading.tell_commands(connection, news)
+        with self._lock:  # only now: what cannot be read is read again
+            del self._handed[: len(handed)]
+        self._beside = number
+        return news
 
     def _merged(self, handed: list[tuple[int, Changes]], number: int) -> News:
         """Some commits as one; of a row that changed twice, the last."""
@@ -111,6 +147,7 @@ class Follower:
             with self._database.reading.begin() as connection:
                 news.sightings |= reading.sightings_of(connection, returned)
                 stored = reading.receipts_of(connection, returned)
+                reading.add_decided(connection, news, returned)
             known = {each.record_id for each in stored}
             news.receipts = [*stored, *(r for r in whole.receipts if r.record_id not in known)]
         return news

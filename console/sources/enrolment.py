@@ -1,4 +1,4 @@
-"""The secrets of a VM: derived from the console's key and the vmId, so none has to be stored."""
+"""The secrets of a VM: derived from the console's key, a generation and the vmId, none stored."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import base64
 import binascii
 import hashlib
 import hmac
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -13,6 +14,12 @@ from console.errors import ConfigurationError
 
 _LEAST_BYTES: Final = 32
 _VARIABLE: Final = "SEB_CONSOLE_ENROLL_KEY_FILE"
+KEY_IS_MISSING: Final = f"{_VARIABLE}: this must be given; make a key with: openssl rand -base64 32"
+EVERY_VM: Final = "*"
+"""Stands for all VMs where generations are kept; it is not a vmId."""
+_LONGEST_ID: Final = 128
+"""Characters, as of a record's; Azure's vmIds have 36."""
+_NEVER_IN_IDS: Final = frozenset(" /+#")
 
 
 def read_key(file: Path) -> bytes:
@@ -34,14 +41,61 @@ def read_key(file: Path) -> bytes:
     return key
 
 
-def webhook_secret(key: bytes, vm_id: str) -> bytes:
+class Enrolments:
+    """Which generation of its secrets each VM has now; used on the event loop's thread.
+
+    A VM that was never enrolled anew has the first generation, or the least one of all VMs.
+    """
+
+    def __init__(self, key: bytes | None) -> None:
+        self._key = key
+        self._generations: dict[str, int] = {}
+        self._least = 1
+
+    @property
+    def has_key(self) -> bool:
+        """Whether any VM can be known by its secrets."""
+        return self._key is not None
+
+    def put(self, generations: Mapping[str, int]) -> set[str]:
+        """Generations as committed, by vmId; that of `EVERY_VM` is the least one of all.
+
+        Returns whose secrets are good no longer.
+        """
+        before = {vm_id: self._generation(vm_id) for vm_id in generations}
+        self._generations |= generations
+        self._least = self._generations.pop(EVERY_VM, self._least)
+        return {vm_id for vm_id, known in before.items() if self._generation(vm_id) != known}
+
+    def webhook_secret(self, vm_id: str) -> bytes:
+        """What this VM signs its webhooks with. Only if there is a key."""
+        return webhook_secret(self._known_key(), vm_id, self._generation(vm_id))
+
+    def opens(self, vm_id: str, token: str) -> bool:
+        """Whether a bearer token is this VM's own. It takes as long for one that is not."""
+        if self._key is None:
+            return False
+        own = pull_token(self._key, vm_id, self._generation(vm_id))
+        return hmac.compare_digest(own.encode(), token.encode("utf-8", "replace"))
+
+    def _generation(self, vm_id: str) -> int:
+        return max(self._generations.get(vm_id, 1), self._least)
+
+    def _known_key(self) -> bytes:
+        if self._key is None:
+            raise ConfigurationError(KEY_IS_MISSING)
+        return self._key
+
+
+def webhook_secret(key: bytes, vm_id: str, generation: int = 1) -> bytes:
     """The bytes that this VM signs its webhooks with."""
-    return _derived(key, "webhook", vm_id)
+    return _derived(key, generation, "webhook", vm_id)
 
 
-def pull_token(key: bytes, vm_id: str) -> str:
+def pull_token(key: bytes, vm_id: str, generation: int = 1) -> str:
     """The bearer token that opens this VM's own queue of commands."""
-    return base64.urlsafe_b64encode(_derived(key, "pull", vm_id)).decode().rstrip("=")
+    derived = _derived(key, generation, "pull", vm_id)
+    return base64.urlsafe_b64encode(derived).decode().rstrip("=")
 
 
 def secret_text(secret: bytes) -> str:
@@ -49,6 +103,12 @@ def secret_text(secret: bytes) -> str:
     return "whsec_" + base64.b64encode(secret).decode()
 
 
-def _derived(key: bytes, purpose: str, vm_id: str) -> bytes:
-    # The generation stands in the text so that a later key schedule can revoke one VM alone.
-    return hmac.digest(key, f"seb-console/1/{purpose}/{vm_id}".encode(), hashlib.sha256)
+def is_vm_id(text: str) -> bool:
+    """Whether a text can be a VM's id, as it may stand in a topic and in a URL."""
+    fits = 0 < len(text) <= _LONGEST_ID and text.isprintable() and text != EVERY_VM
+    return fits and not set(text) & _NEVER_IN_IDS
+
+
+def _derived(key: bytes, generation: int, purpose: str, vm_id: str) -> bytes:
+    text = f"seb-console/{generation}/{purpose}/{vm_id}"
+    return hmac.digest(key, text.encode(), hashlib.sha256)

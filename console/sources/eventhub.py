@@ -20,7 +20,7 @@ from azure.eventhub.aio import EventHubConsumerClient, PartitionContext
 
 from console.intake.delivery import Checkpoint, Delivery, Refused
 from console.intake.writer import Writer
-from console.records.incoming import Incoming
+from console.records.incoming import Incoming, IncomingRecord
 from console.records.parse import NotOurs, parse_record
 from console.sources.checkpoints import Checkpoints
 from console.sources.settings import EventHubSource
@@ -157,10 +157,12 @@ class EventHubReader:
         def done(stored: bool) -> None:  # noqa: FBT001  # as Delivery.done
             loop.call_soon_threadsafe(_settle, answer, stored)
 
+        items = [self._item(event) for event in events]
         delivery = Delivery(
             source=self._state.name,
-            items=[self._item(event) for event in events],
+            items=items,
             done=done,
+            size=sum(len(each.body) for each in items if isinstance(each, IncomingRecord)),
             checkpoint=Checkpoint(
                 hub=f"{context.fully_qualified_namespace}/{context.eventhub_name}",
                 consumer_group=context.consumer_group,

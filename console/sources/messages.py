@@ -2,31 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import ceil
 from typing import Final
 
 from console.intake.delivery import Refused
 from console.records.incoming import Incoming, IncomingRecord
 from console.records.parse import NotOurs, parse_record, parse_state, parse_status
+from console.sources.packets import Publish
 from sinks.mqtt.messages import EVENT_EXPIRY, RECEIPT_EXPIRY
 
 _SHARED: Final = ("event", "receipt")
 _RETAINED: Final = ("state", "status")
 _LEVELS: Final = 6
+OWN_VM: Final = "seb-console-"
+"""What the name of a console begins with, where a topic has a vmId: its notices are not records."""
 _CLOCKS_AGREE: Final = 120.0
 """Seconds: by how much the record's time may differ from the wait that the broker reports."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Message:
-    """One PUBLISH as it came in."""
-
-    topic: str
-    payload: bytes
-    retained: bool
-    expiry: int | None
-    """Seconds that are left of its life, as the broker counts them."""
 
 
 def filters(share: str | None) -> list[str]:
@@ -38,9 +30,11 @@ def filters(share: str | None) -> list[str]:
     return [*shared, *(f"seb/v1/+/vm/+/{leaf}" for leaf in _RETAINED)]
 
 
-def read_message(message: Message, *, source: str, received_at: float) -> Incoming | Refused | None:
-    """What it brings; None for an empty one, which only deletes what was retained."""
-    if not message.payload:
+def read_message(message: Publish, *, source: str, received_at: float) -> Incoming | Refused | None:
+    """What it brings; None for an empty one, which only deletes what was retained, and for what a
+    console says itself.
+    """
+    if not message.payload or f"/vm/{OWN_VM}" in message.topic:
         return None
     try:
         return _read(message, source, received_at)
@@ -53,7 +47,7 @@ def read_message(message: Message, *, source: str, received_at: float) -> Incomi
         )
 
 
-def _read(message: Message, source: str, received_at: float) -> Incoming:
+def _read(message: Publish, source: str, received_at: float) -> Incoming:
     levels = message.topic.split("/")
     if len(levels) != _LEVELS:
         raise NotOurs("foreign_topic", "not a topic of a bridge")
@@ -73,7 +67,7 @@ def _read(message: Message, source: str, received_at: float) -> Incoming:
     return replace(record, sent_at=received_at - waited) if waited else record
 
 
-def _waited(message: Message, record: IncomingRecord) -> float:
+def _waited(message: Publish, record: IncomingRecord) -> float:
     """Seconds that it lay at the broker, by the life that the broker has taken from it.
 
     Zero where the record's own time does not bear that out: another publisher may set another life.

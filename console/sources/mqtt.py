@@ -15,20 +15,26 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from paho.mqtt.client import Client, DisconnectFlags, MQTTMessage
+from paho.mqtt.client import Client, DisconnectFlags
 from paho.mqtt.enums import MQTTErrorCode
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
-from console.intake.delivery import Delivery
+from console.intake.delivery import Delivery, Refused
 from console.intake.writer import Writer
-from console.sources.messages import Message, filters, read_message
+from console.records.incoming import Incoming, IncomingRecord
+from console.sources.acknowledgements import Acknowledgements
+from console.sources.messages import filters, read_message
+from console.sources.packets import Publish
+from console.sources.receiving import Receiver
 from console.sources.settings import MqttSource
 from console.sources.state import SourceState
 from sinks.base import SinkError
 from sinks.mqtt.client import KEEPALIVE, new_client, plan_for
+from sinks.mqtt.messages import Message
+from sinks.mqtt.properties import publish_properties
 from sinks.mqtt.reason_codes import FIRST_FAILURE, ending, network, reason
 
 _LOG: Final = logging.getLogger("console")
@@ -40,6 +46,7 @@ _LARGEST_PACKET: Final = 1024 * 1024
 _LOOP_SECONDS: Final = 5.0
 _CONNECT_SECONDS: Final = 10.0
 _LONGEST_WAIT: Final = 30.0
+_SUCCESS: Final = MQTTErrorCode.MQTT_ERR_SUCCESS
 
 
 def client_id(directory: Path, name: str) -> str:
@@ -66,9 +73,19 @@ class MqttReader:
         self._client_id = client_id
         self._now = now
         self._stop = threading.Event()
-        self._client: Client | None = None
+        self._client: Receiver | None = None
+        self._items: list[Incoming | Refused] = []
+        """What has come in and is not handed over, with its size and the numbers of its packets."""
+        self._numbers: list[int] = []
+        self._size = 0
         self._lost: str | None = None
+        self._acks = Acknowledgements()
         self._thread = threading.Thread(target=self._run, name=f"mqtt {state.name}", daemon=True)
+
+    @property
+    def name(self) -> str:
+        """Of the source."""
+        return self._state.name
 
     def start(self) -> None:
         """Begin to connect."""
@@ -84,6 +101,22 @@ class MqttReader:
                 client.disconnect()
         if self._thread.is_alive():
             self._thread.join(5)
+
+    def publish(self, message: Message, done: Callable[[str | None], None]) -> bool:
+        """Send at QoS 1; False if there is no connection. From any thread, and never waits.
+
+        `done` is called on the reader's thread once the broker has the message (None) or refuses
+        it (why); it is not called if the connection is lost before that.
+        """
+        client = self._client
+        if client is None or not self._state.connected:
+            return False
+        properties = publish_properties(message) if self._settings.protocol == "5" else None
+        sent = client.publish(message.topic, message.payload, 1, properties=properties)
+        if sent.rc != MQTTErrorCode.MQTT_ERR_SUCCESS:
+            return False
+        self._acks.expect(sent.mid, done)
+        return True
 
     def _run(self) -> None:
         wait = 0.5
@@ -109,13 +142,16 @@ class MqttReader:
         plan = replace(
             plan_for(self._settings, client_id=self._client_id), session_expiry=_SESSION_EXPIRY
         )
-        client = new_client(plan)
+        client = new_client(plan, Receiver)
         client.connect_timeout = _CONNECT_SECONDS
         client.on_connect = self._on_connect
         client.on_disconnect = self._on_disconnect
         client.on_subscribe = self._on_subscribe
-        client.on_message = self._on_message
+        client.on_publish = self._on_acknowledged
+        client.taken = self._on_publish
+        self._acks.forget()
         self._client = client
+        self._items, self._numbers, self._size = [], [], 0
         try:
             if plan.protocol == "5":
                 properties = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]
@@ -127,10 +163,10 @@ class MqttReader:
                 )
             else:
                 client.connect(plan.host, plan.port, KEEPALIVE)
-            while (
-                self._lost is None and client.loop(_LOOP_SECONDS) == MQTTErrorCode.MQTT_ERR_SUCCESS
-            ):
-                pass
+            code = _SUCCESS
+            while self._lost is None and code == _SUCCESS:
+                code = client.receive(_LOOP_SECONDS)
+                self._hand_over(client)
         finally:
             self._client = None
             connection = client.socket()
@@ -169,29 +205,35 @@ class MqttReader:
         problem = ending(code.value, from_broker=from_broker, accepted=self._state.connected)
         self._lost = self._lost or str(problem)
 
-    def _on_message(self, client: Client, _data: Any, message: MQTTMessage) -> None:
-        mid, qos = message.mid, message.qos
+    def _on_acknowledged(
+        self, _client: Client, _data: Any, mid: int, code: ReasonCode, _told: Properties | None
+    ) -> None:
+        self._acks.came(mid, str(reason(code.value)) if code.value >= FIRST_FAILURE else None)
+
+    def _on_publish(self, packet: Publish) -> None:
+        item = read_message(packet, source=self._state.name, received_at=self._now())
+        if isinstance(item, IncomingRecord):
+            self._state.lag = item.received_at - item.sent_at
+        if item is not None:
+            self._items.append(item)
+            self._size += len(packet.payload)
+        if packet.number is not None:
+            self._numbers.append(packet.number)
+
+    def _hand_over(self, client: Receiver) -> None:
+        """What has come in since the last time, as one delivery."""
+        numbers, items, size = self._numbers, self._items, self._size
+        if not numbers and not items:
+            return
+        self._numbers, self._items, self._size = [], [], 0
 
         def done(stored: bool) -> None:  # noqa: FBT001  # as Delivery.done
             # On another connection the broker sends it again by itself.
-            if stored and qos and client is self._client:
+            if stored and client is self._client:
                 with contextlib.suppress(OSError, ValueError):
-                    client.ack(mid, qos)
+                    client.acknowledge(numbers)
 
-        item = read_message(
-            Message(
-                topic=message.topic,
-                payload=bytes(message.payload),
-                retained=message.retain,
-                expiry=getattr(message.properties, "MessageExpiryInterval", None),
-            ),
-            source=self._state.name,
-            received_at=self._now(),
-        )
-        if item is None:
-            done(stored=True)
-            return
-        delivery = Delivery(source=self._state.name, items=[item], done=done)
+        delivery = Delivery(source=self._state.name, items=items, done=done, size=size)
         while not self._stop.is_set():
             with contextlib.suppress(queue.Full):
                 self._writer.put(delivery, timeout=1)

@@ -32,7 +32,8 @@ def _broker(source: MqttSource) -> str:
 
 def _hub(source: EventHubSource) -> str:
     from sinks.eventhub.errors import diagnose  # noqa: PLC0415  # only where there is one
-    from sinks.eventhub.producer import HubProducer, within  # noqa: PLC0415
+    from sinks.eventhub.producer import HubProducer  # noqa: PLC0415
+    from sinks.within import within  # noqa: PLC0415
 
     address = source.address()
     if source.namespace is not None:

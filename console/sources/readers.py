@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from console.intake.writer import Writer
 from console.sources.settings import EventHubSource, MqttSource, SourceSettings
 from console.sources.state import SourceState
 from console.store.opening import Database
+from sinks.mqtt.messages import Message
 
 
 class Reader(Protocol):
@@ -20,6 +21,20 @@ class Reader(Protocol):
 
     def stop(self) -> None:
         """End, within seconds."""
+
+
+@runtime_checkable
+class Publisher(Protocol):
+    """A source that can send too."""
+
+    @property
+    def name(self) -> str:
+        """Of the source."""
+
+    def publish(self, message: Message, done: Callable[[str | None], None]) -> bool:
+        """Send; False if there is no connection. `done` is called on another thread, once the
+        broker has it (None) or refuses it (why).
+        """
 
 
 def make_readers(
@@ -51,3 +66,8 @@ def make_readers(
                 EventHubReader(settings, state=states[name], writer=writer, database=database)
             )
     return readers
+
+
+def publishers(readers: Iterable[Reader]) -> dict[str, Publisher]:
+    """Those that can send commands, by the name of their source."""
+    return {each.name: each for each in readers if isinstance(each, Publisher)}

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from console.config.load import checked, suggestion
 from console.config.variables import PREFIX
 from console.errors import ConfigurationError
+from console.fleet.witnesses import PULL
 from sinks.base import SinkSettings
 from sinks.eventhub.settings import EventHubSettings
 from sinks.mqtt.settings import MqttSettings
@@ -72,6 +73,10 @@ def read_sources(declared: Mapping[str, Mapping[str, Any]]) -> dict[str, SourceS
         variable = f"{PREFIX}SOURCE__{name.upper()}"
         if not name.replace("_", "").replace("-", "").isalnum():
             raise ConfigurationError(f"{variable}: a source's name is letters, digits, - and _")
+        if name == PULL:
+            raise ConfigurationError(
+                f"{variable}: this name is the HTTPS command channel's; choose another"
+            )
         kind = str(fields.get("kind", name))
         model = _MODELS.get(kind)
         if model is None:

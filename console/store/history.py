@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from sqlalchemy import Connection, Engine, Select, func, select, tuple_
-from sqlalchemy.exc import SQLAlchemyError
 
 from console.fleet.timeline import PastRecord
-from console.fleet.values import Event, Gap, Receipt, Sighting
-from console.store import reading, rows, tables
-from console.store.errors import StoreError, told
+from console.fleet.values import UNDECIDED, Decided, Decision, Event, Gap, Receipt, Sighting
+from console.store import decisions, reading, rows, tables
+from console.store.transactions import read_from
 
 _MOST_RECORDS: Final = 2000
 _RECORD: Final = [column for column in tables.record.columns if column.name != "body"]
@@ -37,6 +35,9 @@ class PastEvent:
     sightings: list[Sighting]
     receipts: list[Receipt]
     records: list[PastRecord] = field(default_factory=list)
+    decisions: list[Decision] = field(default_factory=list)
+    """Every one, the oldest first."""
+    decided: Decided = UNDECIDED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,14 +49,17 @@ class PastVm:
     sightings: list[Sighting]
 
 
-@contextmanager
-def _connected(engine: Engine) -> Iterator[Connection]:
-    """One transaction. Raises `StoreError` if the database does not answer."""
-    try:
-        with engine.begin() as connection:
-            yield connection
-    except SQLAlchemyError as error:
-        raise StoreError(told(error)) from error
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quarantined:
+    """What was not a record of ours: of one source, for one reason."""
+
+    source: str
+    reason: str
+    count: int
+    first_at: float
+    last_at: float
+    message: str
+    """Of the last one."""
 
 
 def read_over(
@@ -67,16 +71,18 @@ def read_over(
     if after is not None:
         query = query.where(tuple_(c.shown_at, c.event_id) < tuple_(*after))
     query = query.order_by(c.shown_at.desc(), c.event_id.desc()).limit(limit)
-    with _connected(engine) as connection:
+    with read_from(engine) as connection:
         events = [rows.event_of(row) for row in connection.execute(query)]
         ids = [event.event_id for event in events]
         sightings = reading.sightings_of(connection, ids)
         receipts = reading.receipts_of(connection, ids)
+        decided = decisions.decided_of(connection, ids)
     return [
         PastEvent(
             event=event,
             sightings=sightings[event.event_id],
             receipts=[each for each in receipts if each.facts.event_id == event.event_id],
+            decided=decided.get(event.event_id, UNDECIDED),
         )
         for event in events
     ]
@@ -84,7 +90,7 @@ def read_over(
 
 def read_event(engine: Engine, event_id: str) -> PastEvent | None:
     """One event, open or over, with its records in order."""
-    with _connected(engine) as connection:
+    with read_from(engine) as connection:
         wanted = select(tables.event).where(tables.event.c.event_id == event_id)
         row = connection.execute(wanted).first()
         if row is None:
@@ -93,17 +99,20 @@ def read_event(engine: Engine, event_id: str) -> PastEvent | None:
         query = select(*_RECORD).where(tables.record.c.event_id == event_id)
         order = (tables.record.c.time, tables.record.c.received_at)
         found = connection.execute(query.order_by(*order).limit(_MOST_RECORDS))
+        every, decided = decisions.history_of(connection, event_id)
         return PastEvent(
             event=rows.event_of(row),
             sightings=reading.sightings_of(connection, [event_id]).get(event_id, []),
             receipts=receipts,
             records=_records(found, receipts),
+            decisions=every,
+            decided=decided,
         )
 
 
 def read_vm(engine: Engine, vm_id: str, limit: int) -> PastVm:
     """The last records of a VM, its gaps, and the events that it saw."""
-    with _connected(engine) as connection:
+    with read_from(engine) as connection:
         query = select(*_RECORD).where(tables.record.c.vm_id == vm_id)
         query = query.order_by(tables.record.c.time.desc()).limit(limit)
         found = connection.execute(query).all()
@@ -115,6 +124,20 @@ def read_vm(engine: Engine, vm_id: str, limit: int) -> PastVm:
             gaps=[rows.gap_of(row) for row in gaps],
             sightings=[rows.sighting_of(row) for row in connection.execute(seen)],
         )
+
+
+def read_decisions(engine: Engine, ids: Iterable[str]) -> dict[str, Decision]:
+    """Decisions by their ids."""
+    with read_from(engine) as connection:
+        return decisions.decisions_by_id(connection, ids)
+
+
+def read_quarantine(engine: Engine) -> list[Quarantined]:
+    """What was not a record of ours, the newest first."""
+    wanted = [column for column in tables.quarantine.columns if column.name != "sample"]
+    query = select(*wanted).order_by(tables.quarantine.c.last_at.desc())
+    with read_from(engine) as connection:
+        return [Quarantined(**row._mapping) for row in connection.execute(query)]  # noqa: SLF001  # SQLAlchemy's public name for it
 
 
 def _receipts_of_vm(connection: Connection, vm_id: str, limit: int) -> list[Receipt]:

@@ -61,10 +61,27 @@ class Database:
         except SQLAlchemyError as error:
             raise StoreError(told(error)) from error
 
+    def join(self) -> None:
+        """Open for one short command, beside a console that may be running.
+
+        The lock is held only while the schema is brought up to date. Raises as `open`.
+        """
+        try:
+            with self.reading.connect() as connection:
+                is_ours = _is_ours(connection)
+        except SQLAlchemyError as error:
+            raise StoreError(told(error)) from error
+        if not is_ours:
+            self.open()
+            self._unlock()
+
     def close(self) -> None:
         """Let go of every connection and of the lock."""
         for engine in {self.writing, self.reading}:
             engine.dispose()
+        self._unlock()
+
+    def _unlock(self) -> None:
         if self._lock is not None:
             self._lock.close()
             self._lock = None
@@ -87,6 +104,20 @@ def database_url(settings: Settings) -> URL:
             f"SEB_CONSOLE_STATE_DIR: {settings.state_dir} cannot be made ({error.strerror})"
         ) from None
     return URL.create("sqlite", database=str(settings.state_dir / DATABASE_FILE))
+
+
+def existing_database(settings: Settings) -> Database:
+    """The database of the settings, to be read without opening it: beside a running console.
+
+    Raises `ConfigurationError` if there is none.
+    """
+    url = database_url(settings)
+    if url.get_backend_name() == "sqlite" and not Path(str(url.database)).is_file():
+        raise ConfigurationError(
+            f"there is no database at {url.database}; give the settings that the console runs with,"
+            " such as SEB_CONSOLE_STATE_DIR"
+        )
+    return Database(url)
 
 
 def _sqlite_engine(url: URL, *, begin: str, read_only: bool) -> Engine:
@@ -138,22 +169,32 @@ def _lock(file: Path) -> sqlite3.Connection:
     return lock
 
 
-def _migrate(connection: Connection, *, is_sqlite: bool) -> None:
+def _migrations() -> Config:
     config = Config()
     config.set_main_option("script_location", str(_MIGRATIONS).replace("%", "%%"))
+    return config
+
+
+def _is_ours(connection: Connection) -> bool:
+    """Whether the schema is this version's; False if it is older, or there is none.
+
+    Raises `ConfigurationError` if it is newer.
+    """
+    script = ScriptDirectory.from_config(_migrations())
+    current = MigrationContext.configure(connection).get_current_revision()
+    if current is not None and current not in {each.revision for each in script.walk_revisions()}:
+        raise ConfigurationError(
+            f"the database's schema {current} is newer than this console; upgrade the console,"
+            " or restore the backup that was made before the upgrade"
+        )
+    return current == script.get_current_head()
+
+
+def _migrate(connection: Connection, *, is_sqlite: bool) -> None:
+    config = _migrations()
     config.attributes["connection"] = connection
-    script = ScriptDirectory.from_config(config)
     with connection.begin():
         if not is_sqlite:  # two consoles may start at once
             connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_ADVISORY_LOCK})")
-        current = MigrationContext.configure(connection).get_current_revision()
-        if current == script.get_current_head():
-            return
-        if current is not None and current not in {
-            each.revision for each in script.walk_revisions()
-        }:
-            raise ConfigurationError(
-                f"the database's schema {current} is newer than this console; upgrade the console,"
-                " or restore the backup that was made before the upgrade"
-            )
-        command.upgrade(config, "head")
+        if not _is_ours(connection):
+            command.upgrade(config, "head")

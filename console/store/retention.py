@@ -5,13 +5,15 @@ from __future__ import annotations
 from sqlalchemy import Connection, Table, delete, select
 
 from console.store import tables
+from console.store.decision_tables import command, decision, notice
 
 
 def delete_before(connection: Connection, moment: float, limit: int) -> bool:
     """Delete up to `limit` old rows of each kind; whether there may be more.
 
     Records and receipts by the time at which they came in; events that are over by the time of
-    their end, with their sightings; gaps by the time at which they were found.
+    their end, with their sightings; gaps by the time at which they were found; decisions by the
+    time of their end; notices by their own.
     """
     e, r = tables.event.c, tables.record.c
     over = select(e.event_id).where(e.state == "ended", e.shown_at < moment).limit(limit)
@@ -22,8 +24,21 @@ def delete_before(connection: Connection, moment: float, limit: int) -> bool:
     ids = list(connection.execute(old).scalars())
     connection.execute(delete(tables.record).where(r.id.in_(ids)))
     connection.execute(delete(tables.receipt).where(tables.receipt.c.record_id.in_(ids)))
-    found = _old_gaps(connection, moment, limit)
+    n = notice.c
+    told = select(n.number).where(n.at < moment).limit(limit)
+    connection.execute(delete(notice).where(n.number.in_(list(connection.execute(told).scalars()))))
+    found = max(_old_gaps(connection, moment, limit), _old_decisions(connection, moment, limit))
     return max(len(gone), len(ids), found) >= limit
+
+
+def _old_decisions(connection: Connection, moment: float, limit: int) -> int:
+    """Decisions that are over, with their commands. The audit's rows stay."""
+    c = decision.c
+    over = select(c.id).where(c.state == "over", c.over_at < moment).limit(limit)
+    ids = list(connection.execute(over).scalars())
+    connection.execute(delete(command).where(command.c.decision_id.in_(ids)))
+    connection.execute(delete(decision).where(c.id.in_(ids)))
+    return len(ids)
 
 
 def _old_gaps(connection: Connection, moment: float, limit: int) -> int:

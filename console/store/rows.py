@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from operator import attrgetter
 from typing import Any, Final
 
 from pydantic_core import from_json, to_json
@@ -10,11 +11,19 @@ from sqlalchemy import Row
 
 from console.fleet.values import Event, Gap, Receipt, Sighting, Stream, Vm
 from console.records.incoming import EventFacts, IncomingRecord, ReceiptFacts
+from console.store import tables
 
 Values = dict[str, Any]
 
+# Thousands of these a second: what C can do in one call is not a loop here.
 _VM: Final = tuple(each.name for each in fields(Vm) if each.name != "tags")
+_VM_VALUES: Final = attrgetter(*_VM)
+_VM_COLUMNS: Final = tuple(each.name for each in tables.vm.columns)
+_STREAM: Final = tuple(each.name for each in fields(Stream))
+_STREAM_VALUES: Final = attrgetter(*_STREAM)
+_STREAM_COLUMNS: Final = tuple(each.name for each in tables.stream.columns)
 _FACTS: Final = tuple(each.name for each in fields(EventFacts))
+_FACTS_VALUES: Final = attrgetter(*_FACTS)
 
 
 def _json(value: object) -> str:
@@ -23,39 +32,28 @@ def _json(value: object) -> str:
 
 def vm_values(vm: Vm, number: int) -> Values:
     """A VM's row."""
-    values = {name: getattr(vm, name) for name in _VM}
-    return {**values, "tags": _json(vm.tags) if vm.tags else "{}", "changed": number}
+    values: Values = dict(zip(_VM, _VM_VALUES(vm), strict=True))
+    values["tags"] = _json(vm.tags) if vm.tags else "{}"
+    values["changed"] = number
+    return values
 
 
 def vm_of(row: Row[Any]) -> Vm:
     """A VM from its row."""
-    values = row._mapping  # noqa: SLF001  # SQLAlchemy's public name for it
-    tags = {} if values["tags"] == "{}" else from_json(values["tags"])
-    return Vm(tags=tags, **{name: values[name] for name in _VM})
+    values = dict(zip(_VM_COLUMNS, row, strict=True))
+    del values["changed"]
+    values["tags"] = {} if values["tags"] == "{}" else from_json(values["tags"])
+    return Vm(**values)
 
 
 def stream_values(stream: Stream) -> Values:
     """A stream's row."""
-    return {
-        "vm_id": stream.vm_id,
-        "stream": stream.stream,
-        "low": stream.low,
-        "high": stream.high,
-        "high_time": stream.high_time,
-        "beat_time": stream.beat_time,
-    }
+    return dict(zip(_STREAM, _STREAM_VALUES(stream), strict=True))
 
 
 def stream_of(row: Row[Any]) -> Stream:
     """A stream from its row."""
-    return Stream(
-        vm_id=row.vm_id,
-        stream=row.stream,
-        low=row.low,
-        high=row.high,
-        high_time=row.high_time,
-        beat_time=row.beat_time,
-    )
+    return Stream(**dict(zip(_STREAM_COLUMNS, row, strict=True)))
 
 
 def gap_values(gap: Gap) -> Values:
@@ -140,7 +138,7 @@ def sighting_values(sighting: Sighting, number: int) -> Values:
         "time": sighting.time,
         "first_at": sighting.first_at,
         "over": int(sighting.facts.state == "ended"),
-        "facts": _json({name: getattr(sighting.facts, name) for name in _FACTS}),
+        "facts": _json(dict(zip(_FACTS, _FACTS_VALUES(sighting.facts), strict=True))),
         "changed": number,
     }
 
@@ -171,6 +169,7 @@ def receipt_values(receipt: Receipt, number: int) -> Values:
         "state": facts.state,
         "reason": facts.reason,
         "actor": facts.actor,
+        "why": facts.why,
         "at": receipt.at,
         "changed": number,
     }
@@ -183,6 +182,11 @@ def receipt_of(row: Row[Any]) -> Receipt:
         vm_id=row.vm_id,
         at=row.at,
         facts=ReceiptFacts(
-            jti=row.jti, event_id=row.event_id, state=row.state, reason=row.reason, actor=row.actor
+            jti=row.jti,
+            event_id=row.event_id,
+            state=row.state,
+            reason=row.reason,
+            actor=row.actor,
+            why=row.why,
         ),
     )

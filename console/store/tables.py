@@ -144,6 +144,7 @@ receipt: Final = Table(
     Column("actor", Text, nullable=False),
     Column("at", Float(53), nullable=False),
     Column("changed", BigInteger, nullable=False),
+    Column("why", Text),
     Index("receipt_event", "event_id"),
     Index("receipt_jti", "jti"),
     Index("receipt_changed", "changed"),

@@ -9,9 +9,11 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
+from console.access.people import Person
+from console.access.scope import sees_event
 from console.fleet import view
-from console.fleet.timeline import timeline_item
-from console.fleet.values import Event, Receipt, Sighting
+from console.fleet.timeline import timeline
+from console.fleet.values import UNDECIDED, Decided, Event, Receipt, Sighting
 from console.records.parse import seconds
 from console.store import history
 from console.web.answers import (
@@ -25,6 +27,7 @@ from console.web.answers import (
     word_of,
 )
 from console.web.desk import Desk
+from console.web.security import person_of
 
 _NEVER = 1e18
 """Behind every event that has a notBefore."""
@@ -40,9 +43,10 @@ class Events:
     async def listed(self, request: Request) -> Response:
         """A page of events."""
         state = choice_of(request, "state", ("open", "over"))
-        wanted = Wanted(
-            q=word_of(request, "q"), site=word_of(request, "site"), type=word_of(request, "type")
-        )
+        site, own = word_of(request, "site"), person_of(request).site
+        if own is not None and site not in (None, own):
+            return answer({"items": [], "next": None})
+        wanted = Wanted(q=word_of(request, "q"), site=own or site, type=word_of(request, "type"))
         items, following = await self.page(
             wanted,
             state=state,
@@ -69,28 +73,30 @@ class Events:
 
     async def one(self, request: Request) -> Response:
         """One event, with its timeline."""
-        found = await self.detail(request.path_params["event_id"])
+        found = await self.detail(request.path_params["event_id"], person_of(request))
         if found is None:
             raise refuse(404, "there is no such event")
         return answer(found)
 
-    async def detail(self, event_id: str) -> Json | None:
-        """One event with its timeline; None if there is none of that id."""
+    async def detail(self, event_id: str, person: Person) -> Json | None:
+        """One event with its timeline; None if there is none of that id that the person sees."""
         desk = self._desk
         past = await asyncio.to_thread(history.read_event, desk.database.reading, event_id)
         if past is None:
             return None
         # What is in memory is at least as new as what was read before.
         event = desk.fleet.events.get(event_id, past.event)
+        if not sees_event(person, event):
+            return None
         witnesses = {each.vm_id: each for each in past.sightings}
         witnesses |= desk.fleet.sightings.get(event_id, {})
-        item = self._item(event, witnesses, past.receipts)
+        item = self._item(event, witnesses, past.receipts, past.decided)
         return item | {
             "witnesses": [
                 view.witness_item(desk.fleet, each, desk.now(), desk.ears())
                 for each in sorted(witnesses.values(), key=lambda each: each.time)
             ],
-            "timeline": [timeline_item(each) for each in past.records],
+            "timeline": timeline(past.records, past.decisions, past.decided.commands),
         }
 
     def _open(
@@ -104,7 +110,10 @@ class Events:
             ordered = [place for place in ordered if place > (after[1], after[2])]
         shown = [
             self._item(
-                fleet.events[event_id], fleet.sightings[event_id], fleet.receipts.get(event_id, [])
+                fleet.events[event_id],
+                fleet.sightings[event_id],
+                fleet.receipts.get(event_id, []),
+                fleet.decided.get(event_id, UNDECIDED),
             )
             for _, event_id in ordered[:limit]
         ]
@@ -128,7 +137,12 @@ class Events:
         engine = self._desk.database.reading
         past = await asyncio.to_thread(history.read_over, engine, wanted, limit + 1, after)
         items = [
-            self._item(each.event, {one.vm_id: one for one in each.sightings}, each.receipts)
+            self._item(
+                each.event,
+                {one.vm_id: one for one in each.sightings},
+                each.receipts,
+                each.decided,
+            )
             for each in past[:limit]
         ]
         if len(past) <= limit:
@@ -136,10 +150,16 @@ class Events:
         last = past[limit - 1].event
         return items, cursor("over", last.shown_at, last.event_id)
 
-    def _item(self, event: Event, witnesses: dict[str, Sighting], receipts: list[Receipt]) -> Json:
+    def _item(
+        self,
+        event: Event,
+        witnesses: dict[str, Sighting],
+        receipts: list[Receipt],
+        decided: Decided,
+    ) -> Json:
         desk = self._desk
         return view.event_item(
-            desk.fleet, event, witnesses, receipts, now=desk.now(), ears=desk.ears()
+            desk.fleet, event, witnesses, receipts, decided, now=desk.now(), ears=desk.ears()
         )
 
 

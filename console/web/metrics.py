@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
+from contextlib import suppress
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
@@ -11,7 +13,11 @@ from prometheus_client.registry import Collector
 from starlette.requests import Request
 from starlette.responses import Response
 
+from console.audit import log
+from console.audit.chain import Head
 from console.fleet import view
+from console.fleet.decisions import open_word
+from console.store.errors import StoreError
 from console.web.desk import Desk
 
 
@@ -22,9 +28,13 @@ class Metrics(Collector):
         self._desk = desk
         self._registry = CollectorRegistry()
         self._registry.register(self)
+        self._head: Head | None = None
 
     async def scraped(self, _request: Request) -> Response:
-        """The text that Prometheus reads."""
+        """The text that Prometheus reads; without the audit's head if it cannot be read."""
+        self._head = None
+        with suppress(StoreError):
+            self._head = await asyncio.to_thread(log.newest_head, self._desk.database.reading)
         return Response(generate_latest(self._registry), media_type=CONTENT_TYPE_LATEST)
 
     def describe(self) -> Iterator[Metric]:
@@ -43,8 +53,32 @@ class Metrics(Collector):
         yield _one("decisions_due", "Events that wait for a decision.", seen["decisionsDue"])
         missing = sum(vm.missing for vm in desk.fleet.vms.values())
         yield _one("records_missing", "Records that never came, by their sequence.", missing)
+        held = len(desk.pull_queue)
+        yield _one("polls_held", "VMs that wait for commands over HTTPS.", held)
+        yield CounterMetricFamily(
+            "seb_console_polls_refused",
+            "Requests for commands whose token was not that VM's.",
+            desk.pull_queue.refused,
+        )
+        yield from self._decided()
         yield from self._sources()
         yield from self._taking_in()
+        yield from self._telling()
+
+    def _decided(self) -> Iterator[Metric]:
+        """Decisions that are not over, and a copy of the audit's head for another place."""
+        counted = dict.fromkeys(("approving", "second", "left"), 0.0)
+        for each in self._desk.fleet.decided.values():
+            if (word := open_word(each.decision)) is not None:
+                counted[word] += 1
+        yield _gauge("decisions_open", "Decisions that are not over.", "state", counted)
+        if self._head is not None:
+            yield _gauge(
+                "audit_head",
+                "Rows in the audit, and the hash of the last one, for `audit verify --head`.",
+                "hash",
+                {self._head.hash: float(self._head.number)},
+            )
 
     def _sources(self) -> Iterator[Metric]:
         sources = self._desk.sources.values()
@@ -84,6 +118,18 @@ class Metrics(Collector):
             "When records were last committed; 0 before the first.",
             progress.committed_at or 0,
         )
+
+    def _telling(self) -> Iterator[Metric]:
+        deliveries = self._desk.deliveries
+        up = {each.name: float(each.trouble is None) for each in deliveries}
+        yield _gauge("sink_up", "1 if the sink takes notices.", "sink", up)
+        notices = CounterMetricFamily(
+            "seb_console_notices", "Notices, by what became of them.", labels=["sink", "outcome"]
+        )
+        for each in deliveries:
+            notices.add_metric([each.name, "delivered"], each.delivered)
+            notices.add_metric([each.name, "rejected"], each.rejected)
+        yield notices
 
 
 def _gauge(name: str, text: str, label: str, values: dict[str, float]) -> GaugeMetricFamily:

@@ -7,6 +7,7 @@ from typing import Any, Final
 from starlette.requests import Request
 from starlette.responses import Response
 
+from console.fleet.commands import STATES as COMMAND_STATES
 from console.fleet.contact import CONTACTS
 from console.fleet.view import CONDITIONS
 from console.web.answers import DEFAULT_LIMIT, MOST, answer
@@ -57,7 +58,17 @@ _DECISION: Final = _object(
     at=_MOMENT,
 )
 _SCHEMAS: Final[Json] = {
-    "Source": _object(name=_TEXT, kind=_TEXT, connected={"type": "boolean"}, lastRecordAt=_MOMENT),
+    "Source": _object(
+        name=_TEXT,
+        kind=_TEXT,
+        connected={"type": "boolean"},
+        lastRecordAt=_MOMENT,
+        trouble=_MAYBE_TEXT,
+        quarantined=_COUNT,
+    ),
+    "Quarantined": _object(
+        source=_TEXT, reason=_TEXT, count=_COUNT, firstAt=_MOMENT, lastAt=_MOMENT, message=_TEXT
+    ),
     "Overview": _object(
         now=_MOMENT,
         vms=_object(total=_COUNT, **dict.fromkeys(CONTACTS, _COUNT)),
@@ -97,6 +108,14 @@ _SCHEMAS: Final[Json] = {
         gaps=_COUNT,
         events=_list(_TEXT),
     ),
+    "Command": _object(
+        jti=_TEXT,
+        eventId=_TEXT,
+        vmId=_TEXT,
+        state=_word(*COMMAND_STATES),
+        reason=_MAYBE_TEXT,
+        history=_list(_object(state=_word(*COMMAND_STATES), at=_MOMENT, reason=_MAYBE_TEXT)),
+    ),
     "Fact": _object(at=_MOMENT, kind=_word("record", "decision", "command", "receipt")),
     "Error": _object(error=_TEXT),
 }
@@ -120,6 +139,38 @@ def _path(name: str) -> Json:
     return {"name": name, "in": "path", "required": True, "schema": _TEXT}
 
 
+def _posted(text: str, wanted: Json, kinds: dict[str, tuple[str, Json]], *parameters: Json) -> Json:
+    """A POST with a JSON body; `kinds` are its answers by status."""
+    kinds = {**kinds, "default": ("Refused", _ref("Error"))}
+    return {
+        "post": {
+            "summary": text,
+            "parameters": list(parameters),
+            "requestBody": {"content": {"application/json": {"schema": wanted}}},
+            "responses": {
+                status: {"description": words, "content": {"application/json": {"schema": schema}}}
+                for status, (words, schema) in kinds.items()
+            },
+        }
+    }
+
+
+def _decision(text: str, good: str) -> Json:
+    """A POST that decides about an event."""
+    kinds = {
+        good: (text, _object(jti=_MAYBE_TEXT, state=_DECISION["properties"]["state"])),
+        "409": ("The event as it is now, and the jti if it is being approved", _ref("Event")),
+    }
+    return _posted(text, _object(fingerprint=_TEXT, reason=_TEXT), kinds, _path("event_id"))
+
+
+def _enrolment(text: str) -> Json:
+    settings = {"type": "object", "additionalProperties": _TEXT}
+    item = _object(vmId=_TEXT, generation=_COUNT, settings=settings)
+    kinds = {"200": (text, _object(items=_list(item)))}
+    return _posted(text, _object(vmIds=_list(_TEXT)), kinds)
+
+
 _Q: Final = _query("q", _TEXT, "A part of a VM's name, an event's id or a resource's name")
 _SITE: Final = _query("site", _TEXT, "The site")
 _PLAIN: Final = "text/plain"
@@ -140,6 +191,9 @@ PATHS: Final[Json] = {
         {"allOf": [_ref("Event"), _WITH_TIMELINE]},
         _path("event_id"),
     ),
+    "/api/v1/events/{event_id}/approve": _decision("Approve an event as it was seen", "202"),
+    "/api/v1/events/{event_id}/leave": _decision("Leave an event until its notBefore", "200"),
+    "/api/v1/commands/{jti}": _operation("What became of a command", _ref("Command"), _path("jti")),
     "/api/v1/vms": _operation(
         "VMs by name",
         _page("Vm"),
@@ -155,6 +209,18 @@ PATHS: Final[Json] = {
     "/api/v1/vms/{vm_id}": _operation(
         "A VM with its history", {"allOf": [_ref("Vm"), _WITH_TIMELINE]}, _path("vm_id")
     ),
+    "/api/v1/audit": _operation(
+        "The audit, a JSON object a line, the oldest first",
+        _TEXT,
+        _query("after", _COUNT, "The number of the last row that you have"),
+        _PAGING[0],
+        kind="application/x-ndjson",
+    ),
+    "/api/v1/quarantine": _operation(
+        "What was not a record of ours, by source and reason, with the last message of each",
+        _object(items=_list(_ref("Quarantined"))),
+    ),
+    "/api/v1/enrolments": _enrolment("Enroll VMs, as an admin: the settings of their bridges"),
     "/api/v1/stream": _operation(
         "Server-sent events: event, vm, command, source", _TEXT, kind="text/event-stream"
     ),

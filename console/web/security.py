@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Final
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from starlette.datastructures import Headers
 from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from console.access.identity import Access, BadTokenError, Identity
+from console.access.people import Person
+from console.access.refusals import UNKNOWN, attempt_at, peer_of
 from console.config.settings import Settings
+from console.store.errors import StoreError
 from console.web.answers import answer
-from console.web.people import Person, local_person, proxied_person
+from console.web.login import LOGIN, OPEN
+from console.web.pages.entrance import EntrancePages
 
 _SAFE: Final = ("GET", "HEAD", "OPTIONS")
 _OPEN: Final = ("/healthz", "/readyz", "/metrics", "/openapi.json")
 _OF_MACHINES: Final = ("/ingest/", "/pull/")
 """Paths that look at their own signatures and tokens."""
+_STATIC: Final = "/static/"
+_API: Final = "/api/"
+_OF_EVERY_SITE: Final = "/api/v1/audit"
 _POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
     "connect-src 'self'; font-src 'self'; form-action 'self'; base-uri 'none'; "
@@ -26,62 +35,127 @@ _POLICY: Final = (
 _HEADERS: Final = (
     (b"content-security-policy", _POLICY.encode()),
     (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
     (b"referrer-policy", b"same-origin"),
     (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
 )
+_DECIDES: Final = "approver"
+_FORBIDDEN: Final = 403
+_UNAUTHORIZED: Final = 401
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Refusal:
+    """Why a request does not come in; with a `reason` it is a row of the audit."""
+
+    status: int
+    words: str
+    reason: str | None = None
+    actor: str = UNKNOWN
+    challenge: str | None = None
 
 
 def person_of(request: Request) -> Person:
     """Who makes a request that has come through the door."""
-    person: Person = request.scope["state"]["person"]
-    return person
+    return identity_of(request).person
+
+
+def identity_of(request: Request) -> Identity:
+    """Who makes a request that has come through the door, and by which token or session."""
+    identity: Identity = request.scope["state"]["identity"]
+    return identity
 
 
 class Door:
     """ASGI middleware around the whole application."""
 
-    def __init__(self, app: ASGIApp, settings: Settings) -> None:
+    def __init__(
+        self, app: ASGIApp, settings: Settings, access: Access, pages: EntrancePages
+    ) -> None:
         self._app = app
-        self._settings = settings
-        self._local = local_person()
+        self._access = access
         self._hosts = _own_hosts(settings)
+        self._pages = pages
+        self._leads = access.login is not None
+        self._open = OPEN if self._leads else ()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let a request in, or answer why not."""
         if scope["type"] != "http":
             return
         headers = Headers(scope=scope)
-        refusal = self._refusal(scope, headers)
-        if refusal is None:
-            await self._app(scope, receive, _with_headers(send))
-        else:
-            status, words = refusal
-            await answer({"error": words}, status)(scope, receive, _with_headers(send))
+        sending = _with_headers(send)
+        try:
+            found = await self._look(scope, headers)
+        except StoreError:  # /readyz says why; a stranger need not know where the database is
+            found = _Refusal(status=503, words="the database does not answer; try again")
+        if isinstance(found, _Refusal):
+            if found.reason is not None:
+                attempt = attempt_at(scope, reason=found.reason, actor=found.actor)
+                await self._access.refusals.note(attempt)
+            await self._answer(found, scope, headers)(scope, receive, sending)
+            return
+        if found is not None:
+            scope.setdefault("state", {})["identity"] = found
+            if scope["method"] not in _SAFE:
+                sending = self._noting(scope, found.person.name, sending)
+        await self._app(scope, receive, sending)
 
-    def _refusal(self, scope: Scope, headers: Headers) -> tuple[int, str] | None:
+    async def _look(self, scope: Scope, headers: Headers) -> Identity | _Refusal | None:
+        """Who comes in, None where everybody may, or why not. Raises `StoreError`."""
         if not self._is_own(headers.get("host", ""), scope.get("server")):
-            return 421, "this host name is not the console's; see SEB_CONSOLE_PUBLIC_URL"
-        path, method = scope["path"], scope["method"]
-        if path in _OPEN or path.startswith(_OF_MACHINES):
+            words = "this host name is not the console's; see SEB_CONSOLE_PUBLIC_URL"
+            return _Refusal(status=421, words=words)
+        path = scope["path"]
+        if path in _OPEN or path.startswith((*_OF_MACHINES, _STATIC)):
             return None
-        if method not in _SAFE and not _is_same_site(headers):
-            return 403, "a request from another site is refused"
-        person = self._person(scope, headers)
-        if person is None:
-            return 401, "not logged in"
-        if not person.roles:
-            return 403, f"{person.name} has no role here; see SEB_CONSOLE_ROLES"
-        scope.setdefault("state", {})["person"] = person
-        return None
+        try:
+            identity = await self._access.identify(headers, peer_of(scope))
+        except BadTokenError:
+            return _Refusal(
+                status=_UNAUTHORIZED,
+                words="this token is not known, has ended, or was revoked",
+                reason="bad_token",
+                challenge='Bearer error="invalid_token"',
+            )
+        if scope["method"] not in _SAFE and not _is_same_site(headers):
+            return _Refusal(
+                status=_FORBIDDEN,
+                words="a request from another site is refused",
+                reason=None if identity is None else "cross_site",
+                actor=UNKNOWN if identity is None else identity.person.name,
+            )
+        return None if path in self._open else _without_right(identity, scope) or identity
 
-    def _person(self, scope: Scope, headers: Mapping[str, str]) -> Person | None:
-        login = self._settings.login
-        if login.mode == "none":
-            return self._local
-        if login.mode == "proxy":
-            peer = (scope.get("client") or ("", 0))[0]
-            return proxied_person(login, self._settings.roles, peer=peer, headers=headers)
-        return None
+    def _answer(self, found: _Refusal, scope: Scope, headers: Headers) -> Response:
+        """JSON for programs, a page for people, and the way to the login if that is missing."""
+        is_stranger = found.status == _UNAUTHORIZED and found.reason is None
+        is_page = not scope["path"].startswith(_API) and scope["method"] in _SAFE
+        # What a page's script fetches cannot follow to another host.
+        is_shown = headers.get("sec-fetch-dest", "document") == "document"
+        if is_stranger and self._leads and is_page and is_shown:
+            query = scope.get("query_string", b"").decode("latin-1")
+            place = scope["path"] + (f"?{query}" if query else "")
+            address = f"{LOGIN}?leads_to={quote(place, safe='')}"
+            return RedirectResponse(address, 302, {"Cache-Control": "no-store"})
+        if "text/html" in headers.get("accept", "") and not scope["path"].startswith(_API):
+            return self._pages.answer(found.status, found.words)
+        refused = answer({"error": found.words}, found.status)
+        if found.challenge is not None:
+            refused.headers["WWW-Authenticate"] = found.challenge
+        return refused
+
+    def _noting(self, scope: Scope, actor: str, send: Send) -> Send:
+        """What a route refuses for lack of a role is in the audit before it is answered."""
+
+        async def sending(message: Message) -> None:
+            if message["type"] == "http.response.start" and message["status"] == _FORBIDDEN:
+                attempt = attempt_at(scope, reason="not_allowed", actor=actor)
+                await self._access.refusals.note(attempt)
+            await send(message)
+
+        return sending
 
     def _is_own(self, host: str, server: Any) -> bool:
         name = _name_of(host)
@@ -89,6 +163,27 @@ class Door:
             return False
         # The address that the connection came to: an address cannot be rebound to another.
         return name in self._hosts or (server is not None and name == str(server[0]))
+
+
+def _without_right(identity: Identity | None, scope: Scope) -> _Refusal | None:
+    """Why a person sees nothing here; None if it does."""
+    if identity is None:
+        return _Refusal(status=_UNAUTHORIZED, words="not logged in", challenge="Bearer")
+    person, path, reason = identity.person, scope["path"], "no_role"
+    if not person.roles:
+        words = f"there is no role for {person.name}; see SEB_CONSOLE_ROLES"
+    elif person.site is not None and (path == _OF_EVERY_SITE or not path.startswith(_API)):
+        words = "a token of one site reads the API only, and not what is of every site"
+    elif _is_form(scope) and _DECIDES not in person.roles:
+        words, reason = "this needs the role approver; see SEB_CONSOLE_ROLES", "not_allowed"
+    else:
+        return None
+    return _Refusal(status=_FORBIDDEN, words=words, reason=reason, actor=person.name)
+
+
+def _is_form(scope: Scope) -> bool:
+    """Whether it is a form of the pages, all of which decide about one event or several."""
+    return scope["method"] not in _SAFE and not scope["path"].startswith(_API)
 
 
 def _own_hosts(settings: Settings) -> frozenset[str]:

@@ -10,6 +10,7 @@ from typing import Any, Final
 from starlette.requests import Request
 from starlette.responses import Response
 
+from console.access.scope import sees_vm
 from console.fleet import view
 from console.fleet.contact import CONTACTS, contact
 from console.fleet.timeline import gap_item, history_item, timeline_item
@@ -26,6 +27,7 @@ from console.web.answers import (
     word_of,
 )
 from console.web.desk import Desk
+from console.web.security import person_of
 
 _EQUAL: Final = {"site": "site", "location": "location", "zone": "zone", "scaleSet": "scale_set"}
 _RECORDS: Final = 200
@@ -40,6 +42,10 @@ class Vms:
     async def listed(self, request: Request) -> Response:
         """A page of VMs."""
         wanted: dict[str, str | None] = {name: word_of(request, name) for name in ("q", *_EQUAL)}
+        site = person_of(request).site
+        if site is not None and wanted["site"] not in (None, site):
+            return answer({"items": [], "next": None})
+        wanted["site"] = site or wanted["site"]
         wanted["contact"] = choice_of(request, "contact", CONTACTS)
         wanted["condition"] = choice_of(request, "condition", view.CONDITIONS)
         items, following = self.page(
@@ -78,7 +84,11 @@ class Vms:
 
     async def one(self, request: Request) -> Response:
         """One VM, with its records, its gaps and the events that named it."""
-        found = await self.detail(request.path_params["vm_id"])
+        vm_id = request.path_params["vm_id"]
+        vm = self._desk.fleet.vms.get(vm_id)
+        found = None
+        if vm is not None and sees_vm(person_of(request), vm):
+            found = await self.detail(vm_id)
         if found is None:
             raise refuse(404, "no record of such a VM has come in")
         return answer(found)

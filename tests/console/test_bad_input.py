@@ -98,6 +98,8 @@ def dropping(path: str) -> Change:
         ("wrong_type", setting("data.revision", 2**64)),
         ("wrong_type", setting("data.revision", True)),  # a value of the record
         ("wrong_type", setting("specversion", "0.3")),
+        ("wrong_type", setting("data.event.resources", ["another"])),  # not what was hashed
+        ("wrong_type", setting("data.event.notBefore", None)),
         ("missing_field", dropping("data.vm")),
         ("missing_field", dropping("data.fingerprint")),
         ("missing_field", dropping("stream")),
@@ -114,6 +116,30 @@ def test_what_is_not_a_record_of_ours_is_counted_with_its_reason(
     fleet.publish(vm.topic(), changed(vm.event("E-STRANGE"), change))
     eventually(lambda: quarantined(console, reason) == before + 1, what=reason)
     assert "E-STRANGE" not in console.events()
+
+
+def test_what_is_set_aside_is_shown(console: ConsoleProcess, fleet: Fleet) -> None:
+    """API and page say how many messages were refused, why, and what the last of them was."""
+    vm = FakeVm(name="newer")
+    newer = changed(vm.event("E-NEWER"), setting("type", "seb.event.scheduled.v2"))
+    fleet.publish(vm.topic(), newer)
+    eventually(
+        lambda: vm.topic() in reasons(console).get("newer_version", {}).get("message", ""),
+        what="the reason, with the newest message of it",
+    )
+    found = reasons(console)["newer_version"]
+    assert found["source"] == "broker"
+    assert found["count"] >= 1
+    assert "upgrade the console" in found["message"]
+    sources = {each["name"]: each for each in console.get("overview")["sources"]}
+    assert sources["broker"]["quarantined"] >= 1
+    page = console.http.get(console.url, timeout=10).text
+    assert "newer_version" in page
+
+
+def reasons(console: ConsoleProcess) -> dict[str, Any]:
+    """What was set aside, by reason."""
+    return {item["reason"]: item for item in console.get("quarantine")["items"]}
 
 
 def quarantined(console: ConsoleProcess, reason: str) -> float:

@@ -89,6 +89,14 @@ def test_check_looks_at_everything(tmp_path: Path) -> None:
     assert "fail  source broker" in bad.stdout
 
 
+def test_check_beside_the_running_console(console: ConsoleProcess) -> None:
+    """The port and the database are in use by the console that it is about: nothing is wrong."""
+    done = run(console, "check", SEB_CONSOLE_LISTEN=console.url.removeprefix("http://"))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "ok    listen: a console runs at" in done.stdout
+    assert "which the running console uses" in done.stdout
+
+
 def test_the_bridge_ignores_the_consoles_settings() -> None:
     """A bridge on the same machine starts with the console's names in its environment."""
     environ = {**os.environ, "SEB_CONSOLE_LISTEN": "127.0.0.1:1", "SEB_CONSOLE_NONSENSE": "x"}

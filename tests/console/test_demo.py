@@ -56,7 +56,9 @@ def _demo(directory: Path, *words: str) -> Iterator[tuple[subprocess.Popen[str],
 
 
 def test_a_fleet_with_an_event_and_then_nothing_at_all(scratch: Path) -> None:
-    """Three VMs share an open event, in a real browser; Ctrl-C leaves no trace."""
+    """Three VMs share an open event, in a real browser, where it can be approved; Ctrl-C leaves no
+    trace.
+    """
     address = f"http://127.0.0.1:{free_port()}/"
     with (
         started_browser() as browser,
@@ -69,6 +71,12 @@ def test_a_fleet_with_an_event_and_then_nothing_at_all(scratch: Path) -> None:
             expect(page.get_by_text("names 3 VMs, seen by 3").first).to_be_visible(timeout=90_000)
             expect(page.locator(".answer-names")).to_contain_text("web_0")
             check_views(page, "console-demo")
+            page.locator(".answer-names, .answer").get_by_role("link").first.click()
+            page.get_by_label("Reason").fill("a look at the demo")
+            page.get_by_role("button", name="Approve now").click()
+            expect(page.locator("#decision")).to_contain_text("Approved", timeout=60_000)
+            page.goto(f"{address}audit")
+            expect(page.locator("main")).to_contain_text("a look at the demo")
         os.killpg(process.pid, signal.SIGINT)  # as Ctrl-C does
         assert process.wait(30) == 0
         assert process.stderr is not None

@@ -9,7 +9,8 @@ from support.console.records import FakeVm
 
 from console.intake.delivery import Refused
 from console.records.incoming import IncomingRecord, IncomingStatus
-from console.sources.messages import Message, filters, read_message
+from console.sources.messages import filters, read_message
+from console.sources.packets import Publish
 from sinks.mqtt.messages import EVENT_EXPIRY
 from sinks.record import EventRecord
 
@@ -20,7 +21,7 @@ DAY = timedelta(days=1)
 
 def come(record: EventRecord, topic: str, *, expiry: int | None) -> IncomingRecord:
     """A record as it comes in now."""
-    message = Message(topic=topic, payload=record.body, retained=False, expiry=expiry)
+    message = Publish(topic=topic, payload=record.body, retained=False, expiry=expiry)
     found = read_message(message, source="mqtt", received_at=AT)
     assert isinstance(found, IncomingRecord)
     return found
@@ -67,7 +68,7 @@ def test_a_topic_that_is_not_its_vms_is_refused(topic: str, reason: str) -> None
     """Whatever stands in the document."""
     vm = FakeVm()
     body = vm.status() if topic.endswith("status") else vm.event("E").body
-    message = Message(topic=topic, payload=body, retained=False, expiry=None)
+    message = Publish(topic=topic, payload=body, retained=False)
     found = read_message(message, source="mqtt", received_at=AT)
     assert isinstance(found, Refused)
     assert found.reason == reason
@@ -77,7 +78,7 @@ def test_a_retained_status_proves_contact_only_for_its_own_time() -> None:
     """An online that lies at the broker since yesterday says nothing about today."""
     vm = FakeVm()
     body = vm.status("online", time="2026-11-21T12:00:00.000Z")
-    message = Message(topic=vm.topic("status"), payload=body, retained=True, expiry=None)
+    message = Publish(topic=vm.topic("status"), payload=body, retained=True)
     found = read_message(message, source="mqtt", received_at=AT)
     assert isinstance(found, IncomingStatus)
     assert found.heard_at == AT - 86_400
@@ -85,7 +86,7 @@ def test_a_retained_status_proves_contact_only_for_its_own_time() -> None:
 
 def test_an_empty_message_only_deletes_what_was_retained() -> None:
     """It is not a document, and not an error."""
-    message = Message(topic=FakeVm().topic("state"), payload=b"", retained=False, expiry=None)
+    message = Publish(topic=FakeVm().topic("state"), payload=b"", retained=False)
     assert read_message(message, source="mqtt", received_at=AT) is None
 
 

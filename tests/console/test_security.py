@@ -6,11 +6,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from starlette.datastructures import Headers
 from support.console.process import ConsoleProcess
 
+from console.access.people import proxied_person, roles_of
 from console.config.load import load
 from console.errors import ConfigurationError
-from console.web.people import proxied_person, roles_of
 
 _ROLES = '{"viewer": ["group:ops"], "approver": ["user:ann"], "admin": ["user:root"]}'
 
@@ -82,7 +83,7 @@ def test_only_the_connections_own_peer_is_a_proxy() -> None:
     login = load(
         environ={"SEB_CONSOLE_LOGIN__MODE": "proxy", "SEB_CONSOLE_LOGIN__PROXIES": '["10.0.0.7"]'}
     ).login
-    headers = {"x-forwarded-user": "ann", "x-forwarded-for": "10.0.0.7"}
+    headers = Headers({"x-forwarded-user": "ann", "x-forwarded-for": "10.0.0.7"})
     roles: dict[Any, Any] = {"approver": ("user:ann",)}
     assert proxied_person(login, roles, peer="10.0.0.8", headers=headers) is None
     assert proxied_person(login, roles, peer="", headers=headers) is None
@@ -92,13 +93,29 @@ def test_only_the_connections_own_peer_is_a_proxy() -> None:
     assert proxied_person(login, roles, peer="::ffff:10.0.0.7", headers=headers) == found
 
 
-@pytest.mark.parametrize("name", ["", " ", "x" * 201, "a\nb", "a\u202eb"])
+@pytest.mark.parametrize("name", ["", " ", "x" * 201, "a\nb", "a\u202eb", "token:ci", "Local:root"])
 def test_a_name_that_is_none_logs_nobody_in(name: str) -> None:
     """Names stand in the audit: they are short and printable."""
     login = load(
         environ={"SEB_CONSOLE_LOGIN__MODE": "proxy", "SEB_CONSOLE_LOGIN__PROXIES": '["10.0.0.7"]'}
     ).login
-    assert proxied_person(login, {}, peer="10.0.0.7", headers={"x-forwarded-user": name}) is None
+    assert proxied_person(login, {}, peer="10.0.0.7", headers=named(name)) is None
+
+
+def named(*names: str) -> Headers:
+    """The headers in which a proxy names users, as they come over the wire."""
+    return Headers(raw=[(b"x-forwarded-user", name.encode()) for name in names])
+
+
+def test_a_header_that_stands_there_twice_is_not_believed() -> None:
+    """One of the two may be the client's own."""
+    login = load(
+        environ={"SEB_CONSOLE_LOGIN__MODE": "proxy", "SEB_CONSOLE_LOGIN__PROXIES": '["10.0.0.7"]'}
+    ).login
+    found = proxied_person(login, {}, peer="10.0.0.7", headers=named("Jörg"))
+    assert found is not None
+    assert found.name == "Jörg"
+    assert proxied_person(login, {}, peer="10.0.0.7", headers=named("ann", "bob")) is None
 
 
 def test_a_group_is_not_a_user() -> None:

@@ -98,7 +98,12 @@ def test_everything_comes_back_from_the_rows(database: Database, taking: Taking)
     first = vm.event("E1", resources=["web-1", "other"])
     vm.event("LOST")
     last = vm.event("E2", transition="started")
-    taking.take(taken(first), taken(last), taken(vm.receipt("E2", "posted")))
+    told = {
+        "actor": "a" * 512,
+        "jti": "j" * 512,
+        "rsn": "r" * 512,
+    }  # as long as a token may have it
+    taking.take(taken(first), taken(last), taken(vm.receipt("E2", "posted", **told)))
     with database.reading.begin() as connection:
         news = reading.everything(connection)
     assert [each.vm_id for each in news.vms] == [vm.vm_id]
@@ -109,7 +114,9 @@ def test_everything_comes_back_from_the_rows(database: Database, taking: Taking)
         "E2": "started",
     }
     assert news.sightings["E1"][0].facts.resources == ("web-1", "other")
-    assert [each.facts.state for each in news.receipts] == ["posted"]
+    (receipt,) = (each.facts for each in news.receipts)
+    assert (receipt.state, receipt.why) == ("posted", told["rsn"])
+    assert (receipt.actor, receipt.jti) == (told["actor"], told["jti"])
 
 
 def test_what_changed_since_a_number_is_found(database: Database, taking: Taking) -> None:

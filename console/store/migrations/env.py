@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from alembic import context
 
+from console.store import access_tables, decision_tables  # noqa: F401  # they add their tables
 from console.store.tables import metadata
 
 context.configure(

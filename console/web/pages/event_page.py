@@ -34,11 +34,10 @@ def values(fleet: Fleet, item: Mapping[str, Any], now: float) -> dict[str, Any]:
         "more_named": max(0, len(item["resources"]) - _RESOURCES),
         "others": others[:_OTHERS],
         "more_others": max(0, len(others) - _OTHERS),
-        "timeline": past.entries(item["timeline"], lambda vm_id: _name(fleet, vm_id)),
+        "timeline": past.entries(item["timeline"], lambda vm_id: name_of(fleet, vm_id)),
         "tone": item["decision"]["state"]
         if item["decision"]["state"] in ("due", "second")
         else item["state"],
-        "decided_at": text.seconds_of(item["decision"]["at"]),
     }
 
 
@@ -55,6 +54,7 @@ def _says(witness: Mapping[str, Any] | None, item: Mapping[str, Any]) -> dict[st
     }
 
 
-def _name(fleet: Fleet, vm_id: str) -> str:
+def name_of(fleet: Fleet, vm_id: str) -> str:
+    """A VM's name; its id if nothing has come in from it."""
     vm = fleet.vms.get(vm_id)
     return vm_id if vm is None else vm.name

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from console.fleet import view
-from console.fleet.values import Event
+from console.fleet.values import UNDECIDED, Event
 from console.web.desk import Desk
 from console.web.pages import text, words
 
@@ -25,6 +25,7 @@ def open_rows(desk: Desk, now: float) -> list[Row]:
             event,
             fleet.sightings[event.event_id],
             fleet.receipts.get(event.event_id, ()),
+            fleet.decided.get(event.event_id, UNDECIDED),
             now=now,
             ears=ears,
         )

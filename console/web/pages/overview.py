@@ -40,6 +40,7 @@ def values(desk: Desk, now: float, over: Sequence[view.Json]) -> dict[str, Any]:
         "more_silent": max(0, len(silent) - _SILENT),
         "sources": list(desk.sources.values()),
         "last_record_at": desk.writer.progress.last_record_at,
+        "refused": {name: desk.writer.progress.refused(name) for name in desk.sources},
     }
 
 

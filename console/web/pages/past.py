@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from console.fleet.outcomes import reason_words
 from console.web.pages import text, words
 
 _TRANSITIONS: Final[Mapping[str, tuple[str, str, str]]] = {
@@ -33,8 +34,11 @@ class Entry:
     shape: str
     reason: str | None = None
     by: str | None = None
+    why: str | None = None
+    """The approver's own words."""
     vms: list[tuple[str, str]] = field(default_factory=list)
     """vmId and name of those that reported it."""
+    vm_word: str = "reported by"
     event_id: str | None = None
     key: str = ""
 
@@ -48,11 +52,12 @@ def entries(
         entry = _entry(item)
         vm = (item["vmId"], name_of(item["vmId"])) if item.get("vmId") else None
         last = found[-1] if found else None
-        if last is not None and (last.title, last.event_id, last.reason, last.by) == (
+        if last is not None and (last.title, last.event_id, last.reason, last.by, last.why) == (
             entry.title,
             entry.event_id,
             entry.reason,
             entry.by,
+            entry.why,
         ):
             if vm is not None and vm not in last.vms:
                 last.vms.append(vm)
@@ -71,19 +76,32 @@ def _entry(item: Mapping[str, Any]) -> Entry:
         title=title,
         tone=tone,
         shape=shape,
-        reason=words.REASONS.get(reason, reason) if reason else None,
+        reason=item.get("words") or reason_words(reason),
         by=item.get("by"),
+        why=item.get("rsn"),
+        vm_word="to" if item.get("kind") == "command" else "reported by",
         event_id=item.get("eventId"),
         key=str(item.get("id") or item.get("jti") or item.get("at")),
     )
 
 
 def _words(item: Mapping[str, Any]) -> tuple[str, str, str]:
-    kind, state = item.get("kind"), str(item.get("state") or item.get("action") or "")
+    kind, state = (
+        item.get("kind"),
+        str(item.get("state") or item.get("outcome") or item.get("action") or ""),
+    )
     if kind == "record":
         known = _TRANSITIONS.get(str(item.get("transition"))) or _BRIDGE.get(str(item.get("type")))
         return known or (str(item.get("type")), "soft", "hollow")
-    tone = {"confirmed": "green", "rejected": "red", "failed": "red", "leave": "soft"}
+    tone = {
+        "confirmed": "green",
+        "rejected": "red",
+        "failed": "red",
+        "unanswered": "red",
+        "overtaken": "amber",
+        "leave": "soft",
+        "left": "soft",
+    }
     label = {"receipt": "Approval", "command": "Command", "decision": "Decision"}
     title = f"{label.get(str(kind), str(kind))}: {words.COMMAND_STATES.get(state, state)}"
     return title, tone.get(state, "blue"), "square"

@@ -19,7 +19,12 @@ _KEPT: Final[Mapping[str, str]] = MappingProxyType(
     {"Cache-Control": "public, max-age=31536000, immutable"}
 )
 _STATIC: Final[Mapping[str, str]] = MappingProxyType(
-    {"console.css": "text/css", "console.js": "text/javascript", "icon.svg": "image/svg+xml"}
+    {
+        "console.css": "text/css",
+        "decisions.css": "text/css",
+        "console.js": "text/javascript",
+        "icon.svg": "image/svg+xml",
+    }
 )
 
 
@@ -59,7 +64,13 @@ def environment() -> Environment:
         lstrip_blocks=True,
         auto_reload=False,
     )
-    made.filters |= {"outside": text.outside, "span": text.span, "plural": text.plural}
+    made.filters |= {
+        "coded": text.coded,
+        "decider": words.decider,
+        "outside": text.outside,
+        "span": text.span,
+        "plural": text.plural,
+    }
     made.globals |= {
         "contact_meanings": words.CONTACT_MEANINGS,
         "condition_meanings": words.CONDITION_MEANINGS,

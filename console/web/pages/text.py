@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import re
-import unicodedata
 from datetime import UTC, datetime
 from typing import Final
 
 from markupsafe import Markup
 
-_SPACE: Final = re.compile(r"\s+")
-_UNSEEN: Final = frozenset({"Cc", "Cf", "Co", "Cn", "Cs", "Zl", "Zp"})
+from console.text import visible
+
 MINUTE: Final = 60
 HOUR: Final = 60 * MINUTE
 DAY: Final = 24 * HOUR
@@ -18,22 +16,21 @@ _EXACT_BELOW: Final = 10.0
 """Seconds; a longer time is shown without decimals."""
 
 
-def visible(text: str) -> str:
-    """The text in one line, with every sign that cannot be seen written out.
-
-    Control signs and signs that turn the direction of writing could show what is not there.
-    """
-    if text.isascii() and text.isprintable():
-        return text
-    return "".join(
-        f"\\u{ord(sign):04x}" if unicodedata.category(sign) in _UNSEEN else sign
-        for sign in _SPACE.sub(" ", text)
-    )
-
-
 def outside(value: object) -> Markup:
     """A text from outside, kept apart from the writing direction of the words around it."""
     return Markup("<bdi>{}</bdi>").format(visible(str(value)))
+
+
+def coded(value: str) -> Markup:
+    """A text from outside in which what stands between backticks is a command or a name of one."""
+    parts = visible(value).split("`")
+    if len(parts) % 2 == 0:
+        return outside(value)
+    marked = (
+        Markup("<code>{}</code>").format(part) if number % 2 else Markup("{}").format(part)
+        for number, part in enumerate(parts)
+    )
+    return Markup("<bdi>{}</bdi>").format(Markup("").join(marked))
 
 
 def shown(value: object) -> object:

@@ -86,40 +86,20 @@ DECISIONS: Final[Mapping[str, str]] = MappingProxyType(
         "none": "No decision here",
     }
 )
-
 COMMAND_STATES: Final[Mapping[str, str]] = MappingProxyType(
     {
         "approve": "approved",
         "leave": "left until its time",
-        "sent": "sent to the VM",
+        "left": "left until its time",
+        "made": "to be sent",
+        "sent": "sent",
         "accepted": "accepted by the VM",
         "posted": "given to Azure",
         "confirmed": "confirmed, the event starts",
         "failed": "failed",
         "rejected": "rejected by the VM",
-        "unanswered": "no answer from the VM",
-    }
-)
-# Why a bridge refused a command or failed with it (docs/control-plane.md).
-REASONS: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "too_large": "The command was larger than a bridge takes.",
-        "retained": "The broker had kept the command; only a new one counts.",
-        "malformed": "The command was not a valid token.",
-        "unknown_key": "The VM does not know the key that signed the command.",
-        "bad_signature": "The signature of the command is wrong.",
-        "wrong_audience": "The command was for another VM.",
-        "expired": "The command came too late. Compare the clocks of console and VM.",
-        "not_yet_valid": "The command is from the future. Compare the clocks of console and VM.",
-        "lifetime_too_long": "The command was valid for longer than a bridge allows.",
-        "not_allowed": "The settings of the VM do not allow it.",
-        "replayed": "The same command had come before.",
-        "unknown_event": "The VM does not see this event any more.",
-        "event_changed": "The event has changed since it was decided.",
-        "already_started": "The event had started already.",
-        "rate_limited": "The VM had taken too many commands in this minute.",
-        "imds_refused": "Azure's metadata service refused the approval.",
-        "imds_unreachable": "Azure's metadata service did not answer the VM.",
+        "unanswered": "no answer",
+        "overtaken": "overtaken",
     }
 )
 
@@ -127,3 +107,21 @@ REASONS: Final[Mapping[str, str]] = MappingProxyType(
 def event_type(name: str | None) -> EventType:
     """What is known of a type; Azure may invent new ones."""
     return TYPES.get((name or "").lower(), UNKNOWN_TYPE)
+
+
+def decider(actor: str) -> str:
+    """Who decided, in a row: a rule is called one; no person's name looks like a rule's."""
+    kind, colon, name = actor.partition(":")
+    return f"the rule {name}" if colon and kind == "rule" else actor
+
+
+def actor_words(actor: str, *, here: bool) -> str:
+    """Who decided, as what it is; `here`: somebody in this console, so the name is only a name."""
+    if here:
+        return actor
+    kind, colon, name = actor.partition(":")
+    if colon and kind == "rule":
+        return f"the rule {name} of the VM"
+    if colon and kind == "local":
+        return f"{name} on the VM"
+    return f"{actor}, not in this console"

@@ -63,6 +63,7 @@ def test_a_database_that_fails_is_a_red_bar_and_the_page_still_serves(
 ) -> None:
     """What is in memory is shown; what is past cannot be read, and says so."""
     stage.put(FakeVm().event("E-HERE", now=stage.now))
+    stage.console.writer.stop()  # what it does from time to time would say that all is well
     stage.desk.writer.progress.failed("database: disk I/O error")
     stage.console.database.reading.dispose()
     page.goto(stage.url)

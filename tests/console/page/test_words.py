@@ -81,7 +81,7 @@ def test_equal_reports_of_many_vms_are_one_line() -> None:
     ] == [
         (
             "Approval: rejected by the VM",
-            "The event has changed since it was decided.",
+            "The VM has another state of the event than the console showed.",
             "mia",
             ["A"],
         ),

@@ -112,7 +112,9 @@
     if (!drawn.getElementById("main")) throw new Error("it answered with another page");
     offset = Number(drawn.documentElement.dataset.now) - Date.now();
     for (const region of document.querySelectorAll("[data-live]")) morph(region, drawn.getElementById(region.id));
-    document.title = drawn.title;
+    if (document.querySelector("main[data-live]")) document.title = drawn.title;
+    // What somebody is about to decide stays what they saw: the form keeps its fingerprint.
+    for (const form of document.querySelectorAll("form[data-fingerprint]")) form.querySelector("[data-changed]").hidden = form.elements.fingerprint.value === form.dataset.fingerprint;
     clocks();
     tick();
     // Sparingly: only if the answer itself has changed.

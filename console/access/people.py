@@ -8,17 +8,25 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Final
 
-from console.config.settings import ROLES, LoginSettings, Role
+from starlette.datastructures import Headers
+
+from console.config.login import LoginSettings
+from console.config.settings import ROLES, Role
 
 _LONGEST: Final = 200
+_NOT_PEOPLE: Final = ("local:", "rule:", "token:")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Person:
-    """Somebody who is logged in; `name` stands in audit and tokens."""
+    """A person or a program that is logged in; `name` stands in audit and tokens."""
 
     name: str
     roles: frozenset[Role]
+    site: str | None = None
+    """The only site whose VMs and events it sees and decides; None: every site."""
+    is_token: bool = False
+    """Whether it is a program with a bearer token; it never counts as a second person."""
 
 
 def local_person() -> Person:
@@ -35,20 +43,32 @@ def proxied_person(
     roles: Mapping[Role, Iterable[str]],
     *,
     peer: str,
-    headers: Mapping[str, str],
+    headers: Headers,
 ) -> Person | None:
     """Who a trusted proxy says that it is; None if nobody, or the peer is not such a proxy.
 
-    `peer` is the connection's own address, never one that a header names.
+    `peer` is the connection's own address, never one that a header names. A header that stands
+    there twice may be the client's own beside the proxy's, so neither is believed.
     """
     if not any(_same(peer, each) for each in login.proxies):
         return None
-    name = headers.get(login.user_header.lower(), "").strip()
-    if not name or len(name) > _LONGEST or not name.isprintable():
+    names, told = headers.getlist(login.user_header), headers.getlist(login.groups_header)
+    if len(names) != 1 or len(told) > 1:
         return None
-    told = headers.get(login.groups_header.lower(), "")
-    groups = [group.strip() for group in told.split(",") if group.strip()]
+    name = _text(names[0])
+    if not is_name(name):
+        return None
+    groups = [group.strip() for group in _text("".join(told)).split(",") if group.strip()]
     return Person(name=name, roles=roles_of(roles, user=name, groups=groups))
+
+
+def is_name(name: str) -> bool:
+    """Whether a provider's name can be a person's: short, printable, and not the form of others.
+
+    Audit and tokens name programs `token:NAME`, rules `rule:NAME` and local users `local:NAME`.
+    """
+    fits = 0 < len(name) <= _LONGEST and name.isprintable()
+    return fits and not name.lower().startswith(_NOT_PEOPLE)
 
 
 def roles_of(
@@ -57,6 +77,11 @@ def roles_of(
     """The roles that the settings give to a user and to groups."""
     names = {f"user:{user}", *(f"group:{group}" for group in groups)}
     return frozenset(role for role, named in roles.items() if names & set(named))
+
+
+def _text(value: str) -> str:
+    """A header's text: proxies send UTF-8, and HTTP reads every byte as a sign of its own."""
+    return value.encode("latin-1").decode("utf-8", "replace").strip()
 
 
 def _same(peer: str, proxy: str) -> bool:

@@ -1,0 +1,105 @@
+"""Who speaks: one request's token, session or proxy header, and never two of them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from starlette.datastructures import Headers
+
+from console.access.cookies import Cookies
+from console.access.login import Login
+from console.access.people import Person, local_person, proxied_person, roles_of
+from console.access.refusals import Refusals
+from console.access.sessions import Sessions
+from console.access.tokens import Tokens, token_hash
+from console.config.settings import Settings
+from console.store.opening import Database
+
+CALLBACK = "/login/callback"
+"""Where the provider sends people back to; it has to know this address."""
+
+
+class BadTokenError(Exception):
+    """The bearer token is not known, has ended, or was revoked; which of these is not told."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    """A person, and the hash of the token or the session that says so, if there is one."""
+
+    person: Person
+    token: str | None = None
+    session: str | None = None
+
+
+class Access:
+    """What decides who speaks to a running console; used on the event loop."""
+
+    def __init__(
+        self, settings: Settings, database: Database, clock: Callable[[], float] = time.time
+    ) -> None:
+        self._settings = settings
+        self._local = local_person()
+        self.tokens = Tokens(database, clock)
+        self.refusals = Refusals(database, clock)
+        self.sessions = Sessions(database, settings.login, clock)
+        self.cookies = Cookies(settings)
+        self.login: Login | None = None
+        if settings.login.mode == "oidc":
+            self.login = Login(settings.login, redirect_uri=callback_of(settings), clock=clock)
+
+    async def identify(self, headers: Headers, peer: str) -> Identity | None:
+        """Who makes a request; None if it says nothing that counts.
+
+        `peer` is the address of the connection. A bearer token alone counts if there is one.
+        Raises `BadTokenError`, and `StoreError` if the database does not answer.
+        """
+        if (text := _bearer(headers)) is not None:
+            person = await self.tokens.person(text)
+            if person is None:
+                raise BadTokenError
+            return Identity(person=person, token=token_hash(text))
+        login = self._settings.login
+        if login.mode == "none":
+            return Identity(person=self._local)
+        if login.mode == "proxy":
+            proxied = proxied_person(login, self._settings.roles, peer=peer, headers=headers)
+            return None if proxied is None else Identity(person=proxied)
+        return await self._from_session(self.cookies.session_in(headers))
+
+    async def _from_session(self, value: str | None) -> Identity | None:
+        """Whose session a cookie opens; its roles are those of today's settings."""
+        session = None if value is None else await self.sessions.find(value)
+        if session is None:
+            return None
+        roles = roles_of(self._settings.roles, user=session.name, groups=session.groups)
+        return Identity(person=Person(name=session.name, roles=roles), session=session.hash)
+
+    async def ended(self, identities: Iterable[Identity]) -> set[Identity]:
+        """Those whose token or session opens nothing any more. Raises `StoreError`."""
+        over = set()
+        several = list(identities)
+        for each in several:
+            if each.token is not None and await self.tokens.row(each.token) is None:
+                over.add(each)
+        sessions = {each.session for each in several if each.session is not None}
+        gone = await self.sessions.ended(sessions)
+        return over | {each for each in several if each.session in gone}
+
+
+def callback_of(settings: Settings) -> str:
+    """The redirect URI that the provider has to know."""
+    return (settings.public_url or f"http://{settings.listen}") + CALLBACK
+
+
+def _bearer(headers: Headers) -> str | None:
+    """The bearer token of a request; None if it has none. Raises `BadTokenError` for two."""
+    given = headers.getlist("authorization")
+    tokens = [each for each in given if each[:7].lower() == "bearer "]
+    if not tokens:
+        return None
+    if len(given) > 1:
+        raise BadTokenError
+    return tokens[0][7:].strip()

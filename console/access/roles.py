@@ -1,0 +1,41 @@
+"""Who may do what by the settings, in the audit: a row for each start at which it has changed."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+from console.audit import log
+from console.audit.chain import Fact
+from console.config.settings import ROLES, Settings
+from console.store.audit import newest_rows
+from console.store.opening import Database
+from console.store.transactions import write_to
+
+_ACTION: Final = "roles_changed"
+_ACTOR: Final = "settings"
+
+
+def note_roles(database: Database, settings: Settings, *, now: float) -> None:
+    """Append a row if roles, or whose word is believed about names, differ from the last one.
+
+    `now` in seconds since 1970. Raises `StoreError`.
+    """
+    facts = _facts(settings)
+    with write_to(database) as (connection, _):
+        rows = newest_rows(connection, 1, equal={"action": _ACTION})
+        before: dict[str, Any] = json.loads(rows[0].body) if rows else {"login": "none"}
+        if any(before.get(name) != value for name, value in facts.items()):
+            log.append(connection, at=now, actor=_ACTOR, action=_ACTION, **facts)
+
+
+def _facts(settings: Settings) -> dict[str, Any]:
+    login = settings.login
+    roles: dict[str, Fact] = {
+        role: sorted(settings.roles[role]) if settings.roles.get(role) else None for role in ROLES
+    }
+    return roles | {
+        "login": login.mode,
+        "issuer": login.issuer if login.mode == "oidc" else None,
+        "proxies": sorted(login.proxies) if login.mode == "proxy" else None,
+    }

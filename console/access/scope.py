@@ -1,0 +1,29 @@
+"""What a person or a program with one site may see and decide. Values in, values out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from console.access.people import Person
+from console.fleet.values import Event, Vm
+
+
+def sees_vm(person: Person, vm: Vm) -> bool:
+    """Whether the VM is of the person's site."""
+    return person.site is None or vm.site == person.site
+
+
+def sees_event(person: Person, event: Event) -> bool:
+    """Whether a VM of the person's site has reported the event."""
+    return person.site is None or person.site in event.sites
+
+
+def decides_event(person: Person, event: Event, named: Iterable[Vm]) -> bool:
+    """Whether the person's site alone is concerned: an approval releases every VM that is named.
+
+    `named` are the VMs that the event names, as far as they are known.
+    """
+    if person.site is None:
+        return True
+    sites = {*event.sites, *(vm.site for vm in named)}
+    return sites == {person.site}

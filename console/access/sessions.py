@@ -1,0 +1,130 @@
+"""Sessions of people: a random id in a cookie, everything else in the database."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import time
+from collections.abc import Callable, Collection
+from typing import Final
+
+from console.access.tokens import token_hash
+from console.audit import log
+from console.config.login import LoginSettings
+from console.errors import ConsoleError
+from console.store import sessions as rows
+from console.store.opening import Database
+from console.store.sessions import SessionRow
+from console.store.transactions import read_from, write_to
+
+_LOG: Final = logging.getLogger("console")
+_FRESH_SECONDS: Final = 0.5
+"""How long a session that ended at another console may still be good here."""
+_REMEMBERED: Final = 1000
+_TOUCHES: Final = 10
+"""How often in the idle time at most a session's last request is written down."""
+
+
+class UsedLoginError(Exception):
+    """A login that has succeeded before: its answer was recorded, and sent again."""
+
+
+class Sessions:
+    """The sessions of this database; on the event loop."""
+
+    def __init__(
+        self, database: Database, login: LoginSettings, clock: Callable[[], float] = time.time
+    ) -> None:
+        self._database = database
+        self._clock = clock
+        self._whole = login.session_hours * 3600
+        self._idle = login.idle_minutes * 60
+        self._seen: dict[str, tuple[float, SessionRow]] = {}
+        """Sessions by hash, with the monotonic time at which they were read."""
+
+    async def start(self, name: str, groups: Collection[str], *, login: str, ends: str) -> str:
+        """A new session, and the value of its cookie; a session `ends` is deleted with it.
+
+        `login` is the secret of the login that led to it. Raises `UsedLoginError`, `StoreError`.
+        """
+        value = secrets.token_urlsafe(32)
+        now = self._clock()
+        row = SessionRow(
+            hash=token_hash(value),
+            name=name,
+            groups=tuple(groups),
+            started_at=now,
+            seen_at=now,
+            ends_at=now + self._whole,
+        )
+        await asyncio.to_thread(self._insert, row, token_hash(login), token_hash(ends))
+        self._seen.pop(token_hash(ends), None)
+        return value
+
+    async def find(self, value: str) -> SessionRow | None:
+        """The session of a cookie's value; None if it opens nothing. Raises `StoreError`."""
+        hashed = token_hash(value)
+        read_at, row = self._seen.get(hashed, (float("-inf"), None))
+        moment = time.monotonic()
+        if moment - read_at >= _FRESH_SECONDS:
+            row = await asyncio.to_thread(self._read, hashed)
+        now = self._clock()
+        if row is None or now >= row.ends_at or now - row.seen_at >= self._idle:
+            self._seen.pop(hashed, None)
+            return None
+        if moment - read_at >= _FRESH_SECONDS:
+            if now - row.seen_at >= self._idle / _TOUCHES:
+                await asyncio.to_thread(self._touch, hashed, now)
+            self._remember(moment, row)
+        return row
+
+    async def end(self, value: str) -> None:
+        """Log out: the cookie's value opens nothing any more. Raises `StoreError`."""
+        hashed = token_hash(value)
+        await asyncio.to_thread(self._delete, hashed)
+        self._seen.pop(hashed, None)
+
+    async def ended(self, hashes: Collection[str]) -> set[str]:
+        """Which of some sessions have been deleted. Raises `StoreError`."""
+        if not hashes:
+            return set()
+        return set(hashes) - await asyncio.to_thread(self._standing, sorted(hashes))
+
+    def _remember(self, moment: float, row: SessionRow) -> None:
+        self._seen.pop(row.hash, None)
+        self._seen[row.hash] = moment, row
+        if len(self._seen) > _REMEMBERED:
+            del self._seen[next(iter(self._seen))]
+
+    def _insert(self, row: SessionRow, login: str, ends: str) -> None:
+        with write_to(self._database) as (connection, _):
+            rows.delete_past(connection, now=row.started_at, seen_before=row.seen_at - self._idle)
+            if not rows.use_login(connection, login, ends_at=row.ends_at):
+                raise UsedLoginError
+            rows.delete_session(connection, ends)
+            rows.insert_session(connection, row)
+            log.append(connection, at=row.started_at, actor=row.name, action="logged_in")
+
+    def _read(self, hashed: str) -> SessionRow | None:
+        with read_from(self._database.reading) as connection:
+            return rows.read_session(connection, hashed)
+
+    def _standing(self, hashes: list[str]) -> set[str]:
+        with read_from(self._database.reading) as connection:
+            return rows.standing_sessions(connection, hashes)
+
+    def _touch(self, hashed: str, now: float) -> None:
+        """Without it the session ends earlier: not a reason to refuse the request."""
+        try:
+            with write_to(self._database) as (connection, _):
+                rows.touch_session(connection, hashed, seen_at=now)
+        except ConsoleError as error:
+            _LOG.warning("%s", error, extra={"action": "session_not_touched"})
+
+    def _delete(self, hashed: str) -> None:
+        with write_to(self._database) as (connection, _):
+            row = rows.read_session(connection, hashed)
+            if row is not None and rows.delete_session(connection, hashed):
+                now = self._clock()
+                log.append(connection, at=now, actor=row.name, action="logged_out")

@@ -1,0 +1,138 @@
+"""Bearer tokens of programs: made, ended, and told from what only looks like one.
+
+A token is shown once. The database holds its SHA-256 hash, which is enough for 256 random bits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import secrets
+import time
+from collections.abc import Callable
+from hashlib import sha256
+from typing import Final, cast
+
+from console.access.people import Person
+from console.audit import log
+from console.config.settings import Role
+from console.errors import RefusedError
+from console.fleet.moments import moment
+from console.store.opening import Database
+from console.store.tokens import TokenRow, insert_token, read_token, read_tokens, revoke_token
+from console.store.transactions import read_from, write_to
+
+PREFIX: Final = "sebc_"
+"""What a token begins with, so that a scanner of secrets finds one that was published."""
+ACTOR: Final = "token:"
+"""What its name begins with, where a person's could stand."""
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_LONGEST: Final = 200
+_DAY: Final = 86_400.0
+_FRESH_SECONDS: Final = 0.5
+"""How long a token that was just revoked may still be good."""
+_UNKNOWN_SECONDS: Final = 0.1
+"""A token that is not known may be new: the table is read again, but not more often than this."""
+
+
+def token_hash(text: str) -> str:
+    """What the database knows a token by."""
+    return sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def add_token(
+    database: Database,
+    name: str,
+    *,
+    role: Role,
+    site: str | None,
+    days: float,
+    actor: str,
+    now: float,
+) -> str:
+    """Make a token that ends after some days; what is returned is not stored and not shown again.
+
+    Raises `RefusedError` if the name is taken or is not one, `StoreError`.
+    """
+    if _NAME.fullmatch(name) is None:
+        raise RefusedError("a token's name has letters, digits, '.', '_' and '-', at most 100")
+    if site is not None and (not site.isprintable() or not 0 < len(site) <= _LONGEST):
+        raise RefusedError(f"a site's name has 1 to {_LONGEST} printable characters")
+    text = PREFIX + secrets.token_urlsafe(32)
+    row = TokenRow(
+        name=name,
+        hash=token_hash(text),
+        role=role,
+        site=site,
+        made_by=actor,
+        made_at=now,
+        ends_at=now + days * _DAY,
+    )
+    with write_to(database) as (connection, number):
+        if read_token(connection, name) is not None:
+            raise RefusedError(
+                f"there is a token called {name}, or there was one; choose another name: the audit "
+                "names tokens, and each name stays one token's"
+            )
+        insert_token(connection, row, number)
+        facts = {"name": name, "role": role, "site": site, "ends_at": moment(row.ends_at)}
+        log.append(connection, at=now, actor=actor, action="token_added", **facts)
+    return text
+
+
+def end_token(database: Database, name: str, *, actor: str, now: float) -> None:
+    """Revoke a token; one that is revoked already stays so.
+
+    Raises `RefusedError` if there is none of that name, `StoreError`.
+    """
+    with write_to(database) as (connection, number):
+        row = read_token(connection, name)
+        if row is None:
+            raise RefusedError(f"token {name} does not exist; see `seb console token list`")
+        if row.revoked_at is None:
+            revoke_token(connection, name, at=now, number=number)
+            log.append(connection, at=now, actor=actor, action="token_revoked", name=name)
+
+
+def list_tokens(database: Database) -> list[TokenRow]:
+    """Every token that was ever made, by name. Raises `StoreError`."""
+    with read_from(database.reading) as connection:
+        return read_tokens(connection)
+
+
+class Tokens:
+    """The good tokens as the database had them half a second ago at most; on the event loop."""
+
+    def __init__(self, database: Database, clock: Callable[[], float] = time.time) -> None:
+        self._database = database
+        self._clock = clock
+        self._rows: dict[str, TokenRow] = {}
+        self._read_at = float("-inf")
+        self._reading = asyncio.Lock()
+
+    async def person(self, text: str) -> Person | None:
+        """The program that a token belongs to; None if it opens nothing. Raises `StoreError`."""
+        hashed = token_hash(text)
+        row = await self.row(hashed)
+        if row is None:
+            return None
+        role = cast("Role", row.role)
+        name = ACTOR + row.name
+        return Person(name=name, roles=frozenset({role}), site=row.site, is_token=True)
+
+    async def row(self, hashed: str) -> TokenRow | None:
+        """The good token of a hash; None if it is not one. Raises `StoreError`."""
+        await self._refresh(_FRESH_SECONDS)
+        if hashed not in self._rows:
+            await self._refresh(_UNKNOWN_SECONDS)
+        row = self._rows.get(hashed)
+        return row if row is not None and row.is_good(self._clock()) else None
+
+    async def _refresh(self, age: float) -> None:
+        async with self._reading:
+            now = time.monotonic()
+            if now - self._read_at < age:
+                return
+            rows = await asyncio.to_thread(list_tokens, self._database)
+            self._rows = {row.hash: row for row in rows}
+            self._read_at = now

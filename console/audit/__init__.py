@@ -1,0 +1,1 @@
+"""Every decision and every refused attempt, in an append-only chain of hashes."""

@@ -1,0 +1,166 @@
+"""The chain of hashes over the audit's rows: how a row is made, and what is wrong with some rows.
+
+Values in, values out. A chain shows every change but one: who owns the database can write it all
+again. A head that was kept elsewhere shows that too.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from hashlib import sha256
+from typing import Any, Final
+
+from console.store.audit import AuditRow
+from sinks.record import canonical_json, rfc3339
+
+Fact = str | int | list[str] | None
+"""What may stand in a row: no fractions, which JSON writers spell differently."""
+_LONGEST: Final = 2000
+"""Characters of a text; what is refused may be of any length."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Head:
+    """The end of a chain: the number and the hash of its last row."""
+
+    number: int
+    hash: str
+
+
+START: Final = Head(number=0, hash="0" * 64)
+"""Before the first row, whose number is 1 and whose `previous` is 64 zeros."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """What is wrong at a row, in a sentence."""
+
+    number: int
+    words: str
+
+
+def sealed(
+    previous: Head,
+    *,
+    at: float,
+    actor: str,
+    action: str,
+    event_id: str | None,
+    jti: str | None,
+    facts: Mapping[str, Fact],
+) -> AuditRow:
+    """The row that follows `previous`; `at` in seconds since 1970, facts by their JSON names.
+
+    Signs that a database or UTF-8 cannot hold become U+FFFD, long texts are cut.
+    """
+    number = previous.number + 1
+    texts = {"actor": actor, "action": action, "eventId": event_id, "jti": jti}
+    whole: dict[str, Any] = {**facts, **texts, "previous": previous.hash}
+    kept = {name: _storable(value) for name, value in whole.items() if value is not None}
+    kept |= {"number": number, "at": _moment(at)}
+    body = canonical_json(kept)
+    return AuditRow(
+        number=number,
+        at=at,
+        actor=kept["actor"],
+        action=kept["action"],
+        event_id=kept.get("eventId"),
+        jti=kept.get("jti"),
+        body=body.decode(),
+        hash=sha256(body).hexdigest(),
+    )
+
+
+def as_json(row: AuditRow) -> dict[str, Any]:
+    """The row as the API shows it, with its hash."""
+    content: dict[str, Any] = json.loads(row.body)
+    return content | {"hash": row.hash}
+
+
+def head_of(row: AuditRow | None) -> Head:
+    """The end of a chain whose last row this is; None: the chain is empty."""
+    return START if row is None else Head(number=row.number, hash=row.hash)
+
+
+def verify(
+    rows: Iterable[AuditRow], *, start: Head = START, known: Iterable[Head] = ()
+) -> Iterator[Fault]:
+    """What is wrong with rows that are in the order of their numbers.
+
+    `start` is the row before the first of them; `known` are heads that were kept elsewhere.
+    """
+    heads = {head.number: head.hash for head in known}
+    before = start
+    for row in rows:
+        yield from _place_faults(row, before)
+        yield from _content_faults(row)
+        expected = heads.pop(row.number, row.hash)
+        if expected != row.hash:
+            words = f"row {row.number} is not the one whose hash was kept: the audit was rewritten"
+            yield Fault(number=row.number, words=words)
+        before = head_of(row)
+    for number in sorted(heads):
+        if number > before.number:
+            words = f"rows {before.number + 1} to {number} are missing at the end"
+            yield Fault(number=before.number + 1, words=words)
+
+
+def _place_faults(row: AuditRow, before: Head) -> Iterator[Fault]:
+    """Whether a row follows the one before it."""
+    expected = before.number + 1
+    if row.number > expected:
+        last = row.number - 1
+        which = f"row {last} is" if last == expected else f"rows {expected} to {last} are"
+        yield Fault(number=expected, words=f"{which} missing")
+    elif row.number < expected:
+        yield Fault(number=row.number, words=f"row {row.number} is out of order")
+    elif _content(row).get("previous") != before.hash:
+        words = (
+            f"row {row.number} does not follow row {before.number}: "
+            "its `previous` is not the hash of that row"
+        )
+        yield Fault(number=row.number, words=words)
+
+
+def _content_faults(row: AuditRow) -> Iterator[Fault]:
+    """Whether a row is the one that its hash was made of."""
+    if sha256(row.body.encode(errors="replace")).hexdigest() != row.hash:
+        yield Fault(number=row.number, words=f"row {row.number} is changed: its hash differs")
+        return
+    content = _content(row)
+    columns = {
+        "number": row.number,
+        "at": _moment(row.at),
+        "actor": row.actor,
+        "action": row.action,
+        "eventId": row.event_id,
+        "jti": row.jti,
+    }
+    for name, value in columns.items():
+        if content.get(name) != value:
+            words = f"row {row.number} is changed: its column for {name} is not what was hashed"
+            yield Fault(number=row.number, words=words)
+
+
+def _content(row: AuditRow) -> dict[str, Any]:
+    try:
+        content = json.loads(row.body)
+    except ValueError:
+        return {}
+    return content if isinstance(content, dict) else {}
+
+
+def _moment(at: float) -> str:
+    return rfc3339(datetime.fromtimestamp(at, UTC))
+
+
+def _storable(value: Any) -> Any:
+    if isinstance(value, str):
+        clean = value.encode(errors="replace").decode()[:_LONGEST]
+        return clean.replace("\0", "\N{REPLACEMENT CHARACTER}")
+    if isinstance(value, list):
+        return [_storable(each) for each in value]
+    return value

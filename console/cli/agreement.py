@@ -1,0 +1,76 @@
+"""What a person is shown of an event before a decision, and the question; it decides nothing."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from typing import Any, Final, NoReturn
+
+import click
+
+from console.cli.client import plain
+from console.errors import NO, RefusedError
+from console.fleet.differences import differences, names_of, seen_of
+
+MAX_REASON: Final = 300
+"""Characters of a reason."""
+
+
+def require(reason: str, *, yes: bool) -> str:
+    """The reason, trimmed. Raises `click.UsageError` if it cannot be taken, or if a question
+    could not be answered.
+    """
+    reason = reason.strip()
+    if not (0 < len(reason) <= MAX_REASON and reason.isprintable()):
+        raise click.UsageError(f"--reason is one line of 1 to {MAX_REASON} characters")
+    if not (yes or sys.stdin.isatty()):
+        raise click.UsageError("standard input is not a terminal; confirm with --yes")
+    return reason
+
+
+def show(event: Mapping[str, Any], *, releases: bool) -> None:
+    """The event and every VM that it lists, on standard error."""
+    names = names_of(event)
+    kind = plain(event["eventType"] or "event of unknown type")
+    when = event["notBefore"]
+    until = f"not before {plain(when)}" if when else "at no given time"
+    click.echo(
+        f"{kind} {plain(event['eventId'])}, {plain(event['eventStatus'])}, {until}", err=True
+    )
+    if not names:
+        click.echo("It lists no VM; Azure alone knows what it releases.", err=True)
+        return
+    click.echo("An approval releases, now:" if releases else "It is left for:", err=True)
+    for name in names:
+        click.echo(f"  {plain(name)}", err=True)
+
+
+def agree(question: str, *, yes: bool) -> None:
+    """Ask; ends the command with exit code 1 if the answer is no."""
+    if not (yes or click.confirm(question, err=True)):
+        click.echo("seb console: nothing is decided: the answer was no", err=True)
+        raise click.exceptions.Exit(NO)
+
+
+def refuse_changed(event: Mapping[str, Any], fingerprint: str) -> None:
+    """Raise `RefusedError` if the event is not the one whose fingerprint was given."""
+    if fingerprint != event["fingerprint"]:
+        raise RefusedError(
+            "event_changed: the event is not the one of --fingerprint any more; it is now as above"
+        )
+
+
+def explain(error: RefusedError, shown: Mapping[str, Any]) -> NoReturn:
+    """Raise a refusal again, with what has changed since the event was shown."""
+    now = error.answer.get("event", error.answer)
+    if isinstance(now, Mapping) and "fingerprint" in now:
+        for each in differences(seen_of(shown), seen_of(now)):
+            before, after = _value(each.before), _value(each.now)
+            click.echo(f"  {each.field}: {before} -> {after}", err=True)
+    raise error
+
+
+def _value(value: object) -> str:
+    if isinstance(value, list):
+        return ", ".join(plain(each) for each in value) or "none"
+    return plain(value)

@@ -1,0 +1,72 @@
+"""`seb console approve`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+from console.cli import agreement, following
+from console.cli.client import Client, event_path
+from console.errors import RefusedError
+from console.fleet.differences import names_of
+
+
+@click.command("approve")
+@click.argument("event_id", metavar="EVENTID")
+@click.option("--reason", required=True, help="Why; it stands in the audit and in the VM's log.")
+@click.option("--fingerprint", metavar="F", help="Approve only if the event is still the one of F.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option(
+    "--wait/--no-wait",
+    default=True,
+    help="Wait until the approval is confirmed (the default), or only send it.",
+)
+@click.option(
+    "--timeout",
+    type=click.FloatRange(0, 3600, min_open=True),
+    default=120.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long to wait.",
+)
+@click.option("--json", "as_json", is_flag=True, help="One JSON object per step.")
+def command(
+    *,
+    event_id: str,
+    reason: str,
+    fingerprint: str | None,
+    yes: bool,
+    wait: bool,
+    timeout: float,
+    as_json: bool,
+) -> int:
+    """Approve the event EVENTID: Azure starts it now instead of at its time.
+
+    An approval releases every VM that the event lists, so they are shown first. Exit codes: 0
+    confirmed, or sent with --no-wait; 1 refused, rejected or failed; 75 not confirmed in time, or
+    a second person is needed; 77 not permitted.
+    """
+    reason = agreement.require(reason, yes=yes)
+    client = Client()
+    event = client.get(event_path(event_id))
+    agreement.show(event, releases=True)
+    if fingerprint is not None:
+        agreement.refuse_changed(event, fingerprint)
+    agreement.agree(_question(event), yes=yes)
+    try:
+        told = client.post(
+            f"{event_path(event_id)}/approve", fingerprint=event["fingerprint"], reason=reason
+        )
+    except RefusedError as error:
+        agreement.explain(error, event)
+    steps = following.Steps(client, event["eventId"], as_json=as_json)
+    return steps.follow(told, seconds=timeout if wait else 0)
+
+
+def _question(event: Mapping[str, Any]) -> str:
+    count = len(names_of(event))
+    if not count:
+        return "Approve?"
+    return f"Release {count} VM{'' if count == 1 else 's'}?"

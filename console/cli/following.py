@@ -1,0 +1,98 @@
+"""Shows how far an approval has come, step by step, until it ends."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Mapping
+from typing import Any, Final
+
+import click
+
+from console.cli.client import Client, event_path, plain
+from console.errors import NO, NOT_PERMITTED, OK, TRY_LATER, UnreachableError
+from console.fleet import outcomes
+
+_AGAIN_SECONDS: Final = 0.3
+UNDER_WAY: Final = "the approval is under way; the console follows it, and so does the event's page"
+SECOND: Final = (
+    "this event needs a second person: another approver has to approve it too; nothing is sent yet"
+)
+
+
+class Steps:
+    """The steps of one decision; each is shown once, on standard output."""
+
+    def __init__(self, client: Client, event_id: str, *, as_json: bool) -> None:
+        self._client = client
+        self._event_id = event_id
+        self._as_json = as_json
+        self._shown: set[tuple[str, str]] = set()
+
+    def follow(self, told: Mapping[str, Any], *, seconds: float) -> int:
+        """The exit code of what a POST of approval answered; `seconds` is how long to wait, 0 not
+        at all.
+        """
+        jti = told.get("jti")
+        if jti is None:
+            self._show({"jti": None, "state": told.get("state"), "reason": None})
+            click.echo(f"seb console: {SECOND}", err=True)
+            return TRY_LATER
+        if not seconds:
+            self._show({"jti": jti, "state": told["state"], "reason": None})
+            return OK
+        end = time.monotonic() + seconds
+        while True:
+            code, jti = self._look(str(jti))
+            if code is not None:
+                return code
+            if time.monotonic() >= end:
+                click.echo(f"seb console: {UNDER_WAY}", err=True)
+                return TRY_LATER
+            threading.Event().wait(_AGAIN_SECONDS)
+
+    def _look(self, jti: str) -> tuple[int | None, str]:
+        """Show what is new; the exit code, if that was the end, and the command to look at next."""
+        try:
+            command = self._client.get(f"commands/{jti}")
+            is_silent = command["state"] == "unanswered"
+            # Without an answer the next VM is asked, with a token of its own.
+            following = self._next(jti) if is_silent else None
+        except UnreachableError:
+            return None, jti  # a console that starts again carries the decision on
+        for step in command["history"]:
+            self._show({"jti": jti, "vmId": command["vmId"], **step})
+        if command["state"] in outcomes.FINAL and following is None:
+            return self._end(command), jti
+        return None, following or jti
+
+    def _next(self, jti: str) -> str | None:
+        """The command that was sent after one of this event; None if it was the last."""
+        timeline = self._client.get(event_path(self._event_id))["timeline"]
+        sent = [each["jti"] for each in timeline if each["kind"] == "command"]
+        ids = list(dict.fromkeys(sent))
+        at = ids.index(jti) + 1 if jti in ids else len(ids)
+        return ids[at] if at < len(ids) else None
+
+    def _end(self, command: Mapping[str, Any]) -> int:
+        state, reason = command["state"], command["reason"]
+        words = outcomes.ending(state, reason)
+        if words is None:
+            return OK
+        click.echo(f"seb console: {plain(words[0])} {plain(words[1])}", err=True)
+        if state == "unanswered":
+            return TRY_LATER
+        return NOT_PERMITTED if reason == "not_allowed" else NO
+
+    def _show(self, step: Mapping[str, Any]) -> None:
+        key = (str(step["jti"]), str(step["state"]))
+        if key in self._shown:
+            return
+        self._shown.add(key)
+        if self._as_json:
+            click.echo(json.dumps({"eventId": self._event_id, **step}))
+            return
+        reason = f": {step['reason']}" if step["reason"] else ""
+        about = f"  {step['jti']}" if step["jti"] else ""
+        click.echo(plain(f"{step['state']}{reason}  {self._event_id}{about}"))

@@ -1,0 +1,37 @@
+"""`seb console leave`."""
+
+from __future__ import annotations
+
+import click
+
+from console.cli import agreement
+from console.cli.client import Client, event_path, plain
+from console.errors import RefusedError
+
+
+@click.command("leave")
+@click.argument("event_id", metavar="EVENTID")
+@click.option("--reason", required=True, help="Why; it stands in the audit.")
+@click.option("--fingerprint", metavar="F", help="Leave it only if it is still the one of F.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+def command(*, event_id: str, reason: str, fingerprint: str | None, yes: bool) -> int:
+    """Leave the event EVENTID until its time: a decision is not due any more.
+
+    It cannot be refused: Azure starts an event at its notBefore, whatever anybody says. Exit
+    codes: 0 left; 1 refused, such as because the event has changed; 77 not permitted.
+    """
+    reason = agreement.require(reason, yes=yes)
+    client = Client()
+    event = client.get(event_path(event_id))
+    agreement.show(event, releases=False)
+    if fingerprint is not None:
+        agreement.refuse_changed(event, fingerprint)
+    agreement.agree("Leave it until its time?", yes=yes)
+    try:
+        client.post(
+            f"{event_path(event_id)}/leave", fingerprint=event["fingerprint"], reason=reason
+        )
+    except RefusedError as error:
+        agreement.explain(error, event)
+    click.echo(f"left  {plain(event['eventId'])}  until {plain(event['notBefore'] or 'its time')}")
+    return 0

@@ -1,0 +1,95 @@
+"""What became of commands, by the receipts of the VMs that they were for. Values in, values out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from console.fleet.moments import moment
+from console.fleet.values import Command, Receipt
+
+STATES: Final = (
+    "sent",
+    "accepted",
+    "posted",
+    "confirmed",
+    "failed",
+    "rejected",
+    "unanswered",
+)
+WORKING: Final = ("accepted", "posted")
+"""States after which the VM goes on by itself, also after a restart."""
+_RANK: Final = {"rejected": 1, "accepted": 2, "posted": 3, "failed": 4, "confirmed": 5}
+REPLAYED: Final = "replayed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stand:
+    """How far a command is; `at` in seconds since 1970."""
+
+    state: str
+    """`sent`, `unanswered`, or the state of the receipt that counts."""
+    reason: str | None
+    at: float
+
+
+def own_receipts(command: Command, receipts: Iterable[Receipt]) -> list[Receipt]:
+    """The receipts of the command's own VM, oldest first: no other VM can speak for it."""
+    return [
+        each
+        for each in receipts
+        if each.facts.jti == command.jti and each.vm_id == command.vm_id and _rank(each)
+    ]
+
+
+def foreign(receipt: Receipt, commands: Iterable[Command]) -> bool:
+    """Whether a receipt names a command that was for another VM than the one that sent it."""
+    return any(each.jti == receipt.facts.jti and each.vm_id != receipt.vm_id for each in commands)
+
+
+def stand(command: Command, receipts: Sequence[Receipt]) -> Stand:
+    """How far a command is. What was accepted is not undone by the rejection of a second copy:
+    `replayed`, or another reason if the copy was late.
+    """
+    own = own_receipts(command, receipts)
+    if not own:
+        if command.unanswered_at is not None:
+            return Stand(state="unanswered", reason=None, at=command.unanswered_at)
+        return Stand(state="sent", reason=None, at=command.sent_at or command.made_at)
+    best = max(own, key=lambda each: (_rank(each), each.facts.reason != REPLAYED, -each.at))
+    return Stand(state=best.facts.state, reason=best.facts.reason, at=best.at)
+
+
+def working(receipts: Iterable[Receipt]) -> list[Receipt]:
+    """For each approval that a VM has begun and not ended: its newest receipt."""
+    best: dict[tuple[str, str], Receipt] = {}
+    for each in receipts:
+        key = (each.vm_id, each.facts.jti)
+        if key not in best or _rank(each) >= _rank(best[key]):
+            best[key] = each
+    return [each for each in best.values() if each.facts.state in WORKING]
+
+
+def command_item(command: Command, receipts: Sequence[Receipt]) -> dict[str, Any]:
+    """The command as `/api/v1/commands/{jti}` shows it."""
+    now = stand(command, receipts)
+    history = [{"state": "sent", "at": moment(command.sent_at or command.made_at), "reason": None}]
+    for each in own_receipts(command, receipts):
+        if each.facts.state != "rejected" or now.state == "rejected":
+            told = {"state": each.facts.state, "at": moment(each.at), "reason": each.facts.reason}
+            history.append(told)
+    if now.state == "unanswered":
+        history.append({"state": now.state, "at": moment(now.at), "reason": None})
+    return {
+        "jti": command.jti,
+        "eventId": command.event_id,
+        "vmId": command.vm_id,
+        "state": now.state,
+        "reason": now.reason,
+        "history": history,
+    }
+
+
+def _rank(receipt: Receipt) -> int:
+    return _RANK.get(receipt.facts.state, 0)

@@ -1,0 +1,51 @@
+"""What somebody saw of an event, and what has changed since: for whoever is about to approve it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+SEEN: Final = (
+    "eventType",
+    "eventStatus",
+    "notBefore",
+    "durationInSeconds",
+    "eventSource",
+    "resources",
+)
+"""Fields of the API's event that the fingerprint covers, in the order in which they are shown."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """One field that is not what it was; names of VMs are lists."""
+
+    field: str
+    before: Any
+    now: Any
+
+
+def seen_of(item: Mapping[str, Any]) -> dict[str, Any]:
+    """What an approver sees of an event as the API shows it, with its id and its fingerprint."""
+    seen = {name: item.get(name) for name in ("eventId", "fingerprint", *SEEN)}
+    return seen | {"resources": names_of(item)}
+
+
+def names_of(item: Mapping[str, Any]) -> list[str]:
+    """The names of all VMs that an event lists, each once, in the order of the event."""
+    return list(dict.fromkeys(str(each["name"]) for each in item.get("resources") or ()))
+
+
+def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[Difference]:
+    """The fields of two `seen_of` that differ; the order of the names says nothing."""
+    return [
+        Difference(field=name, before=before.get(name), now=now.get(name))
+        for name in SEEN
+        if _comparable(before.get(name)) != _comparable(now.get(name))
+    ]
+
+
+def _comparable(value: Any) -> Any:
+    is_list = isinstance(value, Iterable) and not isinstance(value, (str, Mapping))
+    return sorted(map(str, value)) if is_list else value

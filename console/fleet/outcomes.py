@@ -1,0 +1,125 @@
+"""How commands and decisions end, in words: why, and what to do about it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+FINAL: Final = ("confirmed", "failed", "rejected", "unanswered")
+"""States in which a command stays."""
+
+_OVER: Final = "There is nothing to do."
+_AGAIN: Final = "Look at the event as it is now, and decide again if that is still right."
+_TRUST: Final = "Compare SEB_APPROVAL__TRUST on the VM with `seb console trust`."
+_CLOCK: Final = "Compare the VM's clock with the console's, then approve again."
+_REPORT: Final = "Compare the versions of bridge and console, and upgrade the older one."
+_LOGS: Final = (
+    "Check that their bridges run and trust the console's key: `command_refused` in a VM's log "
+    "names the fault. Then approve again, or run `seb approve` on a VM."
+)
+# A bridge's reasons (docs/control-plane.md), then the console's own: why, and what to do.
+_REASONS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
+    {
+        "too_large": ("The command is larger than the bridge takes.", "Give a shorter reason."),
+        "retained": (
+            "The broker had kept the command, and a bridge takes new ones only.",
+            "Check who else may write to the VM's command topic, then approve again.",
+        ),
+        "malformed": ("The VM cannot read the command.", _REPORT),
+        "unknown_key": ("The VM does not know the key that signed the command.", _TRUST),
+        "bad_signature": (
+            "The VM has another key under the id of the one that signed the command.",
+            _TRUST,
+        ),
+        "wrong_audience": (
+            "The VM says that the command is for another VM.",
+            "Check that no other VM was made from its disk.",
+        ),
+        "expired": ("The command came too late.", _CLOCK),
+        "not_yet_valid": ("The VM's clock is behind the console's.", _CLOCK),
+        "lifetime_too_long": ("The VM found the command's life too long.", _CLOCK),
+        "not_allowed": (
+            "The VM does not take this command: the key's issuer, or its settings, forbid it.",
+            _TRUST,
+        ),
+        "replayed": (
+            "The VM has had this command before, and cannot say what became of it.",
+            "See `seb events` on the VM, then approve again.",
+        ),
+        "unknown_event": ("The VM does not have this event any more.", _AGAIN),
+        "event_changed": (
+            "The VM has another state of the event than the console showed.",
+            _AGAIN,
+        ),
+        "already_started": ("The event had started before the command came.", _OVER),
+        "rate_limited": (
+            "The VM was sent too many commands in a minute.",
+            "Approve again in a minute.",
+        ),
+        "imds_refused": (
+            "Azure's metadata service refused the approval.",
+            "See the VM's log. The event starts at its time.",
+        ),
+        "imds_unreachable": (
+            "The VM could not reach Azure's metadata service, and the event began by itself.",
+            "Run `seb check` on the VM.",
+        ),
+        "no_answer": (
+            "The VMs that were asked did not answer.",
+            _LOGS,
+        ),
+        "no_end": (
+            "The VM accepted the command, and has not reported its end.",
+            "See `seb events` on the VM.",
+        ),
+        "not_sent": (
+            "The command could not be sent.",
+            "Check the console's sources, then approve again.",
+        ),
+        "started": ("The event started before a VM had answered.", _OVER),
+        "ended": ("The event ended before a VM had answered.", _OVER),
+        "changed": ("The event changed before it was carried out.", _AGAIN),
+        "decided": ("Another decision took its place.", _OVER),
+    }
+)
+_OUTCOMES: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "confirmed": "The event was approved, and has started.",
+        "left": "The event was left until its time.",
+        "failed": "The approval failed.",
+        "rejected": "The VM rejected the command.",
+        "unanswered": "The VM did not answer.",
+        "overtaken": "The decision was overtaken.",
+    }
+)
+
+
+def reason_words(reason: str | None) -> str | None:
+    """A reason as a sentence; one that is unknown stays as it came."""
+    if not reason:
+        return None
+    return _REASONS[reason][0] if reason in _REASONS else reason
+
+
+def ending(state: str, reason: str | None) -> tuple[str, str] | None:
+    """Why a command ended as it did, and what to do; None if nothing is wrong."""
+    if state not in FINAL or state == "confirmed":
+        return None
+    if state == "unanswered":
+        return _REASONS["no_answer"]
+    return _REASONS.get(reason or "", (reason or _OUTCOMES[state], "The VM's log says why."))
+
+
+def outcome_words(outcome: str, reason: str | None) -> str:
+    """What the outcome of a decision means and what to do; `reason` is its word, of a receipt or
+    of the console. An actor, such as `rule:NAME` or `local:USER`, is named if that is who
+    overtook it.
+    """
+    start = _OUTCOMES.get(outcome, outcome)
+    if outcome in ("confirmed", "left") or reason is None:
+        return start
+    if reason in _REASONS:
+        return " ".join((start, *_REASONS[reason]))
+    told = f"The event was approved by {reason}." if outcome == "overtaken" else reason
+    return f"{start} {told}"

@@ -1,0 +1,149 @@
+"""The server's side of a connection, with limits: for a request, for a reader, and for how many.
+
+uvicorn waits for ever for the rest of a request's head and of its body, and for a client that does
+not read; it takes every connection, a head of any size, and any number of requests that wait behind
+one that is not answered yet. It never looks into a request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+
+from console.service.open_files import raise_open_files
+
+_SPARE_FILES: Final = 128
+"""Of the files that the process may open: for the database, the sources and the log."""
+_FULL: Final = (
+    b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 30\r\nContent-Length: 0\r\n"
+    b"Connection: close\r\n\r\n"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What one client may ask of the server's patience, and how many clients there may be."""
+
+    head_seconds: float = 10.0
+    """From the connection, or from the first byte of a later request, to the end of its head."""
+    body_seconds: float = 30.0
+    """From there to the end of the body."""
+    reading_seconds: float = 30.0
+    """That a client may let an answer wait, before it reads on."""
+    connections: int = 16_000
+    head_bytes: int = 64 * 1024
+    """That the head of a request may have; somewhat more if it comes at once."""
+    waiting: int = 8
+    """Requests of one connection behind one that is not answered yet."""
+
+    @property
+    def polls(self) -> int:
+        """How many VMs may wait for commands; the rest is for records and people."""
+        return max(1, min(10_000, self.connections * 5 // 6))
+
+
+def limits(files: int | None = None) -> Limits:
+    """The limits of this process: no more connections than it may have open files."""
+    files = raise_open_files() if files is None else files
+    return Limits(connections=max(1, min(Limits().connections, files - _SPARE_FILES)))
+
+
+class Connection(HttpToolsProtocol):
+    """As uvicorn's, with limits."""
+
+    def __init__(self, *args: Any, limits: Limits, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._limits = limits
+        self._deadline: asyncio.TimerHandle | None = None
+        self._stalled: asyncio.TimerHandle | None = None
+        self._head: int | None = 0
+        """Bytes of the head that has begun; None if none is expected."""
+        self._answering: RequestResponseCycle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """A client has connected."""
+        super().connection_made(transport)
+        # asyncio does so too, but not for a listener whose protocol is left to the system. With
+        # Nagle's algorithm the body of an answer waits 40 ms for the client's TCP to have its head.
+        transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if len(self.connections) > self._limits.connections:
+            transport.write(_FULL)
+            transport.close()
+        else:
+            self._wait(self._limits.head_seconds)
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes of a request."""
+        if self.transport.is_closing():
+            return
+        super().data_received(data)
+        if self._head is not None:
+            self._head += len(data)
+            if self._head > self._limits.head_bytes:
+                self.transport.abort()
+
+    def on_message_begin(self) -> None:
+        """The first byte of a request."""
+        super().on_message_begin()
+        self._head = 0
+        self._wait(self._limits.head_seconds)
+
+    def on_headers_complete(self) -> None:
+        """The head is there."""
+        self._head = None
+        self._wait(self._limits.body_seconds)
+        if len(self.pipeline) < self._limits.waiting:
+            super().on_headers_complete()
+        else:
+            self.transport.abort()
+
+    def on_message_complete(self) -> None:
+        """The request is there; its answer may take any time."""
+        self._wait(None)
+        super().on_message_complete()
+
+    def pause_writing(self) -> None:
+        """The client does not read what it was sent."""
+        super().pause_writing()
+        self._stalled = self.loop.call_later(self._limits.reading_seconds, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        """It reads again."""
+        super().resume_writing()
+        self._read_on()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The connection has ended."""
+        self._wait(None)
+        self._read_on()
+        super().connection_lost(exc)
+        if self._answering is not None:  # uvicorn tells only the newest request
+            self._answering.disconnected = True
+            self._answering.message_event.set()
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        self._answering = cycle
+        super()._start_asgi_task(cycle, app)
+
+    def _wait(self, seconds: float | None) -> None:
+        """From now on so long; None: for ever."""
+        if self._deadline is not None:
+            self._deadline.cancel()
+        self._deadline = (
+            None if seconds is None else self.loop.call_later(seconds, self.transport.abort)
+        )
+
+    def _read_on(self) -> None:
+        if self._stalled is not None:
+            self._stalled.cancel()
+            self._stalled = None
+
+
+def protocol(limits: Limits) -> Any:
+    """What uvicorn makes a connection with."""
+    return partial(Connection, limits=limits)

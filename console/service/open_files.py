@@ -1,0 +1,28 @@
+"""How many files, and so connections, the process may have open."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import suppress
+from typing import Final
+
+_MOST_FILES: Final = 65_536
+
+
+def raise_open_files() -> int:
+    """Raise the limit of open files as far as the system allows; how many that are.
+
+    It never raises an error: a lower limit means fewer connections.
+    """
+    files = _MOST_FILES
+    if sys.platform != "win32":
+        import resource  # noqa: PLC0415, TID251  # Windows has none
+
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        wanted = _MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, _MOST_FILES)
+        if soft not in (resource.RLIM_INFINITY, wanted):
+            with suppress(ValueError, OSError):
+                resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, wanted), hard))
+        soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        files = files if soft == resource.RLIM_INFINITY else soft
+    return files

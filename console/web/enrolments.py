@@ -1,0 +1,66 @@
+"""`POST /api/v1/enrolments`: a provisioning tool asks for the settings of VMs, as an admin."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any, Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from console.access import enrolment
+from console.errors import RefusedError
+from console.sources.enrolment import KEY_IS_MISSING, read_key
+from console.web.answers import answer, refuse
+from console.web.desk import Desk
+from console.web.receiving import NotTaken, read_body
+from console.web.security import person_of
+
+MOST: Final = 1000
+"""VMs in one request."""
+
+
+class Enrolments:
+    """Enrolment over HTTPS; what it answers holds secrets, and no cache keeps it."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+
+    async def post(self, request: Request) -> Response:
+        """`{vmIds: […]}` → `{items: [{vmId, generation, settings}]}`; only for an admin."""
+        person = person_of(request)
+        if "admin" not in person.roles:
+            raise refuse(403, "this needs the role admin")
+        if person.site is not None:
+            raise refuse(403, f"a token for the site {person.site} alone cannot enroll VMs")
+        vm_ids = await _vm_ids(request)
+        desk = self._desk
+        file = desk.settings.enroll_key_file
+        if file is None:
+            raise refuse(503, KEY_IS_MISSING)
+        key = await asyncio.to_thread(read_key, file)
+        try:
+            found = await asyncio.to_thread(
+                enrolment.enroll, desk.database, vm_ids, actor=person.name, now=desk.now()
+            )
+        except RefusedError as error:
+            raise refuse(422, str(error)) from None
+        items = enrolment.items_of(found, key=key, base=desk.settings.base_url)
+        return answer({"items": items})
+
+
+async def _vm_ids(request: Request) -> list[str]:
+    """The vmIds of the body. Raises an HTTP refusal."""
+    try:
+        body: Any = json.loads(await read_body(request))
+    except NotTaken as why:
+        raise refuse(why.status, str(why)) from None
+    except (ValueError, RecursionError):
+        body = None
+    vm_ids = body.get("vmIds") if isinstance(body, dict) else None
+    if not isinstance(vm_ids, list) or not 0 < len(vm_ids) <= MOST:
+        vm_ids = [None]
+    if not all(isinstance(each, str) for each in vm_ids):
+        raise refuse(422, f'send {{"vmIds": ["…"]}} with 1 to {MOST} vmIds')
+    return vm_ids

@@ -1,0 +1,108 @@
+"""Log in at the OpenID provider, come back, and log out."""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import Route
+
+from console.access.identity import CALLBACK, Access
+from console.access.login import Login, LoginError
+from console.access.refusals import attempt_at
+from console.access.sessions import UsedLoginError
+from console.store.errors import StoreError
+from console.web.desk import Desk
+from console.web.pages.entrance import EntrancePages
+
+LOGIN: Final = "/login"
+LOGGED_OUT: Final = "/logged-out"
+LOGOUT: Final = "/logout"
+OPEN: Final = (LOGIN, CALLBACK, LOGOUT, LOGGED_OUT)
+"""Paths that people need before they are logged in."""
+_LOG: Final = logging.getLogger("console")
+_SEE_OTHER: Final = 303
+_FOUND: Final = 302
+
+
+class LoginRoutes:
+    """What answers these paths, if the login mode is oidc."""
+
+    def __init__(self, desk: Desk, login: Login, pages: EntrancePages) -> None:
+        self._access: Access = desk.access
+        self._login = login
+        self._pages = pages
+
+    def routes(self) -> list[Route]:
+        """Their paths."""
+        return [
+            Route(LOGIN, self.begin),
+            Route(CALLBACK, self.finish),
+            Route(LOGOUT, self.end, methods=["POST"]),
+            Route(LOGGED_OUT, self.ended),
+        ]
+
+    async def begin(self, request: Request) -> Response:
+        """Send the browser to the provider."""
+        try:
+            begun = await self._login.begin()
+        except LoginError as error:
+            return await self._refused(request, error)
+        response = _redirect(begun.address, _FOUND)
+        self._access.cookies.set_login(response, begun, request.query_params.get("leads_to", ""))
+        return response
+
+    async def finish(self, request: Request) -> Response:
+        """The browser comes back from the provider."""
+        cookies, state = self._access.cookies, request.query_params.get("state", "")
+        secret, leads_to = cookies.login_in(request.headers, state)
+        try:
+            found = await self._login.finish(request.query_params, secret)
+            value = await self._access.sessions.start(
+                found.name,
+                found.groups,
+                login=secret or "",
+                ends=cookies.session_in(request.headers) or "",
+            )
+        except UsedLoginError:
+            words = "this login has been used already; log in again"
+            response = await self._refused(request, LoginError(words, reason="replayed"))
+        except StoreError:
+            response = self._pages.answer(
+                503, "logging in does not work now: the database does not answer"
+            )
+        except LoginError as error:
+            response = await self._refused(request, error)
+        else:
+            response = _redirect(leads_to, _SEE_OTHER)
+            cookies.set_session(response, value)
+        cookies.forget_login(response, state)
+        return response
+
+    async def end(self, request: Request) -> Response:
+        """Log out."""
+        value = self._access.cookies.session_in(request.headers)
+        if value is not None:
+            await self._access.sessions.end(value)
+        response = _redirect(LOGGED_OUT, _SEE_OTHER)
+        self._access.cookies.forget_session(response)
+        return response
+
+    async def ended(self, _request: Request) -> Response:
+        """What a person sees who has logged out."""
+        words = "You are logged out of the console. The login provider may still know you."
+        return self._pages.answer(200, words, title="Logged out", login=True)
+
+    async def _refused(self, request: Request, error: LoginError) -> Response:
+        fields = {"action": "login_refused", "reason": error.reason}
+        _LOG.warning("%s", error, extra=fields)
+        if error.status < 500:  # noqa: PLR2004  # what the provider or the console cannot do now
+            attempt = attempt_at(request.scope, reason=f"login_{error.reason}")
+            await self._access.refusals.note(attempt)
+        return self._pages.answer(error.status, str(error), login=True)
+
+
+def _redirect(address: str, status: int) -> Response:
+    return RedirectResponse(address, status, {"Cache-Control": "no-store"})

@@ -1,0 +1,115 @@
+"""How far approvals of an event have come: a line of steps per command, from the timeline."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from console.fleet.outcomes import FINAL, ending
+from console.web.pages import text, words
+
+STEPS: Final = ("sent", "accepted", "posted", "confirmed")
+_WORDS: Final[Mapping[str, str]] = {
+    "sent": "sent",
+    "accepted": "accepted by the VM",
+    "posted": "given to Azure",
+    "confirmed": "confirmed",
+    "failed": "failed",
+    "rejected": "rejected",
+    "unanswered": "no answer",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One step: `done`, `now` (the last one that came), `bad` (it ended there) or `open`."""
+
+    words: str
+    mark: str
+    at: float | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class Attempt:
+    """What became of one command, or of an approval that was not given in this console."""
+
+    jti: str
+    vm_id: str
+    vm: str
+    by: str | None
+    is_here: bool
+    """Whether this console sent it."""
+    at: dict[str, float | None] = field(default_factory=dict)
+    """When each state came; the last one is where it stands."""
+    reason: str | None = None
+    has_answer: bool = False
+
+    @property
+    def state(self) -> str:
+        """Where it stands."""
+        return next(reversed(self.at), "made")
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more comes."""
+        return self.state in FINAL
+
+    @property
+    def who(self) -> str | None:
+        """Who approved, as what it is."""
+        return None if self.by is None else words.actor_words(self.by, here=self.is_here)
+
+    @property
+    def ending(self) -> tuple[str, str] | None:
+        """Why it ended badly, and what to do."""
+        return ending(self.state, self.reason)
+
+    @property
+    def steps(self) -> Sequence[Step]:
+        """Its steps in order, those that are still to come included."""
+        names = STEPS if self.is_here else STEPS[1:]
+        came = [name for name in names if name in self.at]
+        if self.is_over and self.state != "confirmed":
+            done = [Step(words=_WORDS[name], mark="done", at=self.at[name]) for name in came]
+            words = _WORDS.get(self.state, self.state)
+            return [*done, Step(words=words, mark="bad", at=self.at.get(self.state))]
+        reached = names.index(self.state) if self.state in names else -1
+        return [
+            Step(words=_WORDS[name], mark=_mark(place, reached, name), at=self.at.get(name))
+            for place, name in enumerate(names)
+        ]
+
+
+def attempts(timeline: Iterable[Mapping[str, Any]], name_of: Callable[[str], str]) -> list[Attempt]:
+    """The attempts that a timeline of the API shows, the newest last."""
+    items = [item for item in timeline if item.get("kind") in ("command", "receipt")]
+    ours = {item["jti"] for item in items if item["kind"] == "command"}
+    found: dict[str, Attempt] = {}
+    for item in items:
+        jti, vm_id = str(item.get("jti")), str(item.get("vmId") or "")
+        attempt = found.get(jti)
+        if attempt is None:
+            attempt = found[jti] = Attempt(
+                jti=jti, vm_id=vm_id, vm=name_of(vm_id), by=item.get("by"), is_here=jti in ours
+            )
+        state = str(item.get("state"))
+        if item["kind"] == "receipt":
+            attempt.at.pop("unanswered", None)  # the answer came late
+            attempt.has_answer = True
+        if state in attempt.at or state == "made" or (attempt.is_over and state in STEPS):
+            continue
+        if state == "unanswered" and attempt.has_answer:
+            continue
+        if state == "rejected" and item.get("reason") == "replayed" and attempt.at:
+            continue  # a second copy of the same command; the first one counts
+        attempt.at[state] = text.seconds_of(item.get("at"))
+        attempt.by = attempt.by or item.get("by")
+        attempt.reason = item.get("reason") or attempt.reason
+    return list(found.values())
+
+
+def _mark(place: int, reached: int, name: str) -> str:
+    if place > reached:
+        return "open"
+    return "now" if place == reached and name != "confirmed" else "done"

@@ -1,0 +1,174 @@
+"""`/audit`: who decided what, when and why, the newest first; and whether the chain is whole."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import urlencode
+
+from console.audit import log
+from console.audit.chain import START, Head, as_json, head_of, verify
+from console.decisions.refused import WORDS
+from console.fleet.outcomes import outcome_words
+from console.fleet.values import Decision
+from console.store import history
+from console.store.audit import AuditRow
+from console.store.errors import StoreError
+from console.store.opening import Database
+from console.web.pages import text
+
+PAGE: Final = 50
+"""Rows on one page."""
+_FILTERS: Final[Mapping[str, str]] = {"actor": "actor", "event": "event_id", "action": "action"}
+"""Names in the URL, and the columns."""
+_SHOWN: Final = (
+    *("number", "at", "actor", "action", "eventId", "reason", "decision", "previous", "hash"),
+)
+"""What has a place of its own on the page; the rest stands behind it, by its name."""
+_ACTIONS: Final[Mapping[str, str]] = {
+    "approve": "approved",
+    "approve_first": "approved as the first of two",
+    "leave": "left until its time",
+    "refused": "was refused",
+    "take_over": "asked the next VM",
+    "logged_in": "logged in",
+    "logged_out": "logged out",
+    "token_added": "made a token",
+    "token_revoked": "revoked a token",
+    "vm_enrolled": "enrolled a VM",
+    "vm_revoked": "revoked a VM",
+    "all_vms_revoked": "revoked all VMs",
+}
+_REFUSALS: Final[Mapping[str, str]] = {
+    **{str(why): words for why, words in WORDS.items()},
+    "no_role": "no role was given to this name",
+    "cross_site": "the request came from another site",
+    "bad_token": "the token is not known, has ended, or was revoked",
+}
+_LONGEST: Final = 300
+_PATIENCE: Final = 2.0
+_AGAIN: Final = 60.0
+_REST: Final = 20
+"""A check may take one twentieth of the time, however long the audit is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checked:
+    """The result of a look at the whole chain; `at` in seconds since 1970."""
+
+    at: float
+    head: Head
+    wrong: str | None = None
+    """What is wrong with the first wrong row."""
+
+
+class Chain:
+    """Looks at the whole chain, at most once a minute, while somebody reads the page."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._task: asyncio.Task[Checked] | None = None
+        self._found: Checked | None = None
+        self._next = 0.0
+
+    async def checked(self, now: float) -> Checked | None:
+        """The newest result; None while the first one is being made. Raises `StoreError`."""
+        if self._task is None and time.monotonic() >= self._next:
+            self._task = asyncio.create_task(self._look(now))
+        if self._task is not None:
+            await asyncio.wait({self._task}, timeout=_PATIENCE)
+            if self._task.done():
+                task, self._task = self._task, None
+                self._found = task.result()
+        return self._found
+
+    async def _look(self, now: float) -> Checked:
+        begun = time.monotonic()
+        try:
+            return await asyncio.to_thread(_check, self._database, now)
+        finally:
+            ended = time.monotonic()
+            self._next = ended + max(_AGAIN, _REST * (ended - begun))
+
+
+def _check(database: Database, now: float) -> Checked:
+    last = START
+
+    def rows() -> Iterator[AuditRow]:
+        nonlocal last
+        for row in log.everything(database.reading):
+            last = head_of(row)
+            yield row
+
+    fault = next(verify(rows()), None)
+    return Checked(at=now, head=last, wrong=None if fault is None else fault.words)
+
+
+async def values(
+    database: Database, chain: Chain, query: Mapping[str, str], now: float
+) -> dict[str, Any]:
+    """What the template shows. Raises `StoreError`."""
+    chosen = {name: query.get(name, "").strip()[:_LONGEST] for name in _FILTERS}
+    number = query.get("before", "")
+    before = int(number) if number.isascii() and number.isdecimal() and len(number) < 16 else None  # noqa: PLR2004
+    equal = {_FILTERS[name]: value.replace("\0", "") for name, value in chosen.items() if value}
+    found, actions = await asyncio.to_thread(
+        log.newest, database.reading, PAGE + 1, before=before, equal=equal
+    )
+    told = [as_json(row) for row in found[:PAGE]]
+    ids = {row["decision"] for row in told if row.get("decision")}
+    decided = await asyncio.to_thread(history.read_decisions, database.reading, ids)
+    rows = [_shown(row, decided.get(row.get("decision", ""))) for row in told]
+    given = {name: value for name, value in chosen.items() if value}
+    older = {**given, "before": found[PAGE - 1].number} if len(found) > PAGE else None
+    try:
+        state, trouble = await chain.checked(now), None
+    except StoreError as error:
+        state, trouble = None, str(error)
+    return {
+        "chosen": chosen,
+        "actions": actions,
+        "rows": rows,
+        "older": None if older is None else f"/audit?{urlencode(older)}",
+        "newest": None if before is None else f"/audit?{urlencode(given)}",
+        "chain": state,
+        "chain_trouble": trouble,
+        "word": action_words,
+    }
+
+
+def action_words(action: str) -> str:
+    """An action as a person reads it."""
+    return _ACTIONS.get(action) or action.replace("_", " ")
+
+
+def _shown(row: Mapping[str, Any], decision: Decision | None) -> dict[str, Any]:
+    rest = {name: _text(value) for name, value in row.items() if name not in _SHOWN}
+    reason, is_refusal = row.get("reason"), row["action"] == "refused"
+    return {
+        "number": row["number"],
+        "at": text.seconds_of(row["at"]),
+        "actor": row["actor"],
+        "action": row["action"],
+        "event": row.get("eventId"),
+        "reason": None if is_refusal else reason,
+        "refusal": _REFUSALS.get(str(reason), reason) if is_refusal else None,
+        "outcome": None if decision is None else _outcome(decision),
+        "rest": rest,
+    }
+
+
+def _outcome(decision: Decision) -> str:
+    """How the decision stands now."""
+    if decision.outcome is not None:
+        return outcome_words(decision.outcome, decision.outcome_reason)
+    if decision.state == "second":
+        return "It waits for a second person."
+    return "It is under way." if decision.kind == "approve" else "It is left until its time."
+
+
+def _text(value: Any) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)

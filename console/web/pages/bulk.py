@@ -1,0 +1,117 @@
+"""Several events at once: which ones a filter finds, the form for them, and what became of each."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlencode
+
+from console.access.people import Person
+from console.fleet.differences import names_of
+from console.web.desk import Desk
+from console.web.pages import decision_block, event_rows, forms
+from console.web.pages.event_rows import Row
+from console.web.pages.text import plural
+
+if TYPE_CHECKING:
+    from console.web.pages.decide import Outcome
+
+LIMIT: Final = 20
+"""Events that one form decides at most: as many as a person can read before signing."""
+_FILTERS: Final = ("site", "type", "q")
+_SHOWN: Final = 200
+"""Rows of the list; the number counts all."""
+_LONGEST: Final = 300
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filter:
+    """What the URL asks for; an empty text does not ask."""
+
+    site: str = ""
+    type: str = ""
+    q: str = ""
+
+    @classmethod
+    def of(cls, query: Mapping[str, str]) -> Filter:
+        """The filter of a query string."""
+        return cls(**{name: query.get(name, "").strip()[:_LONGEST] for name in _FILTERS})
+
+    @property
+    def query(self) -> str:
+        """It as a query string, with its question mark; empty if it asks for nothing."""
+        given = {name: value for name in _FILTERS if (value := getattr(self, name))}
+        return f"?{urlencode(given)}" if given else ""
+
+    def takes(self, row: Row, words: str, sites: Sequence[str]) -> bool:
+        """Whether an event is one of those."""
+        if self.site and self.site not in sites:
+            return False
+        if self.type and self.type.lower() != (row["eventType"] or "").lower():
+            return False
+        return not self.q or self.q.lower() in words
+
+
+class Listing:
+    """The events that wait for a decision, by time left."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+
+    def values(self, query: Mapping[str, str], person: Person) -> dict[str, Any]:
+        """What the list and the confirmation show."""
+        desk, wanted = self._desk, Filter.of(query)
+        waiting = [
+            (row, desk.fleet.events[row["eventId"]])
+            for row in event_rows.open_rows(desk, desk.now())
+            if row["group"] == "due"
+        ]
+        found = [row for row, event in waiting if wanted.takes(row, event.words, event.sites)]
+        chosen = found[:LIMIT]
+        return {
+            "filter": wanted,
+            "sites": sorted({site for _, event in waiting for site in event.sites}),
+            "types": sorted({row["eventType"] for row, _ in waiting if row["eventType"]}),
+            "rows": found[:_SHOWN],
+            "count": len(found),
+            "waiting": len(waiting),
+            "limit": LIMIT,
+            "chosen": [self._asked(row) for row in chosen],
+            "vms": sum(len(names_of(row)) for row in chosen),
+            "may": "approver" in person.roles,
+            "has_key": desk.decisions.signer is not None,
+        }
+
+    def _asked(self, row: Row) -> dict[str, Any]:
+        return {
+            **row,
+            "all_names": names_of(row),
+            "seen": forms.written(row),
+            "four_eyes": decision_block.needs_second(row, self._desk.settings),
+        }
+
+
+def problem(seen: Sequence[Mapping[str, Any]]) -> str | None:
+    """Why these events cannot be decided at once; None if they can."""
+    if not seen:
+        return "Choose at least one event."
+    if len(seen) > LIMIT:
+        return f"At most {LIMIT} events can be decided at once."
+    if max(Counter(each["eventId"] for each in seen).values()) > 1:
+        return "An event stands twice in the form. Open the page again, and use its buttons."
+    return None
+
+
+def results(action: str, outcomes: Sequence[tuple[Mapping[str, Any], Outcome]]) -> dict[str, Any]:
+    """What the last page shows: a sentence, and a line per event."""
+    done = sum(outcome.kind in ("sent", "second", "left") for _, outcome in outcomes)
+    verb = "left until its time" if action == "leave" else "approved"
+    if action == "leave" and done != 1:
+        verb = "left until their times"
+    return {
+        "title": f"{done} of {plural(len(outcomes), 'event')} {verb}",
+        "action": action,
+        "lines": [{"seen": seen, "outcome": outcome} for seen, outcome in outcomes],
+    }

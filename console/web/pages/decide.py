@@ -1,0 +1,103 @@
+"""What a form of the pages does: each event is decided through the one door of decisions.
+
+It signs nothing itself, and never asks for an event that is not as the person saw it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import quote
+
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from console.access.people import Person
+from console.web.pages import bulk, forms
+from console.web.pages.decision_block import Sent
+from console.web.security import person_of
+
+GONE_ON: Final = ("sent", "second", "left", "already")
+"""Outcomes after which the event's page says all."""
+CHANGED: Final = "The event has changed since you saw it. Nothing is signed and nothing is sent."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What became of a decision on one event: sent, second, left, already, changed or refused."""
+
+    kind: str
+    words: str
+    status: int = 409
+    """Of HTTP, if it was refused."""
+
+
+Decide = Callable[[Person, str, Mapping[str, Any], str], Awaitable[Outcome]]
+"""Carries one decision out: who, the action, the event as it was seen, the reason."""
+ShowEvent = Callable[..., Awaitable[Response]]
+ShowPage = Callable[..., Response]
+
+
+class Forms:
+    """The pages' POSTs; `show_event` draws an event's page, `show` a template."""
+
+    def __init__(
+        self, decide: Decide, *, listing: bulk.Listing, show_event: ShowEvent, show: ShowPage
+    ) -> None:
+        self._decide = decide
+        self._listing = listing
+        self._show_event = show_event
+        self._show = show
+
+    async def event(self, request: Request) -> Response:
+        """The form of an event's page: carried out and led back, or shown again with why not."""
+        event_id = request.path_params["event_id"]
+        try:
+            form = await forms.read(request)
+        except forms.FormError as error:
+            return await self._show_event(request, Sent(problem=str(error)), 422)
+        if len(form.seen) != 1 or form.seen[0]["eventId"] != event_id:
+            words = "The form is not of this event. Open the page again, and use its buttons."
+            return await self._show_event(request, Sent(problem=words), 422)
+        problem = forms.reason_problem(form.reason)
+        if problem is not None:
+            return await self._show_event(request, Sent(problem=problem, reason=form.reason), 422)
+        seen = form.seen[0]
+        outcome = await self._decide(person_of(request), form.action, seen, form.reason)
+        if outcome.kind in GONE_ON:
+            return RedirectResponse(f"/events/{quote(event_id, safe='')}#decision", 303)
+        changed = seen if outcome.kind == "changed" else None
+        sent = Sent(problem=outcome.words, reason=form.reason, seen=changed)
+        return await self._show_event(request, sent, outcome.status)
+
+    async def several(self, request: Request) -> Response:
+        """The form of several events: each is decided by itself, and each result is shown.
+
+        To send it again does nothing: what is being approved already stays as it is.
+        """
+        person = person_of(request)
+        try:
+            form = await forms.read(request)
+        except forms.FormError as error:
+            return self._confirm(request, str(error))
+        problem = bulk.problem(form.seen) or forms.reason_problem(form.reason)
+        if problem is not None:
+            return self._confirm(request, problem, form.reason)
+        results = [
+            (seen, await self._decide(person, form.action, seen, form.reason)) for seen in form.seen
+        ]
+        return self._show(request, "decided.html", bulk.results(form.action, results))
+
+    def list(self, request: Request) -> Mapping[str, Any]:
+        """The events that a filter finds, and how many, before anything can be decided."""
+        return self._listing.values(request.query_params, person_of(request))
+
+    def confirm(self, request: Request) -> Response:
+        """The last look: each event with its VMs and its fingerprint, one reason, two buttons."""
+        return self._confirm(request, None)
+
+    def _confirm(self, request: Request, problem: str | None, reason: str = "") -> Response:
+        values = self._listing.values(request.query_params, person_of(request))
+        more = {"problem": problem, "typed": reason}
+        return self._show(request, "confirm.html", values | more, 422 if problem else 200)

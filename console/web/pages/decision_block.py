@@ -1,0 +1,144 @@
+"""The decision on an event's page: four lines, a form for those who may, and what became of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from console.access.people import Person
+from console.config.settings import Settings
+from console.fleet.differences import differences, names_of
+from console.web.pages import attempts, forms, text, words
+
+_OPEN: Final = ("due", "second", "left")
+"""States of a decision in which somebody may decide."""
+_AFTER: Final = ("due", "none")
+"""States in which the end of the last decision matters."""
+_FIELDS: Final[Mapping[str, str]] = {
+    "eventType": "Type",
+    "eventStatus": "Azure's status",
+    "notBefore": "Not before",
+    "durationInSeconds": "Announced interruption",
+    "eventSource": "Asked for by",
+    "resources": "Named VMs",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sent:
+    """A form that was not carried out: why, and what it held."""
+
+    problem: str
+    reason: str = ""
+    seen: Mapping[str, Any] | None = None
+    """Given if the event is not what the person saw."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """A row of the comparison; `is_time`: both are seconds since 1970 or None."""
+
+    label: str
+    before: Any
+    now: Any
+    is_time: bool = False
+
+
+def values(
+    item: Mapping[str, Any],
+    *,
+    person: Person,
+    settings: Settings,
+    has_key: bool,
+    name_of: Callable[[str], str],
+    sent: Sent | None = None,
+) -> dict[str, Any]:
+    """What the template shows of the decision on an event as the API describes it; `has_key`:
+    the console can sign.
+    """
+    decision = item["decision"]
+    tried = attempts.attempts(item["timeline"], name_of)
+    said = [each for each in item["timeline"] if each["kind"] == "decision"]
+    by = decision["by"]
+    is_here = by in {each["by"] for each in said}
+    first = by if decision["state"] == "second" else None
+    why_not = _why_not(item, person)
+    return {
+        "state": decision["state"],
+        "by": None if by is None else words.actor_words(by, here=is_here),
+        "at": text.seconds_of(decision["at"]),
+        "reason": decision["reason"],
+        "is_first": first is not None and first == person.name,
+        "names": names_of(item),
+        "four_eyes": needs_second(item, settings),
+        "form": why_not is None,
+        "why_not": why_not,
+        "has_key": has_key,
+        "seen": forms.written(item),
+        "fingerprint": item["fingerprint"],
+        "problem": sent.problem if sent else None,
+        "typed": sent.reason if sent else "",
+        "changes": changes(sent.seen, item) if sent and sent.seen else None,
+        "attempts": tried[::-1],
+        "last": _last_in_vain(said, decision["state"]),
+    }
+
+
+def needs_second(item: Mapping[str, Any], settings: Settings) -> bool:
+    """Whether one person alone cannot approve an event."""
+    least = settings.approval.four_eyes
+    return 0 < least <= len(names_of(item))
+
+
+def changes(seen: Mapping[str, Any], item: Mapping[str, Any]) -> list[Change]:
+    """The comparison of what a person saw with what is so now, in words."""
+    return [
+        Change(
+            label=_FIELDS[each.field],
+            before=_value(each.field, each.before),
+            now=_value(each.field, each.now),
+            is_time=each.field == "notBefore",
+        )
+        for each in differences(seen, {**item, "resources": names_of(item)})
+    ]
+
+
+def _last_in_vain(said: Sequence[Mapping[str, Any]], state: str) -> dict[str, Any] | None:
+    """The last decision, if it came to nothing and nothing has taken its place."""
+    last = said[-1] if said else None
+    if last is None or last["outcome"] in (None, "confirmed", "left") or state not in _AFTER:
+        return None
+    return {**last, "at": text.seconds_of(last["at"])}
+
+
+def _why_not(item: Mapping[str, Any], person: Person) -> tuple[str, str] | None:
+    """Why this person is shown no form, and what to do; None if there is one."""
+    decision = item["decision"]
+    if item["state"] != "scheduled" or decision["state"] not in _OPEN:
+        return "", ""  # the state of the event says it
+    if "approver" not in person.roles:
+        return (
+            "You can look, but not decide: you do not have the role approver.",
+            "Whoever runs the console gives it with SEB_CONSOLE_ROLES.",
+        )
+    if decision["state"] == "second" and decision["by"] == person.name:
+        return (
+            "You were the first to approve. Another approver has to be the second.",
+            "Send them the address of this page.",
+        )
+    return None
+
+
+def _value(field: str, value: Any) -> Any:
+    if field == "notBefore":
+        return text.seconds_of(value)
+    if field == "durationInSeconds":
+        is_known = isinstance(value, (int, float)) and value >= 0
+        return text.span(value) if is_known else "not given"
+    if field == "resources":
+        names: Sequence[object] = value if isinstance(value, list) else []
+        return [str(name) for name in names]
+    if field == "eventSource":
+        return words.ASKED_BY.get(str(value), value or "not given")
+    return value or "not given"

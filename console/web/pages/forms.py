@@ -1,0 +1,111 @@
+"""What a form of the pages sends: checked fields, and what the person saw. It decides nothing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import parse_qsl
+
+from starlette.requests import Request
+
+from console.fleet.differences import SEEN, seen_of
+
+MAX_REASON: Final = 300
+"""Characters of a reason."""
+_MOST_BYTES: Final = 4 * 1024 * 1024
+_MOST_FIELDS: Final = 200
+ACTIONS: Final = ("approve", "leave")
+
+
+class FormError(Exception):
+    """A form that cannot be used; the message says what to do."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Form:
+    """A decision as a person sent it: on one event, or on several."""
+
+    action: str
+    reason: str
+    seen: tuple[Mapping[str, Any], ...]
+    """Each event as the person saw it: `differences.seen_of`."""
+
+
+def written(item: Mapping[str, Any]) -> str:
+    """What the person sees of an event, as the form carries it along."""
+    return json.dumps(seen_of(item), separators=(",", ":"))
+
+
+async def read(request: Request) -> Form:
+    """The form of a POST. Raises `FormError`."""
+    fields = parse_fields(await _body(request))
+    actions = [value for name, value in fields if name == "action"]
+    reasons = [" ".join(value.split()) for name, value in fields if name == "reason"]
+    if len(actions) != 1 or actions[0] not in ACTIONS or len(reasons) != 1:
+        raise FormError("The form is not complete. Open the page again, and use its buttons.")
+    seen = tuple(_seen(value) for name, value in fields if name == "seen")
+    return Form(action=actions[0], reason=reasons[0], seen=seen)
+
+
+def reason_problem(reason: str) -> str | None:
+    """Why a reason cannot be taken; None if it can."""
+    if not reason:
+        return "Give a reason: it stands in the audit, and in the log of the VM."
+    if len(reason) > MAX_REASON:
+        return f"The reason has {len(reason)} characters; at most {MAX_REASON} are possible."
+    if not reason.isprintable():
+        return "The reason holds signs that cannot be seen. Write it with letters and signs only."
+    return None
+
+
+def parse_fields(body: bytes) -> list[tuple[str, str]]:
+    """The fields of an urlencoded form, in their order. Raises `FormError`."""
+    try:
+        return parse_qsl(
+            body.decode("ascii"),
+            keep_blank_values=True,
+            strict_parsing=bool(body),
+            errors="strict",
+            max_num_fields=_MOST_FIELDS,
+        )
+    except ValueError:
+        raise FormError(
+            "The form cannot be read. Open the page again, and use its buttons."
+        ) from None
+
+
+async def _body(request: Request) -> bytes:
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != "application/x-www-form-urlencoded":
+        raise FormError("This address takes the form of its page only; programs use the API.")
+    body = bytearray()
+    async for part in request.stream():
+        body += part
+        if len(body) > _MOST_BYTES:
+            raise FormError("The form is too large. Decide fewer events at once.")
+    return bytes(body)
+
+
+def _seen(text: str) -> Mapping[str, Any]:
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict) or not all(
+        isinstance(found.get(name), str) for name in ("eventId", "fingerprint")
+    ):
+        raise FormError("The form is not complete. Open the page again, and use its buttons.")
+    names = found.get("resources")
+    kept = {name: _plain(found.get(name)) for name in SEEN if name != "resources"}
+    listed = [str(each) for each in names] if isinstance(names, list) else []
+    return kept | {
+        "eventId": found["eventId"],
+        "fingerprint": found["fingerprint"],
+        "resources": listed,
+    }
+
+
+def _plain(value: object) -> str | int | float | None:
+    return value if isinstance(value, (str, int, float)) else None

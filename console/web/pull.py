@@ -1,0 +1,149 @@
+"""`GET /pull/v1/commands`: each VM asks for its signed commands, and waits for them here."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from typing import Final
+from urllib.parse import parse_qsl
+
+from starlette.background import BackgroundTask
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from console.errors import ConsoleError
+from console.web.answers import answer
+from console.web.desk import Desk
+from console.web.pull_queue import Woken
+
+_LOG: Final = logging.getLogger("console")
+_WAIT: Final = "25"
+_LONGEST_WAIT: Final = 60.0
+"""Seconds; a longer one is cut to this."""
+_RETRY_SECONDS: Final = (15, 45)
+_MOST_TOKENS: Final = 64
+"""In one answer; a bridge takes no more."""
+_MOST_FIELDS: Final = 8
+
+
+class Pull:
+    """The long poll. It is an ASGI application itself: thousands of them are held at once."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+        self._queue = desk.pull_queue
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """204, or 200 with tokens; 400, 401, or 503 with the seconds until it is worth asking."""
+        response = await self._answer(scope, receive)
+        if response is not None:
+            await response(scope, receive, send)
+
+    async def _answer(self, scope: Scope, receive: Receive) -> Response | None:
+        """What to answer; None if the client has gone."""
+        if scope["method"] != "GET":  # HEAD would take commands and bring them nowhere
+            return _told(405, "use GET")
+        asked = _question(scope["query_string"])
+        if asked is None:
+            return _told(400, "ask with ?vm=VMID&wait=SECONDS, each once")
+        if not self._desk.loaded:  # whose tokens were revoked is not known yet
+            return _later("the console is reading its database")
+        first = await receive()
+        if first["type"] == "http.disconnect":
+            return None
+        if first.get("body") or first.get("more_body"):
+            return _told(400, "a poll has no body")
+        vm_id, wait = asked
+        until = asyncio.get_running_loop().time() + wait
+        return await self._wait(vm_id, bearer(scope), until, receive)
+
+    async def _wait(
+        self, vm_id: str, token: str, until: float, receive: Receive
+    ) -> Response | None:
+        """Hold the poll until a moment on the loop's clock, or until there is an answer."""
+        queue, loop = self._queue, asyncio.get_running_loop()
+        while self._desk.enrolments.opens(vm_id, token):
+            self._desk.asked.note(vm_id, self._desk.now())
+            now = loop.time()
+            due = queue.due(vm_id)
+            if due is not None and due <= now:
+                queue.given(vm_id, now=now)
+                response = await self._tokens(vm_id)
+                if response is None:
+                    queue.nothing_for(vm_id, now=now)
+                elif self._desk.enrolments.opens(vm_id, token):  # not revoked meanwhile
+                    return response
+                continue
+            if queue.closed or now >= until:
+                return Response(status_code=204)
+            if not queue.has_room_for(vm_id):
+                return _later("more VMs wait for commands here than this console can hold")
+            again = until if due is None else min(until, due)
+            woken = await queue.hold(vm_id, again - now, receive)
+            if woken is Woken.GONE:
+                return None
+            if woken is Woken.REPLACED:
+                return Response(status_code=204)
+        queue.refused += 1
+        return not_its_token()
+
+    async def _tokens(self, vm_id: str) -> Response | None:
+        """The VM's commands, or why they cannot be had; None if it has none."""
+        decisions = self._desk.decisions
+        try:
+            tokens = await asyncio.to_thread(decisions.tokens_for, vm_id)
+        except ConsoleError as error:
+            _LOG.warning("%s", error, extra={"action": "commands_not_given"})
+            return _later("commands cannot be signed now")
+        if not tokens:
+            return None
+        given = answer([token.decode("ascii") for token in tokens[:_MOST_TOKENS]])
+        given.background = BackgroundTask(self._fetched, vm_id)  # once it has been sent
+        return given
+
+    async def _fetched(self, vm_id: str) -> None:
+        try:
+            await asyncio.to_thread(self._desk.decisions.fetched, vm_id)
+        except ConsoleError as error:  # the receipt will tell
+            _LOG.warning("%s", error, extra={"action": "fetch_not_noted"})
+
+
+def bearer(scope: Scope) -> str:
+    """The bearer token of a request; nothing if there is none, or more than one."""
+    given = [value for name, value in scope["headers"] if name == b"authorization"]
+    scheme, _, token = given[0].partition(b" ") if len(given) == 1 else (b"", b"", b"")
+    return token.strip().decode("latin-1") if scheme.lower() == b"bearer" else ""
+
+
+def not_its_token() -> Response:
+    """401, in the same words whether or not there is such a VM."""
+    refused = _told(401, "this is not the bearer token of that VM; see `seb console enroll`")
+    refused.headers["WWW-Authenticate"] = "Bearer"
+    return refused
+
+
+def _question(query: bytes) -> tuple[str, float] | None:
+    """Which VM asks, and how many seconds it wants to wait."""
+    try:
+        pairs = parse_qsl(
+            query.decode("ascii"), keep_blank_values=True, max_num_fields=_MOST_FIELDS
+        )
+    except ValueError:
+        return None
+    vms = [value for name, value in pairs if name == "vm"]
+    waits = [value for name, value in pairs if name == "wait"] or [_WAIT]
+    wait = waits[0]
+    good = len(vms) == len(waits) == 1 and wait.isascii() and wait.isdecimal()
+    return (vms[0], min(_LONGEST_WAIT, float(wait[:9]))) if good else None
+
+
+def _later(words: str) -> Response:
+    refused = _told(503, words)
+    # Not all at the same moment.
+    refused.headers["Retry-After"] = str(random.randint(*_RETRY_SECONDS))  # noqa: S311
+    return refused
+
+
+def _told(status: int, words: str) -> Response:
+    return answer({"error": words}, status)

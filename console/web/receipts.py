@@ -1,0 +1,45 @@
+"""`POST /pull/v1/commands/receipts`: what became of a command, from a VM that asked for it here."""
+
+from __future__ import annotations
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from console.fleet.witnesses import PULL
+from console.records.parse import NotOurs, parse_record
+from console.web.desk import Desk
+from console.web.pull import bearer, not_its_token
+from console.web.receiving import NotTaken, commit, read_body, refused, require_loaded
+from sinks.record import APPROVAL
+
+
+class Receipts:
+    """Takes receipts in as any other record."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+
+    async def post(self, request: Request) -> Response:
+        """204 after the commit, 400 not a receipt, 401 not this VM's token, 413 too large."""
+        try:
+            return await self._take(request)
+        except NotTaken as why:
+            return refused(why)
+
+    async def _take(self, request: Request) -> Response:
+        token = bearer(request.scope)
+        if not token:
+            return not_its_token()
+        require_loaded(self._desk)
+        body = await read_body(request)
+        try:
+            record = parse_record(body, source=PULL, received_at=self._desk.now())
+        except NotOurs as error:
+            self._desk.writer.progress.quarantined[(PULL, error.reason)] += 1
+            raise NotTaken(400, f"not a record: {error}") from None
+        if not self._desk.enrolments.opens(record.place.vm_id, token):
+            return not_its_token()
+        if record.type != APPROVAL:
+            raise NotTaken(400, f"not a receipt: its type is not {APPROVAL}")
+        await commit(self._desk, record)
+        return Response(status_code=204)

@@ -1,0 +1,212 @@
+"""What a form says, what has changed since, and how far approvals have come."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+from console.fleet import outcomes
+from console.fleet.differences import Difference, differences, seen_of
+from console.web.pages import attempts, bulk, forms, words
+
+ITEM: dict[str, Any] = {
+    "eventId": "E",
+    "fingerprint": "sha256:1",
+    "eventType": "Freeze",
+    "eventStatus": "Scheduled",
+    "notBefore": "2026-03-02T02:29:00.000Z",
+    "durationInSeconds": 9,
+    "eventSource": "Platform",
+    "resources": [{"name": "a"}, {"name": "b\u202e"}, {"name": "a"}],
+    "seenBy": 3,
+}
+
+
+def test_what_was_seen_survives_the_form() -> None:
+    """All names, whatever signs they hold; nothing that the fingerprint does not cover."""
+    assert forms._seen(forms.written(ITEM)) == {
+        "eventId": "E",
+        "fingerprint": "sha256:1",
+        "eventType": "Freeze",
+        "eventStatus": "Scheduled",
+        "notBefore": "2026-03-02T02:29:00.000Z",
+        "durationInSeconds": 9,
+        "eventSource": "Platform",
+        "resources": ["a", "b\u202e"],
+    }
+    assert forms.written(ITEM).isascii()
+
+
+def test_a_difference_is_named_field_by_field() -> None:
+    """The order of the VMs is none."""
+    before = seen_of(ITEM)
+    assert differences(before, {**before, "resources": ["b\u202e", "a"]}) == []
+    assert differences(before, {**before, "resources": ["a"], "eventType": "Reboot"}) == [
+        Difference(field="eventType", before="Freeze", now="Reboot"),
+        Difference(field="resources", before=["a", "b\u202e"], now=["a"]),
+    ]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"action",
+        b"a=b&" * 300,
+        b"reason=%ff",
+        "reason=\u00e9".encode(),
+    ],
+)
+def test_what_is_not_a_form_is_refused(body: bytes) -> None:
+    """Every field has a value and is UTF-8, and there are not too many of them."""
+    with pytest.raises(forms.FormError):
+        forms.parse_fields(body)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"eventId": 1, "fingerprint": "f"}', "[" * 9999])
+def test_an_event_that_was_not_seen_is_refused(text: str) -> None:
+    """It has an id and a fingerprint."""
+    with pytest.raises(forms.FormError):
+        forms._seen(text)
+
+
+def test_a_form_keeps_the_order_of_its_fields() -> None:
+    """As a browser sends it."""
+    body = f"seen={quote('{1}')}&reason=why+not%0D%0Areally&seen=2".encode()
+    assert forms.parse_fields(body) == [
+        ("seen", "{1}"),
+        ("reason", "why not\r\nreally"),
+        ("seen", "2"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("reason", "problem"),
+    [
+        ("patching", None),
+        ("", "Give a reason"),
+        ("x" * 301, "at most 300"),
+        ("a\u202eb", "cannot be seen"),
+        ("a\x00b", "cannot be seen"),
+    ],
+)
+def test_a_reason_is_one_readable_line(reason: str, problem: str | None) -> None:
+    """What a token could not carry is refused before anything is written."""
+    found = forms.reason_problem(reason)
+    assert found is None if problem is None else problem in (found or "")
+
+
+def told(*items: tuple[str, str, str | None], kind: str = "receipt") -> list[dict[str, Any]]:
+    """Items of a timeline: jti, state and reason."""
+    return [
+        {"kind": kind, "jti": jti, "vmId": "v", "state": state, "reason": reason, "by": "mia"}
+        for jti, state, reason in items
+    ]
+
+
+def marks(attempt: attempts.Attempt) -> list[tuple[str, str]]:
+    """The steps of an attempt."""
+    return [(step.words, step.mark) for step in attempt.steps]
+
+
+def test_the_steps_of_an_approval_are_seen_as_they_come() -> None:
+    """What came, where it stands, and what is still to come."""
+    sent = told(("1", "sent", None), kind="command")
+    (attempt,) = attempts.attempts(sent + told(("1", "accepted", None)), str.upper)
+    assert attempt.vm == "V"
+    assert marks(attempt) == [
+        ("sent", "done"),
+        ("accepted by the VM", "now"),
+        ("given to Azure", "open"),
+        ("confirmed", "open"),
+    ]
+    more = sent + told(*((("1", state, None)) for state in ("accepted", "posted", "confirmed")))
+    (attempt,) = attempts.attempts(more, str.upper)
+    assert {mark for _, mark in marks(attempt)} == {"done"}
+    assert attempt.ending is None
+
+
+def test_an_attempt_that_ended_badly_says_why_and_what_to_do() -> None:
+    """The steps end there; a second copy of the command changes nothing."""
+    sent = told(("1", "sent", None), kind="command")
+    items = sent + told(("1", "rejected", "unknown_key"), ("1", "rejected", "replayed"))
+    (attempt,) = attempts.attempts(items, str.upper)
+    assert marks(attempt) == [("sent", "done"), ("rejected", "bad")]
+    assert attempt.ending is not None
+    assert "does not know the key" in attempt.ending[0]
+    assert "seb console trust" in attempt.ending[1]
+
+
+def test_the_next_vm_is_an_attempt_of_its_own() -> None:
+    """The first gave no answer; both are shown."""
+    items = [
+        *told(("1", "sent", None), ("1", "unanswered", None), ("2", "sent", None), kind="command"),
+        *told(("2", "confirmed", None)),
+    ]
+    first, second = attempts.attempts(items, str.upper)
+    assert marks(first) == [("sent", "done"), ("no answer", "bad")]
+    assert second.state == "confirmed"
+
+
+@pytest.mark.parametrize(
+    ("actor", "told_as"),
+    [
+        ("rule:patching", "the rule patching of the VM"),
+        ("local:mia", "mia on the VM"),
+        ("robot", "robot, not in this console"),
+    ],
+)
+def test_a_decision_of_others_shows_as_what_it_is(actor: str, told_as: str) -> None:
+    """A rule, a person on the VM, another control plane; here a name is only a name."""
+    (attempt,) = attempts.attempts(
+        [{**each, "by": actor} for each in told(("1", "posted", None))], str
+    )
+    assert attempt.who == told_as
+    assert marks(attempt)[0] == ("accepted by the VM", "done")
+    assert words.actor_words(actor, here=True) == actor
+
+
+def test_every_reason_of_the_contract_says_what_to_do() -> None:
+    """All of DESIGN's words are known, and an unknown one is shown as it came."""
+    reasons = [
+        "too_large",
+        "retained",
+        "malformed",
+        "unknown_key",
+        "bad_signature",
+        "wrong_audience",
+        "expired",
+        "not_yet_valid",
+        "lifetime_too_long",
+        "not_allowed",
+        "replayed",
+        "unknown_event",
+        "event_changed",
+        "already_started",
+        "rate_limited",
+        "imds_refused",
+        "imds_unreachable",
+    ]
+    for reason in reasons:
+        why, remedy = outcomes.ending("rejected", reason) or ("", "")
+        assert (why[-1], remedy[-1], reason in why) == (".", ".", False)
+    assert outcomes.ending("failed", "new_word") == ("new_word", "The VM's log says why.")
+    assert outcomes.ending("unanswered", None) is not None
+    assert outcomes.ending("confirmed", None) is None
+
+
+def test_several_events_have_a_limit() -> None:
+    """Twenty at once, each once, and at least one."""
+    seen = [{"eventId": f"E{number}"} for number in range(21)]
+    assert bulk.problem(seen[:20]) is None
+    assert "At most 20" in (bulk.problem(seen) or "")
+    assert "twice" in (bulk.problem([seen[0], seen[0]]) or "")
+    assert "at least one" in (bulk.problem([]) or "")
+
+
+def test_a_filter_survives_its_own_url() -> None:
+    """What it does not ask for does not stand there."""
+    chosen = bulk.Filter.of({"site": " a&b ", "q": "web", "other": "x"})
+    assert chosen.query == "?site=a%26b&q=web"
+    assert bulk.Filter().query == ""

@@ -1,0 +1,135 @@
+"""Several events at once: the list and the number first, then each one as it was seen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+from support.console.deciding import audit, made_key
+from support.console.records import FakeVm
+from support.console.stage import ConsoleStage
+from support.page.browser import check_views, watched_page
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Iterator[ConsoleStage]:
+    """A console with a key, where everybody may decide."""
+    key, _ = made_key(tmp_path / "keys")
+    with ConsoleStage(tmp_path, KEY=str(key)) as made:
+        yield made
+
+
+@pytest.fixture
+def page(browser: Browser, stage: ConsoleStage) -> Iterator[Page]:
+    """A page, not yet opened."""
+    with watched_page(browser, stage.url) as made:
+        yield made
+
+
+def wait_for_decisions(stage: ConsoleStage, count: int, *, site: str = "dublin") -> list[FakeVm]:
+    """So many events, each of one VM, the first with the least time left."""
+    vms = [FakeVm(name=f"{site}-{number}", site=site) for number in range(count)]
+    for number, vm in enumerate(vms):
+        soon = stage.moment(300 + number)
+        stage.put(vm.event(f"E-{vm.name}", event_type="Freeze", not_before=soon, now=stage.now))
+        stage.takes_commands(vm)
+    return vms
+
+
+def test_events_are_counted_filtered_and_decided_at_once(stage: ConsoleStage, page: Page) -> None:
+    """The number first, then each event with its fingerprint; the result is told for each."""
+    vms = wait_for_decisions(stage, 3)
+    wait_for_decisions(stage, 1, site="zurich")
+    page.goto(stage.url)
+    page.get_by_role("link", name="Decide several at once").click()
+    expect(page.locator("h1")).to_have_text("4 events wait for a decision")
+    page.locator("select[name=site]").select_option("dublin")
+    expect(page.locator("h1")).to_have_text("3 events wait for a decision")
+    assert "site=dublin" in page.url
+    check_views(page, "console-decide")
+    page.get_by_role("link", name="Go on with these 3 events").click()
+    expect(page.locator("h1")).to_have_text("Decide 3 events at once")
+    expect(page.locator(".title")).to_contain_text("They name 3 VMs")
+    for item in stage.http.get(f"{stage.url}/api/v1/events?site=dublin").json()["items"]:
+        expect(page.locator(".chosen")).to_contain_text(item["fingerprint"])
+    check_views(page, "console-confirm")
+    page.locator(".choice input").nth(2).uncheck()
+    changed = vms[1].event(
+        "E-dublin-1",
+        transition="updated",
+        event_type="Reboot",
+        not_before=stage.moment(301),
+        now=stage.now + timedelta(seconds=1),
+    )
+    stage.put(changed)
+    page.get_by_label("Reason").fill("window of tonight")
+    page.get_by_role("button", name="Approve the chosen events now").click()
+    expect(page.locator("h1")).to_have_text("1 of 2 events approved")
+    results = page.locator(".results li")
+    expect(results.nth(0)).to_contain_text("Approved: a VM is being asked.")
+    expect(results.nth(1)).to_contain_text("Nothing is signed and nothing is sent.")
+    check_views(page, "console-decided")
+    assert [(row["action"], row["eventId"]) for row in audit(stage)] == [
+        ("approve", "E-dublin-0"),
+        ("refused", "E-dublin-1"),
+    ]
+    page.get_by_role("link", name="Show what still waits.").click()
+    expect(page.locator("h1")).to_have_text("3 events wait for a decision")
+
+
+def test_events_can_be_left_at_once_without_javascript(
+    stage: ConsoleStage, browser: Browser
+) -> None:
+    """Sending the form again changes nothing."""
+    wait_for_decisions(stage, 2)
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(f"{stage.url}/decide/confirm?q=dublin-")
+    page.get_by_label("Reason").fill("low traffic")
+    page.get_by_role("button", name="Leave them").click()
+    expect(page.locator("h1")).to_have_text("2 of 2 events left until their times")
+    rows = len(audit(stage))
+    page.reload()
+    expect(page.locator("h1")).to_have_text("2 of 2 events left until their times")
+    assert len(audit(stage)) == rows == 2
+    context.close()
+
+
+def test_at_most_twenty_are_decided_at_once(stage: ConsoleStage, page: Page) -> None:
+    """Those with the least time left; the page says that there are more."""
+    wait_for_decisions(stage, 22)
+    page.goto(f"{stage.url}/decide")
+    page.get_by_role("link", name="Go on with the first 20 of 22 events").click()
+    expect(page.locator(".choice")).to_have_count(20)
+    expect(page.locator(".title")).to_contain_text("The filter finds 22")
+    expect(page.locator(".choice").first).to_contain_text("E-dublin-0")
+
+
+def test_the_confirmation_does_not_change_under_the_hand(stage: ConsoleStage, page: Page) -> None:
+    """An event that comes in meanwhile is not in the form."""
+    wait_for_decisions(stage, 1)
+    page.goto(f"{stage.url}/decide/confirm")
+    expect(page.locator("#live")).to_have_attribute("data-state", "live")
+    with page.expect_response(lambda answer: answer.url.endswith("/decide/confirm")):
+        wait_for_decisions(stage, 1, site="zurich")
+    expect(page.locator(".choice")).to_have_count(1)
+    page.get_by_role("button", name="Leave them").click()
+    expect(page.locator(".choice")).to_have_count(1)
+
+
+@pytest.mark.parametrize("path", ["/decide", "/decide/confirm"])
+def test_texts_from_outside_stay_texts_in_lists(stage: ConsoleStage, page: Page, path: str) -> None:
+    """Names, types and ids; and whatever the filter says."""
+    bad = "<script>window.hit=1</script>\u202e"
+    seen = "<script>window.hit=1</script>\\u202e"
+    vm = FakeVm(name=bad, site=bad)
+    stage.put(vm.event(bad, event_type=bad, not_before=stage.moment(600), now=stage.now))
+    stage.takes_commands(vm)
+    page.goto(stage.url + path)
+    expect(page.locator("main")).to_contain_text(seen)
+    page.goto(f"{stage.url}{path}?q=<script>window.hit=1</script>&type=%22%3E%3Cb%3E")
+    assert page.evaluate("window.hit") is None
+    assert page.locator("main script, main b").count() == 0

@@ -1,0 +1,99 @@
+"""Approving over the real channel: a console, a broker, bridges and an IMDS that counts POSTs."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import pytest
+from support.console.deciding import World, audit, decide, ended
+from support.console.mqtt import Fleet
+from support.console.process import ConsoleProcess
+from support.console.records import FakeVm
+from support.eventually import eventually
+
+
+@pytest.mark.parametrize("alg", ["EdDSA", "ES256"])
+def test_an_approval_starts_the_event_once(tmp_path: Path, alg: str) -> None:
+    """Sent, accepted, posted, confirmed; one POST, and the audit names person and reason."""
+    with World(tmp_path, alg=alg) as world, world.console() as console:
+        event = world.due(console, world.announce())
+        answer = decide(console, event, "maintenance window 7")
+        assert answer.status_code == 202, answer.text
+        jti = answer.json()["jti"]
+        assert answer.json()["state"] == "approving"
+        command = ended(console, jti)
+        states = [each["state"] for each in command["history"]]
+        assert states == ["sent", "accepted", "posted", "confirmed"]
+        assert command["vmId"] == world.simulators[0].vm.vm_id
+        assert world.effective == [event["eventId"]]
+        (row,) = audit(console)
+        assert (row["action"], row["reason"], row["jti"]) == (
+            "approve",
+            "maintenance window 7",
+            jti,
+        )
+        detail = console.get(f"events/{event['eventId']}")
+        assert detail["decision"]["state"] == "approved"
+        assert detail["decision"]["by"] == row["actor"]
+        assert detail["decision"]["reason"] == "maintenance window 7"
+        eventually(lambda: ends(console, event["eventId"]) == ["confirmed"], what="the end")
+        again = decide(console, event)
+        assert again.status_code == 409
+
+
+def test_the_next_vm_takes_over_from_one_that_is_stuck(tmp_path: Path) -> None:
+    """The first command is dead when the first VM wakes up: the event is approved once."""
+    with World(tmp_path, vms=2, heartbeat="30") as world, world.console() as console:
+        event = world.due(console, world.announce())
+        for bridge in world.bridges:
+            bridge.send(signal.SIGSTOP)
+        jti = decide(console, event).json()["jti"]
+        first_id = console.get(f"commands/{jti}")["vmId"]
+        ids = [each.vm.vm_id for each in world.simulators]
+        stuck, quick = ids.index(first_id), 1 - ids.index(first_id)
+        world.bridges[quick].send(signal.SIGCONT)
+        eventually(lambda: world.effective != [], what="the POST", timeout=60)
+        world.bridges[stuck].send(signal.SIGCONT)
+        eventually(
+            lambda: console.get(f"commands/{jti}")["state"] == "rejected", what="the refusal"
+        )
+        assert console.get(f"commands/{jti}")["reason"] == "expired"
+        rows = audit(console)
+        assert [row["action"] for row in rows] == ["approve", "take_over"]
+        assert rows[1]["vmId"] == ids[quick]
+        assert ended(console, rows[1]["jti"])["state"] == "confirmed"
+        assert world.effective == [event["eventId"]]
+        assert world.simulators[stuck].approvals == []
+
+
+def test_a_forged_record_makes_no_approval(tmp_path: Path) -> None:
+    """A record of another state under the VM's name: the VM refuses the token, in words."""
+    with World(tmp_path) as world, world.console() as console:
+        event_id = world.announce()
+        world.due(console, event_id)
+        vm = world.simulators[0].vm
+        fake = FakeVm(name=vm.name, vm_id=vm.vm_id)
+        fake.revisions[event_id] = 50
+        told = {"event_type": "Freeze", "impact": "pause", "not_before": "2030-01-01T00:00:00.000Z"}
+        forged = fake.event(event_id, transition="updated", resources=[vm.name], **told)
+        with Fleet(world.broker) as publisher:
+            publisher.say(fake, forged)
+        shown = forged.data["fingerprint"]
+        eventually(
+            lambda: console.events()[event_id]["fingerprint"] == shown, what="the forged record"
+        )
+        answer = decide(console, console.events()[event_id])
+        assert answer.status_code == 202, answer.text
+        command = ended(console, answer.json()["jti"])
+        assert (command["state"], command["reason"]) == ("rejected", "event_changed")
+        eventually(lambda: ends(console, event_id) == ["rejected"], what="the end")
+        assert world.effective == []
+        items = console.get(f"events/{event_id}")["timeline"]
+        assert "another state" in items[-1]["words"]
+
+
+def ends(console: ConsoleProcess, event_id: str) -> list[str]:
+    """How the decisions on an event ended."""
+    items = console.get(f"events/{event_id}")["timeline"]
+    return [item["outcome"] for item in items if item["kind"] == "decision" and item["outcome"]]

@@ -1,0 +1,377 @@
+"""Deciding over HTTP, against a real console: who may, about what, and what is audited."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import requests
+from sqlalchemy import text
+from support.console.broker import HeldBroker, held
+from support.console.deciding import made_key
+from support.console.records import FakeVm
+from support.console.stage import ConsoleStage
+from support.eventually import eventually
+
+ADA, BOB, EVE = ("ada", "approvers"), ("bob", "approvers"), ("eve", "viewers")
+LOGIN = {
+    "LOGIN__MODE": "proxy",
+    "LOGIN__PROXIES": '["127.0.0.1"]',
+    "ROLES": json.dumps({"approver": ["group:approvers"], "viewer": ["group:viewers"]}),
+}
+
+
+class Desk:
+    """A stage with one VM, an event of its own that is due, and people who come by a proxy."""
+
+    def __init__(self, stage: ConsoleStage, *, names: int = 1) -> None:
+        self.stage = stage
+        self.broker: HeldBroker = held(stage)
+        self.vms = [FakeVm(name=f"web-{n}", scale_set="set") for n in range(names)]
+        for vm in self.vms:
+            stage.put(vm.heartbeat(now=stage.now))
+            stage.takes_commands(vm)
+        self.event_id = "E"
+        self.announce()
+
+    def announce(self, **changes: Any) -> None:
+        """Every VM reports the event, as it is now."""
+        told = {
+            "resources": [vm.name for vm in self.vms],
+            "not_before": self.stage.moment(600),
+            "now": self.stage.now,
+        }
+        self.stage.put(*(vm.event(self.event_id, **{**told, **changes}) for vm in self.vms))
+
+    def event(self, who: tuple[str, str] = ADA) -> dict[str, Any]:
+        """The event as the API shows it."""
+        url = f"{self.stage.url}/api/v1/events/{self.event_id}"
+        found: dict[str, Any] = self.stage.http.get(url, headers=self.as_(who), timeout=20).json()
+        return found
+
+    @staticmethod
+    def as_(who: tuple[str, str]) -> dict[str, str]:
+        """The headers of a proxy."""
+        return {"X-Forwarded-User": who[0], "X-Forwarded-Groups": who[1]}
+
+    def decide(
+        self,
+        who: tuple[str, str] = ADA,
+        *,
+        to: str = "approve",
+        fingerprint: str | None = None,
+        reason: str = "why not",
+    ) -> requests.Response:
+        """Send a decision about the event as it is now, or of a fingerprint."""
+        seen = self.event()["fingerprint"] if fingerprint is None else fingerprint
+        return self.stage.http.post(
+            f"{self.stage.url}/api/v1/events/{self.event_id}/{to}",
+            json={"fingerprint": seen, "reason": reason},
+            headers=self.as_(who),
+            timeout=20,
+        )
+
+    def audited(self) -> list[dict[str, Any]]:
+        """The audit's rows about events."""
+        url = f"{self.stage.url}/api/v1/audit?limit=1000"
+        answer = self.stage.http.get(url, headers=self.as_(ADA), timeout=20)
+        rows = [json.loads(line) for line in answer.text.splitlines()]
+        return [row for row in rows if "eventId" in row]
+
+    def state(self) -> str:
+        """How the decision stands."""
+        word: str = self.event()["decision"]["state"]
+        return word
+
+
+@pytest.fixture(scope="module")
+def key(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A private key."""
+    return made_key(tmp_path_factory.mktemp("keys"))[0]
+
+
+@pytest.fixture
+def stage(tmp_path: Path, key: Path, request: pytest.FixtureRequest) -> Iterator[ConsoleStage]:
+    """A console with a key and a login; further settings come from the test."""
+    more = getattr(request, "param", {})
+    with ConsoleStage(tmp_path, **{"KEY": str(key), **LOGIN, **more}) as running:
+        yield running
+
+
+@pytest.fixture
+def desk(stage: ConsoleStage) -> Desk:
+    """One event of one VM."""
+    return Desk(stage)
+
+
+def test_approving_sends_one_token_with_the_name_on_it(desk: Desk) -> None:
+    """202 with the jti; the token says who, why, which event in which state, and for which VM."""
+    seen = desk.event()
+    assert seen["decision"]["state"] == "due"
+    answer = desk.decide(reason="window 7")
+    assert (answer.status_code, answer.json()["state"]) == (202, "approving")
+    eventually(lambda: len(desk.broker.sent) == 1, what="the command")
+    (message,) = desk.broker.sent
+    claims = desk.broker.claims(message)
+    assert message.topic == f"seb/v1/default/vm/{desk.vms[0].vm_id}/command"
+    assert not message.retain
+    assert claims["jti"] == answer.json()["jti"]
+    assert (claims["sub"], claims["rsn"], claims["act"]) == ("ada", "window 7", "approve")
+    assert (claims["evt"], claims["evh"]) == ("E", seen["fingerprint"])
+    assert claims["aud"] == f"urn:seb:vm:{desk.vms[0].vm_id}"
+    assert message.expiry is not None
+    assert int(claims["exp"]) - int(claims["iat"]) - 1 <= message.expiry <= 60
+    assert desk.event()["decision"] | {"at": None} == {
+        "state": "approving",
+        "by": "ada",
+        "reason": "window 7",
+        "at": None,
+    }
+    (row,) = desk.audited()
+    assert (row["actor"], row["action"], row["eventId"]) == ("ada", "approve", "E")
+    assert (row["jti"], row["fingerprint"]) == (claims["jti"], seen["fingerprint"])
+
+
+def test_what_has_changed_is_not_signed(desk: Desk) -> None:
+    """409 with the event as it is now; the attempt is audited and nothing is sent."""
+    old = desk.event()["fingerprint"]
+    desk.announce(transition="updated", not_before=desk.stage.moment(1200))
+    answer = desk.decide(fingerprint=old)
+    assert answer.status_code == 409
+    assert answer.json()["fingerprint"] == desk.event()["fingerprint"] != old
+    assert answer.json()["jti"] is None
+    assert [row["action"] for row in desk.audited()] == ["refused"]
+    assert desk.state() == "due"
+    assert desk.broker.sent == []
+
+
+@pytest.mark.parametrize("to", ["approve", "leave"])
+def test_what_is_being_approved_is_not_approved_again(desk: Desk, to: str) -> None:
+    """409 with the same jti, for one person and another; one token was sent."""
+    jti = desk.decide().json()["jti"]
+    for who in (ADA, BOB):
+        answer = desk.decide(who, to=to)
+        assert (answer.status_code, answer.json()["jti"]) == (409, jti)
+        assert answer.json()["decision"]["state"] == "approving"
+    eventually(lambda: desk.broker.sent != [], what="the command")
+    assert desk.broker.jtis == [jti]
+
+
+def test_what_a_rule_has_begun_is_not_approved_again(desk: Desk) -> None:
+    """A VM that goes on by itself would POST twice; the answer names its approval."""
+    vm = desk.vms[0]
+    desk.stage.put(vm.receipt("E", "accepted", jti="by-rule", actor="rule:quick"))
+    answer = desk.decide()
+    assert (answer.status_code, answer.json()["jti"]) == (409, "by-rule")
+    assert answer.json()["decision"]["by"] == "rule:quick"
+
+
+def test_a_vm_that_the_event_does_not_name_stops_nothing(desk: Desk) -> None:
+    """A receipt about the event from any other VM neither approves nor blocks it."""
+    stranger = FakeVm(name="stranger", group="other")
+    desk.stage.put(stranger.receipt("E", "accepted", jti="x", actor="rule:evil"))
+    assert desk.decide().status_code == 202
+
+
+def test_a_vm_that_the_event_does_not_name_confirms_nothing(desk: Desk) -> None:
+    """Neither by the jti of a command that was another VM's, nor in the name of a rule."""
+    jti = desk.decide().json()["jti"]
+    stranger = FakeVm(name="stranger", group="other")
+    for name in (jti, "other"):
+        desk.stage.put(stranger.receipt("E", "confirmed", jti=name, actor="ada"))
+    assert desk.state() == "approving"
+
+
+def test_while_the_database_is_locked_nothing_is_signed(desk: Desk) -> None:
+    """503 after some seconds, if another program holds the database; then it works again."""
+    with desk.stage.console.database.writing.begin() as connection:
+        connection.execute(text("SELECT 1"))
+        answer = desk.decide()
+        assert answer.status_code == 503
+        assert "locked" in answer.json()["error"]
+    assert desk.broker.sent == []
+    assert desk.decide().status_code == 202
+
+
+def test_who_may_not_approve_is_refused_and_audited(desk: Desk) -> None:
+    """403 for a viewer, whose name is in the audit; 404 for no event; nothing is sent."""
+    answer = desk.decide(EVE)
+    assert answer.status_code == 403
+    rows = [(row["actor"], row["action"]) for row in desk.audited()]
+    assert rows == [("eve", "refused")]
+    desk.event_id = "NONE"
+    assert desk.decide(fingerprint="sha256:1").status_code == 404
+    assert desk.broker.sent == []
+
+
+@pytest.mark.parametrize(
+    "reason", ["", " ", "two\nlines", "x" * 301, "\u202e", "nul\0", "\ud800"], ids=repr
+)
+def test_a_reason_is_one_line(desk: Desk, reason: str) -> None:
+    """422 without one, or with one that could not stand in a token."""
+    assert desk.decide(reason=reason).status_code == 422
+    assert desk.state() == "due"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"[]",
+        b"{",
+        b'{"fingerprint": "x"}',
+        b'{"fingerprint": 1, "reason": "x"}',
+        b'{"fingerprint": "x", "reason": "x", "vmId": "x"}',
+        b"[" * 9000,
+    ],
+    ids=range(7),
+)
+def test_a_body_of_another_shape_is_refused(desk: Desk, body: bytes) -> None:
+    """422, or 413 for one that is too large."""
+    url = f"{desk.stage.url}/api/v1/events/E/approve"
+    answer = desk.stage.http.post(url, data=body, headers=desk.as_(ADA), timeout=20)
+    assert answer.status_code in (413, 422)
+
+
+def test_leaving_is_a_decision_that_can_be_changed(desk: Desk) -> None:
+    """Left with a reason; the same again is no new decision; approving takes its place."""
+    answer = desk.decide(to="leave", reason="it can wait")
+    assert (answer.status_code, answer.json()["state"]) == (200, "left")
+    assert desk.decide(to="leave").status_code == 200
+    decision = desk.event()["decision"]
+    assert (decision["state"], decision["reason"]) == ("left", "it can wait")
+    assert desk.decide().status_code == 202
+    assert [row["action"] for row in desk.audited()] == ["leave", "approve"]
+
+
+def test_what_was_left_is_due_again_if_it_changes(desk: Desk) -> None:
+    """A person left what there was, and not what has become of it."""
+    desk.decide(to="leave")
+    desk.announce(transition="updated", not_before=desk.stage.moment(1200))
+    eventually(lambda: desk.state() == "due", what="due again")
+
+
+def test_without_a_vm_to_ask_nothing_is_approved(desk: Desk) -> None:
+    """409 with words, if no VM that it names is heard and takes commands."""
+    vm = desk.vms[0]
+    desk.stage.put(vm.stopped(now=desk.stage.now))
+    answer = desk.decide()
+    assert answer.status_code == 409
+    assert "takes commands" in answer.json()["error"]
+
+
+def test_without_a_key_nothing_is_approved(tmp_path: Path) -> None:
+    """503 says which setting is missing; leaving needs no key."""
+    with ConsoleStage(tmp_path, **LOGIN) as running:
+        desk = Desk(running)
+        answer = desk.decide()
+        assert answer.status_code == 503
+        assert "SEB_CONSOLE_KEY" in answer.json()["error"]
+        assert desk.decide(to="leave").status_code == 200
+
+
+@pytest.mark.parametrize("stage", [{"APPROVAL__FOUR_EYES": "2"}], indirect=True)
+class TestFourEyes:
+    """From two named VMs on, a second person is needed."""
+
+    def test_a_second_person_completes_it(self, stage: ConsoleStage) -> None:
+        """The first alone sends nothing, however often; the second's name is in the token."""
+        desk = Desk(stage, names=2)
+        for _ in range(2):
+            answer = desk.decide(ADA)
+            assert (answer.status_code, answer.json()) == (202, {"jti": None, "state": "second"})
+        assert desk.event()["decision"]["state"] == "second"
+        assert desk.broker.sent == []
+        answer = desk.decide(BOB, reason="I agree")
+        assert (answer.status_code, answer.json()["state"]) == (202, "approving")
+        eventually(lambda: len(desk.broker.sent) == 1, what="the command")
+        claims = desk.broker.claims(desk.broker.sent[0])
+        assert (claims["sub"], claims["rsn"]) == ("bob", "I agree")
+        rows = [(row["actor"], row["action"], row.get("firstActor")) for row in desk.audited()]
+        assert rows == [("ada", "approve_first", None), ("bob", "approve", "ada")]
+        assert desk.event()["decision"]["by"] == "ada, bob"
+
+    def test_a_changed_event_voids_the_first(self, stage: ConsoleStage) -> None:
+        """The second person's approval of what it has become is a first one."""
+        desk = Desk(stage, names=2)
+        desk.decide(ADA)
+        desk.announce(transition="updated", not_before=stage.moment(1200))
+        assert desk.decide(BOB).json() == {"jti": None, "state": "second"}
+        assert desk.decide(ADA).json()["state"] == "approving"
+
+    def test_a_small_event_needs_one(self, stage: ConsoleStage) -> None:
+        """Below the number, one person is enough."""
+        assert Desk(stage).decide().json()["state"] == "approving"
+
+
+def test_without_the_audit_nothing_is_signed(desk: Desk) -> None:
+    """If its row cannot be written there is no decision, no command and no token."""
+    with desk.stage.console.database.writing.begin() as connection:
+        connection.execute(
+            text(
+                "CREATE TRIGGER full BEFORE INSERT ON audit "
+                "BEGIN SELECT RAISE(ABORT, 'database or disk is full'); END"
+            )
+        )
+    for to in ("approve", "leave"):
+        answer = desk.decide(to=to)
+        assert answer.status_code == 503
+        assert "disk is full" in answer.json()["error"]
+    assert desk.broker.sent == []
+    assert desk.state() == "due"
+    with desk.stage.console.database.writing.begin() as connection:
+        assert connection.execute(text("SELECT count(*) FROM command")).scalar_one() == 0
+        connection.execute(text("DROP TRIGGER full"))
+    assert desk.decide().status_code == 202
+    eventually(lambda: len(desk.broker.sent) == 1, what="the command")
+
+
+def test_what_the_broker_refuses_ends_with_words(desk: Desk) -> None:
+    """An ACL that lets the console send no commands: the decision has failed, and says so."""
+    desk.broker.refuses = "not authorized (0x87)"
+    jti = desk.decide().json()["jti"]
+    eventually(lambda: desk.state() == "due", what="due again")
+    items = [item for item in desk.event()["timeline"] if item["kind"] == "decision"]
+    assert items[-1]["outcome"] == "failed"
+    assert "could not be sent" in items[-1]["words"]
+    assert desk.event()["decision"]["reason"] == "failed: not_sent"
+    url = f"{desk.stage.url}/api/v1/commands/{jti}"
+    found = desk.stage.http.get(url, headers=desk.as_(ADA), timeout=20).json()
+    assert found["state"] == "unanswered"
+
+
+@pytest.mark.parametrize(
+    ("reason", "words"),
+    [("event_changed", "another state"), ("not_allowed", "does not take"), ("expired", "clock")],
+)
+def test_a_rejection_says_what_to_do(desk: Desk, reason: str, words: str) -> None:
+    """The VM refuses, as after a forged record: the decision is over, and the event due again."""
+    jti = desk.decide().json()["jti"]
+    vm = desk.vms[0]
+    desk.stage.put(vm.receipt("E", "rejected", jti=jti, reason=reason, actor="ada"))
+    eventually(lambda: desk.state() == "due", what="due again")
+    items = [item for item in desk.event()["timeline"] if item["kind"] == "decision"]
+    assert items[-1]["outcome"] == "rejected"
+    assert words in items[-1]["words"]
+    assert desk.event()["decision"]["reason"] == f"rejected: {reason}"
+
+
+def test_a_command_that_is_not_there(desk: Desk) -> None:
+    """404, whatever was asked for."""
+    for jti in ("x", "%00", "..%2f", "x" * 500):
+        url = f"{desk.stage.url}/api/v1/commands/{jti}"
+        assert desk.stage.http.get(url, headers=desk.as_(ADA), timeout=20).status_code == 404
+
+
+def test_the_head_of_the_audit_is_among_the_metrics(desk: Desk) -> None:
+    """Its number and hash, so that a copy stands elsewhere; and what is not over, by state."""
+    desk.decide()
+    (row,) = desk.audited()
+    desk.stage.settle()
+    metrics = desk.stage.http.get(f"{desk.stage.url}/metrics", timeout=20).text
+    assert f'seb_console_audit_head{{hash="{row["hash"]}"}} {row["number"]}.0' in metrics
+    assert 'seb_console_decisions_open{state="approving"} 1.0' in metrics
+    assert 'seb_console_decisions_open{state="second"} 0.0' in metrics
