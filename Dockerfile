@@ -6,6 +6,9 @@ ARG PYTHON=3.13
 
 FROM python:${PYTHON}-slim AS build
 ARG EXTRAS=""
+# With a time given, bytecode does not depend on when it was made: the same commit, the same image.
+ARG SOURCE_DATE_EPOCH
+ENV PYTHONHASHSEED=0
 WORKDIR /src
 # The final image gets this environment only, without pip and without the build tools.
 RUN ["python", "-m", "venv", "--without-pip", "/opt/seb"]
@@ -25,6 +28,7 @@ RUN PYTHONPATH=/backend python -m pip --disable-pip-version-check wheel --no-cac
 
 # The console: the same environment, with what the extra of that name needs.
 FROM build AS build-console
+ARG SOURCE_DATE_EPOCH
 COPY requirements-console.lock ./
 RUN python -m pip --python /opt/seb/bin/python --disable-pip-version-check install --no-cache-dir \
     --only-binary=:all: --require-hashes -r requirements-console.lock

@@ -40,7 +40,7 @@ format: $(VENV)/dev.stamp ## Put the code into its form
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-picture: $(VENV)/dev.stamp ## Take the README's picture of the console anew
+picture: $(VENV)/dev.stamp ## Take the README's picture of the console again
 	$(BIN)/python docs/picture.py
 
 docs: $(VENV)/dev.stamp ## Write the generated parts of the documentation
@@ -49,7 +49,7 @@ docs: $(VENV)/dev.stamp ## Write the generated parts of the documentation
 bench: $(VENV)/dev.stamp mosquitto ## Measure latency, idle cost and start-up
 	$(BIN)/python -m tests.benchmarks
 
-lock: $(VENV)/dev.stamp ## Pin every dependency anew, with hashes
+lock: $(VENV)/dev.stamp ## Pin every dependency again, with hashes
 	$(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --quiet \
 	  --upgrade pyproject.toml -o requirements.lock
 	$(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --quiet \
@@ -96,8 +96,8 @@ $(VENV)/dev.stamp: $(VENV)/run.stamp requirements-dev.lock
 
 # What some tests need and are skipped without, each with the reason; CI installs all of it.
 .PHONY: tools helm
-tools: mosquitto strace helm deploy-tools ## Install what some tests are skipped without: browser, Prometheus, systemd, helm
-	@for pair in chromium:chromium promtool:prometheus systemd-analyze:systemd tinyproxy:tinyproxy; do \
+tools: mosquitto strace helm deploy-tools oidc-provider ## Install what some tests are skipped without: browser, Prometheus, systemd, helm
+	@for pair in chromium:chromium mosquitto_sub:mosquitto-clients promtool:prometheus systemd-analyze:systemd tinyproxy:tinyproxy; do \
 	  command -v $${pair%%:*} >/dev/null || \
 	    $(MAKE) --no-print-directory system-package PACKAGE=$${pair##*:} || exit 1; done
 
@@ -111,6 +111,16 @@ $(DEPLOY_TOOLS)/made.stamp: $(VENV)/made.stamp requirements-deploy.lock
 	@$(DEPLOY_TOOLS)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-deploy.lock
 	@cd $(DEPLOY_TOOLS) && { apt-get download -qq cloud-init 2>/dev/null && dpkg -x cloud-init_*.deb cloud-init; } || \
 	  echo "no cloud-init package here: its schema is not checked"
+	@touch $@
+
+# A real OpenID provider for the tests of the console's login; without npm they are skipped.
+OIDC_PROVIDER := build/oidc-provider
+.PHONY: oidc-provider
+oidc-provider: $(OIDC_PROVIDER)/made.stamp
+$(OIDC_PROVIDER)/made.stamp: tests/support/oidc/package.json tests/support/oidc/package-lock.json
+	@mkdir -p $(OIDC_PROVIDER) && cp $^ $(OIDC_PROVIDER)/
+	@if command -v npm >/dev/null; then cd $(OIDC_PROVIDER) && npm ci --silent --no-audit --no-fund --ignore-scripts; \
+	  else echo "no npm here: the login is not tested with a real OpenID provider"; fi
 	@touch $@
 
 HELM_VERSION := v3.22.0

@@ -28,10 +28,17 @@ _HIDDEN: Final = (
 """Fields of the sinks that a source does not have, and secrets that are better in a file."""
 
 
-def command_rows() -> Iterator[tuple[click.Command, str]]:
-    """Each command of the console with what it does."""
+def command_rows() -> Iterator[tuple[str, click.Command, str]]:
+    """Each command of the console: what stands before its name, itself, and what it does."""
     for name, summary in COMMANDS.items():
-        yield importlib.import_module(f"console.cli.{name}").command, summary
+        command = importlib.import_module(f"console.cli.{name}").command
+        if not isinstance(command, click.Group):
+            yield "", command, summary
+            continue
+        if command.invoke_without_command:
+            yield "", command, summary
+        for inner in command.commands.values():
+            yield f"{name} ", inner, inner.get_short_help_str(limit=200)
 
 
 def variable_rows() -> Iterator[tuple[str, str, str]]:
@@ -47,7 +54,7 @@ def source_rows() -> Iterator[tuple[str, str, str]]:
 
 def _rows(model: type[BaseModel], prefix: str) -> Iterator[tuple[str, str, str]]:
     for name, field in model.model_fields.items():
-        if name in _HIDDEN or (name == "source" and model is Settings):
+        if name in _HIDDEN or (name in ("source", "sink") and model is Settings):
             continue
         inner = next((each for each in _types(field.annotation) if _is_model(each)), None)
         if inner is not None:

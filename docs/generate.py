@@ -107,7 +107,8 @@ def generated() -> Iterator[tuple[str, str]]:
     )
     yield "record", table(("field", "type", "meaning"), record_rows())
     commands_of_console = (
-        (f"`seb console {usage(each)}`", words) for each, words in console_parts.command_rows()
+        (f"`seb console {before}{usage(each)}`", words)
+        for before, each, words in console_parts.command_rows()
     )
     yield "console-commands", table(("command", "what it does"), commands_of_console)
     head = ("variable", "default", "meaning")

@@ -28,7 +28,7 @@ LIFETIME = 120  # seconds; at most 900
 
 
 def may_start(data: dict[str, Any]) -> bool:
-    """Your decision, about `data` of a record. Here: short pauses of nobody but this VM."""
+    """Your decision, about `data` of a record. Here: short pauses of this VM alone."""
     event = data["event"]
     return (
         event["eventStatus"] == "Scheduled"
@@ -52,6 +52,7 @@ def approval(jwk: dict[str, Any], data: dict[str, Any]) -> str:
         "act": "approve",
         "evt": data["event"]["eventId"],
         "evh": data["fingerprint"],  # what you have seen; if the event changes, it is refused
+        "rsn": "a short pause of this VM alone",  # why; stands in the receipts too
     }
     header = {"kid": jwk["kid"], "typ": "seb-command+jwt"}
     return jwt.encode(claims, jwt.PyJWK(jwk).key, algorithm=jwk["alg"], headers=header)

@@ -13,12 +13,13 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final
 
-from release import archives, interpreters, linux, locks, program, sbom, windows
+from release import archives, images, interpreters, linux, locks, packages, program, sbom, windows
 
 ROOT: Final = Path(__file__).parent.parent
-NAME: Final = "scheduled-events-bridge"
 LOCK: Final = ROOT / "requirements-all.lock"
 """What the programs bring along: every extra, managed identities and the console among them."""
+BACKEND: Final = ROOT / "requirements-build.lock"
+"""What builds the wheel within the images."""
 _WHEELHOUSE: Final = ("3.11", "3.12", "3.13")
 
 
@@ -46,7 +47,7 @@ class Release:
         wheels = self._wheels(linux.PLATFORM)
         folder = linux.build(self.wheel, wheels, self.work / "linux")
         glibc = ".".join(map(str, program.glibc_needed(folder)))
-        root = f"{NAME}-{self.version}-linux-x86_64"
+        root = f"{packages.NAME}-{self.version}-linux-x86_64"
         yield archives.tar_gz(folder, self.out / f"{root}.tar.gz", root=root)
         print(f"the Linux program needs glibc {glibc} or later")
         native = [
@@ -58,14 +59,17 @@ class Release:
             )
             for each in interpreters.sources()
         ]
-        yield self._sbom(root, [*sbom.of_wheels(wheels), *native])
-        yield from linux.packages(folder, self.version, self.work, self.out)
+        parts = [*sbom.of_wheels(wheels), *native]
+        for product in packages.PRODUCTS:
+            yield self._sbom(f"{product.name}-{self.version}-linux-x86_64", parts, product.name)
+            place = self.work / product.name
+            yield from packages.make(product, folder, self.version, place, self.out)
 
     def windows(self) -> Iterable[Path]:
         """The .zip for Windows, and its SBOM."""
         wheels = self._wheels(windows.PLATFORM)
         folder = windows.build(self.wheel, wheels, self.version, self.work / "windows")
-        root = f"{NAME}-{self.version}-windows-x86_64"
+        root = f"{packages.NAME}-{self.version}-windows-x86_64"
         yield archives.zipped(folder, self.out / f"{root}.zip", root=root)
         yield self._sbom(root, [*sbom.of_wheels(wheels), interpreters.windows_component()])
 
@@ -81,7 +85,7 @@ class Release:
                     shutil.copy(wheel, folder)
         shutil.copy(self.wheel, folder)
         shutil.copy(LOCK, folder / "requirements.lock")
-        root = f"{NAME}-{self.version}-wheelhouse-linux"
+        root = f"{packages.NAME}-{self.version}-wheelhouse-linux"
         yield archives.tar_gz(folder, self.out / f"{root}.tar.gz", root=root)
 
     def chart(self) -> Iterable[Path]:
@@ -90,21 +94,31 @@ class Release:
         shutil.copytree(ROOT / "helm", folder, ignore=shutil.ignore_patterns(".*", "*~", "*.tgz"))
         lines = (folder / "Chart.yaml").read_text(encoding="utf-8").splitlines()
         (version,) = (each.split()[1] for each in lines if each.startswith("version:"))
-        yield archives.tar_gz(folder, self.out / f"{NAME}-chart-{version}.tgz", root=NAME)
+        target = self.out / f"{packages.NAME}-chart-{version}.tgz"
+        yield archives.tar_gz(folder, target, root=packages.NAME)
 
-    def _wheels(self, platform: locks.Platform) -> list[Path]:
-        return locks.wheels(LOCK, platform, interpreters.cache() / "wheels")
+    def images(self) -> Iterable[Path]:
+        """The container images of bridge and console."""
+        wheels = [*self._wheels(linux.PLATFORM), *self._wheels(linux.PLATFORM, BACKEND)]
+        return images.make(self.version, wheels, self.work / "images", self.out)
 
-    def _sbom(self, root: str, components: Iterable[sbom.Component]) -> Path:
+    def _wheels(self, platform: locks.Platform, lock: Path = LOCK) -> list[Path]:
+        return locks.wheels(lock, platform, interpreters.cache() / "wheels")
+
+    def _sbom(
+        self, root: str, components: Iterable[sbom.Component], name: str = packages.NAME
+    ) -> Path:
         target = self.out / f"{root}.cdx.json"
-        target.write_text(sbom.document(NAME, self.version, components), encoding="utf-8")
+        target.write_text(sbom.document(name, self.version, components), encoding="utf-8")
         return target
 
 
 def main() -> int:
     """Make everything, or the pieces that are named; 1 if a piece is missing."""
     parser = argparse.ArgumentParser(prog="python -m release", description=__doc__)
-    parser.add_argument("pieces", nargs="*", help="linux, windows, wheelhouse, chart; all of them")
+    parser.add_argument(
+        "pieces", nargs="*", help="linux, windows, wheelhouse, chart, images; all of them"
+    )
     parser.add_argument("--out", type=Path, default=ROOT / "dist")
     chosen = parser.parse_args()
     out: Path = chosen.out.resolve()
@@ -119,6 +133,7 @@ def main() -> int:
             "windows": release.windows,
             "wheelhouse": release.wheelhouse,
             "chart": release.chart,
+            "images": release.images,
         }
         for name, step in steps.items():
             if chosen.pieces and name not in ("distributions", *chosen.pieces):
@@ -127,7 +142,8 @@ def main() -> int:
                 for path in step():
                     print(f"{Path(path).stat().st_size / 1e6:7.1f} MB  {Path(path).name}")
             except interpreters.Unavailable as reason:
-                missing += 1
+                # Images are made where there is an engine, or later from the Dockerfile.
+                missing += name != "images" or name in chosen.pieces
                 print(f"left out: {name}: {reason}", file=sys.stderr)
     archives.write_sums(out)
     print(f"{out}/SHA256SUMS")

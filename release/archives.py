@@ -29,6 +29,14 @@ def mode(path: Path) -> int:
     return 0o755 if path.lstat().st_mode & stat.S_IXUSR else 0o644
 
 
+def normalise(folder: Path) -> None:
+    """One time and one of two modes for every file, so that packages of it are the same."""
+    for path in [folder, *folder.rglob("*")]:
+        if not path.is_symlink():
+            path.chmod(0o755 if path.is_dir() else mode(path))
+        os.utime(path, (epoch(), epoch()), follow_symlinks=False)
+
+
 def tar_gz(folder: Path, target: Path, *, root: str) -> Path:
     """The folder as `target`, a .tar.gz in which everything is below `root`."""
     buffer = io.BytesIO()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -121,28 +122,62 @@ def _need(*commands: str) -> None:
 
 
 def _download_sources() -> Path:
-    """The source packages, with the machine's own apt and its keys; only what the lock names."""
+    """The source packages, with the machine's own apt and its keys; only what the lock names.
+
+    Raises `Unavailable` if Debian has one no more, with what to do about it.
+    """
     target = cache() / "sources"
     target.mkdir(parents=True, exist_ok=True)
     wanted = {target / f"{each.name}_{each.version.partition(':')[2] or each.version}.dsc": each
               for each in sources()}  # fmt: skip
-    if not all(path.exists() for path in wanted):
-        places = cache() / "apt"
-        (places / "lists" / "partial").mkdir(parents=True, exist_ok=True)
-        (places / "archives" / "partial").mkdir(parents=True, exist_ok=True)
-        (places / "sources.list").write_text(_source_list(), encoding="utf-8")
-        apt = [
-            *("apt-get", "-qq", "-o", f"Dir::Etc::sourcelist={places / 'sources.list'}"),
-            *("-o", "Dir::Etc::sourceparts=/dev/null", "-o", f"Dir::State::lists={places}/lists"),
-            *("-o", f"Dir::Cache={places}", "-o", "APT::Sandbox::User=root"),
-        ]
-        asked = [f"{each.name}={each.version}" for each in sources()]
-        subprocess.run([*apt, "update"], check=True)
-        subprocess.run([*apt, "source", "--download-only", *asked], check=True, cwd=target)
+    missing = [each for path, each in wanted.items() if not path.exists()]
+    if missing:
+        options = _apt_options()
+        if subprocess.run(["apt-get", "-qq", *options, "update"], check=False).returncode:
+            raise Unavailable("apt-get update failed: is Debian's archive reachable from here?")
+        for each in missing:
+            asked = ["apt-get", "-qq", *options, "source", "--download-only"]
+            done = subprocess.run([*asked, f"{each.name}={each.version}"], check=False, cwd=target)
+            if done.returncode:
+                raise Unavailable(_gone(each, _versions(each.name, options)))
     for path, source in wanted.items():
         if archives.sha256(path) != source.sha256:
             raise Unavailable(f"{path} is not the file that is pinned: its SHA-256 differs")
     return target
+
+
+def _apt_options() -> list[str]:
+    """What makes apt look at the sources of Debian 13, and at nothing that it keeps elsewhere."""
+    places = cache() / "apt"
+    (places / "lists" / "partial").mkdir(parents=True, exist_ok=True)
+    (places / "archives" / "partial").mkdir(parents=True, exist_ok=True)
+    text = _source_list()
+    if more := os.environ.get("SEB_RELEASE_SOURCES_LIST"):
+        text += Path(more).read_text(encoding="utf-8")
+    (places / "sources.list").write_text(text, encoding="utf-8")
+    return [
+        *("-o", f"Dir::Etc::sourcelist={places / 'sources.list'}"),
+        *("-o", "Dir::Etc::sourceparts=/dev/null", "-o", f"Dir::State::lists={places}/lists"),
+        *("-o", f"Dir::Cache={places}", "-o", "APT::Sandbox::User=root"),
+    ]
+
+
+def _versions(name: str, options: list[str]) -> list[str]:
+    """The versions of a source package that apt knows, as it lists them."""
+    asked = ["apt-cache", *options, "showsrc", "--only-source", name]
+    done = subprocess.run(asked, check=False, capture_output=True, text=True)
+    return re.findall(r"^Version: (\S+)$", done.stdout, re.MULTILINE)
+
+
+def _gone(source: Source, there: list[str]) -> str:
+    """What a person does about a source package that has left the mirrors."""
+    instead = f"it has {', '.join(there)}" if there else "it has no version of it"
+    return (
+        f"Debian's archive has {source.name} {source.version} no more ({instead}). For the same "
+        "bytes as before, name a sources.list of an archive of old packages in "
+        f"SEB_RELEASE_SOURCES_LIST, or put the .dsc and its files into {cache() / 'sources'}. For "
+        "the newer one, change release/files/python/sources.lock"
+    )
 
 
 def _source_list() -> str:

@@ -40,6 +40,23 @@ bug. 75: no reply in time. 77: not permitted. 78: a setting is wrong.
 .BR systemctl (1),
 .BR journalctl (1)
 """
+_CONSOLE_REST: Final = """\
+.SH FILES
+.TP
+.I /etc/seb/console.env
+Settings of the service, NAME=value lines. Called by root,
+.B seb console
+uses them too.
+.TP
+.I /var/lib/scheduled-events-console/
+The database, unless SEB_CONSOLE_DATABASE names another.
+.SH EXIT STATUS
+0: success. 1: the answer is no. 2: usage. 69: a source or the database is unreachable. 70: a bug.
+77: not permitted. 78: a setting is wrong, or the database is newer than this version.
+.SH SEE ALSO
+.BR systemctl (1),
+.BR journalctl (1)
+"""
 
 
 def _said(program: Path, *words: str, **environment: str) -> str:
@@ -83,6 +100,17 @@ def page(program: Path, version: str) -> str:
         ".SH NAME\nseb \\- delivers Azure Scheduled Events from a VM to where they are needed\n"
         ".SH SYNOPSIS\n.B seb\n.I COMMAND\n[options]\n"
         f"{_INTRODUCTION}.SH COMMANDS\n{_sections(program)}{_REST}"
+    )
+
+
+def console_page(program: Path, version: str) -> str:
+    """The text of seb-console.1."""
+    day = time.strftime("%Y-%m-%d", time.gmtime(archives.epoch()))
+    return (
+        f'.TH SEB-CONSOLE 1 "{day}" "scheduled-events-bridge {version}"\n'
+        ".SH NAME\nseb-console \\- shows a fleet the Azure Scheduled Events that are coming\n"
+        ".SH SYNOPSIS\n.B seb console\n.I COMMAND\n[options]\n"
+        f".SH COMMANDS\n{_sections(program, 'console')}{_CONSOLE_REST}"
     )
 
 

@@ -61,6 +61,14 @@ def start_script(wheel: Path) -> str:
     return f"import sys\n\nfrom {module} import {function}\n\nsys.exit({function}())\n"
 
 
+def script(source: Path, target: Path, *, python: str, home: str = "") -> None:
+    """A script of ours, with the name of its Python and the folder of its program filled in."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    text = source.read_text(encoding="utf-8").replace("@PYTHON@", python)
+    target.write_text(text.replace("@HOME@", home), encoding="utf-8")
+    target.chmod(0o755)
+
+
 def compile_all(python: Path, folder: Path) -> None:
     """Bytecode beside the code, so that a start costs no more where nobody may write.
 

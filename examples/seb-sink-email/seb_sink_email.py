@@ -35,7 +35,7 @@ class EmailSink(Sink[EmailSettings]):
 
     @property
     def wants_heartbeats(self) -> bool:
-        """Nobody wants a mail a minute."""
+        """No: that would be a mail a minute."""
         return False
 
     def deliver(self, records: Sequence[EventRecord]) -> None:
@@ -56,11 +56,11 @@ class EmailSink(Sink[EmailSettings]):
         """Connect, encrypt and log in as a delivery would; send nothing."""
         try:
             with self._server():
-                return (Check(level="ok", text=f"{self.settings.host} takes mail"),)
+                return (Check.ok(f"{self.settings.host} takes mail"),)
         except (OSError, smtplib.SMTPException, SinkError) as error:
             text = f"{self.settings.host}: {_words(error)}"
             remedy = "see that host, port, username and password are right"
-            return (Check(level="fail", text=text, remedy=remedy),)
+            return (Check.fail(text, remedy),)
 
     @contextmanager
     def _server(self) -> Iterator[smtplib.SMTP]:

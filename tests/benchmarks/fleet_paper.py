@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from sinks.mqtt.messages import Status, state_message, topics
+from sinks.mqtt.messages import state_message, status_message, topics
 from sinks.record import BRIDGE_STARTED
 from sinks.samples import sample_bridge_record, sample_context, sample_heartbeat, sample_record
 
@@ -42,13 +42,13 @@ def message_bytes() -> dict[str, int]:
     context = sample_context()
     where = topics(context)
     state = state_message((), context=context, now=context.now(), where=where)
-    status = Status(context=context, sink="mqtt", where=where)
+    status = status_message(None, context=context, where=where, sink="mqtt", commands=False)
     return {
         "event": len(sample_record().body),
         "heartbeat": len(sample_heartbeat().body),
         "started": len(sample_bridge_record(record_type=BRIDGE_STARTED).body),
         "state": len(state.payload),
-        "status": len(status.online(commands=False).payload),
+        "status": len(status.payload),
     }
 
 

@@ -8,7 +8,17 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
-from tests.benchmarks import drain, fleet, growth, idle, latency, start
+from tests.benchmarks import (
+    approval,
+    console,
+    drain,
+    fleet,
+    growth,
+    held_polls,
+    idle,
+    latency,
+    start,
+)
 from tests.benchmarks.frame import Figure, bullets, table
 from tests.benchmarks.measure import ROOT
 
@@ -19,6 +29,9 @@ BENCHMARKS: Final[Mapping[str, ModuleType]] = {
     "growth": growth,
     "fleet": fleet,
     "start": start,
+    "console": console,
+    "polls": held_polls,
+    "approval": approval,
 }
 DATA: Final = ROOT / "docs" / "benchmarks.json"
 PAGE: Final = ROOT / "docs" / "benchmarks.md"
@@ -79,7 +92,8 @@ def _section(name: str, module: ModuleType, found: Mapping[str, Any]) -> Iterato
     yield f"## {module.TITLE}\n"
     yield "\n\n".join((module.__doc__ or "").strip().split("\n\n")) + "\n"
     figures = module.figures(found["figures"])
-    yield table(("what", "the bridge", "against", "ratio", "limit", ""), map(_row, figures))
+    ours = getattr(module, "OURS", "the bridge")
+    yield table(("what", ours, "against", "ratio", "limit", ""), map(_row, figures))
     if unmet := [_reason(each) for each in figures if each.is_met is False]:
         yield "Not met:\n"
         yield bullets(unmet)

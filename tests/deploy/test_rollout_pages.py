@@ -22,24 +22,6 @@ def blocks(path: Path) -> list[str]:
     return re.findall(r"^```[a-z]*\n(.*?)^```", text_of(path), re.MULTILINE | re.DOTALL)
 
 
-def anchors(path: Path) -> set[str]:
-    """The headings of a page, as links name them."""
-    headings = [line.lstrip("# ") for line in text_of(path).splitlines() if line.startswith("#")]
-    return {re.sub(r"[^a-z0-9 _-]", "", each.lower()).replace(" ", "-") for each in headings}
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
-def test_the_links_lead_somewhere(page: Path) -> None:
-    """To a file, and to a heading of it."""
-    for place in re.findall(r"\]\(([^)]+)\)", text_of(page)):
-        if place.startswith("https:"):
-            continue
-        file, _, anchor = place.partition("#")
-        target = (page.parent / file).resolve() if file else page
-        assert target.exists(), place
-        assert not anchor or anchor in anchors(target), place
-
-
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
 def test_each_placeholder_is_explained(page: Path) -> None:
     """What stands in angle brackets in a command stands in a sentence of the page as well."""
@@ -58,19 +40,6 @@ def test_every_file_has_its_place_in_the_page() -> None:
         if path.is_file() and not name.startswith(named[0]):
             assert name in text or path.name in text, name
     assert all(each in text or each.split("/")[1] in text for each in named)
-
-
-def test_the_commands_exist(tmp_path: Path) -> None:
-    """Each `seb …` in a block of code has a help text."""
-    found = {
-        words
-        for page in PAGES
-        for block in blocks(page)
-        for words in re.findall(r"(?:sudo |^|bin/)seb ([a-z][a-z-]+)", block, re.MULTILINE)
-    }
-    assert "check" in found
-    for words in sorted(found):
-        assert run_seb(words, "--help", home=tmp_path).code == 0, words
 
 
 def test_the_rule_of_the_page_is_valid(tmp_path: Path) -> None:

@@ -6,7 +6,6 @@ Each step builds on those before it, so they run in the order of the file. `make
 from __future__ import annotations
 
 import hashlib
-import os
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -15,10 +14,9 @@ from pathlib import Path
 import pytest
 from support.eventually import eventually
 from support.ground.nspawn import Machine, missing
+from support.ground.packages import CONSOLE, NAME, made, newer_deb
 from support.sinks.far_ends import IMDS, FarEnds
 
-DIST = Path(os.environ.get("SEB_DIST") or Path(__file__).parent.parent.parent / "dist")
-NAME = "scheduled-events-bridge"
 STORE = f"/var/lib/{NAME}/seb.db"
 pytestmark = pytest.mark.timeout(600)
 
@@ -26,9 +24,7 @@ pytestmark = pytest.mark.timeout(600)
 @pytest.fixture(scope="module")
 def package() -> Path:
     """The package that `make dist` made."""
-    if not (found := sorted(DIST.glob(f"{NAME}_*_amd64.deb"))):
-        pytest.skip(f"needs a .deb in {DIST}; make dist makes it")
-    return found[-1]
+    return made(f"{NAME}_*_amd64.deb")
 
 
 @pytest.fixture(scope="module")
@@ -101,7 +97,7 @@ def test_an_upgrade_with_a_backlog(machine: Machine, far: FarEnds, tmp_path: Pat
         what="a backlog",
         timeout=120,
     )
-    newer(machine.file("/var/tmp/seb.deb"), machine.file("/var/tmp/newer.deb"), tmp_path)
+    newer_deb(machine.file("/var/tmp/seb.deb"), machine.file("/var/tmp/newer.deb"), tmp_path)
     pid = property_of(machine, "MainPID")
     machine.run("echo '# mine' >> /etc/seb/seb.env; dpkg -i /var/tmp/newer.deb")
     assert property_of(machine, "ActiveState") == "active"
@@ -149,31 +145,20 @@ def test_purge_leaves_nothing(machine: Machine) -> None:
     assert left.split() == []
 
 
-def newer(package: Path, target: Path, work: Path) -> None:
-    """The same package with the next revision as its version."""
-    root = work / "newer"
-    subprocess.run(["dpkg-deb", "--raw-extract", str(package), str(root)], check=True)
-    control = root / "DEBIAN" / "control"
-    lines = [
-        f"{line}+next" if line.startswith("Version:") else line
-        for line in control.read_text().splitlines()
-    ]
-    control.write_text("\n".join(lines) + "\n")
-    subprocess.run(["dpkg-deb", "-Znone", "--build", str(root), str(target)], check=True)
-
-
-def test_the_rpm_holds_the_same(package: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "settings", "unit"),
+    [(NAME, "seb.env", "seb"), (CONSOLE, "console.env", "seb-console")],
+    ids=["bridge", "console"],
+)
+def test_the_rpm_holds_the_same(name: str, settings: str, unit: str, tmp_path: Path) -> None:
     """File by file: names, modes and content are those of the .deb; settings are configuration."""
     if not shutil.which("rpm"):
         pytest.skip("needs rpm")
-    (other,) = package.parent.glob(f"{NAME}-*.x86_64.rpm")
+    package, other = made(f"{name}_*_amd64.deb"), made(f"{name}-*.x86_64.rpm")
     subprocess.run(["dpkg-deb", "--extract", str(package), str(tmp_path)], check=True)
     listed = "[%{FILENAMES}\t%{FILEMODES:octal}\t%{FILEDIGESTS}\t%{FILEFLAGS:fflags}\n]"
-    done = subprocess.run(
-        ["rpm", "-qp", "--qf", listed, str(other)], capture_output=True, text=True, check=True
-    )
-    rows = [line.split("\t") for line in done.stdout.splitlines()]
-    there = {name: (mode[-4:], digest) for name, mode, digest, _ in rows if mode.startswith("10")}
+    rows = [line.split("\t") for line in of_rpm(other, "--qf", listed).splitlines()]
+    there = {path: (mode[-4:], digest) for path, mode, digest, _ in rows if mode.startswith("10")}
     here = {
         f"/{path.relative_to(tmp_path)}": (
             f"{path.stat().st_mode & 0o7777:04o}",
@@ -183,8 +168,13 @@ def test_the_rpm_holds_the_same(package: Path, tmp_path: Path) -> None:
         if path.is_file() and not path.is_symlink()
     }
     assert there == here
-    assert [name for name, _, _, flags in rows if flags] == ["/etc/seb/seb.env"]
-    scripts = subprocess.run(
-        ["rpm", "-qp", "--scripts", str(other)], capture_output=True, text=True, check=True
+    assert [path for path, _, _, flags in rows if flags] == [f"/etc/seb/{settings}"]
+    assert f"systemctl try-restart {unit}.service" in of_rpm(other, "--scripts")
+
+
+def of_rpm(package: Path, *words: str) -> str:
+    """What rpm says of a package file."""
+    done = subprocess.run(
+        ["rpm", "-qp", *words, str(package)], capture_output=True, text=True, check=True
     )
-    assert "systemctl try-restart seb.service" in scripts.stdout
+    return done.stdout

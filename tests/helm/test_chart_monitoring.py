@@ -117,7 +117,7 @@ def test_links_to_the_runbooks_are_absolute() -> None:
 
 @pytest.mark.parametrize("value", ["image.repository=", "image.repository=null", "image=null"])
 def test_an_image_without_a_name_is_refused(value: str) -> None:
-    """`:0.1.0` is an image that no node can pull."""
+    """`:0.2.0` is an image that no node can pull."""
     said = template("--set", value)
     assert (said.code, "image" in said.err) == (1, True)
 

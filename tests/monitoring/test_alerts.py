@@ -4,16 +4,27 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 from support.monitoring import promtool
 
 HERE = Path(__file__).parent
-TESTS = sorted(HERE.glob("alerts_*.yaml"))
-RUNBOOKS = promtool.REPOSITORY / "docs" / "monitoring.md"
-ALERTS = {each["alert"]: each for each in promtool.alerts()}
-every_alert = pytest.mark.parametrize("name", ALERTS)
+TESTS = {
+    promtool.ALERTS: sorted(HERE.glob("alerts_*.yaml")),
+    promtool.CONSOLE_ALERTS: [HERE / "console_alerts.yaml"],
+}
+PAGES = {promtool.ALERTS: "docs/monitoring.md", promtool.CONSOLE_ALERTS: "docs/console.md"}
+ALERTS = [each["alert"] for each in promtool.alerts()]
+every_alert = pytest.mark.parametrize(
+    ("rules", "alert"),
+    [
+        pytest.param(path, each, id=each["alert"])
+        for path in PAGES
+        for each in promtool.alerts(path)
+    ],
+)
 
 # Series of one VM that make every alert fire; `_` stands for its job and instance.
 WORST = {
@@ -37,14 +48,17 @@ WORST = {
 }
 
 
-def test_the_rules_are_valid(tool: None) -> None:
+@pytest.mark.parametrize("rules", PAGES, ids=lambda path: path.stem)
+def test_the_rules_are_valid(tool: None, rules: Path) -> None:
     """Promtool finds nothing wrong with the rules."""
-    code, said = promtool.promtool("check", "rules", str(promtool.ALERTS))
+    code, said = promtool.promtool("check", "rules", str(rules))
 
-    assert (code, f"{len(ALERTS)} rules found" in said) == (0, True), said
+    assert (code, f"{len(promtool.alerts(rules))} rules found" in said) == (0, True), said
 
 
-@pytest.mark.parametrize("path", TESTS, ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path", [each for some in TESTS.values() for each in some], ids=lambda path: path.stem
+)
 def test_the_rules_do_what_they_say(tool: None, path: Path) -> None:
     """Promtool's unit tests of the rules pass."""
     code, said = promtool.promtool("test", "rules", str(path))
@@ -53,15 +67,15 @@ def test_the_rules_do_what_they_say(tool: None, path: Path) -> None:
 
 
 @every_alert
-def test_each_alert_is_seen_to_fire_and_not_to_fire(name: str) -> None:
+def test_each_alert_is_seen_to_fire_and_not_to_fire(rules: Path, alert: dict[str, Any]) -> None:
     """The unit tests have a moment at which the alert fires, and one at which it does not."""
     moments = [
         each
-        for path in TESTS
+        for path in TESTS[rules]
         for test in yaml.safe_load(path.read_text(encoding="utf-8"))["tests"]
         for each in test["promql_expr_test"]
     ]
-    about = f'alertname="{name}"'
+    about = f'alertname="{alert["alert"]}"'
     fires = [each for each in moments if each["exp_samples"] and about in str(each)]
     silent = [
         each
@@ -73,21 +87,20 @@ def test_each_alert_is_seen_to_fire_and_not_to_fire(name: str) -> None:
 
 
 @every_alert
-def test_each_alert_says_how_bad_it_is_and_what_to_do(name: str) -> None:
+def test_each_alert_says_how_bad_it_is_and_what_to_do(rules: Path, alert: dict[str, Any]) -> None:
     """An alert has a severity, a summary, a description, and a runbook that exists."""
-    alert = ALERTS[name]
-    headings = re.findall(r"^#+ (\w+)$", RUNBOOKS.read_text(encoding="utf-8"), re.MULTILINE)
+    name, page = alert["alert"], (promtool.REPOSITORY / PAGES[rules]).read_text(encoding="utf-8")
 
     assert {"summary", "description", "runbook"} == set(alert["annotations"])
     assert alert["labels"]["severity"] in ("critical", "warning")
-    assert f"docs/monitoring.md#{name.lower()}" == alert["annotations"]["runbook"]
-    assert name in headings
+    assert f"{PAGES[rules]}#{name.lower()}" == alert["annotations"]["runbook"]
+    assert name in re.findall(r"^#+ (\w+)$", page, re.MULTILINE)
 
 
 def test_each_text_is_filled_in(tool: None, tmp_path: Path) -> None:
     """What an alert says has no gap where a label or a value was meant to be."""
     series = {k.replace("{_", '{job="seb", instance="db-0"'): v for k, v in WORST.items()}
-    texts = promtool.fired(series, list(ALERTS), minute=45, directory=tmp_path)
+    texts = promtool.fired(series, ALERTS, minute=45, directory=tmp_path)
     bad = ("<no value>", "error expanding", "{{", "%!", '""', " .")
 
     assert sorted(ALERTS) == sorted(texts)

@@ -156,11 +156,3 @@ def test_both_kinds_of_table_give_the_same_columns() -> None:
     assert read | {"TimeGenerated"} == filled
     assert filled - {"TimeGenerated"} == set(re.findall(r"`((?:Record|Partition)\w+)`", TEXT))
     assert sorted(set(SCHEMA["properties"]) - CONSTANTS) == sorted(set(attributes))
-
-
-def test_every_link_within_the_page_leads_somewhere() -> None:
-    """The list at the top leads to headings that there are."""
-    headings = re.findall(r"^#+ (.+)$", TEXT, re.MULTILINE)
-    anchors = {re.sub(r"[^\w -]", "", each).lower().replace(" ", "-") for each in headings}
-
-    assert set() == set(re.findall(r"\]\(#([\w-]+)\)", TEXT)) - anchors

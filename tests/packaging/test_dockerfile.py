@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 from support.dockerfile import Stage, ignore_patterns, ignored, read
-from support.process.bridge import run_seb
 
 from bridge.cli import seb
-from bridge.version import __version__
 
 ROOT = Path(__file__).parent.parent.parent
 STATE = "/var/lib/scheduled-events-bridge"
-posix_only = pytest.mark.skipif(sys.platform == "win32", reason="the image is a Linux one")
 
 
 @pytest.fixture
@@ -174,43 +168,6 @@ def test_no_registry_is_named() -> None:
     assert [name for name in names if "/" in name] == []
 
 
-@pytest.mark.slow
-@posix_only
-def test_its_commands_build_what_runs(stages: list[Stage], tmp_path: Path) -> None:
-    """Each RUN of the build, in a directory instead of an image; then the entry point is called."""
-    (tmp_path / "src").mkdir()
-    (tmp_path / "bin").mkdir()
-    python = Path(sys.base_prefix, "bin", f"python{sys.version_info[0]}.{sys.version_info[1]}")
-    (tmp_path / "bin" / "python").symlink_to(python)
-    patterns = ignore_patterns(ROOT / ".dockerignore")
-    build = stages[0]
-    for each in build.instructions:
-        if each.name == "COPY":
-            for source in each.words[:-1]:
-                copy(ROOT / source, tmp_path / "src" / source, patterns)
-        elif each.name == "RUN":
-            text = re.sub(r"/(opt/seb|wheels|backend)\b", rf"{tmp_path}/\1", each.rest)
-            words = json.loads(text) if each.exec_form else ["sh", "-euc", text]
-            path = f"{tmp_path / 'bin'}:{os.environ['PATH']}"
-            subprocess.run(
-                words, cwd=tmp_path / "src", env={**os.environ, "PATH": path}, check=True
-            )
-    installed = tmp_path / "opt" / "seb" / "bin"
-    said = run_seb("version", home=tmp_path, prefix=(str(installed / "seb"),))
-    assert (said.code, said.out) == (0, f"{__version__}\n")
-    assert not (installed / "pip").exists()
-
-
 def pins(name: str) -> dict[str, str]:
     """Name and version of everything that a lock pins."""
     return dict(re.findall(r"^([a-z0-9._-]+)==(\S+)", (ROOT / name).read_text(), re.MULTILINE))
-
-
-def copy(source: Path, target: Path, patterns: list[str]) -> None:
-    """A file or a directory, without what .dockerignore hides."""
-    for path in [source, *sorted(source.rglob("*"))]:
-        if ignored(path.relative_to(ROOT).as_posix(), patterns) or not path.is_file():
-            continue
-        place = target / path.relative_to(source)
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_bytes(path.read_bytes())

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import struct
 import subprocess
 import sys
+import tarfile
 import tomllib
 import zipfile
 from pathlib import Path
@@ -15,10 +17,24 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from bridge.cli import seb as commands
-from release import linux, locks, manual, program, sbom, stable_abi, windows
+from console.config.load import load
+from console.sources.settings import read_sources
+from release import (
+    images,
+    interpreters,
+    linux,
+    locks,
+    manual,
+    packages,
+    program,
+    sbom,
+    stable_abi,
+    windows,
+)
 
 ROOT = Path(__file__).parent.parent.parent
 LINUX = ROOT / "release" / "files" / "linux"
+CONSOLE = ROOT / "release" / "files" / "console"
 WINDOWS = ROOT / "release" / "files" / "windows"
 LOCK = ROOT / "requirements-all.lock"
 posix_only = pytest.mark.skipif(sys.platform == "win32", reason="scripts of Linux packages")
@@ -113,40 +129,99 @@ def test_the_glibc_that_a_program_needs(tmp_path: Path) -> None:
 
 @posix_only
 @pytest.mark.parametrize(
-    "name", ["after-install.sh", "before-remove.sh", "after-remove.sh", "seb.sh"]
+    "path",
+    [*LINUX.glob("*.sh"), *CONSOLE.glob("*.sh")],
+    ids=lambda path: path.parent.name + path.name,
 )
-def test_the_scripts_are_plain_sh(name: str) -> None:
+def test_the_scripts_are_plain_sh(path: Path) -> None:
     """Dash takes them: no script of a package needs bash."""
-    subprocess.run(["sh", "-n", str(LINUX / name)], check=True)
+    subprocess.run(["sh", "-n", str(path)], check=True)
+
+
+def calls_of(script: Path, word: str, place: Path) -> list[str]:
+    """What a script of a package asks of systemd; everything else that it touches is in `place`."""
+    for name in ("systemctl", "systemd-sysusers", "getent", "userdel", "groupdel", "install"):
+        fake = place / name
+        fake.write_text(f'#!/bin/sh\necho "{name} $*" >> "{place}/calls"\n')
+        fake.chmod(0o755)
+    text = script.read_text().replace("/run/systemd/system", str(place))
+    for name in ("/usr/bin/seb", "/usr/lib/scheduled", "/etc/", "/var/lib/"):
+        text = text.replace(name, f"{place}{name}")
+    for name in ("usr/bin", "etc/seb", "var/lib"):
+        (place / name).mkdir(parents=True, exist_ok=True)
+    environment = {"PATH": f"{place}:/usr/bin:/bin"}
+    subprocess.run(["sh", "-c", text, "sh", word], env=environment, check=True)
+    calls = place / "calls"
+    said = calls.read_text().splitlines() if calls.exists() else []
+    return [each for each in said if each.startswith("system")]
 
 
 @posix_only
+@pytest.mark.parametrize("folder", [LINUX, CONSOLE], ids=["bridge", "console"])
 @pytest.mark.parametrize(
     ("script", "word", "expected"),
     [
         ("after-remove.sh", "upgrade", ["systemctl daemon-reload"]),
         ("after-remove.sh", "remove", ["systemctl daemon-reload",
-                                       "systemctl reset-failed seb.service"]),
+                                       "systemctl reset-failed UNIT.service"]),
         ("before-remove.sh", "upgrade", []),
         ("before-remove.sh", "1", []),
-        ("before-remove.sh", "remove", ["systemctl disable --now --quiet seb.service"]),
-        ("before-remove.sh", "0", ["systemctl disable --now --quiet seb.service"]),
-        ("after-install.sh", "configure", ["systemd-sysusers seb.conf", "systemctl daemon-reload",
-                                           "systemctl try-restart seb.service"]),
+        ("before-remove.sh", "remove", ["systemctl disable --now --quiet UNIT.service"]),
+        ("before-remove.sh", "0", ["systemctl disable --now --quiet UNIT.service"]),
+        ("after-install.sh", "configure", ["systemd-sysusers UNIT.conf", "systemctl daemon-reload",
+                                           "systemctl try-restart UNIT.service"]),
     ],
 )  # fmt: skip
-def test_what_the_scripts_do(script: str, word: str, expected: list[str], tmp_path: Path) -> None:
+def test_what_the_scripts_do(
+    folder: Path, script: str, word: str, expected: list[str], tmp_path: Path
+) -> None:
     """An upgrade stops nothing before the new version is there; an installation starts nothing."""
-    for name in ("systemctl", "systemd-sysusers"):
-        fake = tmp_path / name
-        fake.write_text(f'#!/bin/sh\necho "{name} $*" >> "{tmp_path}/calls"\n')
-        fake.chmod(0o755)
-    text = (LINUX / script).read_text().replace("/run/systemd/system", str(tmp_path))
-    subprocess.run(
-        ["sh", "-c", text, "sh", word], env={"PATH": f"{tmp_path}:/usr/bin:/bin"}, check=True
+    unit = "seb" if folder is LINUX else "seb-console"
+    assert [each.replace("UNIT", unit) for each in expected] == calls_of(
+        folder / script, word, tmp_path
     )
-    calls = tmp_path / "calls"
-    assert (calls.read_text().splitlines() if calls.exists() else []) == expected
+
+
+@posix_only
+@pytest.mark.parametrize(
+    ("folder", "other", "own"),
+    [(LINUX, "console.env", "credentials"), (CONSOLE, "seb.env", "console")],
+)
+def test_the_last_package_takes_the_settings_along(
+    folder: Path, other: str, own: str, tmp_path: Path
+) -> None:
+    """Bridge and console share /etc/seb: a purge takes the package's own while the other is there,
+    and then all of it.
+    """
+    settings = tmp_path / "etc" / "seb"
+    (settings / own).mkdir(parents=True)
+    (settings / other).touch()
+    calls_of(folder / "after-remove.sh", "purge", tmp_path)
+    assert [each.name for each in settings.iterdir()] == [other]
+    (settings / other).unlink()
+    calls_of(folder / "after-remove.sh", "purge", tmp_path)
+    assert not settings.exists()
+
+
+@posix_only
+def test_who_has_the_command_seb(tmp_path: Path) -> None:
+    """The console's link where no bridge is, the bridge's file where it is, and the link again."""
+    seb = tmp_path / "usr" / "bin" / "seb"
+    program = tmp_path / "usr" / "lib" / "scheduled-events-console" / "bin" / "seb-of-the-service"
+    program.parent.mkdir(parents=True)
+    program.touch(mode=0o755)
+    calls_of(CONSOLE / "after-install.sh", "configure", tmp_path)
+    assert seb.resolve() == program
+    seb.unlink()
+    seb.write_text("the bridge's")
+    calls_of(CONSOLE / "after-install.sh", "configure", tmp_path)
+    assert seb.read_text() == "the bridge's"
+    seb.unlink()
+    calls_of(LINUX / "after-remove.sh", "remove", tmp_path)
+    assert seb.is_symlink()
+    program.unlink()
+    calls_of(CONSOLE / "after-remove.sh", "remove", tmp_path)
+    assert not seb.is_symlink()
 
 
 def test_the_template_of_the_settings_is_valid(tmp_path: Path) -> None:
@@ -160,6 +235,32 @@ def test_the_template_of_the_settings_is_valid(tmp_path: Path) -> None:
     assert said.code == 0, said.err
 
 
+def test_the_template_of_the_consoles_settings_is_valid(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each example in console.env works if it is uncommented."""
+    monkeypatch.chdir(tmp_path)
+    text = (CONSOLE / "console.env").read_text()
+    lines = re.findall(r"^#(SEB_\S+)$", text, re.MULTILINE)
+    settings = load(environ=dict(each.split("=", 1) for each in lines))
+    assert list(read_sources(settings.source)) == ["mqtt", "eventhub"]
+    assert settings.public_url == "https://console.example"
+
+
+@pytest.mark.timeout(300)  # a process for each command
+def test_the_unit_of_the_consoles_package() -> None:
+    """It runs the package's own program, as the account that the package makes."""
+    program_here = Path(sys.executable).with_name("seb")
+    texts = packages.CONSOLE_PRODUCT.texts(program_here, "1.2.3")
+    unit = texts["usr/lib/systemd/system/seb-console.service"]
+    assert "ExecStart=/usr/lib/scheduled-events-console/bin/seb console run\n" in unit
+    assert "/opt/" not in unit
+    account = texts["usr/lib/sysusers.d/seb-console.conf"].splitlines()[-1]
+    assert account.startswith("u seb-console - ")  # DynamicUser= takes the unit's name
+    assert ".SS seb console run\n" in texts["usr/share/man/man1/seb-console.1"]
+
+
+@pytest.mark.timeout(300)  # a process for each command
 def test_the_manual_page_has_every_command() -> None:
     """From the program's own help texts; nothing in it is taken for a request of roff."""
     program_here = Path(sys.executable).with_name("seb")
@@ -171,6 +272,76 @@ def test_the_manual_page_has_every_command() -> None:
     known = (".TH", ".SH", ".SS", ".nf", ".fi", ".B", ".BR", ".I", ".TP", ".PP")
     requests = [line for line in text.splitlines() if line.startswith((".", "'"))]
     assert [line for line in requests if line.split(" ")[0] not in known] == []
+
+
+@posix_only
+@pytest.mark.parametrize("newer", ["3.0-2", ""])
+def test_a_source_package_that_left_the_mirrors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, newer: str
+) -> None:
+    """The message names what there is instead, and each way on; the mirror may have nothing."""
+    cached = tmp_path / "cache"
+    further = tmp_path / "old.list"
+    further.write_text("deb-src [check-valid-until=no] https://old.example/ trixie main\n")
+    monkeypatch.setenv("SEB_RELEASE_CACHE", str(cached))
+    monkeypatch.setenv("SEB_RELEASE_SOURCES_LIST", str(further))
+    monkeypatch.setattr(interpreters, "_source_list", lambda: "deb-src https://x.example/ t main\n")
+    for name, script in {
+        "apt-get": 'case "$*" in *update*) exit 0;; esac; exit 100',
+        "apt-cache": f'[ -z "{newer}" ] || echo "Version: {newer}"',
+    }.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{script}\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    first = interpreters.sources()[0]
+    with pytest.raises(interpreters.Unavailable) as raised:
+        interpreters._download_sources()
+    told = str(raised.value)
+    assert f"{first.name} {first.version} no more" in told
+    assert (newer or "no version of it") in told
+    assert "SEB_RELEASE_SOURCES_LIST" in told
+    assert str(cached / "sources") in told
+    assert "old.example" in (cached / "apt" / "sources.list").read_text()
+
+
+@posix_only
+def test_an_image_needs_an_engine_and_its_base(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without an engine, or if its build fails, the reason is one line."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(interpreters.Unavailable, match="not installed here: podman"):
+        next(images.make("1.2.3", [], tmp_path / "one", tmp_path))
+    engine = tmp_path / "engine"
+    engine.write_text("#!/bin/sh\necho first >&2\necho 'no such base' >&2\nexit 125\n")
+    engine.chmod(0o755)
+    monkeypatch.setenv("SEB_RELEASE_ENGINE", str(engine))
+    with pytest.raises(interpreters.Unavailable, match="build ended with 125: no such base"):
+        next(images.make("1.2.3", [], tmp_path / "two", tmp_path))
+
+
+def test_an_image_forgets_who_made_it(tmp_path: Path) -> None:
+    """The engine writes down the container that it built in; without that, two builds are equal."""
+    made = []
+    for maker in ("one", "two"):
+        config = {"container": maker, "config": {"Hostname": maker, "User": "1"}, "os": "linux"}
+        manifest = [{"Config": f"{maker}.json", "RepoTags": ["x:1"], "Layers": ["a.tar"]}]
+        parts = {"manifest.json": manifest, f"{maker}.json": config, "a.tar": "layer"}
+        with tarfile.open(tmp_path / maker, "w") as archive:
+            for name, part in parts.items():
+                body = json.dumps(part).encode()
+                entry = tarfile.TarInfo(name)
+                entry.size = len(body)
+                archive.addfile(entry, io.BytesIO(body))
+        made.append(images.settle(tmp_path / maker, tmp_path / f"{maker}.gz"))
+    assert made[0].read_bytes() == made[1].read_bytes()
+    with tarfile.open(made[0]) as archive:
+        names = archive.getnames()
+        (config_name,) = (each for each in names if each.endswith(".json") and each[0] != "m")
+        stream = archive.extractfile(config_name)
+        assert stream is not None
+        assert json.load(stream) == {"config": {"User": "1"}, "os": "linux"}
+    assert names == ["manifest.json", config_name, "a.tar"]
 
 
 def test_the_names_of_an_import_library() -> None:

@@ -21,8 +21,11 @@ def script(tmp_path: Path) -> ModuleType:
     assert spec
     module = importlib.util.module_from_spec(spec)
     loader.exec_module(module)
-    for name, value in {"SETTINGS": tmp_path / "seb.env", "SECRETS": tmp_path / "secrets"}.items():
-        setattr(module, name, value)
+    places = {"SETTINGS": "seb.env", "SECRETS": "secrets", "CONSOLE_SETTINGS": "console.env"}
+    for name, value in places.items():
+        setattr(module, name, tmp_path / value)
+    for name in ("PROGRAM", "CONSOLE"):
+        setattr(module, name, str(tmp_path / name.lower()))
     return module
 
 
@@ -104,3 +107,53 @@ def test_a_person_who_may_not_read_them(
     monkeypatch.setattr(type(script.SETTINGS), "read_text", refused)
     assert environment_of(script, monkeypatch) == {}
     assert "use sudo" in capsys.readouterr().err
+
+
+def became(script: ModuleType, monkeypatch: pytest.MonkeyPatch, *words: str) -> str:
+    """The program that `seb` with these words becomes."""
+    monkeypatch.setattr(script.os, "environ", {})
+
+    def become(path: str, _: list[str]) -> None:
+        raise Became(path)
+
+    monkeypatch.setattr(script.os, "execv", become)
+    monkeypatch.setattr(script.sys, "argv", ["seb", *words])
+    with pytest.raises(Became) as raised:
+        script.main()
+    return str(raised.value.args[0])
+
+
+@pytest.mark.parametrize(
+    ("there", "of_bridge", "of_console"),
+    [
+        (("PROGRAM",), "PROGRAM", "PROGRAM"),
+        (("CONSOLE",), "CONSOLE", "CONSOLE"),
+        (("PROGRAM", "CONSOLE"), "PROGRAM", "CONSOLE"),
+    ],
+)
+def test_each_package_has_its_program(
+    script: ModuleType,
+    monkeypatch: pytest.MonkeyPatch,
+    there: tuple[str, ...],
+    of_bridge: str,
+    of_console: str,
+) -> None:
+    """`seb console` is the console's package's where it is installed, and else what is there."""
+    for name in there:
+        Path(getattr(script, name)).touch()
+    assert became(script, monkeypatch, "check") == getattr(script, of_bridge)
+    assert became(script, monkeypatch, "console", "check") == getattr(script, of_console)
+
+
+def test_the_console_has_settings_of_its_own(
+    script: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`seb console` as root uses the file and the database of its service, not the bridge's."""
+    script.SETTINGS.write_text("SEB_SITE=weu\n")
+    script.CONSOLE_SETTINGS.write_text("SEB_CONSOLE_PULL=true\n")
+    script.SECRETS.mkdir()
+    became(script, monkeypatch, "console", "check")
+    assert script.os.environ == {
+        "SEB_CONSOLE_PULL": "true",
+        "SEB_CONSOLE_STATE_DIR": "/var/lib/scheduled-events-console",
+    }

@@ -8,15 +8,12 @@ from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
-from click.testing import CliRunner
 
 from bridge import system
-from bridge.cli import seb
 from bridge.cli.systemd_unit import unit
 from bridge.config.load import load
 
 DOCS = Path(__file__).parent.parent.parent / "docs"
-PAGES = ("linux.md", "windows.md", "docker.md")
 UNIT = unit(["/opt/seb/bin/seb"])
 
 
@@ -78,33 +75,6 @@ def test_the_state_directory_of_the_windows_service(monkeypatch: pytest.MonkeyPa
     monkeypatch.delenv("STATE_DIRECTORY", raising=False)
     name = system.default_state_dir().name
     assert f"icacls 'C:\\ProgramData\\{name}' /inheritance:r" in page("windows.md")
-
-
-@pytest.mark.parametrize("name", PAGES)
-def test_the_commands_exist(name: str) -> None:
-    """Each `seb …` of the page has a help text."""
-    called = r"""(?:bin/|exec seb |ro"? |^|`)seb ([a-z][a-z-]+(?: (?:list|test|env))?)"""
-    found = re.findall(called, page(name), re.MULTILINE)
-    for words in sorted(set(found)):
-        said = CliRunner().invoke(seb, [*words.split(), "--help"])
-        assert (words, said.exit_code) == (words, 0)
-    assert "check" in found
-
-
-@pytest.mark.parametrize("name", PAGES)
-def test_the_links_lead_somewhere(name: str) -> None:
-    """To a page, and to a heading of it."""
-    for place in re.findall(r"\]\(([^)]+)\)", page(name)):
-        if place.startswith("https:"):
-            continue
-        file, _, anchor = place.partition("#")
-        text = (DOCS / (file or name)).read_text(encoding="utf-8")
-        headings = [
-            re.sub(r"[^a-z0-9 -]", "", line.lstrip("# ").lower()).replace(" ", "-")
-            for line in text.splitlines()
-            if line.startswith("#")
-        ]
-        assert not anchor or anchor in headings, place
 
 
 def test_the_linux_page_and_the_unit_agree() -> None:

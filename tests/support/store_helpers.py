@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -21,22 +22,11 @@ from sinks.samples import SAMPLE_VM, sample_bridge_record, sample_record
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 
 
-class HandClock:
-    """A clock that stands still until it is moved."""
-
-    def __init__(self) -> None:
-        self.wall = NOW
-        self.seconds = 1000.0
-
-    def now(self) -> datetime:
-        return self.wall
-
-    def monotonic(self) -> float:
-        return self.seconds
-
-    def advance(self, seconds: float) -> None:
-        self.wall += timedelta(seconds=seconds)
-        self.seconds += seconds
+def environment() -> dict[str, str]:
+    """An environment in which a child process can import these helpers."""
+    root = Path(__file__).parents[2]
+    path = os.pathsep.join([str(root / "tests"), str(root)])
+    return {**os.environ, "PYTHONPATH": path}
 
 
 def as_draft(record: EventRecord) -> RecordDraft:

@@ -97,7 +97,7 @@ def a_sink(mail: MailServer, **others: Any) -> EmailSink:
 
 
 def test_a_repeated_delivery_has_the_same_message_id(mail: MailServer) -> None:
-    """Whoever gets the same record twice can see that it is the same."""
+    """The reader of a record that comes twice can see that it is the same."""
     sink = a_sink(mail)
     sink.deliver([sample_record()])
     sink.deliver([sample_record()])

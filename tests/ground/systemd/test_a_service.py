@@ -20,7 +20,7 @@ pytestmark = pytest.mark.timeout(600)
 def test_install(machine: Machine, page: Pages) -> None:
     """Step 1 installs it beside other versions."""
     said = machine.run(page.take("1. Install"), network=True, timeout=500)
-    assert said.splitlines()[-1] == "0.1.0"
+    assert said.splitlines()[-1] == "0.2.0"
 
 
 def test_settings_and_secrets(machine: Machine, page: Pages, far: FarEnds) -> None:
@@ -126,14 +126,14 @@ def test_reboot(machine: Machine, far: FarEnds) -> None:
 
 def test_upgrade_and_back(machine: Machine, page: Pages) -> None:
     """Step 8 changes to another version, and back, with the same records."""
-    bump = "sed -i 's/0[.]1[.]0/0.2.0/' bridge/version.py"
-    install = Pages(LINUX).take("1. Install").replace("0.1.0", "0.2.0")
+    bump = "sed -i 's/0[.]2[.]0/0.3.0/' bridge/version.py"
+    install = Pages(LINUX).take("1. Install").replace("0.2.0", "0.3.0")
     machine.run(bump)
     machine.run(install, network=True, timeout=500)
     streams_of = "[.. | objects | .stream? // empty] | unique | .[]"
     stream = f"/opt/seb/bin/seb events --json | jq -r '{streams_of}'"
     streams = {machine.run(stream)}
-    for step, version in ((1, "0.2.0"), (2, "0.1.0")):
+    for step, version in ((1, "0.3.0"), (2, "0.2.0")):
         machine.run(page.take("8. Upgrade, and back"))
         wait_for(machine, "ActiveState", "active")
         said = machine.run("/opt/seb/bin/seb version")

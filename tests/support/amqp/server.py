@@ -119,18 +119,6 @@ class EventHubServer:
         with self.lock:
             return list(self._arrivals.get(hub, []))
 
-    def wait_for_messages(self, hub: str, count: int, timeout: float = 10.0) -> bool:
-        """Wait until a hub holds so many messages, at most `timeout` seconds."""
-        with self._changed:
-            return self._changed.wait_for(
-                lambda: len(self._arrivals.get(hub, [])) >= count, timeout
-            )
-
-    def wait_for_consumers(self, hub: str, count: int, timeout: float = 10.0) -> bool:
-        """Wait until so many links read from a hub, at most `timeout` seconds."""
-        with self._changed:
-            return self._changed.wait_for(lambda: self._readers.get(hub, 0) >= count, timeout)
-
     # Coming and going.
 
     def start(self) -> None:

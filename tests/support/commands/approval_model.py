@@ -93,6 +93,7 @@ BACK = st.sampled_from([0, 0, 1, 2])
 SAID = st.one_of(
     st.just(("look",)),
     st.tuples(st.just("command"), st.sampled_from(EVENTS), BACK, st.sampled_from(sorted(SIGNERS))),
+    st.tuples(st.just("again"), st.integers(0, 9)),
     st.tuples(st.just("person"), st.sampled_from(EVENTS), BACK),
 )
 TURNS = st.lists(st.lists(OTHERS, max_size=3), max_size=6)
@@ -113,8 +114,13 @@ class Approving(RuleBasedStateMachine):
     def teardown(self) -> None:
         if hasattr(self, "world"):
             self.counts.update(records=self.world.store.head, documents=self.world.imds.incarnation)
+            told = Counter((each["jti"], each["state"]) for each in self.world.receipts())
             self.world.store.close()
             self.root.cleanup()
+            final = Counter(jti for jti, state in told if state in ("failed", "confirmed"))
+            repeated = {key: n for key, n in told.items() if n > 1 and key[1] != "rejected"}
+            assert repeated == {}, "a step that is told twice"
+            assert max(final.values(), default=0) <= 1, "two ends of one cause"
 
     @rule(steps=st.lists(OTHERS, max_size=4), turns=TURNS)
     def live(self, steps: list[Step], turns: list[list[Step]]) -> None:

@@ -14,7 +14,7 @@ from typing import Any, Self
 from support.commands.control_plane import Signer, jwks
 from support.commands.forgery import Scene
 from support.mqtt.mosquitto import Mosquitto
-from support.process.bridge import BridgeProcess
+from support.process.bridge import BridgeProcess, fast
 from support.process.control_line import Came, ControlLine
 
 from bridge.simulator.events import SimulatedEvent
@@ -53,10 +53,7 @@ class Stage:
     def env(self) -> dict[str, str]:
         """A bridge that takes commands over MQTT and writes a file."""
         return {
-            "SEB_IMDS__URL": self.simulator.url,
-            "SEB_STATE_DIR": str(self.home / "state"),
-            "SEB_POLL_INTERVAL": "0.1",
-            "SEB_HEARTBEAT_INTERVAL": "0",
+            **fast(self.simulator.url, self.home),
             "SEB_APPROVAL__TRUST": str(self.trust),
             "SEB_SINK__MQTT__HOST": self.broker.host,
             "SEB_SINK__MQTT__PORT": str(self.broker.port),

@@ -101,6 +101,8 @@ class World:
         """Name and kind of a sink, and the id of a record that it has acknowledged."""
         self.words: set[tuple[str, str, str]] = set()
         """What was said of which state: event, fingerprint, and the signer or `person`."""
+        self.sent: list[bytes] = []
+        """Every token, in order."""
         self._held: dict[str, Batch] = {}
         self._busy = False
 
@@ -238,9 +240,16 @@ class World:
         self.words.add((event_id.casefold(), record["data"]["fingerprint"], signer))
         now = int(self.clock.now().timestamp())
         token = SIGNERS[signer].approve(record, now=now)
-        self.approvals.command(
-            CommandMessage(token=token, channel="mqtt", settled=lambda: None, retained=False)
-        )
+        self.sent.append(token)
+        self.again(-1)
+
+    def again(self, place: int) -> None:
+        """A token that was sent before, by anybody who saw it."""
+        if self.sent:
+            token = self.sent[place % len(self.sent)]
+            self.approvals.command(
+                CommandMessage(token=token, channel="mqtt", settled=lambda: None, retained=False)
+            )
 
     def person(self, event_id: str, back: int) -> None:
         """A person on the VM approves what the newest record said, or one before it."""
@@ -261,15 +270,18 @@ class World:
         )
         return [json.loads(text) for (text,) in rows]
 
-    def released(self, event_id: str) -> list[str]:
-        """The VMs that the newest acceptance of an event's approval told to be released."""
+    def receipts(self) -> list[dict[str, Any]]:
+        """What was told of approvals, newest first."""
         rows = self.store.read(
             "SELECT body FROM records WHERE type = 'seb.approval.v1' ORDER BY sequence DESC"
         )
-        receipts = (json.loads(text)["data"] for (text,) in rows)
+        return [json.loads(text)["data"] for (text,) in rows]
+
+    def released(self, event_id: str) -> list[str]:
+        """The VMs that the newest acceptance of an event's approval told to be released."""
         return next(
             list(each["resources"])
-            for each in receipts
+            for each in self.receipts()
             if each["state"] == "accepted" and each["evt"].casefold() == event_id.casefold()
         )
 

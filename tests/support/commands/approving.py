@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,7 @@ from support.documents.documents import (
 
 from bridge.approval.approvals import Approvals
 from bridge.approval.decisions import Decisions
-from bridge.approval.ledger import Entry, Ledger
+from bridge.approval.ledger import Ledger
 from bridge.approval.policy import Rule
 from bridge.approval.trusted_keys import Trust
 from bridge.events.normalize import Observer
@@ -33,7 +32,7 @@ from bridge.events.poller import Poller
 from bridge.events.state import CurrentState
 from bridge.events.tracked import TrackedEvent
 from bridge.imds.client import ImdsError
-from bridge.store.approvals import approved_events
+from bridge.store.approvals import Entry, approved_events
 from bridge.store.database import Store
 from bridge.store.opening import open_store
 from sinks.base import CommandMessage
@@ -245,10 +244,6 @@ class Court:
     def entries(self) -> Sequence[Entry]:
         """What the ledger has unfinished."""
         return self.ledger.unfinished()
-
-    def move_to(self, name: str) -> None:
-        """The next run is on a VM of that name."""
-        self.vm = replace(VM, name=name)
 
     def _settle(self) -> None:
         self.settled += 1

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from support.mqtt.mosquitto import Mosquitto
-from support.process.bridge import BridgeProcess, Ended, run_seb
+from support.process.bridge import BridgeProcess, Ended
 
 from bridge.approval import signing
 from bridge.simulator.events import SimulatedEvent
@@ -21,7 +21,11 @@ BRIDGE, CONTROL = "bridge", "control"
 
 
 class CommandFleet:
-    """One broker with a user for each side, one IMDS, and keys; `bridge` starts the VM's `seb`."""
+    """One broker with a user for each side, one IMDS, and keys; `bridge` starts the VM's `seb`, and
+    `run` is what runs its commands.
+    """
+
+    run: Callable[..., Ended]
 
     def __init__(
         self, home: Path, imds: Simulator, *, users: bool = False, acl: Sequence[str] | None = None
@@ -87,19 +91,18 @@ class CommandFleet:
 
     def announce(self, bridge: BridgeProcess, **event: Any) -> str:
         """The id of a new event that the bridge has seen."""
-        count = len([each for each in bridge.records if each["type"].startswith("seb.event.")])
         made = self.imds.announce(SimulatedEvent(**event))
-        bridge.wait_for_records(count + 1, types="seb.event.")
+        about = f"scheduledEvents/{made.event_id}"
+        bridge.wait_until(lambda: any(each["subject"] == about for each in bridge.records), about)
         return made.event_id
 
     def here(self, *arguments: str) -> Ended:
         """`seb approve` on the VM."""
-        return run_seb("approve", *arguments, home=self.home, env=self.on_the_vm)
+        return self.run("approve", *arguments, **self.on_the_vm)
 
     def afar(self, *arguments: str, key: Path | None = None, **variables: str) -> Ended:
         """`seb approve --to` this VM, from the control plane."""
-        return run_seb(
+        return self.run(
             *("approve", *arguments, "--to", self.vm_id, "--key", str(key or self.key)),
-            home=self.home,
-            env={**self.at_the_control_plane, **variables},
+            **{**self.at_the_control_plane, **variables},
         )

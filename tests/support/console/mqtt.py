@@ -19,11 +19,11 @@ from sinks.record import EventRecord
 class Fleet:
     """One connection over which every VM's messages go."""
 
-    def __init__(self, broker: Mosquitto) -> None:
+    def __init__(self, broker: Mosquitto, *, port: int | None = None) -> None:
         self._client = Client(CallbackAPIVersion.VERSION2, protocol=MQTTProtocolVersion.MQTTv5)
         self._client.max_queued_messages_set(0)
         self._client.max_inflight_messages_set(200)
-        self._client.connect(broker.host, broker.port)
+        self._client.connect(broker.host, port or broker.port)
         self._client.loop_start()
 
     def __enter__(self) -> Self:

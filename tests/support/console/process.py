@@ -15,7 +15,11 @@ from typing import Any, Self
 import requests
 from support.eventually import eventually
 
+from console.audit.chain import as_json
+from console.audit.log import everything
+from console.config.settings import Settings
 from console.sources.enrolment import read_key, webhook_secret
+from console.store.opening import Database, database_url
 from sinks.record import EventRecord
 from sinks.webhook.signature import SigningKey, signature_headers
 
@@ -55,6 +59,32 @@ class ConsoleProcess:
         """The command line of `seb console`."""
         return [sys.executable, "-m", "bridge", "console", *words]
 
+    def run(self, *words: str, **environ: str) -> subprocess.CompletedProcess[str]:
+        """Run a command of `seb console` that is pointed at this console."""
+        return subprocess.run(
+            self.command(*words),
+            env={**self.environ, "SEB_CONSOLE_URL": self.url, **environ},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+
+    def token(self, name: str, *words: str, role: str = "viewer", days: str = "1") -> str:
+        """A new bearer token, made by the command."""
+        done = self.run("token", "add", name, "--role", role, "--days", days, *words)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
+
+    def audit(self, action: str) -> list[dict[str, Any]]:
+        """The audit's rows of one action, as the database has them."""
+        database = Database(database_url(Settings(state_dir=self.directory)))
+        try:
+            rows = [as_json(row) for row in everything(database.reading)]
+        finally:
+            database.close()
+        return [row for row in rows if row["action"] == action]
+
     def start(self, *, ready: bool = True) -> Self:
         """Start, or start again; returns once it answers."""
         with (self.directory / "log").open("ab") as log:
@@ -62,7 +92,7 @@ class ConsoleProcess:
                 self.command("run"), env=self.environ, stderr=log, stdout=log, cwd=Path.cwd()
             )
         path = "/readyz" if ready else "/healthz"
-        eventually(lambda: self._answers(path), what=f"{path}\n{self.log}", timeout=30)
+        eventually(lambda: self._answers(path), what=f"{path}\n{self.log}", timeout=90)
         return self
 
     def _answers(self, path: str) -> bool:
@@ -94,7 +124,11 @@ class ConsoleProcess:
             self.process = None
 
     def __enter__(self) -> Self:
-        return self.start()
+        try:
+            return self.start()
+        except BaseException:  # it would run on after the tests
+            self.kill()
+            raise
 
     def __exit__(self, *_: object) -> None:
         self.kill()
@@ -115,23 +149,37 @@ class ConsoleProcess:
         """The listed VMs by name."""
         return {item["name"]: item for item in self.get("vms", **params)["items"]}
 
+    def metric(self, name: str) -> float:
+        """A number of /metrics that has no labels."""
+        text = self.http.get(f"{self.url}/metrics", timeout=10).text
+        return next(float(line.split()[1]) for line in text.splitlines() if line.split()[0] == name)
+
     def contacts(self) -> dict[str, str]:
         """How each VM is heard, by name."""
         return {name: item["contact"] for name, item in self.vms().items()}
 
     def post(
-        self, record: EventRecord, *, signed_for: str | None = None, skew: float = 0
+        self,
+        record: EventRecord,
+        *,
+        signed_for: str | None = None,
+        skew: float = 0,
+        generation: int = 1,
     ) -> requests.Response:
         """Send a record as the webhook sink of its VM would."""
         return self.post_body(
-            record.body, vm_id=signed_for or record.partition_key, record_id=record.id, skew=skew
+            record.body,
+            vm_id=signed_for or record.partition_key,
+            record_id=record.id,
+            skew=skew,
+            generation=generation,
         )
 
     def post_body(
-        self, body: bytes, *, vm_id: str, record_id: str = "r", skew: float = 0
+        self, body: bytes, *, vm_id: str, record_id: str = "r", skew: float = 0, generation: int = 1
     ) -> requests.Response:
         """Send bytes, signed by the secret of a VM."""
-        secret = SigningKey(webhook_secret(read_key(self.key_file), vm_id))
+        secret = SigningKey(webhook_secret(read_key(self.key_file), vm_id, generation))
         headers = signature_headers(
             [secret], message_id=record_id, timestamp=int(time.time() + skew), body=body
         )

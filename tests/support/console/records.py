@@ -95,6 +95,7 @@ class FakeVm:
             "durationInSeconds": -1,
         }
         told = {key: value for key, value in event.items() if key != "description"}
+        told["resources"] = sorted(named)
         fingerprint = "sha256:" + sha256(canonical_json(told)).hexdigest()
         revision = self.revisions[event_id] = self.revisions.get(event_id, 0) + 1
         data = {
@@ -138,7 +139,13 @@ class FakeVm:
         return self.record(BRIDGE_STOPPED, {"stopped": {"reason": "SIGTERM"}}, now=now)
 
     def receipt(
-        self, event_id: str | None, state: str, *, jti: str = "jti-1", **data: Any
+        self,
+        event_id: str | None,
+        state: str,
+        *,
+        jti: str = "jti-1",
+        now: datetime | None = None,
+        **data: Any,
     ) -> EventRecord:
         """What became of a command."""
         told = {
@@ -149,8 +156,9 @@ class FakeVm:
             "actor": "rule:patching",
             "issuer": None,
             "resources": [self.name],
+            "rsn": None,
         }
-        return self.record(APPROVAL, told | data)
+        return self.record(APPROVAL, told | data, now=now)
 
     def record(
         self,

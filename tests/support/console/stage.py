@@ -22,8 +22,8 @@ from console.config.load import load
 from console.intake.delivery import Delivery
 from console.records.incoming import Incoming
 from console.records.parse import parse_record, parse_status, seconds
+from console.service.connections import Limits, protocol
 from console.service.console import Console
-from console.store.reading import newest_number
 from console.web.app import application
 from sinks.record import EventRecord, rfc3339
 
@@ -58,6 +58,7 @@ class ConsoleStage:
         self._server = uvicorn.Server(
             uvicorn.Config(
                 application(self.desk, self.console.stream),
+                http=protocol(Limits()),
                 log_config=None,
                 access_log=False,
                 lifespan="off",
@@ -93,7 +94,7 @@ class ConsoleStage:
         self._server.should_exit = True
         self._thread.join(20)
         self.http.close()
-        for part in (self.console.writer, self.console.follower):
+        for part in (self.console.decisions, self.console.writer, self.console.follower):
             part.stop()
         self.console.database.close()
 
@@ -132,9 +133,14 @@ class ConsoleStage:
 
     def settle(self) -> None:
         """Wait until what was committed is in memory."""
-        with self.console.database.reading.begin() as connection:
-            number = newest_number(connection)
-        eventually(lambda: self.console.follower._number == number, what="the follower")
+        follower = self.console.follower
+        before = follower.looks
+
+        def looked() -> bool:
+            follower.opened()  # look now
+            return follower.looks >= before + 2  # the first may have begun before
+
+        eventually(looked, what="the follower")
 
     def page(self, path: str = "/") -> str:
         """The page as a browser without JavaScript gets it."""

@@ -1,6 +1,6 @@
 """A bridge that dies at a chosen step between a cause and the end of its approval.
 
-The cause is a command over MQTT, or a rule that waits for a webhook. Aimed as in `fault_stages`.
+The cause is a command over MQTT, or a rule that waits for a webhook. Aimed as in `stages`.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class Court:
         """An event is announced; what a control plane does then."""
         record = self.stage.announce().record
         self.commands.append(jti := f"command-{len(self.commands)}")
-        token = self.stage.signer.approve(record, jti=jti)
+        token = self.stage.signer.approve(record, jti=jti, rsn=f"reason of {jti}")
         vm_id = self.stage.simulator.vm.vm_id
         return lambda: self.stage.line.publish(vm_id, token)
 
@@ -123,11 +123,13 @@ class Court:
         assert simulator.wait_until_served(gets=2)
         eventually(self._at_rest, what="the same records at both sinks")
 
+    @property
+    def receipts(self) -> list[dict[str, Any]]:
+        """What the file has of them."""
+        return [each["data"] for each in map(json.loads, self.lines) if each["type"] == APPROVAL]
+
     def _at_rest(self) -> bool:
-        receipts = [
-            each["data"] for each in map(json.loads, self.lines) if each["type"] == APPROVAL
-        ]
-        told = {each["jti"]: each["state"] for each in receipts}
+        told = {each["jti"]: each["state"] for each in self.receipts}
         asked = set(self.commands) <= told.keys()
         same = {*self.lines} == {*self.receiver.bodies} != set()
         return same and asked and all(state in FINAL for state in told.values())

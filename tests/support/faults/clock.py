@@ -7,7 +7,7 @@ import struct
 import sys
 import time
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -24,8 +24,8 @@ YEARS: Final = 30 * 365.25 * 86400
 """Thirty of them, in seconds."""
 HANG: Final = 20.0
 """Seconds: who takes longer than this has stopped; how long it took is told."""
-GROWTH_KIB: Final = 20 * 1024
-"""How much more memory a bridge may have after any number of jumps."""
+GROWTH: Final = 20.0
+"""MiB more memory that a bridge may have after any number of jumps."""
 
 
 class WrongClock:
@@ -62,10 +62,6 @@ class WrongClock:
         """Set it to that moment."""
         self.set((moment - datetime.now(UTC)).total_seconds())
 
-    def now(self) -> datetime:
-        """What it shows."""
-        return datetime.now(UTC) + timedelta(seconds=self.wrong_by)
-
     def bridge(self, env: Mapping[str, str], home: Path) -> BridgeProcess:
         """`seb run` by this clock, not started."""
         return BridgeProcess(
@@ -74,23 +70,6 @@ class WrongClock:
             home=home,
             prefix=(sys.executable, str(CHILD)),
         )
-
-
-def variables(simulator: Simulator, home: Path, **more: str) -> dict[str, str]:
-    """A fast bridge without heartbeats."""
-    return {
-        "SEB_IMDS__URL": simulator.url,
-        "SEB_STATE_DIR": str(home / "state"),
-        "SEB_POLL_INTERVAL": "0.1",
-        "SEB_HEARTBEAT_INTERVAL": "0",
-        **more,
-    }
-
-
-def resident(pid: int) -> int:
-    """Resident memory of a process in KiB."""
-    status = Path(f"/proc/{pid}/status").read_text()
-    return int(status.split("VmRSS:")[1].split()[0])
 
 
 def all_of(sinks: FiveSinks, bridge: BridgeProcess) -> dict[str, list[bytes]]:

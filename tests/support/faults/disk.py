@@ -15,6 +15,7 @@ from pathlib import Path
 
 from support.faults.gate import GatedReceiver
 from support.faults.strace import Injection, under
+from support.faults.two_sinks import TwoSinks
 from support.imds.restless import RestlessImds
 from support.process.bridge import SEB, BridgeProcess
 
@@ -23,38 +24,16 @@ from bridge.simulator.simulator import Simulator
 TRY_LATER, CONFIGURATION = 75, 78
 
 
-class BadDisk:
+class BadDisk(TwoSinks):
     """One store, one file, one webhook, and an IMDS that goes on changing."""
 
     def __init__(self, home: Path, simulator: Simulator, receiver: GatedReceiver) -> None:
-        self.simulator = simulator
-        self.receiver = receiver
-        self.home = home
-        self.file = home / "records.jsonl"
-        self.state = home / "state"
+        super().__init__(home, simulator, receiver)
         self.lives = 0
         self.ends: list[int] = []
         """Exit codes of the lives that ended by themselves."""
         self.said: list[str] = []
         """Standard error of every life."""
-
-    @property
-    def env(self) -> dict[str, str]:
-        """The variables of its bridges."""
-        return {
-            "SEB_IMDS__URL": self.simulator.url,
-            "SEB_STATE_DIR": str(self.state),
-            "SEB_POLL_INTERVAL": "0.1",
-            "SEB_HEARTBEAT_INTERVAL": "0",
-            "SEB_SINK__FILE__PATH": str(self.file),
-            "SEB_SINK__WEBHOOK__URL": self.receiver.url,
-        }
-
-    @property
-    def received(self) -> dict[str, list[bytes]]:
-        """What arrived, by sink."""
-        lines = self.file.read_bytes().splitlines() if self.file.exists() else []
-        return {"file": lines, "webhook": self.receiver.bodies}
 
     def suffer(self, rule: str, *, seconds: float, seed: int) -> None:
         """So long with the fault in force while IMDS changes, half of it from the start of each
@@ -79,7 +58,7 @@ class BadDisk:
 
     def _fall_ill(self, rule: str, seconds: float) -> None:
         self.lives += 1
-        with BridgeProcess("run", env=self.env, home=self.home) as life:
+        with self.bridge() as life:
             gets = self.simulator.gets
             assert self.simulator.wait_for_gets(gets + 2, timeout=30)
             with Injection(life.pid, rule):
@@ -90,7 +69,7 @@ class BadDisk:
     def recover(self) -> int:
         """A life without faults that comes to rest; its exit code."""
         gets = self.simulator.history[-1].gets
-        with BridgeProcess("run", env=self.env, home=self.home) as life:
+        with self.bridge() as life:
             assert self.simulator.wait_until_served(gets=gets + 2, timeout=30)
             code = life.stop()
             self.said.append(life.errors)

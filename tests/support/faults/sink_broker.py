@@ -9,8 +9,7 @@ from __future__ import annotations
 import os
 import queue
 import signal
-import ssl
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Self
@@ -21,12 +20,10 @@ from support.eventually import eventually
 from support.faults.oracle import Figures
 from support.faults.sink_ends import variables
 from support.faults.sink_scene import Scene
-from support.mqtt.mosquitto import Mosquitto, _password_line
+from support.mqtt.mosquitto import Mosquitto
 from support.mqtt.subscriber import Subscriber
 from support.sinks.five import is_event
-from support.sinks.throwaway_ca import Pair
 
-USER, READER = "bridge", "reader"
 _PATIENCE = 20.0
 
 
@@ -47,63 +44,23 @@ class Stage:
     def __exit__(self, *_: object) -> None:
         self._stack.close()
 
-    def start_broker(
-        self,
-        *,
-        users: Mapping[str, str] | None = None,
-        acl: Sequence[str] | None = None,
-        tls: Pair | None = None,
-        extra: Sequence[str] = (),
-    ) -> Mosquitto:
-        """A broker, as the tests of the sink have it."""
-        made = Mosquitto(self.home / "broker", users=users, acl=acl, tls=tls, extra=extra)
+    def run(self, *, extra: Sequence[str] = ()) -> Mosquitto:
+        """A broker that lets everybody in, a subscriber, and a bridge that delivers; an event is
+        near, so that it tries often.
+        """
+        made = Mosquitto(self.home / "broker", extra=extra)
         self.broker = self._stack.enter_context(made)
-        return made
-
-    def subscribe(self, *, username: str | None = None, tls: ssl.SSLContext | None = None) -> None:
-        """Have somebody keep what the bridge sends, from now on."""
-        seen = self.broker.subscriber("seb/#", username=username, tls=tls)
-        self._seen = self._stack.enter_context(seen)
-
-    def start_bridge(self, settings: Mapping[str, str] | None = None) -> Scene:
-        """A bridge with these fields of the sink; an event is near, so that it tries often."""
-        where = {"host": self.broker.host, "port": str(self.broker.port)}
-        env = variables("mqtt", {**where, **(settings or {})})
+        self._seen = self._stack.enter_context(made.subscriber("seb/#"))
+        env = variables("mqtt", {"host": made.host, "port": str(made.port)})
         self.scene = self._stack.enter_context(Scene(self.home, env))
         self.scene.be_near()
-        return self.scene
-
-    def run(self, *, extra: Sequence[str] = ()) -> Mosquitto:
-        """A broker that lets everybody in, a subscriber, and a bridge that delivers."""
-        self.start_broker(extra=extra)
-        self.subscribe()
-        self.start_bridge()
         self.wait_for_everything()
-        return self.broker
+        return made
 
     @property
     def client_id(self) -> str:
         """By which the broker knows the bridge."""
         return f"seb-{self.scene.simulator.vm.vm_id}-mqtt"
-
-    def allow(self, *topics: str) -> None:
-        """Let the bridge write these of its topics from now on, and no others."""
-        (self.broker.directory / "acl").write_text("\n".join(acl_for(*topics)))
-        self._signal(signal.SIGHUP)
-
-    def change_password(self, word: str) -> None:
-        """Give the bridge another password at the broker, which then throws it out."""
-        users = {**self.broker.users, USER: word}
-        lines = [_password_line(*each) for each in users.items()]
-        (self.broker.directory / "passwords").write_text("\n".join([*lines, ""]))
-        self._signal(signal.SIGHUP)
-
-    def change_limit(self, old: str, new: str) -> None:
-        """Change a line of the broker's configuration, and restart it."""
-        self.broker.stop()
-        file = self.broker.directory / "mosquitto.conf"
-        file.write_text(file.read_text().replace(old, new))
-        self.broker.start()
 
     def freeze(self) -> None:
         """Let the broker stand still, its connections open."""
@@ -143,13 +100,6 @@ class Stage:
 
     def _received(self) -> Sequence[bytes]:
         return [each.payload for each in self._seen.messages() if is_event(each.topic)]
-
-
-def acl_for(*topics: str) -> list[str]:
-    """Lines of an ACL: the bridge may write these of its topics, and the reader reads all."""
-    writes = [f"topic write seb/v1/default/vm/+/{topic}" for topic in topics]
-    reads = ["topic read seb/#", "topic readwrite test-marker/#"]
-    return [f"user {USER}", *writes, f"user {READER}", *reads, ""]
 
 
 class Intruder:

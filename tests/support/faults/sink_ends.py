@@ -18,7 +18,7 @@ from support.faults.proxy import FaultProxy
 from support.mqtt.mosquitto import Mosquitto
 from support.sinks.five import is_event
 from support.sinks.http_server import HttpServer
-from support.sinks.throwaway_ca import Pair, ThrowawayCa
+from support.sinks.throwaway_ca import ThrowawayCa
 
 Kind = Literal["webhook", "mqtt", "eventhub"]
 AMQPS_PORT = 5671
@@ -100,7 +100,7 @@ class FarEnds:
     def eventhub(self, name: str, *, tls: bool = False) -> FarEnd:
         """A namespace of its own, so that one may misbehave alone."""
         host, port = (a_loopback_address(), AMQPS_PORT) if tls else ("127.0.0.1", 0)
-        context = server_context(self.ca.server(f"hub-{name}", addresses=[host])) if tls else None
+        context = self.ca.server(f"hub-{name}", addresses=[host]).context if tls else None
         server = self._stack.enter_context(EventHubServer(tls=context))
         self.hubs.append(server)
         proxy = self._stack.enter_context(FaultProxy(server.port, host=host, port=port))
@@ -123,13 +123,6 @@ class FarEnds:
 def variables(sink: str, fields: Mapping[str, str]) -> dict[str, str]:
     """The variables that declare a sink."""
     return {f"SEB_SINK__{sink.upper()}__{field.upper()}": told for field, told in fields.items()}
-
-
-def server_context(pair: Pair) -> ssl.SSLContext:
-    """TLS as a server with this certificate."""
-    made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    made.load_cert_chain(pair.cert, pair.key)
-    return made
 
 
 def a_loopback_address() -> str:

@@ -19,8 +19,7 @@ from support.eventually import eventually
 from support.faults.proxy import FaultProxy
 from support.faults.sink_ends import variables
 from support.faults.sink_scene import Scene
-from support.sinks.http_server import HttpServer, Mode
-from support.sinks.throwaway_ca import Pair
+from support.sinks.http_server import HttpServer
 
 _ADDRESS = re.compile(r'inet_addr\("([^"]+)"\)|inet_pton\(AF_INET6, "([^"]+)"')
 
@@ -74,32 +73,19 @@ class Hooks:
     def __exit__(self, *_: object) -> None:
         self._stack.close()
 
-    def refuse(
-        self,
-        name: str,
-        status: int,
-        *,
-        headers: dict[str, str] | None = None,
-        mode: Mode = "normal",
-        times: int = 1,
-    ) -> None:
-        """Have a webhook not take its first or next so many requests: those are no arrivals."""
-        self.servers[name].answer(status=status, headers=headers, mode=mode, times=times)
-        self._refusals[name] = self._refusals.get(name, 0) + times
+    def refuse(self, name: str, status: int, *, headers: dict[str, str]) -> None:
+        """Have a webhook not take its next request: that is no arrival."""
+        self.servers[name].answer(status=status, headers=headers)
+        self._refusals[name] = self._refusals.get(name, 0) + 1
 
-    def add(self, name: str, *, tls: Pair | None = None) -> HttpServer:
+    def add(self, name: str) -> HttpServer:
         """A webhook of this name; its receiver takes everything until it is told otherwise."""
-        server = self.serve(tls)
+        server = self._stack.enter_context(HttpServer())
         proxy = self._stack.enter_context(FaultProxy(server.port))
-        scheme = "https" if tls else "http"
-        url = f"{scheme}://{proxy.host}:{proxy.port}/{name}"
+        url = f"http://{proxy.host}:{proxy.port}/{name}"
         self._env |= variables(name, {"kind": "webhook", "url": url})
         self.servers[name], self.proxies[name] = server, proxy
         return server
-
-    def serve(self, tls: Pair | None = None) -> HttpServer:
-        """Another receiver."""
-        return self._stack.enter_context(HttpServer(tls=tls))
 
     def start(self, more: Mapping[str, str] | None = None, *, trace: Path | None = None) -> Scene:
         """A bridge that calls them; `trace` gets the system's account of its connections."""
@@ -107,10 +93,6 @@ class Hooks:
         strace = ["strace", "-D", "-f", "-qq", "--seccomp-bpf", "--trace=connect", "-o", str(trace)]
         prefix = strace if trace else []
         return self._stack.enter_context(Scene(self._home, env, prefix=prefix))
-
-    def asked(self, name: str) -> int:
-        """How many requests came."""
-        return len(self.servers[name].requests())
 
     def received(self) -> dict[str, Callable[[], list[bytes]]]:
         """What every receiver took, for the oracle."""

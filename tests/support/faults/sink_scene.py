@@ -15,7 +15,7 @@ from typing import Any, Self
 from support.eventually import eventually
 from support.faults.oracle import Evidence, Figures, certain, judge, outbox_of
 from support.faults.proxy import FaultProxy
-from support.process.bridge import SEB, BridgeProcess, run_seb
+from support.process.bridge import SEB, BridgeProcess, fast
 
 from bridge.api import control
 from bridge.simulator.events import SimulatedEvent
@@ -87,10 +87,7 @@ class Scene:
             **self._env,
             "SEB_SINK__STDOUT__FORMAT": "json",
             "SEB_SINK__FILE__PATH": str(self.file),
-            "SEB_IMDS__URL": self.simulator.url,
-            "SEB_STATE_DIR": str(self.home / "state"),
-            "SEB_POLL_INTERVAL": "0.1",
-            "SEB_HEARTBEAT_INTERVAL": "0",
+            **fast(self.simulator.url, self.home),
         }
         self.bridge = BridgeProcess("run", env=self.env, home=self.home, prefix=self._command)
         self.bridge.start()
@@ -156,11 +153,6 @@ class Scene:
         assert answer is not None
         return answer
 
-    def retry(self, sink: str) -> None:
-        """What a person does about dead records and paused sinks."""
-        ended = run_seb("outbox", "retry", sink, home=self.home, env=self.env)
-        assert ended.code == 0, ended.err
-
     def reasons(self, sink: str) -> list[str]:
         """Why a sink was down, stuck or paused, in order."""
         return [
@@ -186,12 +178,6 @@ class Scene:
         return Usage(
             threads=len(list(threads.iterdir())), descriptors=len(list(descriptors.iterdir()))
         )
-
-    def peak_memory(self) -> int:
-        """Bytes that the bridge has had resident at most; 0 where the system does not tell."""
-        status = Path(f"/proc/{self.bridge.pid}/status")
-        found = status.read_text().partition("VmHWM:")[2].split() if status.exists() else []
-        return int(found[0]) * 1024 if found else 0
 
     def wait_for_usage(self, before: Usage) -> Usage:
         """Wait until the bridge holds no more than before; what it holds then."""

@@ -22,7 +22,7 @@ from support.eventually import eventually
 from support.faults.process import Usage, usage
 from support.faults.proxy import FaultProxy, Spoil
 from support.imds.restless import RestlessImds
-from support.process.bridge import BridgeProcess
+from support.process.bridge import BridgeProcess, fast
 from support.sinks.five import FiveSinks
 
 from bridge.api import control
@@ -104,10 +104,7 @@ class Soak:
         """The variables of the bridge."""
         made = {
             **self.sinks.env,
-            "SEB_IMDS__URL": self.simulator.url,
-            "SEB_STATE_DIR": str(self.state),
-            "SEB_POLL_INTERVAL": "0.1",
-            "SEB_HEARTBEAT_INTERVAL": "0",
+            **fast(self.simulator.url, self.state.parent),
             "SEB_APPROVAL__RULES": RULES,
         }
         for name, proxy in self.proxies.items():

@@ -14,43 +14,24 @@ from typing import Final
 from support.eventually import eventually
 from support.faults.gate import GatedReceiver
 from support.faults.strace import Injection
+from support.faults.two_sinks import TwoSinks
 from support.imds.restless import Observations, RestlessImds
 from support.process.bridge import BridgeProcess
 
 from bridge.simulator.simulator import Simulator
 
 
-class Scene:
+class Scene(TwoSinks):
     """One simulator, one file, one webhook; bridges come and go."""
 
     def __init__(
         self, home: Path, simulator: Simulator, receiver: GatedReceiver, *, seed: int
     ) -> None:
-        self.simulator = simulator
-        self.receiver = receiver
+        super().__init__(home, simulator, receiver)
         self.draw = random.Random(seed)
         self.observed = Observations(simulator)
-        self.file = home / "records.jsonl"
-        self._home = home
         self._imds = RestlessImds(simulator, seed=seed, pause=(0, 0))
-        self.bridge: BridgeProcess
-
-    @property
-    def env(self) -> dict[str, str]:
-        """The variables of its bridges. Their only other writes are to the file."""
-        return {
-            "SEB_IMDS__URL": self.simulator.url,
-            "SEB_STATE_DIR": str(self._home / "state"),
-            "SEB_POLL_INTERVAL": "0.1",
-            "SEB_HEARTBEAT_INTERVAL": "0",
-            "SEB_SINK__FILE__PATH": str(self.file),
-            "SEB_SINK__WEBHOOK__URL": self.receiver.url,
-        }
-
-    @property
-    def lines(self) -> list[bytes]:
-        """What the file has, whole lines or not."""
-        return self.file.read_bytes().splitlines() if self.file.exists() else []
+        self.life: BridgeProcess
 
     def change(self) -> None:
         """IMDS has another document."""
@@ -62,11 +43,10 @@ class Scene:
         """A life that ends there. Raises `AssertionError` where it would not end."""
         log = "ERROR" if stage in SILENT else "INFO"
         self.observed.process_starts()
-        with BridgeProcess("run", env={**self.env, "SEB_LOG__LEVEL": log}, home=self._home) as life:
-            self.bridge = life
+        with self.bridge({"SEB_LOG__LEVEL": log}) as self.life:
             self._come_to_rest()
             STAGES[stage](self)
-            life.wait()
+            self.life.wait()
         self.receiver.release()
         self.observed.process_ended()
 
@@ -74,10 +54,9 @@ class Scene:
         """The last life: every event ends, and everything is delivered; its exit code."""
         self._imds.settle()
         self.observed.process_starts()
-        with BridgeProcess("run", env=self.env, home=self._home) as life:
-            self.bridge = life
+        with self.bridge() as self.life:
             self._come_to_rest()
-            code = life.stop()
+            code = self.life.stop()
         self.observed.process_ended()
         return code
 
@@ -92,16 +71,16 @@ class Scene:
 
     def under(self, rule: str, then: Callable[[], None]) -> None:
         """Do something while a rule of strace's is in force, until the bridge is dead."""
-        with Injection(self.bridge.pid, rule):
+        with Injection(self.life.pid, rule):
             then()
-            self.bridge.wait()
+            self.life.wait()
 
 
 def _observe(scene: Scene) -> None:
     """IMDS has answered, and nothing is committed yet."""
     scene.change()
     assert scene.simulator.wait_until_served()
-    scene.bridge.kill()
+    scene.life.kill()
 
 
 def _commit_half(scene: Scene) -> None:
@@ -135,7 +114,7 @@ def _acknowledge_webhook(scene: Scene) -> None:
     scene.receiver.hold()
     scene.change()
     scene.receiver.wait_for_more(before)
-    scene.bridge.kill()
+    scene.life.kill()
 
 
 def _mark(scene: Scene) -> None:

@@ -26,7 +26,7 @@ _TOOLS: Final = {"mmdebstrap": "mmdebstrap", "systemd-nspawn": "systemd-containe
 _PACKAGES: Final = (
     *("systemd", "systemd-sysv", "dbus", "polkitd", "libnss-systemd", "sudo", "procps"),
     *("iproute2", "python3", "python3-venv", "ca-certificates", "curl", "jq", "make"),
-    *("mosquitto", "mosquitto-clients"),
+    *("mosquitto", "mosquitto-clients", "openssl", "rpm"),
 )
 _RELEASE: Final = "bookworm"
 _PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"

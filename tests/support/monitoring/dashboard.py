@@ -1,4 +1,4 @@
-"""The dashboard as it is shipped."""
+"""The dashboards as they are shipped."""
 
 from __future__ import annotations
 
@@ -7,24 +7,25 @@ from typing import Any
 
 from support.monitoring.promtool import REPOSITORY
 
-PATH = REPOSITORY / "helm" / "files" / "dashboard.json"
+BRIDGE, CONSOLE = "dashboard.json", "console-dashboard.json"
 
 
-def dashboard() -> dict[str, Any]:
+def dashboard(name: str = BRIDGE) -> dict[str, Any]:
     """All of it."""
-    loaded: dict[str, Any] = json.loads(PATH.read_text(encoding="utf-8"))
+    path = REPOSITORY / "helm" / "files" / name
+    loaded: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     return loaded
 
 
-def panels() -> list[dict[str, Any]]:
+def panels(name: str = BRIDGE) -> list[dict[str, Any]]:
     """The panels that show something, in their order; rows are only headings."""
-    return [each for each in dashboard()["panels"] if each["type"] != "row"]
+    return [each for each in dashboard(name)["panels"] if each["type"] != "row"]
 
 
-def queries() -> dict[str, str]:
+def queries(name: str = BRIDGE) -> dict[str, str]:
     """Every query by the title of its panel and its letter."""
     return {
         f"{panel['title']}, {target['refId']}": target["expr"]
-        for panel in panels()
+        for panel in panels(name)
         for target in panel["targets"]
     }

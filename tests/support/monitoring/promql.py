@@ -24,7 +24,7 @@ _MATCHED = re.compile(r"(\w+)\s*(?:=~|!~|!=|=)")
 _LISTED = re.compile(r"\b(?:by|without|on|ignoring|group_left|group_right)\s*\(([^)]*)\)")
 _SUFFIX = re.compile(r"_(bucket|sum|count)$")
 # Grafana's variables, each as a value that it might have.
-_VARIABLES = {"$vm": ".*", "$__rate_interval": "5m", "$__range": "6h"}
+_VARIABLES = {"$vm": ".*", "$console": ".*", "$__rate_interval": "5m", "$__range": "6h"}
 
 
 @dataclass(frozen=True, slots=True)

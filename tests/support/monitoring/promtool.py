@@ -17,6 +17,7 @@ _ANNOTATIONS = re.compile(r"Annotations:(\{.*\})")
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 ALERTS = REPOSITORY / "helm" / "files" / "alerts.yaml"
+CONSOLE_ALERTS = ALERTS.with_name("console-alerts.yaml")
 
 
 def executable() -> str | None:
@@ -47,9 +48,9 @@ def check_expressions(expressions: Iterable[str], directory: Path) -> tuple[int,
     return promtool("check", "rules", str(path))
 
 
-def alerts() -> list[dict[str, Any]]:
+def alerts(path: Path = ALERTS) -> list[dict[str, Any]]:
     """The rules as they are shipped."""
-    groups = yaml.safe_load(ALERTS.read_text(encoding="utf-8"))["groups"]
+    groups = yaml.safe_load(path.read_text(encoding="utf-8"))["groups"]
     return [rule for group in groups for rule in group["rules"]]
 
 

@@ -43,7 +43,7 @@ def status(**changed: Any) -> dict[str, Any]:
     """What a bridge says that looks, delivers, and sees nothing coming; some of it changed."""
     return {
         "now": moment(0),
-        "version": "0.1.0",
+        "version": "0.2.0",
         "instanceId": "c7c3a0f2-6a0e-4c6a-9b1e-3d2f8a5b7c61",
         "startedAt": moment(-93_784),
         "site": "dublin-1",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import ExitStack
 from pathlib import Path
 
-from support.process.bridge import BridgeProcess
+from support.process.bridge import BridgeProcess, fast
 
 
 class Launch:
@@ -15,12 +15,7 @@ class Launch:
         self._stack = stack
         self.home = home
         self.state = home / "state"
-        self.env = {
-            "SEB_IMDS__URL": imds_url,
-            "SEB_STATE_DIR": str(self.state),
-            "SEB_POLL_INTERVAL": "0.1",
-            "SEB_HEARTBEAT_INTERVAL": "0",
-        }
+        self.env = fast(imds_url, home)
 
     def __call__(self, *arguments: str, **variables: str) -> BridgeProcess:
         """A running `seb run` with further arguments and variables."""

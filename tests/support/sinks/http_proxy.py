@@ -60,6 +60,8 @@ class TinyProxy:
         """It stops working, with its connections open."""
         assert self._process is not None
         os.kill(self._process.pid, signal.SIGSTOP)
+        # A thread on another core goes on until the signal has reached it.
+        os.waitid(os.P_PID, self._process.pid, os.WSTOPPED)
 
     def thaw(self) -> None:
         """It works on."""

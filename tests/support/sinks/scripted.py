@@ -6,7 +6,8 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
-from support.store_helpers import HandClock, bridge_draft, recipients
+from support.documents.documents import FakeClock
+from support.store_helpers import NOW, bridge_draft, recipients
 
 from bridge.config.load import SinkSpec
 from bridge.delivery.dispatcher import Dispatcher
@@ -117,7 +118,7 @@ class Bench:
     """A dispatcher with scripted sinks on a real store, and a clock that is moved by hand."""
 
     def __init__(self, store: Store, *names: str, draw: float = 1.0) -> None:
-        self.clock = HandClock()
+        self.clock = FakeClock(NOW)
         self.store = store
         self.outbox = Outbox(store)
         self.outbox.register(recipients(*names))

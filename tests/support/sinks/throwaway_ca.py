@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -20,6 +21,13 @@ class Pair:
 
     cert: Path
     key: Path
+
+    @property
+    def context(self) -> ssl.SSLContext:
+        """TLS as a server with this certificate."""
+        made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        made.load_cert_chain(self.cert, self.key)
+        return made
 
 
 class ThrowawayCa:

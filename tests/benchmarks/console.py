@@ -1,0 +1,142 @@
+"""What a console takes in, and how it answers while a fleet speaks.
+
+Taking in: the console with its database against the library of the source, which only receives the
+same records and reads their JSON; both from the same backlog, in turns. Answers: with 100,000
+records of the past, while 170 heartbeats a second come in over MQTT, as from 10,000 VMs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from tests.benchmarks import console_intake, console_look
+from tests.benchmarks.console_paper import paper
+from tests.benchmarks.frame import Figure, bullets, ms, table
+
+TITLE: Final = "The console"
+OURS: Final = "the console"
+LEAST_PART: Final = 0.5
+LEAST_RATE: Final = 2000
+"""Records a second, from MQTT into SQLite."""
+LONGEST_ANSWER: Final = 100.0
+"""Milliseconds, for 95 of 100 answers, with 10,000 VMs."""
+LONGEST_STREAM: Final = 50.0
+"""Milliseconds from publish to stream, median."""
+MOST_MEMORY: Final = 200.0
+"""MiB, with 10,000 VMs."""
+LIBRARIES: Final = {
+    "mqtt": ("MQTT", "paho-mqtt"),
+    "webhook": ("32 connections that post", "uvicorn"),
+    "eventhub": ("Event Hubs", "azure-eventhub"),
+}
+_WHY_INTAKE: Final = (
+    "the library stops at the JSON; the console checks each record, folds it into VM and event, "
+    "stores it with its indexes, and acknowledges it after the commit"
+)
+DATABASES: Final = {"sqlite": "SQLite", "postgresql": "PostgreSQL"}
+
+
+def measure(
+    scratch: Path,
+    *,
+    intake: Mapping[str, Any] | None = None,
+    look: Mapping[str, Any] | None = None,
+) -> Any:
+    """Both parts; a part's arguments may be given, to measure less."""
+    return {
+        "intake": console_intake.measure(scratch / "intake", **(intake or {})),
+        "look": console_look.measure(scratch / "look", **(look or {})),
+    }
+
+
+def figures(found: Any) -> list[Figure]:
+    """The figures that the page compares."""
+    largest = max(found["look"], key=int)
+    return [*_intake(found["intake"]), *_look(found["look"][largest], int(largest))]
+
+
+def _intake(found: Mapping[str, Any]) -> Iterator[Figure]:
+    for kind, each in found.items():
+        source, library = LIBRARIES[kind]
+        for name, database in DATABASES.items():
+            if name not in each:
+                continue
+            is_held = (kind, name) == ("mqtt", "sqlite")
+            yield Figure(
+                what=f"{each['records']} records of {each['bytes']} bytes from {source} "
+                f"into {database}",
+                ours=f"{each[name]} records a second",
+                peer=f"{each['bare']} with {library} alone",
+                ratio=each[name] / each["bare"],
+                at_least=LEAST_PART if is_held else None,
+                why=_WHY_INTAKE if is_held else "",
+            )
+            if is_held:
+                yield Figure(
+                    what="the same, against what a console is to take in",
+                    ours=f"{each[name]} records a second",
+                    peer=f"{LEAST_RATE} records a second",
+                    ratio=each[name] / LEAST_RATE,
+                    at_least=1.0,
+                    why=_WHY_INTAKE,
+                )
+
+
+def _look(found: Mapping[str, Any], vms: int) -> Iterator[Figure]:
+    for name in ("overview", "events"):
+        p95 = found["answers"][name]["p95"]
+        yield Figure(
+            what=f"{name} of {vms:,} VMs, 95 of 100 answers",
+            ours=ms(p95),
+            peer=ms(LONGEST_ANSWER),
+            ratio=p95 / LONGEST_ANSWER,
+            at_most=1.0,
+            why="the answer looks at every VM or at every open event, on the event loop's thread",
+        )
+    median = found["stream_ms"]["median"]
+    yield Figure(
+        what="an event is published \u2192 an open page's stream has it",
+        ours=f"{ms(median)} median, {ms(found['stream_ms']['p95'])} p95",
+        peer=ms(LONGEST_STREAM),
+        ratio=median / LONGEST_STREAM,
+        at_most=1.0,
+        why="a record is told after its commit, which waits for the disk",
+    )
+    yield Figure(
+        what=f"resident memory with {vms:,} VMs",
+        ours=f"{found['memory_mib']} MiB",
+        peer=f"{MOST_MEMORY:g} MiB",
+        ratio=found["memory_mib"] / MOST_MEMORY,
+        at_most=1.0,
+        why="every VM and every open event is held in memory, and about 95 MiB are libraries",
+    )
+
+
+def notes(found: Any) -> Sequence[str]:
+    """The table by number of VMs, and what larger fleets need."""
+    names = list(next(iter(found["look"].values()))["answers"])
+    rows = [
+        (
+            f"{int(size):,}",
+            f"{each['start_seconds']:.1f} s",
+            *(
+                f"{each['answers'][name]['median']:.0f} / {each['answers'][name]['p95']:.0f}"
+                for name in names
+            ),
+            f"{each['stream_ms']['median']:.0f} / {each['stream_ms']['p95']:.0f}",
+            f"{each['memory_mib']:.0f} MiB",
+        )
+        for size, each in found["look"].items()
+    ]
+    head = (
+        "Milliseconds, median / 95th percentile, by number of VMs; start is from the start of the "
+        "process to `/readyz`:\n"
+    )
+    return (
+        head,
+        table(("VMs", "start", *names, "publish to stream", "memory"), rows),
+        "### On paper: 100,000 and a million VMs\n",
+        bullets(paper(found)),
+    )
