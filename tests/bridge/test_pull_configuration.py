@@ -36,11 +36,6 @@ def test_a_url_brings_in_one_channel() -> None:
     ]
 
 
-def test_without_a_url_there_are_none() -> None:
-    """Commands are not fetched by default."""
-    assert [spec.name for spec in load({}, environ={}).sinks] == ["stdout"]
-
-
 def test_what_is_in_force_is_shown_once_and_masked() -> None:
     """Under the names that can be set."""
     shown = dict(reference.effective(configured(SEB_COMMANDS__PULL_TOKEN=TOKEN)))

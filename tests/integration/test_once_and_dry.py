@@ -77,16 +77,6 @@ def test_a_dry_run_leaves_no_trace(launch: Launch, simulator: Simulator) -> None
     assert not launch.state.exists()
 
 
-def test_a_dry_run_goes_on_until_it_is_stopped(launch: Launch, simulator: Simulator) -> None:
-    """Without `--once` it follows what happens."""
-    bridge = launch("--dry-run")
-    bridge.wait_for_records(1)
-    simulator.announce(SimulatedEvent())
-    bridge.wait_for_records(1, types="seb.event.")
-    assert bridge.stop() == 0
-    assert not launch.state.exists()
-
-
 def test_a_dry_run_beside_a_running_bridge(launch: Launch, simulator: Simulator) -> None:
     """It needs no lock of the bridge that is at work, and leaves its store alone."""
     launch().wait_for_log("started")

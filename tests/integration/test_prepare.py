@@ -60,12 +60,6 @@ class Prepared:
             **variables,
         )
 
-    def start_as(self, drain: Mapping[str, str]) -> BridgeProcess:
-        """A bridge without a rule, whose sink of that name is something else."""
-        fields = {"KIND": "program", **drain}
-        named = {f"SEB_SINK__DRAIN__{field}": value for field, value in fields.items()}
-        return self._launch(SEB_SINK__STDOUT__FORMAT="json", **named)
-
     def program(self) -> list[str]:
         """The command that fails until it is `ready`."""
         return [str(python_script(self.home / "drain", PROGRAM)), str(self.home)]
@@ -165,46 +159,6 @@ def test_a_preparation_that_is_refused_never_approves(
     assert (simulator.approvals, states(bridge)) == ([], [])
 
 
-@pytest.mark.parametrize("before", ["left out", "another kind"])
-def test_what_the_program_never_got_is_not_prepared(
-    prepared: Prepared, simulator: Simulator, before: str
-) -> None:
-    """A record that TYPES left out before they took it in, and one that another kind of sink took
-    under the same name: the program did not run for it, so the rule waits.
-    """
-    good = str(shell_script(prepared.home / "good", "exit 0"))
-    kept = str(prepared.home / "kept")
-    former = {
-        "left out": {"COMMAND": good, "TYPES": '["seb.bridge.*"]'},
-        "another kind": {"KIND": "file", "PATH": kept},
-    }[before]
-    first = prepared.start_as(former)
-    first.wait_for_records(1)
-    simulator.announce(an_event())
-    first.wait_for_records(1, types="seb.event.scheduled")
-    assert first.stop() == 0
-    bridge = prepared.start(prepared.program())
-    bridge.wait_for_log("rule_decision")
-    assert simulator.wait_until_served(gets=5)
-    assert bridge.stop() == 0
-    assert (simulator.approvals, states(bridge)) == ([], [])
-
-
-def test_a_preparation_that_hangs_never_approves(prepared: Prepared, simulator: Simulator) -> None:
-    """It is ended with its children after its timeout, and run again."""
-    code = 'sleep 600 & echo $$ $! >> "$1"; wait'
-    script = shell_script(prepared.home / "drain", code)
-    found = prepared.home / "pids"
-    bridge = prepared.start([str(script), str(found)], SEB_SINK__DRAIN__TIMEOUT="0.5")
-    bridge.wait_for_records(1)
-    simulator.announce(an_event())
-    eventually(lambda: len(pids(found, 4)) >= 4, what="a second run", timeout=30)
-    assert "did not end within 0.5 s" in bridge.wait_for_log("sink_down")["reason"]
-    assert bridge.stop() == 0
-    assert simulator.approvals == []
-    eventually(lambda: not any(map(is_running, pids(found, 4))), what="the end of all")
-
-
 def test_a_stop_leaves_no_program_behind(prepared: Prepared, simulator: Simulator) -> None:
     """A program that runs when the bridge stops has the grace, then it ends with it."""
     code = "trap '' TERM; sleep 600 & echo $$ $! > \"$1\"; wait; sleep 600"
@@ -223,7 +177,9 @@ def test_a_stop_leaves_no_program_behind(prepared: Prepared, simulator: Simulato
 
 
 def test_a_restart_runs_it_again(prepared: Prepared, simulator: Simulator) -> None:
-    """What was not acknowledged is handed over anew, and the approval waits for that."""
+    """What was not acknowledged is handed over anew, and the approval waits for that; the start
+    says how long nobody looked.
+    """
     command = prepared.program()
     first = prepared.start(command)
     first.wait_for_records(1)
@@ -234,6 +190,8 @@ def test_a_restart_runs_it_again(prepared: Prepared, simulator: Simulator) -> No
     prepared.ready()
     again = prepared.start(command)
     again.wait_for_records(1, types="seb.event.started")
+    begun = again.wait_for_records(1, types="seb.bridge.started")[-1]["data"]["started"]
+    assert (begun["restarted"], 0 < begun["gapSeconds"] < 60) == (False, True)
     runs: list[Mapping[str, Any]] = [run for run in prepared.runs() if run["code"] == 0]
     assert (runs[0]["sequence"], len(effective(simulator))) == (before["sequence"], 1)
     assert effective(simulator)[0].time > runs[0]["ended"]

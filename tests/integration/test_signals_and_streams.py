@@ -93,7 +93,7 @@ def test_no_file_or_socket_gets_the_number_of_a_closed_stream(launch: Launch) ->
     assert behind == {"/dev/null"}
 
 
-@pytest.mark.parametrize("command", ["version", "schema", "demo"])
+@pytest.mark.parametrize("command", ["version", "schema"])
 def test_a_command_without_standard_output_ends_well(launch: Launch, command: str) -> None:
     """Nobody wanted to read it."""
     with BridgeProcess(command, env=launch.env, home=launch.home, prefix=_with(">&-")) as ended:

@@ -95,9 +95,3 @@ def test_a_run_that_begins_anew_is_no_stop(
     thread.join(20)
     assert outcomes == [Outcome.DAMAGED_STORE]
     assert not [lines for lines in manager.rest() if "STOPPING=1" in lines]
-
-
-def limit(lines: list[str]) -> float:
-    """The watchdog's limit that a datagram sets, in seconds; 0.0 for none."""
-    found = [line.removeprefix("WATCHDOG_USEC=") for line in lines if "WATCHDOG_USEC=" in line]
-    return int(found[0]) / 1_000_000 if found else 0.0

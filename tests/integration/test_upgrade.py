@@ -15,7 +15,6 @@ from support.sinks.http_server import HttpServer
 from support.store_helpers import NOW, observer, opened, recipients
 
 from bridge.approval.ledger import Ledger
-from bridge.errors import ConfigurationError
 from bridge.simulator.simulator import Simulator
 from bridge.simulator.vm import SimulatedVm
 from bridge.store.approvals import Entry
@@ -192,13 +191,3 @@ def test_a_reset_that_0_1_0_had_still_to_tell(tmp_path: Path) -> None:
     store.close()
     assert reset is not None
     assert (reset.reason, reset.previous_stream, reset.kept_as) == ("cut", "s", "k.kept")
-
-
-def test_a_newer_store_is_refused(tmp_path: Path) -> None:
-    """What a newer program wrote is neither used nor put aside."""
-    path = old_store(tmp_path / "state")
-    with closing(sqlite3.connect(path)) as connection:
-        connection.execute(f"PRAGMA user_version={SCHEMA_VERSION + 1}")
-    with pytest.raises(ConfigurationError, match="another version"):
-        open_store(path.parent, NOW)
-    assert list(path.parent.glob("*.kept")) == []

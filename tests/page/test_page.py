@@ -115,5 +115,7 @@ def test_the_page_is_one_file_that_the_policy_can_allow() -> None:
     text = resources.files("bridge.api").joinpath("static", "index.html").read_text("utf-8")
     assert (text.count("<script"), text.count("<style"), text.count("<link")) == (1, 1, 1)
     forbidden = r"\sstyle=|\son\w+=\"|innerHTML|outerHTML|insertAdjacent|document\.write|eval\("
-    forbidden += r"|https?://(?!www\.w3\.org/)|@import|url\(|localStorage|document\.cookie"
+    forbidden += (
+        r"|https?://(?!www\.w3\.org/)|@import|url\(|localStorage|document\.cookie|(?:src|href)=\"//"
+    )
     assert re.findall(forbidden, text) == []

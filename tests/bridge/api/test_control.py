@@ -50,12 +50,6 @@ def listen_to_the_end(caller: Connection) -> None:
 
 
 @pytest.mark.usefixtures("server")
-def test_a_request_is_answered(tmp_path: Path) -> None:
-    """One question after the other."""
-    assert [ask(tmp_path, {"ask": each}) for each in "ab"] == [{"asked": "a"}, {"asked": "b"}]
-
-
-@pytest.mark.usefixtures("server")
 def test_a_refusal_comes_in_the_bridges_words(tmp_path: Path) -> None:
     """And the next question is answered all the same."""
     with pytest.raises(ControlError, match="not this"):
@@ -65,15 +59,11 @@ def test_a_refusal_comes_in_the_bridges_words(tmp_path: Path) -> None:
     assert ask(tmp_path, {"ask": "on"}) == {"asked": "on"}
 
 
-def test_nobody_is_there(tmp_path: Path) -> None:
-    """Without a bridge there is no answer, and no error."""
-    assert ask(tmp_path, {"ask": "a"}) is None
-
-
-@pytest.mark.parametrize("left", ["", "{", "[]", "{}", '{"address": 7, "key": "00"}'])
-def test_a_strange_file_means_that_nobody_is_there(tmp_path: Path, left: str) -> None:
-    """What a kill or a person left behind is not believed."""
-    (tmp_path / FILE_NAME).write_text(left, encoding="utf-8")
+@pytest.mark.parametrize("left", [None, "", "{", "[]", "{}", '{"address": 7, "key": "00"}'])
+def test_a_strange_file_means_that_nobody_is_there(tmp_path: Path, left: str | None) -> None:
+    """No file means that too; what a kill or a person left behind is not believed."""
+    if left is not None:
+        (tmp_path / FILE_NAME).write_text(left, encoding="utf-8")
     assert ask(tmp_path, {"ask": "a"}) is None
 
 

@@ -32,12 +32,6 @@ def test_records_come_as_server_sent_events(store: Store) -> None:
     )
 
 
-def test_a_reader_who_left_costs_nothing_more(store: Store) -> None:
-    """The stream ends as soon as that is seen."""
-    stream = Streams().open(History(store), 7, lambda: True)
-    assert list(stream) == [f"retry: 2000\nid: {store.stream}/7\n\n".encode()]
-
-
 def test_the_end_of_the_bridge_ends_the_stream(store: Store) -> None:
     """Nobody is left waiting."""
     history = History(store)

@@ -95,15 +95,6 @@ def test_words_of_imds_make_no_series_without_end(stage: Stage) -> None:
     assert stage.samples()['seb_event_notice_seconds_count{event_type="other"}'] == 20.0
 
 
-def test_no_label_holds_an_event_id(stage: Stage) -> None:
-    """However many events there were, the series are the same."""
-    stage.poll(body(entry("one")))
-    before = stage.samples().keys()
-    for number in range(20):
-        stage.poll(body(entry(f"event-{number}")))
-    assert stage.samples().keys() == before
-
-
 def test_records_are_counted_by_their_transition(stage: Stage) -> None:
     """From zero, so that the first one is a rise."""
     name = 'seb_records_total{transition="started",type="seb.event.started.v1"}'

@@ -11,10 +11,9 @@ from typing import Any
 
 import jsonschema
 import pytest
-from support.commands.approving import EVENT_ID, OTHER_ID, Court, fails, full_court, scene
-from support.commands.control_plane import Signer
-from support.commands.forgeries import FORGERIES
-from support.documents.documents import entry
+from support.commands.approving import Court, fails, full_court, scene
+from support.commands.forged_claims import FORGERIES
+from support.documents.documents import EVENT_ID, OTHER_ID, VM, entry
 
 from bridge.approval import approvals
 from bridge.approval.attempts import MAX_RETRY_SECONDS
@@ -56,7 +55,7 @@ def test_a_command_is_carried_out(court: Court) -> None:
     }
     for receipt in court.receipts():
         assert expected == {name: receipt[name] for name in expected}
-        assert vm == court.vm.vm_id
+        assert vm == VM.vm_id
 
 
 def test_it_is_stored_before_imds_hears_of_it(court: Court) -> None:
@@ -191,20 +190,6 @@ def test_a_message_that_was_never_taken_counts_when_it_comes_again(court: Court)
     assert court.imds.posts == [EVENT_ID]
 
 
-def test_a_ping_is_answered_and_done(court: Court) -> None:
-    """A ping is accepted, about no event, releases nobody, and posts nothing."""
-    court.announce()
-    ping = court.signer.ping(
-        court.vm.vm_id, iat=court.seconds, nbf=court.seconds, exp=court.seconds + 9
-    )
-    court.send(ping)
-    court.look()
-    assert (court.imds.posts, court.story()) == ([], [("accepted", None)])
-    assert (court.receipts()[0]["evt"], court.receipts()[0]["resources"]) == (None, [])
-    court.send(ping)
-    assert court.story()[-1] == ("rejected", "replayed")
-
-
 def test_good_commands_have_a_rate(court: Court) -> None:
     """The 31st good command within a minute is told so, is not used up, and good later."""
     court.announce()
@@ -274,17 +259,6 @@ def test_trouble_with_the_trusted_keys_is_said_once(
     assert court.imds.posts == [EVENT_ID]
 
 
-def test_a_key_that_is_rotated_out_counts_no_more(court: Court) -> None:
-    """The old key's next command is refused, the new key's is carried out."""
-    court.announce()
-    new = Signer("key-9")
-    court.trust(new)
-    court.send(court.approve())
-    court.send(new.approve(court.record(), now=court.seconds))
-    assert court.refused() == {"unknown_key": 1}
-    assert court.imds.posts == [EVENT_ID]
-
-
 @pytest.mark.parametrize(
     "reason",
     [
@@ -318,9 +292,9 @@ def test_pauses_grow_to_a_limit_and_honour_what_imds_asks(court: Court) -> None:
     court.imds.failures = [fails("http_500")] * 6 + [fails("http_429", retry_after=9)]
     times: list[float] = []
     court.send(court.approve())
-    for _ in range(360):
+    for _ in range(90):
         before = len(court.imds.posts)
-        court.look(after=0.125)
+        court.look(after=0.5)
         times += [court.clock.monotonic()] * (len(court.imds.posts) - before)
     pauses = [after - before for before, after in itertools.pairwise(times)]
     assert pauses == [2.0, 4.0, MAX_RETRY_SECONDS, MAX_RETRY_SECONDS, MAX_RETRY_SECONDS, 9.0]
@@ -648,16 +622,6 @@ def test_rule_and_command_at_once_have_one_effect(tmp_path: Path) -> None:
     court.close()
 
 
-def test_a_person_may_approve(court: Court) -> None:
-    """What somebody on the VM says is carried out under the name of that user."""
-    court.announce()
-    entry = court.approvals.local(EVENT_ID.lower(), user="anna")
-    assert entry.state == "posted"
-    court.look()
-    assert court.story() == GOOD
-    assert {("local:anna", None)} == {(e["actor"], e["issuer"]) for e in court.receipts()}
-
-
 def test_every_receipt_says_why(court: Court, caplog: pytest.LogCaptureFixture) -> None:
     """The reason of a person or of a command stands in each step, over a restart, and in the log;
     a refused command's too. Without one it is null.
@@ -699,16 +663,6 @@ def test_a_user_name_cannot_break_a_receipt(court: Court, user: str) -> None:
     court.approvals.local(EVENT_ID, user=user)
     assert len(court.receipts()[0]["actor"]) <= len("local:") + 100
     assert court.receipts()[0]["actor"].isprintable()
-
-
-def test_a_person_is_told_what_cannot_be_approved(court: Court) -> None:
-    """An event that is not there, or has begun, has its reason."""
-    with pytest.raises(LookupError, match="unknown_event"):
-        court.approvals.local("E-1", user="anna")
-    court.announce(status="Started", not_before="")
-    with pytest.raises(LookupError, match="already_started"):
-        court.approvals.local(EVENT_ID, user="anna")
-    assert (court.imds.posts, court.story()) == ([], [])
 
 
 class TestFullDisk:

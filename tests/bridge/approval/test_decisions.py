@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.commands.approving import EVENT_ID, OTHER_ID, Court, fails
+from support.commands.approving import Court, fails
+from support.documents.documents import EVENT_ID, OTHER_ID
 from support.store_helpers import NOW, bridge_draft, draft, event_row, opened
 
 from bridge.approval.policy import Rule

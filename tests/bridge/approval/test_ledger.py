@@ -105,23 +105,6 @@ def test_what_imds_may_have_got_is_remembered(tmp_path: Path) -> None:
         assert [entry] == ledger.unfinished()
 
 
-def test_why_it_was_approved_survives_a_restart(tmp_path: Path) -> None:
-    """The approver's reason stands in every receipt, in that of a later run too."""
-    with opened(tmp_path) as store:
-        entry = replace(ENTRY, why="CHG0012345: Zo\u00eb")
-        Ledger(store, NOW).write(entry, observer(), NOW, state="accepted")
-    with opened(tmp_path) as store:
-        ledger = Ledger(store, NOW)
-        (entry,) = ledger.unfinished()
-        ledger.write(entry, observer(), NOW, state="confirmed")
-        rows = store.read("SELECT body FROM records ORDER BY sequence")
-        told = [read_record(body).data for (body,) in rows]
-    assert [(each["state"], each["rsn"]) for each in told] == [
-        ("accepted", "CHG0012345: Zo\u00eb"),
-        ("confirmed", "CHG0012345: Zo\u00eb"),
-    ]
-
-
 def test_a_ping_has_nothing_to_finish(ledger: Ledger) -> None:
     """A ping is used up, and there is nothing more to do about it."""
     ledger.write(replace(ENTRY, event_id=None), observer(), NOW, state="accepted")

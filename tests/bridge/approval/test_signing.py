@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import stat
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -14,9 +12,6 @@ import pytest
 
 from bridge.approval import signing
 from bridge.approval.signing import KeyFileError, Order, SigningKey
-from bridge.approval.trusted_keys import Trust
-from bridge.approval.verification import Command, Rate, Situation, verify
-from bridge.clock import SystemClock
 
 ISSUER = "https://control.example"
 VM = "0b2f5e1c-7f3c-4f6c-9d4e-2d0c4a1f9a11"
@@ -34,30 +29,6 @@ def written(tmp_path: Path, jwk: Any) -> Path:
     path = tmp_path / "key.json"
     path.write_text(json.dumps(jwk))
     return path
-
-
-def verified(token: bytes, jwk: dict[str, str], tmp_path: Path) -> Command:
-    """What the bridge makes of a token, where it trusts the key."""
-    trust = tmp_path / "trust.json"
-    trust.write_text(json.dumps({"keys": [signing.public(jwk)]}))
-    situation = Situation(vm_id=VM, now=NOW, known={}, used=lambda _: False)
-    rate = Rate(10, SystemClock().monotonic)
-    return verify(token, retained=False, trust=Trust(trust), situation=situation, rate=rate)
-
-
-@pytest.mark.parametrize("alg", ALGORITHMS)
-def test_a_ping_is_good_to_the_bridge(alg: str, tmp_path: Path) -> None:
-    """What is signed here is verified there."""
-    jwk = make(alg)
-    key = signing.read_private(written(tmp_path, jwk))
-    order = Order(vm_id=VM, subject="anna@desk")
-    command = verified(signing.sign(order, key, now=NOW, lifetime=60), jwk, tmp_path)
-    assert (command.issuer, command.subject, command.jti, command.act) == (
-        ISSUER,
-        "anna@desk",
-        order.jti,
-        "ping",
-    )
 
 
 @pytest.mark.parametrize("alg", ALGORITHMS)
@@ -103,16 +74,6 @@ def test_a_life_that_no_bridge_allows(lifetime: int, tmp_path: Path) -> None:
         signing.sign(Order(vm_id=VM, subject="a"), key, now=NOW, lifetime=lifetime)
 
 
-@pytest.mark.parametrize("alg", ALGORITHMS)
-def test_the_public_half_holds_no_secret(alg: str) -> None:
-    """Only public members, and the issuer."""
-    jwk = make(alg)
-    public = signing.public(jwk)
-    assert "d" not in public
-    assert jwk["d"] not in json.dumps(public)
-    assert (public["alg"], public["iss"], public["use"]) == (alg, ISSUER, "sig")
-
-
 def test_the_key_id_is_the_thumbprint_unless_given() -> None:
     """The same for both halves."""
     jwk = make()
@@ -135,18 +96,6 @@ def test_a_name_that_no_token_can_hold(issuer: str, kid: str | None) -> None:
     """It is refused before there is a key."""
     with pytest.raises(ValueError, match="issuer must be one line"):
         signing.generate(issuer=issuer, kid=kid, alg="EdDSA")
-
-
-def test_a_private_key_is_for_its_owner_only(tmp_path: Path) -> None:
-    """Mode 0600 from its first byte on, and never over another file."""
-    path = tmp_path / "key.json"
-    signing.write_private(make(), path)
-    if os.name == "posix":
-        assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    before = path.read_bytes()
-    with pytest.raises(FileExistsError):
-        signing.write_private(make(), path)
-    assert path.read_bytes() == before
 
 
 def test_no_key_is_in_a_repr(tmp_path: Path) -> None:

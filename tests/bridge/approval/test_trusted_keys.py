@@ -28,14 +28,6 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_key_has_its_issuer_and_its_algorithm(file: Path) -> None:
-    """What a key may be used for, and by whom, stands in the file."""
-    file.write_text(jwks(KEY, CURVE))
-    read = read_trust(file)
-    expected = [(each.kid, each.alg, each.issuer) for each in (KEY, CURVE)]
-    assert expected == [(each.kid, each.alg, each.issuer) for each in read.values()]
-
-
 def test_a_key_is_not_in_its_repr(file: Path) -> None:
     """Printing a key shows no key object, whose repr is not ours to know."""
     assert "key=" not in repr(read_trust(file)[KEY.kid]).replace("TrustedKey", "")

@@ -10,9 +10,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from support.commands.approving import Court, full_court, scene
 from support.commands.control_plane import Signer, joined, split
+from support.commands.forged_claims import FORGERIES
 from support.commands.forged_tokens import CURVE_ORDER
-from support.commands.forgeries import FORGERIES, Forgery, Scene
-from support.documents.documents import FakeClock
+from support.commands.forgery import Forgery, Scene
+from support.documents.documents import VM, FakeClock
 
 from bridge.approval.trusted_keys import Trust
 from bridge.approval.verification import (
@@ -38,7 +39,7 @@ def court(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Court]:
 def situation(court: Court, *used: str) -> Situation:
     """What the court knows; these jti are used."""
     return Situation(
-        vm_id=court.vm.vm_id,
+        vm_id=VM.vm_id,
         now=court.clock.now(),
         known=court.current.known,
         used=lambda command: command.jti in used,
@@ -109,13 +110,6 @@ def test_a_good_command_is_what_its_claims_say(court: Court) -> None:
     assert expected == judge(court, at.approve(jti="one", rsn="drained"))
 
 
-def test_both_kinds_of_key_count(court: Court) -> None:
-    """ES256 and EdDSA are good alike, each under its own issuer."""
-    at = scene(court)
-    for signer in (at.signer, at.curve, at.other):
-        assert signer.issuer == judge(court, signer.approve(at.soon, now=at.now)).issuer
-
-
 def test_an_event_id_has_no_case(court: Court) -> None:
     """ARM writes an EventId in lower case, IMDS in upper case: they are one event."""
     assert judge(court, scene(court).approve(evt="e-soon")).event_id == "e-soon"
@@ -124,7 +118,7 @@ def test_an_event_id_has_no_case(court: Court) -> None:
 def test_a_ping_is_about_nothing(court: Court) -> None:
     """A ping is good without an event; null stands for none."""
     at = scene(court)
-    ping = at.signer.ping(court.vm.vm_id, iat=at.now, nbf=at.now, exp=at.now + 9, evt=None)
+    ping = at.signer.ping(VM.vm_id, iat=at.now, nbf=at.now, exp=at.now + 9, evt=None)
     assert (
         (command := judge(court, ping)).act,
         command.event_id,
@@ -241,18 +235,6 @@ def test_what_cannot_be_read_is_not_in_a_refusal(court: Court) -> None:
         command.event_id,
         command.issued,
     ) == ("", "", None, 0)
-
-
-def test_nobody_is_trusted_without_a_file(court: Court) -> None:
-    """Without a trust file no command is good."""
-    with pytest.raises(RefusedError, match="unknown_key"):
-        verify(
-            scene(court).approve(),
-            retained=False,
-            trust=Trust(None),
-            situation=situation(court),
-            rate=Rate(1, FakeClock().monotonic),
-        )
 
 
 @given(place=st.integers(min_value=0), bit=st.integers(min_value=0, max_value=7))

@@ -66,11 +66,6 @@ def test_bad_usage_is_2(
     assert "Traceback" not in said.err
 
 
-def test_version(tmp_path: Path) -> None:
-    """One line, and the same from the installed script."""
-    assert run_seb("version", home=tmp_path).out == f"{__version__}\n"
-
-
 @pytest.mark.parametrize("arguments", [("version",), ("config", "env"), ("schema",), ("--help",)])
 def test_a_reader_that_goes_away_is_no_error(tmp_path: Path, arguments: tuple[str, ...]) -> None:
     """`seb schema | head -1` ends quietly, and with 0."""

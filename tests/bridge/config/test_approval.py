@@ -48,16 +48,6 @@ EVERY_KEY: dict[str, Any] = {
 }
 
 
-def test_nothing_is_approved_by_default() -> None:
-    """Without a setting there is no rule, no trusted key and no channel."""
-    settings = load(environ={}).settings
-    assert (
-        settings.approval.rules,
-        settings.approval.trust,
-        settings.commands.pull_url,
-    ) == ((), None, None)
-
-
 def test_every_key_but_the_name_has_a_default() -> None:
     """A rule of a name alone approves what names this VM and no other."""
     assert [Rule(name="mine")] == rules({"name": "mine"})

@@ -177,29 +177,20 @@ def test_a_thread_that_died_is_replaced(bench: Bench, monkeypatch: pytest.Monkey
     bad.wait_for_records(1)
 
 
-def test_no_thread_is_left(bench: Bench) -> None:
-    """After the end there are as many threads as before the start."""
-    before = {thread for thread in threading.enumerate() if thread.is_alive()}
-    bench.commit(draft(1))
-    bench.start()
-    bench.scripts["good"].wait_for_records(1)
-    bench.finish()
-    assert not [thread for thread in threading.enumerate() if thread not in before]
-
-
 def test_changes_of_health_are_logged_once(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
     """One line when a sink fails, however often it is tried, and one when it is well again."""
     caplog.set_level(logging.INFO)
     good = bench.scripts["good"]
-    good.on_deliver = [SinkError("down") for _ in range(4)]
+    good.on_deliver = [SinkError("down") for _ in range(7)]
     bench.commit(draft(1))
     bench.start()
-    for failures in range(1, 5):
+    for failures in range(1, 8):
         bench.wait_for_failure("good", failures)
-        bench.advance(9)
+        bench.advance(61)
     good.wait_for(lambda: bench.dispatcher.health["good"].state == "ok")
     told = [record.action for record in caplog.records if getattr(record, "sink", "") == "good"]  # type: ignore[attr-defined]
     assert told == ["sink_down", "sink_up"]
+    assert (good.sequences(), bench.outbox.dead.count("good")) == ([1], 0)
 
 
 def test_the_guard_draws_the_line(bench: Bench) -> None:

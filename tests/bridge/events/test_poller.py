@@ -7,7 +7,6 @@ from typing import Any
 import jsonschema
 import pytest
 from support.documents.documents import (
-    LATER,
     OTHER_ID,
     body,
     entry,
@@ -32,21 +31,6 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
     made.close()
 
 
-def test_an_event_is_told_from_its_announcement_to_its_end(bench: Bench) -> None:
-    """Each change is one record, in order, and an unchanged document is none."""
-    bench.serve(body(incarnation=1))
-    for document in (body(entry()), body(entry()), body(entry(not_before=LATER))):
-        bench.serve(document)
-    bench.serve(body(started(), incarnation=3))
-    bench.serve(body(incarnation=4))
-    assert told(bench.records()) == [
-        ("event.scheduled", "Scheduled"),
-        ("event.updated", "Scheduled"),
-        ("event.started", "Started"),
-        ("event.ended", "Completed"),
-    ]
-
-
 def test_a_record_says_which_documents_it_lies_between(bench: Bench) -> None:
     """The incarnation and the one before, across a restart too; they may go back."""
     bench.serve(body(incarnation=279))
@@ -58,20 +42,6 @@ def test_a_record_says_which_documents_it_lies_between(bench: Bench) -> None:
         {"incarnation": 0, "previousIncarnation": 279},
         {"incarnation": 2, "previousIncarnation": 5},
     ]
-
-
-def test_the_same_incarnation_with_other_bytes_is_read(bench: Bench) -> None:
-    """They are meant to be equal; the bytes decide."""
-    bench.serve(body(incarnation=1))
-    assert told(bench.serve(body(entry(), incarnation=1))) == [("event.scheduled", "Scheduled")]
-
-
-def test_records_are_committed_before_anybody_is_woken(bench: Bench) -> None:
-    """Whoever is woken finds them in the store."""
-    heads: list[int] = []
-    bench.store.subscribe(lambda _: heads.append(bench.store.head))
-    bench.serve(body(entry(), entry(OTHER_ID)))
-    assert heads == [2]
 
 
 def test_an_idle_poll_does_nothing(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
@@ -197,13 +167,6 @@ def test_an_outage_is_told_once(bench: Bench) -> None:
     """Also where the document is the same after it."""
     bench.serve(body(entry()))
     assert told(bench.serve(body(entry()), after=60.0)) == [("bridge.gap", None)]
-    assert bench.serve(body(entry())) == []
-
-
-def test_a_restart_tells_nothing_again(bench: Bench) -> None:
-    """What is known is on disk."""
-    bench.serve(body(entry()))
-    bench.restart()
     assert bench.serve(body(entry())) == []
 
 

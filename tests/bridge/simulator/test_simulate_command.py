@@ -50,7 +50,9 @@ def test_scenarios_are_listed() -> None:
     """`--list` prints each name with its description and needs no scenario."""
     result = run("--list")
     assert (result.exit_code, result.stderr) == (0, "")
-    assert [line.split()[0] for line in result.stdout.splitlines()] == list(SCENARIOS)
+    lines = dict(line.split(maxsplit=1) for line in result.stdout.splitlines())
+    assert list(lines) == list(SCENARIOS)
+    assert all(SCENARIOS[name].description in told for name, told in lines.items())
 
 
 @pytest.mark.parametrize(

@@ -113,11 +113,3 @@ def test_one_event_id_is_there_once() -> None:
     simulator.announce(SimulatedEvent(event_id="ABC"))
     with pytest.raises(ValueError, match="already"):
         simulator.announce(SimulatedEvent(event_id="abc"))
-
-
-def test_listeners_are_told_of_each_change() -> None:
-    """`on_document` gets each new document, and not the first one."""
-    told: list[bytes] = []
-    simulator = Simulator(on_document=lambda document: told.append(document.body))
-    simulator.announce(SimulatedEvent())
-    assert [simulator.history[-1].body] == told

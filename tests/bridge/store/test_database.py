@@ -30,23 +30,6 @@ from bridge.store.outbox import Outbox
 from sinks.record import BRIDGE_HEARTBEAT, BRIDGE_STARTED, read_record
 from sinks.samples import SAMPLE_VM
 
-COMMIT_LOOP = """
-import sys
-from pathlib import Path
-from support.store_helpers import NOW, draft, event_row, recipients
-from bridge.store.outbox import Outbox
-from bridge.store.opening import open_store
-
-store, _ = open_store(Path(sys.argv[1]), NOW)
-outbox = Outbox(store)
-outbox.register(recipients("ops"))
-while True:
-    number = store.head + 1
-    store.commit([draft(number), draft(number + 1)], events=[event_row(f"event-{number}")])
-    while batch := outbox.next("ops", 10):
-        outbox.delivered("ops", batch)
-    print(store.head, flush=True)
-"""
 TWO_WRITES = """
 import os, sys
 from pathlib import Path
@@ -90,12 +73,6 @@ def test_records_get_their_place_in_the_stream(store: Store) -> None:
     assert sequences([*first, *second]) == [1, 2, 3]
     assert b'"sequence":"00000000000000000003"' in second[0].body
     assert {store.stream} == {record.stream for record in first + second}
-
-
-def test_the_stored_bytes_are_the_records_bytes(store: Store) -> None:
-    """What is read from the disk later is what `commit` gave back."""
-    records = store.commit([draft(1), draft(2)])
-    assert [record.body for record in records] == bodies(store)
 
 
 def test_a_store_counts_on_after_it_is_opened_again(tmp_path: Path) -> None:
@@ -276,33 +253,3 @@ def test_a_commit_is_synced_before_it_returns(tmp_path: Path) -> None:
     marking = shown[shown.index('"committed"') : shown.index('"marked"')]
     assert re.search(r"f(data)?sync\(\d+\) += 0", committing)
     assert not re.search(r"f(data)?sync\(", marking)
-
-
-def test_kill_at_any_moment_leaves_a_whole_store(tmp_path: Path) -> None:
-    """After each of 8 kills the store opens, without a gap, a doubled number or a loss."""
-    reported = 0
-    for _ in range(8):
-        process = subprocess.Popen(
-            python(COMMIT_LOOP, str(tmp_path)),
-            env=environment(),
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        assert process.stdout is not None
-        for _ in range(3):
-            reported = int(process.stdout.readline())
-        process.kill()
-        reported = max([reported, *(int(line) for line in process.stdout if line.endswith("\n"))])
-        process.stdout.close()
-        process.wait(10)
-        store, reset = open_store(tmp_path, NOW)
-        rows = store.read("SELECT sequence FROM records ORDER BY sequence")
-        ((cursor,),) = store.read("SELECT cursor FROM sinks")
-        head = store.head
-        known = len(store.seen().events)
-        store.close()
-        assert reset is None
-        assert reported <= head
-        assert cursor <= head
-        assert list(range(rows[0][0], head + 1)) == [sequence for (sequence,) in rows]
-        assert known == head // 2

@@ -51,18 +51,6 @@ def used(directory: Path, *, records: int = 30) -> str:
         return store.stream
 
 
-def truncate(path: Path) -> None:
-    """Half of the file."""
-    with path.open("r+b") as file:
-        file.truncate(path.stat().st_size // 2)
-
-
-def flip(path: Path) -> None:
-    """Every byte of the pages after the first, turned round."""
-    whole = path.read_bytes()
-    path.write_bytes(whole[:4096] + bytes(each ^ 0xFF for each in whole[4096:]))
-
-
 def garbage(path: Path) -> None:
     """Something else altogether."""
     path.write_bytes(b"this is no store\n" * 1000)
@@ -108,8 +96,6 @@ def condemn(path: Path) -> None:
 @pytest.mark.parametrize(
     "damage",
     [
-        truncate,
-        flip,
         garbage,
         directory,
         bad_name,

@@ -4,15 +4,12 @@ plane's keys and connection.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from support.commands.control_plane import Signer, jwks
-from support.commands.forgery import Scene
 from support.mqtt.mosquitto import Mosquitto
 from support.process.bridge import BridgeProcess, fast
 from support.process.control_line import Came, ControlLine
@@ -28,10 +25,9 @@ class Stage:
         self.home = home
         self.simulator = simulator or Simulator(approval_delay=0.2)
         self.broker = Mosquitto(home / "broker")
-        self.signer, self.other = Signer(), Signer("key-2", issuer="https://other.example")
-        self.curve = Signer("key-3", alg="ES256")
+        self.signer = Signer()
         self.trust = home / "trust.json"
-        self.trust.write_text(jwks(self.signer, self.other, self.curve))
+        self.trust.write_text(jwks(self.signer))
         self.line: ControlLine
         self._stack = ExitStack()
 
@@ -41,12 +37,7 @@ class Stage:
         self.line = self._stack.enter_context(ControlLine(self.broker))
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stack.close()
 
     @property
@@ -77,32 +68,3 @@ class Stage:
     def effective(self) -> list[str]:
         """The EventIds of the POSTs that had an effect."""
         return [event_id for post in self.simulator.approvals for event_id in post.started]
-
-    def scene(self) -> Scene:
-        """One event of each kind, as a forger finds it; it is like that from now on."""
-        simulator, line, vm = self.simulator, self.line, self.simulator.vm.name
-        soon = simulator.announce(SimulatedEvent())
-        before = line.wait_for_event(soon.event_id).record
-        elsewhere = self.announce(event_type="Reboot").record
-        begun = self.announce().record
-        gone = self.announce().record
-        others = self.announce(resources=(f"{vm}0", "other")).record
-        begun_id, gone_id = (each["data"]["event"]["eventId"] for each in (begun, gone))
-        simulator.start_event(begun_id)
-        simulator.end_event(gone_id)
-        with simulator.change():
-            simulator.end_event(soon.event_id)
-            simulator.announce(SimulatedEvent(event_id=soon.event_id, resources=(vm, "other")))
-        line.wait_for_event(gone_id, "ended")
-        return Scene(
-            signer=self.signer,
-            other=self.other,
-            curve=self.curve,
-            soon=line.wait_for_event(soon.event_id, "updated").record,
-            before=before,
-            elsewhere=elsewhere,
-            begun=line.wait_for_event(begun_id, "started").record,
-            gone=gone,
-            others=others,
-            now=int(time.time()),
-        )

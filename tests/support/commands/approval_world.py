@@ -12,19 +12,13 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from support.commands.approving import ObedientImds, fails
+from support.commands.approving import ObedientImds, approvals_of, fails
 from support.commands.control_plane import Signer, jwks
-from support.documents.documents import VM, FakeClock
+from support.documents.documents import FakeClock
+from support.imds.polling import looking
 
-from bridge.approval.approvals import Approvals
-from bridge.approval.decisions import Decisions
 from bridge.approval.ledger import Ledger
 from bridge.approval.policy import Rule
-from bridge.approval.trusted_keys import Trust
-from bridge.events.normalize import Observer
-from bridge.events.poller import Poller
-from bridge.events.state import CurrentState
-from bridge.store.approvals import approved_events
 from bridge.store.batch import Batch
 from bridge.store.database import Store
 from bridge.store.opening import open_store
@@ -92,7 +86,6 @@ class World:
         self._judge = judge
         self.clock = FakeClock()
         self.imds = LyingImds(self._asked)
-        self.posts = 0
         self.meanwhile: list[list[Step]] = []
         """What happens at the next points at which the approver waits for something."""
         self.while_committing: list[list[Step]] = []
@@ -114,23 +107,9 @@ class World:
         (trust := self._directory / "trust.json").write_text(
             jwks(*(SIGNERS[name] for name in setup.trusted))
         )
-        self.current = CurrentState.after(
-            self.store.seen(),
-            Observer(vm=VM, version="1.2.3", instance_id="run-1"),
-            self.clock,
-            interval=1.0,
-            scope_self=False,
-            boot_id="boot-1",
-            api_version=self.imds.api_version,
-        )
-        self.poller = Poller(
-            self.imds,  # type: ignore[arg-type]  # it answers as a client does
-            Interrupted(self.store, self._committing, only="commit"),  # type: ignore[arg-type]
-            self.current,
-            self.clock,
-            scope_self=False,
-            approved=lambda: approved_events(self.store),
-            boot_id="boot-1",
+        committing = Interrupted(self.store, self._committing, only="commit")
+        self.current, self.poller = looking(
+            self.store, self.imds, self.clock, committing=committing
         )
         self.outbox = Outbox(self.store)
         self.outbox.register(
@@ -140,16 +119,14 @@ class World:
             }
         )
         slow: Store = Interrupted(self.store, self._pause)  # type: ignore[assignment]
-        ledger = Ledger(slow, self.clock.now())
-        self.approvals = Approvals(
+        self.approvals = approvals_of(
             self.current,
-            ledger,
-            self.imds,  # type: ignore[arg-type]  # as above
+            Ledger(slow, self.clock.now()),
+            self.imds,
             self.clock,
-            rulings=Decisions(
-                setup.rules, ledger, self.clock, vm_name=VM.name, acknowledged=self._asks_outbox
-            ),
-            trust=Trust(trust),
+            rules=setup.rules,
+            acknowledged=self._asks_outbox,
+            trust=trust,
         )
 
     def _asks_outbox(self, sink: str, event: str) -> bool:
@@ -290,7 +267,6 @@ class World:
         return lambda kind, affects: any(fnmatchcase(kind, each) for each in types)
 
     def _asked(self, event_id: str) -> None:
-        self.posts += 1
         self._judge(event_id)
         self._pause()
 

@@ -11,28 +11,17 @@ from typing import Any
 
 from support.commands.control_plane import Signer, jwks
 from support.commands.forgery import Scene
-from support.documents.documents import (
-    EVENT_ID,
-    NOW,
-    OTHER_ID,
-    VM,
-    FakeClock,
-    StandInImds,
-    body,
-    entry,
-)
+from support.documents.documents import EVENT_ID, VM, FakeClock, StandInImds, body, entry
+from support.imds.polling import looking
 
 from bridge.approval.approvals import Approvals
 from bridge.approval.decisions import Decisions
 from bridge.approval.ledger import Ledger
 from bridge.approval.policy import Rule
 from bridge.approval.trusted_keys import Trust
-from bridge.events.normalize import Observer
-from bridge.events.poller import Poller
 from bridge.events.state import CurrentState
-from bridge.events.tracked import TrackedEvent
 from bridge.imds.client import ImdsError
-from bridge.store.approvals import Entry, approved_events
+from bridge.store.approvals import Entry
 from bridge.store.database import Store
 from bridge.store.opening import open_store
 from sinks.base import CommandMessage
@@ -89,6 +78,28 @@ def fails(reason: str, *, retry_after: float | None = None) -> Callable[[str], N
     return fail
 
 
+def approvals_of(
+    current: CurrentState,
+    ledger: Ledger,
+    imds: ObedientImds,
+    clock: FakeClock,
+    *,
+    rules: Sequence[Rule],
+    acknowledged: Callable[[str, str], bool],
+    trust: Path | None,
+) -> Approvals:
+    """The approvals of one run."""
+    rulings = Decisions(rules, ledger, clock, vm_name=VM.name, acknowledged=acknowledged)
+    return Approvals(
+        current,
+        ledger,
+        imds,  # type: ignore[arg-type]  # it answers as a client does
+        clock,
+        rulings=rulings,
+        trust=Trust(trust),
+    )
+
+
 class Court:
     """One bridge's approvals, over restarts and lost stores; time moves by hand."""
 
@@ -102,7 +113,6 @@ class Court:
         self.trust(self.signer, self.other, self.curve)
         self.rules = list(rules)
         self.interval = interval
-        self.vm = VM
         self.clock = FakeClock()
         self.imds = ObedientImds()
         self.acknowledged: set[str] = set()
@@ -114,38 +124,18 @@ class Court:
         """A run on the store, or on that of another directory."""
         self.directory = directory or self.directory
         self.store, _ = open_store(self.directory, self.clock.now())
-        self.current = CurrentState.after(
-            self.store.seen(),
-            Observer(vm=self.vm, version="1.2.3", instance_id="run-1"),
-            self.clock,
-            interval=self.interval,
-            scope_self=False,
-            boot_id="boot-1",
-            api_version=self.imds.api_version,
-        )
-        self.poller = Poller(
-            self.imds,  # type: ignore[arg-type]  # it answers as a client does
-            self.store,
-            self.current,
-            self.clock,
-            scope_self=False,
-            approved=lambda: approved_events(self.store),
-            boot_id="boot-1",
+        self.current, self.poller = looking(
+            self.store, self.imds, self.clock, interval=self.interval
         )
         self.ledger = self.make_ledger(self.store)
-        self.approvals = Approvals(
+        self.approvals = approvals_of(
             self.current,
             self.ledger,
-            self.imds,  # type: ignore[arg-type]  # as above
+            self.imds,
             self.clock,
-            rulings=Decisions(
-                self.rules,
-                self.ledger,
-                self.clock,
-                vm_name=self.vm.name,
-                acknowledged=self._acknowledged,
-            ),
-            trust=Trust(self.trust_file),
+            rules=self.rules,
+            acknowledged=self._acknowledged,
+            trust=self.trust_file,
         )
 
     def make_ledger(self, store: Store) -> Ledger:
@@ -237,10 +227,6 @@ class Court:
         """How many commands were refused, by reason."""
         return dict(self.approvals.refused)
 
-    def known(self, event_id: str = EVENT_ID) -> TrackedEvent:
-        """What is known of an event."""
-        return self.current.known[event_id.casefold()]
-
     def entries(self) -> Sequence[Entry]:
         """What the ledger has unfinished."""
         return self.ledger.unfinished()
@@ -292,6 +278,3 @@ def scene(court: Court) -> Scene:
         others=records["E-OTHERS", "scheduled"],
         now=court.seconds,
     )
-
-
-__all__ = ["EVENT_ID", "NOW", "OTHER_ID", "Court", "ObedientImds", "fails", "full_court", "scene"]

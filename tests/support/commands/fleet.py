@@ -6,7 +6,6 @@ import json
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from support.mqtt.mosquitto import Mosquitto
@@ -45,12 +44,7 @@ class CommandFleet:
         self._stack.enter_context(self.broker)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stack.close()
 
     def _login(self, user: str) -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,7 +33,11 @@ class Scene:
     now: int
 
     def approve(self, **changes: Any) -> bytes:
-        return self.signer.approve(self.soon, now=self.now, **changes)
+        return self.about(self.soon, **changes)
+
+    def about(self, record: Record, **changes: Any) -> bytes:
+        """An approval of another record."""
+        return self.signer.approve(record, now=self.now, **changes)
 
     def claims(self, **changes: Any) -> dict[str, Any]:
         return self.signer.claims(self.soon, now=self.now, **changes)
@@ -65,3 +69,14 @@ class Forgery:
     answered: bool = True
     """Whether its signature is good, so that there is somebody to answer."""
     retained: bool = False
+
+
+def forged(reason: str, made: Mapping[str, Make], *, answered: bool = True) -> Iterator[Forgery]:
+    """Forgeries of one reason, by their names."""
+    for name, make in made.items():
+        yield Forgery(name=name, reason=reason, make=make, answered=answered)
+
+
+def claiming(changes: Mapping[str, Any]) -> Make:
+    """A good approval with other claims."""
+    return lambda scene: scene.approve(**changes)

@@ -15,7 +15,6 @@ import threading
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 PATIENCE = 20.0
@@ -45,12 +44,7 @@ class Injection:
         assert self._process.poll() is None, "strace could not attach"
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGTERM)  # it lets go of the process, which goes on
         self._process.wait(PATIENCE)

@@ -1,12 +1,10 @@
-"""A poller on a real store, a scripted IMDS and a clock moved by hand; and a reader of records."""
+"""A poller on a real store, a scripted IMDS and a clock moved by hand."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
-from support.documents.documents import VM, FakeClock, ScriptedImds
+from support.documents.documents import VM, FakeClock, ScriptedImds, StandInImds
 
 from bridge.events.normalize import Observer
 from bridge.events.poller import Poller
@@ -15,6 +13,38 @@ from bridge.store.approvals import approved_events
 from bridge.store.database import Store
 from bridge.store.opening import open_store
 from sinks.record import EventRecord, read_record
+
+
+def looking(
+    store: Store,
+    imds: StandInImds,
+    clock: FakeClock,
+    *,
+    interval: float = 1.0,
+    scope_self: bool = False,
+    boot_id: str | None = "boot-1",
+    committing: object = None,
+) -> tuple[CurrentState, Poller]:
+    """The state and the poller of a run on this store; `committing` stands in for it there."""
+    state = CurrentState.after(
+        store.seen(),
+        Observer(vm=VM, version="1.2.3", instance_id="run-1"),
+        clock,
+        interval=interval,
+        scope_self=scope_self,
+        boot_id=boot_id,
+        api_version=imds.api_version,
+    )
+    poller = Poller(
+        imds,  # type: ignore[arg-type]  # it answers as a client does
+        committing or store,  # type: ignore[arg-type]  # it answers as the store does
+        state,
+        clock,
+        scope_self=scope_self,
+        approved=lambda: approved_events(store),
+        boot_id=boot_id,
+    )
+    return state, poller
 
 
 class Bench:
@@ -26,16 +56,14 @@ class Bench:
         self.imds = ScriptedImds()
         self.boot_id: str | None = "boot-1"
         self.scope_self = scope_self
-        self.store = self._open()
-        self.poller = self._poller()
+        self._begin()
 
     def restart(self, *, boot_id: str | None = "boot-1", lost: Path | None = None) -> None:
         """Another run: on the same store, or on a new one in the directory `lost`."""
         self.store.close()
         self.boot_id = boot_id
         self.directory = lost or self.directory
-        self.store = self._open()
-        self.poller = self._poller()
+        self._begin()
 
     def serve(self, document: bytes, *, after: float = 1.0) -> list[EventRecord]:
         """The new records, once IMDS has served the document so many seconds later."""
@@ -62,41 +90,11 @@ class Bench:
         """Let go of the store."""
         self.store.close()
 
-    def _open(self) -> Store:
-        store, _ = open_store(self.directory, self.clock.now())
-        return store
-
-    def _poller(self) -> Poller:
-        self.state = CurrentState.after(
-            self.store.seen(),
-            Observer(vm=VM, version="1.2.3", instance_id="run-1"),
-            self.clock,
-            interval=1.0,
-            scope_self=self.scope_self,
-            boot_id=self.boot_id,
-            api_version=self.imds.api_version,
+    def _begin(self) -> None:
+        self.store, _ = open_store(self.directory, self.clock.now())
+        self.state, self.poller = looking(
+            self.store, self.imds, self.clock, scope_self=self.scope_self, boot_id=self.boot_id
         )
-        return Poller(
-            self.imds,  # type: ignore[arg-type]  # it answers as a client does
-            self.store,
-            self.state,
-            self.clock,
-            scope_self=self.scope_self,
-            approved=lambda: approved_events(self.store),
-            boot_id=self.boot_id,
-        )
-
-
-def pending_after(records: list[EventRecord]) -> dict[str, Mapping[str, Any]]:
-    """The events that a reader of these records takes for pending, as last told."""
-    pending: dict[str, Mapping[str, Any]] = {}
-    for record in records:
-        if record.event_id is None:
-            continue
-        pending[record.event_id] = record.data["event"]
-        if record.data["transition"] == "ended":
-            del pending[record.event_id]
-    return pending
 
 
 def told(records: list[EventRecord]) -> list[tuple[str, str | None]]:

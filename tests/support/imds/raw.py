@@ -6,7 +6,6 @@ import json
 import socket
 import threading
 from collections.abc import Sequence
-from types import TracebackType
 from typing import Self
 
 
@@ -46,12 +45,7 @@ class RawImds:
         self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
         with self._lock:

@@ -12,7 +12,6 @@ import threading
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
-from types import TracebackType
 from typing import Any, Self
 
 from bridge.simulator.events import SimulatedEvent
@@ -44,12 +43,7 @@ class RestlessImds:
         self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._halt.set()
         self._thread.join()
 
