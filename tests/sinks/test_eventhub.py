@@ -16,7 +16,6 @@ from support.amqp.server import SHARED_KEY, EventHubServer, Fault
 
 from sinks.base import SinkError, SinkRejected
 from sinks.eventhub import EventHubSink
-from sinks.registry import load
 from sinks.testing import SAMPLE_VM, SinkContract, sample_heartbeat, sample_record
 
 
@@ -57,11 +56,6 @@ class TestContract(SinkContract):
     @pytest.fixture
     def destination(self, hub: EventHubServer) -> HubDestination:
         return HubDestination(hub)
-
-
-def test_the_registry_knows_it() -> None:
-    """The kind `eventhub` is this class."""
-    assert load("eventhub") is EventHubSink
 
 
 # What arrives.

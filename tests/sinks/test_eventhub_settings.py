@@ -14,6 +14,7 @@ from sinks.testing import sample_context
 
 KEY = "c2VjcmV0IGtleSBvZiB0aGUgdGVzdA=="
 STRING = f"Endpoint=sb://n.example/;SharedAccessKeyName=p;SharedAccessKey={KEY};EntityPath=h"
+NAMED = {"namespace": "n.example.net", "name": "h"}
 
 
 def refusal(**settings: object) -> str:
@@ -42,6 +43,9 @@ def refusal(**settings: object) -> str:
         ({"namespace": "n.example"}, "namespace: name"),
         ({"connection_string": STRING, "proxy": "http://p"}, "proxy"),
         ({"connection_string": STRING, "transport": "http"}, "transport"),
+        ({**NAMED, "proxy": "http://proxy.example:3128"}, "set TRANSPORT=websocket"),
+        ({**NAMED, "transport": "websocket", "proxy": "socks5://p:1080"}, "http://HOST:PORT"),
+        ({**NAMED, "transport": "websocket", "proxy": f"http://vm:{KEY}@p"}, "http://HOST:PORT"),
     ],
 )
 def test_settings_that_cannot_work_are_refused(settings: dict[str, object], words: str) -> None:

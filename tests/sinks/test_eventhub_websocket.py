@@ -6,7 +6,6 @@ import sys
 from collections.abc import Iterator
 
 import pytest
-from pydantic import ValidationError
 from support.amqp.cases import HUB, abandoned, bodies, everything_about, records
 from support.amqp.server import SHARED_KEY, EventHubServer, Fault
 from support.sinks.http_proxy import TinyProxy
@@ -221,24 +220,3 @@ def test_a_stuck_delivery_can_be_cut(
     ended = abandoned(hub, sink, lambda: sink.deliver([sample_record()]))
     assert isinstance(ended, SinkError)
     sink.close()
-
-
-# Settings.
-
-
-@pytest.mark.parametrize(
-    ("settings", "words"),
-    [
-        ({"proxy": "http://proxy.example:3128"}, "set TRANSPORT=websocket"),
-        ({"transport": "websocket", "proxy": "socks5://proxy.example:1080"}, "http://HOST:PORT"),
-        ({"transport": "websocket", "proxy": "http://vm:s3cret@proxy.example"}, "http://HOST:PORT"),
-        ({"transport": "http"}, "transport"),
-    ],
-)
-def test_settings_that_cannot_work(settings: dict[str, str], words: str) -> None:
-    """They are refused with what to write, and without the password."""
-    given = {"kind": "eventhub", "namespace": "n.example.net", "name": "h", **settings}
-    with pytest.raises(ValidationError) as caught:
-        EventHubSettings.model_validate(given)
-    assert words in str(caught.value)
-    assert "s3cret" not in str(caught.value)

@@ -3,7 +3,7 @@ import os
 import stat
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -69,10 +69,11 @@ def line(sequence: int) -> bytes:
     return sample_record(sequence).body + b"\n"
 
 
-def test_a_path_is_required() -> None:
-    """A file sink without a path is a mistake in the settings."""
+@pytest.mark.parametrize("given", [{}, {"path": ""}])
+def test_a_path_is_required(given: dict[str, str]) -> None:
+    """A file sink without a path is a mistake in the settings; an empty one names no file."""
     with pytest.raises(ValidationError, match="path"):
-        FileSettings.model_validate({"kind": "file"})
+        FileSettings.model_validate({"kind": "file", **given})
 
 
 @POSIX
@@ -82,45 +83,31 @@ def test_strangers_cannot_read_it(path: Path) -> None:
     assert stat.S_IMODE(path.stat().st_mode) & 0o137 == 0
 
 
-def test_a_file_that_is_there_is_appended_to(path: Path) -> None:
-    """What stood in the file before stays."""
-    path.write_bytes(line(1))
+@pytest.mark.parametrize("torn", [b"", line(2)[:40]])
+def test_what_stood_there_stays(path: Path, torn: bytes) -> None:
+    """A line that a power cut tore is ended first, and does not swallow the record after it."""
+    path.write_bytes(line(1) + torn)
     a_sink(path).deliver([sample_record(2)])
-    assert path.read_bytes() == line(1) + line(2)
+    assert path.read_bytes() == line(1) + torn + (b"\n" if torn else b"") + line(2)
 
 
-def test_it_follows_a_rename(path: Path) -> None:
-    """After a rotation by renaming, the next record goes to a new file."""
+@pytest.mark.parametrize(
+    "rotate",
+    [
+        lambda path: path.rename(path.with_suffix(".1")),
+        Path.unlink,
+        lambda path: os.truncate(path, 0),
+    ],
+    ids=["renamed", "deleted", "truncated"],
+)
+def test_it_follows_a_rotation(path: Path, rotate: Callable[[Path], object]) -> None:
+    """The next record goes to a new file, or to the start of an emptied one, without a hole."""
     sink = a_sink(path)
     sink.deliver([sample_record(1)])
-    old = path.rename(path.with_suffix(".1"))
-    sink.deliver([sample_record(2)])
-    assert (old.read_bytes(), path.read_bytes()) == (line(1), line(2))
-
-
-def test_it_follows_a_deletion(path: Path) -> None:
-    """A file that was deleted is made again."""
-    sink = a_sink(path)
-    sink.deliver([sample_record(1)])
-    path.unlink()
+    old = rotate(path)
     sink.deliver([sample_record(2)])
     assert path.read_bytes() == line(2)
-
-
-def test_it_follows_a_truncation(path: Path) -> None:
-    """After a copy and truncation, the next record stands at the start, without a hole."""
-    sink = a_sink(path)
-    sink.deliver([sample_record(1)])
-    os.truncate(path, 0)
-    sink.deliver([sample_record(2)])
-    assert path.read_bytes() == line(2)
-
-
-def test_a_torn_line_is_ended_first(path: Path) -> None:
-    """A line that a power cut tore does not swallow the record after it."""
-    path.write_bytes(line(1) + line(2)[:40])
-    a_sink(path).deliver([sample_record(2)])
-    assert path.read_bytes() == line(1) + line(2)[:40] + b"\n" + line(2)
+    assert not isinstance(old, Path) or old.read_bytes() == line(1)
 
 
 def test_it_is_synced_before_it_counts(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -264,9 +251,3 @@ def test_check_warns_of_a_disk_that_is_nearly_full(
     monkeypatch.setattr("sinks.file._LITTLE_SPACE", 2**62)
     (told,) = a_sink(path).check()
     assert (told.level, told.remedy) == ("warn", "free some space, or rotate the file")
-
-
-def test_an_empty_path_is_refused() -> None:
-    """An empty variable names no file, and would not mean the current directory."""
-    with pytest.raises(ValidationError, match="name a file"):
-        FileSettings.model_validate({"kind": "file", "path": ""})

@@ -207,6 +207,9 @@ def test_a_site_that_is_no_topic_level_is_refused(guarded: Mosquitto, site: str)
         {"host": "broker", "username": "u", "password": PASSWORD, "password_file": "f"},
         {"host": "broker", "tls": {"key": "k"}},
         {"host": "broker", "tls": {"insecure": "true"}},
+        {"host": "broker", "proxy": f"socks5://vm:{PASSWORD}@x:1080"},
+        {"host": "broker", "transport": "udp"},
+        {"host": "broker", "transport": "websocket", "path": "mqtt"},
         {},
     ],
 )
@@ -225,12 +228,18 @@ def test_settings_that_cannot_work_are_refused(wrong: dict[str, Any]) -> None:
         ({"tls": {"ca": "f"}, "port": "1884"}, (1884, True)),
         ({"port": "8883"}, (8883, True)),
         ({"port": "1884"}, (1884, False)),
+        ({"transport": "websocket"}, (80, False)),
+        ({"transport": "websocket", "tls": {}}, (443, True)),
+        ({"transport": "websocket", "port": 443}, (443, True)),
+        ({"transport": "websocket", "port": 9001}, (9001, False)),
     ],
 )
 def test_the_port_and_tls_follow_each_other(
     told: dict[str, Any], expected: tuple[int, bool]
 ) -> None:
-    """Port 8883 or any TLS setting turns TLS on; TLS alone means port 8883."""
+    """Port 8883 or any TLS setting turns TLS on, TLS alone means port 8883; with WebSockets the
+    ports are 80 and 443.
+    """
     settings = MqttSink.Settings(kind="mqtt", host="broker", **told)
     assert expected == (settings.effective_port, settings.uses_tls)
 

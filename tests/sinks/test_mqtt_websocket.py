@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic import ValidationError
 from support.mqtt.mosquitto import Mosquitto
 from support.mqtt.subscriber import Subscriber
 from support.sinks.http_proxy import TinyProxy
@@ -163,32 +162,3 @@ def test_a_proxy_that_is_frozen(broker: Broker, proxy: TinyProxy) -> None:
     sink.deliver([sample_record(1)])
     sink.close()
     assert sample_record(1).body in broker.received()
-
-
-@pytest.mark.parametrize(
-    ("settings", "words"),
-    [
-        ({"proxy": "socks5://vm:s3cret@x:1080"}, "http://HOST:PORT"),
-        ({"transport": "udp"}, "transport"),
-        ({"transport": "websocket", "path": "mqtt"}, "path"),
-    ],
-)
-def test_settings_that_cannot_work(settings: dict[str, str], words: str) -> None:
-    """They are refused at the start, and no password is shown."""
-    with pytest.raises(ValidationError) as caught:
-        MqttSettings.model_validate({"kind": "mqtt", "host": "b.example", **settings})
-    assert words in str(caught.value)
-    assert "s3cret" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("settings", "port"),
-    [({}, 80), ({"tls": {}}, 443), ({"port": 443}, 443), ({"port": 9001}, 9001)],
-)
-def test_the_port(settings: dict[str, Any], port: int) -> None:
-    """80, with TLS 443; 443 turns TLS on."""
-    made = MqttSettings.model_validate(
-        {"kind": "mqtt", "host": "b.example", "transport": "websocket", **settings}
-    )
-    assert made.effective_port == port
-    assert made.uses_tls is (port == 443)

@@ -82,18 +82,6 @@ def test_the_schema_refuses_what_is_no_record(broken: dict[str, Any]) -> None:
         VALIDATOR.validate(json.loads(sample_record().body) | broken)
 
 
-def test_sealing_and_reading_agree() -> None:
-    """What is read from the bytes is what was sealed."""
-    record = sample_record(42)
-    assert record == read_record(record.body)
-    assert (record.sequence, record.partition_key) == (42, SAMPLE_VM.vm_id)
-
-
-def test_the_same_draft_gives_the_same_bytes() -> None:
-    """Nothing in the bytes depends on when or where they are made."""
-    assert sample_record(7).body == sample_record(7).body
-
-
 def test_text_is_utf8_and_not_escaped() -> None:
     """Descriptions keep their letters."""
     assert (

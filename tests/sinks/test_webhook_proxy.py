@@ -6,11 +6,10 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 import pytest
-from pydantic import ValidationError
 from support.sinks.http_proxy import TinyProxy
 from support.sinks.http_server import HttpServer
 from support.sinks.throwaway_ca import ThrowawayCa
-from support.sinks.webhook import hasty, settings
+from support.sinks.webhook import hasty
 
 from sinks.base import SinkError
 from sinks.testing import sample_record
@@ -49,12 +48,3 @@ def test_a_proxy_that_was_killed(server: HttpServer, proxy: TinyProxy) -> None:
     sink.deliver([sample_record(2)])
     assert [each.body for each in server.requests()][-1] == sample_record(2).body
     sink.close()
-
-
-@pytest.mark.parametrize("proxy", ["socks5://proxy.example:1080", "http://vm:s3cret@x", "http://"])
-def test_what_is_no_http_proxy(proxy: str) -> None:
-    """It is refused at the start, without its password."""
-    with pytest.raises(ValidationError) as caught:
-        settings("https://ops.example/", proxy=proxy)
-    assert "http://HOST:PORT" in str(caught.value)
-    assert "s3cret" not in str(caught.value)

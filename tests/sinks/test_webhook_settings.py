@@ -51,6 +51,14 @@ def test_a_password_in_the_address_is_refused(url: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "proxy", ["socks5://p:1080", "http://vm:token-that-is-secret@x", "http://"]
+)
+def test_a_proxy_is_http_and_has_no_secret(proxy: str) -> None:
+    """It is refused at the start, without its password."""
+    assert "http://HOST:PORT" in refusal(proxy=proxy)
+
+
+@pytest.mark.parametrize(
     ("url", "shown"),
     [
         (URL, "https://hooks.example.com"),
