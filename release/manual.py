@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import subprocess
@@ -59,6 +60,7 @@ The database, unless SEB_CONSOLE_DATABASE names another.
 """
 
 
+@functools.cache  # both pages have the commands of the console
 def _said(program: Path, *words: str, **environment: str) -> str:
     done = subprocess.run(
         [str(program), *words],

@@ -248,9 +248,13 @@ def test_the_template_of_the_consoles_settings_is_valid(
 
 
 @pytest.mark.timeout(300)  # a process for each command
-def test_the_unit_of_the_consoles_package() -> None:
-    """It runs the package's own program, as the account that the package makes."""
+def test_the_unit_and_the_manual_pages_of_the_packages() -> None:
+    """The console's unit runs its package's own program, as the account that the package makes; the
+    pages have every command, from the program's own help, and none of it is a request of roff.
+    """
     program_here = Path(sys.executable).with_name("seb")
+    if not program_here.exists():
+        pytest.skip("seb is not installed beside this Python")
     texts = packages.CONSOLE_PRODUCT.texts(program_here, "1.2.3")
     unit = texts["usr/lib/systemd/system/seb-console.service"]
     assert "ExecStart=/usr/lib/scheduled-events-console/bin/seb console run\n" in unit
@@ -258,14 +262,6 @@ def test_the_unit_of_the_consoles_package() -> None:
     account = texts["usr/lib/sysusers.d/seb-console.conf"].splitlines()[-1]
     assert account.startswith("u seb-console - ")  # DynamicUser= takes the unit's name
     assert ".SS seb console run\n" in texts["usr/share/man/man1/seb-console.1"]
-
-
-@pytest.mark.timeout(300)  # a process for each command
-def test_the_manual_page_has_every_command() -> None:
-    """From the program's own help texts; nothing in it is taken for a request of roff."""
-    program_here = Path(sys.executable).with_name("seb")
-    if not program_here.exists():
-        pytest.skip("seb is not installed beside this Python")
     text = manual.page(program_here, "1.2.3")
     listed = [name.replace("-", "\\-") for name in commands.list_commands(None)]  # type: ignore[arg-type]
     assert [name for name in listed if f".SS seb {name}\n" not in text] == []

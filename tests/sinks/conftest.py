@@ -6,11 +6,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.amqp.cases import sink_for
 from support.amqp.server import EventHubServer
+from support.mqtt.mosquitto import Mosquitto
 from support.sinks import http_proxy
 from support.sinks.http_proxy import TinyProxy
 from support.sinks.http_server import HttpServer
 from support.sinks.throwaway_ca import ThrowawayCa
+
+from sinks.eventhub import EventHubSink
 
 
 @pytest.fixture(autouse=True)
@@ -49,3 +53,19 @@ def hub() -> Iterator[EventHubServer]:
     with EventHubServer() as made:
         yield made
     assert made.bugs == []
+
+
+@pytest.fixture
+def hub_sink(hub: EventHubServer) -> Iterator[EventHubSink]:
+    """A sink for that hub, open."""
+    sink = sink_for(hub)
+    sink.open()
+    yield sink
+    sink.close()
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[Mosquitto]:
+    """A broker that lets everybody do everything."""
+    with Mosquitto(tmp_path / "broker") as made:
+        yield made

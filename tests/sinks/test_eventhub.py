@@ -1,8 +1,5 @@
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
-
 import pytest
 from support.amqp.cases import (
     HUB,
@@ -13,58 +10,34 @@ from support.amqp.cases import (
     sink_for,
 )
 from support.amqp.server import SHARED_KEY, EventHubServer, Fault
+from support.sinks.destination import FarEnd
 
 from sinks.base import SinkError, SinkRejected
 from sinks.eventhub import EventHubSink
 from sinks.testing import SAMPLE_VM, SinkContract, sample_heartbeat, sample_record
 
 
-class HubDestination:
-    def __init__(self, hub: EventHubServer) -> None:
-        self._server = hub
-
-    @property
-    def settings(self) -> Mapping[str, Any]:
-        return {"connection_string": self._server.connection_string(HUB)}
-
-    @property
-    def secrets(self) -> Sequence[str]:
-        return [SHARED_KEY]
-
-    def received(self) -> Sequence[bytes]:
-        return [message.body for message in self._server.messages(HUB)]
-
-    def stop(self) -> None:
-        self._server.stop()
-
-    def start(self) -> None:
-        self._server.start()
-
-
-@pytest.fixture
-def sink(hub: EventHubServer) -> Iterator[EventHubSink]:
-    """A sink that is open."""
-    made = sink_for(hub)
-    made.open()
-    yield made
-    made.close()
-
-
 class TestContract(SinkContract):
     sink_class = EventHubSink
 
     @pytest.fixture
-    def destination(self, hub: EventHubServer) -> HubDestination:
-        return HubDestination(hub)
+    def destination(self, hub: EventHubServer) -> FarEnd:
+        return FarEnd(
+            settings={"connection_string": hub.connection_string(HUB)},
+            secrets=[SHARED_KEY],
+            received=lambda: bodies(hub.messages(HUB)),
+            stop=hub.stop,
+            start=hub.start,
+        )
 
 
 # What arrives.
 
 
-def test_the_message_carries_the_record(hub: EventHubServer, sink: EventHubSink) -> None:
+def test_the_message_carries_the_record(hub: EventHubServer, hub_sink: EventHubSink) -> None:
     """Id, event id, content type and partition key stand where AMQP consumers look for them."""
     record = sample_record()
-    sink.deliver([record])
+    hub_sink.deliver([record])
     (message,) = hub.messages(HUB)
     expected = (record.body, record.id, record.event_id, "application/cloudevents+json")
     assert expected == (
@@ -74,14 +47,16 @@ def test_the_message_carries_the_record(hub: EventHubServer, sink: EventHubSink)
         message.content_type,
     )
     assert message.partition_key == SAMPLE_VM.vm_id
-    sink.deliver([sample_heartbeat()])
+    hub_sink.deliver([sample_heartbeat()])
     assert hub.messages(HUB)[1].correlation_id is None
 
 
-def test_the_attributes_are_application_properties(hub: EventHubServer, sink: EventHubSink) -> None:
+def test_the_attributes_are_application_properties(
+    hub: EventHubServer, hub_sink: EventHubSink
+) -> None:
     """Every CloudEvents attribute is a property to route by, named as the AMQP binding says."""
     record = sample_record(3)
-    sink.deliver([record])
+    hub_sink.deliver([record])
     assert {
         "cloudEvents_specversion": "1.0",
         "cloudEvents_id": record.id,
@@ -97,10 +72,10 @@ def test_the_attributes_are_application_properties(hub: EventHubServer, sink: Ev
     } == hub.messages(HUB)[0].application_properties
 
 
-def test_the_sdk_reads_back_what_was_sent(hub: EventHubServer, sink: EventHubSink) -> None:
+def test_the_sdk_reads_back_what_was_sent(hub: EventHubServer, hub_sink: EventHubSink) -> None:
     """The SDK's own consumer gets the same bytes in the same order, from one partition."""
     sent = records(8)
-    sink.deliver(sent)
+    hub_sink.deliver(sent)
     got = consume(hub, count=8)
     assert [record.body for record in sent] == [body_of(event) for _, event in got]
     assert [record.id for record in sent] == [event.message_id for _, event in got]
@@ -139,11 +114,11 @@ def test_a_record_that_is_too_large_is_rejected(announced: int | None) -> None:
     assert (caught.value.delivered, caught.value.tries) == (1, 1)
 
 
-def test_records_of_two_vms_keep_their_keys(hub: EventHubServer, sink: EventHubSink) -> None:
+def test_records_of_two_vms_keep_their_keys(hub: EventHubServer, hub_sink: EventHubSink) -> None:
     """A clone has a new vmId in the middle of a backlog: each record keeps its own key."""
     clone = type(SAMPLE_VM)(vm_id="11111111-2222-3333-4444-555555555555", name="db-1")
     sent = [sample_record(1), sample_record(2, vm=clone), sample_record(3)]
-    sink.deliver(sent)
+    hub_sink.deliver(sent)
     assert [record.partition_key for record in sent] == [
         message.partition_key for message in hub.messages(HUB)
     ]

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 
 import pytest
 from support.amqp.cases import (
@@ -17,16 +16,6 @@ from support.amqp.server import SHARED_KEY, EventHubServer, Fault
 from sinks.base import SinkError, SinkRejected
 from sinks.eventhub import EventHubSink
 from sinks.testing import sample_record
-
-
-@pytest.fixture
-def sink(hub: EventHubServer) -> Iterator[EventHubSink]:
-    """A sink that is open."""
-    made = sink_for(hub)
-    made.open()
-    yield made
-    made.close()
-
 
 # Misbehaviour.
 
@@ -44,88 +33,90 @@ def sink(hub: EventHubServer) -> Iterator[EventHubSink]:
     ],
 )
 def test_an_error_is_named(
-    hub: EventHubServer, sink: EventHubSink, fault: Fault, condition: str, words: str
+    hub: EventHubServer, hub_sink: EventHubSink, fault: Fault, condition: str, words: str
 ) -> None:
     """An error is told with its condition and a remedy, and never in the hub's own words."""
     hub.misbehave(fault, condition=condition, description=f"sig={SHARED_KEY}")
     with pytest.raises(SinkError, match=words) as caught:
-        sink.deliver([sample_record()])
+        hub_sink.deliver([sample_record()])
     assert condition in str(caught.value)
     busy = condition.endswith("busy") and fault is not Fault.CLOSE
     assert not busy or caught.value.retry_after == 4.0
     assert SHARED_KEY not in everything_about(caught.value)
 
 
-def test_a_malformed_record_is_found_in_its_batch(hub: EventHubServer, sink: EventHubSink) -> None:
+def test_a_malformed_record_is_found_in_its_batch(
+    hub: EventHubServer, hub_sink: EventHubSink
+) -> None:
     """A condition that is the record's own fault is a rejection, after five tries."""
     hub.misbehave(Fault.REJECT, condition="com.microsoft:argument-error")
     with pytest.raises(SinkRejected) as caught:
-        sink.deliver(records(3))
+        hub_sink.deliver(records(3))
     assert (caught.value.delivered, caught.value.tries) == (0, 5)
 
 
-def test_a_rejection_keeps_the_link(hub: EventHubServer, sink: EventHubSink) -> None:
+def test_a_rejection_keeps_the_link(hub: EventHubServer, hub_sink: EventHubSink) -> None:
     """A throttled namespace is not also burdened with new connections."""
     hub.misbehave(Fault.REJECT, condition="com.microsoft:server-busy", times=1)
     with pytest.raises(SinkError):
-        sink.deliver([sample_record()])
-    sink.deliver([sample_record()])
+        hub_sink.deliver([sample_record()])
+    hub_sink.deliver([sample_record()])
     assert hub.accepted == 1
 
 
 @pytest.mark.parametrize("fault", [Fault.DETACH, Fault.CLOSE, Fault.DROP])
 def test_a_link_that_ends_once_is_opened_again(
-    hub: EventHubServer, sink: EventHubSink, fault: Fault
+    hub: EventHubServer, hub_sink: EventHubSink, fault: Fault
 ) -> None:
     """A link that the hub ended for no fault of ours costs no error."""
     hub.misbehave(fault, condition="amqp:link:detach-forced", times=1)
-    sink.deliver([sample_record()])
+    hub_sink.deliver([sample_record()])
     assert [sample_record().body] == bodies(hub.messages(HUB))
 
 
-def test_a_link_that_always_ends_is_an_error(hub: EventHubServer, sink: EventHubSink) -> None:
+def test_a_link_that_always_ends_is_an_error(hub: EventHubServer, hub_sink: EventHubSink) -> None:
     """A hub that ends every link is not tried a third time."""
     hub.misbehave(Fault.DETACH, condition="amqp:link:detach-forced")
     with pytest.raises(SinkError, match="detach-forced"):
-        sink.deliver([sample_record()])
+        hub_sink.deliver([sample_record()])
     assert hub.accepted == 2
 
 
-def test_an_idle_detach_costs_nothing(hub: EventHubServer, sink: EventHubSink) -> None:
+def test_an_idle_detach_costs_nothing(hub: EventHubServer, hub_sink: EventHubSink) -> None:
     """After the hub detached an idle link, the next record goes through at once."""
     first, second = records(2)
-    sink.deliver([first])
+    hub_sink.deliver([first])
     hub.detach_all()
-    sink.deliver([second])
+    hub_sink.deliver([second])
     assert [first.body, second.body] == bodies(hub.messages(HUB))
 
 
 def test_an_idle_sink_finds_the_detach_itself(
-    hub: EventHubServer, sink: EventHubSink, monkeypatch: pytest.MonkeyPatch
+    hub: EventHubServer, hub_sink: EventHubSink, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`maintain` reads what came in while idle, and has a new link before the next record."""
     monkeypatch.setattr("sinks.eventhub.sink.PUMP_SECONDS", 0.0)
     hub.detach_all()
     for _ in range(3):
-        sink.maintain()
+        hub_sink.maintain()
     assert hub.accepted == 2
-    sink.deliver([sample_record()])
+    hub_sink.deliver([sample_record()])
     assert hub.accepted == 2
 
 
-def test_maintain_is_rare(hub: EventHubServer, sink: EventHubSink) -> None:
+def test_maintain_is_rare(hub: EventHubServer, hub_sink: EventHubSink) -> None:
     """Right after a delivery nothing is read, so that `maintain` costs no time."""
-    sink.deliver([sample_record()])
+    hub_sink.deliver([sample_record()])
     begun = time.monotonic()
     for _ in range(100):
-        sink.maintain()
+        hub_sink.maintain()
     assert time.monotonic() - begun < 2.0
 
 
 @pytest.mark.parametrize(("fault", "stored"), [(Fault.NO_ACK, 0), (Fault.LOST_ACK, 1)])
 def test_a_missing_acknowledgement_is_an_error(
     hub: EventHubServer,
-    sink: EventHubSink,
+    hub_sink: EventHubSink,
     monkeypatch: pytest.MonkeyPatch,
     fault: Fault,
     stored: int,
@@ -134,10 +125,10 @@ def test_a_missing_acknowledgement_is_an_error(
     monkeypatch.setattr("sinks.eventhub.sink.SEND_SECONDS", 0.5)
     hub.misbehave(fault)
     with pytest.raises(SinkError, match="no answer in time"):
-        sink.deliver([sample_record()])
+        hub_sink.deliver([sample_record()])
     assert stored == len(hub.messages(HUB))
     hub.heal()
-    sink.deliver([sample_record()])
+    hub_sink.deliver([sample_record()])
     assert {sample_record().body} == set(bodies(hub.messages(HUB)))
 
 
@@ -177,16 +168,18 @@ def test_an_abandoned_open_ends(hub: EventHubServer, fault: Fault) -> None:
 
 
 @pytest.mark.parametrize("fault", [Fault.NO_ACK, Fault.RELEASE])
-def test_an_abandoned_delivery_ends(hub: EventHubServer, sink: EventHubSink, fault: Fault) -> None:
+def test_an_abandoned_delivery_ends(
+    hub: EventHubServer, hub_sink: EventHubSink, fault: Fault
+) -> None:
     """So does one that waits for an acknowledgement."""
     hub.misbehave(fault)
-    ended = abandoned(hub, sink, lambda: sink.deliver([sample_record()]))
+    ended = abandoned(hub, hub_sink, lambda: hub_sink.deliver([sample_record()]))
     assert isinstance(ended, SinkError)
 
 
-def test_an_aborted_sink_never_connects_again(hub: EventHubServer, sink: EventHubSink) -> None:
+def test_an_aborted_sink_never_connects_again(hub: EventHubServer, hub_sink: EventHubSink) -> None:
     """After `abort` a call that was between two steps fails instead of connecting anew."""
-    sink.abort()
+    hub_sink.abort()
     with pytest.raises(SinkError):
-        sink.deliver([sample_record()])
+        hub_sink.deliver([sample_record()])
     assert hub.accepted == 1

@@ -3,12 +3,12 @@ import os
 import stat
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pydantic import ValidationError
+from support.sinks.destination import FarEnd
 
 from sinks.base import SinkError
 from sinks.file import FileSettings, FileSink
@@ -17,40 +17,21 @@ from sinks.testing import SinkContract, sample_context, sample_record
 POSIX = pytest.mark.skipif(os.name != "posix", reason="needs POSIX files")
 
 
-class Directory:
-    """A directory that can be moved away and back, as a mount that comes and goes."""
-
-    secrets: Sequence[str] = ()
-
-    def __init__(self, tmp_path: Path) -> None:
-        self._here = tmp_path / "here"
-        self._away = tmp_path / "away"
-        self._here.mkdir()
-
-    @property
-    def path(self) -> Path:
-        return self._here / "records.jsonl"
-
-    @property
-    def settings(self) -> Mapping[str, Any]:
-        return {"path": str(self.path)}
-
-    def received(self) -> Sequence[bytes]:
-        return self.path.read_bytes().splitlines() if self.path.exists() else []
-
-    def stop(self) -> None:
-        self._here.rename(self._away)
-
-    def start(self) -> None:
-        self._away.rename(self._here)
-
-
 class TestFileContract(SinkContract):
     sink_class = FileSink
 
     @pytest.fixture
-    def destination(self, tmp_path: Path) -> Directory:
-        return Directory(tmp_path)
+    def destination(self, tmp_path: Path) -> FarEnd:
+        """A directory that can be moved away and back, as a mount that comes and goes."""
+        here, away = tmp_path / "here", tmp_path / "away"
+        here.mkdir()
+        file = here / "records.jsonl"
+        return FarEnd(
+            settings={"path": str(file)},
+            received=lambda: file.read_bytes().splitlines() if file.exists() else [],
+            stop=lambda: here.rename(away),
+            start=lambda: away.rename(here),
+        )
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 from support.mqtt.mosquitto import Mosquitto
-from support.mqtt.subscriber import Seen, Subscriber
+from support.mqtt.subscriber import Seen
+from support.sinks.destination import FarEnd
 
 from sinks.base import PendingEvent, SinkContext, SinkError
 from sinks.mqtt import MqttSink
@@ -50,46 +51,36 @@ RECEIPT = sealed(
 )
 
 
-class Broker:
-    """A Mosquitto as the far end of a sink."""
-
-    def __init__(self, broker: Mosquitto, seen: Subscriber) -> None:
-        self.broker = broker
-        self._seen = seen
-
-    @property
-    def settings(self) -> Mapping[str, Any]:
-        return {
-            "host": self.broker.host,
-            "port": str(self.broker.port),
-            "username": "bridge",
-            "password": PASSWORD,
-        }
-
-    @property
-    def secrets(self) -> Sequence[str]:
-        return [PASSWORD]
-
-    def received(self) -> Sequence[bytes]:
-        return self._seen.payloads(f"{BASE}/event")
-
-    def stop(self) -> None:
-        self.broker.stop()
-
-    def start(self) -> None:
-        self.broker.start()
+@contextmanager
+def its_connection_ends() -> Iterator[None]:
+    """Wait until the connections that are there now have ended."""
+    threads = [thread for thread in threading.enumerate() if thread.name.startswith("mqtt ")]
+    yield
+    for thread in threads:
+        thread.join(5)
 
 
 class TestContract(SinkContract):
     sink_class = MqttSink
 
     @pytest.fixture
-    def destination(self, tmp_path: Path) -> Iterator[Broker]:
+    def destination(self, tmp_path: Path) -> Iterator[FarEnd]:
         with (
             Mosquitto(tmp_path / "broker", users={"bridge": PASSWORD}) as broker,
             broker.subscriber("seb/#") as seen,
         ):
-            yield Broker(broker, seen)
+            yield FarEnd(
+                settings={
+                    "host": broker.host,
+                    "port": str(broker.port),
+                    "username": "bridge",
+                    "password": PASSWORD,
+                },
+                secrets=[PASSWORD],
+                received=lambda: seen.payloads(f"{BASE}/event"),
+                stop=broker.stop,
+                start=broker.start,
+            )
 
 
 def make(
@@ -102,13 +93,6 @@ def make(
         login = {"username": user, "password": password}
     told = {"kind": "mqtt", "host": broker.host, "port": broker.port, **login, **settings}
     return MqttSink(name, MqttSink.Settings(**told), context or sample_context())
-
-
-@pytest.fixture
-def broker(tmp_path: Path) -> Iterator[Mosquitto]:
-    """A broker that lets everybody in."""
-    with Mosquitto(tmp_path / "broker") as made:
-        yield made
 
 
 def at(broker: Mosquitto, topic: str) -> Seen:
@@ -306,12 +290,3 @@ def test_a_broker_that_goes_away_is_a_lost_connection(broker: Mosquitto, how: st
     with pytest.raises(SinkError, match="the connection was lost"):
         sink.maintain()
     sink.close()
-
-
-@contextmanager
-def its_connection_ends() -> Iterator[None]:
-    """Wait until the connections that are there now have ended."""
-    threads = [thread for thread in threading.enumerate() if thread.name.startswith("mqtt ")]
-    yield
-    for thread in threads:
-        thread.join(5)

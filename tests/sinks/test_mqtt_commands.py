@@ -23,13 +23,6 @@ BASE = f"seb/v1/default/vm/{SAMPLE_VM.vm_id}"
 TOPIC = f"{BASE}/command"
 
 
-@pytest.fixture
-def broker(tmp_path: Path) -> Iterator[Mosquitto]:
-    """A broker that lets everybody do everything."""
-    with Mosquitto(tmp_path / "broker") as running:
-        yield running
-
-
 def context_with(source: Source, site: str = "default") -> SinkContext:
     """What the sink knows of the bridge: a source that notes what it gets."""
     return replace(sample_context(), command=source, site=site)

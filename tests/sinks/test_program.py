@@ -3,12 +3,12 @@ import os
 import signal
 import sys
 import tracemalloc
-from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from support.process.scripts import runnable
+from support.sinks.destination import FarEnd
 from support.sinks.program import a_sink, failure, python, shell
 
 from sinks.base import SinkRejected
@@ -19,50 +19,31 @@ from sinks.record import APPROVAL, BRIDGE_HEARTBEAT, BRIDGE_STARTED, EVENT_ENDED
 from sinks.testing import SinkContract, sample_context, sample_record
 
 
-class Appender:
-    """A program that appends what it is given to a file, and can be taken away and put back."""
+class TestProgramContract(SinkContract):
+    sink_class = ProgramSink
 
-    secrets: Sequence[str] = ("token-that-is-secret",)
-
-    def __init__(self, tmp_path: Path) -> None:
-        self._file = tmp_path / "received"
-        self._away = tmp_path / "away"
-        self._program = runnable(
+    @pytest.fixture
+    def destination(self, tmp_path: Path) -> FarEnd:
+        """A program that appends what it is given to a file, and can be taken away and back."""
+        file, away = tmp_path / "received", tmp_path / "away"
+        program = runnable(
             tmp_path / "append",
             "import sys\n"
             "with open(sys.argv[1], 'ab') as file:\n"
             "    file.write(sys.stdin.buffer.read() + b'\\n')",
         )
+        words = [str(program), str(file), "--secret=token-that-is-secret"]
+        return FarEnd(
+            settings={"command": json.dumps(words), "types": '["seb.event.*"]'},
+            secrets=["token-that-is-secret"],
+            received=lambda: file.read_bytes().splitlines() if file.exists() else [],
+            stop=lambda: program.rename(away),
+            start=lambda: away.rename(program),
+        )
 
-    @property
-    def settings(self) -> Mapping[str, Any]:
-        words = [str(self._program), str(self._file)]
-        return {
-            "command": json.dumps([*words, "--secret=token-that-is-secret"]),
-            "types": '["seb.event.*"]',
-        }
-
-    def received(self) -> Sequence[bytes]:
-        return self._file.read_bytes().splitlines() if self._file.exists() else []
-
-    def stop(self) -> None:
-        self._program.rename(self._away)
-
-    def start(self) -> None:
-        self._away.rename(self._program)
-
-
-class TestProgramContract(SinkContract):
-    sink_class = ProgramSink
-
-    @pytest.fixture
-    def destination(self, tmp_path: Path) -> Appender:
-        return Appender(tmp_path)
-
-    def test_settings_are_frozen_and_hide_secrets(self, destination: Any) -> None:
+    def test_settings_are_frozen_and_hide_secrets(self, destination: FarEnd) -> None:
         """A command line is no secret: every account sees it in the list of processes."""
-        destination.secrets = ()
-        super().test_settings_are_frozen_and_hide_secrets(destination)
+        super().test_settings_are_frozen_and_hide_secrets(replace(destination, secrets=()))
 
 
 # Exit codes and what the program said.

@@ -1,4 +1,4 @@
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from pathlib import Path
@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from cloudevents.core.bindings.http import HTTPMessage, from_http_event
 from standardwebhooks import Webhook
+from support.sinks.destination import FarEnd
 from support.sinks.http_server import HttpServer
 from support.sinks.webhook import (
     KEY,
@@ -32,34 +33,22 @@ from sinks.testing import (
 from sinks.webhook import WebhookSink
 
 
-class Receiver:
-    """The server as the contract sees it."""
-
-    secrets: Sequence[str] = SECRETS
-
-    def __init__(self, server: HttpServer) -> None:
-        self._server = server
-        self.stop = server.stop
-        self.start = server.start
-
-    @property
-    def settings(self) -> Mapping[str, Any]:
-        return {
-            "url": f"{self._server.origin}{PATH}?{QUERY}",
-            "secret": KEY,
-            "headers": '{"Authorization": "' + TOKEN + '"}',
-        }
-
-    def received(self) -> Sequence[bytes]:
-        return [request.body for request in self._server.requests()]
-
-
 class TestWebhookContract(SinkContract):
     sink_class = WebhookSink
 
     @pytest.fixture
-    def destination(self, server: HttpServer) -> Receiver:
-        return Receiver(server)
+    def destination(self, server: HttpServer) -> FarEnd:
+        return FarEnd(
+            settings={
+                "url": f"{server.origin}{PATH}?{QUERY}",
+                "secret": KEY,
+                "headers": '{"Authorization": "' + TOKEN + '"}',
+            },
+            secrets=SECRETS,
+            received=lambda: [request.body for request in server.requests()],
+            stop=server.stop,
+            start=server.start,
+        )
 
 
 def test_a_delivery_is_one_signed_post(server: HttpServer) -> None:
