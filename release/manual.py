@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -60,8 +61,12 @@ The database, unless SEB_CONSOLE_DATABASE names another.
 """
 
 
+Say = Callable[..., str]
+
+
 @functools.cache  # both pages have the commands of the console
-def _said(program: Path, *words: str, **environment: str) -> str:
+def said_by(program: Path, *words: str, **environment: str) -> str:
+    """What the program prints on standard output."""
     done = subprocess.run(
         [str(program), *words],
         check=True,
@@ -83,39 +88,39 @@ def _commands(help_text: str) -> list[str]:
     return re.findall(r"^  ([a-z][a-z-]*)(?: |$)", below, re.MULTILINE)
 
 
-def _sections(program: Path, *words: str) -> str:
+def _sections(say: Say, *words: str) -> str:
     """Each command below `words` with its own help text, and the commands below that."""
     text = ""
-    for name in _commands(_said(program, *words, "--help")):
-        said = _said(program, *words, name, "--help")
+    for name in _commands(say(*words, "--help")):
+        said = say(*words, name, "--help")
         title = " ".join(("seb", *words, name))
         text += f".SS {_roff(title)}\n.nf\n{_roff(said)}.fi\n"
-        text += _sections(program, *words, name) if _commands(said) else ""
+        text += _sections(say, *words, name) if _commands(said) else ""
     return text
 
 
-def page(program: Path, version: str) -> str:
-    """The text of seb.1."""
+def page(say: Say, version: str) -> str:
+    """The text of seb.1; `say` gives what the program prints, called with some words."""
     day = time.strftime("%Y-%m-%d", time.gmtime(archives.epoch()))
     return (
         f'.TH SEB 1 "{day}" "scheduled-events-bridge {version}"\n'
         ".SH NAME\nseb \\- delivers Azure Scheduled Events from a VM to where they are needed\n"
         ".SH SYNOPSIS\n.B seb\n.I COMMAND\n[options]\n"
-        f"{_INTRODUCTION}.SH COMMANDS\n{_sections(program)}{_REST}"
+        f"{_INTRODUCTION}.SH COMMANDS\n{_sections(say)}{_REST}"
     )
 
 
-def console_page(program: Path, version: str) -> str:
+def console_page(say: Say, version: str) -> str:
     """The text of seb-console.1."""
     day = time.strftime("%Y-%m-%d", time.gmtime(archives.epoch()))
     return (
         f'.TH SEB-CONSOLE 1 "{day}" "scheduled-events-bridge {version}"\n'
         ".SH NAME\nseb-console \\- shows a fleet the Azure Scheduled Events that are coming\n"
         ".SH SYNOPSIS\n.B seb console\n.I COMMAND\n[options]\n"
-        f".SH COMMANDS\n{_sections(program, 'console')}{_CONSOLE_REST}"
+        f".SH COMMANDS\n{_sections(say, 'console')}{_CONSOLE_REST}"
     )
 
 
 def completion(program: Path, shell: str) -> str:
     """What `shell` (bash, zsh or fish) loads to complete commands and options."""
-    return _said(program, _SEB_COMPLETE=f"{shell}_source")
+    return said_by(program, _SEB_COMPLETE=f"{shell}_source")

@@ -13,6 +13,7 @@ import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -57,7 +58,7 @@ def _bridge_texts(seb: Path, version: str) -> dict[str, str]:
             str(seb), f"{BRIDGE_PRODUCT.home}/bin/seb"
         ),
         "usr/lib/sysusers.d/seb.conf": (FILES / "linux" / "sysusers.conf").read_text("utf-8"),
-        "usr/share/man/man1/seb.1": manual.page(seb, version),
+        "usr/share/man/man1/seb.1": manual.page(partial(manual.said_by, seb), version),
         "usr/share/bash-completion/completions/seb": manual.completion(seb, "bash"),
         "usr/share/zsh/site-functions/_seb": manual.completion(seb, "zsh"),
         "usr/share/fish/vendor_completions.d/seb.fish": manual.completion(seb, "fish"),
@@ -73,7 +74,9 @@ def _console_texts(seb: Path, version: str) -> dict[str, str]:
         "usr/lib/sysusers.d/seb-console.conf": (FILES / "console" / "sysusers.conf").read_text(
             "utf-8"
         ),
-        "usr/share/man/man1/seb-console.1": manual.console_page(seb, version),
+        "usr/share/man/man1/seb-console.1": manual.console_page(
+            partial(manual.said_by, seb), version
+        ),
     }
 
 
