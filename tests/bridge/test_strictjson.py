@@ -43,7 +43,9 @@ def test_what_everybody_writes_is_read_as_it_is(value: object) -> None:
     [
         (b" ", "the answer is empty"),
         (b"\xff", "the answer is not UTF-8"),
+        (b'"\xed\xa0\x80"', "the answer is not UTF-8"),
         (b"[NaN]", "NaN is not JSON"),
+        (b"[-Infinity]", "-Infinity is not JSON"),
         (b"[1e400]", "a number is too large"),
         (b"9" * 5000, "a number is too large"),
         (b'{"a":1,"a":1}', "an object has the same key twice"),

@@ -61,37 +61,29 @@ def test_an_event_is_approved_from_afar(stage: Stage, bridge: BridgeProcess) -> 
     assert [each.body for each in receipts] == [each for each in written if b'"jti"' in each]
 
 
-def test_a_command_reaches_imds_soon(
-    stage: Stage, bridge: BridgeProcess, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_command_reaches_imds_soon(stage: Stage) -> None:
     """At any polling interval a good command is at IMDS well within the time of one poll."""
-    bridge.stop()
     with stage.bridge({"SEB_POLL_INTERVAL": "2"}) as slow:
         slow.wait_for_log("started")
-        events = [stage.simulator.announce(SimulatedEvent()) for _ in range(20)]
+        events = [stage.simulator.announce(SimulatedEvent()) for _ in range(5)]
         delays = []
         for event in events:
             record = stage.line.wait_for_event(event.event_id).record
             before = len(stage.simulator.approvals)
             sent = stage.send(stage.signer.approve(record, jti=event.event_id))
             stage.line.wait_for_step(event.event_id, "posted")
-            delays.append((stage.simulator.approvals[before].time - sent) * 1000)
-    median = statistics.median(delays)
-    with capsys.disabled():
-        print(f"\ncommand to POST: median {median:.1f} ms, worst {max(delays):.1f} ms")
-    assert median < 1000
+            delays.append(stage.simulator.approvals[before].time - sent)
+    assert statistics.median(delays) < 1.0
 
 
-def test_a_flood_of_bad_commands(
-    stage: Stage, bridge: BridgeProcess, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_flood_of_bad_commands(stage: Stage, bridge: BridgeProcess) -> None:
     """10,000 bad commands: polls and deliveries stay on time, memory flat, no POST, few answers."""
     record, vm_id, signer = stage.announce().record, stage.simulator.vm.vm_id, stage.signer
     tokens = [b"junk", b"A" * 8193]
     tokens += [each.approve(record) for each in (Signer("key-9"), Signer("key-1"))]
     tokens += [signer.approve(record, **wrong) for wrong in ({"exp": 1}, {"aud": "x"}, {"jti": 7})]
     before, gets = usage(bridge.pid).memory, stage.simulator.gets
-    begun, delays = time.monotonic(), []
+    delays = []
     for number in range(10_000):
         stage.line.publish(vm_id, tokens[number % len(tokens)])
         if number % 2000 == 1999:
@@ -99,18 +91,10 @@ def test_a_flood_of_bad_commands(
             asked = time.monotonic()
             delays.append(stage.line.wait_for_event(event.event_id).time - asked)
     ping_until_answered(stage)
-    seconds = time.monotonic() - begun
-    polls, grown = stage.simulator.gets - gets, usage(bridge.pid).memory - before
-    with capsys.disabled():
-        print(
-            f"\nflood: 10,000 in {seconds:.1f} s, {polls / seconds:.1f} polls/s of 10, slowest "
-            f"record {max(delays) * 1000:.0f} ms, {len(stage.line.receipts())} receipts, "
-            f"{grown:.1f} MiB more"
-        )
     assert stage.simulator.approvals == []
-    assert polls > 5
+    assert stage.simulator.gets - gets > 5
     assert max(delays) < 30.0
-    assert grown < 20
+    assert usage(bridge.pid).memory - before < 20
     assert len(stage.line.receipts()) < 1000
 
 

@@ -5,8 +5,9 @@ from pathlib import Path
 
 from support.mqtt.mosquitto import Mosquitto
 from support.page.onlooker import Onlooker
-from support.process.bridge import BridgeProcess, run_seb
+from support.process.bridge import BridgeProcess
 from support.process.launch import Launch
+from support.process.seb_here import Here
 
 from bridge.simulator.events import SimulatedEvent
 from bridge.simulator.simulator import Simulator
@@ -47,7 +48,7 @@ def test_a_dead_broker_turns_its_sink_and_no_probe(
 
 
 def test_the_commands_show_what_the_server_tells(
-    launch: Launch, simulator: Simulator, tmp_path: Path
+    launch: Launch, simulator: Simulator, here: Here
 ) -> None:
     """status, events and tail, for people and as JSON."""
     seen = Onlooker()
@@ -55,13 +56,13 @@ def test_the_commands_show_what_the_server_tells(
     event = simulator.announce(SimulatedEvent())
     seen.wait_for(lambda: bool(seen.status()["events"]), "an event")
     env = {**launch.env, **seen.env}
-    assert event.event_id in run_seb("status", env=env, home=tmp_path).out
-    told = json.loads(run_seb("status", "--json", env=env, home=tmp_path).out)
+    assert event.event_id in here("status", **env).out
+    told = json.loads(here("status", "--json", **env).out)
     assert told.keys() == seen.status().keys()
-    assert run_seb("status", "--alive", env=env, home=tmp_path).code == 0
-    lines = run_seb("events", env=env, home=tmp_path).out.splitlines()
+    assert here("status", "--alive", **env).code == 0
+    lines = here("events", **env).out.splitlines()
     assert ["started" in lines[0], "scheduled" in lines[1], len(lines)] == [True, True, 2]
-    listed = json.loads(run_seb("events", "--json", "--limit", "1", env=env, home=tmp_path).out)
+    listed = json.loads(here("events", "--json", "--limit", "1", **env).out)
     assert [record["type"] for record in listed["records"]] == ["seb.event.scheduled.v1"]
 
 

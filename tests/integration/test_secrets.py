@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from support.process.bridge import BridgeProcess, run_seb
 from support.process.launch import Launch
-from support.process.seb_here import seb_here
+from support.process.seb_here import Here
 from support.sinks.five import PASSWORD, SECRETS, FiveSinks
 
 from bridge.simulator.events import SimulatedEvent
@@ -94,23 +94,16 @@ def test_a_refused_password(launch: Launch, sinks: FiveSinks) -> None:
         ("SEB_SINK", '{"mqtt": "path-that-is-secret'),
     ],
 )
-def test_a_wrong_setting_is_78_without_its_value(
-    tmp_path: Path,
-    name: str,
-    value: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_wrong_setting_is_78_without_its_value(here: Here, name: str, value: str) -> None:
     """The variable is named, what it holds is not."""
-    env = {**SINKS, name: value}
-    said = seb_here("run", home=tmp_path, env=env, monkeypatch=monkeypatch, capsys=capsys)
+    said = here("run", **{**SINKS, name: value})
     assert (said.code, said.out) == (78, "")
     assert found_in(said.err) == []
     assert name.split("__", maxsplit=1)[0] in said.err
 
 
-def test_what_is_in_force_is_shown_masked(launch: Launch, sinks: FiveSinks) -> None:
+def test_what_is_in_force_is_shown_masked(here: Here, launch: Launch, sinks: FiveSinks) -> None:
     """`seb config show` shows that there is a secret, and nothing of it."""
-    said = run_seb("config", "show", home=launch.home, env={**launch.env, **sinks.env})
+    said = here("config", "show", **launch.env, **sinks.env)
     assert (said.code, found_in(said.out + said.err)) == (0, [])
     assert "SEB_SINK__MQTT__PASSWORD=**********\n" in said.out

@@ -89,30 +89,6 @@ def test_a_backlog_needs_no_imds(launch: Launch, simulator: Simulator) -> None:
         assert second.stop() == 0
 
 
-def test_a_sink_that_is_down_at_start_gets_everything_later(
-    launch: Launch, simulator: Simulator
-) -> None:
-    """In order, once it is up; one line each when it goes and comes."""
-    with HttpServer() as server:
-        server.stop()
-        bridge = launch(
-            SEB_SINK__WEBHOOK__URL=f"{server.origin}/x", SEB_SINK__STDOUT__FORMAT="json"
-        )
-        down = bridge.wait_for_log("sink_down")
-        assert (down["sink"], "refuse" in down["reason"]) == ("webhook", True)
-        simulator.announce(SimulatedEvent())
-        bridge.wait_for_records(1, types="seb.event.")
-        server.start()
-        eventually(lambda: len(server.requests()) == 2, what="the backlog")
-        assert [line.text.rstrip() for line in bridge.output] == [
-            request.body for request in server.requests()
-        ]
-        bridge.wait_until(
-            lambda: "webhook" in [line["sink"] for line in bridge.logs("sink_up")], "sink_up"
-        )
-        assert len(bridge.logs("sink_down")) == 1
-
-
 def test_an_event_that_cannot_be_is_damage(launch: Launch, simulator: Simulator) -> None:
     """The store is put aside, that is told, and the sink gets the pending event anew."""
     simulator.announce(SimulatedEvent())

@@ -18,7 +18,6 @@ from bridge.api import control
 from bridge.api.control import ControlServer
 from bridge.api.server import bound
 from bridge.config.load import load
-from bridge.errors import ConfigurationError
 from bridge.imds import discovery
 from sinks.base import read_secret
 from sinks.file import _sync_directory
@@ -185,11 +184,3 @@ def test_a_template_from_notepad(tmp_path: Path) -> None:
     file = tmp_path / "slack.json.j2"
     file.write_bytes(BOM + b'{"text": "x"}')
     assert compile_template(f"file:{file}").render() == '{"text": "x"}'
-
-
-def test_settings_in_another_encoding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """PowerShell's > writes UTF-16: that is said, not misread."""
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "seb.toml").write_bytes("site = 'weu'\r\n".encode("utf-16"))
-    with pytest.raises(ConfigurationError, match=r"seb\.toml is not TOML"):
-        load(environ={"SEB_CONFIG": "seb.toml"})

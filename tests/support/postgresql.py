@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
 import subprocess
 import tempfile
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import Any, Self
 
 import psycopg
 from support.eventually import eventually
+from support.page.onlooker import free_port
 
 
 def executable(name: str) -> str:
@@ -34,44 +34,32 @@ class PostgreSql:
     """One server: its address and its data stay the same over `stop` and `start`."""
 
     def __init__(self) -> None:
-        # Not in pytest's own directory: that is root's, and PostgreSQL refuses to be root.
+        # Not in pytest's own directory: that is root's.
         self.directory = Path(tempfile.mkdtemp(prefix="seb-postgresql-"))
         self._user = "postgres" if hasattr(os, "geteuid") and os.geteuid() == 0 else None
         if self._user is not None:
             shutil.chown(self.directory, self._user)
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port: int = probe.getsockname()[1]
+        self.port = free_port()
         self._process: subprocess.Popen[bytes] | None = None
+        # As itself: PostgreSQL refuses to be root.
+        self._options: dict[str, Any] = {"cwd": self.directory}
+        if self._user is not None:
+            self._options |= {"user": self._user, "group": self._user}
         command = [executable("initdb"), "-D", str(self._data), "-U", "seb", "-A", "trust"]
-        self._run([*command, "-E", "UTF8", "--no-sync"])
+        command += ["-E", "UTF8", "--no-sync"]
+        subprocess.run(command, check=True, capture_output=True, **self._options)
 
     @property
     def _data(self) -> Path:
         return self.directory / "data"
 
-    def _run(self, command: list[str]) -> None:
-        options: dict[str, Any] = (
-            {} if self._user is None else {"user": self._user, "group": self._user}
-        )
-        subprocess.run(command, check=True, capture_output=True, cwd=self.directory, **options)
-
     def start(self) -> None:
         """Start, or start again; returns once it answers."""
         command = [executable("postgres"), "-D", str(self._data), "-p", str(self.port)]
-        command += [
-            "-c",
-            "listen_addresses=127.0.0.1",
-            "-c",
-            f"unix_socket_directories={self.directory}",
-        ]
-        options: dict[str, Any] = (
-            {} if self._user is None else {"user": self._user, "group": self._user}
-        )
+        command += ["-c", "listen_addresses=127.0.0.1"]
+        command += ["-c", f"unix_socket_directories={self.directory}"]
         with (self.directory / "log").open("ab") as log:
-            self._process = subprocess.Popen(
-                command, stdout=log, stderr=log, cwd=self.directory, **options
-            )
+            self._process = subprocess.Popen(command, stdout=log, stderr=log, **self._options)
         eventually(self._answers, what=f"PostgreSQL\n{self.log}", timeout=30)
 
     @property

@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 from support.eventually import eventually
 
-from bridge import system
 from bridge.api.control import FILE_NAME, MAX_CALLERS, ControlError, ControlServer, ask
 from bridge.errors import NotPermittedError, TryLaterError
 
@@ -153,13 +152,6 @@ def test_a_bridge_that_does_not_answer_is_not_waited_for_forever(tmp_path: Path)
         ask(tmp_path, {"ask": "a"}, patience=0.2)
     release.set()
     server.close()
-
-
-@pytest.mark.skipif(system.is_windows(), reason="Windows has no such modes")
-@pytest.mark.usefixtures("server")
-def test_only_the_owner_can_read_the_key(tmp_path: Path) -> None:
-    """The file's mode lets nobody else in."""
-    assert (tmp_path / FILE_NAME).stat().st_mode & 0o777 == 0o600
 
 
 def test_another_user_is_told_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,25 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 from support.sinks.scripted import Bench
-from support.store_helpers import draft, opened, recipients
+from support.store_helpers import draft, recipients
 
 from bridge.api.control import ControlError
 from bridge.api.control_requests import ControlRequests
 from sinks.base import SinkPaused
-
-
-@pytest.fixture
-def bench(tmp_path: Path) -> Iterator[Bench]:
-    """A bench with one sink."""
-    with opened(tmp_path) as store:
-        made = Bench(store, "ops")
-        yield made
-        made.finish(5)
 
 
 def test_the_list_of_a_running_bridge(bench: Bench) -> None:

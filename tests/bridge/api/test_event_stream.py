@@ -1,21 +1,9 @@
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
-from support.store_helpers import NOW, draft
+from support.store_helpers import draft
 
 from bridge.api.event_stream import MAX_STREAMS, Streams, TooManyError, resumed
 from bridge.store.database import Store
 from bridge.store.history import History
-from bridge.store.opening import open_store
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    """An empty store."""
-    made, _ = open_store(tmp_path / "state", NOW)
-    yield made
-    made.close()
 
 
 def test_records_come_as_server_sent_events(store: Store) -> None:

@@ -4,15 +4,9 @@ from support.documents.documents import FakeClock
 from bridge.api.liveness import SLACK_SECONDS, Liveness
 
 
-def pulse(clock: FakeClock, **how: float) -> Liveness:
+def pulse(clock: FakeClock, interval: float = 1.0) -> Liveness:
     """A pulse of a poll a second."""
-    given = {"interval": 1.0, "timeout": 5.0, "first_timeout": 130.0, **how}
-    return Liveness(
-        clock,
-        interval=given["interval"],
-        timeout=given["timeout"],
-        first_timeout=given["first_timeout"],
-    )
+    return Liveness(clock, interval=interval, timeout=5.0, first_timeout=130.0)
 
 
 def test_a_loop_that_ends_its_rounds_is_alive_whatever_they_bring() -> None:
@@ -55,7 +49,7 @@ def test_the_first_answer_may_take_two_minutes() -> None:
 def test_a_slow_poll_interval_is_no_hang(interval: float) -> None:
     """Three rounds may be missed where they are far apart."""
     clock = FakeClock()
-    beating = pulse(clock, interval=interval)
+    beating = pulse(clock, interval)
     beating.beat(answered=True)
     clock.advance(3 * interval)
     assert beating.is_alive()

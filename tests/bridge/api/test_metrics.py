@@ -1,5 +1,4 @@
 import re
-from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 
@@ -24,12 +23,10 @@ def by_sink(name: str) -> str:
 
 
 @pytest.fixture
-def stage(tmp_path: Path) -> Iterator[Stage]:
+def stage(stage: Stage) -> Stage:
     """A bridge that knows who this VM is, and has not polled."""
-    made = Stage(tmp_path)
-    made.begin()
-    yield made
-    made.close()
+    stage.begin()
+    return stage
 
 
 def test_what_is_documented_is_there_and_nothing_else(stage: Stage) -> None:

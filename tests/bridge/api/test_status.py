@@ -1,5 +1,4 @@
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,14 +10,6 @@ from bridge.imds.client import ImdsError
 from bridge.store.database import StoreError
 
 DOWN = ImdsError("nobody listens", reason="refused")
-
-
-@pytest.fixture
-def stage(tmp_path: Path) -> Iterator[Stage]:
-    """A bridge that does not know yet who this VM is."""
-    made = Stage(tmp_path)
-    yield made
-    made.close()
 
 
 def test_before_anything_is_known_it_is_alive_and_not_ready(stage: Stage) -> None:

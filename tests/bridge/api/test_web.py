@@ -2,7 +2,6 @@ import base64
 import hashlib
 import json
 import re
-from collections.abc import Iterator
 from importlib.resources import files
 from pathlib import Path
 
@@ -17,13 +16,11 @@ PATHS = ("/", "/healthz", "/readyz", "/metrics", "/api/v1/status", "/api/v1/even
 
 
 @pytest.fixture
-def stage(tmp_path: Path) -> Iterator[Stage]:
+def stage(stage: Stage) -> Stage:
     """A bridge that has polled once, and found an event."""
-    made = Stage(tmp_path)
-    made.begin()
-    made.poll(body(entry()))
-    yield made
-    made.close()
+    stage.begin()
+    stage.poll(body(entry()))
+    return stage
 
 
 @pytest.mark.parametrize("path", PATHS)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from support.commands.approving import Court, fails
 from support.documents.documents import EVENT_ID, OTHER_ID
-from support.store_helpers import NOW, bridge_draft, draft, event_row, opened
+from support.store_helpers import NOW, bridge_draft, draft, event_row
 
 from bridge.approval.policy import Rule
 from bridge.store.database import Store
@@ -88,19 +88,6 @@ def test_an_acknowledgement_turns_waiting_into_approval(courts: Any) -> None:
     assert court.story() == APPROVED
 
 
-def test_an_update_after_the_acknowledgement_has_to_be_acknowledged_too(courts: Any) -> None:
-    """What was prepared for an older state of the event does not count."""
-    court = courts(AFTER)
-    record = court.announce()
-    court.change(NotBefore="Mon, 02 Mar 2026 11:00:00 GMT")
-    court.acknowledged.add(record["id"])
-    court.look()
-    assert court.story() == []
-    court.acknowledged.add(court.record()["id"])
-    court.look()
-    assert court.story() == APPROVED
-
-
 def test_time_alone_lets_the_next_vm_act(courts: Any) -> None:
     """While nothing changes at IMDS, the takeover comes with the clock, over a restart."""
     court = courts(Rule(name="lead", max_resources=2, leader_first=True, takeover=60))
@@ -172,11 +159,6 @@ DRAIN = {"drain": Recipient(kind="program"), "ops": Recipient(kind="webhook")}
 
 class TestOutbox:
     """What `after` asks the real outbox: whether a sink acknowledged the event's newest record."""
-
-    @pytest.fixture
-    def store(self, tmp_path: Path) -> Iterator[Store]:
-        with opened(tmp_path) as made:
-            yield made
 
     @pytest.fixture
     def outbox(self, store: Store) -> Outbox:

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -11,7 +10,7 @@ from support.store_helpers import NOW, observer, opened
 from bridge.approval.ledger import Ledger
 from bridge.approval.verification import SKEW_SECONDS
 from bridge.store.approvals import KEEP, KEEP_TIME, Entry, State, approved_events
-from bridge.store.database import RESET_KEY, Store, StoreError
+from bridge.store.database import RESET_KEY, Store
 from sinks.record import read_record
 
 ENTRY = Entry(
@@ -23,13 +22,6 @@ ENTRY = Entry(
     issuer="issuer",
     resources=("web_3",),
 )
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    """A store of its own."""
-    with opened(tmp_path) as made:
-        yield made
 
 
 @pytest.fixture
@@ -70,24 +62,6 @@ def test_a_cause_and_its_receipt_come_together(store: Store, ledger: Ledger) -> 
     ledger.write(accepted, observer(), NOW, state="failed", reason="event_changed")
     assert ledger.unfinished() == []
     assert receipts(store) == [("accepted", None), ("failed", "event_changed")]
-
-
-def test_what_cannot_be_written_has_not_happened(
-    store: Store, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A disk that takes nothing leaves neither a cause nor a receipt."""
-    store.read("PRAGMA query_only=ON")
-    with pytest.raises(StoreError):
-        ledger.write(ENTRY, observer(), NOW, state="accepted")
-    store.read("PRAGMA query_only=OFF")
-    assert (ledger.has(ENTRY.cause), receipts(store)) == (False, [])
-
-
-def test_an_answer_uses_up_nothing(store: Store, ledger: Ledger) -> None:
-    """A refusal is told, and the same cause may still be good later."""
-    ledger.answer(ENTRY, observer(), NOW, state="rejected", reason="rate_limited")
-    assert not ledger.has(ENTRY.cause)
-    assert receipts(store) == [("rejected", "rate_limited")]
 
 
 def test_what_imds_may_have_got_is_remembered(tmp_path: Path) -> None:

@@ -6,12 +6,13 @@ import getpass
 import json
 import os
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from support.commands.fleet import ISSUER, CommandFleet
 from support.process.bridge import PATIENCE, SEB, BridgeProcess, Ended, clean_environment
+from support.process.seb_here import Here
 
 from bridge.api import control
 from bridge.approval import signing
@@ -19,11 +20,9 @@ from bridge.cli.approve_remote import verdict
 from bridge.simulator import faults
 from bridge.simulator.simulator import Simulator
 
-Run = Callable[..., Ended]
-
 
 @pytest.fixture
-def alone(tmp_path: Path, imds_simulator: Simulator, here: Run) -> Iterator[CommandFleet]:
+def alone(tmp_path: Path, imds_simulator: Simulator, here: Here) -> Iterator[CommandFleet]:
     """A VM, a broker that lets everybody do everything, and a control plane; no bridge yet."""
     with CommandFleet(tmp_path, imds_simulator) as made:
         made.run = here
@@ -40,7 +39,7 @@ def running(
 
 
 @pytest.fixture
-def fleet(running: tuple[CommandFleet, BridgeProcess], here: Run) -> CommandFleet:
+def fleet(running: tuple[CommandFleet, BridgeProcess], here: Here) -> CommandFleet:
     """One for all tests that leave it as it was, but for an event or two."""
     running[0].run = here
     return running[0]
@@ -99,23 +98,15 @@ def test_here_as_json(fleet: CommandFleet, bridge: BridgeProcess) -> None:
     assert set(receipt) == {"jti", "evt", "state", "reason", "actor", "issuer", "resources", "rsn"}
 
 
-def test_here_an_event_that_nobody_knows(fleet: CommandFleet, bridge: BridgeProcess) -> None:
-    """The answer is no, with the reason."""
+def test_here_the_answer_is_no(fleet: CommandFleet, bridge: BridgeProcess) -> None:
+    """With the reason: the event is not there, it has begun, or Azure refuses it for good."""
     said = fleet.here("no-such-event", "--yes")
     assert (said.code, said.out) == (1, "")
     assert said.err == "seb: unknown_event: no such event is pending on this VM\n"
-
-
-def test_here_an_event_that_has_started(fleet: CommandFleet, bridge: BridgeProcess) -> None:
-    """There is nothing left to approve."""
     event_id = fleet.announce(bridge, status="Started")
     said = fleet.here(event_id, "--yes")
     assert (said.code, said.err) == (1, "seb: already_started: the event is Started\n")
     assert posts(fleet, event_id) == 0
-
-
-def test_here_azure_refuses(fleet: CommandFleet, bridge: BridgeProcess) -> None:
-    """A request that will never be taken has failed."""
     event_id = fleet.announce(bridge)
     fleet.imds.fault(faults.Status(400), at="start")
     said = fleet.here(event_id, "--yes")
@@ -293,7 +284,7 @@ def test_a_broker_that_is_away(alone: CommandFleet) -> None:
 
 
 def test_a_wrong_password_is_not_shown(
-    tmp_path: Path, imds_simulator: Simulator, here: Run
+    tmp_path: Path, imds_simulator: Simulator, here: Here
 ) -> None:
     """Exit code 69: the broker lets nobody in like that."""
     with CommandFleet(tmp_path, imds_simulator, users=True) as fleet:
@@ -303,7 +294,7 @@ def test_a_wrong_password_is_not_shown(
     assert "wrong-word" not in said.err
 
 
-def test_a_sender_that_may_not_send(tmp_path: Path, imds_simulator: Simulator, here: Run) -> None:
+def test_a_sender_that_may_not_send(tmp_path: Path, imds_simulator: Simulator, here: Here) -> None:
     """The broker's ACL decides who may: exit code 77, with the line that is missing."""
     acl = ["user bridge", "topic readwrite seb/#", "user control", "topic read seb/#"]
     with CommandFleet(tmp_path, imds_simulator, users=True, acl=acl) as fleet:
@@ -349,7 +340,7 @@ def test_which_sink_to_send_through(fleet: CommandFleet, bridge: BridgeProcess) 
         ("E-1", "--yes", "--wait", "0"),
     ],
 )
-def test_options_that_do_not_go_together(here: Run, arguments: tuple[str, ...]) -> None:
+def test_options_that_do_not_go_together(here: Here, arguments: tuple[str, ...]) -> None:
     """Exit code 2, before anything is read or sent."""
     assert here("approve", *arguments).code == 2
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from support.process.bridge import SEB, Ended, clean_environment, run_seb
+from support.process.bridge import SEB, clean_environment, run_seb
+from support.process.seb_here import Here
 
 from bridge.cli import COMMANDS, seb
 from bridge.version import __version__
@@ -56,9 +56,7 @@ def test_help_needs_no_valid_setting(tmp_path: Path) -> None:
         (("version", "now"), "unexpected extra argument"),
     ],
 )
-def test_bad_usage_is_2(
-    here: Callable[..., Ended], arguments: tuple[str, ...], message: str
-) -> None:
+def test_bad_usage_is_2(here: Here, arguments: tuple[str, ...], message: str) -> None:
     """What is wrong, and what would be right, on standard error and without a trace."""
     said = here(*arguments)
     assert (said.code, said.out) == (2, "")

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support.process.bridge import Ended
+from support.process.seb_here import Here
 
 from sinks import registry
-
-Here = Callable[..., Ended]
 
 
 def test_every_variable_is_listed(here: Here, tmp_path: Path) -> None:

@@ -5,18 +5,14 @@ from __future__ import annotations
 import json
 import os
 import stat
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support.process.bridge import Ended
+from support.process.seb_here import Here
 
 from bridge.approval.trusted_keys import read_trust
 
 ISSUER = "https://control.example"
-
-
-Here = Callable[..., Ended]
 
 
 @pytest.mark.parametrize("alg", ["EdDSA", "ES256"])

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from support.eventually import eventually
 from support.process.bridge import BridgeProcess, Ended, run_seb
 from support.process.launch import Launch
+from support.process.seb_here import Here
 from support.sinks.http_server import HttpServer
 
 from bridge.api import control
@@ -35,11 +36,11 @@ def environment(launch: Launch, server: HttpServer) -> dict[str, str]:
     }
 
 
-Run = Callable[..., Ended]
+UNKNOWN = Ended(1, "", "seb: there is no sink hoook; the sinks are: hook, stdout\n")
 
 
 @pytest.fixture
-def outbox(launch: Launch, server: HttpServer, here: Run) -> Run:
+def outbox(launch: Launch, server: HttpServer, here: Here) -> Here:
     """The outcome of a command on the outbox."""
 
     def run(*arguments: str) -> Ended:
@@ -67,7 +68,7 @@ def refused_for_good(launch: Launch, server: HttpServer, imds: Simulator) -> Bri
     return bridge
 
 
-def test_nothing_yet(launch: Launch, outbox: Run) -> None:
+def test_nothing_yet(launch: Launch, outbox: Here) -> None:
     """To look makes no store, and no directory: the bridge may run as another user."""
     said = outbox("list")
     assert (said.code, said.out) == (1, "")
@@ -75,7 +76,7 @@ def test_nothing_yet(launch: Launch, outbox: Run) -> None:
     assert not launch.state.exists()
 
 
-def test_before_imds_has_answered(launch: Launch, server: HttpServer, outbox: Run) -> None:
+def test_before_imds_has_answered(launch: Launch, server: HttpServer, outbox: Here) -> None:
     """The bridge answers while it waits: what is configured, and what it waits for."""
     bridge = launch(**{**environment(launch, server), "SEB_IMDS__URL": "http://127.0.0.1:9"})
     bridge.wait_for_log("identity_trouble")
@@ -93,9 +94,11 @@ def test_before_imds_has_answered(launch: Launch, server: HttpServer, outbox: Ru
 
 
 def test_dead_records_of_a_running_bridge(
-    launch: Launch, server: HttpServer, imds_simulator: Simulator, outbox: Run
+    launch: Launch, server: HttpServer, imds_simulator: Simulator, outbox: Here
 ) -> None:
-    """Listed with their reason, told as a record, tried again when asked."""
+    """Listed with their reason, told as a record, tried again when asked; a sink that is not there
+    is told with the names that there are.
+    """
     bridge = refused_for_good(launch, server, imds_simulator)
     said = outbox("list")
     lines = said.out.splitlines()
@@ -109,6 +112,7 @@ def test_dead_records_of_a_running_bridge(
     told = bridge.wait_for_records(1, types="seb.bridge.dead-letter")[0]["data"]["deadLetter"]
     assert (told["sink"], told["recordSequence"], told["attempts"]) == ("hook", f"{2:020d}", 5)
 
+    assert outbox("retry", "hoook") == UNKNOWN
     assert outbox("retry", "hook", "99").code == 1
     assert outbox("retry", "hook").out == ("hook: 1 dead record will be tried again\n")
     eventually(lambda: len(server.requests()) == 6, what="the sixth try")
@@ -116,7 +120,7 @@ def test_dead_records_of_a_running_bridge(
 
 
 def test_dead_records_of_a_store_at_rest(
-    launch: Launch, server: HttpServer, imds_simulator: Simulator, outbox: Run
+    launch: Launch, server: HttpServer, imds_simulator: Simulator, outbox: Here
 ) -> None:
     """The same questions and answers where no bridge runs; what is dropped never comes."""
     bridge = launch(**environment(launch, server), SEB_SINK__HOOK__TEMPLATE="{{ 1 / 0 }}")
@@ -128,25 +132,15 @@ def test_dead_records_of_a_store_at_rest(
     assert (found["state"], found["configured"], found["dead"]) == (None, True, 1)
     names = ("sink", "configured", "state", "reason", "backlog", "oldest", "dead")
     assert tuple(found) == names
+    assert outbox("retry", "hoook") == UNKNOWN
     assert outbox("drop", "hook", "--yes", "7").out == ("hook has no such dead record\n")
     assert outbox("drop", "hook", "--yes", "2").out == ("hook: 1 dead record forgotten\n")
     assert hook_of(outbox("list", "--json"))["dead"] == 0
     assert outbox("list").out.splitlines()[1].split()[:3] == [*("hook", "not", "running")]
 
 
-def test_an_unknown_sink(launch: Launch, server: HttpServer, outbox: Run) -> None:
-    """The answer is no, with the names that there are, from a bridge and from a store."""
-    bridge = launch(**environment(launch, server))
-    bridge.wait_for_log("started")
-    running = outbox("retry", "hoook")
-    bridge.stop()
-    resting = outbox("retry", "hoook")
-    expected = Ended(1, "", "seb: there is no sink hoook; the sinks are: hook, stdout\n")
-    assert running == resting == expected
-
-
 def test_a_look_at_a_damaged_store_hides_nothing(
-    launch: Launch, server: HttpServer, outbox: Run
+    launch: Launch, server: HttpServer, outbox: Here
 ) -> None:
     """Whoever looks first finds the damage; the bridge still tells every sink of it."""
     bridge = launch(**environment(launch, server))

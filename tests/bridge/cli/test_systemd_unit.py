@@ -6,11 +6,10 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support.process.bridge import Ended
+from support.process.seb_here import Here
 
 from bridge import system
 from bridge.cli import systemd_unit
@@ -74,9 +73,7 @@ def test_its_exposure_is_small(home: Path) -> None:
     assert (said.returncode, float(score) <= SCORE_AT_MOST) == (0, True)
 
 
-def test_it_runs_this_very_seb(
-    here: Callable[..., Ended], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_it_runs_this_very_seb(here: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By the path that it was called by, links and all."""
     seb = tmp_path / "seb"
     seb.symlink_to("/bin/true")
@@ -92,7 +89,7 @@ def test_it_runs_this_very_seb(
 
 
 def test_it_says_what_would_keep_the_service_out(
-    here: Callable[..., Ended], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    here: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On standard error, so that the unit can still be read and redirected."""
     monkeypatch.setattr(systemd_unit, "_HIDDEN", (str(tmp_path),))
@@ -118,9 +115,7 @@ def test_the_own_command(how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert systemd_unit._own_command() == wanted
 
 
-def test_windows_has_no_systemd(
-    here: Callable[..., Ended], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_windows_has_no_systemd(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
     """78, and where to read on."""
     monkeypatch.setattr(system, "is_windows", lambda: True)
     said = here("systemd-unit")

@@ -149,12 +149,6 @@ def test_the_nearest_name_is_suggested(name: str, meant: str) -> None:
     assert f"{name}: there is no such setting; did you mean {meant}?" in problem(**{name: SECRET})
 
 
-def test_toml_sections_are_checked(tmp_path: Path) -> None:
-    """An unknown name in a section of the file is found, with the nearest."""
-    (tmp_path / "c.toml").write_text("[imds]\nuri = 'x'", encoding="utf-8")
-    assert "did you mean SEB_IMDS__URL?" in problem(SEB_CONFIG=str(tmp_path / "c.toml"))
-
-
 @pytest.mark.parametrize(
     ("environ", "said"),
     [

@@ -3,26 +3,15 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from support.sinks.scripted import PATIENCE, Bench, Script
-from support.store_helpers import bridge_draft, draft, opened
+from support.store_helpers import bridge_draft, draft
 
 from bridge.delivery.health import MAX_STUCK_THREADS, Health, reason_of, retry_delay
 from bridge.store.database import StoreError
 from sinks.base import SinkError, SinkPaused, SinkRejected
 from sinks.record import BRIDGE_DEAD_LETTER, BRIDGE_HEARTBEAT
-
-
-@pytest.fixture
-def bench(tmp_path: Path) -> Iterator[Bench]:
-    """A bench with one sink, `ops`, that is taken down at the end."""
-    with opened(tmp_path) as store:
-        made = Bench(store, "ops")
-        yield made
-        made.finish(5)
 
 
 @pytest.fixture
@@ -68,15 +57,6 @@ def test_a_failed_open_is_closed_and_tried_again(bench: Bench, ops: Script) -> N
     bench.wait_for_failure("ops")
     bench.advance(1.1)
     ops.wait_for(lambda: bench.dispatcher.health["ops"].state == "idle")
-
-
-def test_a_sink_is_idle_until_its_first_acknowledgement(bench: Bench, ops: Script) -> None:
-    """That it could be opened says nothing: only a record that it took does."""
-    bench.start()
-    health = bench.dispatcher.health["ops"]
-    ops.wait_for(lambda: health.state == "idle")
-    bench.commit(draft(1))
-    assert wait_ok(bench, ops) == "ok"
 
 
 def test_a_sink_that_refuses_every_record_is_never_ok(bench: Bench, ops: Script) -> None:

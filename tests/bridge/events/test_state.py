@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 from support.documents.documents import VM, body, entry
 from support.page.front_stage import Stage
 
 
-def test_a_new_identity_reaches_every_reader(tmp_path: Path) -> None:
+def test_a_new_identity_reaches_every_reader(stage: Stage) -> None:
     """A VM that was resized: records, status and the sinks say so at once."""
-    stage = Stage(tmp_path)
     stage.begin()
     resized = replace(VM, vm_size="Standard_D64s_v5")
     stage.parts.state.identify(resized)
@@ -19,4 +17,3 @@ def test_a_new_identity_reaches_every_reader(tmp_path: Path) -> None:
     assert stage.parts.dispatcher.sink("file").context.vm == resized
     assert stage.status.snapshot()["vm"]["vmSize"] == "Standard_D64s_v5"
     assert [each.data["vm"]["vmSize"] for each in stage.records()] == ["Standard_D64s_v5"]
-    stage.close()

@@ -89,39 +89,30 @@ def test_the_fingerprint_is_that_of_the_latest_record() -> None:
     assert known().fingerprint != ended.fingerprint
 
 
-def test_nothing_measured_changes_nothing() -> None:
-    """No pause and no restart: no event is written again."""
-    assert measure([known()]) == []
+(PAUSED,) = measure([known()], pause_seconds=1.25)
 
 
-def test_pauses_add_up() -> None:
-    """Several short pauses while an event runs are told as one sum, in seconds."""
-    (once,) = measure([known()], pause_seconds=1.25)
-    (twice,) = measure([once], pause_seconds=2.5004)
-    assert Measured(pause_seconds=3.75) == twice.measured
-
-
-def test_a_restart_is_measured() -> None:
-    """With its downtime in seconds, rounded."""
-    (after,) = measure([known()], restarted=True, downtime_seconds=61.23456)
-    assert Measured(restarted=True, downtime_seconds=61.235) == after.measured
-
-
-def test_a_restart_of_unknown_length_is_a_restart() -> None:
-    """A downtime that nobody measured is null, not zero."""
-    (after,) = measure([known()], restarted=True)
-    assert Measured(restarted=True, downtime_seconds=None) == after.measured
-
-
-def test_only_pending_events_are_measured() -> None:
-    """What happens after an event has ended is not its doing."""
-    assert measure([known(pending=False)], pause_seconds=1.0, restarted=True) == []
-
-
-def test_other_vms_events_are_measured_too() -> None:
-    """The measurement is of this VM; whether it says anything of the event is for `diff`."""
-    (after,) = measure([known(entry(resources=["web_4"]))], restarted=True)
-    assert (after.affects_this_vm, after.measured.restarted) == (False, True)
+@pytest.mark.parametrize(
+    ("before", "happened", "expected"),
+    [
+        (known(), {}, []),
+        (PAUSED, {"pause_seconds": 2.5004}, [Measured(pause_seconds=3.75)]),
+        (
+            known(),
+            {"restarted": True, "downtime_seconds": 61.23456},
+            [Measured(restarted=True, downtime_seconds=61.235)],
+        ),
+        (known(), {"restarted": True}, [Measured(restarted=True, downtime_seconds=None)]),
+        (known(pending=False), {"pause_seconds": 1.0, "restarted": True}, []),
+        (known(entry(resources=["web_4"])), {"restarted": True}, [Measured(restarted=True)]),
+    ],
+    ids=["nothing", "pauses add up", "a restart", "of unknown length", "ended", "of other VMs"],
+)
+def test_what_happens_is_measured_for_what_is_pending(
+    before: TrackedEvent, happened: dict[str, Any], expected: list[Measured]
+) -> None:
+    """In seconds, rounded; what nobody measured is null, and what is over is not written again."""
+    assert [each.measured for each in measure([before], **happened)] == expected
 
 
 def test_a_moment_keeps_its_instant() -> None:

@@ -7,7 +7,6 @@ from support.documents.documents import VM
 
 from bridge.imds.client import Imds, ImdsError
 from bridge.imds.identity import IdentityError, await_identity, fetch_identity, read_identity
-from bridge.simulator.faults import Status
 from bridge.simulator.simulator import Simulator
 from bridge.simulator.vm import SimulatedVm
 from sinks.record import VmIdentity
@@ -101,16 +100,6 @@ def test_an_identity_is_fetched_from_imds() -> None:
         vm.vm_id,
         dict(vm.tags),
     )
-
-
-def test_a_refusal_is_an_error_of_imds() -> None:
-    """Who fetches it decides what to do about that."""
-    with Simulator() as simulator:
-        simulator.fault(Status(500), at="instance")
-        imds = Imds(simulator.url, api_version="2020-07-01", timeout=5.0, first_timeout=5.0)
-        with pytest.raises(ImdsError) as caught:
-            fetch_identity(imds, [])
-    assert caught.value.reason == "http_500"
 
 
 def script(*answers: VmIdentity | Exception) -> Callable[[], VmIdentity]:

@@ -71,14 +71,6 @@ def scheduler(monkeypatch: pytest.MonkeyPatch) -> Iterator[Scheduler]:
     made.stop()
 
 
-def test_a_job_runs_at_once_and_again(scheduler: Scheduler) -> None:
-    """The first run is now, the others follow."""
-    job = Counter()
-    scheduler.every(0.02, job)
-    scheduler.start()
-    assert job.wait_for_more(3)
-
-
 @pytest.mark.parametrize("leap", [-YEARS, -timedelta(minutes=10), timedelta(days=30), YEARS])
 def test_a_job_goes_on_after_a_leap(
     scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch, leap: timedelta

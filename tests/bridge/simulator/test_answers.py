@@ -35,15 +35,6 @@ def test_an_unknown_api_version_lists_the_newest(imds_simulator: Simulator, quer
     assert (400, newest) == (reply.status, reply.json()["newest-versions"])
 
 
-def test_a_region_may_know_older_versions_only() -> None:
-    """`api_versions` limits what is known, and with it what the refusal suggests."""
-    with Simulator(api_versions=("2017-11-01", "2019-08-01")) as simulator:
-        reply = ask(simulator.url)
-        older = ask(simulator.url, "/metadata/scheduledevents?api-version=2019-08-01")
-    assert reply.json()["newest-versions"] == ["2019-08-01", "2017-11-01"]
-    assert older.status == 200
-
-
 @pytest.mark.parametrize(
     ("target", "method", "status"),
     [

@@ -7,7 +7,6 @@ import shutil
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -47,13 +46,6 @@ os.write(1, b"committed")
 outbox.delivered("ops", outbox.next("ops", 10))
 os.write(1, b"marked")
 """
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    """A new store."""
-    with opened(tmp_path) as opened_store:
-        yield opened_store
 
 
 def bodies(store: Store) -> list[bytes]:

@@ -1,14 +1,12 @@
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
-from support.store_helpers import NOW, bridge_draft, draft
+from support.store_helpers import bridge_draft, draft
 
 from bridge.store.database import Store, StoreError
 from bridge.store.history import BYTES, History, Kept
-from bridge.store.opening import open_store
 from sinks.record import BRIDGE_HEARTBEAT, EventRecord
 
 
@@ -20,14 +18,6 @@ def kept(found: Sequence[Kept]) -> list[tuple[int, bytes]]:
 def of(records: Sequence[EventRecord]) -> list[tuple[int, bytes]]:
     """What there is to find of records."""
     return [(each.sequence, each.body) for each in records]
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    """An empty store."""
-    made, _ = open_store(tmp_path / "state", NOW)
-    yield made
-    made.close()
 
 
 def test_the_last_records_come_oldest_first(store: Store) -> None:

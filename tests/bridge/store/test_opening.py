@@ -183,14 +183,6 @@ def test_a_new_directory_is_no_reset(tmp_path: Path) -> None:
     assert (tmp_path / "a" / "b" / FILE_NAME).exists()
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such modes")
-def test_only_the_owner_can_read_the_store(tmp_path: Path) -> None:
-    """Records can hold what others should not see."""
-    used(tmp_path / "state")
-    modes = [(tmp_path / "state").stat().st_mode, (tmp_path / "state" / FILE_NAME).stat().st_mode]
-    assert [mode & 0o777 for mode in modes] == [0o700, 0o600]
-
-
 def test_a_store_of_another_vm_is_put_aside(tmp_path: Path) -> None:
     """What came along in a disk image is kept under another name."""
     stream = used(tmp_path)

@@ -175,18 +175,8 @@ WRITTEN: Final = st.builds(
 )
 
 
-def _refuse(reason: str, retry_after: float | None = None) -> ImdsError:
-    return ImdsError(f"no: {reason}", reason=reason, retry_after=retry_after)
-
-
-ERRORS: Final = st.sampled_from(
-    [
-        _refuse("timeout"),
-        _refuse("refused"),
-        _refuse("http_404"),
-        _refuse("http_429"),
-        _refuse("http_500"),
-    ]
+ERRORS: Final = st.sampled_from(["timeout", "refused", "http_404", "http_429", "http_500"]).map(
+    lambda reason: ImdsError(f"no: {reason}", reason=reason)
 )
 BAD_BODIES: Final = st.one_of(
     st.sampled_from(

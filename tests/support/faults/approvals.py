@@ -6,7 +6,6 @@ The cause is a command over MQTT, or a rule that waits for a webhook. Aimed as i
 from __future__ import annotations
 
 import json
-import random
 import signal
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -17,8 +16,7 @@ from support.eventually import eventually
 from support.faults.cause import CauseWitness
 from support.faults.gate import GatedReceiver
 from support.faults.posts import FINAL
-from support.faults.strace import Injection
-from support.imds.restless import Observations
+from support.faults.stages import Mortal
 from support.process.bridge import BridgeProcess
 
 from bridge.simulator.approvals import Approval
@@ -29,21 +27,19 @@ RULE: Final = "drained"
 RULES: Final = json.dumps([{"name": RULE, "event_type": ["Reboot"], "after": ["webhook"]}])
 
 
-class Court:
-    """One stage of approval; bridges come and go, each with one event of its own."""
+class Court(Mortal):
+    """One stage of approval; each bridge has one event of its own."""
 
     def __init__(self, home: Path, receiver: GatedReceiver, *, seed: int) -> None:
         self._home = home
         self._doomed = False
-        self.draw = random.Random(seed)
         self.receiver = receiver
         self.witness = CauseWitness(home / "state" / "seb.db", home)
         self.stage = Stage(
             home, simulator=Simulator(approval_delay=0.1, on_approval=self._is_asked)
         )
-        self.observed = Observations(self.stage.simulator)
         self.commands: list[str] = []
-        self.bridge: BridgeProcess
+        Mortal.__init__(self, self.stage.simulator, seed=seed)
 
     @property
     def env(self) -> dict[str, str]:
@@ -62,29 +58,13 @@ class Court:
 
     def die_at(self, step: str, *, by_rule: bool) -> None:
         """A life that ends there. Raises `AssertionError` where it would not end."""
-        self.observed.process_starts()
-        with BridgeProcess("run", env=self.env, home=self._home) as self.bridge:
-            self._come_to_rest()
+        with self.living():
             STEPS[step](self, self._prepare_rule() if by_rule else self._prepare_command())
-            self.bridge.wait()
         self._doomed = False
         self.receiver.release()
-        self.observed.process_ended()
 
-    def live_to_the_end(self) -> int:
-        """The last life: every cause has its end, and every event; its exit code."""
-        self.observed.process_starts()
-        with BridgeProcess("run", env=self.env, home=self._home) as self.bridge:
-            self._come_to_rest()
-            code = self.bridge.stop()
-        self.observed.process_ended()
-        return code
-
-    def under(self, rule: str, cause: Callable[[], None]) -> None:
-        """Let the cause act while a rule of strace's is in force, until the bridge is dead."""
-        with Injection(self.bridge.pid, rule):
-            cause()
-            self.bridge.wait()
+    def bridge(self, more: Mapping[str, str] | None = None) -> BridgeProcess:
+        return BridgeProcess("run", env={**self.env, **(more or {})}, home=self._home)
 
     def doom(self) -> None:
         """The next POST is the last thing that the bridge does; it gets no answer."""
@@ -93,8 +73,8 @@ class Court:
     def _is_asked(self, approval: Approval) -> None:
         self.witness(approval)
         if self._doomed:
-            self.bridge.send(signal.SIGKILL)
-            self.bridge.wait()
+            self.life.send(signal.SIGKILL)
+            self.life.wait()
 
     def _prepare_command(self) -> Callable[[], None]:
         """An event is announced; what a control plane does then."""
@@ -112,7 +92,7 @@ class Court:
         self.receiver.wait_for_more(before)
         return self.receiver.release
 
-    def _come_to_rest(self) -> None:
+    def come_to_rest(self) -> None:
         """Every cause has its end, every event is over, and both sinks have everything."""
         simulator = self.stage.simulator
         assert simulator.wait_until_served(gets=simulator.history[-1].gets + 2, timeout=30)
@@ -129,10 +109,10 @@ class Court:
         return [each["data"] for each in map(json.loads, self.lines) if each["type"] == APPROVAL]
 
     def _at_rest(self) -> bool:
+        if not {*self.lines} == {*self.receiver.bodies} != set():
+            return False  # a line may be half written
         told = {each["jti"]: each["state"] for each in self.receipts}
-        asked = set(self.commands) <= told.keys()
-        same = {*self.lines} == {*self.receiver.bodies} != set()
-        return same and asked and all(state in FINAL for state in told.values())
+        return set(self.commands) <= told.keys() and all(each in FINAL for each in told.values())
 
 
 APPROVAL: Final = "seb.approval.v1"

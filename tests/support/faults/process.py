@@ -12,6 +12,8 @@ needs_proc = pytest.mark.skipif(
     not sys.platform.startswith("linux"), reason="only Linux tells what a process uses in /proc"
 )
 
+_ON_THEIR_WAY = 2
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
@@ -20,6 +22,14 @@ class Usage:
     memory: float
     descriptors: int
     threads: int
+
+    def is_within(self, before: Usage) -> bool:
+        """Whether nothing more is open than before, but for one or two that are on their way."""
+        more = (self.threads - before.threads, self.descriptors - before.descriptors)
+        return max(more) <= _ON_THEIR_WAY
+
+    def __str__(self) -> str:
+        return f"threads {self.threads}, descriptors {self.descriptors}"
 
 
 def usage(pid: int) -> Usage:

@@ -14,6 +14,7 @@ from typing import Any, Self
 
 from support.eventually import eventually
 from support.faults.oracle import Evidence, Figures, certain, judge, outbox_of
+from support.faults.process import Usage, usage
 from support.faults.proxy import FaultProxy
 from support.process.bridge import SEB, BridgeProcess, fast
 
@@ -24,7 +25,6 @@ from bridge.simulator.simulator import Simulator
 CHANGES = 5
 FAR = timedelta(hours=1)
 _TROUBLE = ("sink_down", "sink_stuck", "sink_paused", "sink_bug")
-_ON_THEIR_WAY = 2
 NEAR = timedelta(seconds=110)
 """A notice that has the bridge try failing sinks again within 5 s instead of 60."""
 
@@ -43,22 +43,6 @@ class Delays:
     def slowest(self) -> float:
         """Seconds of the slowest sink."""
         return max(self.median.values())
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Usage:
-    """What a process holds of its system."""
-
-    threads: int
-    descriptors: int
-
-    def is_within(self, other: Usage) -> bool:
-        """Whether it is no more than the other, but for one or two that are on their way."""
-        more = (self.threads - other.threads, self.descriptors - other.descriptors)
-        return max(more) <= _ON_THEIR_WAY
-
-    def __str__(self) -> str:
-        return f"threads {self.threads}, descriptors {self.descriptors}"
 
 
 def unchanged(before: Delays, during: Delays) -> None:
@@ -170,14 +154,8 @@ class Scene:
         )
 
     def usage(self) -> Usage:
-        """What the bridge holds now; nothing where the system does not tell."""
-        process = Path(f"/proc/{self.bridge.pid}")
-        if not process.exists():
-            return Usage(threads=0, descriptors=0)
-        threads, descriptors = process / "task", process / "fd"
-        return Usage(
-            threads=len(list(threads.iterdir())), descriptors=len(list(descriptors.iterdir()))
-        )
+        """What the bridge holds now."""
+        return usage(self.bridge.pid)
 
     def wait_for_usage(self, before: Usage) -> Usage:
         """Wait until the bridge holds no more than before; what it holds then."""

@@ -1,13 +1,14 @@
 """A bridge that dies at a chosen step between IMDS's answer and the end of a delivery.
 
-Each step is aimed at by what happens there for certain: a system call, an answer that was served,
-an answer that is withheld. None is aimed at by guessing how long something takes.
+Each step is aimed at by what happens there for certain; none by guessing how long something takes.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -21,17 +22,54 @@ from support.process.bridge import BridgeProcess
 from bridge.simulator.simulator import Simulator
 
 
-class Scene(TwoSinks):
-    """One simulator, one file, one webhook; bridges come and go."""
+class Mortal(ABC):
+    """Bridges that come and go at one simulator; each but the last one dies where it is told to."""
+
+    life: BridgeProcess
+
+    def __init__(self, simulator: Simulator, *, seed: int) -> None:
+        self.draw = random.Random(seed)
+        self.observed = Observations(simulator)
+
+    @abstractmethod
+    def bridge(self, more: Mapping[str, str] | None = None) -> BridgeProcess:
+        """`seb run`, not started."""
+
+    @abstractmethod
+    def come_to_rest(self) -> None:
+        """Two looks at what stands, and everything delivered."""
+
+    @contextmanager
+    def living(self, more: Mapping[str, str] | None = None) -> Iterator[None]:
+        """One life, from its rest on; the block ends it."""
+        self.observed.process_starts()
+        with self.bridge(more) as self.life:
+            self.come_to_rest()
+            yield
+            self.life.wait()
+        self.observed.process_ended()
+
+    def live_to_the_end(self) -> int:
+        """The last life: everything is delivered, and has its end; its exit code."""
+        with self.living():
+            return self.life.stop()
+
+    def under(self, rule: str, then: Callable[[], None]) -> None:
+        """Do something while a rule of strace's is in force, until the bridge is dead."""
+        with Injection(self.life.pid, rule):
+            then()
+            self.life.wait()
+
+
+class Scene(TwoSinks, Mortal):
+    """One simulator, one file, one webhook."""
 
     def __init__(
         self, home: Path, simulator: Simulator, receiver: GatedReceiver, *, seed: int
     ) -> None:
-        super().__init__(home, simulator, receiver)
-        self.draw = random.Random(seed)
-        self.observed = Observations(simulator)
+        TwoSinks.__init__(self, home, simulator, receiver)
+        Mortal.__init__(self, simulator, seed=seed)
         self._imds = RestlessImds(simulator, seed=seed, pause=(0, 0))
-        self.life: BridgeProcess
 
     def change(self) -> None:
         """IMDS has another document."""
@@ -41,27 +79,16 @@ class Scene(TwoSinks):
 
     def die_at(self, stage: str) -> None:
         """A life that ends there. Raises `AssertionError` where it would not end."""
-        log = "ERROR" if stage in SILENT else "INFO"
-        self.observed.process_starts()
-        with self.bridge({"SEB_LOG__LEVEL": log}) as self.life:
-            self._come_to_rest()
+        with self.living({"SEB_LOG__LEVEL": "ERROR" if stage in SILENT else "INFO"}):
             STAGES[stage](self)
-            self.life.wait()
         self.receiver.release()
-        self.observed.process_ended()
 
     def live_to_the_end(self) -> int:
-        """The last life: every event ends, and everything is delivered; its exit code."""
+        """Every event ends too."""
         self._imds.settle()
-        self.observed.process_starts()
-        with self.bridge() as self.life:
-            self._come_to_rest()
-            code = self.life.stop()
-        self.observed.process_ended()
-        return code
+        return super().live_to_the_end()
 
-    def _come_to_rest(self) -> None:
-        """Two looks at what stands, and everything delivered."""
+    def come_to_rest(self) -> None:
         gets = self.simulator.history[-1].gets
         assert self.simulator.wait_until_served(gets=gets + 2, timeout=30)
         eventually(
@@ -69,11 +96,24 @@ class Scene(TwoSinks):
             what="the same records at both sinks",
         )
 
-    def under(self, rule: str, then: Callable[[], None]) -> None:
-        """Do something while a rule of strace's is in force, until the bridge is dead."""
-        with Injection(self.life.pid, rule):
-            then()
-            self.life.wait()
+    def withhold(self) -> None:
+        """A change whose record the webhook has, and does not answer."""
+        before = len(self.receiver.bodies)
+        self.receiver.hold()
+        self.change()
+        self.receiver.wait_for_more(before)
+
+
+Stage = Callable[[Scene], None]
+
+
+def _at_call(call: str, *, last: int = 1) -> Stage:
+    """As a thread enters its first such call after a change, or one of so many."""
+
+    def die(scene: Scene) -> None:
+        scene.under(f"{call}:signal=KILL:when={scene.draw.randint(1, last)}", scene.change)
+
+    return die
 
 
 def _observe(scene: Scene) -> None:
@@ -83,57 +123,26 @@ def _observe(scene: Scene) -> None:
     scene.life.kill()
 
 
-def _commit_half(scene: Scene) -> None:
-    """In the middle of the pages of a transaction."""
-    scene.under(f"pwrite64:signal=KILL:when={scene.draw.randint(1, 6)}", scene.change)
-
-
-def _commit_unsynced(scene: Scene) -> None:
-    """All is written, nothing is synced."""
-    scene.under("fdatasync:signal=KILL:when=1", scene.change)
-
-
-def _committed(scene: Scene) -> None:
-    """It is committed, and no sink has been woken: the log line comes between."""
-    scene.under("write:signal=KILL:when=1", scene.change)
-
-
-def _send(scene: Scene) -> None:
-    """The file is about to get its line."""
-    scene.under("write:signal=KILL:when=1", scene.change)
-
-
-def _acknowledge_file(scene: Scene) -> None:
-    """The line is written, not synced."""
-    scene.under("fsync:signal=KILL:when=1", scene.change)
-
-
-def _acknowledge_webhook(scene: Scene) -> None:
+def _acknowledge(scene: Scene) -> None:
     """The webhook has it all, and has not answered."""
-    before = len(scene.receiver.bodies)
-    scene.receiver.hold()
-    scene.change()
-    scene.receiver.wait_for_more(before)
+    scene.withhold()
     scene.life.kill()
 
 
 def _mark(scene: Scene) -> None:
     """The answer is there; the progress of the sink is being written."""
-    before = len(scene.receiver.bodies)
-    scene.receiver.hold()
-    scene.change()
-    scene.receiver.wait_for_more(before)
+    scene.withhold()
     scene.under(f"pwrite64:signal=KILL:when={scene.draw.randint(1, 2)}", scene.receiver.release)
 
 
-STAGES: Final[Mapping[str, Callable[[Scene], None]]] = {
+STAGES: Final[Mapping[str, Stage]] = {
     "observe": _observe,
-    "commit, half written": _commit_half,
-    "commit, not synced": _commit_unsynced,
-    "committed, nobody woken": _committed,
-    "send": _send,
-    "acknowledge, line not synced": _acknowledge_file,
-    "acknowledge, answer withheld": _acknowledge_webhook,
+    "commit, half written": _at_call("pwrite64", last=6),
+    "commit, not synced": _at_call("fdatasync"),
+    "committed, nobody woken": _at_call("write"),  # the log line comes between
+    "send": _at_call("write"),  # the file is about to get its line
+    "acknowledge, line not synced": _at_call("fsync"),
+    "acknowledge, answer withheld": _acknowledge,
     "mark": _mark,
 }
 SILENT: Final = frozenset({"send"})

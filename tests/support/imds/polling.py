@@ -15,6 +15,12 @@ from bridge.store.opening import open_store
 from sinks.record import EventRecord, read_record
 
 
+def records_of(store: Store) -> list[EventRecord]:
+    """Every record in a store."""
+    rows = store.read("SELECT body FROM records ORDER BY sequence")
+    return [read_record(body) for (body,) in rows]
+
+
 def looking(
     store: Store,
     imds: StandInImds,
@@ -83,8 +89,7 @@ class Bench:
 
     def records(self) -> list[EventRecord]:
         """Every record in the store."""
-        rows = self.store.read("SELECT body FROM records ORDER BY sequence")
-        return [read_record(body) for (body,) in rows]
+        return records_of(self.store)
 
     def close(self) -> None:
         """Let go of the store."""

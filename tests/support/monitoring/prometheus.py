@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import socket
 import subprocess
 import time
 import urllib.error
@@ -17,6 +16,7 @@ from typing import Any, Self
 
 import yaml
 from support.monitoring.promtool import ALERTS
+from support.page.onlooker import free_port
 
 _PATIENCE = 60.0
 
@@ -98,11 +98,3 @@ class Prometheus:
                 body = error.read()
         read: dict[str, Any] = json.loads(body)
         return read
-
-
-def free_port() -> int:
-    """A port that nobody listens on just now."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port

@@ -10,6 +10,8 @@ from typing import Any
 from wsgiref.util import setup_testing_defaults
 
 from support.documents.documents import VM, FakeClock, ScriptedImds
+from support.imds.polling import records_of
+from support.page.onlooker import samples
 
 from bridge.api.metrics import Metrics
 from bridge.api.web import Web
@@ -19,7 +21,7 @@ from bridge.logs import Redactor
 from bridge.service.assembly import assemble
 from bridge.service.monitoring import Monitoring
 from bridge.store.opening import open_store
-from sinks.record import EventRecord, read_record
+from sinks.record import EventRecord
 
 
 class Stage:
@@ -63,14 +65,11 @@ class Stage:
 
     def records(self) -> list[EventRecord]:
         """Every record in the store."""
-        rows = self.store.read("SELECT body FROM records ORDER BY sequence")
-        return [read_record(body) for (body,) in rows]
+        return records_of(self.store)
 
     def samples(self) -> dict[str, float]:
         """Every sample of the metrics by its name and labels, as the text has them."""
-        lines = self.metrics.text().decode().splitlines()
-        pairs = (line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
-        return {name: float(value) for name, value in pairs}
+        return samples(self.metrics.text())
 
     def get(self, path: str, *, method: str = "GET", **headers: str) -> Reply:
         """What the server answers, without a server."""

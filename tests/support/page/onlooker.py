@@ -5,13 +5,13 @@ from __future__ import annotations
 import http.client
 import json
 import socket
-import threading
 from collections.abc import Callable
 from contextlib import closing
 from typing import Any
 
+from support.eventually import eventually
+
 PATIENCE = 30.0
-_PAUSE = 0.1
 
 
 def free_port() -> int:
@@ -19,6 +19,13 @@ def free_port() -> int:
     with closing(socket.create_server(("127.0.0.1", 0))) as listener:
         port: int = listener.getsockname()[1]
         return port
+
+
+def samples(text: bytes) -> dict[str, float]:
+    """Every sample of metrics by its name and labels, as the text has them."""
+    lines = text.decode().splitlines()
+    pairs = (line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
+    return {name: float(value) for name, value in pairs}
 
 
 class Onlooker:
@@ -60,15 +67,8 @@ class Onlooker:
 
     def samples(self) -> dict[str, float]:
         """Every sample of the metrics by its name and labels."""
-        lines = self.get("/metrics")[1].decode().splitlines()
-        pairs = (line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
-        return {name: float(value) for name, value in pairs}
+        return samples(self.get("/metrics")[1])
 
     def wait_for(self, condition: Callable[[], bool], what: str, seconds: float = PATIENCE) -> None:
         """Look again and again until something is so. Raises `AssertionError`."""
-        pause = threading.Event()
-        for _ in range(int(seconds / _PAUSE)):
-            if condition():
-                return
-            pause.wait(_PAUSE)
-        raise AssertionError(f"{what} did not come")
+        eventually(condition, what=what, timeout=seconds)

@@ -1,12 +1,5 @@
 """A bridge as the status page sees it, for states that are hard to bring about: a real HTTP server
 that serves the real page under the real policy, with the answers that a test gives it.
-
-    with StatusServer() as server:
-        server.status = status(events=[event()])
-        page.goto(server.url)
-        server.push(record("event.started", 2))
-
-It listens on loopback only.
 """
 
 from __future__ import annotations
@@ -36,8 +29,6 @@ class StatusServer:
         """Take requests for the status, and never answer them."""
         self.streaming = True
         """Offer live records; without, the stream answers 503."""
-        self.streams = 0
-        """How many live streams were ever opened."""
         self.asked: list[str] = []
         self._ended = threading.Event()
         self._listeners: set[queue.SimpleQueue[dict[str, Any] | None]] = set()
@@ -95,7 +86,6 @@ class StatusServer:
         """The records past a sequence and all that come, None at the end."""
         mine: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
         with self._lock:
-            self.streams += 1
             for record in self.after(after):
                 mine.put(record)
             self._listeners.add(mine)

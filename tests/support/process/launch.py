@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
+import pytest
 from support.process.bridge import BridgeProcess, fast
+
+from bridge.simulator.simulator import Simulator
 
 
 class Launch:
@@ -21,3 +25,10 @@ class Launch:
         """A running `seb run` with further arguments and variables."""
         made = BridgeProcess("run", *arguments, env={**self.env, **variables}, home=self.home)
         return self._stack.enter_context(made)
+
+
+@pytest.fixture
+def launch(imds_simulator: Simulator, tmp_path: Path) -> Iterator[Launch]:
+    """Starts bridges; each is ended with the test."""
+    with ExitStack() as stack:
+        yield Launch(stack, imds_simulator.url, tmp_path)

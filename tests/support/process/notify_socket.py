@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Self
 
@@ -31,22 +30,18 @@ class NotifySocket:
 
         Raises `AssertionError` with all that was said instead.
         """
-        return self.hear_until(lambda lines: line in lines, line, after=after)
-
-    def hear_until(self, wanted: Callable[[list[str]], bool], what: str, *, after: int = 0) -> int:
-        """The same for a datagram of which something holds."""
         deadline = time.monotonic() + PATIENCE
         place = after
         while True:
             while place < len(self.heard):
-                if wanted(self.heard[place]):
+                if line in self.heard[place]:
                     return place
                 place += 1
             self._socket.settimeout(max(0.01, deadline - time.monotonic()))
             try:
                 self.heard.append(self._socket.recv(4096).decode().split("\n"))
             except TimeoutError:
-                raise AssertionError(f"{what} was not said, but {self.heard[after:]}") from None
+                raise AssertionError(f"{line} was not said, but {self.heard[after:]}") from None
 
     def rest(self) -> list[list[str]]:
         """All that was said, what nobody has heard yet included."""

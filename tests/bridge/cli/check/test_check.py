@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from support.process.bridge import Ended, run_seb
 from support.process.launch import Launch
+from support.process.seb_here import Here
 from support.sinks.five import PASSWORD, FiveSinks
 
 from bridge.simulator.events import SimulatedEvent
@@ -18,9 +19,10 @@ from bridge.simulator.simulator import Simulator
 UNKNOWN = "there is no such setting; did you mean"
 
 
-def check(launch: Launch, *arguments: str, **variables: str) -> Ended:
+@pytest.fixture
+def check(launch: Launch, here: Here) -> Here:
     """The outcome of a check."""
-    return run_seb("check", *arguments, home=launch.home, env={**launch.env, **variables})
+    return lambda *arguments, **variables: here("check", *arguments, **{**launch.env, **variables})
 
 
 def steps(said: Ended) -> list[tuple[str, str]]:
@@ -33,11 +35,11 @@ def objects(said: Ended) -> list[dict[str, Any]]:
     return [json.loads(line) for line in said.out.splitlines()]
 
 
-def test_all_is_well(launch: Launch, imds_simulator: Simulator) -> None:
+def test_all_is_well(check: Here, launch: Launch, imds_simulator: Simulator) -> None:
     """A line a step, exit code 0, no store made, no record sent, nothing on standard error."""
     imds_simulator.announce(SimulatedEvent())
     with FiveSinks(launch.home / "far") as sinks:
-        said = check(launch, **sinks.env)
+        said = check(**sinks.env)
         assert (said.code, said.err) == (0, "")
         assert {line[:6] for line in said.out.splitlines()} == {"ok    "}
         assert "this VM is vm-0 (3f6a1c1e-8d55-4c0b-9a3e-5b1f0c7d2e90) in westeurope" in said.out
@@ -48,9 +50,9 @@ def test_all_is_well(launch: Launch, imds_simulator: Simulator) -> None:
     assert not launch.state.exists()
 
 
-def test_as_json(launch: Launch) -> None:
+def test_as_json(check: Here) -> None:
     """One object a step with four fields."""
-    said = check(launch, "--json")
+    said = check("--json")
     assert {tuple(sorted(each)) for each in objects(said)} == {("level", "remedy", "step", "text")}
     assert steps(said) == [
         *(("settings", "warn"), ("state", "ok"), ("approval", "ok")),
@@ -58,12 +60,12 @@ def test_as_json(launch: Launch) -> None:
     ]
 
 
-def test_nobody_answers(launch: Launch, imds_simulator: Simulator) -> None:
+def test_nobody_answers(check: Here, launch: Launch, imds_simulator: Simulator) -> None:
     """IMDS, a broker that refuses the password and a receiver that is down: 69, with remedies."""
     with FiveSinks(launch.home / "far") as sinks:
         sinks.http.stop()
         wrong = {"SEB_SINK__MQTT__PASSWORD": f"{PASSWORD}x", "SEB_IMDS__URL": "http://127.0.0.1:9"}
-        said = check(launch, "--json", **{**sinks.env, **wrong})
+        said = check("--json", **{**sinks.env, **wrong})
     assert said.code == 69
     failed = [each for each in objects(said) if each["level"] == "fail"]
     names = ["imds", "identity", "sink webhook", "sink mqtt"]
@@ -71,18 +73,18 @@ def test_nobody_answers(launch: Launch, imds_simulator: Simulator) -> None:
     assert all(each["remedy"] for each in failed)
 
 
-def test_something_else_answers(launch: Launch, imds_simulator: Simulator) -> None:
+def test_something_else_answers(check: Here, imds_simulator: Simulator) -> None:
     """A page instead of a document is a failure of IMDS, and of nothing else."""
     imds_simulator.fault(Html(), times=None)
-    said = check(launch, "--json")
+    said = check("--json")
     assert said.code == 69
     assert ("imds", "fail") in steps(said)
     assert ("identity", "ok") in steps(said)
 
 
-def test_wrong_settings(launch: Launch) -> None:
+def test_wrong_settings(check: Here) -> None:
     """78, a line for each that is wrong, and no look at anything else."""
-    said = check(launch, SEB_SINK__MQTT__PROT="1")
+    said = check(SEB_SINK__MQTT__PROT="1")
     assert (said.code, said.err) == (78, "")
     assert said.out.splitlines() == [
         "FAIL  settings: SEB_SINK__MQTT__HOST: this must be given",
@@ -92,10 +94,10 @@ def test_wrong_settings(launch: Launch) -> None:
     ]
 
 
-def test_keys_that_cannot_be_trusted(launch: Launch) -> None:
+def test_keys_that_cannot_be_trusted(check: Here, launch: Launch) -> None:
     """78 from `check` and from `run`, in the same words; what else is wrong is shown too."""
     variables = {"SEB_APPROVAL__TRUST": str(launch.home / "no.json")}
-    said = check(launch, "--offline", "--json", **variables)
+    said = check("--offline", "--json", **variables)
     (found,) = [each for each in objects(said) if each["level"] == "fail"]
     assert (said.code, found["step"], bool(found["remedy"])) == (78, "approval", True)
     ran = run_seb("run", home=launch.home, env={**launch.env, **variables})
@@ -103,30 +105,30 @@ def test_keys_that_cannot_be_trusted(launch: Launch) -> None:
     assert not launch.state.exists()
 
 
-def test_offline_asks_nobody(launch: Launch, imds_simulator: Simulator) -> None:
+def test_offline_asks_nobody(check: Here, imds_simulator: Simulator) -> None:
     """Settings, state and approval only."""
-    said = check(launch, "--offline", "--json")
+    said = check("--offline", "--json")
     assert said.code == 0
     assert steps(said) == [("settings", "warn"), ("state", "ok"), ("approval", "ok")]
     assert imds_simulator.gets == 0
 
 
-def test_a_state_directory_that_cannot_be(launch: Launch) -> None:
+def test_a_state_directory_that_cannot_be(check: Here, launch: Launch) -> None:
     """A file in its place is 78, with what to do."""
     (launch.home / "state").write_text("in the way")
-    said = check(launch, "--offline", "--json")
+    said = check("--offline", "--json")
     (found,) = [each for each in objects(said) if each["step"] == "state"]
     assert (said.code, found["level"], bool(found["remedy"])) == (78, "fail", True)
 
 
-def test_beside_a_bridge_that_runs(launch: Launch, imds_simulator: Simulator) -> None:
+def test_beside_a_bridge_that_runs(check: Here, launch: Launch, imds_simulator: Simulator) -> None:
     """It asks the bridge, says which sink is in trouble, and does not disturb it."""
     with FiveSinks(launch.home / "far") as sinks:
         sinks.http.stop()
         bridge = launch(**sinks.env)
         bridge.wait_for_log("sink_down")
         bridge.wait_for_log("sink_up", count=4)
-        said = check(launch, **sinks.env)
+        said = check(**sinks.env)
         assert said.code == 69
         assert f"ok    state: {launch.state} is in use by the bridge that runs here\n" in said.out
         assert "warn  state: webhook: failing, " in said.out
@@ -135,13 +137,13 @@ def test_beside_a_bridge_that_runs(launch: Launch, imds_simulator: Simulator) ->
         assert bridge.stop() == 0
 
 
-def test_a_damaged_store_is_a_warning(launch: Launch, tmp_path: Path) -> None:
+def test_a_damaged_store_is_a_warning(check: Here, launch: Launch, tmp_path: Path) -> None:
     """It is put aside at once, and the line says under which name."""
     bridge = launch()
     bridge.wait_for_log("started")
     bridge.stop()
     (launch.state / "seb.db").write_bytes(b"no database" * 1000)
-    said = check(launch, "--offline", "--json")
+    said = check("--offline", "--json")
     (found,) = [each for each in objects(said) if each["step"] == "state"]
     (kept,) = launch.state.glob("*.kept")
     assert (said.code, found["level"], kept.name in found["remedy"]) == (0, "warn", True)
@@ -157,11 +159,11 @@ def test_a_damaged_store_is_a_warning(launch: Launch, tmp_path: Path) -> None:
     ],
 )
 def test_the_remedy_fits_the_status(
-    launch: Launch, imds_simulator: Simulator, status: int, remedy: str
+    check: Here, imds_simulator: Simulator, status: int, remedy: str
 ) -> None:
     """Who is refused is not told to wait for the first answer."""
     imds_simulator.fault(Status(status), times=None)
-    (found,) = [each for each in objects(check(launch, "--json")) if each["step"] == "imds"]
+    (found,) = [each for each in objects(check("--json")) if each["step"] == "imds"]
     assert (found["level"], found["remedy"][: len(remedy)]) == ("fail", remedy)
 
 
@@ -179,8 +181,8 @@ def test_it_asks_what_the_running_bridge_asks(launch: Launch, imds_simulator: Si
     assert "the running bridge has the sinks file, and these settings name stdout" in warned
 
 
-def test_a_comment_that_became_part_of_a_value_is_shown(launch: Launch) -> None:
+def test_a_comment_that_became_part_of_a_value_is_shown(check: Here, launch: Launch) -> None:
     """It is allowed in a path, and hardly meant: a warning, with the value in quotes."""
     path = f"{launch.home}/out.jsonl # the records"
-    said = check(launch, "--offline", SEB_SINK__FILE__PATH=path)
+    said = check("--offline", SEB_SINK__FILE__PATH=path)
     assert f'warn  settings: SEB_SINK__FILE__PATH is "{path}": a comment needs a line' in said.out
