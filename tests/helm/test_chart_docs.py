@@ -31,12 +31,6 @@ VALUES = [block for block in BLOCKS if "kind" not in block]
 PLACES = ("SEB_STATE_DIR", "SEB_CONFIG")
 
 
-@pytest.fixture(autouse=True)
-def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A directory without a .env of somebody else's."""
-    monkeypatch.chdir(tmp_path)
-
-
 def sidecar() -> dict[str, Any]:
     """The one manifest of the page."""
     (found,) = (block for block in BLOCKS if "kind" in block)

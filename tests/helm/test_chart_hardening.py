@@ -5,15 +5,27 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from support.chart.chart import CASES, bridge_container, containers, one, pod_spec, refused, render
+from support.chart.chart import (
+    CASES,
+    bridge_container,
+    containers,
+    of_kind,
+    one,
+    pod_spec,
+    refused,
+    render,
+)
 
 USER = 65532
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_every_container_is_confined(case: str) -> None:
-    """No container gains a privilege, writes to its image, or makes a call that seccomp forbids."""
-    for container in containers(pod_spec(render(case))):
+    """No container gains a privilege, writes to its image, or makes a call that seccomp forbids;
+    the bridge itself runs as a user without a name and without a capability.
+    """
+    spec = pod_spec(render(case))
+    for container in containers(spec):
         context = container["securityContext"]
         assert context["allowPrivilegeEscalation"] is False
         assert context["privileged"] is False
@@ -21,15 +33,51 @@ def test_every_container_is_confined(case: str) -> None:
         assert context["capabilities"]["drop"] == ["ALL"]
         assert context["seccompProfile"] == {"type": "RuntimeDefault"}
         assert "memory" in container["resources"]["limits"]
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_the_bridge_is_not_root_and_has_no_capability(case: str) -> None:
-    """The bridge itself runs as a user without a name and without a capability."""
-    context = bridge_container(pod_spec(render(case)))["securityContext"]
+    context = bridge_container(spec)["securityContext"]
     assert context["runAsNonRoot"] is True
     assert (context["runAsUser"], context["runAsGroup"]) == (USER, USER)
     assert "add" not in context["capabilities"]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_pod_has_no_token_and_shares_nothing(case: str) -> None:
+    """No token of the API server, no variables of Services, no namespaces of the node but its
+    network where that is asked for; of its directories the state alone, the one it may write.
+    """
+    objects = render(case)
+    spec = pod_spec(objects)
+    tokens = [spec, *of_kind(objects, "ServiceAccount")]
+    assert {each["automountServiceAccountToken"] for each in tokens} == {False}
+    assert spec["enableServiceLinks"] is False
+    assert spec["securityContext"]["runAsNonRoot"] is True
+    assert spec["hostNetwork"] is (case == "hostnetwork")
+    assert not {"hostPID", "hostIPC", "shareProcessNamespace"} & spec.keys()
+    assert [each["name"] for each in spec["volumes"] if "hostPath" in each] in (["state"], [])
+    mounts = bridge_container(spec)["volumeMounts"]
+    writable = {each["name"] for each in mounts if not each.get("readOnly")}
+    assert writable <= {"state", "tmp", "audit"}
+    assert all("subPath" not in each for each in mounts)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_an_upgrade_and_probes(case: str) -> None:
+    """An upgrade ends the old pod before the new one begins; /healthz decides about restarts,
+    /readyz never does, and a start may take two minutes.
+    """
+    objects = render(case)
+    strategy = one(objects, "DaemonSet")["spec"]["updateStrategy"]
+    assert strategy == {"type": "OnDelete"} or strategy["rollingUpdate"]["maxSurge"] == 0
+    container = bridge_container(pod_spec(objects))
+    (port,) = container["ports"]
+    asked = {name: container[f"{name}Probe"]["httpGet"] for name in ("startup", "liveness")}
+    asked["readiness"] = container["readinessProbe"]["httpGet"]
+    assert {name: (each["path"], each["port"]) for name, each in asked.items()} == {
+        "startup": ("/healthz", port["name"]),
+        "liveness": ("/healthz", port["name"]),
+        "readiness": ("/readyz", port["name"]),
+    }
+    startup = container["startupProbe"]
+    assert startup["periodSeconds"] * startup["failureThreshold"] >= 120
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -50,36 +98,6 @@ def test_root_only_gives_a_directory_away(case: str) -> None:
         assert "envFrom" not in container
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_the_pod_has_no_token_and_shares_nothing(case: str) -> None:
-    """No token of the API server, no variables of Services, no namespaces of the node but its
-    network where that is asked for.
-    """
-    spec = pod_spec(render(case))
-    assert spec["automountServiceAccountToken"] is False
-    assert spec["enableServiceLinks"] is False
-    assert spec["securityContext"]["runAsNonRoot"] is True
-    assert spec["hostNetwork"] is (case == "hostnetwork")
-    for name in ("hostPID", "hostIPC", "shareProcessNamespace"):
-        assert name not in spec
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_only_the_state_is_of_the_node(case: str) -> None:
-    """The one directory of the node that the pod sees is its state, and the one it may write."""
-    spec = pod_spec(render(case))
-    assert [each["name"] for each in spec["volumes"] if "hostPath" in each] in (["state"], [])
-    mounts = bridge_container(spec)["volumeMounts"]
-    writable = {each["name"] for each in mounts if not each.get("readOnly")}
-    assert writable <= {"state", "tmp", "audit"}
-    assert all("subPath" not in each for each in mounts)
-
-
-def test_an_account_of_its_own_has_no_token() -> None:
-    """The ServiceAccount that the chart makes hands out no token either."""
-    assert one(render("minimal"), "ServiceAccount")["automountServiceAccountToken"] is False
-
-
 def test_without_a_hostpath_the_pod_is_restricted() -> None:
     """With emptyDir nothing is left that Pod Security's level `restricted` forbids."""
     spec = pod_spec(render("emptydir"))
@@ -88,28 +106,6 @@ def test_without_a_hostpath_the_pod_is_restricted() -> None:
         "configMap",
         "emptyDir",
     }
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_one_bridge_per_state_directory(case: str) -> None:
-    """An upgrade ends the old pod before the new one begins."""
-    strategy = one(render(case), "DaemonSet")["spec"]["updateStrategy"]
-    assert strategy == {"type": "OnDelete"} or strategy["rollingUpdate"]["maxSurge"] == 0
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_probes_ask_for_what_a_restart_can_mend(case: str) -> None:
-    """/healthz decides about restarts, /readyz never does, and a start may take two minutes."""
-    container = bridge_container(pod_spec(render(case)))
-    paths = {
-        name: container[f"{name}Probe"]["httpGet"]["path"]
-        for name in ("startup", "liveness", "readiness")
-    }
-    assert paths == {"startup": "/healthz", "liveness": "/healthz", "readiness": "/readyz"}
-    startup = container["startupProbe"]
-    assert startup["periodSeconds"] * startup["failureThreshold"] >= 120
-    (port,) = container["ports"]
-    assert {container[f"{name}Probe"]["httpGet"]["port"] for name in paths} == {port["name"]}
 
 
 def test_every_node_gets_a_bridge() -> None:

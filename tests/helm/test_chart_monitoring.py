@@ -12,18 +12,12 @@ from support.chart.chart import CHART, case_file, of_kind, one, parsed, pod_spec
 
 ALERTS = CHART / "files" / "alerts.yaml"
 DASHBOARD = CHART / "files" / "dashboard.json"
-KINDS = ("PodMonitor", "PrometheusRule")
-
-
-def test_off_unless_asked_for() -> None:
-    """A cluster without the operator's CRDs takes a default install."""
-    objects = render("minimal")
-    assert [of_kind(objects, kind) for kind in KINDS] == [[], []]
-    assert len(of_kind(objects, "ConfigMap")) == 1
 
 
 def test_each_pod_is_scraped() -> None:
-    """The PodMonitor selects the pods, and reads the metrics from a port that they have."""
+    """The PodMonitor selects the pods, and reads the metrics from a port that they have; a series
+    belongs to a node, whatever its pod and the release are called.
+    """
     objects = render("monitoring")
     monitor = one(objects, "PodMonitor")
     assert monitor["apiVersion"] == "monitoring.coreos.com/v1"
@@ -39,10 +33,6 @@ def test_each_pod_is_scraped() -> None:
         "30s",
     )
 
-
-def test_series_are_named_as_alerts_expect() -> None:
-    """A series belongs to a node, whatever its pod and the release are called."""
-    (endpoint,) = one(render("monitoring"), "PodMonitor")["spec"]["podMetricsEndpoints"]
     assert endpoint["relabelings"] == [
         {"targetLabel": "job", "replacement": "scheduled-events-bridge"},
         {"sourceLabels": ["__meta_kubernetes_pod_node_name"], "targetLabel": "instance"},
@@ -63,7 +53,6 @@ def test_azure_monitor_has_kinds_of_its_own() -> None:
     }
 
 
-@pytest.mark.skipif(not ALERTS.exists(), reason="the alert rules are not part of this checkout")
 def test_alerts_are_the_chart_s_file() -> None:
     """The PrometheusRule holds the groups of helm/files/alerts.yaml, expressions untouched."""
     rule = one(render("monitoring"), "PrometheusRule")
@@ -75,7 +64,6 @@ def test_alerts_are_the_chart_s_file() -> None:
             assert {"expr", "alert"} <= set(each) or {"expr", "record"} <= set(each)
 
 
-@pytest.mark.skipif(not DASHBOARD.exists(), reason="the dashboard is not part of this checkout")
 def test_the_dashboard_is_the_chart_s_file() -> None:
     """The ConfigMap for Grafana's sidecar holds helm/files/dashboard.json, and fits into one."""
     found = [

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.chart.chart import accepted, of_kind, one, pod_spec, refused, render
+from support.chart.chart import accepted, one, pod_spec, refused, render
 
 IMDS = {
     "to": [{"ipBlock": {"cidr": "169.254.169.254/32"}}],
@@ -44,73 +44,50 @@ def test_sinks_have_their_ports(case: str, ports: set[int]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("sink", "port"),
+    ("settings", "ports"),
     [
-        ({"mqtt": {"host": "a"}}, 1883),
-        ({"mqtt": {"host": "a", "tls": {}}}, 8883),
-        ({"mqtt": {"host": "a", "port": 18830}}, 18830),
-        ({"one": {"kind": "mqtt", "host": "a", "tls": {"ca": "/ca"}}}, 8883),
-        ({"webhook": {"url": "http://a/b"}}, 80),
-        ({"webhook": {"url": "https://a/b"}}, 443),
-        ({"webhook": {"url": "https://[fd00::1]:8443/b"}}, 8443),
-        ({"webhook": {"url": "https://[fd00::1]/b"}}, 443),
-        ({"one": {"kind": "webhook"}}, 443),
+        ({}, set()),
+        ({"sink": {"mqtt": {"host": "a"}}}, {1883}),
+        ({"sink": {"mqtt": {"host": "a", "tls": {}}}}, {8883}),
+        ({"sink": {"mqtt": {"host": "a", "port": 18830}}}, {18830}),
+        ({"sink": {"one": {"kind": "mqtt", "host": "a", "tls": {"ca": "/ca"}}}}, {8883}),
+        ({"sink": {"webhook": {"url": "http://a/b"}}}, {80}),
+        ({"sink": {"webhook": {"url": "https://a/b"}}}, {443}),
+        ({"sink": {"webhook": {"url": "https://[fd00::1]:8443/b"}}}, {8443}),
+        ({"sink": {"webhook": {"url": "https://[fd00::1]/b"}}}, {443}),
+        ({"sink": {"one": {"kind": "webhook"}}}, {443}),
+        ({"commands": {"pull_url": "https://a:8444/c", "pull_token_file": "/etc/t"}}, {8444}),
     ],
     ids=str,
 )
-def test_ports_follow_from_addresses(sink: dict[str, Any], port: int, tmp_path: Path) -> None:
-    """A port that is given counts, and else the protocol's own."""
-    values = {"networkPolicy": {"enabled": True}, "settings": {"sink": sink}}
-    assert sink_ports(accepted(tmp_path, values)) == {port}
+def test_ports_follow_from_addresses(
+    settings: dict[str, Any], ports: set[int], tmp_path: Path
+) -> None:
+    """A port that is given counts, and else the protocol's own; for commands, too."""
+    values = {"networkPolicy": {"enabled": True}, "settings": settings}
+    assert sink_ports(accepted(tmp_path, values)) == ports
 
 
-def test_without_sinks_nothing_else_goes_out(tmp_path: Path) -> None:
-    """Records in the pod's log need no port."""
-    assert sink_ports(accepted(tmp_path, {"networkPolicy": {"enabled": True}})) == set()
-
-
-def test_commands_have_a_port(tmp_path: Path) -> None:
-    """Fetching commands needs the port of the control plane."""
-    url = "https://control.example:8444/commands"
-    values = {
-        "networkPolicy": {"enabled": True},
-        "settings": {"commands": {"pull_url": url, "pull_token_file": "/etc/seb/files/a/b"}},
-    }
-    assert sink_ports(accepted(tmp_path, values)) == {8444}
-
-
-def test_sinks_can_be_held_to_networks() -> None:
-    """Where networks are named, the sinks' ports are open to those alone."""
-    (rule,) = (each for each in policy(render("webhook"))["egress"] if each not in (IMDS, DNS))
-    assert rule["to"] == [{"ipBlock": {"cidr": "10.20.0.0/16"}}]
-
-
-def test_nobody_comes_in_unless_named() -> None:
-    """Without a namespace the rule is there and lets nobody in."""
+def test_only_a_named_namespace_comes_in() -> None:
+    """The policy binds what the DaemonSet makes; pods of the namespaces that are named reach the
+    one port, and without a name the rule is there and lets nobody in.
+    """
     spec = policy(render("eventhub"))
     assert (spec["policyTypes"], spec["ingress"]) == (["Ingress", "Egress"], [])
-
-
-def test_a_named_namespace_may_scrape() -> None:
-    """Pods of the namespaces that are named reach the one port, and no other."""
-    (rule,) = policy(render("mqtt"))["ingress"]
+    objects = render("mqtt")
+    labels = one(objects, "DaemonSet")["spec"]["template"]["metadata"]["labels"]
+    assert policy(objects)["podSelector"]["matchLabels"].items() <= labels.items()
+    (rule,) = policy(objects)["ingress"]
     assert rule["ports"] == [{"protocol": "TCP", "port": "http"}]
     (source,) = rule["from"]
     (match,) = source["namespaceSelector"]["matchExpressions"]
     assert (match["key"], match["values"]) == ("kubernetes.io/metadata.name", ["monitoring"])
 
 
-def test_it_binds_the_pods() -> None:
-    """It selects what the DaemonSet makes."""
-    objects = render("mqtt")
-    labels = one(objects, "DaemonSet")["spec"]["template"]["metadata"]["labels"]
-    wanted = policy(objects)["podSelector"]["matchLabels"]
-    assert wanted.items() <= labels.items()
-
-
-def test_it_is_off_unless_asked_for() -> None:
-    """A default install has no policy that could cut a sink off."""
-    assert of_kind(render("minimal"), "NetworkPolicy") == []
+def test_sinks_can_be_held_to_networks() -> None:
+    """Where networks are named, the sinks' ports are open to those alone."""
+    (rule,) = (each for each in policy(render("webhook"))["egress"] if each not in (IMDS, DNS))
+    assert rule["to"] == [{"ipBlock": {"cidr": "10.20.0.0/16"}}]
 
 
 def test_it_is_refused_where_it_would_only_look_so(tmp_path: Path) -> None:

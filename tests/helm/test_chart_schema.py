@@ -101,7 +101,9 @@ def test_everything_is_described() -> None:
 
 @pytest.mark.parametrize("path", BRIDGE_VARIABLES)
 def test_settings_are_known(path: str) -> None:
-    """Each setting of the bridge is accepted, or refused with the value to give instead."""
+    """Each setting of the bridge is accepted, or refused with the value to give instead; one letter
+    too many is an error.
+    """
     theirs = [message for own, message in OF_THE_CHART.items() if f"{path}.".startswith(f"{own}.")]
     if theirs:
         assert problems({"settings": nested(path, 1)}) == [f"{theirs[0]!r} was expected"]
@@ -109,30 +111,66 @@ def test_settings_are_known(path: str) -> None:
         assert problems({"settings": nested(path, SECRET)}) == [f"{BY_REFERENCE!r} was expected"]
     else:
         assert problems({"settings": nested(path, sample("settings", path))}) == []
-
-
-@pytest.mark.parametrize("path", [path for path in BRIDGE_VARIABLES if path not in OF_THE_CHART])
-def test_misspelt_settings_are_refused(path: str) -> None:
-    """One letter too many is an error."""
-    assert problems({"settings": nested(f"{path}x", 1)}) != []
+    assert path in OF_THE_CHART or problems({"settings": nested(f"{path}x", 1)}) != []
 
 
 @pytest.mark.parametrize(("kind", "field", "secret"), SINK_VARIABLES)
 def test_fields_of_sinks_are_known(kind: str, field: str, secret: bool) -> None:
-    """Each field of a sink is accepted, under its kind's name and under another."""
+    """Each field of a sink is accepted, under its kind's name and under another, and one letter too
+    many is an error; what the bridge holds for a secret cannot be given in plain.
+    """
     path = field.replace("__", ".")
-    value = sample(f"sink-{kind}", path)
-    assert (secret and field not in MAY_BE_PLAIN) == (value == BY_REFERENCE)
-    assert problems({"settings": {"sink": {kind: nested(path, value)}}}) == []
-    assert problems({"settings": {"sink": {"a": {"kind": kind, **nested(path, value)}}}}) == []
+    value, by_reference = sample(f"sink-{kind}", path), secret and field not in MAY_BE_PLAIN
+    assert by_reference == (value == BY_REFERENCE)
+    misspelt = nested(f"{path}x", "x")
+    for name, more in ((kind, {}), ("a", {"kind": kind})):
+        assert problems({"settings": {"sink": {name: {**more, **nested(path, value)}}}}) == []
+        assert problems({"settings": {"sink": {name: {**more, **misspelt}}}}) != []
+    if by_reference:
+        plain = {"X": SECRET} if field == "headers" else SECRET
+        found = problems({"settings": {"sink": {"a": {"kind": kind, field: plain}}}})
+        assert found == [f"{BY_REFERENCE!r} was expected"]
 
 
-@pytest.mark.parametrize(("kind", "field", "secret"), SINK_VARIABLES)
-def test_misspelt_fields_of_sinks_are_refused(kind: str, field: str, secret: bool) -> None:
-    """One letter too many is an error, under whichever name."""
-    misspelt = nested(f"{field.replace('__', '.')}x", "x")
-    assert problems({"settings": {"sink": {kind: misspelt}}}) != []
-    assert problems({"settings": {"sink": {"a": {"kind": kind, **misspelt}}}}) != []
+def test_secrets_of_other_kinds_are_refused() -> None:
+    """Of a kind that is not built in, the name of a field tells."""
+    for field in ("password", "api_key", "apikey", "token", "shared_secret", "connection_string"):
+        found = problems({"settings": {"sink": {"mail": {"kind": "email", field: SECRET}}}})
+        assert found == [f"{BY_REFERENCE!r} was expected"]
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        f"https://user:{SECRET}@ops.example/hook",
+        f"https://logic.example/workflows/1?sig={SECRET}",
+        f"https://hooks.slack.com/services/T0/B0/{SECRET}",
+        f"https://team.webhook.office.com/webhookb2/{SECRET}",
+    ],
+)
+def test_addresses_that_are_secrets_are_refused(url: str, tmp_path: Path) -> None:
+    """An address with a user, a query or a chat's hook is a secret; `helm` does not repeat it."""
+    said = refused(tmp_path, {"settings": {"sink": {"webhook": {"url": url}}}})
+    assert BY_REFERENCE in said
+    assert SECRET not in said
+
+
+def test_helm_does_not_repeat_a_secret(tmp_path: Path) -> None:
+    """What helm says of a secret in the wrong place names the place and the remedy alone."""
+    values = {
+        "settings": {
+            "sink": {
+                "mqtt": {"host": "a", "password": SECRET},
+                "eventhub": {"connection_string": SECRET},
+                "ops": {"kind": "webhook", "secret": SECRET, "headers": {"Authorization": SECRET}},
+                "mail": {"kind": "email", "smtp_password": SECRET},
+            },
+            "commands": {"pull_token": SECRET},
+        }
+    }
+    said = refused(tmp_path, values)
+    assert said.count(BY_REFERENCE) == 6
+    assert SECRET not in said
 
 
 def test_other_kinds_have_fields_of_their_own() -> None:

@@ -12,7 +12,6 @@ from support.monitoring import dashboard
 DASHBOARD = dashboard.dashboard()
 PANELS = {each["title"]: each for each in dashboard.panels()}
 VARIABLES = {each["name"]: each for each in DASHBOARD["templating"]["list"]}
-every_panel = pytest.mark.parametrize("title", PANELS)
 both = pytest.mark.parametrize("name", [dashboard.BRIDGE, dashboard.CONSOLE])
 
 # @grafana/schema 13: what a classic dashboard is written as today.
@@ -67,49 +66,34 @@ def test_the_variables_are_those_that_queries_use() -> None:
 
 
 @both
-def test_ids_and_titles_are_unique(name: str) -> None:
-    """No two panels share an id or a title."""
-    panels = dashboard.dashboard(name)["panels"]
-
-    assert len(panels) == len({each["id"] for each in panels})
-    assert len(panels) == len({each["title"] for each in panels})
-
-
-@both
-def test_panels_do_not_overlap(name: str) -> None:
-    """Every panel lies within the grid, and none on another."""
+def test_the_panels_of_a_dashboard(name: str) -> None:
+    """No two share an id, a title or a place in the grid; where a figure or a table stays empty, a
+    person reads why, and never 'No data'.
+    """
     panels = dashboard.dashboard(name)["panels"]
     outside = [p["title"] for p in panels if max(x for x, _ in cells(p)) >= COLUMNS]
     on_top = [(a["title"], b["title"]) for a, b in combinations(panels, 2) if cells(a) & cells(b)]
 
     assert (outside, on_top) == ([], [])
-
-
-@every_panel
-def test_a_panel_speaks_for_itself(title: str) -> None:
-    """A panel has a unit, and a letter for each query."""
-    panel = PANELS[title]
-    letters = [target["refId"] for target in panel["targets"]]
-
-    assert panel["fieldConfig"]["defaults"]["unit"]
-    assert [chr(ord("A") + n) for n in range(len(letters))] == letters
-
-
-@every_panel
-def test_a_panel_shows_the_chosen_vms(title: str) -> None:
-    """A query is about the VMs that were chosen; only those that are down are shown regardless."""
-    regardless = {"Bridges that do not answer"}
-    asked = [target["expr"] for target in PANELS[title]["targets"]]
-
-    assert (title in regardless) != all('instance=~"$vm"' in each for each in asked)
-
-
-@both
-def test_nothing_to_show_is_said_in_words(name: str) -> None:
-    """Where a figure or a table stays empty, a person reads why, and never 'No data'."""
+    assert len(panels) == len({each["id"] for each in panels})
+    assert len(panels) == len({each["title"] for each in panels})
     for panel in dashboard.panels(name):
         assert panel["description"].endswith(".")
         assert panel["type"] == "timeseries" or panel["fieldConfig"]["defaults"]["noValue"]
+
+
+@pytest.mark.parametrize("title", PANELS)
+def test_a_panel_speaks_for_itself(title: str) -> None:
+    """A panel has a unit, and a letter for each query, which is about the chosen VMs; only those
+    that are down are shown regardless.
+    """
+    panel, regardless = PANELS[title], {"Bridges that do not answer"}
+    letters = [target["refId"] for target in panel["targets"]]
+    asked = [target["expr"] for target in panel["targets"]]
+
+    assert panel["fieldConfig"]["defaults"]["unit"]
+    assert [chr(ord("A") + n) for n in range(len(letters))] == letters
+    assert (title in regardless) != all('instance=~"$vm"' in each for each in asked)
 
 
 def test_the_columns_of_tables_exist() -> None:

@@ -21,18 +21,12 @@ BLOCKS = {
 SCHEMA = schema()
 TYPES: tuple[str, ...] = tuple(SCHEMA["properties"]["type"]["enum"])
 CONSTANTS = {name for name, field in SCHEMA["properties"].items() if "const" in field}
-every_block = pytest.mark.parametrize("line", BLOCKS)
 
 
 def block(begin: str) -> str:
     """The one block that begins so."""
     (found,) = (each for each in BLOCKS.values() if each.startswith(begin))
     return found
-
-
-def paths(text: str) -> list[str]:
-    """The dotted paths into `data`, without that word."""
-    return re.findall(r"\bdata\.([A-Za-z_][\w.]*)", text)
 
 
 def references(node: Any) -> Iterator[str]:
@@ -86,31 +80,20 @@ def test_the_page_has_queries() -> None:
     assert len(BLOCKS) == TEXT.count("```kusto") > 15
 
 
-@every_block
-def test_every_path_exists(line: int) -> None:
-    """Each path into `data` is a field of the types of records that the query is about."""
+@pytest.mark.parametrize("line", BLOCKS)
+def test_every_path_type_and_word_exists(line: int) -> None:
+    """Each path into `data` is a field of the types of records that the query is about; each type
+    is one that records have, or how some begin; a field with a list of words has the word.
+    """
+    text = BLOCKS[line]
     missing = [
         path
-        for statement in BLOCKS[line].split(";\n")
-        for path in paths(statement)
+        for statement in text.split(";\n")
+        for path in re.findall(r"\bdata\.([A-Za-z_][\w.]*)", statement)
         if not any(field_at(path, each) for each in types_in(statement))
     ]
-
-    assert missing == []
-
-
-@every_block
-def test_every_type_exists(line: int) -> None:
-    """Each type that a query names is one that records have, or how some of them begin."""
-    named = re.findall(r'"(seb\.[\w.-]+)"', BLOCKS[line])
-
-    assert [name for name in named if not any(each.startswith(name) for each in TYPES)] == []
-
-
-@every_block
-def test_every_word_exists(line: int) -> None:
-    """Where a field has a list of words, a query compares it with one of them."""
-    text = BLOCKS[line]
+    named = re.findall(r'"(seb\.[\w.-]+)"', text)
+    unknown = [name for name in named if not any(each.startswith(name) for each in TYPES)]
     compared = re.findall(r'tostring\(data\.([\w.]+)\) [=!]= "(\w+)"', text)
     wrong = [
         (path, word)
@@ -119,7 +102,7 @@ def test_every_word_exists(line: int) -> None:
         if (found := field_at(path, record_type)) and word not in found.get("enum", [word])
     ]
 
-    assert wrong == []
+    assert (missing, unknown, wrong) == ([], [], [])
 
 
 def test_a_wrong_path_would_be_found() -> None:

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 import yaml
+from support.ground.doc_page import blocks
 from support.monitoring import promql, promtool
 
-DOCS = promtool.REPOSITORY / "docs"
-TEXT = (DOCS / "monitoring.md").read_text(encoding="utf-8")
+PAGE = "docs/monitoring.md"
+TEXT = (promtool.REPOSITORY / PAGE).read_text(encoding="utf-8")
 JOBS = re.compile(
     "|".join(
         pattern
@@ -22,22 +23,17 @@ JOBS = re.compile(
 )
 
 
-def blocks(language: str) -> list[str]:
-    """The code blocks of a language, in their order."""
-    return re.findall(rf"^```{language}\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
+YAML = [yaml.safe_load(each.text) for each in blocks(PAGE, "yaml")]
+CONFIGURATIONS = [each for each in YAML if "scrape_configs" in each]
 
 
-def configurations() -> list[dict[str, Any]]:
-    """The blocks that configure Prometheus' scraping."""
-    loaded = [yaml.safe_load(each) for each in blocks("yaml")]
-    return [each for each in loaded if "scrape_configs" in each]
-
-
-@pytest.mark.parametrize("number", range(len(configurations())))
-def test_a_scrape_configuration_is_valid(tool: None, number: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize("configuration", CONFIGURATIONS, ids=range(len(CONFIGURATIONS)))
+def test_a_scrape_configuration_is_valid(
+    tool: None, configuration: dict[str, Any], tmp_path: Path
+) -> None:
     """Promtool finds nothing wrong with a configuration that is shown."""
     path = tmp_path / "prometheus.yml"
-    path.write_text(yaml.safe_dump(configurations()[number]))
+    path.write_text(yaml.safe_dump(configuration))
 
     code, said = promtool.promtool("check", "config", "--syntax-only", str(path))
 
@@ -46,11 +42,11 @@ def test_a_scrape_configuration_is_valid(tool: None, number: int, tmp_path: Path
 
 def test_scraping_gives_the_rules_what_they_go_by() -> None:
     """Every job that is shown is one that the rules know, and every target gets a name."""
-    jobs = {each["job_name"] for made in configurations() for each in made["scrape_configs"]}
+    jobs = {each["job_name"] for made in CONFIGURATIONS for each in made["scrape_configs"]}
     monitors = [
         endpoint["relabelings"]
-        for block in blocks("yaml")
-        for endpoint in yaml.safe_load(block).get("spec", {}).get("podMetricsEndpoints", ())
+        for block in YAML
+        for endpoint in block.get("spec", {}).get("podMetricsEndpoints", ())
     ]
     jobs |= {r["replacement"] for each in monitors for r in each if r["targetLabel"] == "job"}
 
@@ -61,19 +57,9 @@ def test_scraping_gives_the_rules_what_they_go_by() -> None:
     assert TEXT.count("targetLabel: instance") == 1
 
 
-def test_the_chart_makes_a_job_that_the_rules_know() -> None:
-    """The chart's PodMonitor names the job and the instance as the rules want them."""
-    monitor = promtool.REPOSITORY / "helm" / "templates" / "podmonitor.yaml"
-    text = monitor.read_text(encoding="utf-8")
-    (job,) = re.findall(r"targetLabel: job\n\s+replacement: (\S+)", text)
-
-    assert JOBS.fullmatch(job)
-    assert "targetLabel: instance" in text
-
-
 def test_the_join_that_is_shown_is_valid(tool: None, tmp_path: Path) -> None:
     """The expression that people copy parses, and joins by labels that there are."""
-    (expression,) = blocks("promql")
+    (expression,) = (each.text for each in blocks(PAGE, "promql"))
     named = list(promql.selectors(expression))
     has = frozenset().union(*(promql.labels_of(each.metric) or () for each in named))
 

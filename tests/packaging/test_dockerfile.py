@@ -13,25 +13,12 @@ from support.dockerfile import Stage, ignore_patterns, ignored, read
 from bridge.cli import seb
 
 ROOT = Path(__file__).parent.parent.parent
-STATE = "/var/lib/scheduled-events-bridge"
 
 
 @pytest.fixture
 def stages() -> list[Stage]:
     """The stages of our Dockerfile."""
     return read(ROOT / "Dockerfile")
-
-
-@pytest.fixture
-def final(stages: list[Stage]) -> Stage:
-    """What becomes the image."""
-    return stages[-1]
-
-
-@pytest.fixture
-def console(stages: list[Stage]) -> Stage:
-    """What becomes the console's image."""
-    return next(stage for stage in stages if stage.name == "console")
 
 
 def test_all_stages_are_on_one_base(stages: list[Stage]) -> None:
@@ -46,68 +33,52 @@ def test_all_stages_are_on_one_base(stages: list[Stage]) -> None:
     ]
 
 
-def test_nobody_special_runs_it(final: Stage, console: Stage) -> None:
-    """By number, so that Kubernetes can see that it is not root; nothing is done after it."""
-    for stage in (final, console):
-        names = [each.name for each in stage.instructions]
-        assert stage.one("USER").rest == "65532:65532"
-        assert not {"RUN", "COPY", "ADD"} & set(names[names.index("USER") :])
-
-
-def test_the_console_needs_no_shell_and_writes_its_state_only(console: Stage) -> None:
-    """One volume, its owner's alone; every command is a list of words."""
-    state = "/var/lib/scheduled-events-console"
-    assert console.one("ENTRYPOINT").exec_form == ["seb"]
-    assert console.one("CMD").exec_form == ["console", "run"]
-    assert json.loads(console.one("HEALTHCHECK").rest.removeprefix("CMD "))[:2] == ["python", "-c"]
-    assert console.one("RUN").exec_form == [
-        *("install", "-d", "-o", "65532", "-g", "65532"),
-        *("-m", "0700", state),
+@pytest.mark.parametrize(
+    ("name", "command", "variable", "state"),
+    [
+        ("", ["run"], "SEB_STATE_DIR", "scheduled-events-bridge"),
+        ("console", ["console", "run"], "SEB_CONSOLE_STATE_DIR", "scheduled-events-console"),
+    ],
+)
+def test_an_image_needs_no_shell_and_writes_its_state_only(
+    stages: list[Stage], name: str, command: list[str], variable: str, state: str
+) -> None:
+    """Every command is a list of words; one volume, its owner's alone, where the program looks for
+    it; an environment and nothing else, so that the bridge's image has no console; and a user by
+    number, so that Kubernetes can see that it is not root, with nothing done after it.
+    """
+    (image,) = (each for each in stages if (each.name or "") == name)
+    place = f"/var/lib/{state}"
+    assert image.one("ENTRYPOINT").exec_form == ["seb"]
+    assert image.one("CMD").exec_form == command
+    health = json.loads(image.one("HEALTHCHECK").rest.removeprefix("CMD "))
+    assert health[:2] == ["python", "-c"] if name else health == ["seb", "status", "--alive"]
+    assert image.one("RUN").exec_form == [
+        *("install", "-d", "-o", "65532", "-g", "65532", "-m", "0700", place)
     ]
-    assert console.one("VOLUME").rest == state
-    assert console.environment["SEB_CONSOLE_STATE_DIR"] == state
-    copied = console.one("COPY")
-    assert (copied.flags, copied.words) == (("--from=build-console",), ["/opt/seb", "/opt/seb"])
+    assert image.one("VOLUME").rest == place
+    assert image.environment[variable] == place
+    copied = image.one("COPY")
+    assert (copied.flags, copied.words) == (
+        (f"--from=build{name and '-console'}",),
+        ["/opt/seb", "/opt/seb"],
+    )
+    names = [each.name for each in image.instructions]
+    assert image.one("USER").rest == "65532:65532"
+    assert not {"RUN", "COPY", "ADD"} & set(names[names.index("USER") :])
 
 
-def test_the_bridge_s_image_has_no_console(final: Stage) -> None:
-    """A bridge never pays for it."""
-    assert final.one("COPY").flags == ("--from=build",)
-
-
-def test_no_shell_is_needed(final: Stage) -> None:
-    """Everything that runs when it runs is a list of words."""
-    assert final.one("ENTRYPOINT").exec_form == ["seb"]
-    assert final.one("CMD").exec_form == ["run"]
-    health = final.one("HEALTHCHECK").rest.removeprefix("CMD ")
-    assert json.loads(health) == ["seb", "status", "--alive"]
-    assert [each.exec_form is not None for each in final.all("RUN")] == [True]
+def test_the_image_has_no_installer_and_no_bytecode(stages: list[Stage]) -> None:
+    """The environment has no pip of its own, and nothing is written beside the code."""
+    made = stages[0].all("RUN")[0].exec_form or []
+    assert made[1:] == ["-m", "venv", "--without-pip", "/opt/seb"]
+    assert stages[-1].environment["PYTHONDONTWRITEBYTECODE"] == "1"
 
 
 def test_what_the_health_check_calls_is_there() -> None:
     """`seb status` has such an option."""
     said = CliRunner().invoke(seb, ["status", "--help"])
     assert (said.exit_code, "--alive" in said.output) == (0, True)
-
-
-def test_the_state_is_all_that_is_written(final: Stage) -> None:
-    """One volume, its owner's alone, where the bridge looks for it; no bytecode beside the code."""
-    made = final.one("RUN").exec_form or []
-    assert final.one("VOLUME").rest == STATE
-    assert final.environment["SEB_STATE_DIR"] == STATE
-    assert final.environment["PYTHONDONTWRITEBYTECODE"] == "1"
-    assert made == ["install", "-d", "-o", "65532", "-g", "65532", "-m", "0700", STATE]
-
-
-def test_the_image_has_no_installer(stages: list[Stage], final: Stage) -> None:
-    """The environment has no pip of its own, and nothing else is copied."""
-    build = stages[0]
-    assert (build.all("RUN")[0].exec_form or [])[1:] == [
-        *("-m", "venv"),
-        *("--without-pip", "/opt/seb"),
-    ]
-    copied = final.one("COPY")
-    assert (copied.flags, copied.words) == (("--from=build",), ["/opt/seb", "/opt/seb"])
 
 
 def test_what_is_installed_is_pinned(stages: list[Stage]) -> None:

@@ -62,10 +62,10 @@ class Became(Exception):  # what a test sees in the place of exec
     """The program that the script became."""
 
 
-def environment_of(
-    script: ModuleType, monkeypatch: pytest.MonkeyPatch, **caller: str
-) -> dict[str, str]:
-    """The environment with which the script starts the program, called with `caller`'s."""
+def started(
+    script: ModuleType, monkeypatch: pytest.MonkeyPatch, *words: str, **caller: str
+) -> tuple[str, dict[str, str]]:
+    """The program that `seb` with these words becomes, and its environment from `caller`'s."""
     seen: dict[str, str] = dict(caller)
 
     def become(path: str, words: list[str]) -> None:
@@ -73,27 +73,31 @@ def environment_of(
 
     monkeypatch.setattr(script.os, "environ", seen)
     monkeypatch.setattr(script.os, "execv", become)
-    monkeypatch.setattr(script.sys, "argv", ["seb", "check"])
+    monkeypatch.setattr(script.sys, "argv", ["seb", *words])
     with pytest.raises(Became) as raised:
         script.main()
-    assert raised.value.args == (script.PROGRAM, [script.PROGRAM, "check"])
-    return seen
+    program, called = raised.value.args
+    assert called == [program, *words]
+    return str(program), seen
 
 
 def test_the_settings_of_the_service(script: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
-    """File and secrets count, and what the caller says counts more."""
+    """File and secrets count, and what the caller says counts more; before anything is configured
+    the command works with its defaults, and the console has its own file and database.
+    """
+    assert started(script, monkeypatch, "check") == (script.PROGRAM, {})
     script.SETTINGS.write_text("SEB_SITE=weu\nSEB_LOG__LEVEL=info\n")
+    script.CONSOLE_SETTINGS.write_text("SEB_CONSOLE_PULL=true\n")
     script.SECRETS.mkdir()
-    assert environment_of(script, monkeypatch, SEB_SITE="mine") == {
+    assert started(script, monkeypatch, "check", SEB_SITE="mine")[1] == {
         "SEB_SITE": "mine",
         "SEB_LOG__LEVEL": "info",
         "SEB_SECRETS_DIR": str(script.SECRETS),
     }
-
-
-def test_without_settings(script: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before anything is configured the command works, with its defaults."""
-    assert environment_of(script, monkeypatch) == {}
+    assert started(script, monkeypatch, "console", "check")[1] == {
+        "SEB_CONSOLE_PULL": "true",
+        "SEB_CONSOLE_STATE_DIR": "/var/lib/scheduled-events-console",
+    }
 
 
 def test_a_person_who_may_not_read_them(
@@ -105,22 +109,8 @@ def test_a_person_who_may_not_read_them(
         raise PermissionError
 
     monkeypatch.setattr(type(script.SETTINGS), "read_text", refused)
-    assert environment_of(script, monkeypatch) == {}
+    assert started(script, monkeypatch, "check")[1] == {}
     assert "use sudo" in capsys.readouterr().err
-
-
-def became(script: ModuleType, monkeypatch: pytest.MonkeyPatch, *words: str) -> str:
-    """The program that `seb` with these words becomes."""
-    monkeypatch.setattr(script.os, "environ", {})
-
-    def become(path: str, _: list[str]) -> None:
-        raise Became(path)
-
-    monkeypatch.setattr(script.os, "execv", become)
-    monkeypatch.setattr(script.sys, "argv", ["seb", *words])
-    with pytest.raises(Became) as raised:
-        script.main()
-    return str(raised.value.args[0])
 
 
 @pytest.mark.parametrize(
@@ -141,19 +131,5 @@ def test_each_package_has_its_program(
     """`seb console` is the console's package's where it is installed, and else what is there."""
     for name in there:
         Path(getattr(script, name)).touch()
-    assert became(script, monkeypatch, "check") == getattr(script, of_bridge)
-    assert became(script, monkeypatch, "console", "check") == getattr(script, of_console)
-
-
-def test_the_console_has_settings_of_its_own(
-    script: ModuleType, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """`seb console` as root uses the file and the database of its service, not the bridge's."""
-    script.SETTINGS.write_text("SEB_SITE=weu\n")
-    script.CONSOLE_SETTINGS.write_text("SEB_CONSOLE_PULL=true\n")
-    script.SECRETS.mkdir()
-    became(script, monkeypatch, "console", "check")
-    assert script.os.environ == {
-        "SEB_CONSOLE_PULL": "true",
-        "SEB_CONSOLE_STATE_DIR": "/var/lib/scheduled-events-console",
-    }
+    assert started(script, monkeypatch, "check")[0] == getattr(script, of_bridge)
+    assert started(script, monkeypatch, "console", "check")[0] == getattr(script, of_console)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 import tomllib
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
+from support.ground.doc_page import blocks
 
 from bridge import system
 from bridge.cli.systemd_unit import unit
@@ -17,23 +17,13 @@ DOCS = Path(__file__).parent.parent.parent / "docs"
 UNIT = unit(["/opt/seb/bin/seb"])
 
 
-def page(name: str) -> str:
-    """The text of a page."""
-    return (DOCS / name).read_text(encoding="utf-8")
-
-
-def blocks(name: str, language: str) -> list[str]:
-    """The code of a page, in one language."""
-    return re.findall(rf"^```{language}\n(.*?)^```", page(name), re.MULTILINE | re.DOTALL)
-
-
 @pytest.mark.parametrize("name", ["linux.md", "docker.md"])
 def test_settings_as_they_stand(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The file of settings is one that the bridge takes."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "secret").touch()
-    (block,) = blocks(name, "ini")
-    pairs = dict(line.split("=", 1) for line in block.splitlines()[1:])
+    (block,) = blocks(f"docs/{name}", "ini")
+    pairs = dict(line.split("=", 1) for line in block.text.splitlines()[1:])
     files = {name: "secret" for name in pairs if name.endswith("_FILE")}
     assert [spec.name for spec in load(environ={**pairs, **files}).sinks] == ["mqtt", "ops"]
 
@@ -41,7 +31,7 @@ def test_settings_as_they_stand(name: str, tmp_path: Path, monkeypatch: pytest.M
 def test_the_toml_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As above, with the backslashes of Windows in it."""
     monkeypatch.chdir(tmp_path)
-    (block,) = blocks("windows.md", "toml")
+    (block,) = (each.text for each in blocks("docs/windows.md", "toml"))
     secret = tomllib.loads(block)["sink"]["mqtt"]["password_file"]
     (tmp_path / "secret").touch()
     (tmp_path / "seb.toml").write_text(block.replace(secret, "secret"))
@@ -52,8 +42,8 @@ def test_the_toml_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_file_of_the_windows_service() -> None:
     """It is XML, it names what the other steps make, and each name in it is one of WinSW's."""
-    (block,) = blocks("windows.md", "xml")
-    root = ET.fromstring(block)
+    (block,) = blocks("docs/windows.md", "xml")
+    root = ET.fromstring(block.text)
     known = {
         *("id", "name", "description", "executable", "arguments", "workingdirectory", "env"),
         *("startmode", "stoptimeout", "stopparentprocessfirst", "onfailure", "resetfailure"),
@@ -74,12 +64,14 @@ def test_the_state_directory_of_the_windows_service(monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("PROGRAMDATA", r"C:\ProgramData")
     monkeypatch.delenv("STATE_DIRECTORY", raising=False)
     name = system.default_state_dir().name
-    assert f"icacls 'C:\\ProgramData\\{name}' /inheritance:r" in page("windows.md")
+    assert f"icacls 'C:\\ProgramData\\{name}' /inheritance:r" in (DOCS / "windows.md").read_text(
+        "utf-8"
+    )
 
 
 def test_the_linux_page_and_the_unit_agree() -> None:
     """Files and directories that the page makes are those that the unit reads."""
-    text = page("linux.md")
+    text = (DOCS / "linux.md").read_text("utf-8")
     for name in ("/etc/seb/seb.env", "/etc/seb/credentials/SEB_SINK__MQTT__PASSWORD"):
         assert name in UNIT
         assert name in text

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from sinks.eventhub.address import HubAddress, read_connection_string, read_namespace
@@ -7,36 +9,29 @@ from sinks.eventhub.address import HubAddress, read_connection_string, read_name
 KEY = "c2VjcmV0IGtleSBvZiB0aGUgdGVzdA=="
 SIGNATURE = "SharedAccessSignature sr=sb%3a%2f%2fn&sig=c2VjcmV0%3d&se=1893456000&skn=send"
 REMOTE = f"SharedAccessKeyName=send;SharedAccessKey={KEY};EntityPath=hub"
+ANY_CASE = f"sharedaccesskeyname=send;SHAREDACCESSKEY={KEY};entitypath=h;\n"
 EMULATOR = f"{REMOTE};UseDevelopmentEmulator=true"
+KEYED: Any = {"host": "ns.example.net", "key_name": "send", "key": KEY}
 
 
-def test_a_string_of_the_portal_is_read() -> None:
-    """Host, hub, policy and key are where the portal puts them."""
-    text = f"Endpoint=sb://Ns.servicebus.windows.net/;{REMOTE}"
-    expected = HubAddress(
-        host="ns.servicebus.windows.net", hub="hub", port=None, key_name="send", key=KEY
-    )
-    assert expected == read_connection_string(text, None)
-
-
-def test_a_signature_is_read() -> None:
-    """A shared access signature stands for the key, with its blank and its equals signs."""
-    text = f"Endpoint=sb://ns.example.com/;SharedAccessSignature={SIGNATURE};EntityPath=hub"
-    assert read_connection_string(text, None).signature == SIGNATURE
-
-
-def test_the_name_wins() -> None:
-    """A name that is set beside the string is the hub's."""
-    text = f"Endpoint=sb://ns.example.com/;{REMOTE}"
-    assert read_connection_string(text, "other").hub == "other"
-
-
-def test_keys_may_be_in_any_case_with_a_newline_at_the_end() -> None:
-    """The SDK reads keys in any case; a file ends with a newline."""
-    text = (
-        f"endpoint=sb://ns.example.com;sharedaccesskeyname=p;SHAREDACCESSKEY={KEY};entitypath=h;\n"
-    )
-    assert read_connection_string(text, None).key == KEY
+@pytest.mark.parametrize(
+    ("text", "name", "expected"),
+    [
+        (f"Endpoint=sb://Ns.example.net/;{REMOTE}", None, HubAddress(**KEYED, hub="hub")),
+        (f"Endpoint=sb://ns.example.net/;{REMOTE}", "other", HubAddress(**KEYED, hub="other")),
+        (f"endpoint=sb://ns.example.net;{ANY_CASE}", None, HubAddress(**KEYED, hub="h")),
+        (
+            f"Endpoint=sb://n.example/;SharedAccessSignature={SIGNATURE};EntityPath=hub",
+            None,
+            HubAddress(host="n.example", hub="hub", signature=SIGNATURE),
+        ),
+    ],
+)
+def test_a_string_is_read(text: str, name: str | None, expected: HubAddress) -> None:
+    """Host, hub, policy and key are where the portal puts them, keys in any case; a signature may
+    stand for the key, and a name beside the string is the hub's.
+    """
+    assert expected == read_connection_string(text, name)
 
 
 @pytest.mark.parametrize(
@@ -132,6 +127,7 @@ def test_the_switch_has_one_spelling(value: str) -> None:
         (f"Endpoint=sb://n.example/;EntityPath=h;SharedAccessSignature=sig={KEY}", "se="),
         (f"Endpoint=sb://n.example/;SharedAccessKeyName=p;SharedAccessKey={KEY}", "no EntityPath"),
         (f"Endpoint=sb://n.example:5672/;{REMOTE}", "port 5671"),
+        *((f"Endpoint=sb://localhost:{port}/;{EMULATOR}", "port") for port in (0, 65536, 99999)),
         (f"Endpoint=sb://n.example/;SharedAccessKeyName=a b;SharedAccessKey={KEY}", "a blank"),
         (f"Endpoint=sb://n.example/;{REMOTE}".replace("=hub", "=h/../x"), "name of the hub"),
     ],
@@ -141,13 +137,6 @@ def test_a_broken_string_is_told_without_its_secret(text: str, words: str) -> No
     with pytest.raises(ValueError, match=words) as caught:
         read_connection_string(text, None)
     assert KEY not in str(caught.value)
-
-
-@pytest.mark.parametrize("port", [0, 65536, 99999])
-def test_a_port_is_a_port(port: int) -> None:
-    """A number that no port has is told at once, not by a socket later."""
-    with pytest.raises(ValueError, match="port"):
-        read_connection_string(f"Endpoint=sb://localhost:{port}/;{EMULATOR}", None)
 
 
 def test_what_the_sdk_gets_reads_back_the_same() -> None:
@@ -169,6 +158,8 @@ def test_a_namespace_is_a_host_name() -> None:
     """A managed identity needs the namespace's full name and the hub's."""
     expected = HubAddress(host="ns.servicebus.windows.net", hub="hub")
     assert expected == read_namespace("ns.servicebus.windows.net", "hub")
+    with pytest.raises(ValueError, match="name of the hub"):
+        read_namespace("ns.example.com", None)
 
 
 @pytest.mark.parametrize("namespace", ["ns", "sb://ns.example.com", "ns.example.com:5671", "a b.c"])
@@ -176,9 +167,3 @@ def test_a_namespace_that_is_no_host_name_is_refused(namespace: str) -> None:
     """A short name is ambiguous: the clouds differ in what follows."""
     with pytest.raises(ValueError, match="full host name"):
         read_namespace(namespace, "hub")
-
-
-def test_a_namespace_needs_a_name() -> None:
-    """A namespace alone does not say which hub."""
-    with pytest.raises(ValueError, match="name of the hub"):
-        read_namespace("ns.example.com", None)

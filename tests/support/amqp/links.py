@@ -106,7 +106,6 @@ class Consumer(Link):
         self._next = self._start(source)
         self._sent = 0
         self._limit = 0
-        connection.server.reads(hub)
 
     def _start(self, source: Described) -> int:
         filters = (source.value[7] if len(source.value) > 7 else None) or {}

@@ -13,7 +13,6 @@ import time
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import Self
 
 from support.amqp.connection import Connection
@@ -56,10 +55,8 @@ class EventHubServer:
         self.bugs: list[Exception] = []
         """What the stand-in itself got wrong; a test may look."""
         self.lock = threading.RLock()
-        self._changed = threading.Condition(self.lock)
         self._hubs: dict[str, list[Partition]] = {}
         self._arrivals: dict[str, list[HubMessage]] = {}
-        self._readers: dict[str, int] = {}
         self._armed: dict[Fault, Armed] = {}
         self._listener: socket.socket | None = None
         self._connections: list[Connection] = []
@@ -69,12 +66,7 @@ class EventHubServer:
         self.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     # What a test says.
@@ -193,22 +185,15 @@ class EventHubServer:
         with self.lock:
             return self._hubs.setdefault(name, [Partition() for _ in range(self.partitions)])
 
-    def reads(self, hub: str) -> None:
-        """A consumer has its place in a partition's log, and gets whatever comes from now on."""
-        with self._changed:
-            self._readers[hub] = self._readers.get(hub, 0) + 1
-            self._changed.notify_all()
-
     def append(self, hub: str, messages: list[HubMessage]) -> None:
         """Store messages, each in the partition that its key chooses, and tell the consumers."""
-        with self._changed:
+        with self.lock:
             logs = self.hub(hub)
             for message in messages:
                 key = (message.partition_key or "").encode()
                 log = logs[zlib.crc32(key) % len(logs)]
                 log.messages.append((message, int(time.time() * 1000)))
                 self._arrivals.setdefault(hub, []).append(message)
-            self._changed.notify_all()
             listeners = list(self._connections)
         for connection in listeners:
             connection.pump()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from support.amqp.server import SHARED_KEY, EventHubServer
@@ -44,12 +43,7 @@ class FiveSinks:
         self.seen = self._stack.enter_context(self.broker.subscriber("seb/#"))
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stack.close()
 
     @property
