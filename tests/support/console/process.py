@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import requests
+from support.console import forking
 from support.eventually import eventually
 
 from console.audit.chain import as_json
@@ -51,7 +52,7 @@ class ConsoleProcess:
             "SEB_CONSOLE_ENROLL_KEY_FILE": str(self.key_file),
             **{f"SEB_CONSOLE_{name}": value for name, value in settings.items()},
         }
-        self.process: subprocess.Popen[bytes] | None = None
+        self.process: forking.Started | None = None
         self.http = requests.Session()
         self.http.trust_env = False
 
@@ -61,14 +62,8 @@ class ConsoleProcess:
 
     def run(self, *words: str, **environ: str) -> subprocess.CompletedProcess[str]:
         """Run a command of `seb console` that is pointed at this console."""
-        return subprocess.run(
-            self.command(*words),
-            env={**self.environ, "SEB_CONSOLE_URL": self.url, **environ},
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
+        env = {**self.environ, "SEB_CONSOLE_URL": self.url, **environ}
+        return forking.finished(["console", *words], env=env)
 
     def token(self, name: str, *words: str, role: str = "viewer", days: str = "1") -> str:
         """A new bearer token, made by the command."""
@@ -87,10 +82,9 @@ class ConsoleProcess:
 
     def start(self, *, ready: bool = True) -> Self:
         """Start, or start again; returns once it answers."""
-        with (self.directory / "log").open("ab") as log:
-            self.process = subprocess.Popen(
-                self.command("run"), env=self.environ, stderr=log, stdout=log, cwd=Path.cwd()
-            )
+        log = self.directory / "log"
+        log.touch()
+        self.process = forking.start(["console", "run"], env=self.environ, out=log, err=log)
         path = "/readyz" if ready else "/healthz"
         eventually(lambda: self._answers(path), what=f"{path}\n{self.log}", timeout=90)
         return self
