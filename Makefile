@@ -22,10 +22,10 @@ test: $(VENV)/dev.stamp mosquitto ## Run the tests, with a real MQTT broker
 ground: $(VENV)/dev.stamp helm ground-tools ## Run it on Windows (Wine), systemd, a container engine, a Kubernetes API
 	$(BIN)/pytest -q -m ground tests/ground
 
-faults: $(VENV)/dev.stamp mosquitto strace ## Break everything that can break, for ten minutes
+faults: $(VENV)/dev.stamp mosquitto strace postgresql ## Break everything that can break, for ten minutes
 	$(BIN)/pytest -n 3 -m 'not slow' tests/faults
 
-faults-long: $(VENV)/dev.stamp mosquitto strace ## The same at length: 500 kills, long soaks
+faults-long: $(VENV)/dev.stamp mosquitto strace postgresql ## The same at length: 500 kills, long soaks
 	$(BIN)/pytest -n 2 tests/faults -m 'slow or faults or not slow'
 
 lint: $(VENV)/dev.stamp ## Check style, types, layers and generated documentation
@@ -96,7 +96,7 @@ $(VENV)/dev.stamp: $(VENV)/run.stamp requirements-dev.lock
 
 # What some tests need and are skipped without, each with the reason; CI installs all of it.
 .PHONY: tools helm
-tools: mosquitto strace helm deploy-tools oidc-provider ## Install what some tests are skipped without: browser, Prometheus, systemd, helm
+tools: mosquitto strace postgresql helm deploy-tools oidc-provider ## Install what some tests are skipped without: browser, PostgreSQL, Prometheus, helm
 	@for pair in chromium:chromium mosquitto_sub:mosquitto-clients promtool:prometheus systemd-analyze:systemd tinyproxy:tinyproxy; do \
 	  command -v $${pair%%:*} >/dev/null || \
 	    $(MAKE) --no-print-directory system-package PACKAGE=$${pair##*:} || exit 1; done
@@ -140,7 +140,7 @@ ground-tools:
 	      { $(MAKE) --no-print-directory system-package PACKAGE="$(GROUND_PACKAGES)" || break; }; done
 
 # The packages of the system that are needed and may be missing. Without apt: a word on what to do.
-.PHONY: mosquitto strace python-venv
+.PHONY: mosquitto strace postgresql python-venv
 mosquitto:
 	@PATH="$$PATH:/usr/sbin:/usr/local/sbin:/opt/homebrew/sbin"; command -v mosquitto >/dev/null || \
 	  $(MAKE) --no-print-directory system-package PACKAGE=mosquitto
@@ -148,6 +148,11 @@ mosquitto:
 strace:
 	@[ "$$(uname)" != Linux ] || command -v strace >/dev/null || \
 	  $(MAKE) --no-print-directory system-package PACKAGE=strace
+
+# Debian puts its programs where users do not look.
+postgresql:
+	@[ "$$(uname)" != Linux ] || command -v initdb >/dev/null || ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || \
+	  $(MAKE) --no-print-directory system-package PACKAGE=postgresql
 
 python-venv:
 	@$(MAKE) --no-print-directory system-package PACKAGE=python3-venv

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from pydantic import SecretStr
-from support.postgresql import PostgreSql
+from support.postgresql import PostgreSql, served
 
 from console.config.settings import Settings
 from console.store.opening import Database, database_url
@@ -19,12 +19,7 @@ _NUMBERS = count(1)
 @pytest.fixture(scope="session")
 def postgresql() -> Iterator[PostgreSql]:
     """One server for every test that wants a database of its own on it."""
-    try:
-        server = PostgreSql()
-    except FileNotFoundError as error:
-        pytest.skip(str(error))
-    with server:
-        yield server
+    yield from served()
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 from support.faults.oracle import Figures
+from support.postgresql import PostgreSql, served
 
 
 @pytest.fixture
@@ -16,6 +17,12 @@ def tell(record_property: Callable[[str, object], None]) -> Callable[[Figures | 
         record_property("faults", figures if isinstance(figures, str) else figures.line)
 
     return keep
+
+
+@pytest.fixture(scope="session")
+def postgresql() -> Iterator[PostgreSql]:
+    """One server for every case that wants a database of its own on it."""
+    yield from served()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -12,10 +12,12 @@ import os
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Self
 
 import psycopg
+import pytest
 from support.eventually import eventually
 from support.page.onlooker import free_port
 
@@ -97,3 +99,13 @@ class PostgreSql:
     def __exit__(self, *_: object) -> None:
         self.stop()
         shutil.rmtree(self.directory, ignore_errors=True)
+
+
+def served() -> Iterator[PostgreSql]:
+    """One running server; skips the test where PostgreSQL is not installed."""
+    try:
+        server = PostgreSql()
+    except FileNotFoundError as error:
+        pytest.skip(str(error))
+    with server:
+        yield server

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -15,6 +16,7 @@ from support.mqtt.mosquitto import Mosquitto
 from support.process.bridge import BridgeProcess
 
 from bridge.approval import signing
+from bridge.simulator.approvals import Approval
 from bridge.simulator.events import SimulatedEvent
 from bridge.simulator.simulator import Simulator
 from bridge.simulator.vm import SimulatedVm
@@ -36,14 +38,24 @@ class World:
     """VMs with their simulators and bridges, one broker, and a console that can approve."""
 
     def __init__(
-        self, directory: Path, *, vms: int = 1, alg: str = "EdDSA", heartbeat: str = "1"
+        self,
+        directory: Path,
+        *,
+        vms: int = 1,
+        alg: str = "EdDSA",
+        heartbeat: str = "1",
+        on_approval: Callable[[Approval], None] = lambda _: None,
     ) -> None:
         self.directory = directory
         self.heartbeat = heartbeat
         self.key, self.trust = made_key(directory / "keys", alg=alg)
         self.broker = Mosquitto(directory / "broker")
         self.simulators = [
-            Simulator(vm=SimulatedVm(name=f"web-{n}", vm_id=f"{n:08}-0000-4000-8000-000000000000"))
+            Simulator(
+                vm=SimulatedVm(name=f"web-{n}", vm_id=f"{n:08}-0000-4000-8000-000000000000"),
+                approval_delay=0.3,
+                on_approval=on_approval,
+            )
             for n in range(vms)
         ]
         self.bridges: list[BridgeProcess] = []
@@ -60,19 +72,23 @@ class World:
     def __exit__(self, *_: object) -> None:
         self.stack.close()
 
-    @property
-    def source(self) -> dict[str, str]:
-        """The console's settings for the broker and the key."""
+    def broker_port(self, name: str) -> int:
+        """Where a console or a bridge finds the broker."""
+        del name
+        return self.broker.port
+
+    def source(self, name: str) -> dict[str, str]:
+        """A console's settings for the broker and the key."""
         return {
             "SOURCE__BROKER__KIND": "mqtt",
             "SOURCE__BROKER__HOST": self.broker.host,
-            "SOURCE__BROKER__PORT": str(self.broker.port),
+            "SOURCE__BROKER__PORT": str(self.broker_port(name)),
             "KEY": str(self.key),
         }
 
     def console(self, name: str = "console", **settings: str) -> ConsoleProcess:
         """A console of this world, not started."""
-        return ConsoleProcess(self.directory / name, **{**self.source, **settings})
+        return ConsoleProcess(self.directory / name, **{**self.source(name), **settings})
 
     def _bridge(self, number: int, simulator: Simulator) -> BridgeProcess:
         home = self.directory / f"bridge-{number}"
@@ -83,7 +99,7 @@ class World:
             "SEB_POLL_INTERVAL": "0.2",
             "SEB_HEARTBEAT_INTERVAL": self.heartbeat,
             "SEB_SINK__MQTT__HOST": self.broker.host,
-            "SEB_SINK__MQTT__PORT": str(self.broker.port),
+            "SEB_SINK__MQTT__PORT": str(self.broker_port(home.name)),
             "SEB_SINK__MQTT__COMMANDS": "true",
             "SEB_APPROVAL__TRUST": str(self.trust),
         }

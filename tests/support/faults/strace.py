@@ -23,14 +23,16 @@ PATIENCE = 20.0
 class Injection:
     """One rule of tampering, in strace's words, at a process that runs; a context manager.
 
-    `fdatasync:signal=KILL:when=1` kills it as a thread enters its first fdatasync from now on.
+    `fdatasync:signal=KILL:when=1` kills it as a thread enters its first fdatasync from now on;
+    with a path, its first fdatasync of that file.
     """
 
-    def __init__(self, pid: int, rule: str) -> None:
+    def __init__(self, pid: int, rule: str, *, path: Path | None = None) -> None:
         calls = rule.partition(":")[0]
         self._command = [
             *("strace", "-f", "-p", str(pid), "-o", os.devnull),
             *("-e", f"trace={calls}", "-e", f"inject={rule}"),
+            *(() if path is None else ("-P", str(path))),
         ]
         self._attached = threading.Event()
 
