@@ -1,30 +1,46 @@
-"""Approving on the page in a real browser, with a real bridge, broker and an IMDS that counts."""
+"""Approving on the page in a real browser, with a real bridge and an IMDS that counts POSTs."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from playwright.sync_api import Browser, expect
 from support.console.deciding import World, audit
+from support.console.over_https import HttpsWorld
+from support.console.process import ConsoleProcess
 from support.page.browser import watched_page
 
 
 def test_an_approval_on_the_page_starts_the_event_once(tmp_path: Path, browser: Browser) -> None:
-    """Sent, accepted, given to Azure and confirmed appear by themselves; the audit has the name."""
+    """Over a broker: its steps appear by themselves, and the audit has the name."""
     with World(tmp_path) as world, world.console() as console:
         event = world.due(console, world.announce("Freeze"))
-        with watched_page(browser, console.url) as page:
-            page.goto(f"{console.url}/events/{event['eventId']}")
-            page.get_by_label("Reason").fill("window of tonight")
-            page.get_by_role("button", name="Approve now").click()
-            expect(page.locator("#decision h2")).to_contain_text("Approved")
-            steps = page.locator(".steps .step-done")
-            words = ("sent", "accepted by the VM", "given to Azure", "confirmed")
-            expect(steps).to_have_count(len(words))
-            for number, word in enumerate(words):
-                expect(steps.nth(number)).to_contain_text(word)
-            page.goto(f"{console.url}/audit")
-            expect(page.locator(".chain")).to_contain_text("Complete and unchanged up to row 1")
+        approved_on_the_page(browser, console, event)
         assert world.effective == [event["eventId"]]
-        (row,) = audit(console)
-        assert (row["actor"].startswith("local:"), row["reason"]) == (True, "window of tonight")
+
+
+def test_an_approval_on_the_page_over_https_alone(tmp_path: Path, browser: Browser) -> None:
+    """The same for a VM that has no broker and asks for its commands."""
+    with HttpsWorld(tmp_path) as world, world.console() as console, world.bridge(console):
+        event = world.announced(console)
+        approved_on_the_page(browser, console, event)
+        assert world.effective == [event["eventId"]]
+
+
+def approved_on_the_page(browser: Browser, console: ConsoleProcess, event: dict[str, Any]) -> None:
+    """A person gives a reason and approves, and sees it done without touching anything."""
+    with watched_page(browser, console.url) as page:
+        page.goto(f"{console.url}/events/{event['eventId']}")
+        page.get_by_label("Reason").fill("window of tonight")
+        page.get_by_role("button", name="Approve now").click()
+        expect(page.locator("#decision h2")).to_contain_text("Approved")
+        steps = page.locator(".steps .step-done")
+        words = ("sent", "accepted by the VM", "given to Azure", "confirmed")
+        expect(steps).to_have_count(len(words))
+        for number, word in enumerate(words):
+            expect(steps.nth(number)).to_contain_text(word)
+        page.goto(f"{console.url}/audit")
+        expect(page.locator(".chain")).to_contain_text("Complete and unchanged up to row")
+    (row,) = [row for row in audit(console) if row["action"] == "approve"]
+    assert (row["actor"].startswith("local:"), row["reason"]) == (True, "window of tonight")
