@@ -1,7 +1,5 @@
 """A store, a bench of sinks and a stage, each closed with its test."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Log lines: one each, whatever is in them, and never a secret."""
 
-from __future__ import annotations
-
 import errno
 import io
 import json

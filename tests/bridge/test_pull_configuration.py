@@ -1,7 +1,5 @@
 """SEB_COMMANDS__PULL_*: the channel that it brings in, and what it refuses."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """What differs between operating systems."""
 
-from __future__ import annotations
-
 import os
 import signal
 import socket

@@ -1,7 +1,5 @@
 """The example of the documentation, as a process of its own, against a bridge and a broker."""
 
-from __future__ import annotations
-
 import ast
 import json
 import sys

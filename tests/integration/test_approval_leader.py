@@ -1,7 +1,5 @@
 """Two bridges on one event of two VMs, and one rule with a leader: one approval."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack

@@ -1,9 +1,8 @@
 """Approval over a real broker, by a control plane that shares no code with the bridge."""
 
-from __future__ import annotations
-
 import itertools
 import json
+import re
 import statistics
 import time
 from collections.abc import Iterator
@@ -11,22 +10,35 @@ from pathlib import Path
 
 import jsonschema
 import pytest
-from support.commands.approval_stage import Stage
+from paho.mqtt.client import Client
+from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
+from support.commands.approval_stage import CONTROL, OTHER_VM, Stage
 from support.commands.control_plane import Signer
 from support.eventually import eventually
 from support.faults.process import usage
+from support.mqtt.mosquitto import Mosquitto
 from support.process.bridge import BridgeProcess
 
 from bridge.simulator.events import SimulatedEvent
 from sinks.record import schema
 
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "control-plane.md"
+NOT_AUTHORIZED = 0x87
 STEPS = ["accepted", "posted", "confirmed"]
+
+
+def access_list() -> list[str]:
+    """The lines between the page's marks."""
+    marked = r"<!-- begin mosquitto-acl -->\n```\n(.*?)```"
+    found = re.search(marked, PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    assert found is not None
+    return found[1].splitlines()
 
 
 @pytest.fixture
 def stage(tmp_path: Path) -> Iterator[Stage]:
-    """Broker, IMDS and control plane."""
-    with Stage(tmp_path) as made:
+    """Broker, IMDS and control plane, all of them kept to the documentation's access list."""
+    with Stage(tmp_path, acl=access_list()) as made:
         yield made
 
 
@@ -78,7 +90,7 @@ def test_a_command_reaches_imds_soon(stage: Stage) -> None:
 
 def test_a_flood_of_bad_commands(stage: Stage, bridge: BridgeProcess) -> None:
     """10,000 bad commands: polls and deliveries stay on time, memory flat, no POST, few answers."""
-    record, vm_id, signer = stage.announce().record, stage.simulator.vm.vm_id, stage.signer
+    record, vm_id, signer = stage.announce().record, stage.vm_id, stage.signer
     tokens = [b"junk", b"A" * 8193]
     tokens += [each.approve(record) for each in (Signer("key-9"), Signer("key-1"))]
     tokens += [signer.approve(record, **wrong) for wrong in ({"exp": 1}, {"aud": "x"}, {"jti": 7})]
@@ -100,7 +112,7 @@ def test_a_flood_of_bad_commands(stage: Stage, bridge: BridgeProcess) -> None:
 
 def ping_until_answered(stage: Stage) -> None:
     """A good command gets through after a flood; within it, it may be dropped with the bad."""
-    vm_id, numbers = stage.simulator.vm.vm_id, itertools.count()
+    vm_id, numbers = stage.vm_id, itertools.count()
 
     def answered() -> bool:
         stage.send(stage.signer.ping(vm_id, jti=f"ping-{next(numbers)}"))
@@ -120,3 +132,27 @@ def test_a_dry_run_approves_nothing(stage: Stage) -> None:
         assert stage.simulator.wait_until_served(gets=5)
         assert bridge.stop() == 0
     assert stage.simulator.approvals == []
+
+
+def publish_as(broker: Mosquitto, user: str, topic: str) -> int:
+    """What the broker answers to a message of that user's."""
+    codes: list[int] = []
+    client = Client(CallbackAPIVersion.VERSION2, protocol=MQTTProtocolVersion.MQTTv5)
+    client.username_pw_set(user, broker.users[user])
+    client.on_publish = lambda _client, _data, _mid, code, _told: codes.append(code.value)
+    client.connect(broker.host, broker.port)
+    client.loop_start()
+    client.publish(topic, b"{}", 1).wait_for_publish(10)
+    client.disconnect()
+    client.loop_stop()
+    return codes[0]
+
+
+def test_nobody_can_do_more_than_the_access_list_says(stage: Stage) -> None:
+    """A VM writes nothing of another one's and no commands; the control plane only commands."""
+    for topic in ("event", "receipt", "state", "status", "command"):
+        own = f"seb/v1/default/vm/{stage.vm_id}/{topic}"
+        other = f"seb/v1/default/vm/{OTHER_VM}/{topic}"
+        wants = [(stage.vm_id, own), (stage.vm_id, other), (CONTROL, own)]
+        refused = [publish_as(stage.broker, *each) == NOT_AUTHORIZED for each in wants]
+        assert refused == [topic == "command", True, topic != "command"], topic

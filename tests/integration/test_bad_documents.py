@@ -1,7 +1,5 @@
 """Whatever IMDS answers, no event is lost, none is ended by mistake, and the log says it once."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack

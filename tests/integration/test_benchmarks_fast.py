@@ -1,8 +1,4 @@
-"""Every benchmark with tiny counts: that it runs, and that its figures make sense. How fast
-anything is, only a quiet machine can say.
-"""
-
-from __future__ import annotations
+"""Every benchmark with tiny counts: that it runs, and that its figures make sense."""
 
 import math
 from collections.abc import Iterator, Mapping

@@ -1,7 +1,5 @@
 """One bridge, five sinks, every scenario: the same bytes everywhere, and the right ones."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

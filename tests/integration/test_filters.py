@@ -1,7 +1,5 @@
 """Which records there are, and which of them a sink gets: scope, types, own VM, heartbeats."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

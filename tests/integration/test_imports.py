@@ -1,7 +1,5 @@
 """What is loaded, and what is not: a fast start, little memory, and no sink that nobody named."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Mapping
 from pathlib import Path

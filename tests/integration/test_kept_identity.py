@@ -1,7 +1,5 @@
 """A start while IMDS does not say who the VM is: what a bridge may do meanwhile."""
 
-from __future__ import annotations
-
 import json
 import sqlite3
 from contextlib import closing

@@ -1,7 +1,5 @@
 """`seb run --once` and `--dry-run`: one look with an exit code, and a look that leaves no trace."""
 
-from __future__ import annotations
-
 import signal
 import time
 

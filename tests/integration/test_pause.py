@@ -1,7 +1,5 @@
 """A VM that stands still: SIGSTOP is to the bridge what a freeze of the host is to the VM."""
 
-from __future__ import annotations
-
 import signal
 import threading
 

@@ -1,7 +1,5 @@
 """Prepare, then approve, then recover: the program sink and a rule that waits for it."""
 
-from __future__ import annotations
-
 import json
 import os
 import time
@@ -11,7 +9,7 @@ from typing import Any
 
 import pytest
 from support.eventually import eventually
-from support.process.bridge import BridgeProcess, run_seb
+from support.process.bridge import BridgeProcess
 from support.process.launch import Launch
 from support.process.scripts import is_running, pids, python_script, shell_script
 
@@ -130,33 +128,6 @@ def test_prepare_then_approve_then_recover(prepared: Prepared, simulator: Simula
     assert states(bridge) == [
         ("rule:drained", state) for state in ("accepted", "posted", "confirmed")
     ]
-
-
-def test_a_preparation_that_is_refused_never_approves(
-    prepared: Prepared, simulator: Simulator
-) -> None:
-    """Exit code 65 parks the record, approves nothing, also once the dead record is dropped, and
-    holds nobody back.
-    """
-    code = 'echo "$SEB_EVENT_TRANSITION" >> "$1"; [ "$SEB_EVENT_TRANSITION" = ended ] || exit 65'
-    script = shell_script(prepared.home / "drain", code)
-    bridge = prepared.start([str(script), str(prepared.home / "told")])
-    bridge.wait_for_records(1)
-    event = simulator.announce(an_event())
-    bridge.wait_for_records(1, types="seb.bridge.dead-letter")
-    assert simulator.wait_until_served(gets=5)
-    env = {"SEB_STATE_DIR": str(prepared.home / "state")}
-    dropped = run_seb("outbox", "drop", "drain", "--yes", env=env, home=prepared.home)
-    assert "1 dead record" in dropped.out
-    assert simulator.wait_until_served(gets=5)
-    simulator.end_event(event.event_id)
-    bridge.wait_for_records(1, types="seb.event.ended")
-    eventually(
-        lambda: (prepared.home / "told").read_text().split() == ["scheduled", "ended"],
-        what="the recovery",
-    )
-    assert bridge.stop() == 0
-    assert (simulator.approvals, states(bridge)) == ([], [])
 
 
 def test_a_stop_leaves_no_program_behind(prepared: Prepared, simulator: Simulator) -> None:

@@ -1,7 +1,5 @@
 """What a running bridge keeps in its state directory is its account's only."""
 
-from __future__ import annotations
-
 import stat
 import sys
 

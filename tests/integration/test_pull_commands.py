@@ -1,7 +1,5 @@
 """Commands by HTTPS pull, end to end: fetched, carried out, and answered at the same place."""
 
-from __future__ import annotations
-
 import json
 from datetime import UTC, datetime
 from pathlib import Path

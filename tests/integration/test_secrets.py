@@ -1,7 +1,5 @@
 """No secret leaves the process but to the destination that it is for."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A signal that comes between two runs of one process, and standard streams that are closed."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """How a run begins and ends, on good days and on bad ones."""
 
-from __future__ import annotations
-
 import signal
 import socket
 import sqlite3

@@ -1,7 +1,5 @@
 """What a running bridge tells systemd: a watchdog that is fed by polls, whatever they bring."""
 
-from __future__ import annotations
-
 import sys
 import threading
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The bridge at work within what its systemd unit allows; systemd itself is not needed for that."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,7 +1,5 @@
 """A store of an earlier version: it opens, its tables change, and its backlog is delivered."""
 
-from __future__ import annotations
-
 import json
 import sqlite3
 from contextlib import closing
@@ -12,12 +10,11 @@ import pytest
 from support.eventually import eventually
 from support.process.launch import Launch
 from support.sinks.http_server import HttpServer
-from support.store_helpers import NOW, observer, opened, recipients
+from support.store_helpers import ENTRY, NOW, observer, opened, recipients
 
 from bridge.approval.ledger import Ledger
 from bridge.simulator.simulator import Simulator
 from bridge.simulator.vm import SimulatedVm
-from bridge.store.approvals import Entry
 from bridge.store.opening import FILE_NAME, open_store
 from bridge.store.outbox import Outbox
 from bridge.store.schema import SCHEMA_VERSION, migrate
@@ -26,15 +23,6 @@ DUMP = Path(__file__).parent.parent / "support" / "store_0_1_0.sql"
 TAG = "Zo\u00eb \U0001fae9"
 VM_ID = "3f6a1c1e-8d55-4c0b-9a3e-5b1f0c7d2e90"
 STREAM = "63e6a7f8-a026-41b6-aa62-46cbc56af963"
-ENTRY = Entry(
-    cause="command\nissuer\none",
-    jti="one",
-    event_id="E-1",
-    fingerprint="sha256:00",
-    actor="somebody",
-    issuer="issuer",
-    resources=("web_3",),
-)
 EVENT = "602d9444-d2cd-49c7-8624-8643e7171297"
 
 

@@ -1,7 +1,5 @@
 """What runs on Windows only, run here with the platform faked: none of it may be broken unseen."""
 
-from __future__ import annotations
-
 import os
 import signal
 import socket

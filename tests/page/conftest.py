@@ -1,7 +1,5 @@
 """One browser per module, and a bridge's answers as a test wants them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

@@ -1,7 +1,5 @@
 """The page in the hands of a person, and what it is made of."""
 
-from __future__ import annotations
-
 import re
 from importlib import resources
 

@@ -1,7 +1,5 @@
 """The page in front of a real bridge, which looks at a simulated IMDS and feeds a real broker."""
 
-from __future__ import annotations
-
 import urllib.error
 import urllib.request
 from collections.abc import Iterator

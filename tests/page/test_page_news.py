@@ -1,7 +1,5 @@
 """How news comes to the page, by the stream or without it, and whom it tells."""
 
-from __future__ import annotations
-
 from playwright.sync_api import Page, expect
 from support.page.status_fixture import StatusServer
 from support.page.status_samples import blind, event, record, sink, status

@@ -1,10 +1,4 @@
-"""Each state of the page as a person sees it, on a phone and on a desk, by night and by day.
-
-The page's clock stands still, so that every figure is known. Each state leaves its screenshots in
-test-artifacts/page.
-"""
-
-from __future__ import annotations
+"""Each state of the page at a clock that stands still; screenshots go to test-artifacts/page."""
 
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """What time does to the page: countdowns, ages, and contact that is lost."""
 
-from __future__ import annotations
-
 from playwright.sync_api import Browser, Page, expect
 from support.page.browser import check_views, watched_page
 from support.page.status_fixture import StatusServer

@@ -1,7 +1,5 @@
 """Reads a Dockerfile and a .dockerignore, as far as ours go."""
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Waiting for something that gives no sign when it happens, such as a line in a file."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 

@@ -1,12 +1,4 @@
-"""A real PostgreSQL on a free loopback port, with its data in a directory of the test's.
-
-Usage::
-
-    with PostgreSql(tmp_path) as server:
-        url = server.database("console")
-"""
-
-from __future__ import annotations
+"""A real PostgreSQL on a free loopback port, with its data in a directory of its own."""
 
 import os
 import shutil

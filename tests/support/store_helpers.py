@@ -1,7 +1,5 @@
 """What the tests of the store and of its users share."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -12,6 +10,7 @@ from typing import Any
 from bridge.events.normalize import Observer
 from bridge.events.tracked import TrackedEvent, dump_tracked
 from bridge.imds.document import parse_event
+from bridge.store.approvals import Entry
 from bridge.store.database import Store
 from bridge.store.opening import open_store
 from bridge.store.outbox import Recipient
@@ -20,6 +19,15 @@ from sinks.record import EventRecord, RecordDraft, rfc3339
 from sinks.samples import SAMPLE_VM, sample_bridge_record, sample_record
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
+ENTRY = Entry(
+    cause="command\nissuer\none",
+    jti="one",
+    event_id="E-1",
+    fingerprint="sha256:00",
+    actor="somebody",
+    issuer="issuer",
+    resources=("web_3",),
+)
 
 
 def environment() -> dict[str, str]:

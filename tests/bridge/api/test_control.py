@@ -1,7 +1,5 @@
 """The control channel: only our own commands are heard, and nobody can hold it up."""
 
-from __future__ import annotations
-
 import errno
 import json
 import socket
@@ -112,7 +110,7 @@ def test_silent_callers_hold_up_nobody(tmp_path: Path) -> None:
     """Callers that connect and say nothing, or half a word, are heard beside the others and are
     cut off in the end.
     """
-    server = ControlServer(tmp_path, handler, patience=2.0)
+    server = ControlServer(tmp_path, handler, patience=0.5)
     silent = [Client(address_of(tmp_path)) for _ in range(MAX_CALLERS - 1)]
     if sys.platform != "win32":  # there, a message of a pipe is whole or not there
         with socket.socket(fileno=silent[0].fileno()) as half:

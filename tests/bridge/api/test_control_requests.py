@@ -1,7 +1,5 @@
 """The desk: what a command may ask of the outbox, with a running bridge and without."""
 
-from __future__ import annotations
-
 import pytest
 from support.sinks.scripted import Bench
 from support.store_helpers import draft, recipients

@@ -1,27 +1,15 @@
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from support.store_helpers import NOW, observer, opened
+from support.store_helpers import ENTRY, NOW, observer, opened
 
 from bridge.approval.ledger import Ledger
 from bridge.approval.verification import SKEW_SECONDS
-from bridge.store.approvals import KEEP, KEEP_TIME, Entry, State, approved_events
+from bridge.store.approvals import KEEP, KEEP_TIME, State, approved_events
 from bridge.store.database import RESET_KEY, Store
 from sinks.record import read_record
-
-ENTRY = Entry(
-    cause="command\nissuer\none",
-    jti="one",
-    event_id="E-1",
-    fingerprint="sha256:00",
-    actor="somebody",
-    issuer="issuer",
-    resources=("web_3",),
-)
 
 
 @pytest.fixture

@@ -1,7 +1,5 @@
 """Keys that sign commands, and tokens: as the bridge's own verifier and PyJWT read them."""
 
-from __future__ import annotations
-
 import json
 from datetime import UTC, datetime
 from pathlib import Path

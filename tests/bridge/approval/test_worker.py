@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import queue
 import threading
 from collections.abc import Callable, Iterator
@@ -7,6 +5,7 @@ from contextlib import ExitStack
 from typing import Any
 
 import pytest
+from support.store_helpers import ENTRY
 
 from bridge.approval import worker as module
 from bridge.approval.worker import WAITING, Approver
@@ -15,15 +14,6 @@ from bridge.store.database import StoreError
 from sinks.base import MAX_TOKEN_BYTES, CommandMessage
 
 PATIENCE = 10.0
-ENTRY = Entry(
-    cause="c",
-    jti="j",
-    event_id="E-1",
-    fingerprint="f",
-    actor="local:anna",
-    issuer=None,
-    resources=(),
-)
 
 
 class Approvals:

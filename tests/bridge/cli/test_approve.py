@@ -1,7 +1,5 @@
 """`seb approve`: on the VM, and from a control plane over a real broker."""
 
-from __future__ import annotations
-
 import getpass
 import json
 import os
@@ -35,7 +33,7 @@ def running(
 ) -> Iterator[tuple[CommandFleet, BridgeProcess]]:
     """The same with the VM's bridge, running and connected."""
     with Simulator() as imds, CommandFleet(tmp_path_factory.mktemp("fleet"), imds) as made:
-        yield made, made.bridge()
+        yield made, made.running()
 
 
 @pytest.fixture
@@ -73,7 +71,7 @@ def steps(said: Ended) -> list[list[str]]:
 
 def test_here(fleet: CommandFleet, bridge: BridgeProcess) -> None:
     """Every VM that is released is shown; reason and person stand in the log."""
-    event_id = fleet.announce(bridge, event_type="Reboot", resources=("vm-0", "vm-1"))
+    event_id = fleet.news(bridge, event_type="Reboot", resources=("vm-0", "vm-1"))
     said = fleet.here(event_id.lower(), "--yes", "--reason", "window of tonight")
     assert said.code == 0, said.err
     assert steps(said) == [["posted", event_id], ["confirmed", event_id]]
@@ -92,7 +90,7 @@ def test_here(fleet: CommandFleet, bridge: BridgeProcess) -> None:
 def test_here_as_json(fleet: CommandFleet, bridge: BridgeProcess) -> None:
     """One object, with a receipt's fields."""
     arguments = ("--yes", "--json", "--until", "posted", "--reason", "CHG1")
-    receipt = json.loads(fleet.here(fleet.announce(bridge), *arguments).out)
+    receipt = json.loads(fleet.here(fleet.news(bridge), *arguments).out)
     assert (receipt["state"], receipt["reason"], receipt["resources"]) == ("posted", None, ["vm-0"])
     assert receipt["rsn"] == "CHG1"
     assert set(receipt) == {"jti", "evt", "state", "reason", "actor", "issuer", "resources", "rsn"}
@@ -103,11 +101,11 @@ def test_here_the_answer_is_no(fleet: CommandFleet, bridge: BridgeProcess) -> No
     said = fleet.here("no-such-event", "--yes")
     assert (said.code, said.out) == (1, "")
     assert said.err == "seb: unknown_event: no such event is pending on this VM\n"
-    event_id = fleet.announce(bridge, status="Started")
+    event_id = fleet.news(bridge, status="Started")
     said = fleet.here(event_id, "--yes")
     assert (said.code, said.err) == (1, "seb: already_started: the event is Started\n")
     assert posts(fleet, event_id) == 0
-    event_id = fleet.announce(bridge)
+    event_id = fleet.news(bridge)
     fleet.imds.fault(faults.Status(400), at="start")
     said = fleet.here(event_id, "--yes")
     assert (said.code, said.out.split()[:2]) == (1, ["failed:", "imds_refused"])
@@ -115,7 +113,7 @@ def test_here_the_answer_is_no(fleet: CommandFleet, bridge: BridgeProcess) -> No
 
 def test_here_azure_cannot_be_reached(alone: CommandFleet) -> None:
     """It is accepted, and the bridge keeps trying: exit code 75."""
-    event_id = alone.announce(alone.bridge())
+    event_id = alone.news(alone.running())
     alone.imds.fault(faults.Status(503), times=None, at="start")
     said = alone.here(event_id, "--yes", "--wait", "0.5")
     assert (said.code, said.out.split()[0]) == (75, "accepted")
@@ -124,11 +122,11 @@ def test_here_azure_cannot_be_reached(alone: CommandFleet) -> None:
 
 def test_here_until_azure_has_taken_it(fleet: CommandFleet, bridge: BridgeProcess) -> None:
     """Who does not want to wait for the start says so; who has waited in vain is told."""
-    event_id = fleet.announce(bridge)
+    event_id = fleet.news(bridge)
     said = fleet.here(event_id, "--yes", "--until", "posted")
     assert (said.code, steps(said)) == (0, [["posted", event_id]])
     fleet.imds.wait_for_gets(fleet.imds.gets + 1)
-    late = fleet.here(fleet.announce(bridge), "--yes", "--wait", "0.1")
+    late = fleet.here(fleet.news(bridge), "--yes", "--wait", "0.1")
     assert late.code == 75
     assert "Azure has taken it, and the event has not started yet" in late.err
 
@@ -137,7 +135,7 @@ def test_here_an_event_that_is_not_what_was_shown(
     fleet: CommandFleet, bridge: BridgeProcess
 ) -> None:
     """Between the question and the answer it may change: then the answer was to another one."""
-    event_id = fleet.announce(bridge)
+    event_id = fleet.news(bridge)
     request = {"ask": "approve", "event": event_id, "user": "anna"}
     with pytest.raises(control.ControlError, match="event_changed"):
         control.ask(fleet.home / "state", {**request, "fingerprint": "sha256:of-before"})
@@ -171,7 +169,7 @@ def test_a_person_is_asked(
     """On a terminal, after everything was shown; no means that nothing is done."""
     import pty  # noqa: PLC0415  # not on Windows
 
-    event_id = fleet.announce(bridge, resources=("vm-0", "vm-1"))
+    event_id = fleet.news(bridge, resources=("vm-0", "vm-1"))
     terminal, end = pty.openpty()
     os.write(terminal, word)
     ended = subprocess.run(
@@ -197,7 +195,7 @@ def test_a_person_is_asked(
 
 def test_afar(fleet: CommandFleet, bridge: BridgeProcess) -> None:
     """Shown, signed, sent, and every receipt told until Azure has taken it."""
-    event_id = fleet.announce(bridge, event_type="Redeploy")
+    event_id = fleet.news(bridge, event_type="Redeploy")
     said = fleet.afar(event_id.lower(), "--yes", "--reason", "drained")
     assert said.code == 0, said.err
     assert all(line.endswith("  because: drained") for line in said.out.splitlines())
@@ -213,7 +211,7 @@ def test_afar(fleet: CommandFleet, bridge: BridgeProcess) -> None:
 
 def test_afar_as_json(fleet: CommandFleet, bridge: BridgeProcess) -> None:
     """An object a line, the same jti in each."""
-    said = fleet.afar(fleet.announce(bridge), "--yes", "--json", "--until", "posted")
+    said = fleet.afar(fleet.news(bridge), "--yes", "--json", "--until", "posted")
     receipts = [json.loads(line) for line in said.out.splitlines()]
     assert [each["state"] for each in receipts] == ["accepted", "posted"]
     assert {each["issuer"] for each in receipts} == {ISSUER}
@@ -262,8 +260,8 @@ def test_a_key_that_is_not_trusted_gets_no_answer(
 
 def test_a_vm_that_does_not_listen(alone: CommandFleet) -> None:
     """The broker knows that nobody does: exit code 75 at once."""
-    bridge = alone.bridge(SEB_SINK__MQTT__COMMANDS="false")
-    said = alone.afar(alone.announce(bridge), "--yes")
+    bridge = alone.running(SEB_SINK__MQTT__COMMANDS="false")
+    said = alone.afar(alone.news(bridge), "--yes")
     assert said.code == 75
     assert "no client is subscribed to the commands of this VM" in said.err
 
@@ -287,7 +285,7 @@ def test_a_wrong_password_is_not_shown(
     tmp_path: Path, imds_simulator: Simulator, here: Here
 ) -> None:
     """Exit code 69: the broker lets nobody in like that."""
-    with CommandFleet(tmp_path, imds_simulator, users=True) as fleet:
+    with CommandFleet(tmp_path, imds_simulator, acl=["topic readwrite #"]) as fleet:
         fleet.run = here
         said = fleet.afar("--ping", SEB_SINK__MQTT__PASSWORD="wrong-word")
     assert said.code == 69
@@ -296,10 +294,11 @@ def test_a_wrong_password_is_not_shown(
 
 def test_a_sender_that_may_not_send(tmp_path: Path, imds_simulator: Simulator, here: Here) -> None:
     """The broker's ACL decides who may: exit code 77, with the line that is missing."""
-    acl = ["user bridge", "topic readwrite seb/#", "user control", "topic read seb/#"]
-    with CommandFleet(tmp_path, imds_simulator, users=True, acl=acl) as fleet:
+    vm = f"user {imds_simulator.vm.vm_id}"
+    acl = [vm, "topic readwrite seb/#", "user control", "topic read seb/#"]
+    with CommandFleet(tmp_path, imds_simulator, acl=acl) as fleet:
         fleet.run = here
-        fleet.bridge()
+        fleet.running()
         said = fleet.afar("--ping")
     topic = f"seb/v1/default/vm/{fleet.vm_id}/command"
     assert said.code == 77

@@ -1,7 +1,5 @@
 """What every command has in common: help, bad usage, exit codes, what is loaded."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`seb config`: what is in force, and every variable there is."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`seb demo`: the first thing that anybody runs."""
 
-from __future__ import annotations
-
 import os
 import socket
 import subprocess

@@ -1,7 +1,5 @@
 """`seb keys`: made, shown, and never a private member on a screen."""
 
-from __future__ import annotations
-
 import json
 import os
 import stat

@@ -1,7 +1,5 @@
 """`seb outbox`: asked of a bridge that runs, and of a store that nobody has open."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from typing import Any

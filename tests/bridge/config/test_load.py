@@ -1,7 +1,5 @@
 """Settings: five sources in their order, no misspelt name unnoticed, no value in a message."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Names of variables: ours, misspelt ones, and those that Kubernetes injects."""
 
-from __future__ import annotations
-
 import pytest
 
 from bridge.config.variables import refuse_unknown, setting_names, suggestion

@@ -1,7 +1,5 @@
 """The dispatcher: one sink never delays another, and a stuck one gets a new worker."""
 
-from __future__ import annotations
-
 import logging
 import threading
 from collections.abc import Iterator

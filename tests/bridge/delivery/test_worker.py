@@ -1,7 +1,5 @@
 """One sink's worker: order, refusals, waiting, and an end in time."""
 
-from __future__ import annotations
-
 import threading
 
 import pytest

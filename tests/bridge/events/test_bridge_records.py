@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -86,15 +87,7 @@ def test_a_gap_says_from_when_to_when() -> None:
 
 def test_a_short_gap_is_not_worth_a_record() -> None:
     """A slow answer is no news."""
-    short = Gap(
-        seconds=2.0,
-        since=NOW,
-        is_long=False,
-        looking=True,
-        reason="imds",
-        restarted=False,
-        pause_seconds=0.0,
-    )
+    short = replace(GAP, seconds=2.0, is_long=False, looking=True)
     assert bridge_records.gap(OBSERVER, NOW, short) == []
 
 

@@ -1,7 +1,5 @@
 """The state of a run, as everybody reads it."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from support.documents.documents import VM, body, entry

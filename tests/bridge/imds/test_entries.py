@@ -1,7 +1,5 @@
 """The entries of a document as text: reading a document after another is reading it alone."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

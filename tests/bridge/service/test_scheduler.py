@@ -1,13 +1,11 @@
 """The scheduler: jobs go on through any jump of the clock; the watch tells jumps from pauses."""
 
-from __future__ import annotations
-
 import logging
 import threading
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta, tzinfo
-from typing import Any
+from typing import Any, Self
 
 import apscheduler.schedulers.base
 import pytest
@@ -25,7 +23,7 @@ class Leaping(datetime):
     leap = timedelta(0)
 
     @classmethod
-    def now(cls, tz: tzinfo | None = None) -> Leaping:
+    def now(cls, tz: tzinfo | None = None) -> Self:
         real = datetime.now(tz) + cls.leap
         return cls.fromisoformat(real.isoformat())
 

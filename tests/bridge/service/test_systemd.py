@@ -1,7 +1,5 @@
 """What the service manager is told, line by line."""
 
-from __future__ import annotations
-
 import pytest
 
 from bridge.service.systemd import MARGIN_SECONDS, Watchdog

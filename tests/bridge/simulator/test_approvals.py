@@ -1,12 +1,10 @@
-from __future__ import annotations
-
 import threading
 
 import pytest
 from support.imds.client import approve, ask
 
 from bridge.simulator.events import SimulatedEvent
-from bridge.simulator.faults import Reset, Status
+from bridge.simulator.faults import Reset
 from bridge.simulator.simulator import Simulator
 from bridge.simulator.timeline import SimulatedDocument
 
@@ -78,15 +76,6 @@ def test_an_oversized_post_is_refused(imds_simulator: Simulator) -> None:
     headers = {"Metadata": "true", "Content-Length": "65537"}
     reply = ask(imds_simulator.url, method="POST", headers=headers)
     assert reply.status == 413
-
-
-def test_a_failing_post_is_seen_and_starts_nothing(imds_simulator: Simulator) -> None:
-    """A fault at `start` answers the POST in IMDS's place; the list shows its status."""
-    event = imds_simulator.announce(SimulatedEvent())
-    imds_simulator.fault(Status(503), at="start")
-    statuses = [approve(imds_simulator.url, event.event_id).status for _ in range(2)]
-    seen = [(a.status, a.effective) for a in imds_simulator.approvals]
-    assert (statuses, seen) == ([503, 200], [(503, False), (200, True)])
 
 
 def test_an_approval_may_work_and_its_answer_be_lost() -> None:

@@ -1,11 +1,9 @@
-from __future__ import annotations
-
 import time
 from contextlib import ExitStack
 from http.client import HTTPConnection, HTTPException
 
 import pytest
-from support.imds.client import COMPUTE, Reply, ask, connect, send_request
+from support.imds.client import Reply, ask, connect, send_request
 
 from bridge.simulator.fault_names import FAULT_NAMES, parse_fault
 from bridge.simulator.faults import (
@@ -62,40 +60,11 @@ def test_a_refused_connection(imds_simulator: Simulator) -> None:
     assert ask(imds_simulator.url).status == 200
 
 
-def test_a_refused_connection_heals_of_itself(imds_simulator: Simulator) -> None:
-    """After its seconds the same port listens again."""
-    imds_simulator.fault(Refused(seconds=0.05))
-    deadline = time.monotonic() + 10
-    status = None
-    while status is None and time.monotonic() < deadline:
-        try:
-            status = ask(imds_simulator.url).status
-        except ConnectionRefusedError:
-            continue
-    assert status == 200
-
-
 def test_faults_queue_up(imds_simulator: Simulator) -> None:
     """Each fault lasts its number of GETs, then the next one comes, then all is well."""
     imds_simulator.fault(Status(500), times=2)
     imds_simulator.fault(Status(503))
     assert [ask(imds_simulator.url).status for _ in range(4)] == [500, 500, 503, 200]
-
-
-def test_a_lasting_fault_ends_when_healed(imds_simulator: Simulator) -> None:
-    """Without a number of times a fault stays until `heal`."""
-    imds_simulator.fault(Status(503), times=None)
-    before = [ask(imds_simulator.url).status for _ in range(3)]
-    imds_simulator.heal()
-    assert (before, ask(imds_simulator.url).status) == ([503, 503, 503], 200)
-
-
-def test_a_fault_can_aim_at_the_instance(imds_simulator: Simulator) -> None:
-    """A fault at `instance` leaves the events alone."""
-    imds_simulator.fault(Status(500), at="instance")
-    statuses = [ask(imds_simulator.url).status]
-    statuses += [ask(imds_simulator.url, COMPUTE).status for _ in range(2)]
-    assert statuses == [200, 500, 200]
 
 
 @pytest.mark.parametrize(

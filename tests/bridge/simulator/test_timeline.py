@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -18,16 +16,6 @@ def incarnations(simulator: Simulator) -> list[int]:
     return [document.json()["DocumentIncarnation"] for document in simulator.history]
 
 
-def test_each_change_grows_the_incarnation() -> None:
-    """Announce, move, start and end make one document each."""
-    simulator = Simulator(incarnation=279)
-    event = simulator.announce(SimulatedEvent(not_before=NOON))
-    simulator.move(event.event_id, NOON + timedelta(minutes=5))
-    simulator.start_event(event.event_id)
-    simulator.end_event(event.event_id)
-    assert incarnations(simulator) == [279, 280, 281, 282, 283]
-
-
 def test_what_changes_nothing_makes_no_document() -> None:
     """A start of a Started event and a move by milliseconds leave document and number alone."""
     simulator = Simulator()
@@ -36,28 +24,6 @@ def test_what_changes_nothing_makes_no_document() -> None:
     simulator.start_event(event.event_id)
     simulator.start_event(event.event_id)
     assert incarnations(simulator) == [1, 2, 3]
-
-
-def test_edits_in_one_block_make_one_document() -> None:
-    """Two announcements inside `change` are served together."""
-    simulator = Simulator()
-    with simulator.change():
-        simulator.announce(SimulatedEvent())
-        simulator.announce(SimulatedEvent(resources=("other",)))
-    assert [len(d.json()["Events"]) for d in simulator.history] == [0, 2]
-    assert incarnations(simulator) == [1, 2]
-
-
-def test_incarnations_can_be_skipped_and_reset() -> None:
-    """The next change jumps over one incarnation, or takes any other."""
-    simulator = Simulator()
-    simulator.announce(SimulatedEvent())
-    simulator.skip_incarnation()
-    simulator.announce(SimulatedEvent())
-    simulator.reset_incarnation(0)
-    simulator.announce(SimulatedEvent())
-    simulator.announce(SimulatedEvent())
-    assert incarnations(simulator) == [1, 2, 4, 0, 1]
 
 
 def test_the_history_tells_what_was_served_and_when() -> None:

@@ -1,7 +1,5 @@
 """The store: one transaction for document and records, on disk before anybody sends them."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import sqlite3

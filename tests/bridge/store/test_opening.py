@@ -1,7 +1,5 @@
 """Opening the store: made, locked, and put aside where it is lost or damaged."""
 
-from __future__ import annotations
-
 import errno
 import sqlite3
 import subprocess

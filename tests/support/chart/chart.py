@@ -1,12 +1,4 @@
-"""The chart as `helm` renders it, and a pod of it as the kubelet would set it up.
-
-    objects = render("mqtt")
-    with_env = pod_environment(objects, tmp_path)
-
-`helm` is looked for on PATH and where `go install` puts it; `HELM` names another one.
-"""
-
-from __future__ import annotations
+"""The chart as `helm` (PATH, GOPATH or $HELM) renders it, and a pod as the kubelet sets it up."""
 
 import functools
 import os

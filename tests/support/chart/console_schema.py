@@ -1,7 +1,5 @@
 """The part of values.schema.json that follows from the console's own settings."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 

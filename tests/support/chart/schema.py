@@ -1,10 +1,4 @@
-"""The part of the chart's values.schema.json that follows from the bridge's own settings.
-
-`make docs` writes it, and `make lint` checks it. What the chart itself takes is written by hand in
-the same file and left alone.
-"""
-
-from __future__ import annotations
+"""The part of values.schema.json that follows from the bridge's settings; `make docs` writes it."""
 
 import json
 import re

@@ -1,7 +1,5 @@
 """What values.schema.json says of values, without `helm`; and values that it should accept."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,11 +1,8 @@
 """Any course of events, commands, sinks and settings, and what an onlooker says of each POST.
 
-No POST without a rule or a signature that holds for the newest recorded state at the moment of the
-POST, and for `after` an acknowledgement of that very record by that very sink. The onlooker reads
-the records and the settings; it shares no code with what decides.
+No POST without a rule or a signature that holds for the newest recorded state at that moment. The
+onlooker reads the records and the settings; it shares no code with what decides.
 """
-
-from __future__ import annotations
 
 import tempfile
 from collections import Counter

@@ -2,8 +2,6 @@
 that change from run to run, and POSTs during which all the rest goes on. Nothing runs by itself.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress

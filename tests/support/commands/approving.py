@@ -2,8 +2,6 @@
 control plane that knows what the records said.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path

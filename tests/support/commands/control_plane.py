@@ -1,10 +1,6 @@
-"""A control plane of its own: it signs commands from the records that it received.
-
-It shares no code with the bridge: `json`, `base64` and `cryptography`, nothing else. It can also
-sign what no honest control plane would: any bytes as header or as claims.
+"""A control plane of its own, which shares no code with the bridge; it can also sign what no honest
+one would: any bytes as header or as claims.
 """
-
-from __future__ import annotations
 
 import base64
 import json

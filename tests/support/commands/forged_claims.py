@@ -2,8 +2,6 @@
 out of their time, or about an event in another state.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Forgeries that fail before their claims are read: by size, shape, header, key or signature."""
 
-from __future__ import annotations
-
 import base64
 import gzip
 import json

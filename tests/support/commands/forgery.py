@@ -1,7 +1,5 @@
 """What a forger has at hand, and what a forgery is: a command that must not be carried out."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any

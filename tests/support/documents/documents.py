@@ -1,7 +1,5 @@
 """Documents as IMDS would serve them, made up here; and a clock that only moves when told to."""
 
-from __future__ import annotations
-
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence

@@ -1,8 +1,4 @@
-"""The life of a document: what may change from look to look, what else may happen meanwhile, and
-what is known of an event that is pending.
-"""
-
-from __future__ import annotations
+"""The life of a document: what may change from look to look, and what else may happen."""
 
 from dataclasses import dataclass, replace
 from datetime import datetime

@@ -1,9 +1,4 @@
-"""A consumer of records: it knows what is pending by what it was told, and nothing else.
-
-It refuses, by assertion, every record that an honest stream does not hold.
-"""
-
-from __future__ import annotations
+"""A consumer of records, which refuses every record that an honest stream does not hold."""
 
 import json
 from collections import Counter

@@ -1,10 +1,4 @@
-"""What an entry of a Scheduled Events document is to IMDS, and what it is to a record.
-
-Written from the documentation; it never asks the bridge, and parses nothing: whoever makes a
-spelling says what it means.
-"""
-
-from __future__ import annotations
+"""What an entry of a document is to IMDS and to a record, by the documentation alone."""
 
 import json
 from collections.abc import Mapping, Sequence

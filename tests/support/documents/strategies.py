@@ -1,9 +1,4 @@
-"""Scheduled Events documents, made up by hypothesis: sane, odd, and none at all.
-
-Each field is drawn as a spelling, raw beside read, so that nothing has to parse what was made.
-"""
-
-from __future__ import annotations
+"""Documents, made up by hypothesis: sane, odd, and none at all; each field raw beside read."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
@@ -181,19 +176,11 @@ ERRORS: Final = st.sampled_from(["timeout", "refused", "http_404", "http_429", "
 BAD_BODIES: Final = st.one_of(
     st.sampled_from(
         [
-            *(b"", b" \n", b"null", b"[]", b"{}", b'"Events"', b"0", b"<html></html>"),
-            *(b'{"Events":null}', b'{"Events":{}}', b'{"Events":"[]"}', b'{"events":[]}'),
+            *(b"", b"null", b"[]", b"{}", b"<html></html>", b'{"Events":null}', b'{"events":[]}'),
             b'{"error":"Bad request","newest-versions":["2020-07-01"]}',
-            *(b'{"Events":[],"Events":[]}', b'{"Events":[NaN]}', b'{"Events":[1e999]}'),
             b'{"Events":[{"EventId":"AAA-1","EventStatus":"Started","EventStatus":"Scheduled"}]}',
-            *(b'{"Events":[]}{"Events":[]}', b'{"Events":[],}', b"{'Events':[]}"),
-            *(
-                b'{"Events":["\xff"]}',
-                '{"Events":[]}'.encode("utf-16"),
-                b'{"Events":[' + b"9" * 5000 + b"]}",
-            ),
-            b'{"Events":' + b"[" * 70 + b"]" * 70 + b"}",
-            b'{"Events":' + b"[" * 100_000,
+            *(b'{"Events":[NaN]}', b'{"Events":[1e999]}', b'{"Events":[]}{"Events":[]}'),
+            *(b'{"Events":["\xff"]}', b'{"Events":' + b"[" * 100_000),
         ]
     ),
     st.binary(max_size=40),

@@ -1,9 +1,4 @@
-"""A bridge that dies at a chosen step between a cause and the end of its approval.
-
-The cause is a command over MQTT, or a rule that waits for a webhook. Aimed as in `stages`.
-"""
-
-from __future__ import annotations
+"""A bridge that dies at a chosen step between a cause and the end of its approval."""
 
 import json
 import signal

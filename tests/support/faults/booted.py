@@ -1,9 +1,4 @@
-"""A bridge as a process, told which boot of the VM it lives in: `seb run` but for that.
-
-Run it with the boot's id as its first argument; the settings come from the environment.
-"""
-
-from __future__ import annotations
+"""`seb run` as a process that is told, as its first argument, which boot of the VM it lives in."""
 
 import sys
 

@@ -1,7 +1,5 @@
 """Looks, while IMDS is being asked, whether the cause of the POST is on disk already."""
 
-from __future__ import annotations
-
 import sqlite3
 from contextlib import closing, suppress
 from pathlib import Path

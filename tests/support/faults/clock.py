@@ -1,7 +1,5 @@
 """A bridge in a process of its own, on a wall clock that tests set; see `clock_fault_child`."""
 
-from __future__ import annotations
-
 import mmap
 import struct
 import sys

@@ -1,13 +1,7 @@
-"""Runs `seb` on a wall clock that can be set from outside, as somebody sets a machine's.
+"""Runs `seb` on a wall clock that is wrong by the seconds, a double, that a file holds.
 
-    CLOCK_FAULT=FILE python clock_fault_child.py run
-
-FILE holds one double: the seconds by which the wall clock is wrong. Everything in the process that
-reads the wall clock reads the wrong one, APScheduler and logging included; the monotonic clock is
-the machine's own, as it would be. Nothing of the bridge is replaced.
+Everything in the process reads it, APScheduler and logging included; the monotonic clock is right.
 """
-
-from __future__ import annotations
 
 import datetime as dt
 import mmap

@@ -1,10 +1,6 @@
-"""A store with a backlog, what may happen to its files, and what its next user makes of it.
-
-It opens stores as the bridge does and drains them as its workers do, without a process around it:
-hundreds of damages are tried in seconds.
+"""A store with a backlog, what may happen to its files, and what its next user makes of it: without
+a process around it, so that hundreds of damages are tried in seconds.
 """
-
-from __future__ import annotations
 
 import random
 import shutil

@@ -1,10 +1,4 @@
-"""A bridge on a disk that fails now and then, started again as a service manager would.
-
-What must hold is in the docstrings of the cases; this only makes it happen, and reads the store
-once nobody uses it.
-"""
-
-from __future__ import annotations
+"""A bridge on a disk that fails now and then, started again as a service manager would."""
 
 import sqlite3
 import subprocess

@@ -1,9 +1,4 @@
-"""Stand-ins that withhold their answer: whoever asked has sent, and cannot know whether it arrived.
-
-`GatedReceiver` is a webhook's far end in this process. It listens on loopback only.
-"""
-
-from __future__ import annotations
+"""A webhook's far end that can withhold its answer: its sender cannot know whether it arrived."""
 
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer

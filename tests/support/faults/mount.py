@@ -1,7 +1,5 @@
 """Small and read-only disks, mounted for one test; only root of a Linux machine can."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import sys

@@ -1,25 +1,7 @@
-"""The oracle of every fault case: ids in, ids out.
-
-What IMDS served for longer than one poll, and every record that was committed, arrives at every
-sink at least once, with one id and the same bytes each time, in order, or is listed as dead; and
-no POST is without a cause. It shares no code with the bridge, and never asks a running one.
-
-    evidence = Evidence(
-        case="kill -9 at random",
-        rounds=12,
-        received={"file": bodies, "mqtt": payloads},     # every arrival, in order of arrival
-        documents=observed.documents,                    # read for certain, in order, parsed
-        standing=simulator.history[-1].json(),           # stood at the end, and was read
-        outbox=outbox_of(home, env),                     # `seb outbox list --json`, at the end
-        posts=simulator.approvals,                       # every POST, and who may cause one:
-        rules=("reboots",), commands=("jti-1",),
-    )
-    tell(judge(evidence))                                # `tell` is a fixture of tests/faults
-
-`judge` raises `AssertionError` with every single thing that is wrong, or returns the figures.
+"""The oracle of every fault case: what IMDS served for longer than one poll, and every record that
+was committed, arrives at every sink at least once, with one id and the same bytes each time, in
+order, or is listed as dead; and no POST is without a cause. It shares no code with the bridge.
 """
-
-from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence

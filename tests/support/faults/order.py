@@ -1,9 +1,4 @@
-"""What strace saw of a bridge: when each record was written, synced, and sent.
-
-It reads a log made with `-f -ttt -yy`, long strings, and the calls that `CALLS` names.
-"""
-
-from __future__ import annotations
+"""What strace (`-f -ttt -yy`) saw of a bridge: when each record was written, synced, and sent."""
 
 import re
 from collections.abc import Iterable, Iterator

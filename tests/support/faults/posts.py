@@ -1,9 +1,4 @@
-"""The oracle's view of approvals: every POST has a cause, and every cause one end.
-
-It judges receipts and POSTs by DESIGN.md, section 6, alone.
-"""
-
-from __future__ import annotations
+"""The oracle's view of approvals: every POST has a cause, and every cause one end."""
 
 import json
 from collections import defaultdict

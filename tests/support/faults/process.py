@@ -1,10 +1,9 @@
 """What a process uses, from outside, as Linux tells it."""
 
-from __future__ import annotations
-
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 import pytest
 
@@ -23,7 +22,7 @@ class Usage:
     descriptors: int
     threads: int
 
-    def is_within(self, before: Usage) -> bool:
+    def is_within(self, before: Self) -> bool:
         """Whether nothing more is open than before, but for one or two that are on their way."""
         more = (self.threads - before.threads, self.descriptors - before.descriptors)
         return max(more) <= _ON_THEIR_WAY

@@ -1,9 +1,4 @@
-"""A TCP proxy before a far end on loopback that can spoil whatever passes.
-
-It never hands on a byte that it swallowed, and never changes one.
-"""
-
-from __future__ import annotations
+"""A TCP proxy before a far end on loopback that can spoil whatever passes, but changes no byte."""
 
 import select
 import socket

@@ -1,9 +1,4 @@
-"""The oracle's view of what arrived: one record per place in a stream, and what each sink is owed.
-
-It judges bytes as a consumer gets them, by DESIGN.md alone.
-"""
-
-from __future__ import annotations
+"""The oracle's view of what arrived: one record per place in a stream, and what sinks are owed."""
 
 import json
 from collections import defaultdict

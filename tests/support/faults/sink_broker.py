@@ -1,10 +1,6 @@
-"""A bridge with one MQTT sink, and the broker that a test makes suffer.
-
-It never blames the bridge for what the broker forgot: before a broker is killed, what it holds is
-fetched and its sessions are saved.
+"""A bridge with one MQTT sink, and the broker that a test makes suffer: before it is killed, what
+it holds is fetched and its sessions are saved, so that the bridge is not blamed for its loss.
 """
-
-from __future__ import annotations
 
 import os
 import queue

@@ -1,9 +1,4 @@
-"""Far ends of remote sinks, each behind a proxy of its own that can spoil what passes.
-
-They never share what they received: every sink's records can be told from every other's.
-"""
-
-from __future__ import annotations
+"""Far ends of remote sinks, each behind a proxy of its own that can spoil what passes."""
 
 import random
 import ssl

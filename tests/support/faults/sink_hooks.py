@@ -1,9 +1,4 @@
-"""A bridge with many webhooks, each with a receiver of its own that can be told how to answer.
-
-It never lets a connection leave this machine unseen: all that is not for loopback goes to a proxy.
-"""
-
-from __future__ import annotations
+"""A bridge with many webhooks, each with a receiver that can be told how to answer."""
 
 import re
 import shutil

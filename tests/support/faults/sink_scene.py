@@ -1,9 +1,4 @@
-"""A running bridge with many sinks, some of whose far ends fail, and how long the others wait.
-
-It never decides what counts as lost: the oracle does.
-"""
-
-from __future__ import annotations
+"""A running bridge with many sinks, some of which fail, and how long the others wait."""
 
 import statistics
 from collections.abc import Callable, Mapping, Sequence
@@ -35,7 +30,7 @@ class Delays:
 
     median: Mapping[str, float]
 
-    def ratios(self, before: Delays) -> dict[str, float]:
+    def ratios(self, before: Self) -> dict[str, float]:
         """How many times longer than before."""
         return {name: each / before.median[name] for name, each in self.median.items()}
 

@@ -1,7 +1,5 @@
 """How large a fault case is: by default, in `make faults`, and in `make faults-long`."""
 
-from __future__ import annotations
-
 import pytest
 
 

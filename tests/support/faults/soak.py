@@ -1,9 +1,4 @@
-"""A bridge at high speed for long, with one fault after the other, all the while measured.
-
-IMDS fails, networks fail, the process stands still; none of it may leave anything behind.
-"""
-
-from __future__ import annotations
+"""A bridge at high speed for long, with one fault after the other, all the while measured."""
 
 import json
 import random

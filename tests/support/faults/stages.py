@@ -3,8 +3,6 @@
 Each step is aimed at by what happens there for certain; none by guessing how long something takes.
 """
 
-from __future__ import annotations
-
 import random
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping

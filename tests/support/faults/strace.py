@@ -1,10 +1,4 @@
-"""strace as a way to die, or to have a bad disk, at one exact system call.
-
-`Injection` attaches to every thread of a running process; `under` gives the words that start one
-with the injection in force from its first call on. Both end with the process that they watch.
-"""
-
-from __future__ import annotations
+"""strace as a way to die, or to have a bad disk, at one exact system call."""
 
 import os
 import shutil

@@ -1,7 +1,5 @@
 """A bridge with a file and a webhook that can withhold its answers, and what both have."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 

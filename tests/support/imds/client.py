@@ -1,7 +1,5 @@
 """A client of the simulator that can be rude: plain http.client and plain sockets."""
 
-from __future__ import annotations
-
 import json
 import socket
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """A poller on a real store, a scripted IMDS and a clock moved by hand."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from support.documents.documents import VM, FakeClock, ScriptedImds, StandInImds

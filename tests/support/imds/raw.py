@@ -1,7 +1,5 @@
 """An HTTP server that answers any bytes it is given, and remembers what it was asked, raw."""
 
-from __future__ import annotations
-
 import json
 import socket
 import threading

@@ -1,9 +1,4 @@
-"""A series of changes that goes on and on at a simulator, and what a bridge must have made of it.
-
-The oracle is written from DESIGN.md, section 4, and shares no code with the bridge.
-"""
-
-from __future__ import annotations
+"""Changes that go on and on at a simulator, and what a bridge must have made of them."""
 
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """A `winreg` for machines that have none, as far as the bridge asks it."""
 
-from __future__ import annotations
-
 from types import ModuleType
 from typing import Self
 

@@ -1,7 +1,5 @@
 """The dashboards as they are shipped."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

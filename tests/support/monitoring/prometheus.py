@@ -1,7 +1,5 @@
 """A real Prometheus on a free loopback port that scrapes one bridge once a second."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

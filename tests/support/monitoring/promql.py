@@ -1,7 +1,5 @@
 """Which metrics and labels an expression names. It reads names; promtool does the parsing."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass

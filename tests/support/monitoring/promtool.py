@@ -1,7 +1,5 @@
 """The real promtool, over rule files and over expressions that stand in none."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

@@ -1,9 +1,4 @@
-"""A real Chromium, and a page in it that remembers everything that must not happen.
-
-The browser is the system's; none is ever downloaded. It asks nobody but the server under test.
-"""
-
-from __future__ import annotations
+"""The system's Chromium, and a page in it that remembers everything that must not happen."""
 
 import shutil
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """A bridge's parts and all that is seen of them, on a real store, with a clock moved by hand."""
 
-from __future__ import annotations
-
 import io
 import json
 from collections.abc import Iterable
@@ -22,6 +20,32 @@ from bridge.service.assembly import assemble
 from bridge.service.monitoring import Monitoring
 from bridge.store.opening import open_store
 from sinks.record import EventRecord
+
+
+class Reply:
+    """An answer, whole."""
+
+    def __init__(self, status: str, headers: list[tuple[str, str]], body: Iterable[bytes]) -> None:
+        self.code = int(status.split(maxsplit=1)[0])
+        self.headers = dict(headers)
+        self.stream = body
+        self.body = b"".join(body) if isinstance(body, tuple) else b""
+
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+def ask(web: Web, path: str, *, method: str = "GET", **headers: str) -> Reply:
+    """Call a WSGI application as a server would."""
+    path, _, query = path.partition("?")
+    environ: dict[str, Any] = {"REQUEST_METHOD": method, "PATH_INFO": path, "QUERY_STRING": query}
+    environ |= {f"HTTP_{name.upper()}": value for name, value in headers.items()}
+    environ.setdefault("HTTP_HOST", "127.0.0.1:9469")
+    setup_testing_defaults(environ)
+    environ["wsgi.input"] = io.BytesIO()
+    begun: list[Any] = []
+    body = web(environ, lambda status, sent: begun.extend((status, sent)))
+    return Reply(begun[0], begun[1], body)
 
 
 class Stage:
@@ -79,29 +103,3 @@ class Stage:
         """Let go of the store."""
         self.front.close()
         self.store.close()
-
-
-class Reply:
-    """An answer, whole."""
-
-    def __init__(self, status: str, headers: list[tuple[str, str]], body: Iterable[bytes]) -> None:
-        self.code = int(status.split(maxsplit=1)[0])
-        self.headers = dict(headers)
-        self.stream = body
-        self.body = b"".join(body) if isinstance(body, tuple) else b""
-
-    def json(self) -> Any:
-        return json.loads(self.body)
-
-
-def ask(web: Web, path: str, *, method: str = "GET", **headers: str) -> Reply:
-    """Call a WSGI application as a server would."""
-    path, _, query = path.partition("?")
-    environ: dict[str, Any] = {"REQUEST_METHOD": method, "PATH_INFO": path, "QUERY_STRING": query}
-    environ |= {f"HTTP_{name.upper()}": value for name, value in headers.items()}
-    environ.setdefault("HTTP_HOST", "127.0.0.1:9469")
-    setup_testing_defaults(environ)
-    environ["wsgi.input"] = io.BytesIO()
-    begun: list[Any] = []
-    body = web(environ, lambda status, sent: begun.extend((status, sent)))
-    return Reply(begun[0], begun[1], body)

@@ -1,7 +1,5 @@
 """Looks at a running bridge over HTTP, as a person, a probe and Prometheus do."""
 
-from __future__ import annotations
-
 import http.client
 import json
 import socket

@@ -1,8 +1,4 @@
-"""A bridge as the status page sees it, for states that are hard to bring about: a real HTTP server
-that serves the real page under the real policy, with the answers that a test gives it.
-"""
-
-from __future__ import annotations
+"""A real server of the real page under the real policy, with the answers that a test gives it."""
 
 import json
 import queue

@@ -1,8 +1,4 @@
-"""What a bridge says in its status and its records, made up here; each function gives the usual,
-with whatever a test changes. All times are around one fixed now.
-"""
-
-from __future__ import annotations
+"""What a bridge says in its status and its records, with whatever a test changes."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any

@@ -1,9 +1,4 @@
-"""A page whose clock moves only when a test moves it; what it asks for still takes real time.
-
-One page serves a whole module: to open one costs more than most tests.
-"""
-
-from __future__ import annotations
+"""A page whose clock moves only when a test moves it; what it asks for still takes real time."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

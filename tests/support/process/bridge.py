@@ -1,14 +1,4 @@
-"""`seb` as a real process, with a clean environment and its output read as it comes.
-
-    with BridgeProcess("run", env={"SEB_IMDS__URL": simulator.url, …}, home=tmp_path) as bridge:
-        bridge.wait_for_log("started")
-        bridge.terminate()
-        assert bridge.wait() == 0
-
-Nothing of the tests' own environment reaches it, and it never asks the real metadata address.
-"""
-
-from __future__ import annotations
+"""`seb` as a real process, with a clean environment and its output read as it comes."""
 
 import json
 import os

@@ -1,9 +1,4 @@
-"""A control plane's connection to a broker: it sends commands and keeps every receipt and record.
-
-paho and nothing of the bridge. Everything is kept as it comes, with the moment of its arrival.
-"""
-
-from __future__ import annotations
+"""A control plane's connection to a broker, of paho alone: it keeps every receipt and record."""
 
 import json
 import socket
@@ -81,11 +76,11 @@ class ControlLine:
         self._client.disconnect()
         self._client.loop_stop()
 
-    def send(self, vm_id: str, token: bytes, *, retain: bool = False, qos: int = 1) -> float:
+    def send(self, vm_id: str, token: bytes) -> float:
         """Publish a command, and return once the broker has it; when it went out."""
         begun = time.monotonic()
         topic = f"seb/v1/{self._site}/vm/{vm_id}/command"
-        self._client.publish(topic, token, qos, retain).wait_for_publish(PATIENCE)
+        self._client.publish(topic, token, 1).wait_for_publish(PATIENCE)
         return begun
 
     def publish(self, vm_id: str, token: bytes) -> None:

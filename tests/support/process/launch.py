@@ -1,7 +1,5 @@
 """Starts `seb run` with a fast poll, no heartbeats, one state directory and standard output."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path

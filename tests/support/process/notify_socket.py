@@ -1,7 +1,5 @@
 """The service manager's end of NOTIFY_SOCKET: what a service says, in the order of its saying."""
 
-from __future__ import annotations
-
 import socket
 import time
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Small programs for a sink to run, and what became of the processes that they started."""
 
-from __future__ import annotations
-
 import os
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A `seb` command in this process: a tenth of the time of a process of its own."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Callable
@@ -11,7 +9,6 @@ import pytest
 from support.process.bridge import NOWHERE, Ended
 
 from bridge.cli import main
-
 
 _DEFAULTS = {"SEB_IMDS__URL": NOWHERE, "SEB_HTTP__LISTEN": ""}
 

@@ -1,7 +1,5 @@
 """`seb check`: the most important screen of the product."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
