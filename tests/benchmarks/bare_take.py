@@ -35,22 +35,36 @@ class Count:
 
 
 def mqtt(port: str, wanted: int) -> None:
-    """Subscribe at QoS 1, as the console does."""
-    from paho.mqtt.client import Client  # noqa: PLC0415
+    """Subscribe at QoS 1 and acknowledge each message oneself, as the console does.
+
+    The same number may be in flight as with the console: Mosquitto alone would send 20.
+    """
+    from paho.mqtt.client import Client, MQTTMessage  # noqa: PLC0415
     from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion  # noqa: PLC0415
     from paho.mqtt.packettypes import PacketTypes  # noqa: PLC0415
     from paho.mqtt.properties import Properties  # noqa: PLC0415
 
+    from console.sources.mqtt import IN_FLIGHT  # noqa: PLC0415
+
     count = Count(wanted)
     client = Client(
-        CallbackAPIVersion.VERSION2, client_id="bare", protocol=MQTTProtocolVersion.MQTTv5
+        CallbackAPIVersion.VERSION2,
+        client_id="bare",
+        protocol=MQTTProtocolVersion.MQTTv5,
+        manual_ack=True,
     )
+
+    def taken(_client: Client, _data: Any, message: MQTTMessage) -> None:
+        count.one(message.payload)
+        client.ack(message.mid, message.qos)
+
     client.on_connect = lambda *_: client.subscribe("seb/v1/+/vm/+/event", 1)
-    client.on_message = lambda _client, _data, message: count.one(message.payload)
+    client.on_message = taken
     if not wanted:
         client.on_subscribe = lambda *_: client.disconnect()
     asked = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]
     asked.SessionExpiryInterval = 3600
+    asked.ReceiveMaximum = IN_FLIGHT
     client.connect("127.0.0.1", int(port), 60, clean_start=False, properties=asked)
     client.loop_forever()
 

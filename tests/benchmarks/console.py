@@ -1,7 +1,11 @@
 """What a console takes in, and how it answers while a fleet speaks.
 
 Taking in: the console with its database against the library of the source, which only receives the
-same records and reads their JSON; both from the same backlog, in turns. Answers: with 100,000
+same records and reads their JSON. Both take the same backlog from the same broker or hub, in turns,
+on the same processors. paho-mqtt is a client of its own with MQTT 5, QoS 1, a kept session, as many
+messages in flight as the console asks for, and an acknowledgement by hand after each message was
+read with `json.loads`; the rate is from its first message to its last. The console's rate is from
+the first commit that is seen to the last. Answers: with 100,000
 records of the past, while 170 heartbeats a second come in over MQTT, as from 10,000 VMs.
 """
 
