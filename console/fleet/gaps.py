@@ -45,6 +45,8 @@ def count(
             beat_time=record.time if _begins_an_interval(record) else None,
         )
         return Counted(stream=first, gaps=[], fresh=True)
+    if record.sequence == stream.high + 1 and not gaps:
+        return Counted(stream=_moved(stream, record), gaps=gaps, fresh=True)
     if record.sequence < stream.low:
         before = replace(stream, low=record.sequence)
         found = _gap(stream, record, record.sequence + 1, stream.low - 1)
@@ -63,7 +65,12 @@ def count(
         due = min(due, last - stream.high - 1)  # this one is certainly not a heartbeat
         gaps = list(_without(gaps, record.last_record + 1, record.sequence))
     gaps = [*gaps, *_gap(stream, record, stream.high + 1 + max(0, due), last)]
-    moved = Stream(
+    return Counted(stream=_moved(stream, record), gaps=gaps, fresh=True)
+
+
+def _moved(stream: Stream, record: IncomingRecord) -> Stream:
+    """The stream after its newest record."""
+    return Stream(
         vm_id=stream.vm_id,
         stream=stream.stream,
         low=stream.low,
@@ -71,7 +78,6 @@ def count(
         high_time=record.time,
         beat_time=record.time if _begins_an_interval(record) else stream.beat_time,
     )
-    return Counted(stream=moved, gaps=gaps, fresh=True)
 
 
 def _heartbeats_due(stream: Stream, record: IncomingRecord, interval: float) -> int:

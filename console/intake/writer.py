@@ -34,8 +34,10 @@ QUEUE: Final = 1000
 """Deliveries that wait; beyond that, sources wait."""
 _QUEUE_BYTES: Final = 32 * 1024 * 1024
 """Bytes of what waits; values in memory take some times that."""
-_MOST: Final = 400
-"""Items in one transaction, and what the last delivery brings above that."""
+_MOST: Final = 2000
+"""Items in one transaction, and what the last delivery brings above that. The more there are, the
+less each costs: pages of an index that several of them change are written once.
+"""
 _MOST_BYTES: Final = 4 * 1024 * 1024
 """The same in bytes."""
 _GATHER_SECONDS: Final = 0.05
@@ -175,21 +177,30 @@ class Writer:
             raise
         except Exception:  # noqa: BLE001  # something in the batch, or a bug that it brings out
             for delivery in batch:
-                for item in delivery.items:
-                    self._alone(delivery.source, item)
-                self._transact([replace(delivery, items=())])
+                self._apart(delivery.source, delivery.items)
+                if delivery.checkpoint is not None:
+                    self._transact([replace(delivery, items=())])
 
-    def _alone(self, source: str, item: Incoming | Refused) -> None:
-        """Commit one item; if it cannot be stored, it goes to quarantine instead."""
+    def _apart(self, source: str, items: Sequence[Incoming | Refused]) -> None:
+        """Commit items, by halves until the one is found that cannot be stored; it goes to
+        quarantine instead.
+        """
+        if not items:
+            return
         try:
-            self._transact([Delivery(source=source, items=[item], done=_nothing)])
+            self._transact([Delivery(source=source, items=items, done=_nothing)])
         except _ABOUT_THE_DATABASE:
             raise
         except Exception as error:  # noqa: BLE001  # as above
+            if len(items) > 1:
+                middle = len(items) // 2
+                self._apart(source, items[:middle])
+                self._apart(source, items[middle:])
+                return
             words = told(error) if isinstance(error, SQLAlchemyError) else repr(error)[:300]
             fields = {"action": "record_not_stored", "source": source}
             _LOG.exception("%s", words, extra=fields)
-            sample = item.body if isinstance(item, IncomingRecord) else b""
+            sample = items[0].body if isinstance(items[0], IncomingRecord) else b""
             refused = Refused(reason="unstorable", message=words, sample=sample, at=self._now())
             self._transact([Delivery(source=source, items=[refused], done=_nothing)])
 

@@ -39,9 +39,10 @@ from sinks.mqtt.reason_codes import FIRST_FAILURE, ending, network, reason
 
 _LOG: Final = logging.getLogger("console")
 _SESSION_EXPIRY: Final = 86_400
-IN_FLIGHT: Final = 200
-"""Messages that the broker may send before the first is acknowledged; fewer than the writer's queue
-holds."""
+IN_FLIGHT: Final = 1000
+"""Messages that the broker may send before the first is acknowledged: enough for a large batch
+while the one before it is being committed. The writer's queue bounds the memory that they take.
+"""
 _LARGEST_PACKET: Final = 1024 * 1024
 _LOOP_SECONDS: Final = 5.0
 _CONNECT_SECONDS: Final = 10.0

@@ -12,11 +12,7 @@ from console.store.statements import upsert
 
 def write_asked(connection: Connection, times: Mapping[str, float], number: int) -> None:
     """Write when each VM asked, in seconds since 1970. Raises SQLAlchemy's errors."""
-    upsert(
-        connection,
-        asked,
-        ({"vm_id": vm_id, "at": at, "changed": number} for vm_id, at in times.items()),
-    )
+    upsert(connection, asked, ((vm_id, at, number) for vm_id, at in times.items()))
 
 
 def asked_since(connection: Connection, number: int) -> dict[str, float]:

@@ -33,15 +33,7 @@ def write_generations(
     upsert(
         connection,
         enrolment,
-        (
-            {
-                "vm_id": vm_id,
-                "generation": generation,
-                "revoked_at": revoked_at,
-                "changed": number,
-            }
-            for vm_id, generation in generations.items()
-        ),
+        ((vm_id, each, revoked_at, number) for vm_id, each in generations.items()),
     )
 
 

@@ -1,7 +1,8 @@
-"""Values to rows of the tables, and back."""
+"""Values to rows, whose order is that of the tables' columns, and back."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import fields
 from operator import attrgetter
 from typing import Any, Final
@@ -13,59 +14,43 @@ from console.fleet.values import Event, Gap, Receipt, Sighting, Stream, Vm
 from console.records.incoming import EventFacts, IncomingRecord, ReceiptFacts
 from console.store import tables
 
-Values = dict[str, Any]
+Values = tuple[Any, ...]
 
 # Thousands of these a second: what C can do in one call is not a loop here.
-_VM: Final = tuple(each.name for each in fields(Vm) if each.name != "tags")
-_VM_VALUES: Final = attrgetter(*_VM)
-_VM_COLUMNS: Final = tuple(each.name for each in tables.vm.columns)
-_STREAM: Final = tuple(each.name for each in fields(Stream))
-_STREAM_VALUES: Final = attrgetter(*_STREAM)
-_STREAM_COLUMNS: Final = tuple(each.name for each in tables.stream.columns)
+_VM: Final = tuple(each.name for each in tables.vm.columns)
+_TAGS: Final = _VM.index("tags")
+_VM_BEFORE: Final = attrgetter(*_VM[:_TAGS])
+_VM_BEHIND: Final = attrgetter(*_VM[_TAGS + 1 : -1])
+_STREAM: Final = tuple(each.name for each in tables.stream.columns)
 _FACTS: Final = tuple(each.name for each in fields(EventFacts))
 _FACTS_VALUES: Final = attrgetter(*_FACTS)
+stream_row: Final[Callable[[Stream], Values]] = attrgetter(*_STREAM)
+"""A stream's row."""
+gap_row: Final[Callable[[Gap], Values]] = attrgetter(*(each.name for each in tables.gap.columns))
+"""A gap's row."""
 
 
 def _json(value: object) -> str:
     return to_json(value).decode()
 
 
-def vm_values(vm: Vm, number: int) -> Values:
+def vm_row(vm: Vm, number: int) -> Values:
     """A VM's row."""
-    values: Values = dict(zip(_VM, _VM_VALUES(vm), strict=True))
-    values["tags"] = _json(vm.tags) if vm.tags else "{}"
-    values["changed"] = number
-    return values
+    tags = _json(vm.tags) if vm.tags else "{}"
+    return (*_VM_BEFORE(vm), tags, *_VM_BEHIND(vm), number)
 
 
 def vm_of(row: Row[Any]) -> Vm:
     """A VM from its row."""
-    values = dict(zip(_VM_COLUMNS, row, strict=True))
+    values = dict(zip(_VM, row, strict=True))
     del values["changed"]
     values["tags"] = {} if values["tags"] == "{}" else from_json(values["tags"])
     return Vm(**values)
 
 
-def stream_values(stream: Stream) -> Values:
-    """A stream's row."""
-    return dict(zip(_STREAM, _STREAM_VALUES(stream), strict=True))
-
-
 def stream_of(row: Row[Any]) -> Stream:
     """A stream from its row."""
-    return Stream(**dict(zip(_STREAM_COLUMNS, row, strict=True)))
-
-
-def gap_values(gap: Gap) -> Values:
-    """A gap's row."""
-    return {
-        "vm_id": gap.vm_id,
-        "stream": gap.stream,
-        "first": gap.first,
-        "last": gap.last,
-        "found_at": gap.found_at,
-        "seconds": gap.seconds,
-    }
+    return Stream(**dict(zip(_STREAM, row, strict=True)))
 
 
 def gap_of(row: Row[Any]) -> Gap:
@@ -80,37 +65,37 @@ def gap_of(row: Row[Any]) -> Gap:
     )
 
 
-def record_values(record: IncomingRecord) -> Values:
+def record_row(record: IncomingRecord) -> Values:
     """A record's row."""
     about = record.event.event_id if record.event is not None else None
     if record.receipt is not None:
         about = record.receipt.event_id
-    return {
-        "id": record.id,
-        "vm_id": record.place.vm_id,
-        "stream": record.stream,
-        "sequence": record.sequence,
-        "type": record.type,
-        "time": record.time,
-        "received_at": record.received_at,
-        "event_id": about,
-        "body": record.body,
-    }
+    return (
+        record.id,
+        record.place.vm_id,
+        record.stream,
+        record.sequence,
+        record.type,
+        record.time,
+        record.received_at,
+        about,
+        record.body,
+    )
 
 
-def event_values(event: Event, number: int) -> Values:
+def event_row(event: Event, number: int) -> Values:
     """An event's row."""
-    return {
-        "event_id": event.event_id,
-        "state": event.state,
-        "shown_by": event.shown_by,
-        "shown_at": event.shown_at,
-        "first_at": event.first_at,
-        "event_type": event.event_type,
-        "sites": _json(event.sites),
-        "words": event.words,
-        "changed": number,
-    }
+    return (
+        event.event_id,
+        event.state,
+        event.shown_by,
+        event.shown_at,
+        event.first_at,
+        event.event_type,
+        _json(event.sites),
+        event.words,
+        number,
+    )
 
 
 def event_of(row: Row[Any]) -> Event:
@@ -127,20 +112,21 @@ def event_of(row: Row[Any]) -> Event:
     )
 
 
-def sighting_values(sighting: Sighting, number: int) -> Values:
+def sighting_row(sighting: Sighting, number: int) -> Values:
     """A sighting's row."""
-    return {
-        "event_id": sighting.event_id,
-        "vm_id": sighting.vm_id,
-        "record_id": sighting.record_id,
-        "stream": sighting.stream,
-        "sequence": sighting.sequence,
-        "time": sighting.time,
-        "first_at": sighting.first_at,
-        "over": int(sighting.facts.state == "ended"),
-        "facts": _json(dict(zip(_FACTS, _FACTS_VALUES(sighting.facts), strict=True))),
-        "changed": number,
-    }
+    facts = sighting.facts
+    return (
+        sighting.event_id,
+        sighting.vm_id,
+        sighting.record_id,
+        sighting.stream,
+        sighting.sequence,
+        sighting.time,
+        sighting.first_at,
+        int(facts.state == "ended"),
+        _json(dict(zip(_FACTS, _FACTS_VALUES(facts), strict=True))),
+        number,
+    )
 
 
 def sighting_of(row: Row[Any]) -> Sighting:
@@ -158,21 +144,21 @@ def sighting_of(row: Row[Any]) -> Sighting:
     )
 
 
-def receipt_values(receipt: Receipt, number: int) -> Values:
+def receipt_row(receipt: Receipt, number: int) -> Values:
     """A receipt's row."""
     facts = receipt.facts
-    return {
-        "record_id": receipt.record_id,
-        "jti": facts.jti,
-        "vm_id": receipt.vm_id,
-        "event_id": facts.event_id,
-        "state": facts.state,
-        "reason": facts.reason,
-        "actor": facts.actor,
-        "why": facts.why,
-        "at": receipt.at,
-        "changed": number,
-    }
+    return (
+        receipt.record_id,
+        facts.jti,
+        receipt.vm_id,
+        facts.event_id,
+        facts.state,
+        facts.reason,
+        facts.actor,
+        receipt.at,
+        number,
+        facts.why,
+    )
 
 
 def receipt_of(row: Row[Any]) -> Receipt:

@@ -8,14 +8,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from functools import cache
-from operator import itemgetter
 from typing import Any, Final
 
 from pydantic_core import to_json
 from sqlalchemy import Connection, Dialect, LargeBinary, Table, text
 from sqlalchemy.dialects import postgresql, sqlite
 
-Values = dict[str, Any]
+Values = tuple[Any, ...]
+"""Of a row, in the order of the table's columns."""
 _SQLITE: Final = "sqlite"
 _ROWS: Final = "rows"
 
@@ -27,9 +27,8 @@ def insert_new(connection: Connection, table: Table, values: Iterable[Values]) -
 
 
 def upsert(connection: Connection, table: Table, values: Iterable[Values]) -> None:
-    """Insert rows, or put them in the place of those with the same key; of two, the last stands."""
-    key_of = itemgetter(*(column.name for column in table.primary_key))
-    if many := list({key_of(row): row for row in values}.values()):
+    """Insert rows, or put them in the place of those with the same key; each key once."""
+    if many := list(values):
         _run(connection, _upserting(connection.dialect, table), table, many)
 
 
@@ -63,12 +62,14 @@ def upsert_of(dialect: str, table: Table) -> Any:
 
 def _run(connection: Connection, query: str, table: Table, many: list[Values]) -> None:
     if connection.dialect.name == _SQLITE:
-        in_order = itemgetter(*(column.name for column in table.columns))
-        connection.exec_driver_sql(query, list(map(in_order, many)))
+        connection.exec_driver_sql(query, many)
         return
+    names = [column.name for column in table.columns]
+    objects = [dict(zip(names, row, strict=True)) for row in many]
     for name in (each.name for each in table.columns if isinstance(each.type, LargeBinary)):
-        many = [{**row, name: "\\x" + row[name].hex()} for row in many]
-    connection.exec_driver_sql(query, {_ROWS: to_json(many).decode()})
+        for each in objects:
+            each[name] = "\\x" + each[name].hex()
+    connection.exec_driver_sql(query, {_ROWS: to_json(objects).decode()})
 
 
 def _into(dialect: Dialect, table: Table) -> Any:

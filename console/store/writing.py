@@ -48,29 +48,29 @@ def load(connection: Connection, batch: Sequence[Incoming]) -> Known:
 
 def write(connection: Connection, changes: Changes, number: int) -> None:
     """Carry out what a batch changes."""
-    insert_new(connection, tables.record, map(rows.record_values, changes.records.values()))
-    upsert(connection, tables.vm, (rows.vm_values(vm, number) for vm in changes.vms.values()))
-    upsert(connection, tables.stream, map(rows.stream_values, changes.streams.values()))
+    insert_new(connection, tables.record, map(rows.record_row, changes.records.values()))
+    upsert(connection, tables.vm, (rows.vm_row(vm, number) for vm in changes.vms.values()))
+    upsert(connection, tables.stream, map(rows.stream_row, changes.streams.values()))
     upsert(
         connection,
         tables.sighting,
-        (rows.sighting_values(each, number) for each in changes.sightings.values()),
+        (rows.sighting_row(each, number) for each in changes.sightings.values()),
     )
     upsert(
         connection,
         tables.event,
-        (rows.event_values(each, number) for each in changes.events.values()),
+        (rows.event_row(each, number) for each in changes.events.values()),
     )
     insert_new(
         connection,
         tables.receipt,
-        (rows.receipt_values(each, number) for each in changes.receipts),
+        (rows.receipt_row(each, number) for each in changes.receipts),
     )
     for (vm_id, stream), gaps in changes.gaps.items():
         connection.execute(
             delete(tables.gap).where(tables.gap.c.vm_id == vm_id, tables.gap.c.stream == stream)
         )
-        insert_new(connection, tables.gap, map(rows.gap_values, gaps))
+        insert_new(connection, tables.gap, map(rows.gap_row, gaps))
 
 
 def quarantine(

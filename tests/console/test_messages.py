@@ -35,6 +35,16 @@ def test_what_lay_at_the_broker_for_a_day_was_sent_a_day_ago() -> None:
     assert found.sent_at == AT - 86_400
 
 
+def test_the_fingerprint_covers_every_character_as_the_bridge_writes_it() -> None:
+    """The console makes the bytes of the hash with another library than the bridge does."""
+    vm = FakeVm()
+    words = "".join(chr(code) for code in (*range(1, 0x3000), 0xE000, 0xFFFF, 0x1F600, 0x10FFFF))
+    record = vm.event("E", event_type=words, resources=[words[:200], "web-1"])
+    found = come(record, vm.topic(), expiry=None)
+    assert found.event is not None
+    assert found.event.event_type == words
+
+
 def test_a_clock_that_is_wrong_is_not_a_wait() -> None:
     """A VM that believes it is yesterday is heard now, if the broker says that it just spoke."""
     vm = FakeVm()
