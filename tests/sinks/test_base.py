@@ -106,14 +106,12 @@ def test_settings_are_strict() -> None:
     assert "hunter2" not in str(caught.value)
 
 
-def test_a_secret_comes_from_its_setting() -> None:
-    """Without a file, the setting counts."""
+def test_a_secret_file_is_read_anew(tmp_path: Path) -> None:
+    """A secret that was replaced counts at once; the line end is not part of it. Without a file,
+    the setting counts.
+    """
     assert read_secret(SecretStr("hunter2"), None) == "hunter2"
     assert read_secret(None, None) is None
-
-
-def test_a_secret_file_is_read_anew(tmp_path: Path) -> None:
-    """A secret that was replaced counts at once; the line end is not part of it."""
     file = tmp_path / "secret"
     file.write_bytes(b" one \r\n")
     assert read_secret(None, file) == " one "
@@ -130,15 +128,6 @@ def test_a_secret_file_that_cannot_be_read(tmp_path: Path, content: bytes | None
     with pytest.raises(SinkError, match=str(file)) as caught:
         read_secret(None, file)
     assert "hunter2" not in str(caught.value)
-
-
-def test_errors_carry_what_the_dispatcher_needs() -> None:
-    """Defaults: nothing delivered, no wish to wait, dead at once."""
-    error, rejected = SinkError("x"), SinkRejected("x")
-    assert (error.retry_after, error.delivered) == (None, 0)
-    assert (rejected.delivered, rejected.tries) == (0, 1)
-    assert isinstance(SinkPaused("x"), SinkError)
-    assert not isinstance(rejected, SinkError)
 
 
 def test_a_sink_needs_no_more_than_deliver() -> None:
@@ -194,3 +183,12 @@ def test_an_error_keeps_its_remedy_apart() -> None:
     moved = SinkError(error.problem.at("mail:25"), retry_after=7)
     assert (str(moved), moved.problem.remedy) == ("mail:25: no answer; start it", "start it")
     assert SinkError("a; b").problem == Problem("a; b", None)
+
+
+def test_errors_carry_what_the_dispatcher_needs() -> None:
+    """Defaults: nothing delivered, no wish to wait, dead at once."""
+    error, rejected = SinkError("x"), SinkRejected("x")
+    assert (error.retry_after, error.delivered) == (None, 0)
+    assert (rejected.delivered, rejected.tries) == (0, 1)
+    assert isinstance(SinkPaused("x"), SinkError)
+    assert not isinstance(rejected, SinkError)

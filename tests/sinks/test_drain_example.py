@@ -87,36 +87,35 @@ def test_two_events_overlap(vm: Vm) -> None:
     assert vm.draining() == {"B-2"}
 
 
-def test_an_end_without_a_beginning_is_no_trouble(vm: Vm) -> None:
-    """As after a reboot, which clears the directory."""
-    assert vm.run(reboot(record_type=EVENT_ENDED)) == 0
-
-
-@pytest.mark.parametrize("impact", ["none", "pause"])
-def test_nothing_is_drained_for_a_pause(vm: Vm, impact: str) -> None:
-    """It costs less than the drain would."""
-    assert (vm.run(reboot(impact=impact)), vm.draining()) == (0, set())
-
-
-def test_other_vms_and_the_bridge_itself_are_no_reason(vm: Vm) -> None:
-    """Though the sink should not even pass them on."""
+def test_there_is_nothing_to_do(vm: Vm) -> None:
+    """A pause costs less than the drain would; other VMs and the bridge itself are no reason; and a
+    reboot clears the directory, so that an end has no beginning.
+    """
     other = sample_record(resources=("db-1",))
-    assert (vm.run(other), vm.run(sample_bridge_record()), vm.draining()) == (0, 0, set())
+    ended = reboot(record_type=EVENT_ENDED)
+    for record in (
+        reboot(impact="none"),
+        reboot(impact="pause"),
+        other,
+        sample_bridge_record(),
+        ended,
+    ):
+        assert (vm.run(record), vm.draining()) == (0, set())
 
 
-def test_it_waits_until_nobody_is_connected(vm: Vm) -> None:
-    """The preparation is done once the last client has gone."""
-    vm.connect(1)
-    assert vm.run(reboot(), DRAIN_PORT="8080") == 0
+@pytest.mark.parametrize(
+    ("clients", "seconds", "code"), [(1, {}, 0), (9, {"DRAIN_SECONDS": "0"}, 1)]
+)
+def test_it_waits_until_nobody_is_connected(
+    vm: Vm, capfd: pytest.CaptureFixture[str], clients: int, seconds: dict[str, str], code: int
+) -> None:
+    """The preparation is done once the last client has gone. Clients that stay are a failure: the
+    VM stays out of service, and nothing is approved.
+    """
+    vm.connect(clients)
+    assert vm.run(reboot(), DRAIN_PORT="8080", **seconds) == code
     assert vm.draining() == {"A-1"}
-
-
-def test_clients_that_stay_are_a_failure(vm: Vm, capfd: pytest.CaptureFixture[str]) -> None:
-    """The VM stays out of service, and nothing is approved."""
-    vm.connect(9)
-    assert vm.run(reboot(), DRAIN_PORT="8080", DRAIN_SECONDS="0") == 1
-    assert vm.draining() == {"A-1"}
-    assert "port 8080 still has connections" in capfd.readouterr().err
+    assert ("port 8080 still has connections" in capfd.readouterr().err) == bool(code)
 
 
 def test_a_missing_tool_is_not_taken_for_silence(vm: Vm) -> None:

@@ -71,12 +71,13 @@ class TestContract(SinkContract):
         return broker
 
 
-def test_the_path(broker: Broker) -> None:
-    """PATH is what the broker is asked for."""
-    sink = sink_for(**broker.settings, path="/ws")
-    sink.open()
-    sink.close()
-    assert broker.gate.paths == ["/ws"]
+def test_path_and_commands(broker: Broker) -> None:
+    """PATH is what the broker is asked for, and the command topic is subscribed to as without
+    WebSockets; `check` says so.
+    """
+    told = sink_for(**broker.settings, path="/ws", commands="true").check()
+    assert [each.level for each in told if each.level == "fail"] == []
+    assert set(broker.gate.paths) == {"/ws"}
 
 
 @pytest.mark.parametrize("status", [404, 502])
@@ -85,12 +86,6 @@ def test_no_websocket(broker: Broker, status: int) -> None:
     broker.gate.answer = status
     with pytest.raises(SinkError, match="not a WebSocket"):
         sink_for(**broker.settings).open()
-
-
-def test_commands_arrive(broker: Broker) -> None:
-    """The command topic is subscribed to as without WebSockets; `check` says so."""
-    told = sink_for(**broker.settings, commands="true").check()
-    assert [each.level for each in told if each.level == "fail"] == []
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="the store of Windows is no file")
@@ -144,21 +139,3 @@ def test_a_proxy_that_refuses(broker: Broker, proxy: TinyProxy) -> None:
     with pytest.raises(SinkError, match="it answered 40") as caught:
         sink_for(**broker.settings, proxy=wrong).open()
     assert "wr0ng" not in str(caught.value)
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="a process is frozen with a signal")
-def test_a_proxy_that_is_frozen(broker: Broker, proxy: TinyProxy) -> None:
-    """The try ends in time; when the proxy works again, the record arrives."""
-    sink = sink_for(**broker.settings, proxy=proxy.url)
-    sink.ACK_TIMEOUT = 1.0  # type: ignore[misc]
-    sink.open()
-    proxy.freeze()
-    try:
-        with pytest.raises(SinkError):
-            sink.deliver([sample_record(1)])
-    finally:
-        proxy.thaw()
-    sink.open()
-    sink.deliver([sample_record(1)])
-    sink.close()
-    assert sample_record(1).body in broker.received()

@@ -71,13 +71,8 @@ def test_65_refuses_the_record_for_good() -> None:
 
 @posix_only
 def test_a_program_that_is_killed_has_acknowledged_nothing() -> None:
-    """The signal is named as people know it."""
+    """The signal is named as people know it; a real-time signal has its number."""
     assert failure(shell("kill -KILL $$")) == "/bin/sh was ended by SIGKILL; it said nothing"
-
-
-@posix_only
-def test_a_signal_without_a_name_has_its_number() -> None:
-    """A real-time signal is told too."""
     number = getattr(signal, "SIGRTMIN", 34) + 3
     assert f"was ended by signal {number}" in failure(shell(f"kill -{number} $$"))
 
@@ -120,16 +115,13 @@ def test_huge_output_is_read_and_forgotten() -> None:
 # Input.
 
 
-def test_a_program_need_not_read(tmp_path: Path) -> None:
-    """A record larger than a pipe holds is no trouble for a program that reads none of it."""
+def test_a_program_may_read_to_the_end_or_not_at_all(tmp_path: Path) -> None:
+    """Standard input holds the record's bytes, all of them, and nothing else; a record larger than
+    a pipe holds is no trouble for a program that reads none of it.
+    """
     record = sample_record(resources=[f"vmss_{n}" for n in range(30_000)])
     python("pass").deliver([record])
     python("import os; os.close(0)").deliver([record])
-
-
-def test_a_program_reads_to_the_end(tmp_path: Path) -> None:
-    """Standard input holds the record's bytes, all of them, and nothing else."""
-    record = sample_record(resources=[f"vmss_{n}" for n in range(30_000)])
     code = "import sys; open(sys.argv[1], 'wb').write(sys.stdin.buffer.read())"
     python(code, tmp_path / "got").deliver([record])
     assert (tmp_path / "got").read_bytes() == record.body
@@ -144,21 +136,20 @@ def test_no_shell_looks_at_the_arguments(tmp_path: Path) -> None:
     assert words == json.loads(out.read_text())
 
 
-# What it gets.
-
-
 @pytest.mark.parametrize(
-    ("record_type", "expected"),
-    [(EVENT_ENDED, True), (APPROVAL, True), (BRIDGE_STARTED, True), (BRIDGE_HEARTBEAT, False)],
+    ("types", "record_type", "expected"),
+    [
+        (None, EVENT_ENDED, True),
+        (None, APPROVAL, True),
+        (None, BRIDGE_STARTED, True),
+        (None, BRIDGE_HEARTBEAT, False),
+        (("seb.bridge.*",), BRIDGE_HEARTBEAT, True),
+    ],
 )
-def test_it_gets_everything_but_heartbeats(record_type: str, expected: bool) -> None:
-    """Unless its types say otherwise."""
-    settings = ProgramSettings(kind="program", command=("true",))
+def test_it_gets_heartbeats_only_where_it_asks(
+    types: tuple[str, ...] | None, record_type: str, expected: bool
+) -> None:
+    """Unless its types say otherwise, it gets everything else."""
+    settings = ProgramSettings(kind="program", command=("true",), types=types)
     sink = ProgramSink("drain", settings, sample_context())
     assert expected == sink.accepts(record_type, None)
-
-
-def test_it_gets_heartbeats_where_it_asks() -> None:
-    """A type that is named is wanted."""
-    settings = ProgramSettings(kind="program", command=("true",), types=("seb.bridge.*",))
-    assert ProgramSink("drain", settings, sample_context()).accepts(BRIDGE_HEARTBEAT, None)

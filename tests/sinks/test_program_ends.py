@@ -66,14 +66,19 @@ def test_whoever_has_left_the_group_delays_nobody(tmp_path: Path) -> None:
 
 
 def test_whoever_is_left_behind_on_purpose_lives_and_delays_nobody(tmp_path: Path) -> None:
-    """After exit 0 a background process goes on, though it holds the outputs open."""
-    began = time.monotonic()
-    shell('sleep 600 & echo $! > "$1"; exit 0', tmp_path / "pids").deliver([sample_record()])
+    """After exit 0 a background process goes on, though it holds the outputs open; once the sink is
+    dropped there is no thread of it either.
+    """
+    before, began = threading.active_count(), time.monotonic()
+    sink = shell('sleep 600 & echo $! > "$1"; exit 0', tmp_path / "pids")
+    sink.deliver([sample_record()])
     took = time.monotonic() - began
     (pid,) = pids(tmp_path / "pids", 1)
     try:
         assert is_running(pid)
         assert took < 10
+        del sink
+        eventually(lambda: threading.active_count() <= before, what="the end of the threads")
     finally:
         os.kill(pid, signal.SIGKILL)
 
@@ -96,19 +101,6 @@ def test_what_is_left_behind_costs_no_thread_and_no_descriptor_a_run(tmp_path: P
     eventually(
         lambda: written.exists() and written.read_text().count("wrote") == 6, what="all to write"
     )
-
-
-def test_a_sink_that_is_dropped_leaves_no_thread(tmp_path: Path) -> None:
-    """Also if a background process holds its outputs open."""
-    before = threading.active_count()
-    sink = shell('sleep 600 & echo $! > "$1"; exit 0', tmp_path / "pids")
-    sink.deliver([sample_record()])
-    (pid,) = pids(tmp_path / "pids", 1)
-    try:
-        del sink
-        eventually(lambda: threading.active_count() <= before, what="the end of the threads")
-    finally:
-        os.kill(pid, signal.SIGKILL)
 
 
 def test_an_abort_during_the_start_counts_too() -> None:

@@ -55,60 +55,43 @@ def test_what_only_a_shell_could_run_is_refused(text: str, windows: bool) -> Non
         split_command(text, windows=windows)
 
 
-def test_a_list_is_taken_as_it_is() -> None:
-    """From the environment as JSON, from a file as a list; nothing is split or refused in it."""
+def test_a_command_is_a_line_or_a_list() -> None:
+    """From the environment as JSON, from a file as a list, in which nothing is split or refused;
+    the simple case needs neither.
+    """
     words = ("/opt/my drain", "a | b", "|", "", "$(x)")
     assert words == read(command=json.dumps(words)).command
     assert words == read(command=list(words)).command
-
-
-def test_a_line_is_a_command_too() -> None:
-    """The simple case needs no JSON."""
     assert read(command="drain.sh --all").command == ("drain.sh", "--all")
 
 
 @pytest.mark.parametrize(
-    ("command", "reason"),
+    ("fields", "reason"),
     [
-        ("", "name a program"),
-        ("   ", "name a program"),
-        ("[]", "name a program"),
-        ('["", "a"]', "name a program"),
-        ('[" "]', "name a program"),
-        ('"drain.sh', "a quote is not closed"),
-        ('["a"', "this begins like a JSON list, but is not valid JSON"),
-        ("[1]", "valid string"),
-        ('[["a"]]', "valid string"),
-        ('["a\\u0000b"]', "NUL"),
-        (None, "valid tuple"),
+        ({}, "command"),
+        ({"command": ""}, "name a program"),
+        ({"command": "   "}, "name a program"),
+        ({"command": "[]"}, "name a program"),
+        ({"command": '["", "secret"]'}, "name a program"),
+        ({"command": '[" "]'}, "name a program"),
+        ({"command": '"drain.sh secret'}, "a quote is not closed"),
+        ({"command": '["a", "secret"'}, "begins like a JSON list, but is not valid JSON"),
+        ({"command": "[1]"}, "valid string"),
+        ({"command": '[["secret"]]'}, "valid string"),
+        ({"command": '["a\\u0000secret"]'}, "NUL"),
+        ({"command": None}, "valid tuple"),
     ],
 )
-def test_a_command_that_cannot_be_one_is_refused(command: object, reason: str) -> None:
-    """The message says what is wrong, and shows no value."""
-    with pytest.raises(ValidationError, match=reason):
-        read(command=command)
-
-
-def test_no_message_shows_an_argument() -> None:
-    """Somebody may have put a secret there all the same."""
-    with pytest.raises(ValidationError) as caught:
-        read(command='["drain.sh", "--token=that-is-secret"')
+def test_a_command_that_cannot_be_one_is_refused(fields: dict[str, object], reason: str) -> None:
+    """The message says what is wrong, and shows no argument: it may be a secret all the same."""
+    with pytest.raises(ValidationError, match=reason) as caught:
+        read(**fields)
     assert "secret" not in str(caught.value)
-
-
-def test_a_command_is_required() -> None:
-    """There is no program that would be right for everybody."""
-    with pytest.raises(ValidationError, match="command"):
-        read()
 
 
 @pytest.mark.parametrize("timeout", ["0", "-1", "nan", "inf", "86401", "soon"])
 def test_a_timeout_is_a_time(timeout: str) -> None:
-    """More than nothing, at most a day."""
+    """More than nothing, at most a day; a minute unless given."""
+    assert (read(command="true").timeout, read(command="true", timeout="1.5").timeout) == (60, 1.5)
     with pytest.raises(ValidationError, match="timeout"):
         read(command="true", timeout=timeout)
-
-
-def test_a_timeout_is_a_minute_unless_given() -> None:
-    """A program that hangs is noticed while there is still time to do something."""
-    assert (read(command="true").timeout, read(command="true", timeout="1.5").timeout) == (60, 1.5)

@@ -37,11 +37,6 @@ class Started:
         self.killed = True
 
 
-def start(process: ModuleType) -> Any:
-    """A run of a program."""
-    return process.Run(["drain.exe"], env={}, body=b"{}", out=Output(), err=Output())
-
-
 @pytest.fixture
 def process(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """`sinks.program.process` as Windows would load it."""
@@ -58,47 +53,31 @@ def process(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return module
 
 
-def test_a_program_gets_a_group_and_no_window(
+def test_a_program_has_a_group_no_window_and_an_end(
     process: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Ctrl-C at the bridge is not meant for it, and a service has no screen."""
-    monkeypatch.setattr(subprocess, "Popen", Started)
-    run = start(process)
-    assert run._process.how["creationflags"] == 0x8000200
-    assert "start_new_session" not in run._process.how
-    assert run.last_words() == "out"
-
-
-def test_a_program_that_takes_too_long_is_ended_with_all_it_started(
-    process: ModuleType, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """By the system's own taskkill, named with its path."""
+    """Ctrl-C at the bridge is not meant for it, and a service has no screen. It is ended with all
+    it started by the system's own taskkill, named with its path; without that, alone.
+    """
     ended: list[list[str]] = []
 
     def taskkill(command: list[Any], **_: Any) -> None:
+        if ended:
+            raise FileNotFoundError(2, "no such file")
         ended.append([str(word) for word in command])
 
     monkeypatch.setattr(subprocess, "Popen", Started)
     monkeypatch.setattr(subprocess, "run", taskkill)
     monkeypatch.setenv("SYSTEMROOT", "/windows")
-    run = start(process)
+    run = process.Run(["drain.exe"], env={}, body=b"{}", out=Output(), err=Output())
+    assert run._process.how["creationflags"] == 0x8000200
+    assert "start_new_session" not in run._process.how
+    assert run.last_words() == "out"
     assert run.wait(0.0) is None
     assert run.end() is True
     taskkill_exe = str(Path("/windows/System32/taskkill.exe"))
     assert ended == [[taskkill_exe, "/T", "/F", "/PID", "4711"]]
-
-
-def test_a_machine_without_taskkill_still_ends_the_program(
-    process: ModuleType, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The program itself, if not what it started."""
-
-    def nowhere(*_: object, **__: object) -> None:
-        raise FileNotFoundError(2, "no such file")
-
-    monkeypatch.setattr(subprocess, "Popen", Started)
-    monkeypatch.setattr(subprocess, "run", nowhere)
-    run = start(process)
+    run._process.killed = False
     run.kill()
     assert run._process.killed
 

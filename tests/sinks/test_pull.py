@@ -128,30 +128,6 @@ def test_commands_wait_for_room(server: HttpServer) -> None:
     assert source.tokens == [b"a.b.c"]
 
 
-def test_the_token_may_change_in_its_file(server: HttpServer, tmp_path: Path) -> None:
-    """The file is read anew for each request."""
-    file = tmp_path / "token"
-    file.write_text("old\n")
-
-    def sent() -> list[str]:
-        return [request.headers["authorization"] for request in server.requests()]
-
-    with polling(server, Source(), token=None, token_file=str(file)):
-        assert sent()[0] == "Bearer old"
-        file.write_text("new\n")
-        eventually(lambda: sent()[-1] == "Bearer new", what="it")
-
-
-def test_a_file_without_a_token_is_an_error(server: HttpServer, tmp_path: Path) -> None:
-    """It names the file, and nothing is sent."""
-    file = tmp_path / "token"
-    file.write_text("two words that are no token")
-    said = str(opening_fails(make(server, token=None, token_file=str(file))))
-    assert f"the secret file {file} holds no bearer token" in said
-    assert "two words" not in said
-    assert not server.requests()
-
-
 @pytest.mark.parametrize(
     ("answer", "said"),
     [
@@ -336,6 +312,32 @@ def test_over_tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             source.wait_for(1)
 
 
+def test_the_token_may_change_in_its_file(server: HttpServer, tmp_path: Path) -> None:
+    """The file is read anew for each request; one without a token is named, and nothing sent."""
+    file = tmp_path / "token"
+    file.write_text("two words that are no token")
+    said = str(opening_fails(make(server, token=None, token_file=str(file))))
+    assert (f"the secret file {file} holds no bearer token" in said, server.requests()) == (
+        True,
+        [],
+    )
+    file.write_text("old\n")
+
+    def sent() -> list[str]:
+        return [request.headers["authorization"] for request in server.requests()]
+
+    with polling(server, Source(), token=None, token_file=str(file)):
+        assert sent()[0] == "Bearer old"
+        file.write_text("new\n")
+        eventually(lambda: sent()[-1] == "Bearer new", what="it")
+
+
+@pytest.mark.parametrize("url", ["http://localhost:1/x", "http://127.0.0.1/x", "https://x/"])
+def test_an_address_that_will_do(url: str) -> None:
+    """Without TLS, only this machine."""
+    assert settings(url).address == url.rstrip("/")
+
+
 @pytest.mark.parametrize(
     ("url", "said"),
     [
@@ -354,12 +356,6 @@ def test_an_address_that_will_not_do(url: str, said: str) -> None:
         settings(url)
     assert said in str(caught.value)
     assert "control.example" not in str(caught.value)
-
-
-@pytest.mark.parametrize("url", ["http://localhost:1/x", "http://127.0.0.1/x", "https://x/"])
-def test_an_address_that_will_do(url: str) -> None:
-    """Without TLS, only this machine."""
-    assert settings(url).address == url.rstrip("/")
 
 
 @pytest.mark.parametrize("token", ["", "two words", "line\nbreak", "caf\u00e9"])

@@ -82,18 +82,10 @@ def test_plain_http_to_another_machine(server: HttpServer, monkeypatch: pytest.M
 def test_a_proxy_is_all_that_can_be_seen(
     server: HttpServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With a proxy, the proxy is looked at, and its password not shown."""
+    """With a proxy, the proxy is looked at, and its password not shown; one that refuses fails."""
     monkeypatch.setenv("https_proxy", server.origin.replace("://", "://me:token-that-is-secret@"))
-    told = lines(hasty(server, url="https://hooks.invalid/x"))
-    assert told[-1].text == f"proxy {server.origin} takes connections"
-
-
-def test_a_proxy_that_is_away(server: HttpServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A proxy that refuses is a failure of the proxy."""
-    monkeypatch.setenv("https_proxy", server.origin)
+    sink = hasty(server, url="https://hooks.invalid/x")
+    assert lines(sink)[-1].text == f"proxy {server.origin} takes connections"
     server.stop()
-    told = lines(hasty(server, url="https://hooks.invalid/x"))
-    assert (told[-1].level, told[-1].text) == (
-        "fail",
-        f"proxy {server.origin}: the connection was refused",
-    )
+    last = lines(sink)[-1]
+    assert (last.level, last.text) == ("fail", f"proxy {server.origin}: the connection was refused")

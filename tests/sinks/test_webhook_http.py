@@ -112,17 +112,6 @@ def test_a_connection_is_kept(server: HttpServer) -> None:
     assert [request.connection for request in server.requests()] == [1, 1, 1, 2]
 
 
-def test_nothing_is_open_after_close(server: HttpServer) -> None:
-    """A closed sink holds no connection."""
-    sink = hasty(server)
-    sink.deliver([sample_record()])
-    sink.close()
-    with socket.create_connection(("127.0.0.1", server.port)) as probe:
-        probe.sendall(b"GET / HTTP/1.1\r\n\r\n")
-        probe.recv(10)
-    eventually(lambda: server.open_connections() == 0, what="no connection")
-
-
 def test_abort_ends_a_delivery_that_is_stuck(server: HttpServer) -> None:
     """The watchdog's call cuts the connection, and the thread comes free."""
 
@@ -173,17 +162,6 @@ def test_a_name_that_is_not_known(server: HttpServer, monkeypatch: pytest.Monkey
         "https://hooks.invalid: its host name cannot be resolved;"
         " see that the name is right and DNS works"
     )
-
-
-def test_tls_with_a_trusted_authority(ca: ThrowawayCa, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A receiver whose authority SSL_CERT_FILE names is trusted, and its connection kept."""
-    monkeypatch.setenv("SSL_CERT_FILE", str(ca.cert))
-    with HttpServer(tls=ca.server()) as secured:
-        sink = hasty(secured)
-        sink.deliver([sample_record(1)])
-        sink.deliver([sample_record(2)])
-        assert [request.connection for request in secured.requests()] == [1, 1]
-        sink.close()
 
 
 @pytest.mark.parametrize("mode", ["silence", "drip-headers", "reset"])

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from sinks.record import EVENT_ENDED, EVENT_STARTED, EventRecord
+from sinks.record import EVENT_ENDED, EVENT_SCHEDULED, EVENT_STARTED, EventRecord
 from sinks.testing import EVENT_TYPES, sample_heartbeat, sample_record, sample_records
 from sinks.webhook.template import RenderError, TemplateFormatError, compile_template, render
 
@@ -60,10 +60,13 @@ def test_the_content_type_is_what_the_body_is(template: str, expected: str) -> N
 
 
 def test_a_template_may_be_a_file(tmp_path: Path) -> None:
-    """`file:` and a path read the template from there."""
+    """`file:` and a path read the template from there, as UTF-8."""
     file = tmp_path / "chat.j2"
     file.write_text("{{ vm.name }} \u2013\n", encoding="utf-8")
     assert rendered(f"file:{file}") == "db-0 \u2013".encode()
+    file.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(TemplateFormatError, match="not UTF-8"):
+        compile_template(f"file:{file}")
 
 
 @pytest.mark.parametrize(
@@ -80,14 +83,6 @@ def test_a_template_that_does_not_compile_is_told(template: str, said: str) -> N
     """A mistake in the template is found before anything runs, with its line."""
     with pytest.raises(TemplateFormatError, match=said):
         compile_template(template)
-
-
-def test_a_file_that_is_no_text(tmp_path: Path) -> None:
-    """A file in another encoding is told as that."""
-    file = tmp_path / "chat.j2"
-    file.write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(TemplateFormatError, match="not UTF-8"):
-        compile_template(f"file:{file}")
 
 
 @pytest.mark.parametrize(
@@ -204,22 +199,24 @@ def test_teams_gets_a_card() -> None:
     assert body[2]["facts"][0] == {"title": "Not before", "value": "2026-03-01T12:15:00Z"}
 
 
-@pytest.mark.parametrize(("impact", "action"), [("delete", "resolve"), ("restart", "trigger")])
-def test_pagerduty_resolves_what_can_have_no_end(impact: str, action: str) -> None:
-    """A VM that is deleted sends no `ended`: its incident is resolved when the event starts."""
-    made = sample_record(record_type=EVENT_STARTED)
+@pytest.mark.parametrize(
+    ("kind", "impact", "action"),
+    [
+        (EVENT_SCHEDULED, "pause", "trigger"),
+        (EVENT_STARTED, "restart", "trigger"),
+        (EVENT_STARTED, "delete", "resolve"),
+        (EVENT_ENDED, "pause", "resolve"),
+    ],
+)
+def test_pagerduty_opens_and_resolves_one_incident(kind: str, impact: str, action: str) -> None:
+    """The event's id joins the transitions; its end resolves the incident, or the start of an event
+    that deletes the VM, which sends no `ended`.
+    """
+    made = sample_record(record_type=kind, event_id="5D2C0B2E-1E7B-4B9B-9D1C-000000000001")
     whole = json.loads(made.body)
     whole["data"]["impact"] = impact
     record = replace(made, body=json.dumps(whole).encode())
-    assert json.loads(rendered(EXAMPLES["PagerDuty"], record))["event_action"] == action
-
-
-def test_pagerduty_opens_and_resolves_one_incident() -> None:
-    """The event's id joins the transitions; its end resolves the incident."""
-    event_id = "5D2C0B2E-1E7B-4B9B-9D1C-000000000001"
-    opened = json.loads(rendered(EXAMPLES["PagerDuty"], sample_record(1, event_id=event_id)))
-    ended = sample_record(2, event_id=event_id, record_type=EVENT_ENDED)
-    closed = json.loads(rendered(EXAMPLES["PagerDuty"], ended))
-    assert (opened["event_action"], closed["event_action"]) == ("trigger", "resolve")
-    assert opened["dedup_key"] == closed["dedup_key"] == event_id
-    assert opened["payload"]["severity"] == "warning"
+    said = json.loads(rendered(EXAMPLES["PagerDuty"], record))
+    assert (said["event_action"], said["dedup_key"]) == (action, made.event_id)
+    severity = "warning" if impact == "pause" else "error"
+    assert action == "resolve" or said["payload"]["severity"] == severity
