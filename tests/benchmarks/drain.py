@@ -9,7 +9,6 @@ from __future__ import annotations
 import shutil
 import statistics
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -21,7 +20,7 @@ from sinks.record import EventRecord, RecordDraft
 from sinks.samples import sample_record
 from tests.benchmarks.farend import KINDS, LIBRARIES, FarEnd, Kind, far_end
 from tests.benchmarks.frame import Figure
-from tests.benchmarks.measure import PYTHON, SEB, running
+from tests.benchmarks.measure import PYTHON, bridge, running
 
 TITLE: Final = "Draining a backlog"
 LIMIT: Final = 0.8
@@ -93,15 +92,7 @@ def draft(number: int, now: datetime) -> RecordDraft:
 
 def _bridge(far: FarEnd, scratch: Path, state: Path, count: int) -> float:
     shutil.copytree(scratch / "backlog", state)
-    with ExitStack() as stack:
-        simulator = stack.enter_context(Simulator())
-        variables = {
-            **far.variables,
-            "SEB_IMDS__URL": simulator.url,
-            "SEB_STATE_DIR": str(state),
-            "SEB_HTTP__LISTEN": "127.0.0.1:0",
-        }
-        stack.enter_context(running([*SEB, "run"], scratch, variables))
+    with Simulator() as simulator, bridge(simulator, scratch, state, far.variables):
         first, last = far.find(_MARK, count=count)
     return (count - 1) / (last - first)
 

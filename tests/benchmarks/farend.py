@@ -9,19 +9,23 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final, Literal
 
 from support.amqp.server import SHARED_KEY
 from support.mqtt.mosquitto import Mosquitto
 
-from tests.benchmarks.measure import PYTHON, environment
+from bridge.simulator.events import SimulatedEvent
+from bridge.simulator.simulator import Simulator
+from tests.benchmarks.measure import child
 
 Kind = Literal["mqtt", "webhook", "eventhub"]
 KINDS: Final[tuple[Kind, ...]] = ("mqtt", "webhook", "eventhub")
 LIBRARIES: Final = {"mqtt": "paho-mqtt", "webhook": "requests", "eventhub": "azure-eventhub"}
 """What a user would send with."""
 HUB: Final = "scheduled-events"
+_PATIENCE: Final = 30.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +75,22 @@ class FarEnd:
         return first, last
 
 
+def announce(simulator: Simulator, far: FarEnd, *, count: int = 1) -> tuple[float, float]:
+    """Announce one event, and see it arrive so many times; milliseconds from IMDS serving it to the
+    first and to the last. Raises `TimeoutError`.
+    """
+    not_before = datetime.now(UTC) + timedelta(minutes=15)
+    event = SimulatedEvent(resources=(simulator.vm.name,), not_before=not_before)
+    if not simulator.wait_until_served(timeout=_PATIENCE):
+        raise TimeoutError("the document was not polled")
+    simulator.announce(event)
+    first, last = far.find(event.event_id, count=count)
+    served = simulator.history[-1].first_served
+    assert served is not None
+    simulator.end_event(event.event_id)
+    return 1000 * (first - served), 1000 * (last - served)
+
+
 @contextmanager
 def far_end(kind: Kind, scratch: Path) -> Iterator[FarEnd]:
     """A receiver of that kind, and for MQTT the broker before it."""
@@ -79,16 +99,6 @@ def far_end(kind: Kind, scratch: Path) -> Iterator[FarEnd]:
         if kind == "mqtt":
             broker = stack.enter_context(Mosquitto(scratch / "broker"))
             arguments.append(str(broker.port))
-        process = stack.enter_context(
-            subprocess.Popen(
-                [PYTHON, "-m", "tests.benchmarks.receiver", *arguments],
-                env=environment(),
-                cwd=scratch,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                text=True,
-            )
-        )
-        stack.callback(process.kill)
+        process = stack.enter_context(child("receiver", *arguments, scratch=scratch))
         assert process.stdout
         yield FarEnd(kind=kind, port=int(process.stdout.readline()), process=process)

@@ -28,7 +28,7 @@ from tests.benchmarks.fleet_paper import (
     wave_line,
 )
 from tests.benchmarks.frame import Figure, bars, bullets, table
-from tests.benchmarks.measure import PYTHON, environment
+from tests.benchmarks.measure import child
 
 TITLE: Final = "A fleet at one broker"
 SIZES: Final = (1, 10, 100, 1000)
@@ -91,7 +91,7 @@ def measure(
 def _life(scratch: Path, size: int, away: Sequence[float]) -> Any:
     # What Mosquitto logs of each packet would cost it more than the packet.
     quiet = ["log_type none"]
-    with Mosquitto(scratch, extra=quiet) as broker, _fleet(broker.port, size) as fleet:
+    with Mosquitto(scratch, extra=quiet) as broker, _fleet(broker.port, size, scratch) as fleet:
         begun = time.monotonic()
         fleet.order("start")
         started = fleet.until(opened=size, delivered=size, shown=size)
@@ -117,30 +117,14 @@ def _return(broker: Mosquitto, fleet: _Fleet, away: float) -> Any:
 
 
 @contextmanager
-def _fleet(port: int, size: int) -> Iterator[_Fleet]:
+def _fleet(port: int, size: int, scratch: Path) -> Iterator[_Fleet]:
     with ExitStack() as stack:
-        processes = []
-        for first in range(0, size, _VMS_A_PROCESS):
-            count = min(_VMS_A_PROCESS, size - first)
-            command = [
-                PYTHON,
-                "-m",
-                "tests.benchmarks.fleet_vms",
-                str(port),
-                str(first),
-                str(count),
-            ]
-            process = stack.enter_context(
-                subprocess.Popen(
-                    command,
-                    env=environment(),
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    text=True,
-                )
+        processes = [
+            stack.enter_context(
+                child("fleet_vms", port, first, min(_VMS_A_PROCESS, size - first), scratch=scratch)
             )
-            stack.callback(process.kill)
-            processes.append(process)
+            for first in range(0, size, _VMS_A_PROCESS)
+        ]
         for process in processes:
             assert process.stdout
             process.stdout.readline()

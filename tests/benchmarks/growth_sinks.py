@@ -5,17 +5,14 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 from contextlib import ExitStack
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
-from bridge.simulator.events import SimulatedEvent
 from bridge.simulator.simulator import Simulator
-from tests.benchmarks.farend import FarEnd, far_end
-from tests.benchmarks.measure import SEB, running
+from tests.benchmarks.farend import FarEnd, announce, far_end
+from tests.benchmarks.measure import bridge
 
 SIZES: Final = (1, 2, 5, 10)
-_PATIENCE: Final = 30.0
 
 
 def measure(scratch: Path, *, sizes: Sequence[int] = SIZES, changes: int = 40) -> Any:
@@ -29,7 +26,7 @@ def measure(scratch: Path, *, sizes: Sequence[int] = SIZES, changes: int = 40) -
         far = stack.enter_context(far_end("webhook", scratch))
         simulators = [_bridge(stack, scratch, far, size) for size in sizes]
         taken = [
-            [_one(simulator, far, size) for simulator, size in zip(simulators, sizes, strict=True)]
+            [announce(each, far, count=size) for each, size in zip(simulators, sizes, strict=True)]
             for _ in range(changes)
         ]
     return {
@@ -43,27 +40,9 @@ def measure(scratch: Path, *, sizes: Sequence[int] = SIZES, changes: int = 40) -
 
 def _bridge(stack: ExitStack, scratch: Path, far: FarEnd, sinks: int) -> Simulator:
     simulator = stack.enter_context(Simulator())
-    variables = {
-        "SEB_IMDS__URL": simulator.url,
-        "SEB_STATE_DIR": str(scratch / f"state-{sinks}"),
-        "SEB_POLL_INTERVAL": "0.1",
-        "SEB_HTTP__LISTEN": "",
-    }
+    variables = {"SEB_POLL_INTERVAL": "0.1", "SEB_HTTP__LISTEN": ""}
     for number in range(sinks):
         variables[f"SEB_SINK__W{number}__KIND"] = "webhook"
         variables[f"SEB_SINK__W{number}__URL"] = far.address
-    stack.enter_context(running([*SEB, "run"], scratch, variables))
+    stack.enter_context(bridge(simulator, scratch, scratch / f"state-{sinks}", variables))
     return simulator
-
-
-def _one(simulator: Simulator, far: FarEnd, sinks: int) -> tuple[float, float]:
-    not_before = datetime.now(UTC) + timedelta(minutes=15)
-    event = SimulatedEvent(resources=(simulator.vm.name,), not_before=not_before)
-    if not simulator.wait_until_served(timeout=_PATIENCE):
-        raise TimeoutError("nobody polls")
-    simulator.announce(event)
-    first, last = far.find(event.event_id, count=sinks)
-    served = simulator.history[-1].first_served
-    assert served is not None
-    simulator.end_event(event.event_id)
-    return 1000 * (first - served), 1000 * (last - served)

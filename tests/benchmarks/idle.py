@@ -18,7 +18,7 @@ from bridge.simulator.simulator import Simulator
 from bridge.simulator.vm import SimulatedVm
 from tests.benchmarks.farend import Kind, far_end
 from tests.benchmarks.frame import Figure
-from tests.benchmarks.measure import PYTHON, SEB, cpu_seconds, resident_mib, running
+from tests.benchmarks.measure import PYTHON, bridge, cpu_seconds, resident_mib, running
 
 TITLE: Final = "Idle cost"
 CPU_LIMIT: Final = 2.0
@@ -36,7 +36,6 @@ LIBRARIES: Final[Mapping[Kind, str]] = {
     "webhook": "",
 }
 _OFF: Final = {"SEB_HTTP__LISTEN": ""}
-_ON: Final = {"SEB_HTTP__LISTEN": "127.0.0.1:0"}
 
 
 def measure(
@@ -53,7 +52,7 @@ def measure(
         pids = {"bare": _bare(stack, scratch)}
         for kind in LIBRARIES:
             far = stack.enter_context(far_end(kind, _directory(scratch, kind)))
-            pids[kind] = _bridge(stack, scratch, kind, {**far.variables, **_ON})
+            pids[kind] = _bridge(stack, scratch, kind, far.variables)
             if kind == "mqtt":
                 pids["mqtt_no_http"] = _bridge(stack, scratch, "silent", {**far.variables, **_OFF})
             pids[f"imports_{kind}"] = _imports(stack, scratch, LIBRARIES[kind] + _METRICS)
@@ -95,8 +94,7 @@ def _bridge(stack: ExitStack, scratch: Path, name: str, variables: Mapping[str, 
     # A VM of its own: two bridges of one VM would take the connection from each other.
     simulator = stack.enter_context(Simulator(vm=SimulatedVm(vm_id=str(uuid.uuid4()))))
     directory = _directory(scratch, f"bridge-{name}")
-    where = {"SEB_IMDS__URL": simulator.url, "SEB_STATE_DIR": str(directory / "state")}
-    process = stack.enter_context(running([*SEB, "run"], directory, {**variables, **where}))
+    process = stack.enter_context(bridge(simulator, directory, directory / "state", variables))
     if not simulator.wait_for_gets(2, timeout=_PATIENCE):
         raise TimeoutError("the bridge does not poll")
     return process.pid

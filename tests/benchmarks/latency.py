@@ -13,15 +13,13 @@ import statistics
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
-from bridge.simulator.events import SimulatedEvent
 from bridge.simulator.simulator import Simulator
-from tests.benchmarks.farend import KINDS, FarEnd, Kind, far_end
+from tests.benchmarks.farend import KINDS, Kind, announce, far_end
 from tests.benchmarks.frame import Figure, ms
-from tests.benchmarks.measure import PYTHON, SEB, running
+from tests.benchmarks.measure import PYTHON, bridge, running
 
 TITLE: Final = "Added latency"
 LIMIT: Final = 2.5
@@ -29,7 +27,6 @@ CHANGES: Final = 150
 WARM_UP: Final = 10
 INTERVAL: Final = "0.1"
 DEFAULT_INTERVAL: Final = "1"
-_PATIENCE: Final = 30.0
 _COMMIT_BYTES: Final = 7 * 4096
 """SQLite's log takes about seven pages for a change."""
 
@@ -56,41 +53,19 @@ def _contest(
     with ExitStack() as stack:
         far = stack.enter_context(far_end(kind, scratch))
         ours, bare = (stack.enter_context(Simulator()) for _ in range(2))
-        variables = {
-            **far.variables,
-            "SEB_IMDS__URL": ours.url,
-            "SEB_STATE_DIR": str(scratch / "state"),
-            "SEB_POLL_INTERVAL": interval,
-            "SEB_HTTP__LISTEN": "127.0.0.1:0",
-        }
-        stack.enter_context(running([*SEB, "run"], scratch, variables))
+        variables = {**far.variables, "SEB_POLL_INTERVAL": interval}
+        stack.enter_context(bridge(ours, scratch, scratch / "state", variables))
         loop = [PYTHON, "-m", "tests.benchmarks.bare_loop", bare.url, interval, kind, far.address]
         stack.enter_context(running(loop, scratch))
         times = [
-            (_one(ours, far, number), _one(bare, far, number), _sync(scratch))
-            for number in range(warm_up + changes)
+            (announce(ours, far)[0], announce(bare, far)[0], _sync(scratch))
+            for _ in range(warm_up + changes)
         ][warm_up:]
     return {
         **_summary("", [each for each, _, _ in times]),
         **_summary("bare_", [each for _, each, _ in times]),
         "sync_ms": round(statistics.median(each for _, _, each in times), 2),
     }
-
-
-def _one(simulator: Simulator, far: FarEnd, number: int) -> float:
-    """Announce one event, and see it arrive; the milliseconds in between."""
-    event = SimulatedEvent(
-        resources=(simulator.vm.name,),
-        not_before=datetime.now(UTC) + timedelta(minutes=15, seconds=number),
-    )
-    if not simulator.wait_until_served(timeout=_PATIENCE):
-        raise TimeoutError("the document was not polled")
-    simulator.announce(event)
-    arrived, _ = far.find(event.event_id)
-    served = simulator.history[-1].first_served
-    assert served is not None
-    simulator.end_event(event.event_id)
-    return 1000 * (arrived - served)
 
 
 def _sync(scratch: Path) -> float:

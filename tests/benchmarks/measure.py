@@ -15,6 +15,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from bridge.simulator.simulator import Simulator
+
 ROOT: Final = Path(__file__).resolve().parents[2]
 PYTHON: Final = sys.executable
 SEB: Final = (PYTHON, "-m", "bridge")
@@ -81,6 +83,40 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
+
+
+@contextmanager
+def child(module: str, *arguments: object, scratch: Path) -> Iterator[subprocess.Popen[str]]:
+    """A program of the benchmarks that is spoken to over its standard input and output, and killed
+    at the end of the block.
+    """
+    with subprocess.Popen(
+        [PYTHON, "-m", f"tests.benchmarks.{module}", *map(str, arguments)],
+        env=environment(),
+        cwd=scratch,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+@contextmanager
+def bridge(
+    simulator: Simulator, scratch: Path, state: Path, variables: Mapping[str, str]
+) -> Iterator[subprocess.Popen[bytes]]:
+    """A bridge that polls this IMDS and keeps its store there; `variables` count more."""
+    told = {
+        "SEB_IMDS__URL": simulator.url,
+        "SEB_STATE_DIR": str(state),
+        "SEB_HTTP__LISTEN": "127.0.0.1:0",
+        **variables,
+    }
+    with running([*SEB, "run"], scratch, told) as process:
+        yield process
 
 
 def run(command: Sequence[str], scratch: Path, variables: Mapping[str, str] | None = None) -> float:

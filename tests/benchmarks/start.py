@@ -9,6 +9,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final
 
+from support.mqtt.mosquitto import free_port
+
 from bridge.cli import COMMANDS
 from bridge.simulator.simulator import Simulator
 from tests.benchmarks.farend import KINDS, far_end
@@ -68,7 +70,7 @@ def _commands(scratch: Path, rounds: int) -> dict[str, float]:
             **far.variables,
             "SEB_IMDS__URL": simulator.url,
             "SEB_STATE_DIR": str(scratch / "commands" / "state"),
-            "SEB_HTTP__LISTEN": f"127.0.0.1:{_free_port()}",
+            "SEB_HTTP__LISTEN": f"127.0.0.1:{free_port()}",
         }
         with running([*SEB, "run"], scratch, variables):
             simulator.wait_until_served(gets=2, timeout=_PATIENCE)
@@ -80,14 +82,6 @@ def _commands(scratch: Path, rounds: int) -> dict[str, float]:
                         seconds = run([*SEB, name], scratch, variables)
                         taken.setdefault(name, []).append(seconds)
     return _medians(taken)
-
-
-def _free_port() -> int:
-    import socket  # noqa: PLC0415  # here only
-
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port: int = probe.getsockname()[1]
-    return port
 
 
 def _medians(taken: Mapping[str, Sequence[float]]) -> dict[str, float]:

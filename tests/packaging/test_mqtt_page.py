@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from support.eventually import eventually
 from support.ground.doc_page import Pages, blocks
-from support.mqtt.mosquitto import executable
+from support.mqtt.mosquitto import executable, free_port
 from support.process.bridge import clean_environment
 from support.sinks.throwaway_ca import ThrowawayCa
 
@@ -89,13 +89,6 @@ def read(descriptor: int) -> bytes:
         return os.read(descriptor, 4096)
     except OSError:
         return b""
-
-
-def free_port() -> int:
-    """A port of loopback."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def listens(port: int) -> bool:

@@ -62,7 +62,7 @@ class Mosquitto:
         extra: Sequence[str] = (),
     ) -> None:
         self.directory = directory
-        self.port = _free_port()
+        self.port = free_port()
         self.users = dict(users or {})
         self._tls = tls
         self._process: subprocess.Popen[bytes] | None = None
@@ -175,7 +175,8 @@ class Mosquitto:
             made.close()
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A port of loopback."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
