@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-import subprocess
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -180,9 +179,7 @@ def test_a_newer_schema_ends_the_console_in_words(tmp_path: Path) -> None:
     with sqlite3.connect(tmp_path / DATABASE_FILE) as database:
         database.execute("UPDATE alembic_version SET version_num = '9999'")
     database.close()
-    done = subprocess.run(
-        console.command("run"), env=console.environ, capture_output=True, text=True, check=False
-    )
+    done = console.run("run")
     assert done.returncode == 78
     assert "newer than this console; upgrade the console" in done.stderr
 

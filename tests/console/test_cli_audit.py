@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import sqlite3
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.console import forking
 from support.console.stage import ConsoleStage
 
 from console.audit import log
@@ -37,16 +36,9 @@ def stage(tmp_path: Path) -> Iterator[ConsoleStage]:
 
 def seb(stage: ConsoleStage, *words: str) -> subprocess.CompletedProcess[str]:
     """A command with the settings of the console, as another process."""
-    clean = {name: value for name, value in os.environ.items() if not name.startswith("SEB_")}
     directory = str(stage.desk.settings.state_dir)
-    return subprocess.run(
-        [sys.executable, "-m", "bridge", "console", *words],
-        env=clean | {"SEB_CONSOLE_STATE_DIR": directory, "SEB_CONSOLE_URL": stage.url},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    own = {"SEB_CONSOLE_STATE_DIR": directory, "SEB_CONSOLE_URL": stage.url}
+    return forking.finished(["console", *words], env=own)
 
 
 def head(stage: ConsoleStage) -> Head:
@@ -92,14 +84,8 @@ def test_the_first_wrong_row_is_named(stage: ConsoleStage, statement: str, words
 
 def test_without_a_database_nothing_is_made(tmp_path: Path) -> None:
     """Exit code 78, and no file appears."""
-    done = subprocess.run(
-        [sys.executable, "-m", "bridge", "console", "audit", "verify"],
-        env={**os.environ, "SEB_CONSOLE_STATE_DIR": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    own = {"SEB_CONSOLE_STATE_DIR": str(tmp_path)}
+    done = forking.finished(["console", "audit", "verify"], env=own)
     assert done.returncode == 78
     assert "SEB_CONSOLE_STATE_DIR" in done.stderr
     assert list(tmp_path.iterdir()) == []

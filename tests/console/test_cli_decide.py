@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.console import forking
 from support.console.deciding import World, audit
 from support.console.process import ConsoleProcess
 from support.console.records import FakeVm
@@ -35,24 +36,11 @@ def console(world: World) -> Iterator[ConsoleProcess]:
         yield running
 
 
-def run(console: ConsoleProcess, *words: str, **environ: str) -> subprocess.CompletedProcess[str]:
-    """A command that is pointed at the console; nobody is at its terminal."""
-    return subprocess.run(
-        console.command(*words),
-        env={**console.environ, "SEB_CONSOLE_URL": console.url, **environ},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=90,
-        check=False,
-    )
-
-
 def test_an_approval_is_followed_to_its_end(world: World, console: ConsoleProcess) -> None:
     """The VMs are shown, each step is a line, and exit code 0 means that it is confirmed."""
     event = world.due(console, world.announce())
     event_id = event["eventId"]
-    done = run(console, "approve", event_id, "--reason", "window of tonight", "--yes")
+    done = console.run("approve", event_id, "--reason", "window of tonight", "--yes")
     assert done.returncode == 0, done.stderr
     assert "An approval releases, now:\n  web-0\n" in done.stderr
     states = [line.split()[0] for line in done.stdout.splitlines()]
@@ -68,11 +56,11 @@ def test_an_approval_need_not_be_waited_for(world: World, console: ConsoleProces
     event = world.due(console, world.announce())
     seen = ("--fingerprint", event["fingerprint"])
     words = ("approve", event["eventId"], "--reason", "r", "--yes", "--no-wait", "--json", *seen)
-    done = run(console, *words)
+    done = console.run(*words)
     assert done.returncode == 0, done.stderr
     (step,) = map(json.loads, done.stdout.splitlines())
     assert (step["eventId"], step["state"]) == (event["eventId"], "approving")
-    again = run(console, *words)
+    again = console.run(*words)
     assert again.returncode == 1
     assert "seb console: " in again.stderr
 
@@ -88,10 +76,10 @@ def test_what_was_not_seen_is_not_approved(world: World, console: ConsoleProcess
         (("no-such-event", "--reason", "r", "--yes"), 1),
     ):
         for command in ("approve", "leave"):
-            done = run(console, command, *words)
+            done = console.run(command, *words)
             assert (done.returncode, done.stdout) == (code, ""), done.stderr
     assert len(audit(console)) == before
-    left = run(console, "leave", event["eventId"], "--reason", "low traffic", "--yes")
+    left = console.run("leave", event["eventId"], "--reason", "low traffic", "--yes")
     assert left.returncode == 0, left.stderr
     assert left.stdout.startswith(f"left  {event['eventId']}  until 20")
     assert console.events()[event["eventId"]]["decision"]["state"] == "left"
@@ -100,15 +88,15 @@ def test_what_was_not_seen_is_not_approved(world: World, console: ConsoleProcess
 
 def test_the_trust_file_is_what_the_vms_have(world: World, console: ConsoleProcess) -> None:
     """The public members and nothing else; without a key it says what to set."""
-    done = run(console, "trust")
+    done = console.run("trust")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == json.loads(world.trust.read_text())
-    both = json.loads(run(console, "trust", "--also", str(world.key)).stdout)["keys"]
+    both = json.loads(console.run("trust", "--also", str(world.key)).stdout)["keys"]
     assert len(both) == 2
     assert all("d" not in key for key in both)
     console.environ, kept = {**console.environ}, console.environ
     del console.environ["SEB_CONSOLE_KEY"]
-    none = run(console, "trust")
+    none = console.run("trust")
     console.environ = kept
     assert none.returncode == 78
     assert "seb keys generate" in none.stderr
@@ -135,7 +123,7 @@ def test_the_example_approves_with_a_token(
     world: World, console: ConsoleProcess, tmp_path: Path
 ) -> None:
     """Short pauses of single VMs, and nothing else; it prints how each ended."""
-    made = run(console, "token", "add", "robot", "--role", "approver", "--days", "1")
+    made = console.run("token", "add", "robot", "--role", "approver", "--days", "1")
     assert made.returncode == 0, made.stderr
     env = {"SEB_CONSOLE_URL": console.url, "SEB_CONSOLE_TOKEN": made.stdout.strip()}
     prefix = (sys.executable, str(EXAMPLE))
@@ -163,15 +151,7 @@ def test_no_text_moves_the_terminal(tmp_path: Path) -> None:
             ("events",),
             ("audit",),
         ):
-            done = subprocess.run(
-                [sys.executable, "-m", "bridge", "console", *words],
-                env={"SEB_CONSOLE_URL": stage.url},
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                text=True,
-                timeout=60,
-                check=False,
-            )
+            done = forking.finished(["console", *words], env={"SEB_CONSOLE_URL": stage.url})
             assert done.stdout + done.stderr
             assert "\x1b" not in done.stdout + done.stderr
             assert "\u202e" not in done.stdout + done.stderr

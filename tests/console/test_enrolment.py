@@ -136,6 +136,8 @@ def enroll(
     console: ConsoleProcess, *words: str, given: str = ""
 ) -> subprocess.CompletedProcess[str]:
     """Run `seb console enroll` beside it."""
+    if not given:
+        return console.run("enroll", *words)
     return subprocess.run(
         console.command("enroll", *words),
         env=console.environ,

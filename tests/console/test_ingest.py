@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -79,24 +77,15 @@ def test_a_second_console_on_the_same_file_is_refused(
     console: ConsoleProcess, tmp_path: Path
 ) -> None:
     """Two consoles never share a SQLite file; the second says what to do, with exit code 78."""
-    environ = console.environ | {"SEB_CONSOLE_LISTEN": "127.0.0.1:0"}
-    done = subprocess.run(
-        console.command("run"), env=environ, capture_output=True, timeout=60, check=False
-    )
+    done = console.run("run", SEB_CONSOLE_LISTEN="127.0.0.1:0")
     assert done.returncode == 78
-    assert b"PostgreSQL" in done.stderr
+    assert "PostgreSQL" in done.stderr
 
 
 def test_enroll_prints_what_a_bridge_needs(console: ConsoleProcess) -> None:
     """The lines are settings of the bridge, and the secret is that VM's."""
-    done = subprocess.run(
-        console.command("enroll", "some-vm"),
-        env={**os.environ, **console.environ},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
-    )
+    done = console.run("enroll", "some-vm")
+    assert done.returncode == 0, done.stderr
     lines = dict(line.split("=", maxsplit=1) for line in done.stdout.splitlines())
     assert list(lines) == [
         "SEB_SINK__CONSOLE__KIND",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -46,14 +45,8 @@ def bridge_of(simulator: Simulator, home: Path, **settings: str) -> BridgeProces
 
 def enrolled(console: ConsoleProcess, vm_id: str) -> dict[str, str]:
     """The lines that `seb console enroll` prints for a VM, but for the channel of commands."""
-    done = subprocess.run(
-        console.command("enroll", vm_id),
-        env=console.environ,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
-    )
+    done = console.run("enroll", vm_id)
+    assert done.returncode == 0, done.stderr
     lines = dict(line.split("=", maxsplit=1) for line in done.stdout.splitlines())
     return {name: value for name, value in lines.items() if "__PULL_" not in name}
 
