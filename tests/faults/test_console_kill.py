@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import pytest
 from support.console import killing
-from support.console.killing import Death, Scene, Step
+from support.console.killing import Death, HttpsScene, Scene, Step
 from support.console.ledger import NOT_ASKED, WAITS, Ledger
 from support.console.process import ConsoleProcess
 from support.faults import strace
@@ -43,7 +43,7 @@ class Victim(Protocol):
     def kill(self) -> None:
         """End it without a word."""
 
-    def start(self) -> None:
+    def start(self) -> object:
         """Start it again."""
 
 
@@ -127,11 +127,32 @@ def test_the_broker(tmp_path: Path, tell: Tell, rounds: int) -> None:
         )
 
 
+@sizes("rounds", None, 12, 100)
+def test_over_https_alone(tmp_path: Path, tell: Tell, rounds: int) -> None:
+    """The console and the bridge in turn, which have no broker between them."""
+    console_steps = needing_strace(killing.HTTPS_CONSOLE).items()
+    steps = [(f"console: {name}", step) for name, step in console_steps]
+    steps += [(f"bridge: {name}", step) for name, step in killing.HTTPS_BRIDGE.items()]
+    with HttpsScene(tmp_path, seed=rounds) as scene, scene.console() as console:
+        ledger = Ledger(scene=scene)
+        with scene.bridge(console) as bridge:
+            for name, step in in_turn(dict(steps), rounds):
+                event = scene.announced(console)
+                victim: Victim = bridge if name.startswith("bridge") else console
+                step(Death(scene=scene, console=console, event=event, kill=victim.kill))
+                victim.start()
+                ledger.enter(console, event["eventId"], name)
+                scene.simulator.end_event(event["eventId"])
+        figures = "kill -9 of console and bridge, HTTPS alone"
+        tell(ledger.judge(console, figures, may_end={"confirmed", NOT_ASKED}))
+
+
 def beside(
     ledger: Ledger, console: ConsoleProcess, victim: Victim, steps: Iterator[tuple[str, Step]]
 ) -> None:
     """Something dies while a console goes on."""
     scene = ledger.scene
+    assert isinstance(scene, Scene)
     for name, step in steps:
         event = announced(scene, console)
         step(Death(scene=scene, console=console, event=event, kill=victim.kill))

@@ -6,7 +6,7 @@ import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, LiteralString, Self
 
 import psycopg
 import pytest
@@ -76,6 +76,11 @@ class PostgreSql:
         with psycopg.connect(self._url("postgres"), autocommit=True) as connection:
             connection.execute(f'CREATE DATABASE "{name}"')
         return self._url(name)
+
+    def execute(self, url: str, statement: LiteralString) -> None:
+        """Change what a database holds."""
+        with psycopg.connect(url) as connection:
+            connection.execute(statement)
 
     def stop(self) -> None:
         """Shut down at once; every connection is cut."""

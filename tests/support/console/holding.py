@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -215,6 +216,18 @@ def publish(packet: bytes) -> Publish | None:
     properties = _number(packet, at + 2)
     assert properties is not None
     return Publish(topic=topic, number=number, payload=packet[sum(properties) :])
+
+
+def claims_of(token: bytes) -> dict[str, Any]:
+    """What a command says; its signature is not looked at."""
+    part = token.split(b".")[1]
+    claims: dict[str, Any] = json.loads(base64.urlsafe_b64decode(part + b"=" * (-len(part) % 4)))
+    return claims
+
+
+def tokens_in(passing: Passing) -> list[bytes]:
+    """The commands in an answer of the HTTPS channel."""
+    return re.findall(rb'"(eyJ[\w.-]+)"', passing.data) if passing.answer else []
 
 
 def command_of(event_id: str) -> Wanted:

@@ -17,6 +17,7 @@ from support.console.holding import (
     Passing,
     Wanted,
     acknowledged,
+    claims_of,
     command_of,
     committing,
     mqtt_packets,
@@ -24,7 +25,9 @@ from support.console.holding import (
     publish,
     receipt_of,
     saying,
+    tokens_in,
 )
+from support.console.over_https import HttpsWorld
 from support.console.process import ConsoleProcess
 from support.eventually import eventually
 from support.faults.strace import Injection
@@ -67,11 +70,40 @@ class Scene(World):
         self.on_post()
 
 
+class HttpsScene(HttpsWorld):
+    """The same for one VM that has HTTPS alone."""
+
+    def __init__(self, directory: Path, *, seed: int) -> None:
+        super().__init__(directory, on_approval=self._asked)
+        self.draw = random.Random(seed)
+        self.lines: dict[str, HoldingProxy] = {}
+        self.commands: dict[str, dict[str, Any]] = {}
+        """As `Scene`'s."""
+        self.on_post: Callable[[], None] = lambda: None
+        """As `Scene`'s."""
+
+    def console(self, name: str = "console", **settings: str) -> ConsoleProcess:
+        """See `HttpsWorld`: its bridge finds it behind a proxy."""
+        made = super().console(name, **settings)
+        proxy = HoldingProxy(made.port, split=pieces, watch=self._watch)
+        self.lines[name] = self.stack.enter_context(proxy)
+        made.environ["SEB_CONSOLE_PUBLIC_URL"] = f"http://127.0.0.1:{proxy.port}"
+        return made
+
+    def _watch(self, passing: Passing) -> None:
+        for token in tokens_in(passing) if passing.answer else ():
+            claims = claims_of(token)
+            self.commands[claims["jti"]] = claims
+
+    def _asked(self, _: Approval) -> None:
+        self.on_post()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Death:
     """A console is asked to approve an event, and something is killed on the way."""
 
-    scene: Scene
+    scene: Scene | HttpsScene
     console: ConsoleProcess
     """The one that is asked."""
     event: Mapping[str, Any]
@@ -237,6 +269,11 @@ def _receipt(state: str) -> Callable[[str], Wanted]:
     return lambda event_id: receipt_of(event_id, state)
 
 
+def _posting(event_id: str, state: str) -> Wanted:
+    words = (event_id.encode(), b'"state":"%s"' % state.encode())
+    return lambda passing: not passing.answer and all(word in passing.data for word in words)
+
+
 def _told(event_id: str) -> Wanted:
     return acknowledged(command_of(event_id))
 
@@ -287,3 +324,16 @@ BROKER: Final[Mapping[str, Step]] = {
     "confirmed, receipt not handed on": _held(_receipt("confirmed")),
     "at any time": at_any_time,
 }
+_HTTPS_LINE: Final[Mapping[str, Step]] = {
+    "signed, answer on its way": _held(lambda _: lambda passing: bool(tokens_in(passing))),
+    "accepted, receipt on its way": _held(lambda event: _posting(event, "accepted")),
+    "confirmed, receipt on its way": _held(lambda event: _posting(event, "confirmed")),
+    "at any time": at_any_time,
+}
+HTTPS_CONSOLE: Final[Mapping[str, Step]] = {
+    "before the row": _called(WRITE),
+    "row not synced": _called(SYNC),
+    "row there, not signed": _called(READ, key=True),
+    **_HTTPS_LINE,
+}
+HTTPS_BRIDGE: Final[Mapping[str, Step]] = {"posted, answer withheld": _at_post, **_HTTPS_LINE}

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from support.console.deciding import audit
-from support.console.killing import Scene
+from support.console.killing import HttpsScene, Scene
 from support.console.process import ConsoleProcess
 from support.eventually import eventually
 
@@ -22,7 +22,7 @@ _NO_END = (NOT_ASKED, WAITS)
 class Ledger:
     """What became of each round."""
 
-    scene: Scene
+    scene: Scene | HttpsScene
     ends: dict[str, str] = field(default_factory=dict)
     """By event id, how it ended."""
     steps: dict[str, str] = field(default_factory=dict)

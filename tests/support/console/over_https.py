@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Self
@@ -11,6 +13,7 @@ from support.console.process import ConsoleProcess
 from support.eventually import eventually
 from support.process.bridge import BridgeProcess
 
+from bridge.simulator.approvals import Approval
 from bridge.simulator.events import SimulatedEvent
 from bridge.simulator.simulator import Simulator
 
@@ -18,17 +21,20 @@ from bridge.simulator.simulator import Simulator
 class HttpsWorld:
     """An IMDS with one VM, and a key that consoles sign with and its bridge trusts."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(
+        self, directory: Path, *, on_approval: Callable[[Approval], None] = lambda _: None
+    ) -> None:
         self.directory = directory
         self.key, self.trust = made_key(directory / "keys")
-        self.simulator = Simulator(approval_delay=0.3)
+        self.simulator = Simulator(approval_delay=0.3, on_approval=on_approval)
+        self.stack = ExitStack()
 
     def __enter__(self) -> Self:
-        self.simulator.start()
+        self.stack.enter_context(self.simulator)
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.simulator.stop()
+        self.stack.close()
 
     def console(self, name: str = "console", **settings: str) -> ConsoleProcess:
         """A console that can approve over HTTPS, not started."""
