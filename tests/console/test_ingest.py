@@ -6,9 +6,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from sqlalchemy import text
 from support.console.process import ConsoleProcess
 from support.console.records import FakeVm
+from support.console.stage import ConsoleStage
 from support.eventually import eventually
+
+from console.sources.enrolment import read_key, webhook_secret
+from sinks.webhook.signature import SigningKey, signature_headers
 
 
 @pytest.fixture(scope="module")
@@ -95,3 +100,22 @@ def test_enroll_prints_what_a_bridge_needs(console: ConsoleProcess) -> None:
         "SEB_COMMANDS__PULL_TOKEN",
     ]
     assert lines["SEB_SINK__CONSOLE__URL"] == f"{console.url}/ingest/v1/records"
+
+
+def test_what_cannot_be_stored_is_not_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """503 and when to come again, as long as the database takes nothing."""
+    monkeypatch.setattr("console.web.receiving._COMMIT_SECONDS", 0.3)
+    vm = FakeVm()
+    with ConsoleStage(tmp_path) as stage:
+        body = vm.event("E", now=stage.now).body
+        secret = SigningKey(webhook_secret(read_key(tmp_path / "enroll.key"), vm.vm_id, 1))
+        at = int(stage.now.timestamp())
+        headers = signature_headers([secret], message_id="r", timestamp=at, body=body)
+        with stage.console.database.writing.begin() as connection:
+            connection.execute(text("SELECT 1"))
+            answer = stage.http.post(f"{stage.url}/ingest/v1/records", data=body, headers=headers)
+        assert (answer.status_code, answer.headers["Retry-After"]) == (503, "5")
+        answer = stage.http.post(f"{stage.url}/ingest/v1/records", data=body, headers=headers)
+        assert answer.status_code == 204
