@@ -102,23 +102,19 @@ def test_a_flood_of_bad_commands(stage: Stage, bridge: BridgeProcess) -> None:
             event = stage.simulator.announce(SimulatedEvent())
             asked = time.monotonic()
             delays.append(stage.line.wait_for_event(event.event_id).time - asked)
-    ping_until_answered(stage)
+    numbers = itertools.count()
+
+    def answered() -> bool:
+        """A good command gets through after a flood; within it, it may be dropped with the bad."""
+        stage.send(signer.ping(vm_id, jti=f"ping-{next(numbers)}"))
+        return any(each.data["jti"].startswith("ping-") for each in stage.line.receipts())
+
+    eventually(answered, what="an answer to a ping")
     assert stage.simulator.approvals == []
     assert stage.simulator.gets - gets > 5
     assert max(delays) < 30.0
     assert usage(bridge.pid).memory - before < 20
     assert len(stage.line.receipts()) < 1000
-
-
-def ping_until_answered(stage: Stage) -> None:
-    """A good command gets through after a flood; within it, it may be dropped with the bad."""
-    vm_id, numbers = stage.vm_id, itertools.count()
-
-    def answered() -> bool:
-        stage.send(stage.signer.ping(vm_id, jti=f"ping-{next(numbers)}"))
-        return any(each.data["jti"].startswith("ping-") for each in stage.line.receipts())
-
-    eventually(answered, what="an answer to a ping")
 
 
 def test_a_dry_run_approves_nothing(stage: Stage) -> None:

@@ -1,20 +1,12 @@
 """Which records there are, and which of them a sink gets: scope, types, own VM, heartbeats."""
 
-import json
-from pathlib import Path
-from typing import Any
-
+from support.process.bridge import written
 from support.process.launch import Launch
 
 from bridge.simulator.events import SimulatedEvent
 from bridge.simulator.simulator import Simulator
 
 FOR_OTHERS = SimulatedEvent(resources=("vm-1",))
-
-
-def lines(path: Path) -> list[dict[str, Any]]:
-    """The records of a file."""
-    return [json.loads(line) for line in path.read_bytes().splitlines()]
 
 
 def test_a_sink_gets_what_it_asks_for(launch: Launch, simulator: Simulator) -> None:
@@ -38,10 +30,10 @@ def test_a_sink_gets_what_it_asks_for(launch: Launch, simulator: Simulator) -> N
         simulator.end_event(FOR_OTHERS.event_id)
     bridge.wait_for_records(2, types="seb.event.ended")
     assert bridge.stop() == 0
-    assert [r["type"].split(".")[2] for r in lines(ends)] == ["ended", "ended", "stopped"]
+    assert [r["type"].split(".")[2] for r in written(ends)] == ["ended", "ended", "stopped"]
     others = [r for r in bridge.records if r["subject"].endswith(FOR_OTHERS.event_id)]
     assert len(others) == 2
-    assert lines(mine) == [record for record in bridge.records if record not in others]
+    assert written(mine) == [record for record in bridge.records if record not in others]
 
 
 def test_a_heartbeat_says_how_things_stand(launch: Launch, simulator: Simulator) -> None:

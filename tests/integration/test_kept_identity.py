@@ -1,13 +1,12 @@
 """A start while IMDS does not say who the VM is: what a bridge may do meanwhile."""
 
-import json
 import sqlite3
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 from support.eventually import eventually
-from support.process.bridge import run_seb
+from support.process.bridge import run_seb, written
 from support.process.launch import Launch
 
 from bridge.simulator.events import SimulatedEvent
@@ -30,11 +29,6 @@ def out(launch: Launch) -> Path:
     return launch.home / "out.jsonl"
 
 
-def records(path: Path) -> list[dict[str, object]]:
-    """What the file sink has."""
-    return [json.loads(line) for line in path.read_bytes().splitlines()] if path.exists() else []
-
-
 def committed(state: Path) -> list[str]:
     """The types of the records in the store of a bridge that has ended."""
     with closing(sqlite3.connect(state / FILE_NAME)) as connection:
@@ -54,9 +48,9 @@ def known(launch: Launch, out: Path) -> int:
     """A run on this VM that ends in good order; how many records it delivered."""
     first = launch()
     first.wait_for_log("started")
-    eventually(lambda: len(records(out)) >= 1, what="the first record")
+    eventually(lambda: len(written(out)) >= 1, what="the first record")
     assert first.stop() == 0
-    return len(records(out))
+    return len(written(out))
 
 
 def test_another_vms_disk(launch: Launch, simulator: Simulator, out: Path) -> None:
@@ -76,14 +70,14 @@ def test_another_vms_disk(launch: Launch, simulator: Simulator, out: Path) -> No
         bridge.wait_for_log("identity_trouble")
         assert imds.wait_until_served(gets=10)
         imds.heal()
-        eventually(lambda: len(records(out)) >= before + 2, what="records of this VM", timeout=30)
+        eventually(lambda: len(written(out)) >= before + 2, what="records of this VM", timeout=30)
         assert bridge.stop() == 0
         assert imds.approvals == []
-    assert [each["type"] for each in records(out)[before : before + 2]] == [
+    assert [each["type"] for each in written(out)[before : before + 2]] == [
         "seb.bridge.store-reset.v1",
         "seb.bridge.started.v1",
     ]
-    assert {each["partitionkey"] for each in records(out)[before:]} == {OTHER.vm_id}
+    assert {each["partitionkey"] for each in written(out)[before:]} == {OTHER.vm_id}
 
 
 def test_this_vm_after_a_boot(launch: Launch, simulator: Simulator, out: Path) -> None:
@@ -97,7 +91,7 @@ def test_this_vm_after_a_boot(launch: Launch, simulator: Simulator, out: Path) -
     bridge = launch()
     bridge.wait_for_log("event.scheduled")
     assert simulator.wait_until_served(gets=5)
-    assert len(records(out)) == before
+    assert len(written(out)) == before
     assert simulator.approvals == []
     refused = run_seb("approve", event.event_id, "--yes", home=launch.home, env=launch.env)
     assert (refused.code != 0, NOT_YET in refused.err) == (True, True)
@@ -105,7 +99,7 @@ def test_this_vm_after_a_boot(launch: Launch, simulator: Simulator, out: Path) -
     bridge.wait_for_log("identity_ok", timeout=30)
     bridge.wait_for_log("approval.posted")
     assert bridge.stop() == 0
-    kinds = [str(each["type"]) for each in records(out)[before:]]
+    kinds = [str(each["type"]) for each in written(out)[before:]]
     assert kinds[:3] == [
         "seb.bridge.started.v1",
         "seb.event.scheduled.v1",
@@ -120,10 +114,10 @@ def test_this_vm_in_the_same_boot(launch: Launch, simulator: Simulator, out: Pat
     simulator.announce(SimulatedEvent())
     simulator.fault(Status(503), times=None, at="instance")
     bridge = launch()
-    eventually(lambda: len(records(out)) >= before + 2, what="the event")
+    eventually(lambda: len(written(out)) >= before + 2, what="the event")
     assert simulator.wait_until_served(gets=5)
     assert simulator.approvals == []
-    assert "seb.approval.v1" not in [each["type"] for each in records(out)]
+    assert "seb.approval.v1" not in [each["type"] for each in written(out)]
     simulator.heal()
     bridge.wait_for_log("approval.posted", timeout=30)
     assert bridge.stop() == 0
@@ -140,11 +134,11 @@ def test_a_stop_before_it_is_confirmed(launch: Launch, simulator: Simulator, out
     assert bridge.stop() == 0
     assert bridge.logs("stopped")[0]["undelivered"] == "file"
     assert "Traceback" not in bridge.errors
-    assert len(records(out)) == before
+    assert len(written(out)) == before
     assert committed(launch.state)[-2:] == ["seb.bridge.started.v1", "seb.bridge.stopped.v1"]
     simulator.heal()
     again = launch()
-    eventually(lambda: len(records(out)) >= before + 3, what="all of it")
+    eventually(lambda: len(written(out)) >= before + 3, what="all of it")
     assert again.stop() == 0
 
 
@@ -157,5 +151,5 @@ def test_one_look_at_another_boot(launch: Launch, simulator: Simulator, out: Pat
     once = launch("--once")
     assert once.wait() == 69
     assert "does not confirm who this VM is" in once.errors
-    assert len(records(out)) == before
+    assert len(written(out)) == before
     assert "seb.event.scheduled.v1" in committed(launch.state)

@@ -93,12 +93,6 @@ def an_event(**fields: Any) -> SimulatedEvent:
     return SimulatedEvent(**{"event_type": "Reboot", "not_before": soon, **fields})
 
 
-def states(bridge: BridgeProcess) -> list[tuple[str, str]]:
-    """Actor and state of every receipt."""
-    receipts = [each["data"] for each in bridge.records if each["type"] == "seb.approval.v1"]
-    return [(receipt["actor"], receipt["state"]) for receipt in receipts]
-
-
 def effective(simulator: Simulator) -> list[Any]:
     """The approvals that set something off."""
     return [approval for approval in simulator.approvals if approval.effective]
@@ -125,9 +119,9 @@ def test_prepare_then_approve_then_recover(prepared: Prepared, simulator: Simula
     assert bridge.stop() == 0
     told = [run["transition"] for run in prepared.runs() if run["code"] == 0]
     assert told == ["scheduled", "started", "ended"]
-    assert states(bridge) == [
-        ("rule:drained", state) for state in ("accepted", "posted", "confirmed")
-    ]
+    receipts = [each["data"] for each in bridge.records if each["type"] == "seb.approval.v1"]
+    assert {each["actor"] for each in receipts} == {"rule:drained"}
+    assert [each["state"] for each in receipts] == ["accepted", "posted", "confirmed"]
 
 
 def test_a_stop_leaves_no_program_behind(prepared: Prepared, simulator: Simulator) -> None:

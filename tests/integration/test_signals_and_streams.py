@@ -1,6 +1,5 @@
 """A signal that comes between two runs of one process, and standard streams that are closed."""
 
-import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,7 +8,7 @@ import pytest
 from support.eventually import eventually
 from support.faults.gate import GatedReceiver
 from support.faults.proxy import FaultProxy, Spoil
-from support.process.bridge import SEB, BridgeProcess
+from support.process.bridge import SEB, BridgeProcess, written
 from support.process.launch import Launch
 
 from bridge.simulator.simulator import Simulator
@@ -70,12 +69,15 @@ def test_a_bridge_runs_without_standard_output(launch: Launch, closed: str) -> N
     env = {**launch.env, "SEB_SINK__FILE__PATH": str(out), "SEB_SINK__STDOUT__FORMAT": "json"}
     with BridgeProcess("run", env=env, home=launch.home, prefix=_with(closed)) as bridge:
         down = bridge.wait_for_log("sink_down")
-        eventually(lambda: len(_types(out)) >= 1, what="the first record")
+        eventually(lambda: len(written(out)) >= 1, what="the first record")
         assert bridge.stop() == 0
         assert (down["sink"], down["reason"]) == ("stdout", "this process has no standard output")
         assert bridge.logs("stopped")[0]["undelivered"] == "stdout"
         assert "Traceback" not in bridge.errors
-    assert _types(out) == ["seb.bridge.started.v1", "seb.bridge.stopped.v1"]
+    assert [each["type"] for each in written(out)] == [
+        "seb.bridge.started.v1",
+        "seb.bridge.stopped.v1",
+    ]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc is Linux'")
@@ -85,7 +87,7 @@ def test_no_file_or_socket_gets_the_number_of_a_closed_stream(launch: Launch) ->
     env = {**launch.env, "SEB_SINK__FILE__PATH": str(out)}
     every = _with("<&- >&- 2>&-")
     with BridgeProcess("run", env=env, home=launch.home, prefix=every) as bridge:
-        eventually(lambda: len(_types(out)) >= 1, what="the first record")
+        eventually(lambda: len(written(out)) >= 1, what="the first record")
         behind = {str(Path(f"/proc/{bridge.pid}/fd/{number}").readlink()) for number in range(3)}
         assert bridge.stop() == 0
     assert behind == {"/dev/null"}
@@ -113,8 +115,3 @@ def _with(redirections: str) -> tuple[str, ...]:
 
 def _port(simulator: Simulator) -> int:
     return int(simulator.url.rsplit(":", 1)[1])
-
-
-def _types(path: Path) -> list[str]:
-    lines = path.read_bytes().splitlines() if path.exists() else []
-    return [json.loads(line)["type"] for line in lines]

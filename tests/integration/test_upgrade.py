@@ -37,19 +37,12 @@ def old_store(directory: Path) -> Path:
     return path
 
 
-def bodies(path: Path) -> list[bytes]:
-    """The bytes of its records, in order."""
-    with closing(sqlite3.connect(path)) as connection:
-        return [
-            body for (body,) in connection.execute("SELECT body FROM records ORDER BY sequence")
-        ]
-
-
 def test_a_bridge_delivers_the_backlog_of_the_version_before(launch: Launch) -> None:
     """The sink that had nothing gets each record, with the bytes that 0.1.0 committed; the stream
     counts on, nothing is told of a reset, and the VM's tag is what it was.
     """
-    committed = bodies(old_store(launch.state))
+    with closing(sqlite3.connect(old_store(launch.state))) as connection:
+        committed = connection.execute("SELECT body FROM records ORDER BY sequence").fetchall()
     vm = SimulatedVm(name="web_7", vm_id=VM_ID, tags={"owner": TAG})
     with HttpServer() as server, Simulator(vm=vm) as simulator:
         bridge = launch(
@@ -60,7 +53,7 @@ def test_a_bridge_delivers_the_backlog_of_the_version_before(launch: Launch) -> 
         eventually(lambda: len(server.requests()) >= 4, what="the backlog and the start")
         assert bridge.stop() == 0
         got = [request.body for request in server.requests()]
-    assert got[:3] == committed
+    assert got[:3] == [body for (body,) in committed]
     after = [json.loads(each) for each in got[3:]]
     assert {each["stream"] for each in after} == {STREAM}
     assert [int(each["sequence"]) for each in after] == list(range(4, 4 + len(after)))

@@ -14,8 +14,6 @@ from bridge.events import bridge_records
 from bridge.imds.client import ImdsError
 from bridge.store.approvals import Entry
 
-FILE = 'sink="file",kind="file"'
-
 
 def by_sink(name: str) -> str:
     """The series of the one sink; labels in the order of the text."""

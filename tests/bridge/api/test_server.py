@@ -2,7 +2,7 @@ import http.client
 import logging
 import socket
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from typing import Any
@@ -26,6 +26,14 @@ def application(environ: dict[str, Any], start: Callable[..., object]) -> Iterab
 def port() -> int:
     """A port that was free a moment ago."""
     return free_port()
+
+
+@pytest.fixture
+def server(port: int) -> Iterator[Server]:
+    """A server that answers there."""
+    with closing(Server(application, "127.0.0.1", port)) as made:
+        ask(port)
+        yield made
 
 
 def ask(port: int, path: str = "/x") -> tuple[int, bytes, dict[str, str]]:
@@ -53,12 +61,10 @@ def test_it_serves_until_it_is_closed(port: int) -> None:
             socket.create_connection(("127.0.0.1", port), timeout=PATIENCE)
 
 
+@pytest.mark.usefixtures("server")
 def test_it_does_not_say_what_it_is_made_of(port: int) -> None:
     """No header names the software."""
-    server = Server(application, "127.0.0.1", port)
-    headers = ask(port)[2]
-    server.close()
-    assert "Server" not in headers
+    assert "Server" not in ask(port)[2]
 
 
 def test_no_thread_and_no_descriptor_is_left(port: int) -> None:
@@ -99,27 +105,23 @@ def test_waiting_for_an_address_ends_with_the_server(port: int) -> None:
         assert not server.is_alive()
 
 
+@pytest.mark.usefixtures("server")
 def test_a_large_request_is_refused(port: int) -> None:
     """Headers without end fill no memory."""
-    server = Server(application, "127.0.0.1", port)
-    ask(port)
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
     connection.request("GET", "/", headers={"X-Long": "x" * (64 << 10)})
     assert connection.getresponse().status == 431
     connection.close()
-    server.close()
 
 
+@pytest.mark.usefixtures("server")
 def test_connections_that_say_nothing_keep_nobody_out(port: int) -> None:
     """A hundred of them leave room; none is kept for long."""
-    server = Server(application, "127.0.0.1", port)
-    ask(port)
     with ExitStack() as stack:
         for _ in range(100):
             silent = stack.enter_context(socket.create_connection(("127.0.0.1", port), PATIENCE))
             silent.sendall(b"GET / HTTP/1.1\r\nX: ")
         assert ask(port)[0] == 200
-    server.close()
 
 
 def test_readers_who_never_read_keep_nobody_out(port: int) -> None:

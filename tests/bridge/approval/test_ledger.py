@@ -3,26 +3,19 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from support.imds.polling import records_of
 from support.store_helpers import ENTRY, NOW, observer, opened
 
 from bridge.approval.ledger import Ledger
 from bridge.approval.verification import SKEW_SECONDS
 from bridge.store.approvals import KEEP, KEEP_TIME, State, approved_events
 from bridge.store.database import RESET_KEY, Store
-from sinks.record import read_record
 
 
 @pytest.fixture
 def ledger(store: Store) -> Ledger:
     """Its ledger."""
     return Ledger(store, NOW)
-
-
-def receipts(store: Store) -> list[tuple[str, str | None]]:
-    """State and reason of every receipt."""
-    rows = store.read("SELECT body FROM records ORDER BY sequence")
-    read = [read_record(body).data for (body,) in rows]
-    return [(each["state"], each["reason"]) for each in read]
 
 
 def count(store: Store) -> int:
@@ -49,7 +42,8 @@ def test_a_cause_and_its_receipt_come_together(store: Store, ledger: Ledger) -> 
     assert [accepted] == ledger.unfinished()
     ledger.write(accepted, observer(), NOW, state="failed", reason="event_changed")
     assert ledger.unfinished() == []
-    assert receipts(store) == [("accepted", None), ("failed", "event_changed")]
+    told = [(each.data["state"], each.data["reason"]) for each in records_of(store)]
+    assert told == [("accepted", None), ("failed", "event_changed")]
 
 
 def test_what_imds_may_have_got_is_remembered(tmp_path: Path) -> None:

@@ -104,12 +104,6 @@ def test_two_keys_of_one_kid_are_refused(file: Path) -> None:
         read_trust(file)
 
 
-def test_a_file_without_keys_trusts_nobody(file: Path) -> None:
-    """An empty list is in order: it is how everybody is locked out."""
-    file.write_text('{"keys": []}')
-    assert read_trust(file) == {}
-
-
 def test_other_files_are_not_read(tmp_path: Path) -> None:
     """A directory or a file without end is refused, not waited for."""
     with pytest.raises(TrustError, match="is not a file"):
@@ -179,9 +173,3 @@ def test_a_file_that_is_gone_trusts_nobody(file: Path) -> None:
     file.rmdir()
     file.write_bytes(good)
     assert trust.find(KEY.kid)
-
-
-def test_no_file_trusts_nobody() -> None:
-    """Without a file there is nobody to trust, and that is no trouble."""
-    trust = Trust(None)
-    assert (trust.find("key-1"), trust.trouble) == (None, None)

@@ -128,19 +128,13 @@ def test_after_may_name_the_default_sink() -> None:
     assert rules({"name": "a", "after": ["stdout"]})[0].after == ("stdout",)
 
 
-def trust_refusal(path: Path) -> str:
-    """Why a bridge with this trust file does not start."""
-    config = load(environ={"SEB_APPROVAL__TRUST": str(path)})
-    with pytest.raises(ConfigurationError) as caught:
-        Bridge(config, stop=threading.Event(), redact=str)
-    return str(caught.value)
-
-
 def test_a_trust_file_is_read_at_the_start(tmp_path: Path) -> None:
     """A file in order is accepted; one that is missing ends the start."""
     file = tmp_path / "trust.json"
-    why = "SEB_APPROVAL__TRUST: the file {} cannot be read: No such file or directory"
-    assert why.format(file) == trust_refusal(file)
+    config = load(environ={"SEB_APPROVAL__TRUST": str(file)})
+    with pytest.raises(ConfigurationError) as caught:
+        Bridge(config, stop=threading.Event(), redact=str)
+    why = f"SEB_APPROVAL__TRUST: the file {file} cannot be read: No such file or directory"
+    assert str(caught.value) == why
     file.write_text(jwks(Signer()))
-    approval = load(environ={"SEB_APPROVAL__TRUST": str(file)}).settings.approval
-    assert len(trust_of(approval).keys()) == 1
+    assert len(trust_of(config.settings.approval).keys()) == 1

@@ -36,7 +36,9 @@ def sources(tmp_path: Path, count: int) -> dict[str, str]:
     """The last `count` of the sources name three settings each, with a value that says which
     source it is from; returns the environment.
     """
-    _secrets(tmp_path)
+    (tmp_path / "secrets").mkdir()
+    for name in NAMES:
+        (tmp_path / "secrets" / name).write_text("secrets\n", encoding="utf-8")
     if count > 1:
         _toml(tmp_path)
     if count > 2:
@@ -45,12 +47,6 @@ def sources(tmp_path: Path, count: int) -> dict[str, str]:
     environ = {"SEB_SECRETS_DIR": str(tmp_path / "secrets")}
     environ |= {"SEB_CONFIG": str(tmp_path / "c.toml")} if count > 1 else {}
     return environ | (dict.fromkeys(NAMES, "environ") if count > 3 else {})
-
-
-def _secrets(tmp_path: Path) -> None:
-    (tmp_path / "secrets").mkdir()
-    for name in NAMES:
-        (tmp_path / "secrets" / name).write_text("secrets\n", encoding="utf-8")
 
 
 def _toml(tmp_path: Path) -> None:

@@ -59,12 +59,8 @@ def test_a_stuck_sink_is_replaced_after_its_deadline(
     bench.clock.advance(2)
     bench.dispatcher.supervise()
     bad.wait_for_calls("abort", 1)
-    assert (
-        bad.made,
-        health.state,
-        health.reason,
-        health.stuck_threads,
-    ) == (2, "failing", "no answer within 30 s", 1)
+    assert (bad.made, health.stuck_threads) == (2, 1)
+    assert (health.state, health.reason) == ("failing", "no answer within 30 s")
     bench.wait_for_failure("bad")
     bench.advance(130)
     bad.wait_for_records(1)

@@ -59,11 +59,9 @@ def test_a_record_is_of_the_moment_of_the_answer(bench: Bench) -> None:
     """The first answer may take two minutes: the notice is not longer for that."""
     bench.imds.latency_ms = 120_000.0
     (record,) = bench.serve(body(entry()), after=0.0)
-    assert (
-        record.time,
-        record.data["observation"]["noticeSeconds"],
-        record.data["observation"]["latencyMs"],
-    ) == ("2026-03-02T10:02:00.000Z", 780.0, 120_000.0)
+    assert record.time == "2026-03-02T10:02:00.000Z"
+    observed = {"noticeSeconds": 780.0, "latencyMs": 120_000.0}
+    assert observed.items() <= record.data["observation"].items()
 
 
 @pytest.mark.parametrize(
@@ -138,11 +136,8 @@ def test_a_long_outage_is_told_before_what_it_hid(bench: Bench) -> None:
     bench.fails(DOWN)
     gap, ended = bench.serve(body(), after=60.0)
     assert told([gap, ended]) == [("bridge.gap", None), ("event.ended", "Unknown")]
-    assert (
-        gap.data["gap"]["seconds"],
-        gap.data["gap"]["reason"],
-        ended.data["observation"]["gapSeconds"],
-    ) == (61.0, "imds", 61.0)
+    assert (gap.data["gap"]["seconds"], gap.data["gap"]["reason"]) == (61.0, "imds")
+    assert ended.data["observation"]["gapSeconds"] == 61.0
 
 
 def test_an_outage_is_told_once(bench: Bench) -> None:
@@ -157,12 +152,8 @@ def test_a_reboot_completes_an_event(bench: Bench) -> None:
     bench.serve(body(entry(event_type="Reboot")))
     bench.restart(boot_id="boot-2")
     _, ended = bench.serve(body(), after=61.5)
-    observed = ended.data["observation"]
-    assert (
-        ended.data["event"]["eventStatus"],
-        observed["restarted"],
-        observed["downtimeSeconds"],
-    ) == ("Completed", True, 61.5)
+    assert ended.data["event"]["eventStatus"] == "Completed"
+    assert {"restarted": True, "downtimeSeconds": 61.5}.items() <= ended.data["observation"].items()
 
 
 def test_a_reboot_is_remembered_until_the_event_ends(bench: Bench) -> None:
@@ -180,10 +171,8 @@ def test_a_reboot_that_others_had_says_nothing_of_their_events(bench: Bench) -> 
     bench.serve(body(entry(resources=["web_4"])))
     bench.restart(boot_id="boot-2")
     _, ended = bench.serve(body(), after=60.0)
-    assert (
-        ended.data["event"]["eventStatus"],
-        ended.data["observation"]["restarted"],
-    ) == ("Unknown", True)
+    assert ended.data["event"]["eventStatus"] == "Unknown"
+    assert ended.data["observation"]["restarted"]
 
 
 def test_a_reboot_with_the_clock_behind_is_a_reboot(bench: Bench) -> None:
@@ -201,11 +190,8 @@ def test_a_pause_is_measured_for_the_events_that_are_pending(bench: Bench) -> No
     bench.serve(body(entry()), after=5.25)
     bench.restart()
     (ended,) = bench.serve(body(), after=3.0)
-    assert (
-        ended.data["event"]["eventStatus"],
-        ended.data["observation"]["pauseSeconds"],
-        ended.data["observation"]["restarted"],
-    ) == ("Completed", 4.25, False)
+    assert ended.data["event"]["eventStatus"] == "Completed"
+    assert {"pauseSeconds": 4.25, "restarted": False}.items() <= ended.data["observation"].items()
 
 
 def test_parts_that_cannot_be_read_are_logged_and_end_nothing(

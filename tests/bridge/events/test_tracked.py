@@ -1,5 +1,5 @@
 import json
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import UTC
 from typing import Any
 
 import pytest
@@ -113,13 +113,6 @@ def test_what_happens_is_measured_for_what_is_pending(
 ) -> None:
     """In seconds, rounded; what nobody measured is null, and what is over is not written again."""
     assert [each.measured for each in measure([before], **happened)] == expected
-
-
-def test_a_moment_keeps_its_instant() -> None:
-    """Whatever zone it was given in."""
-    there = datetime(2026, 3, 2, 12, 0, tzinfo=timezone(timedelta(hours=2)))
-    kept = load_tracked(dump_tracked(known())).first_seen
-    assert there == kept
 
 
 def test_only_the_last_events_that_ended_are_remembered() -> None:

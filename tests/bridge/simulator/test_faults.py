@@ -1,9 +1,10 @@
 import time
-from contextlib import ExitStack
-from http.client import HTTPConnection, HTTPException
+from contextlib import ExitStack, suppress
+from http.client import HTTPException
 
 import pytest
-from support.imds.client import Reply, ask, connect, send_request
+from support.eventually import eventually
+from support.imds.client import ask, connect, send_request
 
 from bridge.simulator.fault_names import FAULT_NAMES, parse_fault
 from bridge.simulator.faults import (
@@ -20,15 +21,10 @@ from bridge.simulator.faults import (
 from bridge.simulator.simulator import Simulator
 
 
-def suffer(simulator: Simulator, fault: Fault) -> Reply:
-    """The answer to the one GET that the fault is for."""
-    simulator.fault(fault)
-    return ask(simulator.url)
-
-
 def test_too_many_requests_say_when_to_come_back(imds_simulator: Simulator) -> None:
     """429 carries Retry-After."""
-    reply = suffer(imds_simulator, Status(429, retry_after=7))
+    imds_simulator.fault(Status(429, retry_after=7))
+    reply = ask(imds_simulator.url)
     assert (reply.status, reply.headers["Retry-After"]) == (429, "7")
 
 
@@ -40,24 +36,31 @@ def test_a_client_that_gave_up_was_not_served(imds_simulator: Simulator) -> None
     assert not imds_simulator.wait_until_served(timeout=0.5)
 
 
-def get_over(connection: HTTPConnection) -> int:
-    """The status of one more GET on a connection."""
-    connection.request("GET", "/")
-    return connection.getresponse().status
-
-
 def test_a_refused_connection(imds_simulator: Simulator) -> None:
     """Open connections are cut, new ones refused, until it heals; the port stays the same."""
     kept = connect(imds_simulator.url)
     kept.connect()
     imds_simulator.fault(Refused(seconds=None))
-    with pytest.raises((ConnectionError, HTTPException)):
-        get_over(kept)
+    with pytest.raises((ConnectionError, HTTPException)):  # noqa: PT012
+        kept.request("GET", "/")
+        kept.getresponse()
     kept.close()
     with pytest.raises(ConnectionRefusedError):
         ask(imds_simulator.url)
     imds_simulator.heal()
     assert ask(imds_simulator.url).status == 200
+
+
+def test_a_refused_connection_heals_of_itself(imds_simulator: Simulator) -> None:
+    """After its seconds the same port listens again."""
+    imds_simulator.fault(Refused(seconds=0.05))
+
+    def answers() -> bool:
+        with suppress(ConnectionRefusedError):
+            return ask(imds_simulator.url).status == 200
+        return False
+
+    eventually(answers, what="an answer")
 
 
 def test_faults_queue_up(imds_simulator: Simulator) -> None:

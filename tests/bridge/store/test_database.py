@@ -51,11 +51,6 @@ def bodies(store: Store) -> list[bytes]:
     return [body for (body,) in store.read("SELECT body FROM records ORDER BY sequence")]
 
 
-def python(code: str, *arguments: str) -> list[str]:
-    """A command that runs the code with the test helpers at hand."""
-    return [sys.executable, "-c", code, *arguments]
-
-
 def test_records_get_their_place_in_the_stream(store: Store) -> None:
     """Each record carries the next number, in 20 digits, and the stream that counts."""
     first = store.commit([draft(1), draft(2)])
@@ -231,7 +226,7 @@ def test_a_commit_is_synced_before_it_returns(tmp_path: Path) -> None:
     subprocess.run(
         [
             *("strace", "-f", "-e", "trace=write,fdatasync,fsync", "-o", str(trace)),
-            *python(TWO_WRITES, str(tmp_path / "state")),
+            *(sys.executable, "-c", TWO_WRITES, str(tmp_path / "state")),
         ],
         env=environment(),
         check=True,

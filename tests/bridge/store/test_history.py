@@ -49,27 +49,20 @@ def test_a_damaged_record_is_not_shown(store: Store) -> None:
     assert kept(History(store).last(9)) == of([records[0], records[2]])
 
 
-def test_a_commit_wakes_those_who_wait(store: Store) -> None:
-    """At once, not after their patience."""
+@pytest.mark.parametrize("commits", [True, False])
+def test_who_waits_is_woken(store: Store, *, commits: bool) -> None:
+    """By a commit at once, not after its patience; by the end with nothing."""
     history = History(store)
     store.subscribe(history.committed)
     woken = list[bool]()
     waiting = threading.Thread(target=lambda: woken.append(history.wait(0, 60.0)))
     waiting.start()
-    store.commit([draft(1)])
+    if commits:
+        store.commit([draft(1)])
+    else:
+        history.close()
     waiting.join(30.0)
-    assert woken == [True]
-
-
-def test_the_end_wakes_those_who_wait(store: Store) -> None:
-    """With nothing for them."""
-    history = History(store)
-    woken = list[bool]()
-    waiting = threading.Thread(target=lambda: woken.append(history.wait(0, 60.0)))
-    waiting.start()
-    history.close()
-    waiting.join(30.0)
-    assert (woken, history.is_closed) == ([False], True)
+    assert (woken, history.is_closed) == ([commits], not commits)
 
 
 def test_nothing_new_is_waited_for_no_longer_than_asked(store: Store) -> None:

@@ -219,6 +219,11 @@ class BridgeProcess:
         reader.start()
 
 
+def written(path: Path) -> list[dict[str, Any]]:
+    """The records that a sink has written into a file so far."""
+    return [json.loads(line) for line in path.read_bytes().splitlines()] if path.exists() else []
+
+
 @dataclass(frozen=True, slots=True)
 class Ended:
     """A command that has ended."""
