@@ -90,12 +90,6 @@ def test_without_a_sink_there_is_standard_output() -> None:
     assert (config.settings.site, config.settings.poll_interval) == ("default", 1.0)
 
 
-def test_two_sinks_of_one_kind() -> None:
-    """The name is the kind unless KIND says otherwise."""
-    config = loaded(SEB_SINK__A__KIND="file", SEB_SINK__A__PATH="a", SEB_SINK__FILE__PATH="b")
-    assert {("a", "file"), ("file", "file")} == {(s.name, s.sink_class.KIND) for s in config.sinks}
-
-
 @pytest.mark.parametrize(
     "value", ["123456", "true", "null", '["a"]', '{"a": 1}', "1e5", "pa$$ ${x}"]
 )

@@ -192,14 +192,6 @@ def test_ends_come_first() -> None:
     ]
 
 
-def test_an_entry_that_cannot_be_read_ends_nothing() -> None:
-    """It might be the very event; once all can be read again, absence counts."""
-    known = seen(entry())
-    transitions, known = step(known, {"EventStatus": "Scheduled"}, entry(OTHER_ID))
-    assert told(transitions) == [("scheduled", "Scheduled", 1)]
-    assert told(step(known, entry(OTHER_ID))[0]) == [("ended", "Canceled", 2)]
-
-
 def test_a_repeated_entry_does_not_hold_ends_back() -> None:
     """Its id is known, so nothing else can be hidden in it."""
     assert told(step(seen(entry(), entry(OTHER_ID)), entry(OTHER_ID), entry(OTHER_ID))[0]) == [

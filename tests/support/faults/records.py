@@ -172,7 +172,7 @@ class Streams:
 
     def _owed(self, sink: str, stream: str) -> list[int]:
         """The sequences that a sink must have got of a stream, in order."""
-        wants = self._wants.get(sink, _everything)
+        wants = self._wants.get(sink, lambda _: True)
         return [
             sequence
             for sequence, record in self._known[stream].items()
@@ -201,10 +201,6 @@ def wrong_facts(streams: Streams) -> Iterator[str]:
                 yield f"the revisions of {event_id} are {revisions}"
             for before, after in pairwise(history):
                 yield from _wrong_step(event_id, before["data"], after["data"])
-
-
-def _everything(record: Record) -> bool:
-    return True
 
 
 def _fact(record: Record) -> object:

@@ -29,13 +29,9 @@ class StatusServer:
         self._ended = threading.Event()
         self._listeners: set[queue.SimpleQueue[dict[str, Any] | None]] = set()
         self._lock = threading.Lock()
-        self._page = resources.files("bridge.api").joinpath("static", "index.html").read_bytes()
-        outer = self
-
-        class Handler(_Handler):
-            server_of = outer
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.page = resources.files("bridge.api").joinpath("static", "index.html").read_bytes()
+        handler = type("Handler", (_Handler,), {"server_of": self})
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
         self._server.daemon_threads = True
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,))
 
@@ -54,11 +50,6 @@ class StatusServer:
     def url(self) -> str:
         """The page's address."""
         return f"http://127.0.0.1:{self._server.server_port}/"
-
-    @property
-    def page(self) -> bytes:
-        """What is served at the root."""
-        return self._page
 
     def push(self, record: dict[str, Any]) -> None:
         """Commit a record: whoever listens gets it at once."""

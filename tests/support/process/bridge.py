@@ -94,7 +94,9 @@ class BridgeProcess:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
         )
-        self._read(self._process.stdout, lambda line: self._out.append(Line(line, _now())))
+        self._read(
+            self._process.stdout, lambda line: self._out.append(Line(line, time.monotonic()))
+        )
         self._read(self._process.stderr, lambda line: self._err.append(_text(line)))
 
     def end(self) -> None:
@@ -250,7 +252,3 @@ def run_seb(
 def _text(said: bytes) -> str:
     """What a person sees; Windows ends its lines with two characters."""
     return said.decode().replace("\r\n", "\n")
-
-
-def _now() -> float:
-    return time.monotonic()

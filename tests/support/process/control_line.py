@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
-from paho.mqtt.client import Client, MQTTMessage
+from paho.mqtt.client import Client, MQTTMessage, MQTTMessageInfo
 from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 from support.mqtt.mosquitto import Mosquitto
 
@@ -48,10 +48,7 @@ def _send_at_once(_client: Client, _data: Any, connection: Any) -> None:
 class ControlLine:
     """One client for all VMs of a site; a context manager."""
 
-    def __init__(
-        self, broker: Mosquitto, *, username: str | None = None, site: str = "default"
-    ) -> None:
-        self._site = site
+    def __init__(self, broker: Mosquitto, *, username: str | None = None) -> None:
         self._changed = threading.Condition()
         self._came: list[Came] = []
         self._listening = threading.Event()
@@ -59,7 +56,7 @@ class ControlLine:
         if username is not None:
             self._client.username_pw_set(username, broker.users[username])
         self._client.on_connect = lambda client, *_: client.subscribe(
-            [(f"seb/v1/{site}/vm/+/{name}", 1) for name in ("event", "receipt")]
+            [(f"seb/v1/default/vm/+/{name}", 1) for name in ("event", "receipt")]
         )
         self._client.on_subscribe = lambda *_: self._listening.set()
         self._client.on_message = self._keep
@@ -79,13 +76,12 @@ class ControlLine:
     def send(self, vm_id: str, token: bytes) -> float:
         """Publish a command, and return once the broker has it; when it went out."""
         begun = time.monotonic()
-        topic = f"seb/v1/{self._site}/vm/{vm_id}/command"
-        self._client.publish(topic, token, 1).wait_for_publish(PATIENCE)
+        self.publish(vm_id, token).wait_for_publish(PATIENCE)
         return begun
 
-    def publish(self, vm_id: str, token: bytes) -> None:
+    def publish(self, vm_id: str, token: bytes) -> MQTTMessageInfo:
         """Hand a command to the client, and do not wait until the broker has it."""
-        self._client.publish(f"seb/v1/{self._site}/vm/{vm_id}/command", token, 1)
+        return self._client.publish(f"seb/v1/default/vm/{vm_id}/command", token, 1)
 
     @property
     def came(self) -> list[Came]:
