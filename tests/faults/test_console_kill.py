@@ -6,6 +6,7 @@ nothing is signed without its row.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from itertools import count, cycle, islice
@@ -26,6 +27,7 @@ SHORTEST: Mapping[str, Step] = {
     each: killing.SQLITE[each] for each in ("signed, not sent", "confirmed, receipt on its way")
 }
 """What needs no strace."""
+AGAIN = 0.3
 _NUMBERS = count(1)
 
 
@@ -65,6 +67,14 @@ def over(scene: Scene, event: Mapping[str, Any]) -> None:
         simulator.end_event(event["eventId"])
 
 
+def killed_again(scene: Scene, console: ConsoleProcess) -> None:
+    """In some rounds, what is to carry the decision on dies too, and is started again."""
+    if scene.draw.random() < AGAIN:
+        time.sleep(scene.draw.uniform(0, 0.5))
+        console.kill()
+        console.start()
+
+
 @sizes("rounds", 2, 12, 100)
 def test_a_console_on_sqlite(tmp_path: Path, tell: Tell, rounds: int) -> None:
     """It carries on at its next start."""
@@ -74,7 +84,7 @@ def test_a_console_on_sqlite(tmp_path: Path, tell: Tell, rounds: int) -> None:
         for name, step in in_turn(steps, rounds):
             event = announced(scene, console)
             step(Death(scene=scene, console=console, event=event, kill=console.kill))
-            console.start()
+            killed_again(scene, console.start())
             ledger.enter(console, event["eventId"], name)
             over(scene, event)
         tell(ledger.judge(console, "kill -9 of a console", may_end={"confirmed", NOT_ASKED}))
@@ -96,6 +106,7 @@ def test_one_of_two_consoles_on_postgresql(
             event = announced(scene, one, two)
             step(Death(scene=scene, console=one, event=event, kill=one.kill, others=[two]))
             dead, alive = (one, two) if one.process is None else (two, one)
+            killed_again(scene, alive)
             ledger.enter(alive, event["eventId"], name)
             over(scene, event)
             one, two = alive, dead.start()
