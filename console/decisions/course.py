@@ -122,12 +122,14 @@ def next_step(situation: Situation) -> Step:
 def _of_commands(situation: Situation) -> Step:
     """A decision whose command is on its way, or answered."""
     stands = [(each, stand(each, situation.receipts)) for each in situation.commands]
-    states = {each.state for _, each in stands}
-    if "confirmed" in states:
+    at = {how.state: how.at for _, how in stands}
+    if "confirmed" in at:
         return End(outcome="confirmed")
-    if states & {"accepted", "posted"}:
-        end = End(outcome="unanswered", reason="no_end")
-        return _or_end(situation, situation.deadline, end)
+    if "posted" in at and (situation.seen is None or situation.seen.state != "scheduled"):
+        # All that the VM can report now is that the event has begun; a broker may have lost that.
+        return _or_end(situation, at["posted"] + GRACE_SECONDS, End(outcome="confirmed"))
+    if at.keys() & {"accepted", "posted"}:
+        return _or_end(situation, situation.deadline, End(outcome="unanswered", reason="no_end"))
     answered = [each for each in stands if own_receipts(each[0], situation.receipts)]
     open_until = [
         each.expires_at + GRACE_SECONDS

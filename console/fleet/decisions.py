@@ -60,6 +60,8 @@ def _approved(event_state: str, receipts: Sequence[Receipt], decided: Decided) -
         if receipt.facts.state == "confirmed":
             return _by_receipt("approved", receipt, decided)
     decision = decided.decision
+    if decision is not None and decision.outcome == "confirmed":
+        return _said("approved", decision)
     if decision is not None and decision.kind == "approve" and decision.state == "open":
         return _said("approving", decision)
     begun = working(receipts)

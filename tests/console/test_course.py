@@ -148,11 +148,23 @@ def test_nobody_answers() -> None:
 
 def test_what_was_accepted_is_waited_for_beyond_its_time() -> None:
     """A VM reports the end after its reboot; a VM that never does is not waited for for ever."""
-    said = [receipt("accepted"), receipt("posted")]
+    said = [receipt("accepted")]
     waiting = situation(command(), after=700, receipts=said, seen=STARTED)
     assert next_step(waiting) == Wait(until=AT + 600 + END_SECONDS)
     late = situation(command(), after=600 + END_SECONDS, receipts=said, seen=ENDED)
     assert next_step(late) == End(outcome="unanswered", reason="no_end")
+
+
+@pytest.mark.parametrize("seen", [STARTED, ENDED, None])
+def test_a_last_receipt_that_was_lost_is_not_missed(seen: Seen | None) -> None:
+    """Azure took the request and the event has begun: all that the VM can still report is that."""
+    said = [receipt("accepted"), receipt("posted", after=3)]
+    waiting = situation(command(), after=12, receipts=said, seen=seen)
+    assert next_step(waiting) == Wait(until=AT + 3 + GRACE_SECONDS)
+    late = situation(command(), after=13, receipts=said, seen=seen)
+    assert next_step(late) == End(outcome="confirmed")
+    pending = situation(command(), after=300, receipts=said)
+    assert next_step(pending) == Wait(until=AT + 600 + END_SECONDS)
 
 
 def test_an_unsent_command_is_sent_by_whoever_lives() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -183,6 +184,19 @@ def test_a_vm_that_the_event_does_not_name_confirms_nothing(desk: Desk) -> None:
     for name in (jti, "other"):
         desk.stage.put(stranger.receipt("E", "confirmed", jti=name, actor="ada"))
     assert desk.state() == "approving"
+
+
+def test_a_receipt_that_a_broker_lost_leaves_nothing_open(desk: Desk) -> None:
+    """Azure took the request and the event has started: it counts as approved, by its person."""
+    jti, vm = desk.decide().json()["jti"], desk.vms[0]
+    for state in ("accepted", "posted"):
+        desk.stage.put(vm.receipt("E", state, jti=jti, actor="ada", now=desk.stage.now))
+    desk.announce(transition="started", status="Started", not_before=None)
+    assert desk.state() == "approving"
+    desk.stage.now += timedelta(seconds=11)
+    eventually(lambda: desk.state() == "approved", what="the end")
+    decision = desk.event()["decision"]
+    assert (decision["by"], decision["reason"]) == ("ada", "why not")
 
 
 def test_while_the_database_is_locked_nothing_is_signed(desk: Desk) -> None:
