@@ -5,8 +5,6 @@
 `docs/benchmarks.md` and the README.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 import tempfile

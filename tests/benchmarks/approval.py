@@ -5,8 +5,6 @@ the request to the console's API to the arrival of the bridge's POST: by then th
 disk, the token is signed and verified, and the command is on the VM's disk.
 """
 
-from __future__ import annotations
-
 import statistics
 import time
 from pathlib import Path

@@ -5,8 +5,6 @@ a second, from the first to the last; a webhook's server prints its port first. 
 the MQTT client only makes its session at the broker, and ends.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

@@ -4,8 +4,6 @@ The bridge as a process, with the backlog on its disk, against the raw library w
 in its memory, in turns.
 """
 
-from __future__ import annotations
-
 import shutil
 import statistics
 from collections.abc import Mapping, Sequence

@@ -3,8 +3,6 @@
 Beside it: what the bridge and its peers must be told to send there.
 """
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager

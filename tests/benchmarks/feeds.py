@@ -5,8 +5,6 @@ file to a webhook, over some connections at once. A line is a topic, a space and
 it, it is signed by the secret of its VM.
 """
 
-from __future__ import annotations
-
 import socket
 import sys
 import threading

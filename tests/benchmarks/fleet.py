@@ -5,8 +5,6 @@ Each VM is the bridge's own worker with its own MQTT sink, on threads of a few p
 that a fleet would spread over time is done at once here, for that is what a broker has to bear.
 """
 
-from __future__ import annotations
-
 import json
 import resource
 import subprocess

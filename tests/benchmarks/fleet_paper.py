@@ -4,8 +4,6 @@ The limits are those of Azure's documentation, whose pages are named; nothing he
 such a size.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from typing import Final

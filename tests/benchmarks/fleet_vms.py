@@ -6,8 +6,6 @@ and ends with its input. What a VM has on its disk is a list here; nothing else 
 way from record to broker.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import sys

@@ -1,7 +1,5 @@
 """What the benchmarks share: a figure with its limit, and how numbers are written."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 

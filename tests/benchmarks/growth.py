@@ -3,8 +3,6 @@
 Linear in what changed, flat in what did not.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final

@@ -4,8 +4,6 @@ Two questions: does a change cost the same among many changes, and does it cost 
 events that do not change?
 """
 
-from __future__ import annotations
-
 import json
 import statistics
 import tempfile

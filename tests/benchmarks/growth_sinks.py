@@ -1,7 +1,5 @@
 """How long a change takes to reach the first and the last of several sinks."""
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Sequence
 from contextlib import ExitStack

@@ -3,8 +3,6 @@
 The rows are written by SQL here, because a bridge would need days for a million changes.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import sqlite3

@@ -4,8 +4,6 @@ One console on SQLite, and VMs in another process, each with a poll of 25 s over
 own.
 """
 
-from __future__ import annotations
-
 import base64
 import os
 import re

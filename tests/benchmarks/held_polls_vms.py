@@ -5,8 +5,6 @@ first if `record` is given, and asks for commands until the process is ended. It
 each thing has happened, as a line of JSON a second.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import sys

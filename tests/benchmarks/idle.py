@@ -4,8 +4,6 @@ Everything that is compared runs at the same time, each against an IMDS of its o
 over the same seconds.
 """
 
-from __future__ import annotations
-
 import statistics
 import time
 import uuid

@@ -6,8 +6,6 @@ They poll ten times a second, which brings many changes in little time; and then
 changes, once a second, which is the bridge's default.
 """
 
-from __future__ import annotations
-
 import os
 import statistics
 import time

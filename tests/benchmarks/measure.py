@@ -3,8 +3,6 @@
 Linux only: it reads /proc.
 """
 
-from __future__ import annotations
-
 import os
 import platform
 import subprocess

@@ -4,8 +4,6 @@ Run as `python -m tests.benchmarks.mqtt_feed PORT FILE RATE`; a line of the file
 space and a payload, and RATE is messages a second, or 0 for as fast as the broker takes them.
 """
 
-from __future__ import annotations
-
 import os
 import socket
 import sys

@@ -1,7 +1,5 @@
 """The page of figures, `docs/benchmarks.md`, from `docs/benchmarks.json`."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path

@@ -7,8 +7,6 @@ come; the answer is two monotonic times, of the first and of the last. It ends w
 It does as little per message as it can, so that the senders are what is measured.
 """
 
-from __future__ import annotations
-
 import socket
 import sys
 import threading

@@ -1,7 +1,5 @@
 """From the start of the process to its first poll, and how long a command takes."""
 
-from __future__ import annotations
-
 import statistics
 import time
 from collections.abc import Mapping, Sequence

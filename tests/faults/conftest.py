@@ -1,7 +1,5 @@
 """What all fault cases share: `tell`, which shows the figures of a case at the end of the run."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 
 import pytest

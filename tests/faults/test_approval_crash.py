@@ -1,7 +1,5 @@
 """A crash between any two steps of an approval: one effective approval, one final receipt."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -2,8 +2,6 @@
 out, whatever the documents, the sinks, the settings and IMDS do meanwhile.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from support.commands.approval_model import try_courses

@@ -1,7 +1,5 @@
 """A bridge that begins with a large backlog: soon there, in order, and no larger for it."""
 
-from __future__ import annotations
-
 import shutil
 import time
 from collections.abc import Callable

@@ -2,8 +2,6 @@
 the middle of everything. Polls go on within seconds, nothing is lost, and nothing absurd is said.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta

@@ -1,7 +1,5 @@
 """A disk that fails at every nth call: nothing is lost, and nothing is sent that is not kept."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A small disk that fills and is freed: what was committed arrives, the rest is found later."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace

@@ -2,8 +2,6 @@
 of the records knows at each committed point what the documents said, and each fact has one id.
 """
 
-from __future__ import annotations
-
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Mapping

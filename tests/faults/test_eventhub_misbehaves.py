@@ -1,7 +1,5 @@
 """A hub that does not answer, or answers badly, at each step of AMQP, under a running bridge."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path

@@ -2,8 +2,6 @@
 none is made up, and an approval has one effect and one end.
 """
 
-from __future__ import annotations
-
 import json
 import random
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """kill -9 at random moments: nothing lost, no two ids for one fact, order per sink kept."""
 
-from __future__ import annotations
-
 import random
 import threading
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """kill -9 aimed at each step of an approval: verify, post, receipt."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """kill -9 aimed at each step between IMDS's answer and the end of a delivery."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A Mosquitto that comes and goes, refuses, limits or is taken over, under a running bridge."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The oracle itself: it lets pass what is right, and names each thing that can be wrong."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace

@@ -3,8 +3,6 @@
 What the records say afterwards is what DESIGN.md, section 4, says of endings.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """Each remote sink behind a line that swallows, resets, drips or refuses: no other sink notices."""
 
-from __future__ import annotations
-
 import random
 import time
 from collections.abc import Callable, Iterator, Mapping

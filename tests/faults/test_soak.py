@@ -1,7 +1,5 @@
 """High speed, one fault after the other, for long: nothing is lost, and nothing grows."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A store whose file or log is damaged: it opens, or it is put aside, or the start says why not."""
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """A bridge that finds its store in a bad state: it begins, or says in a sentence why not."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path

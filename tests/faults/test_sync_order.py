@@ -1,7 +1,5 @@
 """No record leaves before the disk has said that it has it: seen from the kernel."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

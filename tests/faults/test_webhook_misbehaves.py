@@ -1,7 +1,5 @@
 """Webhooks that drip, redirect, want no more or ask for a day, under a running bridge."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from ipaddress import ip_address
 from pathlib import Path

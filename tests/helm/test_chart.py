@@ -1,7 +1,5 @@
 """The chart as a whole: it lints, it renders, and Kubernetes knows every field of it."""
 
-from __future__ import annotations
-
 import kubernetes_validate
 import pytest
 import yaml

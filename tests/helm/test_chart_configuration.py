@@ -1,7 +1,5 @@
 """What the chart hands the bridge: settings that the bridge's own loader takes in."""
 
-from __future__ import annotations
-
 import tomllib
 from pathlib import Path
 from typing import Any

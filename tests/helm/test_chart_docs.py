@@ -1,7 +1,5 @@
 """docs/aks.md: each values file in it renders, and its sidecar is what the chart makes."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

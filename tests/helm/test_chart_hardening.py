@@ -1,7 +1,5 @@
 """What the pods may do: next to nothing, whatever the values say."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

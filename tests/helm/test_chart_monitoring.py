@@ -1,7 +1,5 @@
 """What the chart hands Prometheus and Grafana, and that it does so only where it is asked to."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

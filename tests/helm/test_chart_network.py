@@ -1,7 +1,5 @@
 """The NetworkPolicy: IMDS, DNS and the ports of the sinks go out, a scrape comes in."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

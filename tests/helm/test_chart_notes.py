@@ -1,7 +1,5 @@
 """NOTES.txt: what an installation says to the person who made it."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A pod of the chart at work: `seb run` in its environment, asked by its probes."""
 
-from __future__ import annotations
-
 from functools import partial
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """values.schema.json: it follows the bridge's settings, knows every name, and takes no secret."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

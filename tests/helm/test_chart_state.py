@@ -1,7 +1,5 @@
 """The init container that makes a directory of the node the bridge's own: its script, for real."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import stat

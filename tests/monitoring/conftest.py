@@ -1,7 +1,5 @@
 """promtool for the tests of rules and dashboard."""
 
-from __future__ import annotations
-
 import pytest
 from support.monitoring import promtool
 

@@ -1,7 +1,5 @@
 """The alert rules: checked and tried by the real promtool, and each with what a person needs."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The shape of the dashboard: what Grafana would not say and a person would stumble over."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import combinations
 from typing import Any

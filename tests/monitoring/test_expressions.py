@@ -1,7 +1,5 @@
 """Every expression of the rules and of the dashboard: it parses, and names what there is."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

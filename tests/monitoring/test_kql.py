@@ -1,7 +1,5 @@
 """The queries of docs/kql.md name fields, types and words that the record's schema has."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator, Mapping

@@ -1,7 +1,5 @@
 """What docs/monitoring.md has people copy is valid, and fits what the rules go by."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

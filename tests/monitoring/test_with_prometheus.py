@@ -1,7 +1,5 @@
 """A real Prometheus scrapes a real bridge, and answers every query of the dashboard."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 

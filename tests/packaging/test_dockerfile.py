@@ -1,7 +1,5 @@
 """The Dockerfile, as far as can be told without an engine: its promises, and its commands."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

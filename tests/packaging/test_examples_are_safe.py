@@ -1,7 +1,5 @@
 """Examples that people paste: settings blocks that are read as they stand, and careful rules."""
 
-from __future__ import annotations
-
 import json
 import re
 import tomllib

@@ -2,8 +2,6 @@
 every path in a directory of the test.
 """
 
-from __future__ import annotations
-
 import os
 import pty
 import re

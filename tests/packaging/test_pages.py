@@ -1,7 +1,5 @@
 """Every page: its links lead somewhere, and the commands that it shows exist."""
 
-from __future__ import annotations
-
 import re
 from functools import cache
 from pathlib import Path

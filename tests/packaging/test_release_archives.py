@@ -1,7 +1,5 @@
 """Archives of a release: the same files give the same bytes, whenever they are made."""
 
-from __future__ import annotations
-
 import os
 import tarfile
 import zipfile

@@ -1,7 +1,5 @@
 """Pieces of a release: pins per platform, SBOM, licences, scripts of packages, Windows files."""
 
-from __future__ import annotations
-
 import io
 import json
 import re

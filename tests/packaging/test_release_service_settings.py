@@ -1,7 +1,5 @@
 """/usr/bin/seb of the packages: it gives a person the settings that systemd gives the service."""
 
-from __future__ import annotations
-
 import importlib.util
 from importlib.machinery import SourceFileLoader
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What the pages for Linux, Windows and Docker tell people to type: names and files that exist."""
 
-from __future__ import annotations
-
 import tomllib
 from pathlib import Path
 from xml.etree import ElementTree as ET

@@ -1,7 +1,5 @@
 """The lint that keeps what Windows does not have in one module: where it bites, and where not."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

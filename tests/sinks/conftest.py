@@ -1,7 +1,5 @@
 """What tests of sinks share: far ends, and an environment without the proxies of this machine."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Event Hubs over WebSockets: with the real SDK, through a real HTTP proxy, and when they break."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """The MQTT sink against a real Mosquitto."""
 
-from __future__ import annotations
-
 import json
 import threading
 from collections.abc import Iterator, Mapping

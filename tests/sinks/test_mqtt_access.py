@@ -1,7 +1,5 @@
 """The MQTT sink and who may do what: passwords, ACLs, TLS, limits, and settings."""
 
-from __future__ import annotations
-
 import ssl
 from collections.abc import Iterator
 from dataclasses import replace

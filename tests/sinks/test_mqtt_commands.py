@@ -1,7 +1,5 @@
 """Commands over MQTT: what is handed in, when the broker hears that it is settled, and limits."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """The MQTT sink against brokers that answer badly, late, or not at all."""
 
-from __future__ import annotations
-
 import socket
 import threading
 import time

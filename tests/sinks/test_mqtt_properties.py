@@ -1,7 +1,5 @@
 """The properties that most messages share: made once, and the same bytes as made anew."""
 
-from __future__ import annotations
-
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 

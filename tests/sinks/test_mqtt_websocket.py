@@ -1,7 +1,5 @@
 """MQTT within WebSockets and through a real HTTP proxy, against a real Mosquitto."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Programs of the `program` sink that start others, and how both end, on every system."""
 
-from __future__ import annotations
-
 import os
 import socket
 import sys

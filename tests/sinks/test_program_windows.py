@@ -1,7 +1,5 @@
 """How the program sink handles processes on Windows, run here with the platform faked."""
 
-from __future__ import annotations
-
 import importlib.util
 import io
 import os

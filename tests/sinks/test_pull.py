@@ -1,7 +1,5 @@
 """Commands by HTTPS pull: the long poll, what it makes of each answer, and its settings."""
 
-from __future__ import annotations
-
 import json
 import threading
 import time

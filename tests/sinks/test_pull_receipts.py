@@ -1,7 +1,5 @@
 """Receipts posted to where commands are pulled from."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 

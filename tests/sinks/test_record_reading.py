@@ -1,7 +1,5 @@
 """Records are read by another parser than Python's own: it must see the same in them."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from typing import Any

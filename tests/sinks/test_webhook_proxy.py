@@ -1,7 +1,5 @@
 """A webhook through a real HTTP proxy that its own setting names."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import suppress
 

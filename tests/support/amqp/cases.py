@@ -1,7 +1,5 @@
 """What the tests of the Event Hubs sink share: a hub, sinks for it, and a consumer."""
 
-from __future__ import annotations
-
 import gc
 import threading
 import time

@@ -4,8 +4,6 @@ Written from the OASIS specification (part 1, types) and not on the SDK's own co
 mistake on one side cannot cancel a mistake on the other.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

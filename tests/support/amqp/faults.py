@@ -1,7 +1,5 @@
 """What the stand-in hub can be told to get wrong."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from enum import StrEnum
 

@@ -1,7 +1,5 @@
 """A message as it lies in the stand-in hub, and how it looks on the wire."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any
 

@@ -4,8 +4,6 @@ It speaks enough AMQP 1.0 for the producer and the consumer of azure-eventhub. I
 listen on anything but loopback, and never check a signature: its secrets are made up.
 """
 
-from __future__ import annotations
-
 import socket
 import ssl
 import threading

@@ -1,7 +1,5 @@
 """The other side of a command topic: who publishes, and a source that notes what is handed in."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -7,8 +7,6 @@ Usage::
         assert [b"..."] == [message.payload for message in seen.messages()]
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import os

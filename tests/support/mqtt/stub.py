@@ -4,8 +4,6 @@ It speaks as much MQTT as one publishing client needs. A script says how it answ
 the CONNACK, and to each PUBLISH a reason code, silence, or the end of the connection.
 """
 
-from __future__ import annotations
-
 import socket
 import struct
 import threading

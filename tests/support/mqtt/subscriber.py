@@ -5,8 +5,6 @@ session. A fetch is complete without waiting for silence: it ends with a marker 
 itself, behind everything that the broker had acknowledged before.
 """
 
-from __future__ import annotations
-
 import queue
 import ssl
 from collections.abc import Callable, Sequence

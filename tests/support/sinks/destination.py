@@ -1,7 +1,5 @@
 """The far end of a sink, as the contract of `sinks.testing` wants it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

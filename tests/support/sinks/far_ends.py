@@ -2,8 +2,6 @@
 `ops.example` with TLS, and an IMDS that plays a maintenance again and again.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any, Final

@@ -1,7 +1,5 @@
 """Every kind of sink with a real far end, configured by variables as a user would."""
 
-from __future__ import annotations
-
 import base64
 from contextlib import ExitStack
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A real HTTP proxy (tinyproxy) on a free loopback port, which can be killed."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import socket

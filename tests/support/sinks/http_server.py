@@ -9,8 +9,6 @@ Answers are given in the order in which they were told, one per request; when no
 server says 204. It listens on loopback only. It ends with its parent: its standard input closes.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import subprocess

@@ -3,8 +3,6 @@
 It obeys one JSON order per line of its standard input, and ends when that closes.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import socket

@@ -1,7 +1,5 @@
 """Program sinks that run a given command, and what they tell of a delivery that fails."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest

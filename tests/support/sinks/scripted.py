@@ -1,7 +1,5 @@
 """A sink that does what a test tells it, and a bench that serves it with a worker."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar

@@ -1,7 +1,5 @@
 """A certificate authority that lives as long as a test: it signs for loopback, and for clients."""
 
-from __future__ import annotations
-
 import ssl
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Webhook sinks whose every secret is known, so that a test can look for it in every message."""
 
-from __future__ import annotations
-
 import base64
 from datetime import UTC, datetime
 from typing import Any

@@ -3,8 +3,6 @@
 It is what makes the stand-in of a hub one that speaks AMQP over WebSockets.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import re
