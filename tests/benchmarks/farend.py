@@ -1,7 +1,4 @@
-"""Where records go while they are measured: a receiver in a process of its own, of each kind.
-
-Beside it: what the bridge and its peers must be told to send there.
-"""
+"""Where records go while they are measured: a receiver of each kind, in a process of its own."""
 
 import subprocess
 from collections.abc import Iterator

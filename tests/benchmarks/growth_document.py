@@ -1,8 +1,4 @@
-"""How long a look at IMDS takes as its document grows: poller and store, synced, no network.
-
-Two questions: does a change cost the same among many changes, and does it cost the same among many
-events that do not change?
-"""
+"""How long a look at IMDS takes as its document grows: poller and store, synced, no network."""
 
 import json
 import statistics

@@ -1,7 +1,4 @@
-"""How a process is run and measured from outside: its CPU time, its memory, the machine it is on.
-
-Linux only: it reads /proc.
-"""
+"""How a process is run and measured from outside, by /proc of Linux."""
 
 import os
 import platform

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from support.commands.approving import EVENT_ID, Court, fails
@@ -19,14 +19,26 @@ class Crash(BaseException):
     """The process is gone; nothing catches this."""
 
 
-class Fuse:
-    """Goes off at the `step`th thing that leaves a trace on disk or at IMDS: before it or after."""
+class Step(NamedTuple):
+    """The thing that leaves a trace on disk or at IMDS, before or after which something happens."""
 
-    def __init__(self, step: int, *, after: bool, error: Callable[[], BaseException]) -> None:
-        self._left = step
-        self._after = after
-        self._error = error
-        self.breaks_posts = error is Crash
+    number: int
+    name: str
+    after: bool
+    error: Callable[[], BaseException]
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.number}"
+
+
+class Fuse:
+    """Goes off at a step."""
+
+    def __init__(self, step: Step) -> None:
+        self._left = step.number
+        self._after = step.after
+        self._error = step.error
+        self.breaks_posts = step.error is Crash
         self.blown = False
 
     def around(self, work: Callable[..., Any]) -> Callable[..., Any]:
@@ -95,18 +107,13 @@ class FusedCourt(Court):
                     self.queued.remove((token, True))
 
 
-def full() -> StoreError:
-    """What a disk without room says."""
-    return StoreError("the disk is full")
-
-
 STEPS = [
-    pytest.param(step, after, error, id=f"{name} {step}")
-    for step in range(1, 12)
+    Step(number, name, after, error)
+    for number in range(1, 12)
     for name, after, error in (
         ("crash before", False, Crash),
         ("crash after", True, Crash),
-        ("disk full at", False, full),
+        ("disk full at", False, lambda: StoreError("the disk is full")),
     )
 ]
 
@@ -134,43 +141,30 @@ FAILURES: dict[str, Callable[[Court], list[Callable[[str], None]]]] = {
 }
 
 
+@pytest.mark.parametrize("cause", ["command", "rule"])
 @pytest.mark.parametrize("failure", FAILURES)
-@pytest.mark.parametrize(("step", "after", "error"), STEPS)
-def test_a_command_survives_a_crash_at_any_step(
-    tmp_path: Path, step: int, *, after: bool, error: Callable[[], BaseException], failure: str
+@pytest.mark.parametrize("step", STEPS, ids=str)
+def test_an_approval_survives_a_crash_at_any_step(
+    tmp_path: Path, step: Step, failure: str, cause: str
 ) -> None:
-    """However it ends in between, a command has one effect and one end."""
-    court = FusedCourt(tmp_path, Fuse(step, after=after, error=error))
+    """However it ends in between, a command, or a rule's decision, has one effect and one end."""
+    rules = [Rule(name="mine")] if cause == "rule" else []
+    court = FusedCourt(tmp_path, Fuse(step), *rules)
     court.imds.failures = FAILURES[failure](court)
     court.begins()
-    court.queued.append((court.approve(exp=court.seconds + 900), False))
+    if cause == "command":
+        court.queued.append((court.approve(exp=court.seconds + 900), False))
     court.live(LOOKS)
     assert court.queued == []
+    assert court.fuse.blown or cause == "command" or step.number > 3
     check(court)
     court.close()
 
 
-@pytest.mark.parametrize("failure", FAILURES)
-@pytest.mark.parametrize(("step", "after", "error"), STEPS)
-def test_a_rule_survives_a_crash_at_any_step(
-    tmp_path: Path, step: int, *, after: bool, error: Callable[[], BaseException], failure: str
-) -> None:
-    """However it ends in between, a rule's decision has one effect and one end."""
-    court = FusedCourt(tmp_path, Fuse(step, after=after, error=error), Rule(name="mine"))
-    court.imds.failures = FAILURES[failure](court)
-    court.begins()
-    court.live(LOOKS)
-    assert court.fuse.blown or step > 3
-    check(court)
-    court.close()
-
-
-@pytest.mark.parametrize(("step", "after", "error"), STEPS)
-def test_a_start_that_nobody_approved_is_told_as_what_it_is(
-    tmp_path: Path, step: int, *, after: bool, error: Callable[[], BaseException]
-) -> None:
+@pytest.mark.parametrize("step", STEPS, ids=str)
+def test_a_start_that_nobody_approved_is_told_as_what_it_is(tmp_path: Path, step: Step) -> None:
     """IMDS cannot be reached, the event starts by itself: no crash makes that two ends, or none."""
-    court = FusedCourt(tmp_path, Fuse(step, after=after, error=error))
+    court = FusedCourt(tmp_path, Fuse(step))
     court.imds.failures = [fails("refused")] * 99
     court.begins()
     court.queued.append((court.approve(exp=court.seconds + 900), False))

@@ -1,6 +1,4 @@
-"""Rules, commands, sinks and settings over time: no POST without a ground that holds when it goes
-out, whatever the documents, the sinks, the settings and IMDS do meanwhile.
-"""
+"""Over any course of documents, sinks, settings and IMDS, every POST has a ground that holds."""
 
 from collections.abc import Callable
 

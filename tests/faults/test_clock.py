@@ -1,6 +1,4 @@
-"""The wall clock is set: by an hour, by thirty years, to and fro, before the first time sync and in
-the middle of everything. Polls go on within seconds, nothing is lost, and nothing absurd is said.
-"""
+"""The wall clock is set, far, to and fro: polls go on, nothing is lost, nothing absurd is said."""
 
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack

@@ -1,6 +1,4 @@
-"""IMDS misbehaves in every way that the simulator knows, alone and at random: no change is lost,
-none is made up, and an approval has one effect and one end.
-"""
+"""IMDS misbehaves in every way: no change is lost or made up, an approval has one effect."""
 
 import json
 import random

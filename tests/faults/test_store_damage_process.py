@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -59,40 +60,25 @@ class Widow(TwoSinks):
         )
 
 
-def empty(state: Path) -> None:
-    """A file of zero length, and no log."""
-    (state / "seb.db").write_bytes(b"")
-    (state / "seb.db-wal").unlink()
-
-
-def empty_beside_log(state: Path) -> None:
-    """A file of zero length, with the log of before."""
-    (state / "seb.db").write_bytes(b"")
-
-
-def halve(state: Path) -> None:
-    """Half a file."""
+def cut(state: Path, *, part: float = 0.0, log: bool = True) -> None:
+    """So much of the file is left, and its log if it is."""
     data = (state / "seb.db").read_bytes()
-    (state / "seb.db").write_bytes(data[: len(data) // 2])
-
-
-def replace(state: Path) -> None:
-    """Something that is no store."""
-    (state / "seb.db").write_bytes(b"no store at all\n" * 4096)
+    (state / "seb.db").write_bytes(data[: int(len(data) * part)])
+    if not log:
+        (state / "seb.db-wal").unlink()
 
 
 def remove(state: Path) -> None:
     """Nothing is left."""
-    for path in state.iterdir():
-        if path.name.startswith("seb.db"):
-            path.unlink()
+    for path in state.glob("seb.db*"):
+        path.unlink()
 
 
-DAMAGES: Mapping[str, Callable[[Path], None]] = {
-    "of zero length": empty,
-    "of zero length, beside its log": empty_beside_log,
-    "half": halve,
-    "no store at all": replace,
+DAMAGES: Mapping[str, Callable[[Path], object]] = {
+    "of zero length": partial(cut, log=False),
+    "of zero length, beside its log": cut,
+    "half": partial(cut, part=0.5),
+    "no store at all": lambda state: (state / "seb.db").write_bytes(b"no store at all\n" * 4096),
     "gone": remove,
 }
 ALWAYS = ("of zero length", "half")

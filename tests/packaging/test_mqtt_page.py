@@ -1,6 +1,4 @@
-"""docs/mqtt.md for Mosquitto, executed: its files, its commands, and its settings for the VM, with
-every path in a directory of the test.
-"""
+"""docs/mqtt.md for Mosquitto, executed, with every path in a directory of the test."""
 
 import os
 import pty

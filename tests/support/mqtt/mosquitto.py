@@ -1,11 +1,4 @@
-"""A real Mosquitto on a free loopback port, and subscribers that see what it was given.
-
-Usage::
-
-    with Mosquitto(tmp_path) as broker, broker.subscriber("seb/#") as seen:
-        ...
-        assert [b"..."] == [message.payload for message in seen.messages()]
-"""
+"""A real Mosquitto on a free loopback port, and subscribers that see what it was given."""
 
 import base64
 import hashlib

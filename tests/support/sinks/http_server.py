@@ -1,10 +1,5 @@
 """A real HTTP(S) server in a process of its own, told by the tests how to behave.
 
-    with HttpServer() as server:
-        server.answer(status=503, headers={"Retry-After": "7"})
-        ...
-        server.requests()[-1].body
-
 Answers are given in the order in which they were told, one per request; when none is left, the
 server says 204. It listens on loopback only. It ends with its parent: its standard input closes.
 """

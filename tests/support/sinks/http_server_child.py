@@ -1,7 +1,4 @@
-"""The server's end of `http_server`: threads, sockets, and nothing that a library would do.
-
-It obeys one JSON order per line of its standard input, and ends when that closes.
-"""
+"""The server's end of `http_server`, which obeys one JSON order a line of its standard input."""
 
 import base64
 import json

@@ -1,7 +1,4 @@
-"""A WebSocket server on loopback that passes the bytes of its messages on to a port, and back.
-
-It is what makes the stand-in of a hub one that speaks AMQP over WebSockets.
-"""
+"""A WebSocket server on loopback that passes the bytes of its messages on to a port, and back."""
 
 import base64
 import hashlib
