@@ -48,6 +48,10 @@ class PendingEvent:
     impact: str | None
     revision: int
     fingerprint: str
+    resource_type: str | None = None
+    event_source: str | None = None
+    duration_in_seconds: int | None = None
+    """These three so that a reader can compute the fingerprint again."""
 
     def to_wire(self) -> dict[str, Any]:
         """The object as topics and pages show it."""
@@ -62,6 +66,9 @@ class PendingEvent:
             "impact": self.impact,
             "revision": self.revision,
             "fingerprint": self.fingerprint,
+            "resourceType": self.resource_type,
+            "eventSource": self.event_source,
+            "durationInSeconds": self.duration_in_seconds,
         }
 
 

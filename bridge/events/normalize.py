@@ -89,6 +89,9 @@ def pending_event(known: TrackedEvent) -> PendingEvent:
         impact=known.event.impact,
         revision=known.revision,
         fingerprint=known.fingerprint,
+        resource_type=known.event.resource_type,
+        event_source=known.event.event_source,
+        duration_in_seconds=known.event.duration_in_seconds,
     )
 
 

@@ -26,7 +26,7 @@ from console.store.decisions import EventNow
 
 LEASE_SECONDS: Final = 5.0
 """How long another console leaves the sending of a command to the one that has claimed it."""
-_AUDITED: Final = ("changed", "under_way", "no_witness", "no_key")
+_AUDITED: Final = ("changed", "under_way", "no_witness", "no_key", "unproven")
 _MOST_NAMES: Final = 100
 """Resources that stand in an audit row by name."""
 
@@ -64,6 +64,8 @@ class Deciding:
         why = objection(asked, now, standing)
         if why is None and not asked.can_sign:
             why = "no_key"
+        if why is None and now is not None and not now.shown.facts.is_proven:
+            why = "unproven"
         if why is not None or now is None:
             return self._refuse("approve", asked, why or "unknown", now, standing)
         waiting = first_of_two(standing, asked)

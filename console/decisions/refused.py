@@ -7,7 +7,16 @@ from typing import Final, Literal
 from console.errors import ConsoleError
 
 Why = Literal[
-    "role", "site", "second", "reason", "unknown", "changed", "under_way", "no_witness", "no_key"
+    "role",
+    "site",
+    "second",
+    "reason",
+    "unknown",
+    "changed",
+    "under_way",
+    "no_witness",
+    "no_key",
+    "unproven",
 ]
 WORDS: Final[dict[Why, str]] = {
     "role": "you may not decide here: this needs the role approver; see SEB_CONSOLE_ROLES",
@@ -18,6 +27,8 @@ WORDS: Final[dict[Why, str]] = {
     "changed": "the event is not what you have seen; look at it as it is now",
     "under_way": "the event is being approved already; nothing more was sent",
     "no_witness": "no VM that the event names is heard and takes commands; see `seb console vms`",
+    "unproven": "what is shown is from a bridge of version 0.1.0, and cannot be checked against "
+    "the fingerprint; wait for a record of the event, or use `seb approve` on the VM",
     "no_key": "this console cannot approve: set SEB_CONSOLE_KEY to a file that `seb keys generate` "
     "wrote",
 }

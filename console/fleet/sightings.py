@@ -63,7 +63,9 @@ def supersedes(one: Sighting, other: Sighting) -> bool:
 
 
 def shown(event: Event | None, sighting: Sighting, site: str) -> Event:
-    """The event's row after a sighting: it is shown by the newest, by time."""
+    """The event's row after a sighting: it is shown by the newest, by time; by one that cannot be
+    proven only while there is no other.
+    """
     facts = sighting.facts
     words = "\n".join([facts.event_id, *facts.resources]).lower()
     if event is None:
@@ -79,7 +81,7 @@ def shown(event: Event | None, sighting: Sighting, site: str) -> Event:
         )
     sites = event.sites if site in event.sites else (*event.sites, site)
     first_at = min(event.first_at, sighting.first_at)
-    older = sighting.time < event.shown_at or facts.goes_on
+    older = sighting.time < event.shown_at or facts.goes_on or not facts.is_proven
     if older and sighting.vm_id != event.shown_by:
         return replace(event, sites=sites, first_at=first_at)
     return Event(

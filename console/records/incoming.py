@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
+UNPROVEN: Final = "unproven:"
+"""Before a fingerprint that may not be that of what is shown: nothing can be approved by it."""
 Kind = Literal["event", "receipt", "heartbeat", "stopped", "other"]
 
 
@@ -49,11 +51,14 @@ class EventFacts:
     """It ended for this witness alone, which it names no more; others may still see it."""
 
     def is_same(self, other: EventFacts) -> bool:
-        """Whether two VMs say the same. The hash alone does not prove it: a state document has
-        too little to make the hash again, and could show other VMs under it.
-        """
+        """Whether two VMs say the same."""
         same = self.fingerprint == other.fingerprint
         return same and sorted(self.resources) == sorted(other.resources)
+
+    @property
+    def is_proven(self) -> bool:
+        """Whether the fingerprint is that of what is shown: one was computed from the other."""
+        return not self.fingerprint.startswith(UNPROVEN)
 
     @property
     def state(self) -> str:

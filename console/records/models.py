@@ -5,7 +5,7 @@ are ignored, fields that it reads must have their type.
 from __future__ import annotations
 
 from hashlib import sha256
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 from pydantic_core import to_json
@@ -24,6 +24,9 @@ Sequence = Annotated[str, StringConstraints(pattern=r"^0[0-9]{19}$")]
 Moment = Annotated[
     str, StringConstraints(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:\d\d)$")
 ]
+Duration = Annotated[int, Field(ge=-_BIGGEST, le=_BIGGEST)]
+_NOT_IN_0_1_0: Final = ("resourceType", "eventSource", "durationInSeconds")
+_OTHERS: Final = "the fingerprint is not that of the event"
 
 
 class _Model(BaseModel):
@@ -65,10 +68,10 @@ class EventModel(_Model):
     notBefore: Moment | None = None
     description: Text | None = None
     eventSource: Text | None = None
-    durationInSeconds: Annotated[int, Field(ge=-_BIGGEST, le=_BIGGEST)] | None = None
+    durationInSeconds: Duration | None = None
 
 
-def fingerprint_of(event: EventModel) -> str:
+def fingerprint_of(event: EventModel | PendingModel) -> str:
     """The hash of what an approver must have seen, as the bridge makes it.
 
     Of texts, lists and whole numbers with their keys in order, pydantic writes the same bytes as
@@ -130,7 +133,7 @@ class DataModel(_Model):
         # other VMs under the hash of an event would have them approve what they have not seen.
         event, told = self.event, self.fingerprint
         if event is not None and told is not None and told != fingerprint_of(event):
-            raise ValueError("the fingerprint is not that of the event")
+            raise ValueError(_OTHERS)
         return self
 
 
@@ -173,6 +176,20 @@ class PendingModel(_Model):
     impact: Word | None = None
     revision: Annotated[int, Field(ge=1, le=_BIGGEST)]
     fingerprint: Word
+    resourceType: Text | None = None
+    eventSource: Text | None = None
+    durationInSeconds: Duration | None = None
+
+    @model_validator(mode="after")
+    def _is_what_it_shows(self) -> Self:
+        if self.is_whole and self.fingerprint != fingerprint_of(self):
+            raise ValueError(_OTHERS)
+        return self
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all is there that its fingerprint covers; bridges of version 0.1.0 send less."""
+        return self.model_fields_set.issuperset(_NOT_IN_0_1_0)
 
 
 class StateModel(_Model):

@@ -8,6 +8,7 @@ from typing import Any, Final, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from console.records.incoming import (
+    UNPROVEN,
     EventFacts,
     IncomingRecord,
     IncomingState,
@@ -210,17 +211,17 @@ def _pending(event: PendingModel) -> EventFacts:
     return EventFacts(
         event_id=event.eventId,
         event_type=event.eventType,
-        event_source=None,
+        event_source=event.eventSource,
         status=event.eventStatus,
         not_before=event.notBefore,
         description=None,
-        duration=None,
+        duration=event.durationInSeconds,
         resources=tuple(event.resources),
         transition="started" if event.eventStatus == "Started" else "scheduled",
         affects=event.affectsThisVm,
         impact=event.impact,
         revision=event.revision,
-        fingerprint=event.fingerprint,
+        fingerprint=event.fingerprint if event.is_whole else UNPROVEN + event.fingerprint,
     )
 
 

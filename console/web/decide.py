@@ -29,6 +29,7 @@ STATUS: Final[dict[Why, int]] = {
     "changed": 409,
     "under_way": 409,
     "no_witness": 409,
+    "unproven": 409,
     "no_key": 503,
 }
 _MOST_BYTES: Final = 8 * 1024

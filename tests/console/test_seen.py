@@ -3,47 +3,75 @@
 from __future__ import annotations
 
 import json
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
+import pytest
 from support.console.deciding import audit, made_key
 from support.console.records import FakeVm
 from support.console.stage import ConsoleStage
 
-from console.records.parse import parse_state
+from console.records.incoming import IncomingState
+from console.records.parse import NotOurs, parse_state
+
+LIES: list[dict[str, Any]] = [
+    {"resources": ["web-1"]},
+    {"eventType": "Freeze", "impact": "pause"},
+    {"notBefore": "2031-01-01T00:00:00Z"},
+]
 
 
-def test_a_state_that_hides_vms_leads_to_no_command(tmp_path: Path) -> None:
-    """It cannot prove its hash; the VM that would release the hidden ones is not asked."""
+def told(state: dict[str, Any], vm: FakeVm, received_at: float) -> IncomingState:
+    """What a state document says, as it comes in."""
+    body = json.dumps(state).encode()
+    return parse_state(body, source="web", received_at=received_at, vm_id=vm.vm_id, site="default")
+
+
+@pytest.mark.parametrize("first", ["record", "state"])
+@pytest.mark.parametrize("lie", LIES)
+def test_a_state_that_hides_something_leads_to_no_command(
+    tmp_path: Path, lie: dict[str, Any], first: str
+) -> None:
+    """Without all that the hash covers nothing is approved by it, and it outshines no record."""
     key, _ = made_key(tmp_path / "keys")
     with ConsoleStage(tmp_path, KEY=str(key)) as stage:
         honest, other = FakeVm(name="web-1"), FakeVm(name="other")
         names = ["web-1", "web-2", "web-3"]
         record = honest.event("E", resources=names, not_before=stage.moment(600), now=stage.now)
-        stage.put(record)
-        stage.takes_commands(honest)
         later = stage.now + timedelta(seconds=1)
         state = json.loads(other.state(record, now=later))
-        state["events"][0] |= {"resources": ["web-1"], "recordId": "forged"}
-        stage._deliver(
-            [
-                parse_state(
-                    json.dumps(state).encode(),
-                    source="web",
-                    received_at=later.timestamp(),
-                    vm_id=other.vm_id,
-                    site="default",
-                )
-            ]
-        )
+        state["events"][0] |= {"recordId": "forged", **lie}
+        del state["events"][0]["eventSource"]
+        forged = told(state, other, later.timestamp())
+        stage.put(record) if first == "record" else stage._deliver([forged])
         (item,) = stage.http.get(f"{stage.url}/api/v1/events").json()["items"]
-        assert [each["name"] for each in item["resources"]] == ["web-1"]
-        assert item["fingerprint"] == record.data["fingerprint"]
+        assert (item["fingerprint"] == record.data["fingerprint"]) == (first == "record")
+        stage._deliver([forged]) if first == "record" else stage.put(record)
+        stage.takes_commands(honest)
+        (item,) = stage.http.get(f"{stage.url}/api/v1/events").json()["items"]
         assert item["differing"]
-        answer = stage.http.post(
-            f"{stage.url}/api/v1/events/E/approve",
-            json={"fingerprint": item["fingerprint"], "reason": "r"},
-            timeout=10,
-        )
-        assert answer.status_code == 409
-        assert [row["action"] for row in audit(stage)] == ["refused"]
+        shows = {name: item[name] for name in ("eventType", "impact", "notBefore")}
+        shows["resources"] = [each["name"] for each in item["resources"]]
+        if first == "record":
+            assert all(shows.get(name, value) != value for name, value in lie.items())
+            return
+        for fingerprint in (item["fingerprint"], record.data["fingerprint"]):
+            answer = stage.http.post(
+                f"{stage.url}/api/v1/events/E/approve",
+                json={"fingerprint": fingerprint, "reason": "r"},
+                timeout=10,
+            )
+            assert answer.status_code == 409
+        assert [row["action"] for row in audit(stage)] == ["refused"] * 2
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_a_state_that_has_another_hash_is_not_taken(lie: dict[str, Any]) -> None:
+    """With all that the hash covers, it has to be that of the event."""
+    vm, now = FakeVm(name="web-1"), datetime.now(UTC)
+    state = json.loads(vm.state(vm.event("E", resources=["web-1", "web-2"]), now=now))
+    assert told(state, vm, now.timestamp()).events[0][1].is_proven
+    state["events"][0] |= lie
+    with pytest.raises(NotOurs, match="the fingerprint is not that of the event"):
+        told(state, vm, now.timestamp())

@@ -172,6 +172,7 @@ def test_a_pending_event_on_the_wire() -> None:
         "impact": "pause",
         "revision": 2,
         "fingerprint": "sha256:0",
+        **dict.fromkeys(("resourceType", "eventSource", "durationInSeconds")),
     }
     assert list(sample_context().pending()) == []
 

@@ -23,6 +23,12 @@ from sinks.record import (
     seal,
 )
 
+PENDING = (
+    *("eventId", "eventType", "eventStatus", "notBefore", "resources"),
+    *("resourceType", "eventSource", "durationInSeconds"),
+)
+"""Fields of an event that a state document has too."""
+
 
 @dataclass
 class FakeVm:
@@ -209,10 +215,7 @@ class FakeVm:
                 "impact": record.data["impact"],
                 "revision": record.data["revision"],
                 "fingerprint": record.data["fingerprint"],
-                **{
-                    name: record.data["event"][name]
-                    for name in ("eventId", "eventType", "eventStatus", "notBefore", "resources")
-                },
+                **{name: record.data["event"][name] for name in PENDING},
             }
             for record in records
         ]
