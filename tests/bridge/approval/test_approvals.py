@@ -667,6 +667,16 @@ def test_a_user_name_cannot_break_a_receipt(court: Court, user: str) -> None:
     assert court.receipts()[0]["actor"].isprintable()
 
 
+def test_a_person_is_told_what_cannot_be_approved(court: Court) -> None:
+    """An event that is not there, or has begun, has its reason."""
+    with pytest.raises(LookupError, match="unknown_event"):
+        court.approvals.local("E-1", user="anna")
+    court.announce(status="Started", not_before="")
+    with pytest.raises(LookupError, match="already_started"):
+        court.approvals.local(EVENT_ID, user="anna")
+    assert (court.imds.posts, court.story()) == ([], [])
+
+
 class TestFullDisk:
     """A store that takes nothing for a while: nothing is done unwritten, nothing is done twice."""
 
