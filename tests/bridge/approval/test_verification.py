@@ -1,5 +1,4 @@
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -34,16 +33,6 @@ def court(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Court]:
     made.close()
 
 
-def situation(court: Court, *used: str) -> Situation:
-    """What the court knows; these jti are used."""
-    return Situation(
-        vm_id=VM.vm_id,
-        now=court.clock.now(),
-        known=court.current.known,
-        used=lambda command: command.jti in used,
-    )
-
-
 def judge(
     court: Court,
     token: bytes,
@@ -52,13 +41,18 @@ def judge(
     rate: Rate | None = None,
     later: float = 0.0,
 ) -> Command:
-    """The command, verified so many seconds later."""
-    now = situation(court, *used)
+    """The command, verified so many seconds later; these jti are used."""
+    situation = Situation(
+        vm_id=VM.vm_id,
+        now=court.clock.now() + timedelta(seconds=later),
+        known=court.current.known,
+        used=lambda command: command.jti in used,
+    )
     return verify(
         token,
         retained=retained,
         trust=Trust(court.trust_file),
-        situation=replace(now, now=now.now + timedelta(seconds=later)),
+        situation=situation,
         rate=rate or Rate(MAX_COMMANDS, FakeClock().monotonic),
     )
 

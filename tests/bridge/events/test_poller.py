@@ -89,11 +89,12 @@ def test_a_bad_day_ends_nothing(bench: Bench, error: Exception | bytes) -> None:
 def test_trouble_is_logged_once_and_its_end_once(
     bench: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """However many polls it lasts."""
+    """However many polls it lasts; it is not told as trouble of the store."""
     caplog.set_level(logging.INFO)
     bench.serve(body())
     for error in (DOWN, DOWN, b"<html>", b"<html>"):
         bench.fails(error)
+        assert bench.state.store_trouble is None
     bench.serve(body())
     logged = [(getattr(each, "action", ""), getattr(each, "reason", "")) for each in caplog.records]
     assert logged == [("imds_trouble", "refused"), ("imds_trouble", "malformed"), ("imds_ok", "")]
@@ -280,13 +281,6 @@ class TestScopeSelf:
         bench.restart()
         (record,) = bench.serve(body(entry()))
         assert (record.data["transition"], record.data["revision"]) == ("scheduled", 2)
-
-
-def test_an_imds_that_is_away_is_no_trouble_of_the_store(bench: Bench) -> None:
-    """What keeps the bridge from looking is not told as what keeps it from committing."""
-    bench.imds.said = ImdsError("nobody listens", reason="refused")
-    assert not bench.poller.run()
-    assert bench.state.store_trouble is None
 
 
 def test_what_is_remembered_of_ended_events_stays_small(
