@@ -11,9 +11,10 @@ from functools import cache
 from typing import Any, Final
 
 from pydantic_core import to_json
-from sqlalchemy import Connection, Dialect, LargeBinary, Table, text
+from sqlalchemy import Connection, CursorResult, Dialect, LargeBinary, Table, text
 from sqlalchemy.dialects import postgresql, sqlite
 
+Pair = tuple[str, str]
 Values = tuple[Any, ...]
 """Of a row, in the order of the table's columns."""
 _SQLITE: Final = "sqlite"
@@ -36,16 +37,44 @@ def select_in(
     connection: Connection, table: Table, column: str, values: Iterable[str]
 ) -> Sequence[Any]:
     """The rows of a table whose column is one of some texts."""
-    wanted = sorted(values)
-    if not wanted:
+    if not (wanted := sorted(values)):
+        return ()
+    query = f'{_selecting(connection.dialect, table)} WHERE "{column}" '  # a name of ours
+    return _among(connection, query, wanted).all()
+
+
+def known_in(
+    connection: Connection, table: Table, column: str, values: Iterable[str]
+) -> Sequence[str]:
+    """Those of some texts that a column of a table has."""
+    if not (wanted := sorted(values)):
+        return ()
+    query = f'SELECT "{column}" FROM "{table.name}" WHERE "{column}" '  # noqa: S608  # ours
+    return _among(connection, query, wanted).scalars().all()
+
+
+def select_pairs(
+    connection: Connection, table: Table, columns: Pair, pairs: Iterable[Pair]
+) -> Sequence[Any]:
+    """The rows of a table whose two columns are one of some pairs of texts."""
+    if not (wanted := sorted(pairs)):
         return ()
     if connection.dialect.name == _SQLITE:
-        among = "IN (SELECT value FROM json_each(?))"
+        of_json = "json_extract(value, '$[0]'), json_extract(value, '$[1]') FROM json_each(?)"
         given: tuple[Any, ...] = (json.dumps(wanted),)
     else:
-        among, given = "= ANY(%s)", (wanted,)
-    query = f'{_selecting(connection.dialect, table)} WHERE "{column}" {among}'  # a name of ours
+        of_json = "* FROM unnest(%s::text[], %s::text[])"
+        given = tuple(map(list, zip(*wanted, strict=True)))
+    names = f'("{columns[0]}", "{columns[1]}")'  # of ours
+    query = f"{_selecting(connection.dialect, table)} WHERE {names} IN (SELECT {of_json})"
     return connection.exec_driver_sql(query, given).all()
+
+
+def _among(connection: Connection, query: str, wanted: list[str]) -> CursorResult[Any]:
+    if connection.dialect.name == _SQLITE:
+        query += " IN (SELECT value FROM json_each(?))"
+        return connection.exec_driver_sql(query, (json.dumps(wanted),))
+    return connection.exec_driver_sql(query + " = ANY(%s)", (wanted,))
 
 
 def select_newer(connection: Connection, table: Table, number: int) -> Sequence[Any]:

@@ -5,26 +5,28 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from sqlalchemy import Connection, delete, func, select, update
+from sqlalchemy import Connection, delete, func, select
 
 from console.fleet.fold import Changes, Known, is_deletion
 from console.records.incoming import Incoming, IncomingRecord, IncomingState
 from console.store import rows, tables
-from console.store.statements import insert_new, select_in, upsert, upsert_of
+from console.store.statements import (
+    insert_new,
+    known_in,
+    select_in,
+    select_pairs,
+    upsert,
+    upsert_of,
+)
 
+_NEXT: Final = 'UPDATE "change" SET "number" = "number" + 1 WHERE "id" = 1 RETURNING "number"'
 _IN: Final = 500
 """Parameters in one statement; SQLite takes 32,766, PostgreSQL 65,535."""
 
 
 def next_number(connection: Connection) -> int:
     """Take the transaction's number; on PostgreSQL, wait until other writers are done."""
-    statement = (
-        update(tables.change)
-        .where(tables.change.c.id == 1)
-        .values(number=tables.change.c.number + 1)
-        .returning(tables.change.c.number)
-    )
-    number: int = connection.execute(statement).scalar_one()
+    number: int = connection.exec_driver_sql(_NEXT).scalar_one()
     return number
 
 
@@ -107,11 +109,7 @@ def _stored(connection: Connection, known: Known, records: Iterable[IncomingReco
         stream = known.streams.get((each.place.vm_id, each.stream))
         if each.kind != "heartbeat" and (stream is None or each.sequence <= stream.high):
             doubtful.add(each.id)
-    stored: set[str] = set()
-    for some in _chunks(doubtful):
-        wanted = select(tables.record.c.id).where(tables.record.c.id.in_(some))
-        stored.update(connection.execute(wanted).scalars())
-    return stored
+    return set(known_in(connection, tables.record, "id", doubtful))
 
 
 def _vm_id(each: Incoming) -> str:
@@ -137,18 +135,10 @@ def _load_events(connection: Connection, known: Known, batch: Sequence[Incoming]
             event_ids.add(row.event_id)
     for row in select_in(connection, tables.event, "event_id", event_ids):
         known.events[row.event_id] = rows.event_of(row)
-    _load_pairs(connection, known, {pair for pair in pairs if pair[0] in known.events})
-
-
-def _load_pairs(connection: Connection, known: Known, pairs: set[tuple[str, str]]) -> None:
-    """The sightings of some witnesses of some events; an event may have thousands of others."""
-    c = tables.sighting.c
-    event_ids = {event_id for event_id, _ in pairs}
-    for some in _chunks(event_ids):
-        vm_ids = {vm_id for event_id, vm_id in pairs if event_id in some}
-        mine = select(tables.sighting).where(c.event_id.in_(some), c.vm_id.in_(vm_ids))
-        for row in connection.execute(mine):
-            known.sightings[(row.event_id, row.vm_id)] = rows.sighting_of(row)
+    # Of the witnesses in the batch alone: an event may have thousands of others.
+    mine = {pair for pair in pairs if pair[0] in known.events}
+    for row in select_pairs(connection, tables.sighting, ("event_id", "vm_id"), mine):
+        known.sightings[(row.event_id, row.vm_id)] = rows.sighting_of(row)
 
 
 def _load_deleted(connection: Connection, known: Known, records: Iterable[IncomingRecord]) -> None:
