@@ -43,6 +43,8 @@ class Follower:
         """Of the newest transaction at the start."""
         self._beside = 0
         """Of the newest transaction that has been read, on SQLite."""
+        self._mine: set[int] = set()
+        """The transactions that this console's writer has made, as far as they are newer."""
         self.looks = 0
         """How often it has looked to the end."""
         self._open: set[str] = set()
@@ -61,6 +63,7 @@ class Follower:
         if self._database.is_sqlite:
             with self._lock:
                 self._handed.append((number, changes))
+                self._mine.add(number)
         self._wake.set()
 
     def wake(self) -> None:
@@ -110,7 +113,9 @@ class Follower:
         beside = News(number=delivered)
         with self._database.reading.begin() as connection:
             number = reading.newest_number(connection)
-            if number != self._beside:
+            with self._lock:
+                mine = sum(1 for each in self._mine if self._beside < each <= number)
+            if mine < number - self._beside:  # somebody else has written something, too
                 reading.add_beside(connection, beside, self._beside)
         # After the number: what the writer committed up to there has been handed over by now, or
         # its sources have not been answered yet.
@@ -122,10 +127,12 @@ class Follower:
         news.asked, news.generations = beside.asked, beside.generations
         news.decisions += beside.decisions
         news.commands += beside.commands
-        with self._database.reading.begin() as connection:
-            reading.tell_commands(connection, news)
+        if news.receipts or news.commands:
+            with self._database.reading.begin() as connection:
+                reading.tell_commands(connection, news)
         with self._lock:  # only now: what cannot be read is read again
             del self._handed[: len(handed)]
+            self._mine = {each for each in self._mine if each > number}
         self._beside = number
         return news
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
@@ -33,6 +35,7 @@ def application(desk: Desk, stream: Stream) -> Starlette:
     events, vms, overview = Events(desk), Vms(desk), Overview(desk)
     deciding = Deciding(desk, events)
     routes: list[BaseRoute] = [
+        *_of_machines(desk),  # first: they are asked most, and routes are tried in their order
         Route("/api/v1/overview", overview.shown),
         Route("/api/v1/events", events.listed),
         Route("/api/v1/events/{event_id}", events.one),
@@ -51,14 +54,6 @@ def application(desk: Desk, stream: Stream) -> Starlette:
         Route("/openapi.json", described),
         *Pages(desk, events, vms).routes(),
     ]
-    webhook = next((state.name for state in desk.sources.values() if state.kind == "webhook"), None)
-    if webhook is not None:
-        routes.append(Route("/ingest/v1/records", Ingest(desk, webhook).post, methods=["POST"]))
-    if desk.settings.pull:
-        routes += [
-            Route("/pull/v1/commands", Pull(desk), methods=["GET"]),
-            Route("/pull/v1/commands/receipts", Receipts(desk).post, methods=["POST"]),
-        ]
     pages = EntrancePages(desk.settings)
     if desk.access.login is not None:
         routes += LoginRoutes(desk, desk.access.login, pages).routes()
@@ -68,3 +63,12 @@ def application(desk: Desk, stream: Stream) -> Starlette:
         middleware=[door],
         exception_handlers={HTTPException: on_error, StoreError: on_store_error},
     )
+
+
+def _of_machines(desk: Desk) -> Iterator[BaseRoute]:
+    webhook = next((state.name for state in desk.sources.values() if state.kind == "webhook"), None)
+    if webhook is not None:
+        yield Route("/ingest/v1/records", Ingest(desk, webhook), methods=["POST"])
+    if desk.settings.pull:
+        yield Route("/pull/v1/commands", Pull(desk), methods=["GET"])
+        yield Route("/pull/v1/commands/receipts", Receipts(desk), methods=["POST"])

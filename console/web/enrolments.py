@@ -53,7 +53,7 @@ class Enrolments:
 async def _vm_ids(request: Request) -> list[str]:
     """The vmIds of the body. Raises an HTTP refusal."""
     try:
-        body: Any = json.loads(await read_body(request))
+        body: Any = json.loads(await read_body(request.headers, request.receive))
     except NotTaken as why:
         raise refuse(why.status, str(why)) from None
     except (ValueError, RecursionError):

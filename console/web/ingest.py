@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from starlette.requests import Request
+from starlette.datastructures import Headers
 from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
 from console.records.parse import NotOurs, parse_record
 from console.sources.enrolment import KEY_IS_MISSING
 from console.sources.signature import NotSigned, verify
 from console.web.desk import Desk
-from console.web.receiving import NotTaken, commit, read_body, refused, require_loaded
+from console.web.receiving import Commits, NotTaken, read_body, refused, require_loaded
 
 
 class Ingest:
@@ -18,18 +19,21 @@ class Ingest:
     def __init__(self, desk: Desk, source: str) -> None:
         self._desk = desk
         self._source = source
+        self._commits = Commits(desk.writer)
 
-    async def post(self, request: Request) -> Response:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """204 after the commit, 400 not a record, 401 not signed, 413 too large, 503 not now."""
         try:
-            await self._take(request)
+            await self._take(Headers(scope=scope), receive)
         except NotTaken as why:
-            return refused(why)
-        return Response(status_code=204)
+            response = refused(why)
+        else:
+            response = Response(status_code=204)
+        await response(scope, receive, send)
 
-    async def _take(self, request: Request) -> None:
+    async def _take(self, headers: Headers, receive: Receive) -> None:
         require_loaded(self._desk)
-        body = await read_body(request)
+        body = await read_body(headers, receive)
         now = self._desk.now()
         try:
             record = parse_record(body, source=self._source, received_at=now)
@@ -41,7 +45,7 @@ class Ingest:
             raise NotTaken(503, KEY_IS_MISSING)
         try:
             secret = enrolments.webhook_secret(record.place.vm_id)
-            verify(request.headers, body, secret=secret, now=now)
+            verify(headers, body, secret=secret, now=now)
         except NotSigned as error:
             raise NotTaken(401, str(error)) from None
-        await commit(self._desk, record)
+        await self._commits.commit(record)

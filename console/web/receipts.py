@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from starlette.requests import Request
+from starlette.datastructures import Headers
 from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
 from console.fleet.witnesses import PULL
 from console.records.parse import NotOurs, parse_record
 from console.web.desk import Desk
 from console.web.pull import bearer, not_its_token
-from console.web.receiving import NotTaken, commit, read_body, refused, require_loaded
+from console.web.receiving import Commits, NotTaken, read_body, refused, require_loaded
 from sinks.record import APPROVAL
 
 
@@ -18,20 +19,22 @@ class Receipts:
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
+        self._commits = Commits(desk.writer)
 
-    async def post(self, request: Request) -> Response:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """204 after the commit, 400 not a receipt, 401 not this VM's token, 413 too large."""
         try:
-            return await self._take(request)
+            response = await self._take(scope, receive)
         except NotTaken as why:
-            return refused(why)
+            response = refused(why)
+        await response(scope, receive, send)
 
-    async def _take(self, request: Request) -> Response:
-        token = bearer(request.scope)
+    async def _take(self, scope: Scope, receive: Receive) -> Response:
+        token = bearer(scope)
         if not token:
             return not_its_token()
         require_loaded(self._desk)
-        body = await read_body(request)
+        body = await read_body(Headers(scope=scope), receive)
         try:
             record = parse_record(body, source=PULL, received_at=self._desk.now())
         except NotOurs as error:
@@ -41,5 +44,5 @@ class Receipts:
             return not_its_token()
         if record.type != APPROVAL:
             raise NotTaken(400, f"not a receipt: its type is not {APPROVAL}")
-        await commit(self._desk, record)
+        await self._commits.commit(record)
         return Response(status_code=204)

@@ -1,15 +1,21 @@
-"""Takes one record out of a request, and answers once it is committed."""
+"""Takes one record out of a request, and answers once it is committed.
+
+There are thousands a second: who receives is an ASGI application itself.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import queue
+import threading
 from typing import Final
 
-from starlette.requests import ClientDisconnect, Request
+from starlette.datastructures import Headers
 from starlette.responses import PlainTextResponse, Response
+from starlette.types import Receive
 
 from console.intake.delivery import Delivery
+from console.intake.writer import Writer
 from console.records.incoming import IncomingRecord
 from console.records.parse import MAX_BYTES
 from console.web.desk import Desk
@@ -33,42 +39,66 @@ def require_loaded(desk: Desk) -> None:
         raise NotTaken(503, "the console is reading its database")
 
 
-async def read_body(request: Request) -> bytes:
+async def read_body(headers: Headers, receive: Receive) -> bytes:
     """The whole body. Raises `NotTaken` if it is too large, comes too slowly, or never ends."""
-    length = request.headers.get("content-length", "")
-    too_large = NotTaken(413, f"a record has at most {MAX_BYTES} bytes")
+    length = headers.get("content-length", "")
     if length.isdecimal() and int(length[:20]) > MAX_BYTES:
-        raise too_large
-    body = bytearray()
+        raise _too_large()
+    body, more = bytearray(), True
     try:
         async with asyncio.timeout(BODY_SECONDS):
-            async for part in request.stream():
-                body += part
+            while more:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    raise NotTaken(400, "the client has gone")
+                body += message.get("body", b"")
+                more = message.get("more_body", False)
                 if len(body) > MAX_BYTES:
-                    raise too_large
+                    raise _too_large()
     except TimeoutError:
         raise NotTaken(408, f"the body did not come within {BODY_SECONDS:g} s") from None
-    except ClientDisconnect:
-        raise NotTaken(400, "the client has gone") from None
     return bytes(body)
 
 
-async def commit(desk: Desk, record: IncomingRecord) -> None:
-    """Return once the record is in the database. Raises `NotTaken` if that takes too long."""
-    loop = asyncio.get_running_loop()
-    answer: asyncio.Future[bool] = loop.create_future()
+class Commits:
+    """The requests that wait for the commit of their record."""
 
-    def done(stored: bool) -> None:  # noqa: FBT001  # as Delivery.done
-        loop.call_soon_threadsafe(_answer, answer, stored)
+    def __init__(self, writer: Writer) -> None:
+        self._writer = writer
+        self._lock = threading.Lock()
+        self._over: list[tuple[asyncio.Future[bool], bool]] = []
+        """What the writer has answered and the event loop has not seen yet."""
 
-    try:
-        delivery = Delivery(source=record.source, items=[record], done=done, size=len(record.body))
-        desk.writer.put(delivery, timeout=0)
-        stored = await asyncio.wait_for(answer, _COMMIT_SECONDS)
-    except (queue.Full, TimeoutError):
-        stored = False
-    if not stored:
-        raise NotTaken(503, "the database does not take records now")
+    async def commit(self, record: IncomingRecord) -> None:
+        """Return once the record is in the database. Raises `NotTaken` if that takes too long."""
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[bool] = loop.create_future()
+
+        def done(stored: bool) -> None:  # noqa: FBT001  # as Delivery.done
+            with self._lock:
+                self._over.append((answer, stored))
+                is_first = len(self._over) == 1
+            if is_first:  # the loop is woken once for many
+                loop.call_soon_threadsafe(self._answer)
+
+        try:
+            delivery = Delivery(
+                source=record.source, items=[record], done=done, size=len(record.body)
+            )
+            self._writer.put(delivery, timeout=0)
+            async with asyncio.timeout(_COMMIT_SECONDS):
+                stored = await answer
+        except (queue.Full, TimeoutError):
+            stored = False
+        if not stored:
+            raise NotTaken(503, "the database does not take records now")
+
+    def _answer(self) -> None:
+        with self._lock:
+            over, self._over = self._over, []
+        for answer, stored in over:
+            if not answer.done():
+                answer.set_result(stored)
 
 
 def refused(why: NotTaken) -> Response:
@@ -79,6 +109,5 @@ def refused(why: NotTaken) -> Response:
     return PlainTextResponse(f"{why}\n", why.status, headers)
 
 
-def _answer(answer: asyncio.Future[bool], stored: bool) -> None:  # noqa: FBT001
-    if not answer.done():
-        answer.set_result(stored)
+def _too_large() -> NotTaken:
+    return NotTaken(413, f"a record has at most {MAX_BYTES} bytes")
