@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from support.amqp.server import SHARED_KEY
+from support.console.forking import executed
 from support.console.process import ConsoleProcess
 from support.console.records import FakeVm
 from support.eventually import eventually
@@ -146,6 +147,7 @@ def make_console(directory: Path, kind: str, url: str | None, **fields: str) -> 
     if url is not None:
         settings["DATABASE"] = url
     console = ConsoleProcess(directory, **settings)
+    console.begin = executed
     if kind == "webhook":  # its own source of that kind would be a second one
         del console.environ["SEB_CONSOLE_SOURCE__WEB__KIND"]
     return console

@@ -95,6 +95,15 @@ def start(words: Sequence[str], *, env: Mapping[str, str], out: Path, err: Path)
     return Started(told)
 
 
+def executed(
+    words: Sequence[str], *, env: Mapping[str, str], out: Path, err: Path
+) -> subprocess.Popen[bytes]:
+    """The same without the server, as users start it: for what is measured."""
+    command = [sys.executable, "-m", "bridge", *words]
+    with out.open("ab") as told, err.open("ab") as log:
+        return subprocess.Popen(command, env=dict(env), stdout=told, stderr=log)
+
+
 def finished(words: Sequence[str], *, env: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
     """Run `seb` with these words to its end."""
     with tempfile.TemporaryDirectory(prefix="seb-forked-") as place:

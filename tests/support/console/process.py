@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Self
 
@@ -52,7 +53,8 @@ class ConsoleProcess:
             "SEB_CONSOLE_ENROLL_KEY_FILE": str(self.key_file),
             **{f"SEB_CONSOLE_{name}": value for name, value in settings.items()},
         }
-        self.process: forking.Started | None = None
+        self.begin: Callable[..., forking.Started | subprocess.Popen[bytes]] = forking.start
+        self.process: forking.Started | subprocess.Popen[bytes] | None = None
         self.http = requests.Session()
         self.http.trust_env = False
 
@@ -84,7 +86,7 @@ class ConsoleProcess:
         """Start, or start again; returns once it answers."""
         log = self.directory / "log"
         log.touch()
-        self.process = forking.start(["console", "run"], env=self.environ, out=log, err=log)
+        self.process = self.begin(["console", "run"], env=self.environ, out=log, err=log)
         path = "/readyz" if ready else "/healthz"
         eventually(lambda: self._answers(path), what=f"{path}\n{self.log}", timeout=90)
         return self
