@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 from typing import Any
 
 import kubernetes_validate
 import pytest
 import yaml
-from support.chart.chart import CHART, ROOT, accepted, of_kind, one, refused, render
+from support.chart.chart import CHART, accepted, of_kind, one, refused, render
+from support.ground.doc_page import blocks
 
 from console.config.load import load
 from console.sources.settings import read_sources
@@ -171,8 +171,7 @@ def test_what_cannot_work_is_refused(changed: dict[str, Any], said: str, tmp_pat
 
 def test_the_example_of_the_page_renders(tmp_path: Path) -> None:
     """Whoever copies it has values that the chart takes, and objects that Kubernetes knows."""
-    page = (ROOT / "docs" / "console.md").read_text(encoding="utf-8")
-    blocks = re.findall(r"^```yaml\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
-    (values,) = (loaded for each in blocks if "console" in (loaded := yaml.safe_load(each)))
+    page = [yaml.safe_load(each.text) for each in blocks("docs/console.md", "yaml")]
+    (values,) = (each for each in page if "console" in each)
     for manifest in accepted(tmp_path, values):
         kubernetes_validate.validate(manifest, "1.33", strict=True)

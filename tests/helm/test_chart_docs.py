@@ -1,6 +1,5 @@
 """docs/aks.md: each values file in it renders, and its sidecar is what the chart makes."""
 
-import re
 from pathlib import Path
 from typing import Any
 
@@ -8,22 +7,18 @@ import kubernetes_validate
 import pytest
 import yaml
 from support.chart.chart import (
-    ROOT,
     accepted,
     bridge_container,
     pod_environment,
     pod_spec,
     render,
 )
+from support.ground.doc_page import blocks
 
 from bridge.config import reference
 from bridge.config.load import load
 
-PAGE = (ROOT / "docs" / "aks.md").read_text(encoding="utf-8")
-BLOCKS = [
-    yaml.safe_load(text)
-    for text in re.findall(r"^```yaml\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
-]
+BLOCKS = [yaml.safe_load(each.text) for each in blocks("docs/aks.md", "yaml")]
 VALUES = [block for block in BLOCKS if "kind" not in block]
 # Where a bridge keeps and shows things, and how its settings reach it, is not what they are.
 PLACES = ("SEB_STATE_DIR", "SEB_CONFIG")

@@ -37,49 +37,31 @@ def prepare(directory: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-def owner_and_mode(directory: Path) -> tuple[int, int, int]:
-    """Who owns it, and what others may."""
-    found = directory.stat()
-    return found.st_uid, found.st_gid, stat.S_IMODE(found.st_mode)
-
-
 @needs_root
-def test_a_new_directory_is_given_away(tmp_path: Path) -> None:
-    """What the kubelet made for root becomes the bridge's own, closed to everybody else."""
-    directory = tmp_path / "state"
-    directory.mkdir(mode=0o755)
-    ended = prepare(directory)
-    assert (ended.returncode, ended.stderr) == (0, "")
-    assert owner_and_mode(directory) == (USER, USER, 0o700)
-
-
-@needs_root
-def test_a_second_start_changes_nothing(tmp_path: Path) -> None:
-    """With the bridge's store in it, the directory stays as it is."""
+@pytest.mark.parametrize(
+    ("owner", "mode", "file"),
+    [(0, 0o755, None), (USER, 0o750, "seb.db"), (0, 0o755, "theirs"), (1000, 0o755, "theirs")],
+)
+def test_a_new_directory_is_given_away(
+    tmp_path: Path, owner: int, mode: int, file: str | None
+) -> None:
+    """What the kubelet made for root becomes the bridge's own, closed to everybody else, and stays
+    so; a path that was chosen by mistake is told, and nothing in it is touched.
+    """
     directory = tmp_path / "state"
     directory.mkdir()
-    (directory / "seb.db").write_text("records", encoding="utf-8")
-    for path in (directory, directory / "seb.db"):
-        os.chown(path, USER, USER)
-    directory.chmod(0o750)
-    ended = prepare(directory)
-    assert (ended.returncode, ended.stderr) == (0, "")
-    assert owner_and_mode(directory) == (USER, USER, 0o750)
-
-
-@needs_root
-@pytest.mark.parametrize("owner", [0, 1000])
-def test_somebody_else_s_directory_is_left_alone(tmp_path: Path, owner: int) -> None:
-    """A path that was chosen by mistake is told, and nothing in it is touched."""
-    directory = tmp_path / "state"
-    directory.mkdir(mode=0o755)
-    (directory / "theirs").touch()
+    if file:
+        (directory / file).touch()
     os.chown(directory, owner, owner)
+    directory.chmod(mode)
     ended = prepare(directory)
-    assert ended.returncode == 1
-    assert f"in use by uid {owner}" in ended.stderr
+    said = f"in use by uid {owner}" if file == "theirs" else ""
+    assert (ended.returncode, bool(ended.stderr)) == (int(bool(said)), bool(said))
+    assert said in ended.stderr
     assert "Traceback" not in ended.stderr
-    assert owner_and_mode(directory) == (owner, owner, 0o755)
+    found = directory.stat()
+    after = (owner, owner, mode) if file else (USER, USER, 0o700)
+    assert (found.st_uid, found.st_gid, stat.S_IMODE(found.st_mode)) == after
 
 
 @pytest.mark.parametrize(

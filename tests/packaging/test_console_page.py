@@ -12,25 +12,23 @@ from pathlib import Path
 
 import pytest
 import yaml
+from support.ground.doc_page import blocks
 from support.monitoring import promtool
 
 from console.config.load import load
 from console.sources.settings import read_sources
 
 ROOT = Path(__file__).parent.parent.parent
-PAGE = (ROOT / "docs" / "console.md").read_text(encoding="utf-8")
+PAGE = "docs/console.md"
 UNIT = ROOT / "examples" / "seb-console.service"
 analyzed = pytest.mark.skipif(
     shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed"
 )
 
 
-def blocks(language: str) -> list[str]:
-    """The code of the page, in one language."""
-    return re.findall(rf"^```{language}\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
-
-
-SETTINGS = [each for each in blocks("ini") if each.startswith("# /etc/seb/console.env\n")]
+INI = [each.text for each in blocks(PAGE, "ini")]
+SETTINGS = [each for each in INI if each.startswith("# /etc/seb/console.env\n")]
+YAML = [yaml.safe_load(each.text) for each in blocks(PAGE, "yaml")]
 
 
 @pytest.mark.parametrize("text", SETTINGS, ids=range(len(SETTINGS)))
@@ -48,9 +46,7 @@ def test_the_settings_load(text: str, tmp_path: Path, monkeypatch: pytest.Monkey
 def test_each_source_has_its_settings() -> None:
     """The ways to connect it that the page begins with are all there."""
     text = "".join(SETTINGS)
-    assert [
-        each for each in ("MQTT", "EVENTHUB", "WEBHOOK") if f"SOURCE__{each}__" not in text
-    ] == []
+    assert not [each for each in ("MQTT", "EVENTHUB", "WEBHOOK") if f"SOURCE__{each}__" not in text]
 
 
 def test_the_values_are_settings_of_the_console(
@@ -58,7 +54,7 @@ def test_the_values_are_settings_of_the_console(
 ) -> None:
     """What the page has helm put into the console's file is what the console takes."""
     monkeypatch.chdir(tmp_path)
-    (values,) = (yaml.safe_load(each) for each in blocks("yaml") if "enabled: true" in each)
+    (values,) = (each for each in YAML if "console" in each)
     given = values["console"]["settings"]
     environ = {f"SEB_CONSOLE_{name}": text for name, text in _flat(given)}
     assert list(read_sources(load(environ=environ).source)) == ["mqtt"]
@@ -74,7 +70,7 @@ def _flat(values: dict[str, object]) -> Iterator[tuple[str, str]]:
 
 def test_the_scrape_configuration_fits_the_rules(tmp_path: Path) -> None:
     """Promtool takes it, and its job is one that SebConsoleDown knows."""
-    (made,) = (yaml.safe_load(each) for each in blocks("yaml") if "scrape_configs" in each)
+    (made,) = (each for each in YAML if "scrape_configs" in each)
     text = (ROOT / "helm" / "files" / "console-alerts.yaml").read_text(encoding="utf-8")
     (jobs,) = re.findall(r'job=~"([^"]+)"', text)
     assert re.fullmatch(jobs, made["scrape_configs"][0]["job_name"])

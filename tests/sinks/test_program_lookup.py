@@ -1,7 +1,8 @@
 import os
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 from support.process.scripts import executable, runnable, shell_script
@@ -16,63 +17,35 @@ from sinks.testing import sample_context, sample_record
 posix_only = pytest.mark.skipif(os.name != "posix", reason="Windows has no such modes and limits")
 
 
-def no_interpreter(path: Path) -> Path:
-    """Its interpreter is not installed."""
-    return executable(path, "#!/no/such/interpreter\n")
-
-
-def windows_lines(path: Path) -> Path:
-    """Its lines end as Windows' do."""
-    return executable(path, "#!/bin/sh\r\nexit 0\r\n")
-
-
-def no_first_line(path: Path) -> Path:
-    """It does not say what is to run it."""
-    return executable(path, "exit 0\n")
-
-
-def not_executable(path: Path) -> Path:
-    """Nobody ran chmod."""
-    path.write_text("#!/bin/sh\n")
-    return path
-
-
-def directory(path: Path) -> Path:
-    """A directory."""
-    path.mkdir()
-    return path
-
-
-def absent(path: Path) -> Path:
-    """Nothing at all."""
-    return path
-
-
 @pytest.mark.parametrize(
     ("make", "reason"),
     [
-        (absent, "the program does not exist; install it"),
-        pytest.param(not_executable, "it is not executable; allow it (chmod +x)", marks=posix_only),
-        (directory, "it is not a file; correct command"),
+        (lambda path: None, "the program does not exist; install it"),
+        (Path.mkdir, "it is not a file; correct command"),
         pytest.param(
-            *(no_interpreter, "the interpreter in its first line is missing; correct"),
+            lambda path: path.write_text("#!/bin/sh\n"),
+            "it is not executable; allow it (chmod +x)",
             marks=posix_only,
         ),
-        pytest.param(
-            *(windows_lines, "the interpreter in its first line is missing; correct"),
-            marks=posix_only,
-        ),
-        pytest.param(
-            *(no_first_line, "the system cannot run this kind of file; begin a script with"),
-            marks=posix_only,
+        *(
+            pytest.param(partial(executable, text=text), reason, marks=posix_only)
+            for text, reason in (
+                (
+                    "#!/no/such/interpreter\n",
+                    "the interpreter in its first line is missing; correct",
+                ),
+                ("#!/bin/sh\r\n", "the interpreter in its first line is missing; correct"),
+                ("exit 0\n", "the system cannot run this kind of file; begin a script with"),
+            )
         ),
     ],
 )
 def test_a_program_that_cannot_be_run_is_told_with_a_remedy(
-    tmp_path: Path, make: Any, reason: str
+    tmp_path: Path, make: Callable[[Path], object], reason: str
 ) -> None:
     """The error names the program, never its arguments."""
-    path = make(tmp_path / "drain.sh")
+    path = tmp_path / "drain.sh"
+    make(path)
     told = failure(a_sink(path, "--token=that-is-secret"))
     assert told.startswith(f"{escaped(str(path))}: {reason}")
     assert "secret" not in told

@@ -1,10 +1,11 @@
 """Receipts posted to where commands are pulled from."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from typing import Any, ClassVar
 
 import pytest
 from support.eventually import eventually
+from support.sinks.destination import FarEnd
 from support.sinks.http_server import HttpServer, Request
 
 from sinks.base import Sink, SinkError, SinkPaused, SinkRejected
@@ -30,45 +31,27 @@ def posted(server: HttpServer) -> list[Request]:
     return [request for request in server.requests() if request.method == "POST"]
 
 
-class ControlPlane:
-    """A server as the far end of a sink."""
-
-    def __init__(self, server: HttpServer) -> None:
-        self.server = server
-
-    @property
-    def settings(self) -> Mapping[str, Any]:
-        return {"url": f"{self.server.origin}{PATH}", "token": TOKEN}
-
-    @property
-    def secrets(self) -> Sequence[str]:
-        return [TOKEN, PATH]
-
-    def received(self) -> Sequence[bytes]:
-        return [each.body for each in posted(self.server)]
-
-    def stop(self) -> None:
-        self.server.stop()
-
-    def start(self) -> None:
-        self.server.start()
-
-
 class TestContract(SinkContract):
     """What every sink must do."""
 
     sink_class: ClassVar[type[Sink[Any]]] = Hasty
 
     @pytest.fixture
-    def destination(self, server: HttpServer) -> ControlPlane:  # type: ignore[override]
+    def destination(self, server: HttpServer) -> FarEnd:  # type: ignore[override]
         """A control plane."""
-        return ControlPlane(server)
+        return FarEnd(
+            settings={"url": f"{server.origin}{PATH}", "token": TOKEN},
+            secrets=[TOKEN, PATH],
+            received=lambda: [each.body for each in posted(server)],
+            stop=server.stop,
+            start=server.start,
+        )
 
 
-def make(server: HttpServer) -> Hasty:
+def make(server: HttpServer, kind: type[Hasty] = Hasty) -> Hasty:
     """A sink that posts to this server, not yet open."""
-    told = PullSettings.model_validate({"kind": "pull", **ControlPlane(server).settings})
-    return Hasty("pull", told, sample_context())
+    told = {"kind": "pull", "url": f"{server.origin}{PATH}", "token": TOKEN}
+    return kind("pull", PullSettings.model_validate(told), sample_context())
 
 
 @pytest.fixture
@@ -106,10 +89,9 @@ class Patient(Hasty):
 
 
 @pytest.fixture
-def waiting(server: HttpServer) -> Iterator[Patient]:
+def waiting(server: HttpServer) -> Iterator[Hasty]:
     """An open sink whose poll waits, so that the next answer of the server is a receipt's."""
-    told = PullSettings.model_validate({"kind": "pull", **ControlPlane(server).settings})
-    made = Patient("pull", told, sample_context())
+    made = make(server, Patient)
     server.answer(status=204)
     server.answer(mode="silence")
     made.open()
@@ -118,14 +100,14 @@ def waiting(server: HttpServer) -> Iterator[Patient]:
     made.close()
 
 
-def test_a_body_without_end_is_not_waited_for(server: HttpServer, waiting: Patient) -> None:
+def test_a_body_without_end_is_not_waited_for(server: HttpServer, waiting: Hasty) -> None:
     """2xx is the acknowledgement, also if only the end of the connection ends the body."""
     server.answer(status=200, mode="drip-close", every=0.01)
     waiting.deliver([sample_record()])
     assert len(posted(server)) == 1
 
 
-def test_a_refusal_hints_at_the_token(server: HttpServer, waiting: Patient) -> None:
+def test_a_refusal_hints_at_the_token(server: HttpServer, waiting: Hasty) -> None:
     """The receipt is held until the token is right; those before it are not posted again."""
     server.answer(status=204)
     server.answer(status=401)
@@ -134,7 +116,7 @@ def test_a_refusal_hints_at_the_token(server: HttpServer, waiting: Patient) -> N
     assert caught.value.delivered == 1
 
 
-def test_a_receipt_that_is_refused_itself_is_named(server: HttpServer, waiting: Patient) -> None:
+def test_a_receipt_that_is_refused_itself_is_named(server: HttpServer, waiting: Hasty) -> None:
     """It is parked after five tries."""
     server.answer(status=204)
     server.answer(status=422)
@@ -143,7 +125,7 @@ def test_a_receipt_that_is_refused_itself_is_named(server: HttpServer, waiting: 
     assert (caught.value.delivered, caught.value.tries) == (1, 5)
 
 
-def test_gone_pauses_the_channel(server: HttpServer, waiting: Patient) -> None:
+def test_gone_pauses_the_channel(server: HttpServer, waiting: Hasty) -> None:
     """410 wants no more, until a person acts."""
     server.answer(status=410)
     with pytest.raises(SinkPaused, match="let it go on with: seb outbox retry"):
@@ -170,8 +152,7 @@ def test_a_slow_control_plane_is_told_what_came_through(server: HttpServer) -> N
         RECEIPT_LIMITS: ClassVar[Limits] = Limits(connect=2.0, read=60.0, total=60.0, body=0.5)
         TURN_SECONDS: ClassVar[float] = 1.0
 
-    told = PullSettings.model_validate({"kind": "pull", **ControlPlane(server).settings})
-    sink = Slow("pull", told, sample_context())
+    sink = make(server, Slow)
     server.answer(status=503)
     sink.open()
     server.answer(status=204, delay=1.2)
