@@ -219,16 +219,12 @@ def test_what_cannot_keep_a_record_is_refused(tmp_path: Path, kind: str) -> None
     assert [line.level for line in sink.check()] == ["fail"]
 
 
-def test_check_writes_nothing(path: Path) -> None:
-    """Looking at a file that is not there yet does not make it."""
+def test_check_writes_nothing(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Looking at a file that is not there yet does not make it; less than 100 MiB on its disk is
+    worth a warning.
+    """
     (told,) = a_sink(path).check()
     assert (told.level, path.exists()) == ("ok", False)
-
-
-def test_check_warns_of_a_disk_that_is_nearly_full(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Less than 100 MiB is worth a warning."""
     monkeypatch.setattr("sinks.file._LITTLE_SPACE", 2**62)
     (told,) = a_sink(path).check()
     assert (told.level, told.remedy) == ("warn", "free some space, or rotate the file")
