@@ -8,11 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-from alembic import command
-from alembic.config import Config
-from alembic.runtime.migration import MigrationContext
-from alembic.script import ScriptDirectory
-from sqlalchemy import Connection, Engine, create_engine, event, make_url
+from sqlalchemy import Connection, Engine, create_engine, event, inspect, make_url
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -25,6 +21,9 @@ _BUSY_MILLISECONDS: Final = 5000
 _CACHE_KIB: Final = 16384
 _LOG_PAGES: Final = 4000
 _MIGRATIONS: Final = Path(__file__).parent / "migrations"
+_REVISIONS: Final = "alembic_version"
+REVISIONS: Final = ("0001", "0002", "0003")
+"""What the migrations make of a database, the newest last."""
 _MIGRATING: Final = threading.Lock()
 # Any number that other programs on the same server do not take for their own locks.
 _ADVISORY_LOCK: Final = 0x5EB_C0DE
@@ -175,32 +174,36 @@ def _lock(file: Path) -> sqlite3.Connection:
     return lock
 
 
-def _migrations() -> Config:
-    config = Config()
-    config.set_main_option("script_location", str(_MIGRATIONS).replace("%", "%%"))
-    return config
-
-
 def _is_ours(connection: Connection) -> bool:
     """Whether the schema is this version's; False if it is older, or there is none.
 
     Raises `ConfigurationError` if it is newer.
     """
-    script = ScriptDirectory.from_config(_migrations())
-    current = MigrationContext.configure(connection).get_current_revision()
-    if current is not None and current not in {each.revision for each in script.walk_revisions()}:
+    current = None
+    if inspect(connection).has_table(_REVISIONS):
+        current = connection.exec_driver_sql(f"SELECT version_num FROM {_REVISIONS}").scalar()  # noqa: S608
+    if current is not None and current not in REVISIONS:
         raise ConfigurationError(
             f"the database's schema {current} is newer than this console; upgrade the console,"
             " or restore the backup that was made before the upgrade"
         )
-    return current == script.get_current_head()
+    return current == REVISIONS[-1]
 
 
 def _migrate(connection: Connection, *, is_sqlite: bool) -> None:
-    config = _migrations()
-    config.attributes["connection"] = connection
     with connection.begin():
         if not is_sqlite:  # two consoles may start at once
             connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_ADVISORY_LOCK})")
         if not _is_ours(connection):
-            command.upgrade(config, "head")
+            _upgrade(connection)
+
+
+def _upgrade(connection: Connection) -> None:
+    # Alembic takes a fifth of a start to import, and is needed once for each new version.
+    from alembic import command  # noqa: PLC0415
+    from alembic.config import Config  # noqa: PLC0415
+
+    config = Config()
+    config.set_main_option("script_location", str(_MIGRATIONS).replace("%", "%%"))
+    config.attributes["connection"] = connection
+    command.upgrade(config, "head")

@@ -21,7 +21,7 @@ from console.records.incoming import Incoming
 from console.records.parse import parse_record, parse_state
 from console.store import history, reading, tables
 from console.store.checkpoints import Claim, read_checkpoints, read_claims, write_claims
-from console.store.opening import Database
+from console.store.opening import REVISIONS, Database
 from sinks.record import EventRecord
 
 AT = 1_800_000_000.0
@@ -210,6 +210,7 @@ def test_the_migrations_make_the_tables(database: Database) -> None:
     with database.reading.connect() as connection:
         context = MigrationContext.configure(connection, opts={"compare_type": True})
         assert compare_metadata(context, tables.metadata) == []
+        assert context.get_current_revision() == REVISIONS[-1]
 
 
 def test_old_records_go(database: Database, taking: Taking) -> None:
