@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 from support.monitoring import dashboard, prometheus, promql, promtool
@@ -30,25 +31,24 @@ QUIET = {
 RATE = "10s"
 
 
-@pytest.fixture(scope="module")
-def scraped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[prometheus.Prometheus]:
+@pytest.fixture
+def scraped(tmp_path: Path) -> Iterator[prometheus.Prometheus]:
     """A bridge that saw IMDS fail once and an event come, as Prometheus saw it."""
     if prometheus.executable() is None:
         pytest.skip("prometheus is not installed; Debian's package prometheus has it")
-    home = tmp_path_factory.mktemp("scraped")
     listen = f"127.0.0.1:{prometheus.free_port()}"
     env = {
-        "SEB_STATE_DIR": str(home / "state"),
+        "SEB_STATE_DIR": str(tmp_path / "state"),
         "SEB_HTTP__LISTEN": listen,
         "SEB_HEARTBEAT_INTERVAL": "1",
-        "SEB_SINK__FILE__PATH": str(home / "records"),
+        "SEB_SINK__FILE__PATH": str(tmp_path / "records"),
         "SEB_SINK__OPS__KIND": "webhook",
         "SEB_SINK__OPS__URL": NOWHERE,
     }
     with (
         Simulator() as simulator,
-        BridgeProcess("run", env={**env, "SEB_IMDS__URL": simulator.url}, home=home) as bridge,
-        prometheus.Prometheus(home, listen) as server,
+        BridgeProcess("run", env={**env, "SEB_IMDS__URL": simulator.url}, home=tmp_path) as bridge,
+        prometheus.Prometheus(tmp_path, listen) as server,
     ):
         bridge.wait_for_log("started")
         server.wait_for(["seb_looking == 1"])
@@ -74,24 +74,17 @@ def scraped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[prometheus.Pro
         yield server
 
 
-def test_every_query_of_the_dashboard_is_answered(scraped: prometheus.Prometheus) -> None:
-    """No query ends in an error, and those that have something to show do so."""
+def test_a_real_prometheus_finds_everything(scraped: prometheus.Prometheus) -> None:
+    """No query of the dashboard and no rule ends in an error, those that have something to show do
+    so, and what they use beside the bridge's own metrics comes with every scrape.
+    """
     asked = {
         where: promql.filled(query.replace("$__rate_interval", RATE))
         for where, query in dashboard.queries().items()
     }
-
-    assert {where for where, query in asked.items() if not scraped.query(query)} == QUIET
-
-
-def test_every_rule_is_evaluated(scraped: prometheus.Prometheus) -> None:
-    """No rule ends in an error."""
     errors = scraped.rule_errors()
 
+    assert {where for where, query in asked.items() if not scraped.query(query)} == QUIET
     assert sorted(errors) == sorted(each["alert"] for each in promtool.alerts())
     assert {name: error for name, error in errors.items() if error} == {}
-
-
-def test_the_metrics_of_the_process_are_there(scraped: prometheus.Prometheus) -> None:
-    """What rules and dashboard use beside the bridge's own metrics comes with every scrape."""
     assert [name for name in sorted(promql.FOREIGN) if not scraped.query(name)] == []

@@ -33,7 +33,7 @@ def test_a_backlog_gets_over_a_line_that_is_too_slow_for_it(
 ) -> None:
     """Records that cannot all be sent in one send's time are sent in several, and each counts."""
     monkeypatch.setattr("sinks.eventhub.sink.SEND_SECONDS", 0.5)
-    left = records(10)
+    left = records(6)
     with EventHubServer() as server, FaultProxy(server.port) as line:
         told = server.connection_string(HUB).replace(f":{server.port}/", f":{line.port}/")
         sink = sink_for(server, connection_string=told)
@@ -49,7 +49,7 @@ def test_a_backlog_gets_over_a_line_that_is_too_slow_for_it(
         sink.close()
         assert left == []
         arrived = list(dict.fromkeys(bodies(server.messages(HUB))))
-        assert arrived == [record.body for record in records(10)]
+        assert arrived == [record.body for record in records(6)]
 
 
 def test_a_turn_that_lasts_ends_before_it_is_abandoned(monkeypatch: pytest.MonkeyPatch) -> None:
