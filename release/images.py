@@ -1,5 +1,7 @@
 """The container images, as files for `docker load` and `podman load`; podman makes them.
 
+Podman 4 does not load a packed file by itself: `gunzip -c FILE | podman load`.
+
 The build takes its wheels from the cache, as everything else does; the base image alone comes from
 where the engine gets its images. With the same base, the same commit gives the same bytes.
 """
