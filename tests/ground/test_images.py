@@ -52,7 +52,9 @@ def test_an_image_is_the_same_each_time(
     assert sums[0] == sums[1]
 
     for name, path in zip(NAMES, sorted((tmp_path / "two").iterdir()), strict=True):
-        engine.run(f"docker rmi --force localhost/{name}:{__version__}; gunzip -c {path} | docker load")
+        engine.run(
+            f"docker rmi --force localhost/{name}:{__version__}; gunzip -c {path} | docker load"
+        )
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -128,6 +128,30 @@ def test_a_proxy_that_is_killed_and_comes_back(
     assert arrived == [sample_record(number).body for number in range(1, 7)]
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="a process is frozen with a signal")
+def test_a_proxy_that_is_slow(
+    hub: EventHubServer,
+    gate: WebSocketGate,
+    proxy: TinyProxy,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A frozen proxy ends the try within the sink's deadline; then everything arrives."""
+    monkeypatch.setattr("sinks.eventhub.sink.SEND_SECONDS", 1.0)
+    sink = sink_at(gate, proxy=proxy.url)
+    sink.open()
+    sink.deliver([sample_record(1)])
+    proxy.freeze()
+    try:
+        with pytest.raises(SinkError):
+            sink.deliver([sample_record(2)])
+    finally:
+        proxy.thaw()
+    deliver_at_last(sink, 2)
+    sink.close()
+    arrived = list(dict.fromkeys(bodies(hub.messages(HUB))))
+    assert arrived == [sample_record(1).body, sample_record(2).body]
+
+
 def test_the_proxy_of_the_environment(monkeypatch: pytest.MonkeyPatch, proxy: TinyProxy) -> None:
     """HTTPS_PROXY counts where the sink names none: a hub with TLS is asked for through it."""
     monkeypatch.setenv("NO_PROXY", "nothing.example")

@@ -131,6 +131,24 @@ def test_a_proxy_that_is_killed(broker: Broker, proxy: TinyProxy) -> None:
     assert arrived == [sample_record(number).body for number in range(1, 6)]
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="a process is frozen with a signal")
+def test_a_proxy_that_is_frozen(broker: Broker, proxy: TinyProxy) -> None:
+    """The try ends in time; when the proxy works again, the record arrives."""
+    sink = sink_for(**broker.settings, proxy=proxy.url)
+    sink.ACK_TIMEOUT = 1.0  # type: ignore[misc]
+    sink.open()
+    proxy.freeze()
+    try:
+        with pytest.raises(SinkError):
+            sink.deliver([sample_record(1)])
+    finally:
+        proxy.thaw()
+    sink.open()
+    sink.deliver([sample_record(1)])
+    sink.close()
+    assert sample_record(1).body in broker.received()
+
+
 def test_a_proxy_that_refuses(broker: Broker, proxy: TinyProxy) -> None:
     """Its status is told, the wrong password is not."""
     wrong = proxy.url.replace("s3cret", "wr0ng")

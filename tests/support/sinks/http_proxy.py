@@ -1,7 +1,11 @@
-"""A real HTTP proxy (tinyproxy) on a free loopback port, which can be killed."""
+"""A real HTTP proxy (tinyproxy) on a free loopback port, which can be killed and frozen."""
 
+from __future__ import annotations
+
+import os
 import re
 import shutil
+import signal
 import socket
 import subprocess
 from pathlib import Path
@@ -51,6 +55,18 @@ class TinyProxy:
             self._process.kill()
             self._process.wait(10)
             self._process = None
+
+    def freeze(self) -> None:
+        """It stops working, with its connections open."""
+        assert self._process is not None
+        os.kill(self._process.pid, signal.SIGSTOP)
+        # A thread on another core goes on until the signal has reached it.
+        os.waitid(os.P_PID, self._process.pid, os.WSTOPPED)
+
+    def thaw(self) -> None:
+        """It works on."""
+        assert self._process is not None
+        os.kill(self._process.pid, signal.SIGCONT)
 
     def connects(self) -> int:
         """How many CONNECT requests it logged."""
