@@ -75,9 +75,11 @@ def sealed(
 
 
 def as_json(row: AuditRow) -> dict[str, Any]:
-    """The row as the API shows it, with its hash."""
-    content: dict[str, Any] = json.loads(row.body)
-    return content | {"hash": row.hash}
+    """The row as the API shows it, with its hash; of one that was changed, the columns alone."""
+    if any(_faults(row)):
+        known = {name: str(value) for name, value in _columns(row).items() if value is not None}
+        return known | {"number": row.number, "hash": str(row.hash)}
+    return _content(row) | {"hash": row.hash}
 
 
 def head_of(row: AuditRow | None) -> Head:
@@ -95,17 +97,26 @@ def verify(
     heads = {head.number: head.hash for head in known}
     before = start
     for row in rows:
-        yield from _place_faults(row, before)
-        yield from _content_faults(row)
+        yield from _faults(row, before)
         expected = heads.pop(row.number, row.hash)
         if expected != row.hash:
             words = f"row {row.number} is not the one whose hash was kept: the audit was rewritten"
             yield Fault(number=row.number, words=words)
-        before = head_of(row)
+        before = head_of(row) if isinstance(row.number, int) else before
     for number in sorted(heads):
         if number > before.number:
             words = f"rows {before.number + 1} to {number} are missing at the end"
             yield Fault(number=before.number + 1, words=words)
+
+
+def _faults(row: AuditRow, before: Head | None = None) -> list[Fault]:
+    """What is wrong with a row, and with its place if the one before it is given."""
+    try:
+        misplaced = [] if before is None else list(_place_faults(row, before))
+        return [*misplaced, *_content_faults(row)]
+    except (AttributeError, TypeError):  # SQLite takes a value of any type
+        number = row.number if before is None else before.number + 1
+        return [Fault(number=number, words=f"row {number} is changed: a column has no such value")]
 
 
 def _place_faults(row: AuditRow, before: Head) -> Iterator[Fault]:
@@ -131,24 +142,31 @@ def _content_faults(row: AuditRow) -> Iterator[Fault]:
         yield Fault(number=row.number, words=f"row {row.number} is changed: its hash differs")
         return
     content = _content(row)
-    columns = {
-        "number": row.number,
-        "at": _moment(row.at),
-        "actor": row.actor,
-        "action": row.action,
-        "eventId": row.event_id,
-        "jti": row.jti,
-    }
-    for name, value in columns.items():
+    for name, value in _columns(row).items():
         if content.get(name) != value:
             words = f"row {row.number} is changed: its column for {name} is not what was hashed"
             yield Fault(number=row.number, words=words)
 
 
+def _columns(row: AuditRow) -> dict[str, Any]:
+    try:
+        at: object = _moment(row.at)
+    except (TypeError, ValueError, OverflowError, OSError):
+        at = row.at
+    return {
+        "number": row.number,
+        "at": at,
+        "actor": row.actor,
+        "action": row.action,
+        "eventId": row.event_id,
+        "jti": row.jti,
+    }
+
+
 def _content(row: AuditRow) -> dict[str, Any]:
     try:
         content = json.loads(row.body)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return content if isinstance(content, dict) else {}
 

@@ -21,8 +21,8 @@ class AuditRow:
     at: float
     actor: str
     action: str
-    event_id: str | None
-    jti: str | None
+    event_id: str | None = None
+    jti: str | None = None
     body: str
     """Canonical JSON of the whole row without its hash."""
     hash: str
@@ -50,6 +50,12 @@ def rows_after(
         query = query.where(_TABLE.c.event_id == event_id)
     found = connection.execute(query.order_by(_TABLE.c.number).limit(limit))
     return [_row(each) for each in found]
+
+
+def number_after(connection: Connection, number: int) -> int | None:
+    """The number of the row that follows; None if there is none."""
+    query = select(_TABLE.c.number).where(_TABLE.c.number > number)
+    return connection.execute(query.order_by(_TABLE.c.number).limit(1)).scalar()
 
 
 def newest_rows(

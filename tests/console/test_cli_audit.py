@@ -64,6 +64,14 @@ def test_a_whole_audit_is_fine_beside_a_running_console(stage: ConsoleStage) -> 
         ("UPDATE audit SET body = replace(body, 'patching', 'nothing') WHERE number = 2", "row 2"),
         ("DELETE FROM audit WHERE number = 2", "row 2 is missing"),
         ("UPDATE audit SET number = 9 - number WHERE number > 1", "missing"),
+        ("UPDATE audit SET at = 'never' WHERE number = 2", "row 2"),
+        ("UPDATE audit SET at = 9e999 WHERE number = 2", "row 2"),
+        ("UPDATE audit SET body = x'7b7d' WHERE number = 2", "row 2"),
+        ("UPDATE audit SET body = CAST(x'ff' AS TEXT) WHERE number = 2", "row 2"),
+        ("UPDATE audit SET body = CAST(x'ff' AS TEXT)", "row 1"),
+        ("UPDATE audit SET body = replace(hex(zeroblob(50000)), '0', '[')", "row 1"),
+        ("UPDATE audit SET number = 'two' WHERE number = 2", "row 2"),
+        ("UPDATE audit SET number = -2 WHERE number = 2", "row -2"),
     ],
 )
 def test_the_first_wrong_row_is_named(stage: ConsoleStage, statement: str, words: str) -> None:
@@ -77,9 +85,12 @@ def test_the_first_wrong_row_is_named(stage: ConsoleStage, statement: str, words
         connection.execute(statement)
     connection.close()
     done = seb(stage, "audit", "verify")
-    assert done.returncode == 1
+    assert done.returncode == 1, done.stderr
     assert done.stdout.startswith("fail  ")
     assert words in done.stdout
+    if "CAST" not in statement:
+        for path in ("/audit", "/api/v1/audit"):
+            assert stage.http.get(stage.url + path, timeout=10).status_code == 200
 
 
 def test_without_a_database_nothing_is_made(tmp_path: Path) -> None:
