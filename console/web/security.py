@@ -26,7 +26,7 @@ _OF_MACHINES: Final = ("/ingest/", "/pull/")
 """Paths that look at their own signatures and tokens."""
 _STATIC: Final = "/static/"
 _API: Final = "/api/"
-_OF_EVERY_SITE: Final = "/api/v1/audit"
+_OF_EVERY_SITE: Final = ("/api/v1/audit", "/api/v1/quarantine")
 _POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
     "connect-src 'self'; font-src 'self'; form-action 'self'; base-uri 'none'; "
@@ -172,7 +172,7 @@ def _without_right(identity: Identity | None, scope: Scope) -> _Refusal | None:
     person, path, reason = identity.person, scope["path"], "no_role"
     if not person.roles:
         words = f"there is no role for {person.name}; see SEB_CONSOLE_ROLES"
-    elif person.site is not None and (path == _OF_EVERY_SITE or not path.startswith(_API)):
+    elif person.site is not None and (path in _OF_EVERY_SITE or not path.startswith(_API)):
         words = "a token of one site reads the API only, and not what is of every site"
     elif _is_form(scope) and _DECIDES not in person.roles:
         words, reason = "this needs the role approver; see SEB_CONSOLE_ROLES", "not_allowed"

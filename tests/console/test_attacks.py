@@ -244,7 +244,7 @@ def test_a_token_of_another_site_learns_nothing(target: Target) -> None:
         nowhere = send(target, ("POST", f"/api/v1/events/E-0/{what}", _API[2]), headers)
         assert there == nowhere
         assert there[0] == 404
-    for path in ("/audit", "/api/v1/audit"):
+    for path in ("/audit", "/api/v1/audit", "/api/v1/quarantine"):
         assert send(target, ("GET", path, _API[2]), headers)[0] == 403
     target.assert_untouched()
 
