@@ -33,6 +33,8 @@ _WAITING: Final = 32
 """Requests to the provider that may wait; a flood of logins must not hold up anything else."""
 _WORD: Final = re.compile(r"[a-z_]{1,50}")
 _LONGEST: Final = 2000
+_VERIFIED: Final = (None, True, "true")
+"""Some providers say nothing about addresses, and some say it as a text."""
 _SIGNS: Final = frozenset(string.ascii_letters + string.digits + "-_")
 T = TypeVar("T")
 Json = dict[str, Any]
@@ -187,7 +189,7 @@ def local_path(text: str) -> str:
 def _name_in(claims: Mapping[str, Any], claim: str) -> str:
     """The person's name. Raises `LoginError` if it cannot be one."""
     name = claims.get(claim, claims["sub"])
-    if claim == "email" and claims.get("email_verified") is False:
+    if claim == "email" and claims.get("email_verified") not in _VERIFIED:
         raise _not_believed("email_not_verified")
     if not isinstance(name, str) or not is_name(name):
         raise _not_believed("no_name")

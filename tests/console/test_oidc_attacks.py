@@ -241,6 +241,18 @@ def test_groups_from_userinfo_are_about_the_same_person(
     assert {row["actor"] for row in console.audit("logged_in")} == {"ann"}
 
 
+def test_an_address_that_is_not_verified_is_nobodys_name(
+    provider: HostileProvider, tmp_path: Path
+) -> None:
+    """Also where the provider says so as a text; one that says nothing is believed."""
+    with console_at(tmp_path, provider.issuer, LOGIN__NAME_CLAIM="email") as console:
+        for verified, status in ((False, 403), ("false", 403), ("true", 303), (None, 303)):
+            attempt = Attempt(console.url)
+            claims = {"email": "ann@example.com", "email_verified": verified}
+            provider.id_token = provider.sign(provider.claims(attempt.nonce, **claims))
+            assert attempt.come_back().status_code == status
+
+
 def test_too_many_groups_are_said_to_be_so(
     console: ConsoleProcess, provider: HostileProvider
 ) -> None:
