@@ -14,6 +14,7 @@ from starlette.responses import Response
 DEFAULT_LIMIT: Final = 100
 MOST: Final = 1000
 _LONGEST: Final = 300
+_FARTHEST: Final = 1e18
 Json = dict[str, Any]
 
 
@@ -77,9 +78,21 @@ def cursor_of(request: Request, *kinds: type) -> list[Any] | None:
     except (ValueError, binascii.Error, RecursionError):
         found = None
     fits = isinstance(found, list) and len(found) == len(kinds)
-    if not fits or not all(map(isinstance, found, kinds)) or "\0" in str(found):
+    if not fits or not all(map(isinstance, found, kinds)) or not all(map(_is_storable, found)):
         raise refuse(422, "cursor is not one that this API gave as `next`")
     return list(found)
+
+
+def _is_storable(value: str | float) -> bool:
+    """Whether a database takes it; JSON can write what neither has."""
+    if isinstance(value, str):
+        return is_text(value)
+    return -_FARTHEST <= value <= _FARTHEST
+
+
+def is_text(value: str) -> bool:
+    """Whether both databases can hold it: without NUL and without half a surrogate pair."""
+    return "\0" not in value and not any("\ud800" <= sign <= "\udfff" for sign in value)
 
 
 def cursor(*values: object) -> str:

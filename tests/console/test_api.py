@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import time
 from collections.abc import Iterator
@@ -117,8 +118,18 @@ def test_vms_are_filtered(
     assert [item["name"] for item in console.get("vms", **params)["items"]] == expected
 
 
+def cursor(*values: object) -> str:
+    """A parameter that only looks as if the API had given it."""
+    return f"cursor={base64.urlsafe_b64encode(json.dumps(values).encode()).decode().rstrip('=')}"
+
+
 @pytest.mark.parametrize(
-    "query", ["limit=0", "limit=x", "limit=1001", "cursor=!!", "cursor=e30", "state=x", "q=%00"]
+    "query",
+    [
+        *("limit=0", "limit=x", "limit=1001", "cursor=!!", "cursor=e30", "state=x", "q=%00"),
+        *(cursor("over", 10**400, "E"), cursor("over", 1.0, "\ud800"), cursor("over", 1.0, "\0")),
+        cursor("over", float("inf"), "E"),
+    ],
 )
 def test_a_wrong_parameter_is_refused_in_words(console: ConsoleProcess, query: str) -> None:
     """422 with a sentence, and never an error of the console's own."""

@@ -11,11 +11,13 @@ from urllib.parse import parse_qsl
 from starlette.requests import Request
 
 from console.fleet.differences import SEEN, seen_of
+from console.web.answers import is_text
 
 MAX_REASON: Final = 300
 """Characters of a reason."""
 _MOST_BYTES: Final = 4 * 1024 * 1024
 _MOST_FIELDS: Final = 200
+_BIGGEST: Final = 1e12
 ACTIONS: Final = ("approve", "leave")
 
 
@@ -94,7 +96,8 @@ def _seen(text: str) -> Mapping[str, Any]:
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict) or not all(
-        isinstance(found.get(name), str) for name in ("eventId", "fingerprint")
+        isinstance(found.get(name), str) and is_text(found[name])
+        for name in ("eventId", "fingerprint")
     ):
         raise FormError("The form is not complete. Open the page again, and use its buttons.")
     names = found.get("resources")
@@ -108,4 +111,5 @@ def _seen(text: str) -> Mapping[str, Any]:
 
 
 def _plain(value: object) -> str | int | float | None:
-    return value if isinstance(value, (str, int, float)) else None
+    is_number = isinstance(value, (int, float)) and abs(value) < _BIGGEST
+    return value if isinstance(value, str) or is_number else None  # type: ignore[return-value]

@@ -87,9 +87,9 @@ def left_words(seconds: float) -> str:
     return f"{minute:02}:{second:02}"
 
 
-def seconds_of(moment: str | None) -> float | None:
+def seconds_of(moment: object) -> float | None:
     """Seconds since 1970 of an RFC 3339 time; None for what is not one."""
-    if not moment:
+    if not isinstance(moment, str):
         return None
     try:
         at = datetime.fromisoformat(moment)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 from urllib.parse import quote
 
@@ -9,7 +10,7 @@ import pytest
 
 from console.fleet import outcomes
 from console.fleet.differences import Difference, differences, seen_of
-from console.web.pages import attempts, bulk, forms, words
+from console.web.pages import attempts, bulk, decision_block, forms, words
 
 ITEM: dict[str, Any] = {
     "eventId": "E",
@@ -64,11 +65,34 @@ def test_what_is_not_a_form_is_refused(body: bytes) -> None:
         forms.parse_fields(body)
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"eventId": 1, "fingerprint": "f"}', "[" * 9999])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "[]", "{}", "[" * 9999, '{"eventId": 1, "fingerprint": "f"}'),
+        *(
+            '{"eventId": "\\ud800", "fingerprint": "f"}',
+            '{"eventId": "E", "fingerprint": "\\u0000"}',
+        ),
+    ],
+)
 def test_an_event_that_was_not_seen_is_refused(text: str) -> None:
     """It has an id and a fingerprint."""
     with pytest.raises(forms.FormError):
         forms._seen(text)
+
+
+@pytest.mark.parametrize(
+    "seen",
+    [
+        *({"notBefore": 5}, {"notBefore": True}, {"durationInSeconds": 10**400}),
+        *({"durationInSeconds": float("inf")}, {"durationInSeconds": float("nan")}),
+    ],
+)
+def test_values_that_no_event_has_are_compared_too(seen: dict[str, Any]) -> None:
+    """A form that no page made shows a difference, and is no error of the console's own."""
+    sent = forms._seen(json.dumps({"eventId": "E", "fingerprint": "f", **seen}))
+    labels = {each.label for each in decision_block.changes(sent, ITEM)}
+    assert labels & {"Not before", "Announced interruption"}
 
 
 def test_a_form_keeps_the_order_of_its_fields() -> None:
