@@ -32,7 +32,7 @@ MOST_MEMORY: Final = 200.0
 """MiB, with 10,000 VMs."""
 LIBRARIES: Final = {
     "mqtt": ("MQTT", "paho-mqtt"),
-    "webhook": ("32 connections that post", "uvicorn"),
+    "webhook": ("200 VMs that post", "uvicorn"),
     "eventhub": ("Event Hubs", "azure-eventhub"),
 }
 _WHY_INTAKE: Final = (

@@ -25,7 +25,7 @@ from tests.benchmarks.measure import PYTHON, ROOT, environment
 
 Where = Literal["sqlite", "postgresql"]
 WHERE: Final[Sequence[Where]] = ("sqlite", "postgresql")
-RECORDS: Final[Mapping[Kind, int]] = {"mqtt": 24_000, "webhook": 4000, "eventhub": 8000}
+RECORDS: Final[Mapping[Kind, int]] = {"mqtt": 24_000, "webhook": 8000, "eventhub": 8000}
 ROUNDS: Final = 3
 VMS: Final = 200
 _PATIENCE: Final = 120.0
@@ -125,7 +125,7 @@ def _eventhub(scratch: Path, file: Path, count: int, url: str | None) -> tuple[f
 
 
 def _webhook(scratch: Path, file: Path, count: int, url: str | None) -> tuple[float, float]:
-    """Some connections post at once, each waiting for its answer."""
+    """Every VM posts at once, and waits for each answer."""
     with program("bare_take", "webhook", "-", str(count)) as bare:
         assert bare.stdout is not None
         port = bare.stdout.readline().strip()

@@ -1,7 +1,7 @@
 """What feeds a console while it is measured, as programs: a hub with a backlog, and posting VMs.
 
 `python -m tests.benchmarks.feeds hub FILE` prints its port; `… post PORT FILE` posts each line of a
-file to a webhook, over some connections at once. A line is a topic, a space and a record; to post
+file to a webhook, over a connection for each VM. A line is a topic, a space and a record; to post
 it, it is signed by the secret of its VM.
 """
 
@@ -19,7 +19,6 @@ from console.sources.enrolment import read_key, webhook_secret
 from sinks.webhook.signature import SigningKey, signature_headers
 
 HUB: Final = "fleet"
-CONNECTIONS: Final = 32
 
 
 def hub(file: str) -> None:
@@ -36,13 +35,14 @@ def hub(file: str) -> None:
 
 
 def post(port: str, file: str, key_file: str) -> None:
-    """Post every record of a file; each connection waits for its answer before the next."""
+    """Post every record of a file, as bridges do: each VM over a connection of its own, in order,
+    and the next record once the one before it is answered.
+    """
     key = read_key(Path(key_file)) if key_file != "-" else b"k" * 32
-    requests = [_request(line, key) for line in _lines(file)]
-    threads = [
-        threading.Thread(target=_post, args=(int(port), requests[first::CONNECTIONS]))
-        for first in range(CONNECTIONS)
-    ]
+    requests: dict[bytes, list[bytes]] = {}
+    for line in _lines(file):
+        requests.setdefault(line.partition(b" ")[0], []).append(_request(line, key))
+    threads = [threading.Thread(target=_post, args=(int(port), each)) for each in requests.values()]
     for thread in threads:
         thread.start()
     for thread in threads:
