@@ -93,7 +93,7 @@ def _run(connection: Connection, query: str, table: Table, many: list[Values]) -
     if connection.dialect.name == _SQLITE:
         connection.exec_driver_sql(query, many)
         return
-    names = [column.name for column in table.columns]
+    names = [str(column.name) for column in table.columns]  # not its own kind of text: JSON is slow
     objects = [dict(zip(names, row, strict=True)) for row in many]
     for name in (each.name for each in table.columns if isinstance(each.type, LargeBinary)):
         for each in objects:
