@@ -16,6 +16,7 @@ from typing import Final
 from starlette.types import Scope
 
 from console.audit import log
+from console.audit.flood import Flood
 from console.errors import ConsoleError
 from console.store.opening import Database
 from console.store.transactions import write_to
@@ -23,12 +24,6 @@ from console.store.transactions import write_to
 UNKNOWN: Final = "unknown"
 """The actor of an attempt whose author is not known."""
 _LOG: Final = logging.getLogger("console")
-_SAME_SECONDS: Final = 60.0
-"""Between two rows of one actor for one reason."""
-_BURST: Final = 60
-_PER_SECOND: Final = 1 / 30
-"""Rows of all actors together, after the burst: a megabyte a day."""
-_KINDS: Final = 1000
 _LONGEST: Final = 200
 _ABOUT_EVENT: Final = re.compile(r"(?:/api/v1)?/events/([^/]+)(?:/approve|/leave)?")
 
@@ -75,38 +70,18 @@ class Refusals:
     ) -> None:
         self._database = database
         self._clock = clock
-        self._monotonic = monotonic
-        self._kinds: dict[tuple[str, str, str], float] = {}
-        """When a row of each kind was written last, the oldest first."""
-        self._rows = float(_BURST)
-        self._filled_at = monotonic()
-        self._unwritten = 0
+        self._flood = Flood(monotonic)
 
     async def note(self, attempt: Attempt) -> None:
         """Write it down, or count it. It never raises: the attempt is refused in any case."""
-        if not self._may_write(attempt):
-            self._unwritten += 1
+        unwritten = self._flood.passes(attempt.actor, attempt.reason, attempt.peer)
+        if unwritten is None:
             return
-        unwritten, self._unwritten = self._unwritten, 0
         try:
             await asyncio.to_thread(self._write, attempt, unwritten)
         except ConsoleError as error:
-            self._unwritten += unwritten + 1
+            self._flood.count(unwritten + 1)
             _LOG.warning("%s", error, extra={"action": "refusal_not_audited"})
-
-    def _may_write(self, attempt: Attempt) -> bool:
-        now = self._monotonic()
-        self._rows = min(_BURST, self._rows + (now - self._filled_at) * _PER_SECOND)
-        self._filled_at = now
-        kind = (attempt.actor, attempt.reason, attempt.peer)
-        if now - self._kinds.get(kind, float("-inf")) < _SAME_SECONDS or self._rows < 1:
-            return False
-        self._rows -= 1
-        self._kinds.pop(kind, None)
-        self._kinds[kind] = now
-        if len(self._kinds) > _KINDS:
-            del self._kinds[next(iter(self._kinds))]
-        return True
 
     def _write(self, attempt: Attempt, unwritten: int) -> None:
         with write_to(self._database) as (connection, _):

@@ -12,6 +12,7 @@ from uuid import uuid4
 from sqlalchemy import Connection
 
 from console.audit import log
+from console.audit.flood import Flood
 from console.decisions.course import expiry
 from console.decisions.refused import DecisionRefused, Why
 from console.decisions.requests import Request, agrees, first_of_two, is_left, objection
@@ -47,12 +48,14 @@ class Made:
 class Deciding:
     """One transaction in which a request is checked and carried out."""
 
-    def __init__(self, connection: Connection, number: int, *, now: float, console: str) -> None:
+    def __init__(
+        self, connection: Connection, number: int, *, now: float, console: str, flood: Flood
+    ) -> None:
         self._connection = connection
         self._number = number
         self._now = now
-        self._console = console
-        """Name of this run of this console."""
+        self._console = console  # this run of this console
+        self._flood = flood
 
     def approve(self, asked: Request, *, four_eyes: int) -> Made:
         """Approve now, or note the first of two persons.
@@ -107,7 +110,8 @@ class Deciding:
     ) -> Made:
         """What a person may not do is audited at the door, what cannot be done now is here."""
         jti = None if why != "under_way" else self._jti_under_way(now, standing)
-        if why in _AUDITED:
+        kind = (asked.person.name, what, why, asked.event_id, asked.fingerprint)
+        if why in _AUDITED and (unwritten := self._flood.passes(*kind)) is not None:
             log.append(
                 self._connection,
                 at=self._now,
@@ -118,6 +122,7 @@ class Deciding:
                 what=what,
                 reason=why,
                 fingerprint=asked.fingerprint,
+                unwritten=unwritten or None,
             )
         return Made(refused=DecisionRefused(why, jti=jti), jti=jti)
 
@@ -176,11 +181,9 @@ class Deciding:
 
     def _witness(self, asked: Request, now: EventNow) -> Witness | None:
         """The best witness whose own newest record is still what is approved."""
-        said = rows.read_sightings(
-            self._connection, asked.event_id, [each.vm_id for each in asked.witnesses]
-        )
-        fitting = [each for each in asked.witnesses if agrees(said.get(each.vm_id), now)]
-        return first(fitting)
+        vm_ids = [each.vm_id for each in asked.witnesses]
+        said = rows.read_sightings(self._connection, asked.event_id, vm_ids)
+        return first(each for each in asked.witnesses if agrees(said.get(each.vm_id), now))
 
     def _decision(self, asked: Request, now: EventNow, *, kind: str, state: str) -> Decision:
         not_before = now.shown.facts.not_before

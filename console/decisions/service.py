@@ -10,6 +10,7 @@ from typing import Any
 
 from console.access.people import Person
 from console.access.scope import decides_event
+from console.audit.flood import Flood
 from console.decisions.deciding import Deciding, Made
 from console.decisions.driver import Driver
 from console.decisions.requests import Request
@@ -65,6 +66,7 @@ class Decisions:
         self._ears = ears
         self._on_loop = on_loop
         self._four_eyes = four_eyes
+        self._flood = Flood()
         self._clock = clock
         self._driver = Driver(
             database,
@@ -151,7 +153,13 @@ class Decisions:
     def _decide(self, work: Callable[[Deciding], Made]) -> Made:
         """One transaction; what it made is told and sent once it is committed."""
         with write_to(self._database) as (connection, number):
-            deciding = Deciding(connection, number, now=self._clock(), console=self._driver.console)
+            deciding = Deciding(
+                connection,
+                number,
+                now=self._clock(),
+                console=self._driver.console,
+                flood=self._flood,
+            )
             made = work(deciding)
         if made.outgoing is not None:
             self._driver.send(made.outgoing)

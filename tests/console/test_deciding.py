@@ -149,6 +149,17 @@ def test_what_has_changed_is_not_signed(desk: Desk) -> None:
     assert desk.broker.sent == []
 
 
+def test_of_a_flood_of_refused_decisions_few_are_rows(desk: Desk) -> None:
+    """The audit is kept for ever: a program that asks again and again does not fill it."""
+    for number in range(80):
+        assert desk.decide(fingerprint=f"sha256:{number}").status_code == 409
+        assert desk.decide(fingerprint="sha256:old").status_code == 409
+    rows = desk.audited()
+    assert 55 < len(rows) < 65
+    assert {row["action"] for row in rows} == {"refused"}
+    assert sum(row.get("unwritten", 0) for row in rows) >= 50
+
+
 @pytest.mark.parametrize("to", ["approve", "leave"])
 def test_what_is_being_approved_is_not_approved_again(desk: Desk, to: str) -> None:
     """409 with the same jti, for one person and another; one token was sent."""
