@@ -25,6 +25,11 @@ class Client:
         self.url = (client_setting("url") or f"http://{DEFAULT_LISTEN}").rstrip("/")
         if not self.url.startswith(("http://", "https://")):
             raise ConfigurationError("SEB_CONSOLE_URL: this is not an http:// or https:// URL")
+        if "@" in self.url.partition("//")[2].partition("/")[0]:
+            raise ConfigurationError(
+                "SEB_CONSOLE_URL: leave out the name and password; a token goes into "
+                "SEB_CONSOLE_TOKEN"
+            )
         self._session = requests.Session()
         token = client_setting("token")
         if token:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,6 +24,13 @@ from console.store.tokens import TokenRow
 _MOST_DAYS = 3650
 
 
+def _number(context: click.Context, option: click.Parameter, days: float) -> float:
+    """The days, unless they are "nan", which no range refuses."""
+    if math.isnan(days):
+        raise click.BadParameter("this is not a number of days", context, option)
+    return days
+
+
 @click.group("token")
 def command() -> None:
     """Let programs in: make, list and revoke the tokens that they send as Authorization: Bearer.
@@ -38,6 +46,7 @@ def command() -> None:
 @click.option(
     "--days",
     type=click.FloatRange(0, _MOST_DAYS),
+    callback=_number,
     required=True,
     help="After so many days it ends; 0 ends it at once.",
 )

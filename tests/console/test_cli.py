@@ -57,6 +57,14 @@ def test_no_console_is_exit_code_69(console: ConsoleProcess) -> None:
     assert "seb console run" in done.stderr
 
 
+def test_a_password_in_the_address_is_not_repeated(console: ConsoleProcess) -> None:
+    """It is refused, and the message names the setting for a token."""
+    done = run(console, "vms", SEB_CONSOLE_URL=f"http://mia:s3cret@127.0.0.1:{free_port()}")
+    assert done.returncode == 78
+    assert "SEB_CONSOLE_TOKEN" in done.stderr
+    assert "s3cret" not in done.stderr
+
+
 def test_a_typo_in_a_setting_is_exit_code_78(console: ConsoleProcess) -> None:
     """The nearest name is suggested."""
     done = run(console, "run", SEB_CONSOLE_LOGIN__MOD="none")

@@ -69,6 +69,13 @@ def test_a_token_without_days_is_never_good(console: ConsoleProcess) -> None:
     assert status(console, console.token("ended", days="0")) == 401
 
 
+def test_days_that_are_no_number_are_refused(console: ConsoleProcess) -> None:
+    """Exit code 2, and no token."""
+    done = console.run("token", "add", "nobody", "--role", "viewer", "--days", "nan")
+    assert done.returncode == 2
+    assert "number of days" in done.stderr
+
+
 def test_a_token_ends_by_itself(database: Database) -> None:
     """At its time, without a look at the database."""
     now = [100.0]
