@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from console.fleet.values import DEFAULT_SITE, Vm
 from console.records.incoming import IncomingRecord, IncomingState, IncomingStatus
+
+Contact = tuple[float, str, float | None, float | None, str | None]
+_CONTACT: Final = ("heard_at", "heard_by", "lost_at", "retired_at", "retired_by")
 
 
 def with_record(vm: Vm | None, record: IncomingRecord) -> Vm:
@@ -16,13 +19,9 @@ def with_record(vm: Vm | None, record: IncomingRecord) -> Vm:
     if vm.stream is not None and not _is_newer(vm, record):
         return _heard(vm, record.sent_at, record.source)
     place = record.place
-    contact: dict[str, Any] = {
-        "heard_at": vm.heard_at,
-        "heard_by": vm.heard_by,
-        "lost_at": vm.lost_at,
-        "retired_at": vm.retired_at,
-        "retired_by": vm.retired_by,
-    } | _contact(vm, record.sent_at, record.source)
+    heard_at, heard_by, lost_at, retired_at, retired_by = _contact(
+        vm, record.sent_at, record.source
+    )
     return Vm(  # not `replace`: there are thousands a second, and few fields stay
         vm_id=vm.vm_id,
         name=place.name,
@@ -44,7 +43,11 @@ def with_record(vm: Vm | None, record: IncomingRecord) -> Vm:
         lost_session=vm.lost_session,
         commands=vm.commands,
         missing=vm.missing,
-        **contact,
+        heard_at=heard_at,
+        heard_by=heard_by,
+        lost_at=lost_at,
+        retired_at=retired_at,
+        retired_by=retired_by,
     )
 
 
@@ -104,20 +107,25 @@ def _of_resource(resource_id: str | None) -> tuple[str | None, str | None]:
 
 
 def _heard(vm: Vm, at: float, source: str) -> Vm:
-    heard = _contact(vm, at, source)
-    return replace(vm, **heard) if heard else vm
-
-
-def _contact(vm: Vm, at: float, source: str) -> dict[str, Any]:
-    """What changes by hearing it at a time; nothing if it was heard later."""
     if at <= vm.heard_at:
-        return {}
-    heard: dict[str, Any] = {"heard_at": at, "heard_by": source}
-    if vm.retired_at is not None and at > vm.retired_at:
-        heard |= {"retired_at": None, "retired_by": None}
-    if vm.lost_at is not None and at > vm.lost_at:
-        heard["lost_at"] = None
-    return heard
+        return vm
+    heard: dict[str, Any] = dict(zip(_CONTACT, _contact(vm, at, source), strict=True))
+    return replace(vm, **heard)
+
+
+def _contact(vm: Vm, at: float, source: str) -> Contact:
+    """The fields of `_CONTACT` by hearing it at a time; as they are if it was heard later."""
+    if at <= vm.heard_at:
+        return vm.heard_at, vm.heard_by, vm.lost_at, vm.retired_at, vm.retired_by
+    is_found = vm.lost_at is not None and at > vm.lost_at
+    is_back = vm.retired_at is not None and at > vm.retired_at
+    return (
+        at,
+        source,
+        None if is_found else vm.lost_at,
+        None if is_back else vm.retired_at,
+        None if is_back else vm.retired_by,
+    )
 
 
 def _is_newer(vm: Vm, record: IncomingRecord) -> bool:

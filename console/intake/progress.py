@@ -48,9 +48,10 @@ class Progress:
         self.committed_at = at
         self.duplicates += duplicates
         for delivery in batch:
+            records = [item for item in delivery.items if isinstance(item, IncomingRecord)]
+            if records:
+                self.records[delivery.source] += len(records)
+                self.last_record_at[delivery.source] = records[-1].received_at
             for item in delivery.items:
                 if isinstance(item, Refused):
                     self.quarantined[(delivery.source, item.reason)] += 1
-                elif isinstance(item, IncomingRecord):
-                    self.records[delivery.source] += 1
-                    self.last_record_at[delivery.source] = item.received_at
