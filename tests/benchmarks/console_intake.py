@@ -29,7 +29,7 @@ RECORDS: Final[Mapping[Kind, int]] = {"mqtt": 24_000, "webhook": 8000, "eventhub
 ROUNDS: Final = 3
 VMS: Final = 200
 _PATIENCE: Final = 120.0
-_LOOK_SECONDS: Final = 0.25
+_LOOK_SECONDS: Final = 0.5
 """Seldom: a scrape goes through every VM and every open event, on the console's processors."""
 _TAKEN: Final = re.compile(r'^seb_console_records_total\{source="feed"\} (\S+)$', re.MULTILINE)
 _COMMITTED: Final = re.compile(r"^seb_console_last_commit_timestamp_seconds (\S+)$", re.MULTILINE)
