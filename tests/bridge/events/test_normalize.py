@@ -225,6 +225,9 @@ def test_a_pending_event_is_the_short_form_of_its_record() -> None:
         impact="pause",
         revision=1,
         fingerprint=draft.data["fingerprint"],
+        resource_type="VirtualMachine",
+        event_source="Platform",
+        duration_in_seconds=9,
     ) == pending_event(replace(transition.known, record_id=draft.id or ""))
 
 

@@ -49,6 +49,7 @@ def test_an_idle_poll_does_nothing(bench: Bench, caplog: pytest.LogCaptureFixtur
     bench.store.subscribe(lambda _: woken.append(True))
     bench.serve(body(entry()))
     woken.clear()
+    caplog.clear()
     caplog.set_level(logging.DEBUG)
     for _ in range(10):
         bench.serve(body(entry()))
