@@ -164,8 +164,7 @@ def ask(
         ) from error
     except (OSError, ValueError, KeyError, TypeError):
         return None  # never started, or killed: nothing listens at the address that it left
-    with connection:
-        answer = _talk(connection, key, request, patience)
+    answer = _talk(connection, key, request, patience)
     if "error" in answer:
         raise ControlError(answer["error"]["message"])
     ok: dict[str, Any] = answer["ok"]
@@ -176,7 +175,8 @@ def _talk(
     connection: Connection, key: bytes, request: Mapping[str, Any], patience: float
 ) -> dict[str, Any]:
     try:
-        with _cut_after(patience, connection):
+        # On Windows the cut, in its own thread, may make the close itself fail.
+        with connection, _cut_after(patience, connection):
             answer_challenge(connection, key)
             deliver_challenge(connection, key)
             connection.send_bytes(json.dumps(dict(request)).encode())
