@@ -83,7 +83,7 @@ def add_token(
 def end_token(database: Database, name: str, *, actor: str, now: float) -> None:
     """Revoke a token; one that is revoked already stays so.
 
-    Raises `RefusedError` if there is none of that name, `StoreError`.
+    Raises `RefusedError` if no token has that name, `StoreError`.
     """
     with write_to(database) as (connection, number):
         row = read_token(connection, name)

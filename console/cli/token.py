@@ -97,7 +97,7 @@ def listed(*, as_json: bool, overrides: tuple[str, ...]) -> int:
 def revoke(name: str, overrides: tuple[str, ...]) -> int:
     """End the token NAME now; a running console refuses it within a second.
 
-    Exit code 1: there is no such token.
+    Exit code 1: no token has that name.
     """
     with _database(overrides) as database:
         tokens.end_token(database, name, actor=local_person().name, now=time.time())

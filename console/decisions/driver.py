@@ -1,6 +1,6 @@
 """One thread that carries every open decision on, whichever console it was made at.
 
-There is no leader: each step is taken in a transaction that reads everything again, and a command
+No console leads: each step is taken in a transaction that reads everything again, and a command
 is left for a few seconds to the console that has claimed it. A token is only ever signed for a
 command that was committed with its audit row.
 """

@@ -23,7 +23,7 @@ WORDS: Final[dict[Why, str]] = {
     "site": "you may decide for your own site only, and this event names or concerns another",
     "second": "a program's token does not count as the second person; let a person approve it too",
     "reason": "give a reason: one line of at most 300 characters, without control characters",
-    "unknown": "there is no such event",
+    "unknown": "the console does not know this event",
     "changed": "the event is not what you have seen; look at it as it is now",
     "under_way": "the event is being approved already; nothing more was sent",
     "no_witness": "no VM that the event names is heard and takes commands; see `seb console vms`",

@@ -105,7 +105,7 @@ class Decisions:
         return Answer(state=made.state)
 
     def command(self, jti: str) -> dict[str, Any] | None:
-        """A command as the API shows it; None if there is none. Raises `StoreError`."""
+        """A command as the API shows it; None if its jti is not known. Raises `StoreError`."""
         with read_from(self._database.reading) as connection:
             found = rows.read_command(connection, jti)
         return None if found is None else command_item(*found)

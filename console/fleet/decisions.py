@@ -46,7 +46,7 @@ def standing(
 
 
 def open_word(decision: Decision | None) -> DecisionState | None:
-    """How a decision stands that is not over; None if there is none, or it is over."""
+    """How an open decision stands; None without a decision, or after its end."""
     if decision is None or decision.state == "over":
         return None
     if decision.state == "second":

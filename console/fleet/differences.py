@@ -1,4 +1,4 @@
-"""What somebody saw of an event, and what has changed since: for whoever is about to approve it."""
+"""What somebody saw of an event, and what has changed since then: shown before it is approved."""
 
 from __future__ import annotations
 

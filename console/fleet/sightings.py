@@ -63,8 +63,8 @@ def supersedes(one: Sighting, other: Sighting) -> bool:
 
 
 def shown(event: Event | None, sighting: Sighting, site: str) -> Event:
-    """The event's row after a sighting: it is shown by the newest, by time; by one that cannot be
-    proven only while there is no other.
+    """The event's row after a sighting: the newest, by time, shows it; one that cannot be proven
+    shows it only until another comes.
     """
     facts = sighting.facts
     words = "\n".join([facts.event_id, *facts.resources]).lower()

@@ -64,5 +64,5 @@ def witnesses(fleet: Fleet, event: Event, now: float, ears: Ears) -> list[Witnes
 
 
 def first(found: Iterable[Witness], tried: Collection[str] = ()) -> Witness | None:
-    """The best that has not been tried for this decision; None if there is none left."""
+    """The best VM that this decision has not tried yet; None after the last."""
     return next((each for each in found if each.vm_id not in tried), None)

@@ -43,7 +43,7 @@ class Inbox:
             self._arrived.notify()
 
     def take(self, timeout: float) -> Delivery | None:
-        """The one that waits longest; None if there is none within `timeout` seconds."""
+        """The one that waits longest; None if nothing comes within `timeout` seconds."""
         with self._arrived:
             if not self._arrived.wait_for(lambda: bool(self._waiting), timeout):
                 return None

@@ -177,7 +177,7 @@ class Console:
 
     async def _end_strangers(self) -> None:
         """End the streams whose token or session has ended since they were opened."""
-        with suppress(StoreError):  # as long as it does not answer, nobody can revoke any either
+        with suppress(StoreError):  # while the database does not answer, no token can be revoked
             self.stream.end(await self.desk.access.ended(self.stream.listeners()))
 
     def _opened(self) -> None:
