@@ -7,7 +7,6 @@ own.
 import base64
 import os
 import re
-import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import requests
+from support.ports import free_port
 
 from console.service.connections import Limits
 from tests.benchmarks.frame import Figure
@@ -36,8 +36,7 @@ class _Console:
     """A console of its own, and how it stands."""
 
     def __init__(self, scratch: Path) -> None:
-        with socket.create_server(("127.0.0.1", 0)) as probe:
-            address = f"127.0.0.1:{probe.getsockname()[1]}"
+        address = f"127.0.0.1:{free_port()}"
         self.url = f"http://{address}"
         self.key_file = scratch / "enroll.key"
         self.key_file.write_text(base64.b64encode(os.urandom(32)).decode())

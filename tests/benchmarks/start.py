@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final
 
-from support.mqtt.mosquitto import free_port
+from support.ports import free_port
 
 from bridge.cli import COMMANDS
 from bridge.simulator.simulator import Simulator

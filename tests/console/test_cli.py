@@ -10,10 +10,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.console.process import ConsoleProcess, free_port
+from support.console.process import ConsoleProcess
 from support.console.records import FakeVm
 from support.eventually import eventually
 from support.mqtt.mosquitto import Mosquitto
+from support.ports import free_port
 
 
 @pytest.fixture(scope="module")

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import Page, expect
-from support.console.process import free_port
 from support.eventually import eventually
 from support.page.browser import check_views, started_browser, watched_page
+from support.ports import free_port
 
 COMMAND = [sys.executable, "-m", "bridge", "console", "demo"]
 

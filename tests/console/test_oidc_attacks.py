@@ -9,9 +9,10 @@ from typing import Any
 
 import jwt
 import pytest
-from support.console.process import ConsoleProcess, free_port
+from support.console.process import ConsoleProcess
 from support.eventually import eventually
 from support.oidc.hostile import Attempt, HostileProvider, Key, unsigned
+from support.ports import free_port
 
 Json = dict[str, Any]
 Forge = Callable[[HostileProvider, str], object]

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 from support.console.mqtt import Fleet
-from support.console.process import ConsoleProcess, free_port
+from support.console.process import ConsoleProcess
 from support.console.records import FakeVm
 from support.eventually import eventually
 from support.mqtt.mosquitto import Mosquitto
+from support.ports import free_port
 from support.sinks.throwaway_ca import ThrowawayCa
 from support.sinks.websocket_gate import WebSocketGate
 

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 from support.eventually import eventually
 from support.ground.doc_page import Pages, blocks
-from support.mqtt.mosquitto import executable, free_port
+from support.mqtt.mosquitto import executable
+from support.ports import free_port
 from support.process.bridge import clean_environment
 from support.sinks.throwaway_ca import ThrowawayCa
 

@@ -11,7 +11,7 @@ from typing import Any, LiteralString, Self
 import psycopg
 import pytest
 from support.eventually import eventually
-from support.page.onlooker import free_port
+from support.ports import free_port
 
 
 def executable(name: str) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from support.page.onlooker import free_port
+from support.ports import free_port
 
 from bridge.api.server import ASK_SECONDS, READ_SECONDS, THREADS, Server, bound, close_slow
 

@@ -16,6 +16,7 @@ from typing import Self
 from support.amqp.connection import Connection
 from support.amqp.faults import Armed, Fault
 from support.amqp.message import HubMessage
+from support.ports import free_port
 
 SHARED_KEY = "c2VlIHRoZSBzdGFuZC1pbiBodWI="
 
@@ -43,7 +44,7 @@ class EventHubServer:
         self.announced_size = announced_size
         """What an attach promises, where it differs from what is really taken."""
         self.tls = tls
-        self.port = 0
+        self.port = free_port()
         self.misbehaved = threading.Event()
         """Set once an armed fault has struck, so that a test need not guess when."""
         self.tokens: list[str] = []
@@ -117,7 +118,6 @@ class EventHubServer:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(("127.0.0.1", self.port))
         listener.listen(16)
-        self.port = listener.getsockname()[1]
         self._listener = listener
         self._spawn(lambda: self._accept(listener))
 

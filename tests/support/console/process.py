@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -16,6 +15,7 @@ from typing import Any, Self
 import requests
 from support.console import forking
 from support.eventually import eventually
+from support.ports import free_port
 
 from console.audit.chain import as_json
 from console.audit.log import everything
@@ -24,14 +24,6 @@ from console.sources.enrolment import read_key, webhook_secret
 from console.store.opening import Database, database_url
 from sinks.record import EventRecord
 from sinks.webhook.signature import SigningKey, signature_headers
-
-
-def free_port() -> int:
-    """A port of loopback that nobody uses now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 class ConsoleProcess:

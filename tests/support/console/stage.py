@@ -14,9 +14,9 @@ from typing import Any, Self
 
 import requests
 import uvicorn
-from support.console.process import free_port
 from support.console.records import FakeVm
 from support.eventually import eventually
+from support.ports import free_port
 
 from console.config.load import load
 from console.intake.delivery import Delivery

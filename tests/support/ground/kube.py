@@ -10,10 +10,8 @@ import json
 import os
 import re
 import shutil
-import socket
 import subprocess
 import time
-from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -21,6 +19,7 @@ from typing import Any, Final, Self
 
 import yaml
 from support.ground.cache import cache, fetch, say
+from support.ports import free_port
 
 VERSION: Final = "1.34.4"
 OPERATOR: Final = "github.com/prometheus-operator/prometheus-operator@v0.85.0"
@@ -83,7 +82,7 @@ class Cluster:
         self._home = home
         self._binaries = build()
         self._programs: list[subprocess.Popen[bytes]] = []
-        self._port, etcd, peer = free_ports(3)
+        self._port, etcd, peer = free_port(), free_port(), free_port()
         self._etcd, self._peer = f"http://127.0.0.1:{etcd}", f"http://127.0.0.1:{peer}"
         self._log = home / "cluster.log"
 
@@ -207,12 +206,3 @@ class Cluster:
             metadata = {"name": f"node-{name}", "labels": labels}
             node = {"apiVersion": "v1", "kind": "Node", "metadata": metadata}
             self.kubectl("create", "-f", "-", given=json.dumps(node))
-
-
-def free_ports(count: int) -> Sequence[int]:
-    """Ports of loopback that nobody listens on."""
-    probes = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [int(each.getsockname()[1]) for each in probes]
-    for each in probes:
-        each.close()
-    return ports

@@ -14,7 +14,7 @@ from typing import Any, Self
 
 import yaml
 from support.monitoring.promtool import ALERTS
-from support.page.onlooker import free_port
+from support.ports import free_port
 
 _PATIENCE = 60.0
 

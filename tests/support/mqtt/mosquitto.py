@@ -16,6 +16,7 @@ from typing import Self
 
 import pytest
 from support.mqtt.subscriber import Subscriber
+from support.ports import free_port
 from support.sinks.throwaway_ca import Pair
 
 _PATIENCE = 10.0
@@ -164,14 +165,6 @@ class Mosquitto:
             yield made
         finally:
             made.close()
-
-
-def free_port() -> int:
-    """A port of loopback."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def _password_line(name: str, password: str) -> str:

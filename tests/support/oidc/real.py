@@ -13,7 +13,7 @@ from urllib.parse import urljoin
 
 import pytest
 import requests
-from support.console.process import free_port
+from support.ports import free_port
 
 HERE = Path(__file__).parent
 MODULES = Path(__file__).parents[3] / "build" / "oidc-provider" / "node_modules"

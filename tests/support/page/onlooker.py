@@ -2,21 +2,13 @@
 
 import http.client
 import json
-import socket
 from collections.abc import Callable
-from contextlib import closing
 from typing import Any
 
 from support.eventually import eventually
+from support.ports import free_port
 
 PATIENCE = 30.0
-
-
-def free_port() -> int:
-    """A port of loopback that was free a moment ago."""
-    with closing(socket.create_server(("127.0.0.1", 0))) as listener:
-        port: int = listener.getsockname()[1]
-        return port
 
 
 def samples(text: bytes) -> dict[str, float]:

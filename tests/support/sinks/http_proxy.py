@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Self
 
 from support.eventually import eventually
+from support.ports import free_port
 
 
 def executable() -> str | None:
@@ -24,8 +25,7 @@ class TinyProxy:
 
     def __init__(self, directory: Path, *, user: tuple[str, str] | None = None) -> None:
         directory.mkdir(parents=True, exist_ok=True)
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.port: int = free.getsockname()[1]
+        self.port = free_port()
         self.log = directory / "tinyproxy.log"
         lines = [f"Port {self.port}", "Listen 127.0.0.1", "Timeout 600", f'LogFile "{self.log}"']
         lines += ["LogLevel Info", "MaxClients 50", "Allow 127.0.0.1"]

@@ -1,4 +1,5 @@
-from support.page.onlooker import Onlooker, free_port
+from support.page.onlooker import Onlooker
+from support.ports import free_port
 from support.process.launch import Launch
 from support.process.seb_here import Here
 from support.sinks.http_server import HttpServer
