@@ -13,6 +13,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -47,14 +48,15 @@ class Machine:
 
     def __init__(self) -> None:
         self.home = cache("systemd")
-        self.root = self.home / f"root-{os.getpid()}"
+        # More than one may be up in one run: each has a directory and a name of its own.
+        self.root = Path(tempfile.mkdtemp(prefix=f"root-{os.getpid()}-", dir=self.home))
+        self.root.chmod(0o755)
+        self._screen = self.root.with_suffix(".console")
         self._outer: subprocess.Popen[bytes] | None = None
         self._first: int = 0
 
     def __enter__(self) -> Self:
         archive = self._archive()
-        shutil.rmtree(self.root, ignore_errors=True)
-        self.root.mkdir()
         subprocess.run(["tar", "-C", str(self.root), "-xf", str(archive)], check=True)
         self._trust_as_outside()
         (self.root / "etc" / "hosts").write_text(f"127.0.0.1 localhost {socket.gethostname()}\n")
@@ -70,29 +72,29 @@ class Machine:
     ) -> None:
         self.down()
         shutil.rmtree(self.root, ignore_errors=True)
+        self._screen.unlink(missing_ok=True)
 
     # On and off.
 
     def up(self) -> None:
         """Boot, and wait until systemd has started everything."""
-        with (self.home / "console.log").open("wb") as log:
-            self._outer = subprocess.Popen(
-                [
-                    *("systemd-nspawn", "--quiet", "-D", str(self.root), "--boot"),
-                    *(
-                        "--private-network",
-                        "--register=no",
-                        "--keep-unit",
-                        f"--machine=seb-ground-{os.getpid()}",
-                    ),
-                ],
+        options = ["--private-network", "--register=no", "--keep-unit"]
+        options += [f"--machine=seb-{self.root.name.replace('_', '')}"]
+        with self._screen.open("wb") as log:
+            outer = self._outer = subprocess.Popen(
+                ["systemd-nspawn", "--quiet", "-D", str(self.root), "--boot", *options],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
-        children = Path(f"/proc/{self._outer.pid}/task/{self._outer.pid}/children")
-        _await(lambda: bool(children.read_text().split()), "the first process of the machine")
+        children = Path(f"/proc/{outer.pid}/task/{outer.pid}/children")
+
+        def born() -> bool:
+            assert outer.poll() is None, f"no machine: {self._screen.read_text(errors='replace')}"
+            return bool(children.read_text().split())
+
+        _await(born, "the first process of the machine")
         self._first = int(children.read_text().split()[0])
         states = ("running", "degraded")
         _await(
