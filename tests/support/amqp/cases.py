@@ -92,7 +92,7 @@ def abandoned(server: EventHubServer, sink: EventHubSink, call: Callable[[], Non
     assert server.misbehaved.wait(10)
     begun = time.monotonic()
     sink.abort()
-    assert time.monotonic() - begun < 0.5
+    assert time.monotonic() - begun < 3
     thread.join(ENDS_WITHIN)
     assert not thread.is_alive()
     return raised[0]

@@ -88,7 +88,7 @@ class ConsoleProcess:
         assert self.process.poll() is None, self.log
         try:
             return self.http.get(self.url + path, timeout=2).status_code == 200
-        except requests.ConnectionError:
+        except (requests.ConnectionError, requests.Timeout):
             return False
 
     @property
