@@ -74,6 +74,8 @@ class Decisions:
         self._say_once(known, decision, memory)
         state = f"{known.event.key}\n{known.revision}\n{known.fingerprint}"
         cause = f"rule\n{decision.rule.name}\n{state}"
+        if decision.verdict is Verdict.REFUSE:
+            cause += "\nrefused"  # the owner may have the rule allow it in the next run
         if decision.verdict is Verdict.WAIT or cause in memory.decided:
             return None
         if self._ledger.has(cause):

@@ -71,6 +71,16 @@ def test_too_many_vms_are_refused_with_one_receipt(courts: Any) -> None:
     assert [("rejected", "not_allowed"), *APPROVED] == court.story()
 
 
+def test_a_rule_that_allows_more_approves_what_it_refused(courts: Any) -> None:
+    """The owner raises max_resources and starts the bridge again: the pending event is approved."""
+    court = courts(Rule(name="mine"))
+    court.announce(resources=["web_3", "web_4"])
+    court.rules = [MINE]
+    court.restart()
+    court.look()
+    assert [("rejected", "not_allowed"), *APPROVED] == court.story()
+
+
 def test_an_acknowledgement_turns_waiting_into_approval(courts: Any) -> None:
     """The rule is asked at each look, so that an acknowledgement that comes later counts."""
     court = courts(AFTER)
