@@ -20,6 +20,7 @@ from bridge.api import control
 from bridge.cli import common
 from bridge.cli.agreement import agree
 from bridge.cli.approve_remote import UNDER_WAY, Target, approve_from_afar, ping
+from bridge.cli.number import Number
 from bridge.cli.remote_vm import FIELDS, find
 from bridge.errors import NO, NO_REPLY, OK, UnreachableError
 from sinks.readable import escaped
@@ -39,7 +40,7 @@ AGAIN_SECONDS: Final = 0.3
 @click.option(
     "--wait",
     "seconds",
-    type=click.FloatRange(0, 3600, min_open=True),
+    type=Number(0, 3600, min_open=True),
     default=60.0,
     show_default=True,
     metavar="SECONDS",

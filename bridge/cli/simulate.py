@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 
 import click
 
+from bridge.cli.number import Number
 from bridge.config.address import parsed
 from bridge.simulator.fault_names import FAULT_NAMES, parse_fault
 from bridge.simulator.faults import Fault
@@ -62,7 +63,7 @@ def _list_scenarios(context: click.Context, _: click.Parameter, value: bool) -> 
 @click.argument("scenario", callback=_parse_scenario)
 @click.option(
     "--speed",
-    type=click.FloatRange(min=0, min_open=True, max=1e6),
+    type=Number(min=0, min_open=True, max=1e6),
     default=1.0,
     show_default=True,
     help="How many times as fast as Azure.",

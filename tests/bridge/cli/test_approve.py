@@ -337,6 +337,7 @@ def test_which_sink_to_send_through(fleet: CommandFleet, bridge: BridgeProcess) 
         ("E-1", "--ping", "--to", "vm", "--key", "k"),
         ("E-1", "--yes", "--reason", "two\nlines"),
         ("E-1", "--yes", "--wait", "0"),
+        ("E-1", "--yes", "--wait", "nan"),
     ],
 )
 def test_options_that_do_not_go_together(here: Here, arguments: tuple[str, ...]) -> None:

@@ -63,6 +63,7 @@ def test_scenarios_are_listed() -> None:
         (["preempt", "--listen", "169.254.169.254:80"], "real metadata service"),
         (["preempt", "--listen", "nowhere.example:80"], "not an IP address"),
         (["preempt", "--speed", "0"], "not in the range"),
+        (["preempt", "--speed", "nan"], "not a number"),
         (["preempt", "--fault", "slwo=3"], "try slow"),
     ],
 )
