@@ -39,7 +39,7 @@ class Look:
     boot_known: bool = False
     """Whether a restart of this VM would have been noticed."""
     approved: frozenset[str] = frozenset()
-    """The keys of events that IMDS may have been asked to start from here."""
+    """The keys of events that IMDS may have been asked to start from here; asked for an ending."""
     latency_ms: float | None = None
     incarnation: int | None = None
     previous_incarnation: int | None = None
@@ -87,9 +87,8 @@ def within(document: Document, vm_name: str) -> Document:
 def _endings(
     known: Mapping[str, TrackedEvent], document: Document, look: Look
 ) -> Iterable[Transition]:
-    gone = known.keys() - document.events.keys()
-    for key, before in known.items() if gone else ():
-        if key in gone and before.pending:
+    for key, before in known.items():
+        if before.pending and key not in document.events:
             goes_on = key in document.elsewhere
             after = replace(
                 before,

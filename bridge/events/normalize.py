@@ -7,7 +7,7 @@ from typing import Any
 
 from bridge.events.diff import Look, Transition
 from bridge.events.tracked import TrackedEvent
-from bridge.imds.document import moment_text
+from bridge.imds.document import fingerprint, moment_text
 from sinks.base import PendingEvent
 from sinks.record import RecordDraft, VmIdentity, event_record_id
 
@@ -39,16 +39,18 @@ class Observer:
 def normalize(transition: Transition, observer: Observer, look: Look) -> RecordDraft:
     """The record of a transition, all but its place in the stream."""
     known, observed = transition.known, observer.to_wire()
-    event, fingerprint = known.event, known.fingerprint
+    event = known.event
+    described = event.to_wire(status=known.status)
+    hashed = fingerprint(described)
     data: dict[str, Any] = {
         "vm": observed["vm"],
         "node": observed["node"],
         "transition": transition.kind,
-        "event": event.to_wire(status=known.status),
+        "event": described,
         "affectsThisVm": known.affects_this_vm,
         "impact": event.impact,
         "revision": known.revision,
-        "fingerprint": fingerprint,
+        "fingerprint": hashed,
         "document": {
             "incarnation": look.incarnation,
             "previousIncarnation": look.previous_incarnation,
@@ -71,7 +73,7 @@ def normalize(transition: Transition, observer: Observer, look: Look) -> RecordD
             event_id=event.event_id,
             transition=transition.kind,
             revision=known.revision,
-            fingerprint=fingerprint,
+            fingerprint=hashed,
         ),
     )
 

@@ -153,13 +153,15 @@ class Poller:
         return {**self._state.known, **{each.event.key: each for each in after}}
 
     def _look(self, now: datetime, gap: Gap, answer: Answer, document: Document) -> Look:
+        known = self._state.known.items()
+        ending = any(each.pending and key not in document.events for key, each in known)
         return Look(
             now=now,
             vm_name=self._state.observer.vm.name,
             gap_seconds=gap.seconds,
             looking=gap.looking,
             boot_known=self._boot_id is not None,
-            approved=self._approved(),
+            approved=self._approved() if ending else frozenset(),
             latency_ms=answer.latency_ms,
             incarnation=document.incarnation,
             previous_incarnation=self._state.incarnation,
@@ -168,15 +170,16 @@ class Poller:
     def _commit(
         self, drafts: Sequence[RecordDraft], known: Mapping[str, TrackedEvent], document: Document
     ) -> None:
+        before = self._state.known
         changed = [
             EventRow(key, each.pending, rfc3339(each.first_seen), dump_tracked(each))
             for key, each in known.items()
-            if each is not self._state.known.get(key)
+            if each is not before.get(key)
         ]
         meta = {"incarnation": json.dumps(document.incarnation)}
         if self._boot_id is not None:
             meta["boot_id"] = self._boot_id
-        gone = self._state.known.keys() - known.keys()
+        gone = before.keys() - known.keys()
         records = self._store.commit(drafts, events=changed, forgotten=gone, meta=meta)
         self._state.known, self._state.incarnation = known, document.incarnation
         # The sinks are awake, and there is one interpreter: what the poll does now would make them

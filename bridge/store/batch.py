@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from sinks.record import EventRecord, RecordError, read_record
 
-COLUMNS: Final = "sequence, id, type, records.time, crc, body"
+COLUMNS: Final = "sequence, type, affects, id, records.time, crc, body"
 """The columns of `records` that `read_batch` reads."""
 
 
@@ -42,7 +42,7 @@ def read_batch(
 
 def _read_row(row: tuple[Any, ...]) -> tuple[EventRecord, str | None]:
     """The record, and what is wrong with it; a corrupt one has only its columns."""
-    sequence, record_id, kind, time, crc, body = row
+    sequence, kind, _, record_id, time, crc, body = row
     damage = "checksum mismatch: the stored record is corrupt"
     if isinstance(body, bytes) and zlib.crc32(body) == crc:
         try:

@@ -64,6 +64,7 @@ class Store:
     def __init__(self, directory: Path, connection: sqlite3.Connection) -> None:
         self.directory = directory
         self._connection = connection
+        self._synchronous = ""
         self._lock = threading.RLock()
         self._meta: dict[str, str] = rows.read_meta(connection)
         self.stream = self._meta["stream"]
@@ -96,9 +97,7 @@ class Store:
         """One transaction, fsynced if durable. Raises `StoreError`; then nothing has changed."""
         with self._lock:
             try:
-                self._connection.execute(
-                    "PRAGMA synchronous=FULL" if durable else "PRAGMA synchronous=NORMAL"
-                )
+                self._sync("FULL" if durable else "NORMAL")
                 self._connection.execute("BEGIN IMMEDIATE")
                 yield self._connection
                 self._connection.execute("COMMIT")
@@ -111,6 +110,8 @@ class Store:
                 raise
             self.trouble = None
             self._ballast.keep()
+            with suppress(sqlite3.Error):  # or the next one does it; a change has no time to lose
+                self._sync("FULL")
 
     def read(
         self, query: str, values: Sequence[object] = (), *, patience: float = -1
@@ -179,6 +180,7 @@ class Store:
             self._head += len(records)
             if pruning:
                 with suppress(sqlite3.Error):  # it is committed; the room is given back later
+                    self._sync("NORMAL")
                     shrink(self._connection)
         if records:
             for listener in self._listeners:
@@ -225,6 +227,13 @@ class Store:
         """Let go of the file and its lock."""
         with self._lock:
             self._connection.close()
+
+    def _sync(self, mode: str) -> None:
+        """Have transactions synced, or not, from now on. Raises `sqlite3.Error`."""
+        if mode != self._synchronous:
+            self._synchronous = ""  # not known, if this fails
+            self._connection.execute(f"PRAGMA synchronous={mode}")
+            self._synchronous = mode
 
     def _trouble(self, error: sqlite3.Error, *, writing: bool) -> StoreError:
         """The error to raise for SQLite's, after doing what may help the next try."""

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 
 from bridge.store.acknowledged import Acknowledged
 from bridge.store.batch import COLUMNS, Batch, read_batch
@@ -19,6 +19,13 @@ Accepts = Callable[[str, bool | None], bool]
 """Whether a sink wants a record of a type, whose event affects this VM or not (None: no event)."""
 
 
+_WHOLE: Final = f"SELECT {COLUMNS} FROM records WHERE sequence > ? ORDER BY sequence LIMIT ?"  # noqa: S608  # our columns
+"""What is read first: nearly always the sink wants it."""
+_AHEAD: Final = (
+    "SELECT sequence, type, affects FROM records INDEXED BY waiting "
+    "WHERE sequence > ? ORDER BY sequence LIMIT ?"
+)
+"""What is read from then on: the columns by which a sink chooses."""
 _LOOK_AHEAD: Final = 1_000
 """How many records one read looks at after a sink did not want those before."""
 _WRITE_EVERY: Final = 256
@@ -86,24 +93,19 @@ class Outbox:
             return batch
         with self._lock:
             cursor = self._cursors[sink]
-        accepts, ahead = self._accepts(sink), limit
+        accepts, query, ahead = self._accepts(sink), _WHOLE, limit
         while cursor < (head := self._store.head):
-            rows = self._store.read(
-                "SELECT sequence, type, affects FROM records INDEXED BY waiting "
-                "WHERE sequence > ? ORDER BY sequence LIMIT ?",
-                (cursor, ahead),
-            )
+            rows = self._store.read(query, (cursor, ahead))
             wanted = [
-                sequence
-                for sequence, kind, affects in rows
-                if accepts(kind, None if affects is None else bool(affects))
+                row for row in rows if accepts(row[1], None if row[2] is None else bool(row[2]))
             ]
             end = rows[-1][0] if rows else head
             if wanted:
-                end = end if len(wanted) <= limit else wanted[limit - 1]
-                if batch := self._read(wanted[:limit], end):
+                end = end if len(wanted) <= limit else wanted[limit - 1][0]
+                whole = wanted if query is _WHOLE else self._read(wanted[:limit])
+                if batch := read_batch(whole, end=end):
                     return batch
-            cursor, ahead = end, _LOOK_AHEAD
+            cursor, query, ahead = end, _AHEAD, _LOOK_AHEAD
             self._pass_over(sink, cursor)
         return None
 
@@ -178,15 +180,14 @@ class Outbox:
     def _accepts(self, sink: str) -> Accepts:
         return self.recipients.get(sink, _UNKNOWN).accepts
 
-    def _read(self, sequences: Sequence[int], end: int) -> Batch | None:
-        """The records as one batch; None if all were heartbeats that have been replaced."""
-        marks = ",".join("?" * len(sequences))
-        rows = self._store.read(
+    def _read(self, rows: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+        """The whole rows; some may be gone: heartbeats that have been replaced."""
+        marks = ",".join("?" * len(rows))
+        return self._store.read(
             f"SELECT {COLUMNS} FROM records "  # noqa: S608  # our columns, and question marks
             f"WHERE sequence IN ({marks}) ORDER BY sequence",
-            sequences,
+            [row[0] for row in rows],
         )
-        return read_batch(rows, end=end)
 
     def _pass_over(self, sink: str, cursor: int) -> None:
         """Move past records that are not wanted; a restart may pass over some again."""

@@ -40,6 +40,5 @@ def shrink(connection: sqlite3.Connection) -> None:
     """Give free pages back to the disk, not synced. Raises `sqlite3.Error`."""
     (free,) = connection.execute("PRAGMA freelist_count").fetchone()
     if free > 2 * FREE_PAGES:
-        connection.execute("PRAGMA synchronous=NORMAL")
         # `execute` would stop at the first page: Python takes a row without columns for the end.
         connection.executescript(f"PRAGMA incremental_vacuum({FREE_PAGES})")
