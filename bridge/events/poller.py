@@ -92,6 +92,7 @@ class Poller:
             self._body, self._read = answer.body, read
         self._state.lookout.looked(now, gap)
         self._store.mark_looked(now)
+        self._store.prune()
 
     def run(self) -> bool:
         """Poll, and log each change of trouble; whether it went well. It catches every error."""

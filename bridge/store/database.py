@@ -165,7 +165,6 @@ class Store:
                 changed["record_sequence"] = str(lasting[-1])
             if BRIDGE_STORE_RESET in (record.type for record in records):
                 changed[RESET_KEY] = "null"
-            left = self._until_prune - len(records)
             with self.transaction() as connection:
                 rows.insert_records(connection, records)
                 rows.upsert_events(connection, events)
@@ -173,19 +172,25 @@ class Store:
                 rows.upsert_meta(connection, changed)
                 if also is not None:
                     also(connection)
-                if pruning := left <= 0:
-                    left = 0 if prune(connection) else PRUNE_EVERY
             self._meta |= changed
-            self._until_prune = left
+            self._until_prune -= len(records)
             self._head += len(records)
-            if pruning:
-                with suppress(sqlite3.Error):  # it is committed; the room is given back later
-                    self._sync("NORMAL")
-                    shrink(self._connection)
         if records:
             for listener in self._listeners:
                 listener(records)
         return records
+
+    def prune(self) -> None:
+        """Delete some records that nobody needs, between two changes. Raises `StoreError`."""
+        if self._until_prune > 0:
+            return
+        with self._lock:
+            with self.transaction() as connection:  # synced here, or the next change waits for it
+                more = prune(connection)
+            self._until_prune = 0 if more else PRUNE_EVERY
+            with suppress(sqlite3.Error):  # the room is given back later
+                self._sync("NORMAL")
+                shrink(self._connection)
 
     def identity(self) -> VmIdentity | None:
         """The identity as last stored, so that a start need not wait for IMDS."""

@@ -10,7 +10,7 @@ KEEP_DELIVERED: Final = 1_000
 PRUNE_EVERY: Final = 100
 """How many records are committed between two looks at what may go."""
 PRUNE_ROWS: Final = 500
-"""How many records one commit deletes at most: a large backlog must not delay the next commit."""
+"""How many are deleted at once: a large backlog must not delay the next commit."""
 FREE_PAGES: Final = 512
 """Free pages that stay in the file, for the records to come."""
 
