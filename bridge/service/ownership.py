@@ -95,6 +95,7 @@ class Ownership:
         if kept is not None and kept.vm_id != vm.vm_id:
             reason = f"the store belongs to another VM, {kept.vm_id}"
             store, reset = put_aside(store, self._clock.now(), reason=reason)
+            store.forget_look()
         store.keep_identity(vm, self._boot_id)
         return store, reset
 

@@ -228,6 +228,11 @@ class Store:
         except (OSError, OverflowError, ValueError):
             return None
 
+    def forget_look(self) -> None:
+        """Forget when IMDS was last polled: it was another VM's."""
+        with suppress(OSError):
+            (self.directory / LOOKED_NAME).unlink(missing_ok=True)
+
     def close(self) -> None:
         """Let go of the file and its lock."""
         with self._lock:

@@ -103,7 +103,9 @@ def test_an_event_that_cannot_be_is_damage(launch: Launch, simulator: Simulator)
 
 
 def test_a_store_of_another_vm_is_put_aside(launch: Launch, tmp_path: Path) -> None:
-    """A state directory that came along in a disk image does not speak for this VM."""
+    """A state directory that came along in a disk image does not speak for this VM, at which nobody
+    has looked before.
+    """
     first = launch()
     first.wait_for_records(1)
     first.stop()
@@ -113,3 +115,4 @@ def test_a_store_of_another_vm_is_put_aside(launch: Launch, tmp_path: Path) -> N
         second.stop()
     assert "another VM" in reset["data"]["storeReset"]["reason"]
     assert started["data"]["vm"]["vmId"] == "11111111-2222-4333-8444-555555555555"
+    assert started["data"]["started"]["gapSeconds"] is None
