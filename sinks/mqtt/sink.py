@@ -37,7 +37,7 @@ from sinks.mqtt.reason_codes import ABOUT_THE_MESSAGE, NOT_AUTHORIZED, reason
 from sinks.mqtt.remote import MqttRemote
 from sinks.mqtt.session import Session
 from sinks.mqtt.settings import MqttSettings
-from sinks.record import EventRecord
+from sinks.record import APPROVAL, EventRecord
 
 # To the next try if records go out but the state is refused, or no command can come in: records
 # that are committed meanwhile wait for it, so the wait must not grow to a minute.
@@ -72,6 +72,11 @@ class MqttSink(Sink[MqttSettings]):
         self._one_by_one = False
         self._channel: CommandChannel | None = None
         self._deaf: Problem | None = None
+
+    def accepts(self, record_type: str, affects_this_vm: bool | None) -> bool:  # noqa: FBT001
+        """Receipts too if it takes commands, whatever its `types`: who asks waits for them."""
+        asked = self.settings.commands and record_type == APPROVAL
+        return asked or super().accepts(record_type, affects_this_vm)
 
     def open(self) -> None:
         """Connect, and say that the bridge is online. Raises `SinkError` with the remedy."""

@@ -15,6 +15,7 @@ from support.mqtt.stub import SILENCE, MqttStub
 from sinks.base import MAX_TOKEN_BYTES, SinkContext, SinkError
 from sinks.mqtt import MqttSink
 from sinks.mqtt.commands import MAX_UNSETTLED
+from sinks.record import APPROVAL, BRIDGE_STARTED
 from sinks.testing import SAMPLE_VM, sample_context, sample_record
 
 BASE = f"seb/v1/default/vm/{SAMPLE_VM.vm_id}"
@@ -58,6 +59,16 @@ def test_the_status_says_whether_commands_are_taken(broker: Mosquitto) -> None:
     assert said() == [("offline", True)]
     with listening(broker, Source(), commands=False):
         assert said() == [("online", False)]
+
+
+def test_who_asks_gets_the_receipt() -> None:
+    """Receipts come over the channel of the command, whatever its TYPES; else TYPES decides."""
+    asked, plain = (
+        make("127.0.0.1", 1, context_with(Source()), commands=commands, types=["seb.event.*"])
+        for commands in (True, False)
+    )
+    wanted = [sink.accepts(APPROVAL, None) for sink in (asked, plain)]
+    assert (wanted, asked.accepts(BRIDGE_STARTED, None)) == ([True, False], False)
 
 
 def test_commands_that_the_broker_keeps_back_are_not_promised() -> None:
