@@ -9,7 +9,7 @@ from typing import Any
 
 import jsonschema
 import pytest
-from support.commands.approving import Court, fails, full_court, scene
+from support.commands.approving import Court, fails, populate, scene
 from support.commands.forged_claims import FORGERIES
 from support.documents.documents import EVENT_ID, OTHER_ID, VM, entry
 
@@ -73,11 +73,11 @@ def test_it_is_stored_before_imds_hears_of_it(court: Court) -> None:
     assert seen == [[("accepted", None)], 1, 1]
 
 
-def test_nothing_forged_causes_a_post(tmp_path: Path) -> None:
+def test_nothing_forged_causes_a_post(court: Court) -> None:
     """Of all forgeries none is posted, each is counted under its reason, and each one with a good
     signature gets that one receipt.
     """
-    court = full_court(tmp_path)
+    populate(court)
     told, at = [], scene(court)
     for forgery in FORGERIES:
         court.clock.advance(60)
@@ -93,12 +93,11 @@ def test_nothing_forged_causes_a_post(tmp_path: Path) -> None:
     right = jsonschema.Draft202012Validator(schema())
     for (body,) in court.store.read("SELECT body FROM records WHERE type = 'seb.approval.v1'"):
         right.validate(json.loads(body))
-    court.close()
 
 
-def test_without_rule_and_trust_nothing_causes_a_post(tmp_path: Path) -> None:
+def test_without_rule_and_trust_nothing_causes_a_post(court: Court) -> None:
     """With no rule and no trust file no command counts, good or forged, and no poll approves."""
-    court = full_court(tmp_path)
+    populate(court)
     court.trust_file = None
     court.restart()
     at = scene(court)
@@ -377,12 +376,12 @@ def during_a_post(court: Court, event_id: str, **fields: Any) -> Callable[[str],
     "fields", [{"Resources": ["web_3", "web_4", "web_5"]}, {"EventStatus": "Started"}]
 )
 def test_a_rule_decides_on_what_is_recorded_when_it_posts(
-    tmp_path: Path, fields: dict[str, Any]
+    court: Court, fields: dict[str, Any]
 ) -> None:
     """A state that was recorded during the POST of another event is what the rule is asked about,
     and its receipt says that state.
     """
-    court = Court(tmp_path, Rule(name="mine"))
+    court.decide_by(Rule(name="mine"))
     court.imds.events_now = {EVENT_ID: entry(), OTHER_ID: entry(OTHER_ID)}
     court.imds.failures = [during_a_post(court, OTHER_ID, **fields)]
     court.look()
@@ -390,7 +389,6 @@ def test_a_rule_decides_on_what_is_recorded_when_it_posts(
     others = [each for each in court.receipts() if each["evt"] == OTHER_ID]
     refused = [("rejected", fields["Resources"])] if "Resources" in fields else []
     assert refused == [(each["state"], each["resources"]) for each in others]
-    court.close()
 
 
 class SlowLedger(Ledger):
@@ -418,10 +416,9 @@ class SlowLedger(Ledger):
     ],
 )
 def test_what_changes_while_it_is_written_down_is_not_posted(
-    tmp_path: Path, how: str, fields: dict[str, Any], reason: str
+    court: Court, how: str, fields: dict[str, Any], reason: str
 ) -> None:
     """Between the decision and the POST lies a disk: the newest recorded state decides again."""
-    court = Court(tmp_path)
     court.announce()
     court.rules = [Rule(name="mine")] if how == "rule" else []
     SlowLedger.court, SlowLedger.meanwhile = court, fields
@@ -437,7 +434,6 @@ def test_what_changes_while_it_is_written_down_is_not_posted(
         court.approvals.local(EVENT_ID, user="anna")
     assert court.imds.posts == []
     assert court.story()[:2] == [("accepted", None), ("failed", reason)]
-    court.close()
 
 
 def test_a_change_that_is_recorded_and_not_yet_said_holds_the_post(court: Court) -> None:
@@ -459,9 +455,9 @@ def test_a_change_that_is_recorded_and_not_yet_said_holds_the_post(court: Court)
     assert court.story() == [("accepted", None), ("failed", "event_changed")]
 
 
-def test_a_retry_needs_its_rule_still(tmp_path: Path) -> None:
+def test_a_retry_needs_its_rule_still(court: Court) -> None:
     """A rule that the owner took away posts nothing more, although it had decided."""
-    court = Court(tmp_path, Rule(name="mine"))
+    court.decide_by(Rule(name="mine"))
     court.imds.failures = [fails("refused")]
     court.announce()
     court.rules = []
@@ -469,12 +465,11 @@ def test_a_retry_needs_its_rule_still(tmp_path: Path) -> None:
     court.look(after=9)
     assert court.imds.posts == [EVENT_ID]
     assert court.story() == [("accepted", None), ("failed", "not_allowed")]
-    court.close()
 
 
-def test_a_retry_needs_the_acknowledgement_of_the_newest_record(tmp_path: Path) -> None:
+def test_a_retry_needs_the_acknowledgement_of_the_newest_record(court: Court) -> None:
     """An update that the fingerprint does not show has a record that must be acknowledged too."""
-    court = Court(tmp_path, Rule(name="after", after=("drain",)))
+    court.decide_by(Rule(name="after", after=("drain",)))
     court.imds.failures = [fails("refused")]
     court.acknowledged.add(court.announce()["id"])
     court.look()
@@ -485,7 +480,6 @@ def test_a_retry_needs_the_acknowledgement_of_the_newest_record(tmp_path: Path) 
     court.acknowledged.add(court.record()["id"])
     court.look()
     assert court.imds.posts == [EVENT_ID] * 2
-    court.close()
 
 
 def test_a_retry_needs_an_issuer_that_is_trusted_still(court: Court) -> None:
@@ -503,9 +497,9 @@ def test_a_retry_needs_an_issuer_that_is_trusted_still(court: Court) -> None:
     assert court.story() == [("accepted", None), ("failed", "not_allowed")]
 
 
-def test_an_event_that_ended_and_returned_during_a_post_is_a_new_one(tmp_path: Path) -> None:
+def test_an_event_that_ended_and_returned_during_a_post_is_a_new_one(court: Court) -> None:
     """What was posted for its former life keeps no rule off it."""
-    court = Court(tmp_path, Rule(name="mine"))
+    court.decide_by(Rule(name="mine"))
     court.imds.starts = False
     court.announce()
 
@@ -523,7 +517,6 @@ def test_an_event_that_ended_and_returned_during_a_post_is_a_new_one(tmp_path: P
     assert court.imds.posts == [EVENT_ID, OTHER_ID, EVENT_ID]
     about = [each["state"] for each in court.receipts() if each["evt"] == EVENT_ID]
     assert about == ["accepted", "posted", "confirmed", "accepted", "posted"]
-    court.close()
 
 
 @pytest.mark.parametrize("resources", [[], ["web_3", 7], ["web_3", ""], None])
@@ -600,19 +593,19 @@ def test_what_changed_while_nobody_looked_is_not_approved(
     assert (court.imds.posts, court.story()) == ([], [("accepted", None), end])
 
 
-def test_a_slow_poll_is_no_old_look(tmp_path: Path) -> None:
+def test_a_slow_poll_is_no_old_look(court: Court) -> None:
     """At any interval a look counts until the next one is overdue."""
-    court = Court(tmp_path, interval=600.0)
+    court.interval = 600.0
+    court.restart()
     court.announce()
     court.clock.advance(599)
     court.send(court.approve())
     assert court.imds.posts == [EVENT_ID]
-    court.close()
 
 
-def test_rule_and_command_at_once_have_one_effect(tmp_path: Path) -> None:
+def test_rule_and_command_at_once_have_one_effect(court: Court) -> None:
     """An event that a rule is about is approved once, and each cause has its own end."""
-    court = Court(tmp_path, Rule(name="mine"))
+    court.decide_by(Rule(name="mine"))
     court.imds.starts = False
     court.announce()
     court.send(court.approve())
@@ -621,7 +614,6 @@ def test_rule_and_command_at_once_have_one_effect(tmp_path: Path) -> None:
     court.look()
     finals = Counter(each["jti"] for each in court.receipts() if each["state"] == "confirmed")
     assert sorted(finals.values()) == [1, 1]
-    court.close()
 
 
 def test_every_receipt_says_why(court: Court, caplog: pytest.LogCaptureFixture) -> None:

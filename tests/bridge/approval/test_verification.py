@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from support.commands.approving import Court, full_court, scene
+from support.commands.approving import Court, populate, scene
 from support.commands.control_plane import Signer, joined, split
 from support.commands.forged_claims import FORGERIES
 from support.commands.forged_tokens import CURVE_ORDER
@@ -28,7 +28,8 @@ from sinks.base import MAX_TOKEN_BYTES
 @pytest.fixture(scope="module")
 def court(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Court]:
     """Events of every kind, seen by a bridge; nobody changes anything."""
-    made = full_court(tmp_path_factory.mktemp("court"))
+    made = Court(tmp_path_factory.mktemp("court"))
+    populate(made)
     yield made
     made.close()
 

@@ -145,6 +145,11 @@ class Court:
         self.close()
         self.begin(directory)
 
+    def decide_by(self, *rules: Rule) -> None:
+        """Another run, with these rules."""
+        self.rules = list(rules)
+        self.restart()
+
     def close(self) -> None:
         """Let go of the store."""
         with suppress(AttributeError):
@@ -236,13 +241,12 @@ class Court:
         return self.current.known[event].record_id in self.acknowledged
 
 
-def full_court(directory: Path) -> Court:
-    """A court with one event of each kind, none of them looked at since long.
+def populate(court: Court) -> None:
+    """One event of each kind, none of them looked at since long.
 
     E-SOON names this VM and is Scheduled, in its second revision; E-ELSE is another such; E-BEGUN
     has started; E-GONE is over; E-OTHERS names other VMs only.
     """
-    court = Court(directory)
     court.imds.events_now = {
         "E-SOON": entry("E-SOON"),
         "E-ELSE": entry("E-ELSE", event_type="Reboot"),
@@ -254,7 +258,6 @@ def full_court(directory: Path) -> Court:
     court.change("E-SOON", Resources=["web_3", "web_4"])
     court.vanish("E-GONE")
     court.look()
-    return court
 
 
 def scene(court: Court) -> Scene:
