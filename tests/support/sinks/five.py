@@ -33,12 +33,14 @@ class FiveSinks:
         self.broker = Mosquitto(directory / "broker", users={USER: PASSWORD})
         self.hub = EventHubServer()
         self.seen: Subscriber
-        self._stack = ExitStack()
+        self._stack: ExitStack
 
     def __enter__(self) -> Self:
-        for each in (self.http, self.broker, self.hub):
-            self._stack.enter_context(each)
-        self.seen = self._stack.enter_context(self.broker.subscriber("seb/#"))
+        with ExitStack() as stack:  # where there is no broker, the others are ended
+            for each in (self.http, self.broker, self.hub):
+                stack.enter_context(each)
+            self.seen = stack.enter_context(self.broker.subscriber("seb/#"))
+            self._stack = stack.pop_all()
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -181,6 +181,6 @@ def test_it_asks_what_the_running_bridge_asks(launch: Launch, imds_simulator: Si
 
 def test_a_comment_that_became_part_of_a_value_is_shown(check: Here, launch: Launch) -> None:
     """It is allowed in a path, and hardly meant: a warning, with the value in quotes."""
-    path = f"{launch.home}/out.jsonl # the records"
+    path = str(launch.home / "out.jsonl # the records")
     said = check("--offline", SEB_SINK__FILE__PATH=path)
     assert f'warn  settings: SEB_SINK__FILE__PATH is "{path}": a comment needs a line' in said.out
