@@ -78,6 +78,13 @@ class DeadlineAdapter(HTTPAdapter):
         # The methods below are the ones that requests documents for subclasses.
         super().__init__(pool_connections=1, pool_maxsize=1)
 
+    def close(self) -> None:
+        """Close the kept connection now. Its pool may live on in the traceback of an error."""
+        for manager in (self.poolmanager, *self.proxy_manager.values()):
+            for key in manager.pools.keys():  # noqa: SIM118  # it cannot be iterated
+                manager.pools[key].close()
+        super().close()
+
     def proxy_manager_for(self, proxy: str, **named: Any) -> Any:
         """A proxy with https gets sockets that obey the deadline too."""
         return super().proxy_manager_for(proxy, proxy_ssl_context=self._tls, **named)

@@ -1,3 +1,4 @@
+import gc
 import logging
 import socket
 import sys
@@ -10,6 +11,7 @@ from support.eventually import eventually
 from support.sinks.http_server import HttpServer, Mode
 from support.sinks.throwaway_ca import ThrowawayCa
 from support.sinks.webhook import HastyWebhookSink, hasty, shows_no_secret
+from urllib3 import HTTPConnectionPool
 
 from sinks.base import SinkError
 from sinks.http.client import Limits
@@ -52,6 +54,16 @@ def test_a_receiver_that_misbehaves_is_told_in_words(
         assert told == said
     assert time.monotonic() - began < 8
     sink.deliver([sample_record()])
+
+
+def test_close_ends_the_connection(server: HttpServer) -> None:
+    """At once, also while something refers to its pool, as a traceback in a cycle does."""
+    sink = hasty(server)
+    sink.deliver([sample_record()])
+    held = [each for each in gc.get_objects() if isinstance(each, HTTPConnectionPool)]
+    sink.close()
+    eventually(lambda: server.open_connections() == 0, what="no connection")
+    assert held
 
 
 @pytest.mark.parametrize("mode", ["drip-body", "endless", "drip-close"])
