@@ -1,3 +1,4 @@
+import re
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
@@ -101,7 +102,7 @@ def test_a_rotated_file_is_used_at_once(server: HttpServer, tmp_path: Path) -> N
         Webhook(key).verify(request.body, request.headers)
     for spoil in (lambda: file.write_text("hunter2"), file.unlink):
         spoil()
-        with pytest.raises(SinkError, match=str(file)) as caught:
+        with pytest.raises(SinkError, match=re.escape(str(file))) as caught:
             sink.deliver([sample_record()])
         assert "hunter2" not in str(caught.value)
     assert len(server.requests()) == 2

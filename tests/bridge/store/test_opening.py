@@ -200,9 +200,10 @@ def test_a_store_in_use_is_refused_after_the_wait(tmp_path: Path) -> None:
         env=environment(),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
+        text=True,
     )
     assert holder.stdout is not None
-    assert holder.stdout.readline() == b"held\n"
+    assert holder.stdout.readline() == "held\n"
     with pytest.raises(ConfigurationError, match="in use by another bridge") as caught:
         open_store(tmp_path, NOW, wait=0.1)
     assert caught.value.exit_code == CONFIGURATION

@@ -4,6 +4,7 @@ import json
 import socket
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Self
 
 
@@ -44,7 +45,8 @@ class RawImds:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._listener.shutdown(socket.SHUT_RDWR)
+        with suppress(OSError):  # Windows shuts no listener down, and wakes who waits at its close
+            self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
         with self._lock:
             for each in self._open:
