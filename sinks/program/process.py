@@ -12,7 +12,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import IO, Any, ClassVar, Final
 
 from sinks.program.output import Output
 
@@ -26,7 +26,7 @@ LAST_WORDS_SECONDS: Final = 0.5
 
 
 class Run:
-    """A running program in a group of its own (Windows: a tree); `kill` is for any thread."""
+    """A running program in a group of its own (Windows: a job); `kill` is for any thread."""
 
     def __init__(
         self,
@@ -48,8 +48,9 @@ class Run:
             stdout=out.fileno(),
             stderr=err.fileno(),
             bufsize=0,
-            **_own_group(),
+            **_Group.HOW,
         )
+        self._group = _Group(self._process.pid)
         # In a thread, for a program need not read, and a pipe holds less than a record may have.
         threading.Thread(
             target=_write, args=(self._process.stdin, body), name="program-pipe", daemon=True
@@ -58,22 +59,25 @@ class Run:
     def wait(self, seconds: float) -> int | None:
         """The exit code, negative for a signal; None if it has not ended in so many seconds."""
         try:
-            return self._process.wait(seconds)
+            code = self._process.wait(seconds)
         except subprocess.TimeoutExpired:
             return None
+        if code == 0:
+            self._group.let_go()
+        return code
 
     def end(self) -> bool:
         """Ask it to end, and make it; whether it has, after about three seconds at most."""
-        _ask_to_end(self._process.pid)
+        self._group.ask_to_end()
         self.wait(GRACE_SECONDS)
         self.kill()
         return self.wait(REAP_SECONDS) is not None
 
     def kill(self) -> None:
         """End it and all that it started, at once. It may have ended before."""
-        _kill(self._process.pid)
+        self._group.end()
         with suppress(OSError):
-            self._process.kill()  # the program itself, if taskkill is missing
+            self._process.kill()  # the program itself, if Windows refused the job
 
     def last_words(self) -> str:
         """The end of its error output, or else of its output."""
@@ -99,47 +103,48 @@ if sys.platform == "win32":
         """With the path that a name stands for: the system itself finds .exe files only."""
         return [shutil.which(command[0]) or command[0], *command[1:]]
 
-    def _own_group() -> dict[str, Any]:
+    class _Group:
         # No window: a service has none to show it in, and a person did not ask for one.
-        flags = subprocess.CREATE_NEW_PROCESS_GROUP | subprocess.CREATE_NO_WINDOW
-        return {"creationflags": flags}
+        # Suspended (4): nothing may be started before the job is there.
+        HOW: ClassVar[dict[str, Any]] = {
+            "creationflags": subprocess.CREATE_NEW_PROCESS_GROUP | subprocess.CREATE_NO_WINDOW | 4
+        }
 
-    def _ask_to_end(pid: int) -> None:
-        """Nothing: a process without a console and without a window would not hear it."""
+        def __init__(self, pid: int) -> None:
+            from sinks.program.job import Job  # noqa: PLC0415  # exists on Windows only
 
-    def _kill(pid: int) -> None:
-        taskkill = Path(os.environ.get("SYSTEMROOT", r"C:\Windows"), "System32", "taskkill.exe")
-        with suppress(OSError, subprocess.TimeoutExpired):
-            subprocess.run(  # noqa: S603  # a program of the system's, and a number
-                [taskkill, "/T", "/F", "/PID", str(pid)],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                creationflags=subprocess.CREATE_NO_WINDOW,
-                timeout=REAP_SECONDS,
-                check=False,
-            )
+            job = Job(pid)
+            self.end, self.let_go = job.end, job.let_go
+
+        def ask_to_end(self) -> None:
+            """Nothing: a process without a console and without a window would not hear it."""
 
 else:
 
     def _found(command: Sequence[str]) -> Sequence[str]:
         return command
 
-    def _own_group() -> dict[str, Any]:
-        return {"start_new_session": True}
+    class _Group:
+        HOW: ClassVar[dict[str, Any]] = {"start_new_session": True}
 
-    def _ask_to_end(pid: int) -> None:
-        _signal_group(pid, signal.SIGTERM)
+        def __init__(self, pid: int) -> None:
+            self._pid = pid
 
-    def _kill(pid: int) -> None:
-        _signal_group(pid, signal.SIGKILL)
+        def ask_to_end(self) -> None:
+            self._signal(signal.SIGTERM)
 
-    def _signal_group(pid: int, number: int) -> None:
-        # After the program's end its number could be another group's by now; but systems give
-        # numbers out in turn, and no turn is over between two lines of ours.
-        # No process is left; or, behind `sudo` and its like, one that we may not end.
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(pid, number)
+        def end(self) -> None:
+            self._signal(signal.SIGKILL)
+
+        def let_go(self) -> None:
+            """Nothing: a group does not end with the bridge."""
+
+        def _signal(self, number: int) -> None:
+            # After the program's end its number could be another group's by now; but systems give
+            # numbers out in turn, and no turn is over between two lines of ours.
+            # No process is left; or, behind `sudo` and its like, one that we may not end.
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._pid, number)
 
 
 def _write(stream: IO[bytes] | None, body: bytes) -> None:

@@ -2,6 +2,7 @@
 
 import os
 import socket
+import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -16,18 +17,39 @@ from sinks.program.settings import ProgramSettings
 from sinks.testing import sample_context, sample_record
 
 windows_only = pytest.mark.skipif(os.name != "nt", reason="cmd is Windows' own")
-# A child that holds a port as long as it lives, and its parent that waits.
+# A child that holds a port as long as it lives (a byte ends it), and its parent that waits.
 CHILD = """
-import socket, sys, time
+import socket, sys
 held = socket.create_server(('127.0.0.1', 0))
 with open(sys.argv[1] + '.new', 'w') as file:
     file.write(str(held.getsockname()[1]))
 import os; os.replace(sys.argv[1] + '.new', sys.argv[1])
-time.sleep(600)
+while not held.accept()[0].recv(1):
+    pass
 """
 PARENT = """
 import subprocess, sys
 subprocess.run([sys.executable, '-SEc', sys.argv[1], sys.argv[2]])
+"""
+LEAVER = """
+import os, subprocess, sys, time
+subprocess.Popen([sys.executable, '-SEc', sys.argv[1], sys.argv[2]])
+while not os.path.exists(sys.argv[2]):
+    time.sleep(0.05)
+"""
+BRIDGE = """
+import sys
+from sinks.testing import sample_record
+from support.sinks.program import python
+python(*sys.argv[1:], timeout=500).deliver([sample_record()])
+"""
+# Exit code 0 without a window, and in another console than the process that is named.
+UNSEEN = """
+import ctypes, sys
+kernel = ctypes.windll.kernel32
+listed = (ctypes.c_ulong * 50)()
+count = kernel.GetConsoleProcessList(listed, 50)
+sys.exit(1 if kernel.GetConsoleWindow() or int(sys.argv[1]) in listed[:count] else 0)
 """
 
 
@@ -61,6 +83,35 @@ def test_abort_ends_both_at_once(tmp_path: Path) -> None:
     assert len(told) == 1
     port = int(noted.read_text())
     eventually(lambda: not lives(port), what="the end of the child")
+
+
+def test_what_a_program_leaves_in_the_background_lives_on(tmp_path: Path) -> None:
+    """After exit code 0; nothing that the sink lets go of ends it."""
+    noted = tmp_path / "port"
+    python(LEAVER, CHILD, noted, timeout=60).deliver([sample_record()])
+    port = int(noted.read_text())
+    assert lives(port)
+    with socket.create_connection(("127.0.0.1", port)) as near:
+        near.sendall(b"x")
+    eventually(lambda: not lives(port), what="the end of the child")
+
+
+@windows_only
+def test_the_end_of_the_bridge_ends_all(tmp_path: Path) -> None:
+    """TerminateProcess on the bridge ends the program and what it has started."""
+    noted = tmp_path / "port"
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    with subprocess.Popen([sys.executable, "-c", BRIDGE, PARENT, CHILD, noted], env=env) as bridge:
+        eventually(noted.exists, what="the child", timeout=60)
+        bridge.kill()
+    port = int(noted.read_text())
+    eventually(lambda: not lives(port), what="the end of the child")
+
+
+@windows_only
+def test_a_program_has_no_window_and_a_console_of_its_own() -> None:
+    """A service has no screen, and Ctrl-C at the bridge is not meant for the program."""
+    python(UNSEEN, os.getpid()).deliver([sample_record()])
 
 
 def windows_sink(command: str) -> ProgramSink:
