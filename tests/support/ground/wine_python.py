@@ -57,8 +57,12 @@ def missing() -> str:
     return f"needs the packages {' '.join(names)} (make ground-tools)" if names else ""
 
 
-# Wine 8 lacks it, and ends a program that calls it; shutil does without.
-_WITHOUT_COPYFILE2: Final = "import _winapi\ndel _winapi.CopyFile2\n"
+# Wine 8 lacks them. It ends a program that calls CopyFile2, which shutil does without; libraries
+# set the options of TCP keep-alive where Python has their names.
+_WITHOUT: Final = """\
+import _socket, _winapi
+del _winapi.CopyFile2, _socket.TCP_KEEPIDLE, _socket.TCP_KEEPINTVL, _socket.TCP_KEEPCNT
+"""
 
 
 class WindowsPython:
@@ -80,6 +84,7 @@ class WindowsPython:
             say(f"windows: CPython {VERSION}")
             self._unpack(self._jar())
             self._make_libraries()
+        (self.home / "py" / "Lib" / "sitecustomize.py").write_text(_WITHOUT)
         locks = [ROOT / "requirements.lock", ROOT / "requirements-dev.lock"]
         state = hashlib.sha256(b"".join(lock.read_bytes() for lock in locks)).hexdigest()
         mark = self.home / "locks"
@@ -142,7 +147,6 @@ class WindowsPython:
         for each in [*(target / "Lib").glob("*.pyd"), *(target / "Lib").glob("*.dll")]:
             runtime = each.name.startswith("vcruntime140")
             each.rename((target if runtime else target / "DLLs") / each.name)
-        (target / "Lib" / "sitecustomize.py").write_text(_WITHOUT_COPYFILE2)
         (target / "DLLs" / "_wmi.pyd").unlink()  # Wine 8 lacks what it calls; Python does without
         shutil.copy(source / f"{_DLL}.dll", target)
         shutil.copytree(source / "libs", target / "libs")

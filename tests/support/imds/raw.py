@@ -30,6 +30,7 @@ class RawImds:
         self._replies = list(replies) or [reply()]
         self._closing = closing
         self._listener = socket.create_server(("127.0.0.1", 0))
+        self._listener.settimeout(0.2)  # Wine wakes no thread that waits for a connection
         self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
         self._open: list[socket.socket] = []
         self._thread = threading.Thread(target=self._accept, daemon=True)
@@ -45,7 +46,7 @@ class RawImds:
         return self
 
     def __exit__(self, *_: object) -> None:
-        with suppress(OSError):  # Windows shuts no listener down, and wakes who waits at its close
+        with suppress(OSError):  # Windows shuts no listener down
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
         with self._lock:
@@ -57,6 +58,8 @@ class RawImds:
         while True:
             try:
                 connection, _ = self._listener.accept()
+            except TimeoutError:
+                continue
             except OSError:
                 return
             self.connections += 1

@@ -23,6 +23,7 @@ class _Server:
         self.lock = threading.Lock()
         self.open: set[socket.socket] = set()
         self.listener: socket.socket | None = None
+        self.taker: threading.Thread
         # Bound, never listening: keeps the port ours while the server is 'away', and refuses.
         self.place = socket.socket()
         self.place.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -34,7 +35,9 @@ class _Server:
         self.listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self.listener.bind(("127.0.0.1", port))
         self.listener.listen(64)
-        threading.Thread(target=self._accept, args=(self.listener,), daemon=True).start()
+        self.listener.settimeout(0.2)  # Wine wakes no thread that waits for a connection
+        self.taker = threading.Thread(target=self._accept, args=(self.listener,), daemon=True)
+        self.taker.start()
         return port
 
     def stop(self) -> None:
@@ -43,6 +46,7 @@ class _Server:
                 self.listener.shutdown(socket.SHUT_RDWR)
             self.listener.close()
             self.listener = None
+            self.taker.join(5)  # the port is taken as long as a thread waits on it
         with self.lock:
             for connection in self.open:
                 with suppress(OSError):
@@ -52,6 +56,8 @@ class _Server:
         while True:
             try:
                 connection, _ = listener.accept()
+            except TimeoutError:
+                continue
             except OSError:
                 return
             with self.lock:
