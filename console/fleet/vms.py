@@ -9,6 +9,8 @@ from console.fleet.values import DEFAULT_SITE, Vm
 from console.records.incoming import IncomingRecord, IncomingState, IncomingStatus
 
 Contact = tuple[float, str, float | None, float | None, str | None]
+_CLOCK_SECONDS: Final = 300.0
+"""A record from further ahead was made by a clock that was wrong, and is not newer than others."""
 _CONTACT: Final = ("heard_at", "heard_by", "lost_at", "retired_at", "retired_by")
 
 
@@ -131,4 +133,5 @@ def _contact(vm: Vm, at: float, source: str) -> Contact:
 def _is_newer(vm: Vm, record: IncomingRecord) -> bool:
     if vm.stream == record.stream:
         return record.sequence > vm.sequence
-    return record.time >= vm.record_time
+    was_ahead = vm.record_time > record.received_at + _CLOCK_SECONDS
+    return was_ahead or record.time >= vm.record_time

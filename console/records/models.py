@@ -4,10 +4,18 @@ are ignored, fields that it reads must have their type.
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    model_validator,
+)
 from pydantic_core import to_json
 
 _BIGGEST = 2**63 - 1
@@ -21,8 +29,21 @@ VmId = Annotated[
 ]
 Sequence = Annotated[str, StringConstraints(pattern=r"^0[0-9]{19}$")]
 """Twenty digits; the first is 0, or the number would not fit into 63 bits."""
+
+
+def _in_the_calendar(moment: str) -> str:
+    """A moment that there is: lists are sorted by it, and pages show it."""
+    try:
+        datetime.fromisoformat(moment).astimezone(UTC)
+    except OverflowError:
+        raise ValueError("the year is not one from 1 to 9999") from None
+    return moment
+
+
 Moment = Annotated[
-    str, StringConstraints(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:\d\d)$")
+    str,
+    StringConstraints(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:\d\d)$"),
+    AfterValidator(_in_the_calendar),
 ]
 Duration = Annotated[int, Field(ge=-_BIGGEST, le=_BIGGEST)]
 _NOT_IN_0_1_0: Final = ("resourceType", "eventSource", "durationInSeconds")
@@ -30,7 +51,7 @@ _OTHERS: Final = "the fingerprint is not that of the event"
 
 
 class _Model(BaseModel):
-    model_config = ConfigDict(extra="ignore", frozen=True, strict=True)
+    model_config = ConfigDict(extra="ignore", frozen=True, strict=True, allow_inf_nan=False)
 
 
 class VmModel(_Model):

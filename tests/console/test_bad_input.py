@@ -92,6 +92,7 @@ def dropping(path: str) -> Change:
         ("wrong_type", setting("sequence", "9" * 20)),
         ("wrong_type", setting("time", "yesterday")),
         ("wrong_type", setting("time", "2026-99-99T00:00:00.000Z")),
+        ("wrong_type", setting("time", "0001-01-01T00:00:00+14:00")),
         ("wrong_type", setting("data", [])),
         ("wrong_type", setting("data.event.resources", "web-1")),
         ("wrong_type", setting("data.event.eventId", {"$ne": 1})),
@@ -100,6 +101,8 @@ def dropping(path: str) -> Change:
         ("wrong_type", setting("specversion", "0.3")),
         ("wrong_type", setting("data.event.resources", ["another"])),  # not what was hashed
         ("wrong_type", setting("data.event.notBefore", None)),
+        ("wrong_type", setting("data.observation.noticeSeconds", float("inf"))),
+        ("wrong_type", setting("data.observation.pauseSeconds", float("nan"))),
         ("missing_field", dropping("data.vm")),
         ("missing_field", dropping("data.fingerprint")),
         ("missing_field", dropping("stream")),
@@ -116,6 +119,23 @@ def test_what_is_not_a_record_of_ours_is_counted_with_its_reason(
     fleet.publish(vm.topic(), changed(vm.event("E-STRANGE"), change))
     eventually(lambda: quarantined(console, reason) == before + 1, what=reason)
     assert "E-STRANGE" not in console.events()
+
+
+@pytest.mark.parametrize(
+    "moment", ["2026-02-30T00:00:00Z", "9999-12-31T23:59:59-14:00", "0001-01-01T00:00:00+14:00"]
+)
+def test_a_not_before_that_no_calendar_has_is_set_aside(
+    console: ConsoleProcess, fleet: Fleet, moment: str
+) -> None:
+    """Events are sorted by it: one VM's impossible time must not hide the events of all others."""
+    before = quarantined(console, "wrong_type")
+    vm = FakeVm(name=f"timeless {moment}")
+    fleet.say(vm, vm.event("E-NEVER", not_before=moment))
+    eventually(lambda: quarantined(console, "wrong_type") == before + 1, what="the record")
+    assert "E-NEVER" not in console.events()
+    state = vm.state(vm.event("E-NEVER", not_before=moment))
+    fleet.publish(vm.topic("state"), state)
+    eventually(lambda: quarantined(console, "wrong_type") == before + 2, what="the state too")
 
 
 def test_what_is_set_aside_is_shown(console: ConsoleProcess, fleet: Fleet) -> None:

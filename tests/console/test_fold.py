@@ -201,6 +201,17 @@ def test_a_clock_that_is_a_day_ahead_does_not_win_for_a_day() -> None:
     assert known.vms[ahead.vm_id].heard_at == AT
 
 
+def test_a_clock_that_was_a_day_ahead_hides_no_new_store() -> None:
+    """A VM that was made anew, with its clock right, has its new name, and its farewell counts."""
+    known, vm = Known(), FakeVm(name="before")
+    take(known, vm.started(now=NOW + timedelta(days=1)))
+    anew = FakeVm(name="after", vm_id=vm.vm_id, stream="stream-2")
+    take(known, anew.started(now=NOW + timedelta(seconds=60)), at=AT + 61)
+    assert known.vms[vm.vm_id].name == "after"
+    take(known, anew.stopped(now=NOW + timedelta(seconds=90)), at=AT + 91)
+    assert known.vms[vm.vm_id].stopped_at is not None
+
+
 @pytest.mark.parametrize("impact", ["delete", "restart"])
 def test_a_deletion_that_a_peer_reports_retires_the_vm(impact: str) -> None:
     """Only a deletion, only in the witness's own scope, and hearing it again ends that."""
