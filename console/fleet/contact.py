@@ -29,6 +29,8 @@ class Ears:
     """Seconds for every VM; three of its own heartbeat intervals if None."""
     since: Mapping[str, float | None] = field(default_factory=dict)
     """For each source since when it is connected; None while it is not."""
+    are_all: bool = False
+    """Whether no other console listens to sources of its own."""
 
     def since_when(self, source: str) -> float | None:
         """Since when the console would have heard from that source; None if it is deaf."""

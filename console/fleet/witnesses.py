@@ -26,18 +26,22 @@ class Witness:
     heard_at: float
 
 
-def channel_of(fleet: Fleet, vm: Vm, now: float) -> str | None:
-    """Over which channel a VM takes commands; None if it takes none."""
-    if vm.commands is not None:
-        return vm.commands
+def channel_of(fleet: Fleet, vm: Vm, now: float, ears: Ears) -> str | None:
+    """Over which channel a VM takes commands: a source that is connected before HTTPS, and HTTPS
+    before one that is not; None if it takes none.
+    """
     asked_at = fleet.asked.get(vm.vm_id)
-    return PULL if asked_at is not None and now - asked_at < ASKED_SECONDS else None
+    asks = asked_at is not None and now - asked_at < ASKED_SECONDS
+    if vm.commands is None or (asks and ears.since.get(vm.commands) is None):
+        return PULL if asks else None
+    was_removed = ears.are_all and vm.commands not in ears.since
+    return None if was_removed else vm.commands
 
 
 def can_be_asked(fleet: Fleet, vm_ids: Iterable[str], now: float, ears: Ears) -> bool:
     """Whether one of some VMs is heard and takes commands."""
     return any(
-        channel_of(fleet, vm, now) is not None and contact(vm, now, ears) == "heard"
+        channel_of(fleet, vm, now, ears) is not None and contact(vm, now, ears) == "heard"
         for vm_id in vm_ids
         if (vm := fleet.vms.get(vm_id)) is not None
     )
@@ -54,7 +58,7 @@ def witnesses(fleet: Fleet, event: Event, now: float, ears: Ears) -> list[Witnes
         vm, facts = fleet.vms.get(vm_id), sightings[vm_id].facts
         if vm is None or shown is None or not facts.is_same(shown.facts):
             continue
-        channel = channel_of(fleet, vm, now)
+        channel = channel_of(fleet, vm, now, ears)
         if channel is not None and contact(vm, now, ears) == "heard":
             connected = channel == PULL or ears.since.get(channel) is not None
             found.append(

@@ -57,6 +57,7 @@ class Desk:
             started_at=self.started_at,
             silent_after=self.settings.silent_after,
             since={name: state.since for name, state in self.sources.items()},
+            are_all=self.database.is_sqlite,
         )
 
     def trouble(self) -> str | None:

@@ -76,7 +76,7 @@ class Stream:
         """Rows of VMs were committed; what differs but in its time is told."""
         fleet, now, ears = self._desk.fleet, self._desk.now(), self._desk.ears()
         for vm in vms:
-            heard = (contact(vm, now, ears), channel_of(fleet, vm, now))
+            heard = (contact(vm, now, ears), channel_of(fleet, vm, now, ears))
             shape = (*heard, vm.name, vm.site, vm.version, vm.missing)
             whole = (*shape, *fleet.condition(vm.vm_id))
             if self._told.get(vm.vm_id) != whole:

@@ -15,6 +15,7 @@ from console.fleet import view
 from console.fleet.contact import CONTACTS, contact
 from console.fleet.timeline import gap_item, history_item, timeline_item
 from console.fleet.values import Vm
+from console.fleet.witnesses import channel_of
 from console.store import history
 from console.web.answers import (
     Json,
@@ -100,12 +101,13 @@ class Vms:
         if vm is None:
             return None
         past = await asyncio.to_thread(history.read_vm, desk.database.reading, vm_id, _RECORDS)
-        item = view.vm_item(desk.fleet, vm, desk.now(), desk.ears())
+        now, ears = desk.now(), desk.ears()
+        item = view.vm_item(desk.fleet, vm, now, ears)
         return item | {
             "subscriptionId": vm.subscription_id,
             "resourceGroup": vm.resource_group,
             "tags": dict(vm.tags),
-            "takesCommands": vm.commands is not None,
+            "takesCommands": channel_of(desk.fleet, vm, now, ears) is not None,
             "retiredBy": vm.retired_by,
             "missing": [gap_item(gap) for gap in past.gaps],
             "history": [history_item(sighting) for sighting in past.sightings],

@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.console.deciding import decide, made_key
 from support.console.mqtt import Fleet
 from support.console.process import ConsoleProcess
+from support.console.pulling import PullClient
 from support.console.records import FakeVm
 from support.eventually import eventually
 from support.mqtt.mosquitto import Mosquitto
@@ -101,3 +103,40 @@ def test_a_decision_is_due_while_a_heard_vm_can_take_it(broker: Mosquitto, tmp_p
         assert decision()["state"] == "approved"
         assert console.vms()["named"]["condition"] == "started"
         assert console.vms()["onlooker"]["condition"] == "clear"
+
+
+def test_a_vm_whose_broker_was_taken_out_takes_commands_over_https(
+    broker: Mosquitto, tmp_path: Path
+) -> None:
+    """Without its source, what a retained status said is no way to a VM; asking over HTTPS is."""
+    key, _ = made_key(tmp_path / "keys")
+    console = ConsoleProcess(tmp_path / "console", KEY=str(key), PULL="true")
+    own = dict(console.environ)
+    console.environ |= {
+        "SEB_CONSOLE_SOURCE__BROKER__KIND": "mqtt",
+        "SEB_CONSOLE_SOURCE__BROKER__HOST": broker.host,
+        "SEB_CONSOLE_SOURCE__BROKER__PORT": str(broker.port),
+    }
+    vm = FakeVm(name="moved")
+
+    def decision() -> dict[str, Any]:
+        return dict(console.get("events/E")["decision"])
+
+    with console, Fleet(broker) as fleet:
+        fleet.retain(vm, "status", vm.status("online", commands=True))
+        assert console.post(vm.event("E")).status_code == 204
+        eventually(lambda: decision()["state"] == "due", what="due")
+        assert console.get(f"vms/{vm.vm_id}")["takesCommands"]
+        assert console.stop() == 0
+        console.environ = own
+        console.start()
+        assert console.post(vm.heartbeat()).status_code == 204
+        eventually(lambda: contact_of(console, "moved") == "heard", what="heard")
+        assert decision()["state"] == "none"
+        assert not console.get(f"vms/{vm.vm_id}")["takesCommands"]
+        with PullClient(console.url, console.key_file) as client:
+            assert client.ask(vm.vm_id, wait=0).status_code == 204
+            assert decision()["state"] == "due"
+            assert console.get(f"vms/{vm.vm_id}")["takesCommands"]
+            assert decide(console, console.events()["E"]).status_code == 202
+            assert len(client.ask(vm.vm_id, wait=5).json()) == 1
