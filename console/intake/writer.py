@@ -15,6 +15,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Final
 
+from sqlalchemy import select
 from sqlalchemy.exc import InterfaceError, InternalError, OperationalError, SQLAlchemyError
 
 from console.errors import ConsoleError
@@ -44,6 +45,8 @@ _GATHER_SECONDS: Final = 0.05
 _GATHER_ITEMS: Final = 16
 """A broker may send 20 unacknowledged messages at most: never wait for more than that."""
 _LONGEST_WAIT: Final = 5.0
+_IDLE_SECONDS: Final = 2.0
+"""How long nothing has come in until the database is asked whether it still takes something."""
 _BITE: Final = 500
 """Rows of a table that retention deletes in one transaction."""
 _ABOUT_THE_DATABASE: Final = (OperationalError, InterfaceError, InternalError)
@@ -67,6 +70,7 @@ class Writer:
         self._now = now
         self._inbox = Inbox(most=QUEUE, most_bytes=_QUEUE_BYTES)
         self._retire_before: float | None = None
+        self._used_at = 0.0
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="writer", daemon=True)
         self.opened = threading.Event()
@@ -111,6 +115,8 @@ class Writer:
             if not batch:
                 if self._stop.is_set():
                     return
+                if time.monotonic() - self._used_at > _IDLE_SECONDS:
+                    self._insist(self._knock)
                 continue
             stored = self._insist(lambda batch=batch: self._commit(batch))  # type: ignore[misc]
             for delivery in batch:
@@ -127,6 +133,10 @@ class Writer:
                     self._retire_before = None
 
         self._insist(work)
+
+    def _knock(self) -> None:
+        with self._database.writing.begin() as connection:
+            connection.execute(select(1))
 
     def _open(self) -> None:
         self._database.open()
@@ -147,6 +157,7 @@ class Writer:
                     return False
                 wait = min(_LONGEST_WAIT, wait * 2)
             else:
+                self._used_at = time.monotonic()
                 if self.progress.worked():
                     _LOG.info("the database works again", extra={"action": "database_recovered"})
                 return True

@@ -10,6 +10,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from pydantic import SecretStr
 from support.console.mqtt import Fleet
 from support.console.process import ConsoleProcess
 from support.console.records import FakeVm
@@ -17,6 +18,10 @@ from support.eventually import eventually
 from support.faults.mount import fill, small_disk
 from support.mqtt.mosquitto import Mosquitto
 from support.postgresql import PostgreSql
+
+from console.config.settings import Settings
+from console.intake.writer import Writer
+from console.store.opening import Database, database_url
 
 _NUMBERS = count(1)
 
@@ -69,6 +74,27 @@ def test_a_postgresql_that_stops_for_a_while_loses_nothing(
         eventually(lambda: status(console, "/readyz") == 200, what="ready", timeout=60)
         eventually(lambda: len(console.events(limit=1000)) >= 300, what="all", timeout=60)
         assert console.vms()["web-1"]["gaps"] == 0
+
+
+def test_a_database_that_goes_while_nothing_comes_in_is_missed(
+    postgresql: PostgreSql, tmp_path: Path
+) -> None:
+    """Whether the console is ready is known before the next record comes."""
+    url = SecretStr(postgresql.database(f"idle_{next(_NUMBERS)}"))
+    database = Database(database_url(Settings(state_dir=tmp_path, database=url)))
+    writer = Writer(database, opened=lambda: None, committed=lambda _number, _changes: None)
+    writer.start()
+    try:
+        assert writer.opened.wait(30)
+        postgresql.stop()
+        try:
+            eventually(lambda: writer.progress.trouble is not None, what="the trouble")
+        finally:
+            postgresql.start()
+        eventually(lambda: writer.progress.trouble is None, what="its end", timeout=30)
+    finally:
+        writer.stop()
+        database.close()
 
 
 def test_a_console_starts_before_its_database(postgresql: PostgreSql, tmp_path: Path) -> None:
