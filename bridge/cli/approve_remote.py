@@ -13,7 +13,7 @@ from typing import Any, Final
 import click
 
 from bridge.approval import signing
-from bridge.cli.remote_vm import find, pending, receipts
+from bridge.cli.remote_vm import find, is_what_it_shows, pending, receipts
 from bridge.config.load import Configuration, SinkSpec
 from bridge.errors import (
     NO,
@@ -83,6 +83,11 @@ def approve_from_afar(
             return _refused(f"unknown_event: no such event is pending on VM {target.vm_id}")
         if event.get("eventStatus") != "Scheduled":
             return _refused(f"already_started: the event is {event.get('eventStatus')}")
+        if not is_what_it_shows(event):
+            return _refused(
+                "the event that the broker shows does not match its fingerprint: the message was "
+                "changed, or that bridge has version 0.1.0; approve on the VM itself"
+            )
         agree(event, shown.vm)
         order = signing.Order(
             vm_id=target.vm_id,

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from bridge.imds.document import fingerprint
 from bridge.strictjson import JsonError, load_json
 from sinks.base import CommandSender
 from sinks.record import APPROVAL, RecordError, read_record
@@ -46,6 +47,14 @@ def find(events: Sequence[Mapping[str, Any]], event_id: str) -> Mapping[str, Any
         if str(event.get("eventId")).casefold() == event_id.casefold():
             return event
     return None
+
+
+def is_what_it_shows(event: Mapping[str, Any]) -> bool:
+    """Whether the fingerprint of an event is that of what is shown: a broker can change both."""
+    try:
+        return bool(event["fingerprint"] == fingerprint(event))
+    except (LookupError, TypeError, ValueError):
+        return False
 
 
 def receipts(

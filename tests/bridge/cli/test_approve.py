@@ -6,15 +6,19 @@ import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.commands.fleet import ISSUER, CommandFleet
+from support.documents.documents import entry
+from support.mqtt.commands import send
 from support.process.bridge import PATIENCE, SEB, BridgeProcess, Ended, clean_environment
 from support.process.seb_here import Here
 
 from bridge.api import control
 from bridge.approval import signing
 from bridge.cli.approve_remote import verdict
+from bridge.imds.document import fingerprint, parse_event
 from bridge.simulator import faults
 from bridge.simulator.simulator import Simulator
 
@@ -271,6 +275,23 @@ def test_a_vm_that_nobody_knows(alone: CommandFleet) -> None:
     said = alone.afar("E-1", "--yes", "--wait", "0.5")
     assert said.code == 75
     assert f"the broker has no state of VM {alone.vm_id}" in said.err
+
+
+@pytest.mark.parametrize(
+    "lie",
+    [{"eventType": "Terminate"}, {"resources": ["vm-0", "db"]}, {"resources": [1, "vm-0"]}, {}],
+)
+def test_an_event_under_anothers_fingerprint(alone: CommandFleet, lie: dict[str, Any]) -> None:
+    """Nobody signs what a broker shows in the place of something else, or does not show whole."""
+    real = parse_event(entry("E-1", resources=["vm-0"])).to_wire()
+    shown = {**real, **lie, "fingerprint": fingerprint(real)}
+    if not lie:
+        del shown["durationInSeconds"]  # as version 0.1.0 did
+    topic = f"seb/v1/default/vm/{alone.vm_id}/state"
+    send(alone.broker, topic, json.dumps({"events": [shown]}).encode(), retain=True)
+    said = alone.afar("E-1", "--yes")
+    assert (said.code, said.out) == (1, "")
+    assert "does not match its fingerprint" in said.err
 
 
 def test_a_broker_that_is_away(alone: CommandFleet) -> None:
