@@ -12,6 +12,7 @@ It needs PyJWT and paho-mqtt, and nothing of the bridge:
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import ssl
 import sys
@@ -25,6 +26,10 @@ from paho.mqtt.client import Client, MQTTMessage
 from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 
 LIFETIME = 120  # seconds; at most 900
+SEEN = (
+    *("eventId", "eventType", "resourceType", "eventStatus"),
+    *("notBefore", "eventSource", "durationInSeconds"),
+)
 
 
 def may_start(data: dict[str, Any]) -> bool:
@@ -36,6 +41,13 @@ def may_start(data: dict[str, Any]) -> bool:
         and len(event["resources"]) == 1  # an approval releases every VM that is listed
         and data["affectsThisVm"]
     )
+
+
+def fingerprint(event: dict[str, Any]) -> str:
+    """The hash of what you decide on: that in the record may be another event's."""
+    seen = {name: event[name] for name in SEEN} | {"resources": sorted(event["resources"])}
+    text = json.dumps(seen, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
 
 
 def approval(jwk: dict[str, Any], data: dict[str, Any]) -> str:
@@ -51,7 +63,7 @@ def approval(jwk: dict[str, Any], data: dict[str, Any]) -> str:
         "jti": str(uuid.uuid4()),  # good once
         "act": "approve",
         "evt": data["event"]["eventId"],
-        "evh": data["fingerprint"],  # what you have seen; if the event changes, it is refused
+        "evh": fingerprint(data["event"]),  # if the event is another one by then, it is refused
         "rsn": "a short pause of this VM alone",  # why; stands in the receipts too
     }
     header = {"kid": jwk["kid"], "typ": "seb-command+jwt"}
