@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import requests
 from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionError
@@ -47,6 +47,12 @@ class Reply:
     latency_ms: float
 
 
+class _PlainAdapter(DeadlineAdapter):
+    def build_response(self, req: requests.PreparedRequest, resp: Any) -> Any:  # noqa: ARG002
+        """The answer as it came: one of requests' own, cookies and all, would delay each change."""
+        return resp
+
+
 class Exchange:
     """Exchanges with one kept connection; for one thread at a time."""
 
@@ -55,7 +61,7 @@ class Exchange:
         # The adapter, not a session: no environment's proxies, no .netrc, no cookies, and no body
         # of a redirect read without a limit.
         secured = url.lower().startswith("https:")
-        self._adapter = DeadlineAdapter(ssl.create_default_context() if secured else None)
+        self._adapter = _PlainAdapter(ssl.create_default_context() if secured else None)
         self._deadline = self._adapter.deadline
         self._kept = False
         self._prepared: dict[str, requests.PreparedRequest] = {}
@@ -96,20 +102,21 @@ class Exchange:
     def _send(self, request: requests.PreparedRequest) -> Reply:
         started, seconds = time.monotonic(), self._deadline.left()
         timeout = (min(seconds, _CONNECT_SECONDS), seconds)
-        with self._adapter.send(request, stream=True, timeout=timeout) as response:
-            body = _read(response)
+        answer: Any = self._adapter.send(request, stream=True, timeout=timeout)
+        with answer:
+            body = _read(answer)
         self._kept = True
         return Reply(
-            status=response.status_code,
-            headers=response.headers,
+            status=answer.status,
+            headers=answer.headers,
             body=body,
             latency_ms=(time.monotonic() - started) * 1000,
         )
 
 
-def _read(response: requests.Response) -> bytes:
+def _read(answer: Any) -> bytes:
     body = bytearray()
-    for chunk in response.iter_content(_CHUNK):
+    for chunk in answer.stream(_CHUNK, decode_content=True):
         body += chunk
         if len(body) > MAX_BODY_BYTES:
             raise ImdsError(
