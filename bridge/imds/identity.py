@@ -6,6 +6,7 @@ import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, wait
+from dataclasses import replace
 from typing import Any, Final
 
 from bridge.imds.client import Imds, ImdsError
@@ -41,6 +42,12 @@ def read_identity(compute: Mapping[str, Any], tags: Sequence[str]) -> VmIdentity
         vm_size=_text(compute, "vmSize"),
         tags=_tags(compute.get("tagsList"), tags),
     )
+
+
+def with_tags(vm: VmIdentity, tags: Sequence[str]) -> VmIdentity:
+    """A kept identity with the named tags alone: it may have those of earlier settings."""
+    listed = [{"name": name, "value": value} for name, value in vm.tags.items()]
+    return replace(vm, tags=_tags(listed, tags))
 
 
 def fetch_identity(imds: Imds, tags: Sequence[str]) -> VmIdentity:

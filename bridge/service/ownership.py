@@ -15,7 +15,7 @@ from bridge.clock import Clock
 from bridge.config.settings import Settings
 from bridge.events.state import load_events
 from bridge.imds.client import ImdsError, client
-from bridge.imds.identity import IdentityError, await_identity, fetch_identity
+from bridge.imds.identity import IdentityError, await_identity, fetch_identity, with_tags
 from bridge.store.database import CONFIRMED_BOOT_KEY, Store, StoreError
 from bridge.store.looked import forget_look
 from bridge.store.opening import StoreReset, open_store, put_aside
@@ -58,6 +58,8 @@ class Ownership:
     ) -> VmIdentity | None:
         """The VM identity, from IMDS or the store; None if told to stop or not patient."""
         kept = store.identity()
+        if kept is not None:
+            kept = with_tags(kept, self._settings.identity.tags)
         booted = store.remembered(CONFIRMED_BOOT_KEY)
         # Where the system tells no boots apart, there may have been one.
         self._same_boot = bool(self._boot_id) and booted == self._boot_id

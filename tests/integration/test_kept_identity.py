@@ -80,6 +80,21 @@ def test_another_vms_disk(launch: Launch, simulator: Simulator, out: Path) -> No
     assert {each["partitionkey"] for each in written(out)[before:]} == {OTHER.vm_id}
 
 
+def test_a_kept_identity_has_the_tags_that_are_named_now(
+    launch: Launch, simulator: Simulator, out: Path
+) -> None:
+    """A tag that is no longer named is in no record from the next start on, IMDS or not."""
+    launch.env["SEB_IDENTITY__TAGS"] = '["environment"]'
+    before = known(launch, out)
+    launch.env["SEB_IDENTITY__TAGS"] = "[]"
+    simulator.fault(Status(503), times=None, at="instance")
+    known(launch, out)
+    tags = [each["data"]["vm"]["tags"] for each in written(out)]
+    assert [{"environment": "simulated"}] * before == tags[:before]
+    assert {} in tags[before:]
+    assert {"environment": "simulated"} not in tags[before:]
+
+
 def test_this_vm_after_a_boot(launch: Launch, simulator: Simulator, out: Path) -> None:
     """What was seen meanwhile is delivered and approved, in order, once the identity is confirmed;
     until then a person is told to wait.
