@@ -10,7 +10,6 @@ from sqlalchemy import Connection, Engine
 from console.audit.chain import Fact, Fault, Head, head_of, sealed, verify
 from console.store import audit
 from console.store.audit import AuditRow
-from console.store.errors import StoreError
 from console.store.transactions import read_from
 
 _AT_ONCE: Final = 1000
@@ -85,24 +84,9 @@ def newest(
 def everything(engine: Engine) -> Iterator[AuditRow]:
     """All rows, oldest first, a thousand at a time. Raises `StoreError`."""
     after = _BEFORE_ALL
-    while some := _next(engine, after):
+    while some := read(engine, after=after, limit=_AT_ONCE):
         yield from some
         after = some[-1].number
-
-
-def _next(engine: Engine, after: int) -> list[AuditRow]:
-    """Some rows; one that somebody wrote bytes into that are not text comes alone, and empty."""
-    try:
-        return read(engine, after=after, limit=_AT_ONCE)
-    except StoreError:
-        with read_from(engine) as connection:
-            number = audit.number_after(connection, after)
-    try:
-        return read(engine, after=after, limit=1)
-    except StoreError:
-        if number is None:
-            raise
-        return [AuditRow(number=number, at=0, actor="", action="", body="", hash="")]
 
 
 def faults(engine: Engine, known: Iterable[Head] = ()) -> Iterator[Fault]:

@@ -52,12 +52,6 @@ def rows_after(
     return [_row(each) for each in found]
 
 
-def number_after(connection: Connection, number: int) -> int | None:
-    """The number of the row that follows; None if there is none."""
-    query = select(_TABLE.c.number).where(_TABLE.c.number > number)
-    return connection.execute(query.order_by(_TABLE.c.number).limit(1)).scalar()
-
-
 def newest_rows(
     connection: Connection,
     limit: int,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -132,6 +133,8 @@ def _sqlite_engine(url: URL, *, begin: str, read_only: bool) -> Engine:
         cursor.execute(f"PRAGMA busy_timeout={_BUSY_MILLISECONDS}")
         if read_only:
             cursor.execute("PRAGMA query_only=ON")
+            # Bytes that somebody else wrote, and that are no text, must not hide the other rows.
+            connection.text_factory = partial(str, encoding="utf-8", errors="backslashreplace")
         else:
             cursor.execute("PRAGMA journal_mode=WAL")
             cursor.execute("PRAGMA synchronous=FULL")
