@@ -108,7 +108,9 @@ class Decisions:
         """A command as the API shows it; None if its jti is not known. Raises `StoreError`."""
         with read_from(self._database.reading) as connection:
             found = rows.read_command(connection, jti)
-        return None if found is None else command_item(*found)
+            if found is None:
+                return None
+            return command_item(*found, rows.read_decision(connection, found[0].decision_id))
 
     def tokens_for(self, vm_id: str) -> list[bytes]:
         """The signed commands that a VM which asks over HTTPS is to have now; on any thread.

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from console.fleet.moments import moment
-from console.fleet.values import Command, Receipt
+from console.fleet.values import Command, Decision, Receipt
 
 STATES: Final = (
     "sent",
@@ -71,15 +71,22 @@ def working(receipts: Iterable[Receipt]) -> list[Receipt]:
     return [each for each in best.values() if each.facts.state in WORKING]
 
 
-def command_item(command: Command, receipts: Sequence[Receipt]) -> dict[str, Any]:
-    """The command as `/api/v1/commands/{jti}` shows it."""
+def command_item(
+    command: Command, receipts: Sequence[Receipt], decision: Decision | None = None
+) -> dict[str, Any]:
+    """The command as `/api/v1/commands/{jti}` shows it; `decision` is the one that it is of: the
+    receipt that confirmed it may have been lost.
+    """
     now = stand(command, receipts)
     history = [{"state": "sent", "at": moment(command.sent_at or command.made_at), "reason": None}]
     for each in own_receipts(command, receipts):
         if each.facts.state != "rejected" or now.state == "rejected":
             told = {"state": each.facts.state, "at": moment(each.at), "reason": each.facts.reason}
             history.append(told)
-    if now.state == "unanswered":
+    unreported = now if now.state == "unanswered" else None
+    if now.state == "posted" and decision is not None and decision.outcome == "confirmed":
+        now = unreported = Stand(state="confirmed", reason=None, at=decision.over_at or now.at)
+    if unreported is not None:
         history.append({"state": now.state, "at": moment(now.at), "reason": None})
     return {
         "jti": command.jti,

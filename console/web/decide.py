@@ -64,7 +64,7 @@ class Deciding:
         return answer(found)
 
     async def _decide(self, request: Request, decide: Decide, status: int) -> Response:
-        person, event_id = person_of(request), request.path_params["event_id"]
+        person, event_id = person_of(request), request.path_params["eventId"]
         fingerprint, reason = await _body(request)
         try:
             made = await decide(person, event_id, fingerprint, reason)

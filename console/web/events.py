@@ -73,7 +73,7 @@ class Events:
 
     async def one(self, request: Request) -> Response:
         """One event, with its timeline."""
-        found = await self.detail(request.path_params["event_id"], person_of(request))
+        found = await self.detail(request.path_params["eventId"], person_of(request))
         if found is None:
             raise refuse(404, "there is no such event")
         return answer(found)

@@ -161,7 +161,7 @@ def _decision(text: str, good: str) -> Json:
         good: (text, _object(jti=_MAYBE_TEXT, state=_DECISION["properties"]["state"])),
         "409": ("The event as it is now, and the jti if it is being approved", _ref("Event")),
     }
-    return _posted(text, _object(fingerprint=_TEXT, reason=_TEXT), kinds, _path("event_id"))
+    return _posted(text, _object(fingerprint=_TEXT, reason=_TEXT), kinds, _path("eventId"))
 
 
 def _enrolment(text: str) -> Json:
@@ -186,13 +186,13 @@ PATHS: Final[Json] = {
         _query("type", _TEXT, "The event's type"),
         *_PAGING,
     ),
-    "/api/v1/events/{event_id}": _operation(
+    "/api/v1/events/{eventId}": _operation(
         "An event with its timeline",
         {"allOf": [_ref("Event"), _WITH_TIMELINE]},
-        _path("event_id"),
+        _path("eventId"),
     ),
-    "/api/v1/events/{event_id}/approve": _decision("Approve an event as it was seen", "202"),
-    "/api/v1/events/{event_id}/leave": _decision("Leave an event until its notBefore", "200"),
+    "/api/v1/events/{eventId}/approve": _decision("Approve an event as it was seen", "202"),
+    "/api/v1/events/{eventId}/leave": _decision("Leave an event until its notBefore", "200"),
     "/api/v1/commands/{jti}": _operation("What became of a command", _ref("Command"), _path("jti")),
     "/api/v1/vms": _operation(
         "VMs by name",
@@ -206,8 +206,8 @@ PATHS: Final[Json] = {
         _Q,
         *_PAGING,
     ),
-    "/api/v1/vms/{vm_id}": _operation(
-        "A VM with its history", {"allOf": [_ref("Vm"), _WITH_TIMELINE]}, _path("vm_id")
+    "/api/v1/vms/{vmId}": _operation(
+        "A VM with its history", {"allOf": [_ref("Vm"), _WITH_TIMELINE]}, _path("vmId")
     ),
     "/api/v1/audit": _operation(
         "The audit, a JSON object a line, the oldest first",

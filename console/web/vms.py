@@ -85,7 +85,7 @@ class Vms:
 
     async def one(self, request: Request) -> Response:
         """One VM, with its records, its gaps and the events that named it."""
-        vm_id = request.path_params["vm_id"]
+        vm_id = request.path_params["vmId"]
         vm = self._desk.fleet.vms.get(vm_id)
         found = None
         if vm is not None and sees_vm(person_of(request), vm):

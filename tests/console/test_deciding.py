@@ -208,6 +208,11 @@ def test_a_receipt_that_a_broker_lost_leaves_nothing_open(desk: Desk) -> None:
     eventually(lambda: desk.state() == "approved", what="the end")
     decision = desk.event()["decision"]
     assert (decision["by"], decision["reason"]) == ("ada", "why not")
+    url = f"{desk.stage.url}/api/v1/commands/{jti}"
+    command = desk.stage.http.get(url, headers=desk.as_(ADA), timeout=20).json()
+    assert command["state"] == "confirmed"
+    steps = [each["state"] for each in command["history"]]
+    assert steps == ["sent", "accepted", "posted", "confirmed"]
 
 
 def test_while_the_database_is_locked_nothing_is_signed(desk: Desk) -> None:
