@@ -15,7 +15,6 @@ class Number(click.FloatRange):
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
         """The number; a usage error if it is none."""
-        number = float(super().convert(value, param, ctx))
-        if math.isnan(number):
+        if math.isnan(number := float(super().convert(value, param, ctx))):
             self.fail(f"{value!r} is not a number", param, ctx)
         return number

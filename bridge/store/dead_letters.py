@@ -139,4 +139,5 @@ class DeadRecords:
                     f"{change} WHERE sink = ? AND sequence = ?", (sink, each)
                 ).rowcount
                 for each in sequences
+                if abs(each) < 1 << 63  # SQLite holds no others
             )

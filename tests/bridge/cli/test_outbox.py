@@ -131,7 +131,9 @@ def test_dead_records_of_a_store_at_rest(
     names = ("sink", "configured", "state", "reason", "backlog", "oldest", "dead")
     assert tuple(found) == names
     assert outbox("retry", "hoook") == UNKNOWN
-    assert outbox("drop", "hook", "--yes", "7").out == ("hook has no such dead record\n")
+    for number in ("7", "9" * 20):
+        none = outbox("drop", "hook", "--yes", number)
+        assert (none.code, none.out) == (1, "hook has no such dead record\n")
     assert outbox("drop", "hook", "--yes", "2").out == ("hook: 1 dead record forgotten\n")
     assert hook_of(outbox("list", "--json"))["dead"] == 0
     assert outbox("list").out.splitlines()[1].split()[:3] == [*("hook", "not", "running")]
