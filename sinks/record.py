@@ -40,6 +40,11 @@ BRIDGE_TYPES: Final = (
 # The namespace of every record id. Changing it would give old facts new ids.
 ID_NAMESPACE: Final = UUID("6f1d7d0c-52d8-5a43-9a55-0c1f0f3bb0a9")
 
+_COMPACT: Final = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+_CANONICAL: Final = json.JSONEncoder(
+    separators=(",", ":"), ensure_ascii=False, allow_nan=False, sort_keys=True
+)
+
 
 class RecordError(ValueError):
     """The bytes are not a record of this schema."""
@@ -170,10 +175,7 @@ def rfc3339(moment: datetime) -> str:
 
 def canonical_json(value: object) -> bytes:
     """The one spelling of a JSON value: sorted keys, no white space. Raises `ValueError`."""
-    text = json.dumps(
-        value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
-    )
-    return text.encode()
+    return _CANONICAL.encode(value).encode()
 
 
 def seal(draft: RecordDraft, *, sequence: int, stream: str) -> EventRecord:
@@ -194,9 +196,8 @@ def seal(draft: RecordDraft, *, sequence: int, stream: str) -> EventRecord:
         "stream": stream,
         "data": draft.data,
     }
-    text = json.dumps(envelope, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     return EventRecord(
-        body=text.encode(),
+        body=_COMPACT.encode(envelope).encode(),
         id=record_id,
         type=draft.type,
         source=draft.source,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
@@ -112,7 +112,7 @@ def dump_tracked(known: TrackedEvent) -> str:
             "affectsThisVm": known.affects_this_vm,
             "pending": known.pending,
             "recordId": known.record_id,
-            "measured": asdict(known.measured),
+            "measured": {name: getattr(known.measured, name) for name in Measured.__slots__},
         }
     )
 
