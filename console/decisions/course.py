@@ -149,7 +149,7 @@ def _of_silence(situation: Situation, open_until: float) -> Step:
     now, commands = situation.now, situation.commands
     last = commands[-1] if commands else None
     following = first(situation.witnesses, {each.vm_id for each in commands})
-    if last is not None and last.sent_at is None:
+    if last is not None and last.sent_at is None and now < situation.deadline:
         return _unsent(situation, last, following)
     due = 0.0 if last is None else max(last.expires_at, (last.sent_at or 0) + TAKEOVER_SECONDS)
     if now < due:

@@ -18,7 +18,7 @@ from console.decisions.refused import DecisionRefused, Why
 from console.decisions.requests import Request, agrees, first_of_two, is_left, objection
 from console.decisions.sending import Outgoing
 from console.fleet.commands import working
-from console.fleet.decisions import DecisionState
+from console.fleet.decisions import DecisionState, open_word
 from console.fleet.values import Command, Decision
 from console.fleet.witnesses import Witness, first
 from console.records.parse import seconds
@@ -74,7 +74,8 @@ class Deciding:
         waiting = first_of_two(standing, asked)
         if four_eyes and len(now.shown.facts.resources) >= four_eyes:
             if waiting is None:
-                return self._note_first(asked, now, standing)
+                decision = self._decision(asked, now, kind="approve", state="second")
+                return self._note(asked, now, standing, decision)
             if waiting.actor == asked.person.name:
                 return Made(state="second")
             if asked.person.is_token:
@@ -93,12 +94,8 @@ class Deciding:
             return self._refuse("leave", asked, why or "unknown", now, standing)
         if standing is not None and is_left(standing, asked):
             return Made(state="left")
-        made = Made(state="left")
-        self._replace(standing, made)
         decision = self._decision(asked, now, kind="leave", state="open")
-        self._audit("leave", asked, now, decision)
-        self._write(made, decision)
-        return made
+        return self._note(asked, now, standing, decision)
 
     def _refuse(
         self,
@@ -134,12 +131,12 @@ class Deciding:
         begun = [] if now is None else working(now.receipts)
         return begun[0].facts.jti if begun else None
 
-    def _note_first(self, asked: Request, now: EventNow, standing: Decision | None) -> Made:
-        made = Made(state="second")
-        self._replace(standing, made)
-        decision = self._decision(asked, now, kind="approve", state="second")
-        self._audit("approve_first", asked, now, decision)
-        self._write(made, decision)
+    def _note(self, asked: Request, now: EventNow, old: Decision | None, new: Decision) -> Made:
+        """Write a decision that sends nothing, in the place of the one that stands."""
+        made = Made(state=open_word(new) or "none")
+        self._replace(old, made)
+        self._audit("leave" if new.kind == "leave" else "approve_first", asked, now, new)
+        self._write(made, new)
         return made
 
     def _send(

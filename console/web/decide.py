@@ -102,7 +102,7 @@ async def _body(request: Request) -> tuple[str, str]:
         if len(body) > _MOST_BYTES:
             raise refuse(413, f"a decision has at most {_MOST_BYTES} bytes")
     try:
-        given: Any = json.loads(bytes(body))
+        given: Any = json.loads(bytes(body), object_pairs_hook=_each_once)
     except (ValueError, RecursionError):
         raise refuse(422, 'send a JSON object {"fingerprint": "…", "reason": "…"}') from None
     if not isinstance(given, dict) or set(given) != set(_FIELDS):
@@ -112,3 +112,11 @@ async def _body(request: Request) -> tuple[str, str]:
         if not isinstance(text, str) or not 0 < len(text) <= _LONGEST or not text.isprintable():
             raise refuse(422, f"{name} is one line of 1 to {_LONGEST} characters")
     return given["fingerprint"], given["reason"]
+
+
+def _each_once(pairs: list[tuple[str, Any]]) -> Json:
+    """An object in which no name stands twice: what a person has seen has one fingerprint."""
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a name stands twice")
+    return found

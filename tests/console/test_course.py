@@ -179,6 +179,16 @@ def test_an_unsent_command_is_sent_by_whoever_lives() -> None:
     assert step == Send(command=unsent, expires_at=AT + 108)
 
 
+def test_an_unsent_command_is_given_up_in_the_end() -> None:
+    """A broker that is gone for good, and the events with it, leaves no approval open for ever."""
+    deaf = {"broker": None}
+    unsent = command(sent_at=None)
+    long = situation(unsent, after=599 + END_SECONDS, connected=deaf, witnesses=[])
+    assert isinstance(next_step(long), Send)
+    over = situation(unsent, after=600 + END_SECONDS, connected=deaf, witnesses=[])
+    assert next_step(over) == End(outcome="unanswered", reason="no_answer")
+
+
 @pytest.mark.parametrize("seen", [STARTED, CHANGED, ENDED])
 def test_an_unsent_command_is_dropped_if_the_event_has_moved(seen: Seen) -> None:
     """Nothing is signed for what a person has not seen."""

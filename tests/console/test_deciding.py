@@ -256,8 +256,9 @@ def test_a_reason_is_one_line(desk: Desk, reason: str) -> None:
         b'{"fingerprint": 1, "reason": "x"}',
         b'{"fingerprint": "x", "reason": "x", "vmId": "x"}',
         b"[" * 9000,
+        b'{"fingerprint": "x", "reason": "x", "reason": "y"}',
     ],
-    ids=range(7),
+    ids=range(8),
 )
 def test_a_body_of_another_shape_is_refused(desk: Desk, body: bytes) -> None:
     """422, or 413 for one that is too large."""
