@@ -11,8 +11,8 @@ import socket
 from collections.abc import Iterator
 from contextlib import closing
 
-_FIRST, _PER_WORKER, _WORKERS = 10_000, 1_000, 16
-"""10000 to 25999: Linux connects from 32768 upwards, Windows from 49152."""
+_FIRST, _PER_WORKER, _WORKERS = 11_000, 1_000, 16
+"""11000 to 26999: Linux connects from 32768 upwards, Windows from 49152; browsers refuse 10080."""
 
 
 def _ports() -> Iterator[int]:
