@@ -30,8 +30,13 @@ _SINK_LIKE: Final = re.compile(r"SEB_SINK(S_+|_(?!_))(?=.)")
 def refuse_unknown(variables: Mapping[str, str]) -> None:
     """Raise `ConfigurationError` if a SEB_ name is not one of ours, with the nearest that is."""
     known = [*OTHER_NAMES, *setting_names()]
+    given = {name.upper(): value for name, value in variables.items()}
     for name in variables:
         upper = name.upper()
+        above = upper.rpartition("__")[0]
+        if _is_field(above) and given.get(above, "{").lstrip()[:1] != "{":
+            # What is below a text would be ignored: PASSWORD__FILE beside PASSWORD.
+            raise ConfigurationError(f"{name}: there is no such setting; did you mean {above}?")
         if not upper.startswith(PREFIX) or upper in known or _is_sink(upper):
             continue
         if (
@@ -62,6 +67,11 @@ def suggestion(name: str, known: Iterable[str], prefix: str = "") -> str:
 
     near = get_close_matches(name.upper(), [each.upper() for each in known], n=1)
     return f"; did you mean {prefix}{near[0]}?" if near else ""
+
+
+def _is_field(name: str) -> bool:
+    """SEB_SINK__<NAME>__<FIELD>, or what is below that."""
+    return _is_sink(name) and name.count("__") > 1
 
 
 def _is_sink(name: str) -> bool:

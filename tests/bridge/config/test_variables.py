@@ -60,3 +60,14 @@ def test_every_setting_has_a_name() -> None:
 def test_nothing_near_suggests_nothing() -> None:
     """A wild name is not led to a wrong one."""
     assert suggestion("XYZZY", ["SEB_SITE"]) == ""
+
+
+def test_a_name_below_a_text_is_refused() -> None:
+    """A field that has a text has no fields of its own; one that has an object does. Names of other
+    programs may be as they like.
+    """
+    refuse_unknown({"A__B__C__D": "word", "A__B__C__D__E": "word"})
+    above = "SEB_SINK__MQTT__PASSWORD"
+    with pytest.raises(ConfigurationError, match=f"{above}__FILE: .* did you mean {above}"):
+        refuse_unknown({above: "word", f"{above}__FILE": "/run/word"})
+    refuse_unknown({"SEB_SINK__MQTT__TLS": '{"ca": "/ca"}', "SEB_SINK__MQTT__TLS__CERT": "/cert"})
