@@ -29,10 +29,15 @@ VmId = Annotated[
 ]
 Sequence = Annotated[str, StringConstraints(pattern=r"^0[0-9]{19}$")]
 """Twenty digits; the first is 0, or the number would not fit into 63 bits."""
+Moment = Annotated[
+    str, StringConstraints(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:\d\d)$")
+]
 
 
 def _in_the_calendar(moment: str) -> str:
-    """A moment that there is: lists are sorted by it, and pages show it."""
+    """A moment that there is: lists are sorted by it, and pages show it. Half as dear as all else
+    of a record, so that it is for events alone.
+    """
     try:
         datetime.fromisoformat(moment).astimezone(UTC)
     except OverflowError:
@@ -40,11 +45,7 @@ def _in_the_calendar(moment: str) -> str:
     return moment
 
 
-Moment = Annotated[
-    str,
-    StringConstraints(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:\d\d)$"),
-    AfterValidator(_in_the_calendar),
-]
+NotBefore = Annotated[Moment, AfterValidator(_in_the_calendar)]
 Duration = Annotated[int, Field(ge=-_BIGGEST, le=_BIGGEST)]
 _NOT_IN_0_1_0: Final = ("resourceType", "eventSource", "durationInSeconds")
 _OTHERS: Final = "the fingerprint is not that of the event"
@@ -86,7 +87,7 @@ class EventModel(_Model):
     resourceType: Text | None = None
     resources: list[Word] = Field(max_length=20_000)
     eventStatus: Word
-    notBefore: Moment | None = None
+    notBefore: NotBefore | None = None
     description: Text | None = None
     eventSource: Text | None = None
     durationInSeconds: Duration | None = None
@@ -191,7 +192,7 @@ class PendingModel(_Model):
     eventId: Word
     eventType: Text | None = None
     eventStatus: Word
-    notBefore: Moment | None = None
+    notBefore: NotBefore | None = None
     resources: list[Word] = Field(max_length=20_000)
     affectsThisVm: bool
     impact: Word | None = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Final, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -38,7 +38,7 @@ class NotOurs(ValueError):
 def seconds(moment: str) -> float:
     """Seconds since 1970 of an RFC 3339 moment. Raises `NotOurs`."""
     try:
-        return datetime.fromisoformat(moment).timestamp()
+        return datetime.fromisoformat(moment).astimezone(UTC).timestamp()
     except (ValueError, OverflowError):
         raise NotOurs("wrong_type", f"{moment[:40]!r} is not a moment") from None
 
