@@ -94,7 +94,6 @@ def assemble(
         redact=redact,
         delivered=delivered,
     )
-    store.subscribe(lambda _: dispatcher.wake(), early=True)  # ready when the disk is
     store.subscribe(lambda _: dispatcher.wake())
     return Parts(
         outbox=outbox,

@@ -17,7 +17,6 @@ from bridge.events.state import load_events
 from bridge.imds.client import ImdsError, client
 from bridge.imds.identity import IdentityError, await_identity, fetch_identity, with_tags
 from bridge.store.database import CONFIRMED_BOOT_KEY, Store, StoreError
-from bridge.store.looked import forget_look
 from bridge.store.opening import StoreReset, open_store, put_aside
 from sinks.record import VmIdentity
 
@@ -98,7 +97,7 @@ class Ownership:
         if kept is not None and kept.vm_id != vm.vm_id:
             reason = f"the store belongs to another VM, {kept.vm_id}"
             store, reset = put_aside(store, self._clock.now(), reason=reason)
-            forget_look(store.directory)
+            store.forget_look()
         store.keep_identity(vm, self._boot_id)
         return store, reset
 

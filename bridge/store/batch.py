@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -26,18 +26,12 @@ class Batch:
 
 
 def read_batch(
-    rows: Sequence[tuple[Any, ...]],
-    *,
-    end: int = 0,
-    again: bool = False,
-    ready: Mapping[bytes, EventRecord] | None = None,
+    rows: Sequence[tuple[Any, ...]], *, end: int = 0, again: bool = False
 ) -> Batch | None:
-    """The records up to the first corrupt one; that one in a batch of its own. `ready` are some
-    that were read from the same bytes before.
-    """
+    """The records up to the first corrupt one; that one in a batch of its own."""
     records: list[EventRecord] = []
     for row in rows:
-        record, damage = _read_row(row, ready or {})
+        record, damage = _read_row(row)
         if damage is not None:
             if not records:
                 return Batch(records=(record,), cursor=row[0], again=again, damaged=damage)
@@ -46,15 +40,13 @@ def read_batch(
     return Batch(records=tuple(records), cursor=end, again=again) if records else None
 
 
-def _read_row(
-    row: tuple[Any, ...], ready: Mapping[bytes, EventRecord]
-) -> tuple[EventRecord, str | None]:
+def _read_row(row: tuple[Any, ...]) -> tuple[EventRecord, str | None]:
     """The record, and what is wrong with it; a corrupt one has only its columns."""
     sequence, kind, _, record_id, time, crc, body = row
     damage = "checksum mismatch: the stored record is corrupt"
     if isinstance(body, bytes) and zlib.crc32(body) == crc:
         try:
-            return ready.get(body) or read_record(body), None
+            return read_record(body), None
         except RecordError as error:
             damage = str(error)
     unreadable = EventRecord(

@@ -5,17 +5,18 @@ transaction, on disk before a record is sent.
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
 from bridge.errors import TryLaterError
-from bridge.store import looked, rows
+from bridge.store import rows
 from bridge.store.ballast import Ballast
 from bridge.store.retention import PRUNE_EVERY, prune, shrink
 from sinks.record import (
@@ -27,6 +28,7 @@ from sinks.record import (
     seal,
 )
 
+LOOKED_NAME: Final = "looked"
 CONDEMNED_NAME: Final = "condemned"
 """A file that marks a store that was found damaged while in use; the next start sets it aside."""
 RESET_KEY: Final = "reset"
@@ -38,7 +40,7 @@ _DAMAGED: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 
 
 Listener = Callable[[Sequence[EventRecord]], object]
-"""Called with records by the thread that commits them; it must not block."""
+"""Called with records that are on disk, by the thread that committed them; it must not block."""
 
 
 class StoreError(TryLaterError):
@@ -75,23 +77,15 @@ class Store:
         self.damaged: str | None = None
         """Why the store is to be set aside at the next start; None while it is sound."""
         self._listeners: list[Listener] = []
-        self._early: list[Listener] = []
 
-    def subscribe(self, listener: Listener, *, early: bool = False) -> None:
-        """Call the listener after every commit of records, in the order of subscription; an early
-        one just before, while it may still fail.
-        """
-        (self._early if early else self._listeners).append(listener)
+    def subscribe(self, listener: Listener) -> None:
+        """Call the listener after every commit of records, in the order of subscription."""
+        self._listeners.append(listener)
 
     @property
     def head(self) -> int:
         """The sequence of the newest record; 0 in an empty store."""
         return self._head
-
-    def settled_head(self) -> int:
-        """The same, once a commit that is under way has ended."""
-        with self._lock:
-            return self._head
 
     @property
     def last_record_sequence(self) -> int:
@@ -142,7 +136,7 @@ class Store:
         return Seen(
             incarnation=json.loads(self._meta.get("incarnation", "null")),
             events=dict(events),
-            looked_at=looked.looked_at(self.directory),
+            looked_at=self.looked_at(),
             boot_id=self._meta.get("boot_id"),
         )
 
@@ -178,8 +172,6 @@ class Store:
                 rows.upsert_meta(connection, changed)
                 if also is not None:
                     also(connection)
-                for listener in self._early if records else ():
-                    listener(records)
             self._meta |= changed
             self._until_prune -= len(records)
             self._head += len(records)
@@ -219,10 +211,27 @@ class Store:
         if self.trouble is not None:
             with self.transaction() as connection:
                 connection.execute("UPDATE meta SET value = value WHERE key = 'sequence'")
+        path = self.directory / LOOKED_NAME
+        stamp = int(moment.timestamp() * 1_000_000_000)
         try:
-            looked.mark_looked(self.directory, moment)
+            if not path.exists():
+                path.touch(mode=0o600)
+            os.utime(path, ns=(stamp, stamp))
         except (OSError, OverflowError) as error:
             raise StoreError(f"the state directory {self.directory}: {error}") from error
+
+    def looked_at(self) -> datetime | None:
+        """When IMDS last gave a valid document; None for never."""
+        try:
+            stamp = (self.directory / LOOKED_NAME).stat().st_mtime
+            return datetime.fromtimestamp(stamp, UTC)
+        except (OSError, OverflowError, ValueError):
+            return None
+
+    def forget_look(self) -> None:
+        """Forget when IMDS was last polled: it was another VM's."""
+        with suppress(OSError):
+            (self.directory / LOOKED_NAME).unlink(missing_ok=True)
 
     def close(self) -> None:
         """Let go of the file and its lock."""

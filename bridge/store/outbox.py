@@ -5,25 +5,29 @@ from __future__ import annotations
 import sqlite3
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 
 from bridge.store.acknowledged import Acknowledged
 from bridge.store.batch import COLUMNS, Batch, read_batch
 from bridge.store.database import Store
 from bridge.store.dead_letters import DeadRecords
-from sinks.record import EventRecord, RecordDraft, RecordError, read_record
+from sinks.record import RecordDraft
 
 Accepts = Callable[[str, bool | None], bool]
 """Whether a sink wants a record of a type, whose event affects this VM or not (None: no event)."""
 
 
-_LOOK_AHEAD: Final = 250
+_WHOLE: Final = f"SELECT {COLUMNS} FROM records WHERE sequence > ? ORDER BY sequence LIMIT ?"  # noqa: S608  # our columns
+"""What is read first: nearly always the sink wants it."""
+_AHEAD: Final = (
+    "SELECT sequence, type, affects FROM records INDEXED BY waiting "
+    "WHERE sequence > ? ORDER BY sequence LIMIT ?"
+)
+"""What is read from then on: the columns by which a sink chooses."""
+_LOOK_AHEAD: Final = 1_000
 """How many records one read looks at after a sink did not want those before."""
-_FEW: Final = 10
-"""How many records of a commit are read while it goes to the disk."""
 _WRITE_EVERY: Final = 256
 """How many unwanted records are passed over before that is written down."""
 
@@ -61,9 +65,6 @@ class Outbox:
         self._lock = threading.Lock()
         self._cursors: dict[str, int] = {}
         self._written: dict[str, int] = {}
-        self._coming: Sequence[EventRecord] = ()
-        """The newest records, perhaps not committed: to be read while the disk is at work."""
-        store.subscribe(self._expect, early=True)
         self._acknowledged = Acknowledged(store)
         self.dead = DeadRecords(store)
 
@@ -92,21 +93,19 @@ class Outbox:
             return batch
         with self._lock:
             cursor = self._cursors[sink]
-        ready = self._read_coming(range(cursor + 1, cursor + limit + 1))
-        accepts, ahead = self._accepts(sink), limit
-        while cursor < (head := self._store.settled_head()):
-            rows = self._store.read(
-                f"SELECT {COLUMNS} FROM records WHERE sequence > ? ORDER BY sequence LIMIT ?",  # noqa: S608  # our columns
-                (cursor, ahead),
-            )
+        accepts, query, ahead = self._accepts(sink), _WHOLE, limit
+        while cursor < (head := self._store.head):
+            rows = self._store.read(query, (cursor, ahead))
             wanted = [
                 row for row in rows if accepts(row[1], None if row[2] is None else bool(row[2]))
             ]
             end = rows[-1][0] if rows else head
             if wanted:
                 end = end if len(wanted) <= limit else wanted[limit - 1][0]
-                return read_batch(wanted[:limit], end=end, ready=ready)
-            cursor, ahead = end, _LOOK_AHEAD
+                whole = wanted if query is _WHOLE else self._read(wanted[:limit])
+                if batch := read_batch(whole, end=end):
+                    return batch
+            cursor, query, ahead = end, _AHEAD, _LOOK_AHEAD
             self._pass_over(sink, cursor)
         return None
 
@@ -178,19 +177,17 @@ class Outbox:
         rows = self._store.read("SELECT name, active FROM sinks ORDER BY name", ())
         return {name: bool(active) for name, active in rows}
 
-    def _expect(self, records: Sequence[EventRecord]) -> None:
-        self._coming = records[:_FEW]
-
-    def _read_coming(self, near: range) -> dict[bytes, EventRecord]:
-        """The coming ones of these, read from their bytes, so that no sink shares a record."""
-        with suppress(RecordError):  # it is found again, as corrupt, where it is committed
-            return {
-                each.body: read_record(each.body) for each in self._coming if each.sequence in near
-            }
-        return {}
-
     def _accepts(self, sink: str) -> Accepts:
         return self.recipients.get(sink, _UNKNOWN).accepts
+
+    def _read(self, rows: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+        """The whole rows; some may be gone: heartbeats that have been replaced."""
+        marks = ",".join("?" * len(rows))
+        return self._store.read(
+            f"SELECT {COLUMNS} FROM records "  # noqa: S608  # our columns, and question marks
+            f"WHERE sequence IN ({marks}) ORDER BY sequence",
+            [row[0] for row in rows],
+        )
 
     def _pass_over(self, sink: str, cursor: int) -> None:
         """Move past records that are not wanted; a restart may pass over some again."""

@@ -12,8 +12,7 @@ from typing import Final
 
 from bridge import system
 from bridge.errors import ConfigurationError, SebError, TryLaterError
-from bridge.store.database import CONDEMNED_NAME
-from bridge.store.looked import LOOKED_NAME
+from bridge.store.database import CONDEMNED_NAME, LOOKED_NAME
 
 _PASSING: Final = frozenset(
     getattr(errno, name, None)

@@ -1,6 +1,5 @@
 """The outbox: each sink gets every record in order, and what it refuses is shown as dead."""
 
-from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -318,43 +317,14 @@ def test_the_backlog_is_counted_by_what_is_wanted(store: Store, outbox: Outbox) 
     assert Outbox(store, {"ops": only}).backlog("ops").records == 1
 
 
-def test_a_large_backlog_is_counted_quickly(store: Store) -> None:
-    """What is waiting is counted by an index, and without the records' bodies."""
-    query = "SELECT type, count(*) FROM records INDEXED BY waiting WHERE sequence > 1 GROUP BY type"
-    plan = " ".join(str(row[3]) for row in store.read(f"EXPLAIN QUERY PLAN {query}"))
-    assert "USING COVERING INDEX waiting" in plan
-
-
-def test_a_sink_may_ask_while_records_go_to_the_disk(store: Store, outbox: Outbox) -> None:
-    """It waits for the end of the commit; each sink gets records of its own."""
-    outbox.register(recipients("ops", "audit"))
-    with ThreadPoolExecutor() as pool:
-        asked: list[Future[Batch | None]] = []
-        store.subscribe(
-            lambda _: asked.extend(pool.submit(outbox.next, name, 1) for name in ("ops", "audit")),
-            early=True,
-        )
-        committed = tuple(commit(store, 1))
-        first, other = (each.result(60) for each in asked)
-    assert first is not None
-    assert other is not None
-    assert committed == first.records == other.records
-    assert first.records[0].data is not other.records[0].data
-
-
-def test_records_whose_commit_fails_reach_no_sink(store: Store, outbox: Outbox) -> None:
-    """They were on their way to the disk; what is committed in their place is delivered."""
-    failing = [True]
-
-    def fail(_: object) -> None:
-        if failing:
-            raise OSError(failing.pop())
-
-    store.subscribe(fail, early=True)
-    with pytest.raises(OSError, match="True"):
-        commit(store, 1)
-    assert outbox.next("ops", 1) is None
-    assert commit(store, 2) == drain(outbox)
+def test_a_large_backlog_is_read_quickly(store: Store, outbox: Outbox) -> None:
+    """What is waiting is found by an index, and without the records' bodies."""
+    for query in (
+        "SELECT sequence, type, affects FROM records INDEXED BY waiting WHERE sequence > 1 LIMIT 9",
+        "SELECT type, count(*) FROM records INDEXED BY waiting WHERE sequence > 1 GROUP BY type",
+    ):
+        plan = " ".join(str(row[3]) for row in store.read(f"EXPLAIN QUERY PLAN {query}"))
+        assert "USING COVERING INDEX waiting" in plan
 
 
 @pytest.mark.parametrize("refused", [False, True])
