@@ -14,24 +14,9 @@ from sinks.errors import Problem, SinkError, SinkPaused, SinkRejected
 from sinks.record import BRIDGE_HEARTBEAT, EventRecord, VmIdentity
 from sinks.settings import JsonDict, JsonList, SinkSettings, read_secret
 
-__all__ = [
-    "MAX_TOKEN_BYTES",
-    "Check",
-    "CommandMessage",
-    "CommandSender",
-    "CommandSource",
-    "JsonDict",
-    "JsonList",
-    "PendingEvent",
-    "Problem",
-    "Sink",
-    "SinkContext",
-    "SinkError",
-    "SinkPaused",
-    "SinkRejected",
-    "SinkSettings",
-    "read_secret",
-]
+__all__ = ["MAX_TOKEN_BYTES", "Check", "JsonDict", "JsonList", "PendingEvent", "Problem"]
+__all__ += ["CommandMessage", "CommandSender", "CommandSource", "Sink", "SinkContext"]
+__all__ += ["SinkError", "SinkPaused", "SinkRejected", "SinkSettings", "read_secret"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

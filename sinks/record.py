@@ -75,40 +75,32 @@ class VmIdentity:
 
     def to_wire(self) -> dict[str, Any]:
         """The object that stands in a record as `data.vm`."""
-        return {
-            "vmId": self.vm_id,
-            "name": self.name,
-            "resourceId": self.resource_id,
-            "subscriptionId": self.subscription_id,
-            "resourceGroup": self.resource_group,
-            "location": self.location,
-            "zone": self.zone,
-            "scaleSet": self.scale_set,
-            "faultDomain": self.fault_domain,
-            "updateDomain": self.update_domain,
-            "osType": self.os_type,
-            "vmSize": self.vm_size,
-            "tags": dict(self.tags),
-        }
+        told = {wire: getattr(self, name) for wire, name in _VM_FIELDS.items()}
+        return {**told, "tags": dict(self.tags)}
 
     @classmethod
     def from_wire(cls, wire: JsonObject) -> VmIdentity:
         """Read back what `to_wire` wrote. Raises `KeyError` if vmId or name is missing."""
-        return cls(
-            vm_id=wire["vmId"],
-            name=wire["name"],
-            resource_id=wire.get("resourceId"),
-            subscription_id=wire.get("subscriptionId"),
-            resource_group=wire.get("resourceGroup"),
-            location=wire.get("location"),
-            zone=wire.get("zone"),
-            scale_set=wire.get("scaleSet"),
-            fault_domain=wire.get("faultDomain"),
-            update_domain=wire.get("updateDomain"),
-            os_type=wire.get("osType"),
-            vm_size=wire.get("vmSize"),
-            tags=wire.get("tags") or {},
-        )
+        told: dict[str, Any] = {name: wire.get(each) for each, name in _VM_FIELDS.items()}
+        told |= {"vm_id": wire["vmId"], "name": wire["name"], "tags": wire.get("tags") or {}}
+        return cls(**told)
+
+
+_VM_FIELDS: Final = {
+    "vmId": "vm_id",
+    "name": "name",
+    "resourceId": "resource_id",
+    "subscriptionId": "subscription_id",
+    "resourceGroup": "resource_group",
+    "location": "location",
+    "zone": "zone",
+    "scaleSet": "scale_set",
+    "faultDomain": "fault_domain",
+    "updateDomain": "update_domain",
+    "osType": "os_type",
+    "vmSize": "vm_size",
+}
+"""Names in a record, and those of the attributes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,23 +6,9 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar, Final
 
+from sinks import record as records
 from sinks.base import Sink, SinkContext, SinkSettings
-from sinks.record import (
-    BRIDGE_DEAD_LETTER,
-    BRIDGE_GAP,
-    BRIDGE_HEARTBEAT,
-    BRIDGE_STARTED,
-    BRIDGE_STOPPED,
-    BRIDGE_STORE_RESET,
-    BRIDGE_TYPES,
-    EVENT_SCHEDULED,
-    EVENT_TYPES,
-    EventRecord,
-    RecordDraft,
-    VmIdentity,
-    event_record_id,
-    seal,
-)
+from sinks.record import EVENT_SCHEDULED, EventRecord, RecordDraft, VmIdentity, seal
 
 SAMPLE_TIME: Final = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 SAMPLE_STREAM: Final = "7f8a2f2e-3c55-4c3e-9d53-6a4a8a0c1d11"
@@ -62,13 +48,16 @@ _EVENT: Mapping[str, Any] = {
 }
 _BRIDGE: Mapping[str, str] = {"version": "0.0.0", "instanceId": "sample", "site": "default"}
 _BY_BRIDGE_TYPE: Mapping[str, tuple[str, Mapping[str, Any]]] = {
-    BRIDGE_HEARTBEAT: (
+    records.BRIDGE_HEARTBEAT: (
         "heartbeat",
         {"intervalSeconds": 60, "lastPollTime": "2026-03-01T12:00:00.000Z", "pendingEvents": 0},
     ),
-    BRIDGE_STARTED: ("started", {"sinks": ["mqtt", "ops"], "restarted": True, "gapSeconds": 41.5}),
-    BRIDGE_STOPPED: ("stopped", {"reason": "SIGTERM"}),
-    BRIDGE_STORE_RESET: (
+    records.BRIDGE_STARTED: (
+        "started",
+        {"sinks": ["mqtt", "ops"], "restarted": True, "gapSeconds": 41.5},
+    ),
+    records.BRIDGE_STOPPED: ("stopped", {"reason": "SIGTERM"}),
+    records.BRIDGE_STORE_RESET: (
         "storeReset",
         {
             "reason": "database disk image is malformed",
@@ -76,7 +65,7 @@ _BY_BRIDGE_TYPE: Mapping[str, tuple[str, Mapping[str, Any]]] = {
             "keptAs": "seb.db.corrupt",
         },
     ),
-    BRIDGE_DEAD_LETTER: (
+    records.BRIDGE_DEAD_LETTER: (
         "deadLetter",
         {
             "sink": "ops",
@@ -87,7 +76,7 @@ _BY_BRIDGE_TYPE: Mapping[str, tuple[str, Mapping[str, Any]]] = {
             "attempts": 5,
         },
     ),
-    BRIDGE_GAP: (
+    records.BRIDGE_GAP: (
         "gap",
         {
             "from": "2026-03-01T11:58:00.000Z",
@@ -135,7 +124,7 @@ def sample_record(
         "raw": {"EventId": event_id, "EventType": "Freeze"},
         "bridge": _BRIDGE,
     }
-    record_id = event_record_id(
+    record_id = records.event_record_id(
         vm_id=vm.vm_id,
         event_id=event_id,
         transition=transition,
@@ -147,11 +136,11 @@ def sample_record(
 
 
 def sample_bridge_record(
-    sequence: int = 1, *, record_type: str = BRIDGE_STARTED, vm: VmIdentity = SAMPLE_VM
+    sequence: int = 1, *, record_type: str = records.BRIDGE_STARTED, vm: VmIdentity = SAMPLE_VM
 ) -> EventRecord:
     """A valid record about the bridge itself. `record_type` is one of `BRIDGE_TYPES`."""
     key, body = _BY_BRIDGE_TYPE[record_type]
-    if record_type == BRIDGE_HEARTBEAT:
+    if record_type == records.BRIDGE_HEARTBEAT:
         body = {**body, "lastRecordSequence": f"{sequence - 1:020d}"}
     data = {"vm": vm.to_wire(), "node": None, "bridge": _BRIDGE, key: dict(body)}
     return _sealed(record_type, "bridge/sample", sequence, vm=vm, data=data)
@@ -180,15 +169,15 @@ def _sealed(
 
 def sample_heartbeat(sequence: int = 1) -> EventRecord:
     """A valid heartbeat record."""
-    return sample_bridge_record(sequence, record_type=BRIDGE_HEARTBEAT)
+    return sample_bridge_record(sequence, record_type=records.BRIDGE_HEARTBEAT)
 
 
 def sample_records() -> tuple[EventRecord, ...]:
     """One valid record of every kind there is, in the order of a stream."""
-    made = [sample_record(n, record_type=kind) for n, kind in enumerate(EVENT_TYPES, 1)]
+    made = [sample_record(n, record_type=kind) for n, kind in enumerate(records.EVENT_TYPES, 1)]
     made += [
         sample_bridge_record(n, record_type=kind)
-        for n, kind in enumerate(BRIDGE_TYPES, len(made) + 1)
+        for n, kind in enumerate(records.BRIDGE_TYPES, len(made) + 1)
     ]
     return tuple(made)
 

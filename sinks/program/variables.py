@@ -13,23 +13,12 @@ _OURS: Final = "SEB_"
 # What a service manager means for its service alone: systemd's credentials hold secrets, and who
 # has the sockets could speak in the bridge's name (systemd.exec(5), sd_notify(3)).
 _OF_THE_SERVICE: Final = frozenset(
-    {
-        "CREDENTIALS_DIRECTORY",
-        "FDSTORE",
-        "INVOCATION_ID",
-        "JOURNAL_STREAM",
-        "LISTEN_FDNAMES",
-        "LISTEN_FDS",
-        "LISTEN_PID",
-        "MAINPID",
-        "MEMORY_PRESSURE_WATCH",
-        "MEMORY_PRESSURE_WRITE",
-        "NOTIFY_SOCKET",
-        "STATE_DIRECTORY",
-        "SYSTEMD_EXEC_PID",
-        "WATCHDOG_PID",
-        "WATCHDOG_USEC",
-    }
+    (
+        *("CREDENTIALS_DIRECTORY", "FDSTORE", "INVOCATION_ID", "JOURNAL_STREAM", "MAINPID"),
+        *("LISTEN_FDNAMES", "LISTEN_FDS", "LISTEN_PID", "NOTIFY_SOCKET", "STATE_DIRECTORY"),
+        *("MEMORY_PRESSURE_WATCH", "MEMORY_PRESSURE_WRITE", "SYSTEMD_EXEC_PID"),
+        *("WATCHDOG_PID", "WATCHDOG_USEC"),
+    )
 )
 # A dash in front would make a name an option. cmd.exe expands %NAME% before it looks for `&`, so
 # quoting does not help; and with `..` and a slash a file name leads elsewhere. What Azure really
