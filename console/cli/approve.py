@@ -9,6 +9,7 @@ import click
 
 from console.cli import agreement, following
 from console.cli.client import Client, event_path
+from console.cli.options import a_number
 from console.errors import RefusedError
 from console.fleet.differences import names_of
 
@@ -26,6 +27,7 @@ from console.fleet.differences import names_of
 @click.option(
     "--timeout",
     type=click.FloatRange(0, 3600, min_open=True),
+    callback=a_number,
     default=120.0,
     show_default=True,
     metavar="SECONDS",

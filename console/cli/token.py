@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,6 +14,7 @@ from console.access import tokens
 from console.access.people import local_person
 from console.cli import common
 from console.cli.client import table
+from console.cli.options import a_number
 from console.config.settings import ROLES, Role
 from console.errors import OK
 from console.fleet.moments import moment
@@ -22,13 +22,6 @@ from console.store.opening import Database, database_url
 from console.store.tokens import TokenRow
 
 _MOST_DAYS = 3650
-
-
-def _number(context: click.Context, option: click.Parameter, days: float) -> float:
-    """The days, unless they are "nan", which no range refuses."""
-    if math.isnan(days):
-        raise click.BadParameter("this is not a number of days", context, option)
-    return days
 
 
 @click.group("token")
@@ -46,7 +39,7 @@ def command() -> None:
 @click.option(
     "--days",
     type=click.FloatRange(0, _MOST_DAYS),
-    callback=_number,
+    callback=a_number,
     required=True,
     help="After so many days it ends; 0 ends it at once.",
 )

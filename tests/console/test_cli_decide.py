@@ -65,6 +65,13 @@ def test_an_approval_need_not_be_waited_for(world: World, console: ConsoleProces
     assert "seb console: " in again.stderr
 
 
+def test_a_wait_that_is_no_number_is_refused(console: ConsoleProcess) -> None:
+    """Exit code 2, and the console is not asked."""
+    done = console.run("approve", "E-1", "--reason", "r", "--yes", "--timeout", "nan")
+    assert done.returncode == 2
+    assert "not a number" in done.stderr
+
+
 def test_what_was_not_seen_is_not_approved(world: World, console: ConsoleProcess) -> None:
     """Another fingerprint, no terminal to ask at, no such event: nothing is written."""
     event = world.due(console, world.announce())
