@@ -87,8 +87,9 @@ def within(document: Document, vm_name: str) -> Document:
 def _endings(
     known: Mapping[str, TrackedEvent], document: Document, look: Look
 ) -> Iterable[Transition]:
-    for key, before in known.items():
-        if before.pending and key not in document.events:
+    gone = known.keys() - document.events.keys()
+    for key, before in known.items() if gone else ():
+        if key in gone and before.pending:
             goes_on = key in document.elsewhere
             after = replace(
                 before,

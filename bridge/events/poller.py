@@ -154,8 +154,8 @@ class Poller:
         return {**self._state.known, **{each.event.key: each for each in after}}
 
     def _look(self, now: datetime, gap: Gap, answer: Answer, document: Document) -> Look:
-        known = self._state.known.items()
-        ending = any(each.pending and key not in document.events for key, each in known)
+        known = self._state.known
+        ending = any(known[key].pending for key in known.keys() - document.events.keys())
         return Look(
             now=now,
             vm_name=self._state.observer.vm.name,

@@ -22,9 +22,9 @@ class Acknowledged:
     def note(self, sink: str, kind: str, records: Sequence[EventRecord]) -> None:
         """Note that the sink has acknowledged these; it is on disk after the next `write`."""
         facts = {
-            (record.event_id.casefold(), sink, kind, record.sequence)
+            (event.casefold(), sink, kind, record.sequence)
             for record in records
-            if record.event_id is not None
+            if (event := record.event_id) is not None
         }
         with self._lock:
             self._unwritten |= facts
