@@ -118,9 +118,9 @@ def figures(found: Any) -> list[Figure]:
 
 
 _WHY: Final = {
-    "mqtt": "each record is read from disk and its checksum and envelope are checked, by the same "
-    "interpreter that sends; the library alone has all in memory. The broker allows 20 messages in "
-    "flight, so both sides wait for it as often",
+    "mqtt": "each record is read from disk, its checksum and envelope are checked, and what is "
+    "acknowledged is written down, by the same interpreter that sends; the library alone has all "
+    "in memory. The broker allows 20 messages in flight, so both sides wait for it as often",
     "webhook": "each record is read from disk, posted, and marked as delivered before the next, "
     "because order is kept and a crash is to repeat at most one",
     "eventhub": "each record is read from disk, and its checksum and envelope are checked, by the "
