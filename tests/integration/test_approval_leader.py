@@ -40,11 +40,12 @@ class Fleet:
             if other != name:
                 simulator.start_event(body["StartRequests"][0]["EventId"])
 
-    def announce(self) -> None:
-        """The event, seen by both at the same time. Azure's case is not always the same."""
+    def announce(self) -> str:
+        """The id of an event that both see. Azure's case is not always the same."""
         event = SimulatedEvent(resources=("WEB_1", "web_2"))
-        for simulator in self.simulators.values():
-            simulator.announce(event)
+        for name in reversed(NAMES):  # the leader last: it may act before the other one has it
+            self.simulators[name].announce(event)
+        return event.event_id
 
     def bridge(self, name: str, *rules: Mapping[str, Any]) -> BridgeProcess:
         home = self._home / name
@@ -79,8 +80,14 @@ def test_one_leads_and_the_next_takes_over_from_the_dead(fleet: Fleet) -> None:
     assert [each["data"]["state"] for each in receipts] == ["accepted", "posted", "confirmed"]
     second.wait_for_records(1, types="seb.event.started")
     leader.kill()
-    fleet.announce()
-    seen = second.wait_for_records(2, types="seb.event.scheduled")[-1]
+    event_id = fleet.announce()
+
+    def scheduled() -> list[dict[str, Any]]:
+        events = (each for each in second.records if "scheduled" in each["type"])
+        return [each for each in events if each["data"]["event"]["eventId"] == event_id]
+
+    second.wait_until(lambda: bool(scheduled()), "the second event")
+    (seen,) = scheduled()
     receipts = second.wait_for_records(2, types="seb.approval")
     assert fleet.posts == ["web_1", "web_2"]
     assert receipts[0]["data"]["actor"] == "rule:lead"

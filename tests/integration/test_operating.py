@@ -28,11 +28,13 @@ def test_a_dead_broker_turns_its_sink_and_no_probe(
     """Backlog and the time of the oldest rise in metrics and status; health and readiness stay."""
     seen = Onlooker()
     with Mosquitto(tmp_path) as broker:
-        launch(
+        bridge = launch(
             **seen.env,
             SEB_SINK__MQTT__HOST="127.0.0.1",
             SEB_SINK__MQTT__PORT=str(broker.port),
-        ).wait_for_log("sink_up")
+        )
+        for action in ("http_listening", "sink_up"):
+            bridge.wait_for_log(action)
         seen.wait_for(lambda: seen.samples().get(BACKLOG) == 0.0, "an empty backlog")
         seen.wait_for(lambda: probes(seen) == (200, 200), "a bridge that looks")
         assert OLDEST not in seen.samples()
@@ -52,7 +54,7 @@ def test_the_commands_show_what_the_server_tells(
 ) -> None:
     """status, events and tail, for people and as JSON."""
     seen = Onlooker()
-    launch(**seen.env).wait_for_log("started")
+    launch(**seen.env).wait_for_log("http_listening")
     event = simulator.announce(SimulatedEvent())
     seen.wait_for(lambda: bool(seen.status()["events"]), "an event")
     env = {**launch.env, **seen.env}
@@ -70,7 +72,7 @@ def test_tail_follows_through_a_restart(launch: Launch, simulator: Simulator) ->
     """What is committed before it is back is told all the same, once."""
     seen = Onlooker()
     first = launch(**seen.env)
-    first.wait_for_log("started")
+    first.wait_for_log("http_listening")
     seen.wait_for(lambda: seen.code("/readyz") == 200, "a bridge that looks")
     env = {**launch.env, **seen.env}
     with BridgeProcess("tail", "--format", "json", env=env, home=launch.home) as tail:
