@@ -94,13 +94,14 @@ class Machine:
             assert outer.poll() is None, f"no machine: {self._screen.read_text(errors='replace')}"
             return bool(children.read_text().split())
 
+        def booted() -> bool:
+            # Again each time: the first child may still be a helper of systemd-nspawn's own.
+            self._first = int(children.read_text().split()[0])
+            state = self.run("systemctl is-system-running", check=False).strip()
+            return state in ("running", "degraded")
+
         _await(born, "the first process of the machine")
-        self._first = int(children.read_text().split()[0])
-        states = ("running", "degraded")
-        _await(
-            lambda: self.run("systemctl is-system-running", check=False).strip() in states,
-            "the end of the boot",
-        )
+        _await(booted, "the end of the boot")
 
     def down(self) -> None:
         """Shut down in order, as a reboot does; by force if that takes too long."""
