@@ -141,16 +141,14 @@ def test_a_program_prepares(launch: Launch, simulator: Simulator) -> None:
     """A batch file in a path with spaces prepares the VM, and a rule then approves the event."""
     batch = launch.home / "drain.cmd"
     batch.write_text(
-        "@echo off\r\n"
-        'if "%SEB_EVENT_TRANSITION%"=="scheduled" echo %SEB_EVENT_ID%> drained.txt\r\n'
-        "exit /b 0\r\n",
+        "@echo off\r\necho %SEB_EVENT_ID%> drained.txt\r\nexit /b 0\r\n",
         "ascii",
     )
     bridge = launch(
         SEB_SINK__STDOUT__FORMAT="json",
         SEB_SINK__DRAIN__KIND="program",
         SEB_SINK__DRAIN__COMMAND=f'cmd /d /c "{batch}"',
-        SEB_SINK__DRAIN__TYPES='["seb.event.*"]',
+        SEB_SINK__DRAIN__TYPES='["seb.event.scheduled.*"]',
         SEB_APPROVAL__RULES='[{"name": "drained", "event_type": ["Reboot"], "after": ["drain"]}]',
     )
     bridge.wait_for_records(1)
