@@ -7,6 +7,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Final
@@ -16,7 +17,7 @@ from bridge.config.settings import Settings
 from bridge.events.state import load_events
 from bridge.imds.client import ImdsError, client
 from bridge.imds.identity import IdentityError, await_identity, fetch_identity, with_tags
-from bridge.store.database import CONFIRMED_BOOT_KEY, Store, StoreError
+from bridge.store.database import CONFIRMED_BOOT_KEY, LOOKED_NAME, Store, StoreError
 from bridge.store.opening import StoreReset, open_store, put_aside
 from sinks.record import VmIdentity
 
@@ -97,7 +98,8 @@ class Ownership:
         if kept is not None and kept.vm_id != vm.vm_id:
             reason = f"the store belongs to another VM, {kept.vm_id}"
             store, reset = put_aside(store, self._clock.now(), reason=reason)
-            store.forget_look()
+            with suppress(OSError):  # when IMDS was polled last, that was for the other VM
+                (store.directory / LOOKED_NAME).unlink(missing_ok=True)
         store.keep_identity(vm, self._boot_id)
         return store, reset
 

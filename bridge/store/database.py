@@ -1,6 +1,4 @@
-"""The store: one SQLite file, exclusively locked. Document and records are committed in one
-transaction, on disk before a record is sent.
-"""
+"""The store: one SQLite file, exclusively locked; a record is on disk before it is sent."""
 
 from __future__ import annotations
 
@@ -37,7 +35,6 @@ CONFIRMED_BOOT_KEY: Final = "confirmed_boot"
 """In `meta`: the boot in which IMDS last confirmed the VM identity."""
 _FULL: Final = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR})
 _DAMAGED: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
-
 
 Listener = Callable[[Sequence[EventRecord]], object]
 """Called with records that are on disk, by the thread that committed them; it must not block."""
@@ -211,8 +208,7 @@ class Store:
         if self.trouble is not None:
             with self.transaction() as connection:
                 connection.execute("UPDATE meta SET value = value WHERE key = 'sequence'")
-        path = self.directory / LOOKED_NAME
-        stamp = int(moment.timestamp() * 1_000_000_000)
+        path, stamp = self.directory / LOOKED_NAME, int(moment.timestamp() * 1_000_000_000)
         try:
             if not path.exists():
                 path.touch(mode=0o600)
@@ -227,11 +223,6 @@ class Store:
             return datetime.fromtimestamp(stamp, UTC)
         except (OSError, OverflowError, ValueError):
             return None
-
-    def forget_look(self) -> None:
-        """Forget when IMDS was last polled: it was another VM's."""
-        with suppress(OSError):
-            (self.directory / LOOKED_NAME).unlink(missing_ok=True)
 
     def close(self) -> None:
         """Let go of the file and its lock."""
