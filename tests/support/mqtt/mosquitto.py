@@ -124,7 +124,13 @@ class Mosquitto:
         """Shut down in order: clients are told, the store is saved."""
         if self._process is not None:
             self._process.terminate()
-            self._process.wait(_PATIENCE)
+            try:
+                self._process.wait(_PATIENCE)
+            except (
+                subprocess.TimeoutExpired
+            ):  # it saves first, perhaps on a slow disk; or missed it
+                self._process.terminate()
+                self._process.wait(3 * _PATIENCE)
             self._process = None
 
     def kill(self) -> None:
