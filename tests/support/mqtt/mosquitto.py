@@ -126,9 +126,8 @@ class Mosquitto:
             self._process.terminate()
             try:
                 self._process.wait(_PATIENCE)
-            except (
-                subprocess.TimeoutExpired
-            ):  # it saves first, perhaps on a slow disk; or missed it
+            except subprocess.TimeoutExpired:
+                # It saves first, perhaps on a slow disk; or it missed the signal.
                 self._process.terminate()
                 self._process.wait(3 * _PATIENCE)
             self._process = None
