@@ -39,7 +39,7 @@ class Look:
     boot_known: bool = False
     """Whether a restart of this VM would have been noticed."""
     approved: frozenset[str] = frozenset()
-    """The keys of events that IMDS may have been asked to start from here; asked for an ending."""
+    """Keys of events that IMDS may have been asked to start here; looked up for an ending only."""
     latency_ms: float | None = None
     incarnation: int | None = None
     previous_incarnation: int | None = None

@@ -178,7 +178,7 @@ class Store:
         return records
 
     def prune(self) -> None:
-        """Delete some records that nobody needs, between two changes. Raises `StoreError`."""
+        """Delete some of what every sink has, between two changes. Raises `StoreError`."""
         if self._until_prune > 0:
             return
         with self._lock:
