@@ -112,15 +112,16 @@ class Dispatcher:
     def supervise(self) -> None:
         """The watchdog: to be called about once a second, with a clock that never goes back."""
         with self._lock:
-            for name, worker in list(self._workers.items()):
+            for name, worker in self._workers.items():
                 if worker.abandon_if_stuck():
                     self._stuck.append(worker)
                     self._replace(name, f"no answer within {worker.guard.limit:g} s")
                 elif worker.has_died():
                     self._replace(name, "its thread ended")
-            self._stuck = [worker for worker in self._stuck if worker.is_alive()]
-            for name, health in self.health.items():
-                health.stuck_threads = sum(worker.name == name for worker in self._stuck)
+            if self._stuck:
+                self._stuck = [worker for worker in self._stuck if worker.is_alive()]
+                for name, health in self.health.items():
+                    health.stuck_threads = sum(worker.name == name for worker in self._stuck)
 
     def finish(self, seconds: float) -> bool:
         """Try each sink once more and end within so many seconds; returns whether all did."""

@@ -166,9 +166,9 @@ class Bridge:
 
     def _act(self, confirming: Callable[[], None]) -> None:
         """Start to deliver and to approve once the identity allows; `confirming` ends its job."""
-        if self._owner.may_deliver and not self._parts.dispatcher.is_started:
+        if not self._parts.dispatcher.is_started and self._owner.may_deliver:
             self._parts.dispatcher.start()
-        if self._owner.confirmed and not self._parts.approver.is_started:
+        if not self._parts.approver.is_started and self._owner.confirmed:
             confirming()
             self._parts.approver.start()
 
