@@ -17,9 +17,8 @@ class SinkBugError(Exception):
 
 
 class CallTimeout:
-    """Makes the calls of one thread. Another thread watches, and abandons. A call either ends in
-    time and counts, or is abandoned and does not: one lock lies between, so that two threads never
-    both act on the same delivery.
+    """Makes the calls of one thread, and another watches. A call ends in time and counts, or it is
+    abandoned and does not: one lock decides, so that no two threads act on the same delivery.
     """
 
     def __init__(self, clock: Clock) -> None:

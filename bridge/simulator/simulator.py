@@ -109,9 +109,8 @@ class Simulator(Timeline):
     # Scenarios
 
     def play(self, name: str, *, vm_name: str | None = None, hold: float = 0.0) -> None:
-        """Play a scenario in a thread, on this VM or the one named; `hold`: wait so many seconds at
-        most until each document was served. Raises `UnknownScenarioError`, or `RuntimeError` while
-        one plays.
+        """Play a scenario in a thread, on this VM or the one named; `hold`: seconds to wait at most
+        until a document was served. Raises `UnknownScenarioError`, or `RuntimeError` if one plays.
         """
         if self._stopped or (self._player is not None and not self._player.finished):
             raise RuntimeError("one scenario at a time: wait() for the one that is playing")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -19,6 +20,8 @@ from sinks.mqtt.session import Session
 
 WINDOW: Final = 20
 """Messages in flight at once: past the point where more makes loopback any faster."""
+
+_Packet = tuple[Message, Properties | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,10 +41,15 @@ class Publisher:
 
     def __init__(self, session: Session) -> None:
         self.session = session
+        self._mids: list[int] = []
         # Guarded by the session's `changed`:
         self._acks: dict[int, int] = {}
-        self._awaited = 0
+        self._refused = False
+        self._sent = self._settled = self._window = 0
+        self._rest: deque[_Packet] = deque()
+        """What the network thread is to send, one for each acknowledgement."""
         session.client.on_publish = self._on_publish
+        session.client.max_inflight_messages_set(0)  # it would look through all at each PUBACK
 
     def publish(
         self, messages: Sequence[Message], *, timeout: float, window: int = WINDOW
@@ -49,62 +57,78 @@ class Publisher:
         """Send in order, at most `window` in flight, and await every acknowledgement within
         `timeout` seconds; nothing follows a refusal. Raises `SinkError` with `delivered`.
         """
-        session, deadline = self.session, time.monotonic() + timeout
+        session = self.session
+        session.ensure()
         limits = session.limits or Limits()
-        window = min(window, limits.receive_maximum)
+        sendable = _packets(messages, plan=session.plan, limits=limits)
         delivered, unheard = 0, False
-        while delivered < len(messages):
-            session.ensure(delivered=delivered)
-            some = messages[delivered : delivered + window]
-            sendable = _packets(some, plan=session.plan, limits=limits)
-            if not sendable:
-                return Outcome(delivered=delivered, refusal=PACKET_TOO_LARGE)
-            for code in self._exchange(sendable, deadline):
-                if code is None and session.blamed is not None:
-                    return Outcome(delivered=delivered, refusal=session.blamed, ended=True)
-                if code is None:
-                    raise session.unanswered(timeout, delivered=delivered)
-                if code >= FIRST_FAILURE:
-                    return Outcome(delivered=delivered, refusal=code)
-                delivered += 1
-                unheard = code == NOBODY_SUBSCRIBED
+        for code in self._exchange(sendable, min(window, limits.receive_maximum), timeout):
+            if code is None and session.blamed is not None:
+                return Outcome(delivered=delivered, refusal=session.blamed, ended=True)
+            if code is None:
+                raise session.unanswered(timeout, delivered=delivered)
+            if code >= FIRST_FAILURE:
+                return Outcome(delivered=delivered, refusal=code)
+            delivered += 1
+            unheard = code == NOBODY_SUBSCRIBED
+        if delivered < len(messages):
+            return Outcome(delivered=delivered, refusal=PACKET_TOO_LARGE)
         return Outcome(delivered=delivered, unheard=unheard)
 
-    def _exchange(
-        self, sendable: Sequence[tuple[Message, Properties | None]], deadline: float
-    ) -> list[int | None]:
+    def _exchange(self, rest: deque[_Packet], window: int, timeout: float) -> list[int | None]:
         """Send, wait, and tell the reason code of each acknowledgement; None: there was none."""
-        session = self.session
-        with session.changed:
-            self._acks.clear()
-            self._awaited = len(sendable)
-        mids = [
-            session.client.publish(
-                message.topic, message.payload, 1, retain=message.retain, properties=properties
-            ).mid
-            for message, properties in sendable
-        ]
-        with session.changed:
-            session.changed.wait_for(
-                lambda: not session.is_alive or len(self._acks) >= self._awaited,
+        changed, deadline = self.session.changed, time.monotonic() + timeout
+        with changed:
+            self._acks, self._mids, self._refused = {}, [], False
+            self._sent, self._settled, self._window = 0, 0, window
+            now = self._next(rest)
+        while now:
+            self._send(now)
+            with changed:
+                # As long as something is in flight, the network thread goes on by itself: two
+                # threads that take turns would wait for each other.
+                now = self._next(rest) if len(self._acks) == self._sent else []
+                if not now:
+                    self._rest = rest
+        with changed:
+            changed.wait_for(
+                lambda: not self.session.is_alive or len(self._acks) == self._sent,
                 max(0.0, deadline - time.monotonic()),
             )
-            return [self._acks.get(mid) for mid in mids]
+            self._rest = deque()
+            return [self._acks.get(mid) for mid in self._mids]
+
+    def _next(self, rest: deque[_Packet]) -> list[_Packet]:
+        """What may be sent now: within the window, which begins at the oldest without an answer."""
+        while self._settled < len(self._mids) and self._mids[self._settled] in self._acks:
+            self._settled += 1
+        room = 0 if self._refused else self._window - (self._sent - self._settled)
+        now = [rest.popleft() for _ in range(min(room, len(rest)))]
+        self._sent += len(now)
+        return now
+
+    def _send(self, packets: Sequence[_Packet]) -> None:
+        for message, properties in packets:
+            sent = self.session.client.publish(
+                message.topic, message.payload, 1, retain=message.retain, properties=properties
+            )
+            self._mids.append(sent.mid)
 
     def _on_publish(
         self, _client: Client, _data: Any, mid: int, code: ReasonCode, _told: Properties | None
     ) -> None:
         with self.session.changed:
             self._acks[mid] = code.value
-            if len(self._acks) >= self._awaited:
+            self._refused |= code.value >= FIRST_FAILURE
+            now = self._next(self._rest)
+            if len(self._acks) == self._sent:
                 self.session.changed.notify_all()
+        self._send(now)
 
 
-def _packets(
-    messages: Sequence[Message], *, plan: Plan, limits: Limits
-) -> list[tuple[Message, Properties | None]]:
+def _packets(messages: Sequence[Message], *, plan: Plan, limits: Limits) -> deque[_Packet]:
     """The messages with their properties, up to the first one that the broker is too small for."""
-    made = []
+    made = deque[_Packet]()
     for message in messages:
         properties = publish_properties(message) if plan.protocol == "5" else None
         limit = limits.maximum_packet_size

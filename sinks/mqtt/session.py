@@ -57,18 +57,15 @@ class Session:
         # Half of it for each address: a name may stand for one that is dead and one that is not.
         self.client.connect_timeout = timeout / 2
         self._thread.start()
-        with self.changed:
-            self.changed.wait_for(lambda: self.limits or self._lost, timeout)
-            limits, lost = self.limits, self._lost
-        if lost is not None:
-            raise SinkError(lost)
-        if limits is None:
+        self.wait_for(lambda: self.limits is not None, timeout=timeout)
+        self.ensure()
+        if self.limits is None:
             self.abort()
             raise SinkError(
                 f"{self.plan.address}: no MQTT answer within {timeout:g} s",
                 remedy="check HOST and PORT, and that a broker listens there",
             )
-        return limits
+        return self.limits
 
     def wait_for(self, done: Callable[[], bool], *, timeout: float) -> None:
         """Wait for `done` at most `timeout` seconds. Raises `SinkError` on a lost connection."""
@@ -89,10 +86,8 @@ class Session:
 
     def ensure(self, *, delivered: int = 0) -> None:
         """Raise `SinkError` with the reason if the connection has ended."""
-        with self.changed:
-            lost = self._lost
-        if lost is not None:
-            raise SinkError(lost, delivered=delivered)
+        if self._lost is not None:
+            raise SinkError(self._lost, delivered=delivered)
 
     def close(self, *, timeout: float) -> None:
         """Disconnect, so that the broker drops the will; cut after `timeout` seconds."""
@@ -112,8 +107,7 @@ class Session:
 
     def unanswered(self, timeout: float, *, delivered: int = 0) -> SinkError:
         """End the connection over an acknowledgement that has not come; the error that says so."""
-        with self.changed:
-            lost = self._lost
+        lost = self._lost
         # What is still in flight must not be mistaken for a later publish: this connection is over.
         self.abort()
         silent = Problem(

@@ -44,8 +44,8 @@ class MqttStub:
         together: int = 1,
         granted: int = 1,
     ) -> None:
-        """`greeting`: sent on CONNECT (empty: nothing). `together`: answer so many at once, or
-        fewer where nothing more comes. `granted`: the reason code of every SUBACK, or SILENCE.
+        """`greeting`: sent on CONNECT (empty: nothing). `together`: answer so many at once.
+        `granted`: the reason code of every SUBACK, or SILENCE.
         """
         self._granted = granted
         self._greeting = connack() if greeting is None else greeting
