@@ -68,16 +68,17 @@ class Publisher:
             if code is None:
                 raise session.unanswered(timeout, delivered=delivered)
             if code >= FIRST_FAILURE:
+                if len(self._acks) < self._sent:
+                    session.abort()  # as `unanswered` does: a late answer is not a later publish's
                 return Outcome(delivered=delivered, refusal=code)
-            delivered += 1
-            unheard = code == NOBODY_SUBSCRIBED
+            delivered, unheard = delivered + 1, code == NOBODY_SUBSCRIBED
         if delivered < len(messages):
             return Outcome(delivered=delivered, refusal=PACKET_TOO_LARGE)
         return Outcome(delivered=delivered, unheard=unheard)
 
-    def _exchange(self, rest: deque[_Packet], window: int, timeout: float) -> list[int | None]:
-        """Send, wait, and tell the reason code of each acknowledgement; None: there was none."""
-        changed, deadline = self.session.changed, time.monotonic() + timeout
+    def _exchange(self, made: list[_Packet], window: int, timeout: float) -> list[int | None]:
+        """Send, wait, and tell each packet's reason code; None: not acknowledged, or not sent."""
+        changed, deadline, rest = self.session.changed, time.monotonic() + timeout, deque(made)
         with changed:
             self._acks, self._mids, self._refused = {}, [], False
             self._sent, self._settled, self._window = 0, 0, window
@@ -88,15 +89,14 @@ class Publisher:
                 # As long as something is in flight, the network thread goes on by itself: two
                 # threads that take turns would wait for each other.
                 now = self._next(rest) if len(self._acks) == self._sent else []
-                if not now:
-                    self._rest = rest
+                self._rest = deque() if now else rest
         with changed:
             changed.wait_for(
                 lambda: not self.session.is_alive or len(self._acks) == self._sent,
                 max(0.0, deadline - time.monotonic()),
             )
             self._rest = deque()
-            return [self._acks.get(mid) for mid in self._mids]
+            return [self._acks.get(mid) for mid in (self._mids + [0] * len(made))[: len(made)]]
 
     def _next(self, rest: deque[_Packet]) -> list[_Packet]:
         """What may be sent now: within the window, which begins at the oldest without an answer."""
@@ -126,9 +126,9 @@ class Publisher:
         self._send(now)
 
 
-def _packets(messages: Sequence[Message], *, plan: Plan, limits: Limits) -> deque[_Packet]:
+def _packets(messages: Sequence[Message], *, plan: Plan, limits: Limits) -> list[_Packet]:
     """The messages with their properties, up to the first one that the broker is too small for."""
-    made = deque[_Packet]()
+    made = []
     for message in messages:
         properties = publish_properties(message) if plan.protocol == "5" else None
         limit = limits.maximum_packet_size

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
+from paho.mqtt.client import Client
 from support.mqtt.stub import (
     DISCONNECT,
     DISCONNECT_WITH,
@@ -243,6 +244,40 @@ def test_a_batch_arrives_in_order_however_the_broker_answers(together: int) -> N
             assert came == [record.body for record in batch]
         assert stub.most_in_flight <= 20
         stub.together = 1
+        sink.close()
+
+
+def test_a_deadline_between_two_records_parks_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Time that is up while the next record is on its way out says nothing about that record."""
+    ended, publish = threading.Event(), Client.publish
+
+    def held(*args: Any, **more: Any) -> Any:
+        if threading.current_thread() in network_threads():
+            ended.wait(30)
+        return publish(*args, **more)
+
+    monkeypatch.setattr(Client, "publish", held)
+    with MqttStub(greeting=connack(properties=b"\x21\x00\x01")) as stub:
+        sink = impatient(stub.host, stub.port)
+        sink.open()
+        try:
+            with pytest.raises(SinkError, match="has not acknowledged") as caught:
+                sink.deliver(RECORDS)
+        finally:
+            ended.set()
+        sink.close()
+    assert caught.value.delivered == 1
+
+
+def test_what_is_unanswered_at_a_refusal_ends_the_connection() -> None:
+    """An acknowledgement that comes too late can then not be taken for that of another record."""
+    with MqttStub(answer=lambda n, _: (0, 0x99)[n] if n < 2 else SILENCE) as stub:
+        sink = impatient(stub.host, stub.port)
+        sink.open()
+        with pytest.raises(SinkRejected, match="0x99"):
+            sink.deliver(RECORDS)
+        with pytest.raises(SinkError, match="was cut"):
+            sink.maintain()
         sink.close()
 
 
