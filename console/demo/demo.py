@@ -5,8 +5,9 @@ from __future__ import annotations
 import base64
 import json
 import os
-import socket
 from collections.abc import Callable
+from contextlib import closing
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import Final
 
@@ -92,10 +93,12 @@ class Demo:
         return vm
 
     def _answers(self) -> bool:
-        host, _, port = self._listen.rpartition(":")
+        """Whether the console does; its socket takes connections before it can be ended."""
         for _ in range(int(_READY_SECONDS / 0.1)):
             try:
-                socket.create_connection((host, int(port)), timeout=1).close()
+                with closing(HTTPConnection(self._listen, timeout=1)) as connection:
+                    connection.request("GET", "/healthz")
+                    connection.getresponse().close()
             except OSError:
                 if self._stories.wait(0.1):
                     return False
