@@ -84,10 +84,10 @@ class Session:
         with self.changed:
             self.changed.notify_all()
 
-    def ensure(self, *, delivered: int = 0) -> None:
+    def ensure(self) -> None:
         """Raise `SinkError` with the reason if the connection has ended."""
         if self._lost is not None:
-            raise SinkError(self._lost, delivered=delivered)
+            raise SinkError(self._lost)
 
     def close(self, *, timeout: float) -> None:
         """Disconnect, so that the broker drops the will; cut after `timeout` seconds."""
