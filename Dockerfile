@@ -12,7 +12,7 @@ ENV PYTHONHASHSEED=0
 WORKDIR /src
 # The final image gets this environment only, without pip and without the build tools.
 RUN ["python", "-m", "venv", "--without-pip", "/opt/seb"]
-COPY requirements.lock requirements-azure-identity.lock ./
+COPY requirements.lock requirements-azure-identity.lock requirements-kubernetes.lock ./
 RUN python -m pip --python /opt/seb/bin/python --disable-pip-version-check install --no-cache-dir \
     --only-binary=:all: --require-hashes -r "requirements${EXTRAS:+-$EXTRAS}.lock"
 COPY requirements-build.lock ./
@@ -21,6 +21,7 @@ RUN python -m pip --disable-pip-version-check install --no-cache-dir --target /b
 COPY pyproject.toml README.md LICENSE ./
 COPY bridge bridge
 COPY sinks sinks
+COPY wire wire
 RUN PYTHONPATH=/backend python -m pip --disable-pip-version-check wheel --no-cache-dir --no-deps \
     --no-build-isolation --wheel-dir /wheels . \
  && python -m pip --python /opt/seb/bin/python --disable-pip-version-check install --no-cache-dir \

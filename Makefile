@@ -5,7 +5,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo console picture test ground faults faults-long lint format docs docs-check bench lock dist clean
+.PHONY: help demo console picture test coverage ground survive faults faults-long lint format docs docs-check bench lock dist repository clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -19,8 +19,17 @@ console: $(VENV)/console.stamp ## Show a simulated fleet on the console's page
 test: $(VENV)/dev.stamp mosquitto ## Run the tests, with a real MQTT broker
 	$(BIN)/pytest -n 3
 
-ground: $(VENV)/dev.stamp helm ground-tools ## Run it on Windows (Wine), systemd, a container engine, a Kubernetes API
+coverage: $(VENV)/dev.stamp mosquitto ## Run the tests of bridge, sinks and wire, and see that they reach enough of the code
+	$(BIN)/pytest -q -n 3 --cov --cov-report term:skip-covered tests/bridge tests/sinks tests/wire
+
+ground: $(VENV)/dev.stamp helm ground-tools survive-etcd deploy-tools ## Run it on Windows (Wine), systemd, a container engine, a Kubernetes API
 	$(BIN)/pytest -q -m ground tests/ground
+
+survive: $(VENV)/dev.stamp postgresql survive-tools ## Show on real services what users notice of an event; REPEAT=3 for docs/survival.md
+	@$(BIN)/pytest -q -m survive tests/survive -k 'patroni or rabbitmq' & slow=$$!; \
+	  $(BIN)/pytest -q -m survive tests/survive -k 'not patroni and not rabbitmq'; code=$$?; \
+	  wait $$slow && exit $$code
+	$(BIN)/python -m tests.survive
 
 faults: $(VENV)/dev.stamp mosquitto strace postgresql ## Break everything that can break, for ten minutes
 	$(BIN)/pytest -n 3 -m 'not slow' tests/faults
@@ -57,9 +66,13 @@ lock: $(VENV)/dev.stamp ## Pin every dependency again, with hashes
 	$(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --quiet \
 	  --upgrade --group deploy -o requirements-deploy.lock
 	$(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --quiet \
-	  --upgrade pyproject.toml --group dev --extra azure-identity --extra console -o requirements-dev.lock
+	  --upgrade --group survive -o requirements-survive.lock
+	$(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --quiet \
+	  --upgrade pyproject.toml --group dev --extra azure-identity --extra console --extra kubernetes -o requirements-dev.lock
 	$(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --quiet \
 	  --upgrade -c requirements.lock pyproject.toml --extra azure-identity -o requirements-azure-identity.lock
+	$(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --quiet \
+	  --upgrade -c requirements.lock pyproject.toml --extra azure-identity --extra kubernetes -o requirements-kubernetes.lock
 	$(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --quiet \
 	  --upgrade -c requirements.lock pyproject.toml --extra console -o requirements-console.lock
 	$(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --quiet \
@@ -67,10 +80,19 @@ lock: $(VENV)/dev.stamp ## Pin every dependency again, with hashes
 
 dist: $(VENV)/dev.stamp ## Make everything that users install, in dist/: the same bytes each time
 	@SOURCE_DATE_EPOCH=$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct 2>/dev/null || date -r CHANGELOG.md +%s)} \
-	  $(BIN)/python -m release
+	  $(BIN)/python -m release $(addprefix --without ,$(WITHOUT))
+
+repository: $(VENV)/dev.stamp ## Lay out an apt and a yum repository of dist/, in repository/
+	@$(BIN)/python -m release.repository
+
+# What `make dist` and `make repository` call, besides Go (https://go.dev/dl): on Debian 12.
+DIST_PACKAGES := maven dpkg-dev patch perl tcl gcc autoconf automake libtool podman rpm gnupg apt-utils createrepo-c wixl
+.PHONY: dist-tools
+dist-tools:
+	@$(MAKE) --no-print-directory system-package PACKAGE="$(DIST_PACKAGES)"
 
 clean: ## Remove the environment and everything generated on the way
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) build dist repository .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 
 $(VENV)/made.stamp:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -131,13 +153,30 @@ helm:
 
 # What `make ground` needs. A ground that cannot be had is skipped, and says why.
 GROUND_PACKAGES := wine wine64 gcc-mingw-w64-x86-64 maven mmdebstrap systemd-container \
-  podman buildah crun netavark catatonit mosquitto mosquitto-clients etcd-server
+  podman buildah crun netavark catatonit mosquitto mosquitto-clients etcd-server gnupg apt-utils createrepo-c
 .PHONY: ground-tools
 ground-tools:
 	@command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ] || exit 0; \
-	  for each in wine x86_64-w64-mingw32-gcc mvn mmdebstrap systemd-nspawn podman mosquitto_sub etcd; do \
+	  for each in wine x86_64-w64-mingw32-gcc mvn mmdebstrap systemd-nspawn podman mosquitto_sub etcd createrepo_c apt-ftparchive; do \
 	    PATH="$$PATH:/usr/sbin" command -v $$each >/dev/null || \
 	      { $(MAKE) --no-print-directory system-package PACKAGE="$(GROUND_PACKAGES)" || break; }; done
+
+# The clients of the services that `make survive` runs, in an environment of their own.
+SURVIVE_CLIENTS := build/survive
+$(SURVIVE_CLIENTS)/made.stamp: $(VENV)/made.stamp requirements-survive.lock
+	@rm -rf $(SURVIVE_CLIENTS) && $(PYTHON) -m venv $(SURVIVE_CLIENTS)
+	@$(SURVIVE_CLIENTS)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-survive.lock
+	@touch $@
+
+# The services that `make survive` runs, by a program of each. Debian would start them at once.
+SURVIVE_PACKAGES := etcd:etcd-server etcdctl:etcd-client patroni:patroni curl:curl jq:jq redis-server:redis-server redis-sentinel:redis-sentinel haproxy:haproxy rabbitmqctl:rabbitmq-server
+.PHONY: survive-etcd survive-tools
+survive-etcd: $(SURVIVE_CLIENTS)/made.stamp
+	@PATH="$$PATH:/usr/sbin"; command -v etcdctl >/dev/null || $(MAKE) --no-print-directory system-package PACKAGE="etcd-server etcd-client"
+
+survive-tools: $(SURVIVE_CLIENTS)/made.stamp
+	@PATH="$$PATH:/usr/sbin:/sbin"; for pair in $(SURVIVE_PACKAGES); do command -v $${pair%%:*} >/dev/null || missing="$$missing $${pair##*:}"; done; \
+	  [ -z "$$missing" ] || RUNLEVEL=1 $(MAKE) --no-print-directory system-package PACKAGE="$$missing"
 
 # The packages of the system that are needed and may be missing. Without apt: a word on what to do.
 .PHONY: mosquitto strace postgresql python-venv
@@ -161,4 +200,4 @@ python-venv:
 system-package:
 	@command -v apt-get >/dev/null || { echo "install $(PACKAGE) with your system's package manager, then run make again" >&2; exit 1; }
 	@SUDO=; [ "$$(id -u)" = 0 ] || SUDO=sudo; \
-	  $$SUDO apt-get update -qq && DEBIAN_FRONTEND=noninteractive $$SUDO apt-get install -y -qq --no-install-recommends $(PACKAGE) >/dev/null
+	  $$SUDO apt-get update -qq -o DPkg::Lock::Timeout=300 && DEBIAN_FRONTEND=noninteractive $$SUDO apt-get install -o DPkg::Lock::Timeout=300 -y -qq --no-install-recommends $(PACKAGE) >/dev/null

@@ -1,6 +1,27 @@
-"""`python -m bridge` is `seb`, for where no scripts are installed."""
+"""The command `seb`, also as `python -m bridge`; it ends a run that is stopped while it loads."""
 
-from bridge.cli import main
+from __future__ import annotations
+
+import os
+import signal
+import sys
+
+
+def main() -> None:
+    """Run the command; for a run that has not begun, SIGTERM and Ctrl-C are an end in good order.
+
+    It takes some tenths of a second to load what a run needs, and a service manager that stops it
+    meanwhile would see it killed.
+    """
+    if "run" in sys.argv[1:3] and "--once" not in sys.argv:
+        for name in ("SIGTERM", "SIGINT", "SIGBREAK"):
+            if number := getattr(signal, name, None):
+                # Not an exception: in a callback that Python runs in between it would be lost.
+                signal.signal(number, lambda *_: os._exit(0))
+    from bridge import cli  # noqa: PLC0415  # this is what takes long
+
+    cli.main()
+
 
 if __name__ == "__main__":
     main()

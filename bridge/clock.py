@@ -6,6 +6,8 @@ import time
 from datetime import UTC, datetime
 from typing import Protocol
 
+from bridge import system
+
 
 class Clock(Protocol):
     """What tells the time; tests give one that they move by hand."""
@@ -15,6 +17,11 @@ class Clock(Protocol):
 
     def monotonic(self) -> float:
         """Seconds since some moment; never goes back, whatever happens to the wall clock."""
+
+    def suspended(self) -> float:
+        """Seconds that the machine has been suspended since it booted, as far as `monotonic` stood
+        still meanwhile; exact to some milliseconds.
+        """
 
 
 class SystemClock:
@@ -27,3 +34,7 @@ class SystemClock:
     def monotonic(self) -> float:
         """Seconds since some moment in the past."""
         return time.monotonic()
+
+    def suspended(self) -> float:
+        """What Linux counts; 0.0 elsewhere, as on Windows, where `monotonic` goes on."""
+        return system.suspended()

@@ -14,6 +14,7 @@ from math import isfinite
 from typing import Any, Final, TextIO
 from urllib.parse import quote, urlsplit
 
+from sinks.log_lines import LineHandler, say
 from sinks.readable import escaped
 
 _STANDARD: Final = frozenset(logging.LogRecord("", 0, "", 0, "", None, None).__dict__) | {
@@ -130,11 +131,6 @@ class LogfmtFormatter(_Formatter):
         return " ".join(pairs)
 
 
-class _Handler(logging.StreamHandler[TextIO]):
-    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  # logging's own name
-        """Drop a line that cannot be written, as on a full disk: it could not be reported."""
-
-
 def configure(
     *, form: str, level: str, secrets: Iterable[str] = (), stream: TextIO | None = None
 ) -> Redactor:
@@ -142,7 +138,7 @@ def configure(
     stream = stream or sys.stderr
     redact = Redactor(secrets)
     logfmt = form == "logfmt" or (form == "auto" and stream.isatty())
-    handler = _Handler(stream)
+    handler = LineHandler(stream)
     handler.setFormatter(LogfmtFormatter(redact) if logfmt else JsonFormatter(redact))
     root = logging.getLogger()
     root.handlers[:] = [handler]
@@ -150,6 +146,25 @@ def configure(
     for name, quiet in _QUIET.items():
         logging.getLogger(name).setLevel(quiet)
     return redact
+
+
+def flush() -> None:
+    """Wait a second at most until the lines of the log are written."""
+    for handler in logging.getLogger().handlers:
+        handler.flush()
+
+
+def dropped() -> int:
+    """How many lines of the log were lost since the start."""
+    handlers = logging.getLogger().handlers
+    return sum(each.lines.dropped for each in handlers if isinstance(each, LineHandler))
+
+
+def complain(text: str) -> None:
+    """Say on standard error why the program ends; if that cannot be written, it ends without."""
+    flush()
+    if sys.stderr is not None:
+        say(sys.stderr, text)
 
 
 def _quoted(value: object) -> str:

@@ -7,6 +7,7 @@ import os
 import signal
 import socket
 import sys
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -37,6 +38,15 @@ def boot_id() -> str | None:
         return _LINUX_BOOT_ID.read_text(encoding="ascii").strip() or None
     except OSError:
         return None
+
+
+def suspended() -> float:
+    """Seconds since the boot during which CLOCK_MONOTONIC stood still; 0.0 if it never does."""
+    readings = [0.0]
+    if sys.platform == "linux":
+        # The process may be put aside between the two clocks: the least difference is the true one.
+        readings = [_boot_time_ahead() for _ in range(3)]
+    return max(0.0, min(readings))
 
 
 def default_state_dir() -> Path:
@@ -154,7 +164,8 @@ def is_volatile(path: Path) -> bool:
     """Whether a path is in memory or on a disk that Azure takes away, as far as it is known."""
     if is_windows():
         return path.drive.upper() == "D:"  # Azure: the temporary disk of Windows VMs
-    best, kind = 0, ""
+    best = 0
+    kind = ""
     try:
         mounts = Path("/proc/mounts").read_text(encoding="utf-8", errors="replace")
         resolved = path.resolve()
@@ -163,7 +174,8 @@ def is_volatile(path: Path) -> bool:
     for line in mounts.splitlines():
         _, point, each, *_ = line.split(" ")
         if resolved.is_relative_to(point) and len(point) >= best:
-            best, kind = len(point), each
+            best = len(point)
+            kind = each
             resource_disk = point in ("/mnt", "/mnt/resource")  # Azure: where agents mount it
     return kind in ("tmpfs", "ramfs") or (best > 1 and resource_disk)
 
@@ -186,8 +198,13 @@ if sys.platform == "win32":
         create = ctypes.WinDLL("kernel32", use_last_error=True).CreateFileW
         create.restype = wintypes.HANDLE
         create.argtypes = (
-            *(wintypes.LPCWSTR, wintypes.DWORD, wintypes.DWORD, wintypes.LPVOID),
-            *(wintypes.DWORD, wintypes.DWORD, wintypes.HANDLE),
+            wintypes.LPCWSTR,
+            wintypes.DWORD,
+            wintypes.DWORD,
+            wintypes.LPVOID,
+            wintypes.DWORD,
+            wintypes.DWORD,
+            wintypes.HANDLE,
         )
         advapi = ctypes.WinDLL("advapi32", use_last_error=True)
         descriptor = wintypes.LPVOID()  # never freed: a few bytes, once in a process
@@ -196,7 +213,8 @@ if sys.platform == "win32":
         ):
             raise ctypes.WinError(ctypes.get_last_error())
         attributes = SecurityAttributes(ctypes.sizeof(SecurityAttributes), descriptor, 0)
-        generic_write, create_new = 0x4000_0000, 1
+        generic_write = 0x4000_0000
+        create_new = 1
         handle = create(str(path), generic_write, 0, ctypes.byref(attributes), create_new, 0, None)
         if handle == wintypes.HANDLE(-1).value:
             raise ctypes.WinError(ctypes.get_last_error())
@@ -209,8 +227,12 @@ if sys.platform == "win32":
         advapi = ctypes.WinDLL("advapi32", use_last_error=True)
         advapi.OpenProcessToken.argtypes = (wintypes.HANDLE, wintypes.DWORD, wintypes.LPVOID)
         advapi.ConvertSidToStringSidW.argtypes = (wintypes.LPVOID, wintypes.LPVOID)
-        this_process, token_query, token_user = wintypes.HANDLE(-1), 8, 1
-        token, size, text = wintypes.HANDLE(), wintypes.DWORD(), wintypes.LPWSTR()
+        this_process = wintypes.HANDLE(-1)
+        token_query = 8
+        token_user = 1
+        token = wintypes.HANDLE()
+        size = wintypes.DWORD()
+        text = wintypes.LPWSTR()
         found = advapi.OpenProcessToken(this_process, token_query, ctypes.byref(token))
         if found:
             advapi.GetTokenInformation(token, token_user, None, 0, ctypes.byref(size))
@@ -222,3 +244,10 @@ if sys.platform == "win32":
         if not found:
             raise ctypes.WinError(ctypes.get_last_error())
         return str(text.value)
+
+
+if sys.platform == "linux":
+
+    def _boot_time_ahead() -> float:
+        monotonic = time.clock_gettime(time.CLOCK_MONOTONIC)
+        return time.clock_gettime(time.CLOCK_BOOTTIME) - monotonic

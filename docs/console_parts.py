@@ -1,11 +1,11 @@
-"""The generated parts of docs/console.md: commands and settings of the console."""
+"""The generated parts of docs/console-reference.md: commands and settings of the console."""
 
 from __future__ import annotations
 
 import importlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final, get_args
+from typing import Any, Final, get_args, get_origin
 
 import click
 from pydantic import BaseModel
@@ -15,7 +15,7 @@ from pydantic_core import PydanticUndefined
 from console.cli import COMMANDS
 from console.config.settings import Settings
 from console.config.variables import PREFIX
-from console.sources.settings import EventHubSource, MqttSource
+from console.ingest.settings import EventHubSource, MqttSource
 
 _HIDDEN: Final = (
     "types",
@@ -64,6 +64,9 @@ def _rows(model: type[BaseModel], prefix: str) -> Iterator[tuple[str, str, str]]
 
 
 def _types(annotation: Any) -> tuple[Any, ...]:
+    """The types that a field itself may have; what stands in a list is not one of its own."""
+    if get_origin(annotation) is tuple:
+        return ()
     return (annotation, *get_args(annotation))
 
 

@@ -20,19 +20,21 @@ import click
 sys.path.append(str(Path(__file__).resolve().parent.parent / "tests"))
 import console_parts
 from support.chart.schema import SCHEMA_FILE, schema_text
+from survive import page as survival_page
 
 from bridge import errors
 from bridge.api.metric_definitions import DEFINITIONS
+from bridge.approval import transitions
 from bridge.cli import COMMANDS, module_of
 from bridge.cli.config import env_file
 from bridge.config import reference
 from bridge.config.reference import Variable
 from bridge.simulator.scenarios import SCENARIOS
 from sinks import registry
-from sinks.record import schema
+from wire.schema import schema
 
 ROOT: Final = Path(__file__).resolve().parent.parent
-PAGES: Final = ("README.md", "docs/reference.md", "docs/console.md")
+PAGES: Final = ("README.md", "docs/reference.md", "docs/console-reference.md")
 _PART: Final = re.compile(r"(<!-- begin (\w[\w-]*) -->\n).*?(<!-- end \2 -->)", re.DOTALL)
 _MEANINGS: Final = {
     "OK": "fine",
@@ -63,6 +65,7 @@ def main() -> int:
 def files() -> dict[Path, str]:
     """Every generated file and what it should hold."""
     made = {ROOT / ".env.example": env_file(), SCHEMA_FILE: schema_text()}
+    made[survival_page.PAGE] = survival_page.text(survival_page.load())
     parts = dict(generated())
     for page in PAGES:
         path = ROOT / page
@@ -95,6 +98,7 @@ def generated() -> Iterator[tuple[str, str]]:
         ),
     )
     yield "figures", figures()
+    yield "survival", survival_page.summary(survival_page.load())
     yield (
         "metrics",
         table(
@@ -106,6 +110,8 @@ def generated() -> Iterator[tuple[str, str]]:
         ),
     )
     yield "record", table(("field", "type", "meaning"), record_rows())
+    stages = (each.meaning for each in transitions.Stage)
+    yield "approval", table(("the first that holds", *stages), transitions.printed())
     commands_of_console = (
         (f"`seb console {before}{usage(each)}`", words)
         for before, each, words in console_parts.command_rows()
@@ -125,7 +131,9 @@ def figures() -> str:
     latency, idle, start, drain = (
         found[name]["figures"] for name in ("latency", "idle", "start", "drain")
     )
-    late, mqtt, sent = latency["mqtt"], idle["mqtt"], drain["mqtt"]
+    late = latency["mqtt"]
+    mqtt = idle["mqtt"]
+    sent = drain["mqtt"]
     rows = [
         (
             "IMDS serves a change \u2192 an MQTT subscriber has the record, synced on the way",

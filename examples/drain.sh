@@ -39,14 +39,15 @@ await_silence() {
     done
 }
 
-# The mark is removed before anything else is decided: it must never stay.
-if [ "$SEB_EVENT_TRANSITION" = ended ]; then
+# A record about the bridge itself.
+[ -n "$SEB_EVENT_ID" ] || exit 0
+
+# The mark is removed before anything else is decided: it must never stay. An event that goes on
+# without this VM is over for it.
+if [ "$SEB_EVENT_TRANSITION" = ended ] || [ "$SEB_EVENT_AFFECTS_THIS_VM" != true ]; then
     rm -f "$DRAIN_DIR/$SEB_EVENT_ID"
     exit 0
 fi
-
-# An event of another VM, or a record about the bridge itself.
-[ "$SEB_EVENT_AFFECTS_THIS_VM" = true ] || exit 0
 
 # A pause of some seconds does not break connections; draining would cost more than the event.
 case $SEB_EVENT_IMPACT in

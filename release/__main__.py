@@ -5,6 +5,7 @@ this machine is named with its reason, and the rest goes on.
 from __future__ import annotations
 
 import argparse
+import os
 import shutil
 import subprocess
 import sys
@@ -13,11 +14,24 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final
 
-from release import archives, images, interpreters, linux, locks, packages, program, sbom, windows
+from release import (
+    archives,
+    images,
+    interpreters,
+    linux,
+    locks,
+    packages,
+    program,
+    sbom,
+    signatures,
+    windows,
+)
 
 ROOT: Final = Path(__file__).parent.parent
-LOCK: Final = ROOT / "requirements-all.lock"
-"""What the programs bring along: every extra, managed identities and the console among them."""
+LOCK: Final = ROOT / "requirements-azure-identity.lock"
+"""What the bridge's programs bring along: managed identities, and nothing of the console."""
+ALL: Final = ROOT / "requirements-all.lock"
+"""What the console's program and the wheelhouse bring along: every extra."""
 BACKEND: Final = ROOT / "requirements-build.lock"
 """What builds the wheel within the images."""
 _WHEELHOUSE: Final = ("3.11", "3.12", "3.13")
@@ -43,26 +57,18 @@ class Release:
         return made
 
     def linux(self) -> Iterable[Path]:
-        """The self-contained program for Linux, its packages and its SBOM."""
-        wheels = self._wheels(linux.PLATFORM)
-        folder = linux.build(self.wheel, wheels, self.work / "linux")
-        glibc = ".".join(map(str, program.glibc_needed(folder)))
-        root = f"{packages.NAME}-{self.version}-linux-x86_64"
-        yield archives.tar_gz(folder, self.out / f"{root}.tar.gz", root=root)
-        print(f"the Linux program needs glibc {glibc} or later")
-        native = [
-            sbom.Component(
-                name=each.name,
-                version=each.version,
-                licence=sbom.OF_SOURCES[each.name],
-                purl=f"pkg:deb/debian/{each.name}@{each.version}?arch=source",
-            )
-            for each in interpreters.sources()
-        ]
-        parts = [*sbom.of_wheels(wheels), *native]
-        for product in packages.PRODUCTS:
-            yield self._sbom(f"{product.name}-{self.version}-linux-x86_64", parts, product.name)
-            place = self.work / product.name
+        """The self-contained programs for Linux, bridge and console, their packages and SBOMs."""
+        for product, lock in ((packages.BRIDGE_PRODUCT, LOCK), (packages.CONSOLE_PRODUCT, ALL)):
+            wheels = self._wheels(linux.PLATFORM, lock)
+            folder = linux.build(self.wheel, wheels, self.work / product.name / "program")
+            glibc = ".".join(map(str, program.glibc_needed(folder)))
+            print(f"{product.name} for Linux needs glibc {glibc} or later")
+            root = f"{product.name}-{self.version}-linux-x86_64"
+            yield archives.tar_gz(folder, self.out / f"{root}.tar.gz", root=root)
+            parts = [*sbom.of_wheels(wheels), *sbom.inside_wheels([*wheels, self.wheel])]
+            parts += interpreters.linux_components()
+            yield self._sbom(root, parts, product.name)
+            place = self.work / product.name / "package"
             yield from packages.make(product, folder, self.version, place, self.out)
 
     def windows(self) -> Iterable[Path]:
@@ -71,7 +77,12 @@ class Release:
         folder = windows.build(self.wheel, wheels, self.version, self.work / "windows")
         root = f"{packages.NAME}-{self.version}-windows-x86_64"
         yield archives.zipped(folder, self.out / f"{root}.zip", root=root)
-        yield self._sbom(root, [*sbom.of_wheels(wheels), interpreters.windows_component()])
+        parts = [
+            *sbom.of_wheels(wheels),
+            *sbom.inside_wheels([*wheels, self.wheel]),
+            interpreters.windows_component(),
+        ]
+        yield self._sbom(root, parts)
 
     def wheelhouse(self) -> Iterable[Path]:
         """Every wheel for `pip install --no-index`, on Linux with a Python of its own."""
@@ -80,11 +91,11 @@ class Release:
         for machine in ("x86_64", "aarch64"):
             for python in _WHEELHOUSE:
                 for wheel in self._wheels(
-                    locks.Platform(system="linux", machine=machine, python=python)
+                    locks.Platform(system="linux", machine=machine, python=python), ALL
                 ):
                     shutil.copy(wheel, folder)
         shutil.copy(self.wheel, folder)
-        shutil.copy(LOCK, folder / "requirements.lock")
+        shutil.copy(ALL, folder / "requirements.lock")
         root = f"{packages.NAME}-{self.version}-wheelhouse-linux"
         yield archives.tar_gz(folder, self.out / f"{root}.tar.gz", root=root)
 
@@ -99,7 +110,7 @@ class Release:
 
     def images(self) -> Iterable[Path]:
         """The container images of bridge and console."""
-        wheels = [*self._wheels(linux.PLATFORM), *self._wheels(linux.PLATFORM, BACKEND)]
+        wheels = [*self._wheels(linux.PLATFORM, ALL), *self._wheels(linux.PLATFORM, BACKEND)]
         return images.make(self.version, wheels, self.work / "images", self.out)
 
     def _wheels(self, platform: locks.Platform, lock: Path = LOCK) -> list[Path]:
@@ -114,17 +125,18 @@ class Release:
 
 
 def main() -> int:
-    """Make everything, or the pieces that are named; 1 if a piece is missing."""
+    """Make everything, or the pieces that are named; 1 if one could not be made."""
     parser = argparse.ArgumentParser(prog="python -m release", description=__doc__)
     parser.add_argument(
         "pieces", nargs="*", help="linux, windows, wheelhouse, chart, images; all of them"
     )
+    parser.add_argument("--without", action="append", default=[], metavar="PIECE")
     parser.add_argument("--out", type=Path, default=ROOT / "dist")
     chosen = parser.parse_args()
     out: Path = chosen.out.resolve()
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)
-    missing = 0
+    missing: list[str] = []
     with tempfile.TemporaryDirectory() as work:
         release = Release(out, Path(work))
         steps: dict[str, Callable[[], Iterable[Path]]] = {
@@ -138,16 +150,25 @@ def main() -> int:
         for name, step in steps.items():
             if chosen.pieces and name not in ("distributions", *chosen.pieces):
                 continue
+            if name in chosen.without:
+                continue
             try:
                 for path in step():
                     print(f"{Path(path).stat().st_size / 1e6:7.1f} MB  {Path(path).name}")
             except interpreters.Unavailable as reason:
-                # Images are made where there is an engine, or later from the Dockerfile.
-                missing += name != "images" or name in chosen.pieces
-                print(f"left out: {name}: {reason}", file=sys.stderr)
-    archives.write_sums(out)
+                missing.append(f"{name}: {reason}")
+    if key := os.environ.get("SEB_RELEASE_KEY"):
+        signatures.sign_packages(out, key)
+    sums = archives.write_sums(out)
+    if key:
+        signatures.detached(sums, key)
     print(f"{out}/SHA256SUMS")
+    for each in missing:
+        print(f"LEFT OUT: {each}", file=sys.stderr)
+    if missing:
+        print("to do without a piece on purpose: make dist WITHOUT=PIECE", file=sys.stderr)
     return int(bool(missing))
 
 
-sys.exit(main())
+if __name__ == "__main__":
+    sys.exit(main())

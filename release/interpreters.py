@@ -60,7 +60,7 @@ def linux() -> Path:
     key = hashlib.sha256(recipe + str(GLIBC).encode()).hexdigest()[:16]
     target = cache() / f"python-linux-x86_64-{key}"
     if not target.exists():
-        _need("apt-get", "dpkg-source", "patch", "make", "perl", "tclsh", "cc")
+        _need("apt-get", "dpkg-source", "patch", "make", "perl", "tclsh", "cc", "autoreconf")
         # Always in the same place: some programs write down where they were built.
         work = cache() / "work"
         shutil.rmtree(work, ignore_errors=True)
@@ -114,6 +114,19 @@ def windows_component() -> sbom.Component:
         purl=f"pkg:maven/{group}/{name}@{version}?classifier=windows-x86_64",
         sha256=_WINDOWS_SHA256,
     )
+
+
+def linux_components() -> list[sbom.Component]:
+    """What the Linux Python is built from, for the SBOM."""
+    return [
+        sbom.Component(
+            name=each.name,
+            version=each.version,
+            licence=sbom.OF_SOURCES[each.name],
+            purl=f"pkg:deb/debian/{each.name}@{each.version}?arch=source",
+        )
+        for each in sources()
+    ]
 
 
 def _need(*commands: str) -> None:

@@ -58,6 +58,9 @@ def _bridge_texts(seb: Path, version: str) -> dict[str, str]:
             str(seb), f"{BRIDGE_PRODUCT.home}/bin/seb"
         ),
         "usr/lib/sysusers.d/seb.conf": (FILES / "linux" / "sysusers.conf").read_text("utf-8"),
+        "usr/share/scheduled-events-bridge/credentials-from-files.conf": (
+            FILES / "linux" / "credentials-from-files.conf"
+        ).read_text("utf-8"),
         "usr/share/man/man1/seb.1": manual.page(partial(manual.said_by, seb), version),
         "usr/share/bash-completion/completions/seb": manual.completion(seb, "bash"),
         "usr/share/zsh/site-functions/_seb": manual.completion(seb, "zsh"),

@@ -33,8 +33,14 @@ OF_SOURCES: Final = {
     "openssl": "Apache-2.0",
     "sqlite3": "blessing",
     "zlib": "Zlib",
+    "libffi": "MIT",
 }
 """Of the source packages that the Linux Python is built from."""
+_SCRIPT: Final = re.compile(rb"/\*! ([a-z-]+) ([0-9.]+) \(([A-Za-z0-9.-]+)\)")
+_LIBRARY: Final = re.compile(
+    r"[^/]+\.libs/(?P<name>lib[A-Za-z0-9_+]+)-[0-9a-f]{8}\.so\.(?P<version>[0-9.]+)"
+)
+"""A library that a tool such as auditwheel put beside a wheel's own modules."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,9 +69,71 @@ def of_wheels(wheels: Iterable[Path]) -> Iterator[Component]:
         )
 
 
+def inside_wheels(wheels: Iterable[Path]) -> Iterator[Component]:
+    """What others made and wheels bring along: by their lists, else by libraries and scripts.
+
+    auditwheel lists what it took from the builder's system, Rust's tools list crates; a library
+    that the project built itself is in neither, and is named as its file is.
+    """
+    for wheel in wheels:
+        with zipfile.ZipFile(wheel) as archive:
+            names = sorted(archive.namelist())
+            for name in names:
+                if re.search(r"\.dist-info/sboms/[^/]+\.json$", name):
+                    yield from _listed(json.loads(archive.read(name)))
+            for name in names:
+                if found := _LIBRARY.fullmatch(name):
+                    yield _library(found, archive.read(name), wheel)
+                if name.endswith(".js"):
+                    yield from _script(archive.read(name))
+
+
+def _script(content: bytes) -> Iterator[Component]:
+    """The npm package that a script's first line names."""
+    found = _SCRIPT.match(content)
+    if found:
+        name, version, licence = (part.decode() for part in found.groups())
+        yield Component(
+            name=name,
+            version=version,
+            licence=licence,
+            purl=f"pkg:npm/{name}@{version}",
+        )
+
+
+def _listed(body: dict[str, Any]) -> Iterator[Component]:
+    """The components of a list that a wheel brings along, without the wheel itself."""
+    for each in body.get("components", ()):
+        purl = str(each.get("purl") or "")
+        if purl and not purl.startswith("pkg:pypi/"):
+            given = [
+                entry["expression"] for entry in each.get("licenses") or () if "expression" in entry
+            ]
+            yield Component(
+                name=str(each["name"]),
+                version=str(each.get("version") or ""),
+                licence=str(given[0]) if given else "LicenseRef-see-LICENCES.txt",
+                purl=purl,
+            )
+
+
+def _library(found: re.Match[str], content: bytes, wheel: Path) -> Component:
+    """A shared library in a wheel: OpenSSL holds its version, for others the file's name counts."""
+    said = re.search(rb"OpenSSL (\d+\.\d+\.\d+)", content)
+    openssl = found["name"] in ("libssl", "libcrypto") and said
+    version = said[1].decode() if openssl and said else found["version"]
+    return Component(
+        name=found["name"],
+        version=version,
+        licence="LicenseRef-see-LICENCES.txt",
+        purl=f"pkg:generic/{found['name']}@{version}?wheel={wheel.name}",
+    )
+
+
 def document(name: str, version: str, components: Iterable[Component]) -> str:
     """A CycloneDX 1.6 document in JSON, the same for the same components."""
-    listed = sorted(components, key=lambda each: each.purl)
+    by_purl = {each.purl: each for each in components}
+    listed = [by_purl[purl] for purl in sorted(by_purl)]
     moment = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(archives.epoch()))
     own = f"pkg:generic/{name}@{version}"
     body: dict[str, Any] = {

@@ -7,54 +7,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from fnmatch import fnmatchcase
-from typing import Any, ClassVar, Generic, Literal, Self, TypeVar
+from typing import ClassVar, Generic, Literal, Self, TypeVar
 
-from sinks.command import MAX_TOKEN_BYTES, CommandMessage, CommandSender, CommandSource, no_commands
+from sinks.command import CommandMessage, CommandSender, CommandSource, no_commands
 from sinks.errors import Problem, SinkError, SinkPaused, SinkRejected
-from sinks.record import BRIDGE_HEARTBEAT, EventRecord, VmIdentity
 from sinks.settings import JsonDict, JsonList, SinkSettings, read_secret
+from wire.record import BRIDGE_HEARTBEAT, Record
+from wire.state import PendingEvent
+from wire.vm import VmIdentity
 
-__all__ = ["MAX_TOKEN_BYTES", "Check", "JsonDict", "JsonList", "PendingEvent", "Problem"]
+__all__ = ["Check", "JsonDict", "JsonList", "Problem"]
 __all__ += ["CommandMessage", "CommandSender", "CommandSource", "Sink", "SinkContext"]
 __all__ += ["SinkError", "SinkPaused", "SinkRejected", "SinkSettings", "read_secret"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PendingEvent:
-    """An event as it stands now: what a state topic or a status page shows of it."""
-
-    record_id: str
-    event_id: str
-    event_type: str | None
-    event_status: str
-    not_before: str | None
-    resources: tuple[str, ...]
-    affects_this_vm: bool
-    impact: str | None
-    revision: int
-    fingerprint: str
-    resource_type: str | None = None
-    event_source: str | None = None
-    duration_in_seconds: int | None = None
-    """These three so that a reader can compute the fingerprint again."""
-
-    def to_wire(self) -> dict[str, Any]:
-        """The object as topics and pages show it."""
-        return {
-            "recordId": self.record_id,
-            "eventId": self.event_id,
-            "eventType": self.event_type,
-            "eventStatus": self.event_status,
-            "notBefore": self.not_before,
-            "resources": list(self.resources),
-            "affectsThisVm": self.affects_this_vm,
-            "impact": self.impact,
-            "revision": self.revision,
-            "fingerprint": self.fingerprint,
-            "resourceType": self.resource_type,
-            "eventSource": self.event_source,
-            "durationInSeconds": self.duration_in_seconds,
-        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +33,8 @@ class SinkContext:
     instance_id: str = ""
     pending: Callable[[], Sequence[PendingEvent]] = tuple
     """The pending events as last committed; may be called from any thread."""
+    prepares: bool = False
+    """Whether a sink of this bridge prepares its VM."""
     command: CommandSource = no_commands
     """Takes a signed command that came in over the sink's connection."""
 
@@ -120,7 +86,8 @@ class Sink(ABC, Generic[S]):
       is called with records in order, and again with the same records after a failure: the
       destination sees each record at least once, always with the same id and the same bytes.
     - `SinkError` means again later; `SinkRejected` means never again for this record; any other
-      exception is a bug, is logged with its trace, and is treated as `SinkError`.
+      exception is a bug, is logged with its trace, and is treated as `SinkError`. After an error
+      the sink is closed and opened again, unless a `SinkError` says `stays_open`.
     - A delivery that lasts longer than `deadline` is abandoned: `abort` is called, the thread is
       left to itself and a new sink is made. The old one is never used again.
     """
@@ -154,7 +121,11 @@ class Sink(ABC, Generic[S]):
         return True
 
     def accepts(self, record_type: str, affects_this_vm: bool | None) -> bool:  # noqa: FBT001
-        """Whether a record is for this sink, by its type and its event (None: it has none)."""
+        """Whether a record is for this sink, by its type and its event (None: it has none).
+
+        `affects_this_vm` is the record's `concernsThisVm`: true also for the record by which an
+        event stops to name this VM, and for its end.
+        """
         if self.settings.affects_this_vm_only and affects_this_vm is False:
             return False
         if self.settings.types is not None:
@@ -165,11 +136,13 @@ class Sink(ABC, Generic[S]):
         """Get ready, before the first delivery and after each `close`. Raises `SinkError`."""
 
     @abstractmethod
-    def deliver(self, records: Sequence[EventRecord]) -> None:
+    def deliver(self, records: Sequence[Record]) -> None:
         """Hand over at most `BATCH` records, in order; return once all are acknowledged."""
 
     def maintain(self) -> None:
-        """Called every 5 seconds or so when idle, and after each delivery. Raises as `deliver`."""
+        """Called every 5 seconds or so when idle or waiting, and after each delivery. Raises as
+        `deliver`.
+        """
 
     def check(self) -> Sequence[Check]:
         """Look at the destination without sending a record; an unreachable one is a `fail` line."""

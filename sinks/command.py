@@ -5,10 +5,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
-
-MAX_TOKEN_BYTES: Final = 8192
-"""The largest signed command; of a longer one, a channel hands in one byte more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

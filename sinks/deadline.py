@@ -14,8 +14,9 @@ from math import inf
 from typing import Any, Final
 
 from requests.adapters import HTTPAdapter
+from urllib3.exceptions import ConnectTimeoutError, NameResolutionError, NewConnectionError
 
-from sinks.sockets import cut
+from sinks.sockets import connect, cut
 
 _FIRST_FINAL_STATUS: Final = 200
 
@@ -32,7 +33,8 @@ class Deadline:
 
     def allow(self, seconds: float) -> None:
         """Let all reading from now on be over after so many seconds."""
-        self._seconds, self._at = seconds, time.monotonic() + seconds
+        self._seconds = seconds
+        self._at = time.monotonic() + seconds
 
     def left(self) -> float:
         """Seconds until the deadline; 0.0 if it has passed."""
@@ -151,7 +153,7 @@ def _connection(base: Any, deadline: Deadline) -> Any:
         response_class = _FinalResponse
 
         def _new_conn(self) -> socket.socket:
-            plain = super()._new_conn()
+            plain = self._connect()
             timeout = plain.gettimeout()
             timely = _PlainSocket(plain.family, plain.type, plain.proto, fileno=plain.detach())
             timely.deadline = deadline
@@ -163,6 +165,20 @@ def _connection(base: Any, deadline: Deadline) -> Any:
                 timely.close()
                 raise
             return timely
+
+        def _connect(self) -> socket.socket:
+            """To the first address that answers; urllib3 waits for each dead one in turn."""
+            timeout = deadline.bound(self.timeout)
+            try:
+                return connect(
+                    self._dns_host, self.port, timeout=timeout, options=self.socket_options or ()
+                )
+            except socket.gaierror as error:
+                raise NameResolutionError(self.host, self, error) from error
+            except TimeoutError as error:
+                raise ConnectTimeoutError(self, "no connection in time") from error
+            except OSError as error:
+                raise NewConnectionError(self, "no connection") from error
 
     Connection.deadline = deadline
     return Connection

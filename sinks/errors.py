@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+import re
+import ssl
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Final
+
+_AGAINST_THE_STANDARD: Final = re.compile(
+    "key usage|basic constraints|key identifier|path ?len|version 3", re.IGNORECASE
+)
+"""Words of OpenSSL about a certificate that is known, and made against RFC 5280."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +35,8 @@ class SinkError(Exception):
     `remedy`: what to do about it, if the message does not say so.
     `retry_after`: seconds that the destination asked for, or None.
     `delivered`: how many records from the front of the batch were acknowledged all the same.
+    `stays_open`: from `deliver` or `maintain`, the connection is good and only this was refused:
+    the sink is not closed and opened again, and is maintained until the next try.
     The message is shown to operators and stored: it must never hold a secret.
     """
 
@@ -37,11 +47,13 @@ class SinkError(Exception):
         remedy: str | None = None,
         retry_after: float | None = None,
         delivered: int = 0,
+        stays_open: bool = False,
     ) -> None:
         self.problem = message if isinstance(message, Problem) else Problem(message, remedy)
         super().__init__(str(self.problem))
         self.retry_after = retry_after
         self.delivered = delivered
+        self.stays_open = stays_open
 
 
 class SinkPaused(SinkError):
@@ -54,12 +66,16 @@ class SinkRejected(Exception):
     `delivered`: how many records from the front of the batch were acknowledged before it, so the
     refused record is `records[delivered]`.
     `tries`: park it only after this many refusals in a row (1: at once).
+    `stays_open`: as in `SinkError`, between those tries.
     """
 
-    def __init__(self, message: str, *, delivered: int = 0, tries: int = 1) -> None:
+    def __init__(
+        self, message: str, *, delivered: int = 0, tries: int = 1, stays_open: bool = False
+    ) -> None:
         super().__init__(message)
         self.delivered = delivered
         self.tries = tries
+        self.stays_open = stays_open
 
 
 def causes(error: BaseException) -> Iterator[BaseException]:
@@ -74,3 +90,16 @@ def causes(error: BaseException) -> Iterator[BaseException]:
         yield found
         waiting += [getattr(found, "reason", None), *found.args, found.__cause__]
         waiting += [getattr(found, "inner_error", None), found.__context__]
+
+
+def certificate_remedy(error: ssl.SSLCertVerificationError, otherwise: str) -> str:
+    """What to do about a certificate that was refused; `otherwise` if its authority is unknown.
+
+    Python 3.13 and later refuse an authority without keyUsage, however it is trusted.
+    """
+    if _AGAINST_THE_STANDARD.search(str(error)):
+        return (
+            "its authority is known, but made against RFC 5280: issue it again, with keyUsage "
+            "(keyCertSign) and critical basicConstraints; to trust it elsewhere does not help"
+        )
+    return otherwise

@@ -15,7 +15,7 @@ from typing import ClassVar, Final
 from pydantic import Field, field_validator
 
 from sinks.base import Check, Sink, SinkError, SinkSettings
-from sinks.record import EventRecord
+from wire.record import Record
 
 # Readable by the owner's group (log shippers), writable by the owner alone; umask narrows it.
 _MODE: Final = 0o640
@@ -74,7 +74,7 @@ class FileSink(Sink[FileSettings]):
         """Create the file if it is missing. Raises `SinkError` if that cannot be done."""
         self.deliver(())
 
-    def deliver(self, records: Sequence[EventRecord]) -> None:
+    def deliver(self, records: Sequence[Record]) -> None:
         """Append a line per record and sync. Raises `SinkError`; then no line was left behind."""
         path = self.settings.path
         try:

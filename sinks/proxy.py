@@ -27,9 +27,12 @@ def read_proxy(text: str) -> Proxy:
     """A proxy from its address. Raises `ValueError`, which quotes nothing: it may be secret."""
     try:
         parts = urlsplit(text if "://" in text else f"http://{text}")
-        host, port = parts.hostname, parts.port
+        host = parts.hostname
+        port = parts.port
     except ValueError:
-        host, port, parts = None, None, urlsplit("")
+        host = None
+        port = None
+        parts = urlsplit("")
     if parts.scheme != "http" or not host or port is None or parts.path not in ("", "/"):
         raise ValueError("give the address of a proxy as http://HOST:PORT")
     return Proxy(

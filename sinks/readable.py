@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from sinks.record import APPROVAL, EVENT_ENDED, EventRecord
+from wire.event import is_news
+from wire.record import APPROVAL, EVENT_ENDED, Record
 
 _RESET: Final = "\x1b[0m"
 # By what a person must do: yellow for new events, red for now, green for over, dim for the rest.
@@ -39,18 +40,23 @@ def escaped(text: str) -> str:
 
 
 def readable(
-    record: EventRecord, *, now: datetime, width: int | None = None, colour: bool = False
+    record: Record, *, now: datetime, width: int | None = None, colour: bool = False
 ) -> str:
     """One line for a person; `now` is for the countdown, `width` in columns or None."""
     word = record.type.split(".")[2] if record.type.count(".") > 1 else record.type
-    event, description = record.data.get("event"), ""
+    event = record.data.get("event")
+    description = ""
     tint = word
     if isinstance(event, Mapping):
-        facts, description = _event_facts(record, event, now), event.get("description") or ""
+        facts = _event_facts(record, event, now)
+        description = event.get("description") or ""
     elif record.type == APPROVAL:
-        facts, word, tint = _approval_facts(record.data), "approval", str(record.data.get("state"))
+        facts = _approval_facts(record.data)
+        word = "approval"
+        tint = str(record.data.get("state"))
     else:
-        facts, word = _bridge_facts(record, word), f"bridge {word}"
+        facts = _bridge_facts(record, word)
+        word = f"bridge {word}"
         tint = word
     label = escaped(f"{word:<9}")
     start = f"{_clock(record.time)} {label}"
@@ -60,19 +66,20 @@ def readable(
     return line.replace(label, f"{sign}{label}{_RESET}", 1) if sign else line
 
 
-def _event_facts(record: EventRecord, event: Mapping[str, Any], now: datetime) -> list[str]:
+def _event_facts(record: Record, event: Mapping[str, Any], now: datetime) -> list[str]:
     changed = record.data.get("changed")
+    nothing_is_due = record.type == EVENT_ENDED or is_news(event.get("eventStatus"))
     return [
         f"{event.get('eventType') or 'unknown type'} {event.get('eventStatus')}",
         _whom(record, event.get("resources") or []),
-        _when(event.get("notBefore"), None if record.type == EVENT_ENDED else now),
+        _when(event.get("notBefore"), None if nothing_is_due else now),
         _impact(record.data.get("impact"), event.get("durationInSeconds")),
         f"changed: {', '.join(changed)}" if changed else "",
         _measured(record.data.get("observation") or {}),
     ]
 
 
-def _whom(record: EventRecord, resources: list[Any]) -> str:
+def _whom(record: Record, resources: list[Any]) -> str:
     if record.affects_this_vm:
         others = len(resources) - 1
         return "this VM" + (f" and {others} more" if others > 0 else "")
@@ -83,7 +90,9 @@ def _whom(record: EventRecord, resources: list[Any]) -> str:
 
 def _approval_facts(data: Mapping[str, Any]) -> list[str]:
     """State, event, actor and VMs of an approval, and the approver's reason."""
-    reason, event, issuer = data.get("reason"), data.get("evt"), data.get("issuer")
+    reason = data.get("reason")
+    event = data.get("evt")
+    issuer = data.get("issuer")
     names = [str(name) for name in data.get("resources") or ()]
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     return [
@@ -96,7 +105,7 @@ def _approval_facts(data: Mapping[str, Any]) -> list[str]:
 
 
 def _when(not_before: object, now: datetime | None) -> str:
-    """The earliest start and the time left; without `now` the event is over."""
+    """The earliest start and the time left; without `now` nothing is due."""
     if not isinstance(not_before, str):
         return ""
     try:
@@ -140,26 +149,28 @@ def _measured(observation: Mapping[str, Any]) -> str:
         seen.append("restarted")
     if observation.get("downtimeSeconds"):
         seen.append(f"down {observation['downtimeSeconds']:.0f} s")
-    told = [f"measured: {', '.join(seen)}"] if seen else []
+    facts = [f"measured: {', '.join(seen)}"] if seen else []
     if observation.get("goesOnWithoutThisVm"):
-        told.append("goes on without this VM")
-    return "  ".join(told)
+        facts.append("goes on without this VM")
+    return "  ".join(facts)
 
 
-def _bridge_facts(record: EventRecord, word: str) -> list[str]:
+def _bridge_facts(record: Record, word: str) -> list[str]:
     """The fields of a record about the bridge, as `name=value`; nested ones are left out."""
-    said = {
+    fields = {
         name: value
         for body in (value for key, value in record.data.items() if key not in _AROUND)
         if isinstance(body, Mapping)
         for name, value in body.items()
     }
     if word == "heartbeat":
-        return [f"alive, {said.get('pendingEvents')} pending, last poll {said.get('lastPollTime')}"]
+        return [
+            f"alive, {fields.get('pendingEvents')} pending, last poll {fields.get('lastPollTime')}"
+        ]
     plain = (str, int, float)
     return [
         f"{name}={','.join(map(str, value)) if isinstance(value, list) else value}"
-        for name, value in said.items()
+        for name, value in fields.items()
         if isinstance(value, (*plain, list))
     ] or [record.subject]
 

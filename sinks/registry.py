@@ -13,6 +13,7 @@ ENTRY_POINT_GROUP: Final = "scheduled_events_bridge.sinks"
 BUILT_IN: Final = {
     "eventhub": "sinks.eventhub:EventHubSink",
     "file": "sinks.file:FileSink",
+    "kubernetes": "sinks.kubernetes:KubernetesSink",
     "mqtt": "sinks.mqtt:MqttSink",
     "program": "sinks.program:ProgramSink",
     "stdout": "sinks.stdout:StdoutSink",
@@ -42,10 +43,8 @@ def load(kind: str) -> type[Sink[Any]]:
     if target is None:
         known = ", ".join(kinds())
         raise UnknownKindError(f"no sink of kind {kind!r} is installed; there are: {known}")
-    named, (module_name, _, class_name) = (
-        f"the sink kind {kind!r} ({target})",
-        target.partition(":"),
-    )
+    named = f"the sink kind {kind!r} ({target})"
+    module_name, _, class_name = target.partition(":")
     try:
         loaded = getattr(importlib.import_module(module_name), class_name)
     except Exception as error:  # other people's code may fail in any way while it is imported

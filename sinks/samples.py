@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar, Final
 
-from sinks import record as records
 from sinks.base import Sink, SinkContext, SinkSettings
-from sinks.record import EVENT_SCHEDULED, EventRecord, RecordDraft, VmIdentity, seal
+from wire import bridge
+from wire import record as records
+from wire.event import Event, EventData, Incarnations, Observation
+from wire.observer import BridgeRun, Observer
+from wire.record import EVENT_SCHEDULED, Record, draft, seal
+from wire.state import PendingEvent
+from wire.vm import VmIdentity
 
 SAMPLE_TIME: Final = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 SAMPLE_STREAM: Final = "7f8a2f2e-3c55-4c3e-9d53-6a4a8a0c1d11"
@@ -25,67 +31,87 @@ SAMPLE_VM: Final = VmIdentity(
     os_type="Linux",
     vm_size="Standard_E8s_v5",
 )
-_SCHEDULED_FOR = "2026-03-01T12:15:00Z"
-_MEASURED: Mapping[str, Any] = {"pauseSeconds": 4.8, "restarted": False, "downtimeSeconds": None}
-# What differs by transition: the revision, Azure's status, and what only that transition carries.
-_BY_TRANSITION: Mapping[str, tuple[int, str, Mapping[str, Any], Mapping[str, Any]]] = {
-    "scheduled": (1, "Scheduled", {}, {}),
-    "updated": (2, "Scheduled", {"changed": ["notBefore"]}, {}),
-    "started": (3, "Started", {}, _MEASURED),
-    "ended": (4, "Completed", {}, _MEASURED),
+_SCHEDULED_FOR: Final = datetime(2026, 3, 1, 12, 15, tzinfo=UTC)
+_RUN: Final = BridgeRun(version="0.0.0", instance_id="sample", site="default")
+_BY_TRANSITION: Final = {
+    "scheduled": (1, "Scheduled"),
+    "updated": (2, "Scheduled"),
+    "started": (3, "Started"),
+    "ended": (4, "Completed"),
+}
+"""The revision and Azure's status by transition."""
+_DETAILS: Final[Mapping[str, Mapping[str, object]]] = {
+    records.BRIDGE_HEARTBEAT: {
+        "heartbeat": bridge.Heartbeat(
+            interval_seconds=60,
+            last_poll_time=SAMPLE_TIME,
+            pending_events=0,
+            last_record_sequence=0,
+        )
+    },
+    records.BRIDGE_STARTED: {
+        "started": bridge.Started(sinks=("mqtt", "ops"), restarted=True, gap_seconds=41.5)
+    },
+    records.BRIDGE_STOPPED: {"stopped": bridge.Stopped(reason="SIGTERM")},
+    records.BRIDGE_STORE_RESET: {
+        "store_reset": bridge.StoreReset(
+            reason="database disk image is malformed",
+            previous_stream=None,
+            kept_as="seb.db.corrupt",
+        )
+    },
+    records.BRIDGE_DEAD_LETTER: {
+        "dead_letter": bridge.DeadLetter(
+            sink="ops",
+            record_id="7d0b5b3e-3a54-5d0e-9c57-4f2f8a1f7c11",
+            record_type=EVENT_SCHEDULED,
+            record_sequence=1,
+            reason="it answered 400 Bad Request",
+            attempts=5,
+        )
+    },
+    records.BRIDGE_GAP: {
+        "gap": bridge.Gap(
+            since=SAMPLE_TIME - timedelta(seconds=120),
+            until=SAMPLE_TIME,
+            seconds=120.0,
+            reason="imds",
+        )
+    },
 }
 
-_EVENT: Mapping[str, Any] = {
-    "eventId": "",
-    "eventType": "Freeze",
-    "resourceType": "VirtualMachine",
-    "resources": [],
-    "eventStatus": "",
-    "notBefore": None,
-    "description": "",
-    "eventSource": "Platform",
-    "durationInSeconds": 5,
-}
-_BRIDGE: Mapping[str, str] = {"version": "0.0.0", "instanceId": "sample", "site": "default"}
-_BY_BRIDGE_TYPE: Mapping[str, tuple[str, Mapping[str, Any]]] = {
-    records.BRIDGE_HEARTBEAT: (
-        "heartbeat",
-        {"intervalSeconds": 60, "lastPollTime": "2026-03-01T12:00:00.000Z", "pendingEvents": 0},
-    ),
-    records.BRIDGE_STARTED: (
-        "started",
-        {"sinks": ["mqtt", "ops"], "restarted": True, "gapSeconds": 41.5},
-    ),
-    records.BRIDGE_STOPPED: ("stopped", {"reason": "SIGTERM"}),
-    records.BRIDGE_STORE_RESET: (
-        "storeReset",
-        {
-            "reason": "database disk image is malformed",
-            "previousStream": None,
-            "keptAs": "seb.db.corrupt",
-        },
-    ),
-    records.BRIDGE_DEAD_LETTER: (
-        "deadLetter",
-        {
-            "sink": "ops",
-            "recordId": "7d0b5b3e-3a54-5d0e-9c57-4f2f8a1f7c11",
-            "recordType": EVENT_SCHEDULED,
-            "recordSequence": f"{1:020d}",
-            "reason": "it answered 400 Bad Request",
-            "attempts": 5,
-        },
-    ),
-    records.BRIDGE_GAP: (
-        "gap",
-        {
-            "from": "2026-03-01T11:58:00.000Z",
-            "until": "2026-03-01T12:00:00.000Z",
-            "seconds": 120.0,
-            "reason": "imds",
-        },
-    ),
-}
+
+def sample_event(
+    event_id: str = "5D2C0B2E-1E7B-4B9B-9D1C-000000000001",
+    *,
+    resources: Sequence[str] = ("db-0",),
+    status: str = "Scheduled",
+    description: str | None = "Host maintenance",
+) -> Event:
+    """A freeze that Azure has announced."""
+    return Event(
+        event_id=event_id,
+        event_type="Freeze",
+        resource_type="VirtualMachine",
+        resources=tuple(resources),
+        event_status=status,
+        not_before=_SCHEDULED_FOR if status == "Scheduled" else None,  # Azure: later blank
+        description=description,
+        event_source="Platform",
+        duration_in_seconds=5,
+    )
+
+
+def sample_pending(event: Event, *, record_id: str = "r") -> PendingEvent:
+    """The event as it is pending on the sample VM."""
+    return PendingEvent(
+        record_id=record_id,
+        event=event,
+        affects_this_vm=event.affects(SAMPLE_VM.name),
+        impact=event.impact,
+        revision=1,
+        fingerprint=event.fingerprint,
+    )
 
 
 def sample_record(
@@ -96,83 +122,81 @@ def sample_record(
     resources: Sequence[str] = ("db-0",),
     vm: VmIdentity = SAMPLE_VM,
     description: str = "Host maintenance \u2013 pause of a few seconds.",
-) -> EventRecord:
+) -> Record:
     """A valid record of one of `EVENT_TYPES`, different for each sequence, else `KeyError`."""
     transition = record_type.split(".")[2]
-    revision, status, extra, measured = _BY_TRANSITION[transition]
-    event_id = event_id or f"5D2C0B2E-1E7B-4B9B-9D1C-{sequence:012X}"
-    fingerprint = f"sha256:{sequence:064x}"
-    data: dict[str, Any] = {
-        "vm": vm.to_wire(),
-        "node": None,
-        "transition": transition,
-        "event": {
-            **_EVENT,
-            "eventId": event_id,
-            "resources": list(resources),
-            "eventStatus": status,
-            "notBefore": _SCHEDULED_FOR if status == "Scheduled" else None,  # Azure: later blank
-            "description": description,
-        },
-        "affectsThisVm": vm.name in resources,
-        "impact": "pause",
-        "revision": revision,
-        **extra,
-        "fingerprint": fingerprint,
-        "document": {"incarnation": 2, "previousIncarnation": 1},
-        "observation": {"noticeSeconds": 899.0, "gapSeconds": 1.0, "latencyMs": 4.2, **measured},
-        "raw": {"EventId": event_id, "EventType": "Freeze"},
-        "bridge": _BRIDGE,
-    }
+    revision, status = _BY_TRANSITION[transition]
+    event = sample_event(
+        event_id or f"5D2C0B2E-1E7B-4B9B-9D1C-{sequence:012X}",
+        resources=resources,
+        status=status,
+        description=description,
+    )
+    is_measured = transition in ("started", "ended")
+    data = EventData(
+        vm=vm,
+        node=None,
+        bridge=_RUN,
+        transition=transition,
+        event=event,
+        affects_this_vm=event.affects(vm.name),
+        impact=event.impact,
+        revision=revision,
+        changed=("notBefore",) if transition == "updated" else None,
+        fingerprint=event.fingerprint,
+        document=Incarnations(incarnation=2, previous_incarnation=1),
+        observation=Observation(
+            notice_seconds=899.0,
+            gap_seconds=1.0,
+            latency_ms=4.2,
+            pause_seconds=4.8 if is_measured else None,
+            restarted=False if is_measured else None,
+        ),
+        raw={"EventId": event.event_id, "EventType": "Freeze"},
+    )
     record_id = records.event_record_id(
         vm_id=vm.vm_id,
-        event_id=event_id,
+        event_id=event.event_id,
         transition=transition,
         revision=revision,
-        fingerprint=fingerprint,
+        fingerprint=event.fingerprint,
+        incarnation=data.document.incarnation,
     )
-    subject = f"scheduledEvents/{event_id}"
-    return _sealed(record_type, subject, sequence, vm=vm, data=data, id_=record_id)
+    subject = f"scheduledEvents/{event.event_id}"
+    return _sealed(record_type, subject, sequence, data=data, record_id=record_id)
 
 
 def sample_bridge_record(
     sequence: int = 1, *, record_type: str = records.BRIDGE_STARTED, vm: VmIdentity = SAMPLE_VM
-) -> EventRecord:
+) -> Record:
     """A valid record about the bridge itself. `record_type` is one of `BRIDGE_TYPES`."""
-    key, body = _BY_BRIDGE_TYPE[record_type]
-    if record_type == records.BRIDGE_HEARTBEAT:
-        body = {**body, "lastRecordSequence": f"{sequence - 1:020d}"}
-    data = {"vm": vm.to_wire(), "node": None, "bridge": _BRIDGE, key: dict(body)}
-    return _sealed(record_type, "bridge/sample", sequence, vm=vm, data=data)
+    (name, detail), *_ = _DETAILS[record_type].items()
+    if isinstance(detail, bridge.Heartbeat):
+        detail = replace(detail, last_record_sequence=sequence - 1)
+    kind: Any = records.DATA_OF[record_type]
+    data = kind(vm=vm, node=None, bridge=_RUN, **{name: detail})
+    return _sealed(record_type, "bridge/sample", sequence, data=data)
 
 
 def _sealed(
-    record_type: str,
-    subject: str,
-    sequence: int,
-    *,
-    vm: VmIdentity,
-    data: Mapping[str, Any],
-    id_: str | None = None,
-) -> EventRecord:
-    draft = RecordDraft(
-        type=record_type,
-        source=vm.source,
+    record_type: str, subject: str, sequence: int, *, data: Observer, record_id: str | None = None
+) -> Record:
+    made = draft(
+        record_type,
+        data,
         subject=subject,
-        time=SAMPLE_TIME + timedelta(seconds=sequence),
-        partition_key=vm.vm_id,
-        data=data,
-        id=id_,
+        now=SAMPLE_TIME + timedelta(seconds=sequence),
+        record_id=record_id,
     )
-    return seal(draft, sequence=sequence, stream=SAMPLE_STREAM)
+    return seal(made, sequence=sequence, stream=SAMPLE_STREAM)
 
 
-def sample_heartbeat(sequence: int = 1) -> EventRecord:
+def sample_heartbeat(sequence: int = 1, *, vm: VmIdentity = SAMPLE_VM) -> Record:
     """A valid heartbeat record."""
-    return sample_bridge_record(sequence, record_type=records.BRIDGE_HEARTBEAT)
+    return sample_bridge_record(sequence, record_type=records.BRIDGE_HEARTBEAT, vm=vm)
 
 
-def sample_records() -> tuple[EventRecord, ...]:
+def sample_records() -> tuple[Record, ...]:
     """One valid record of every kind there is, in the order of a stream."""
     made = [sample_record(n, record_type=kind) for n, kind in enumerate(records.EVENT_TYPES, 1)]
     made += [
@@ -202,10 +226,10 @@ class MemorySink(Sink[SinkSettings]):
         context: SinkContext | None = None,
     ) -> None:
         super().__init__(name, settings or SinkSettings(kind="memory"), context or sample_context())
-        self.records: list[EventRecord] = []
+        self.records: list[Record] = []
         self.failures: list[Exception] = []
 
-    def deliver(self, records: Sequence[EventRecord]) -> None:
+    def deliver(self, records: Sequence[Record]) -> None:
         """Keep the records, or raise the next failure."""
         if self.failures:
             raise self.failures.pop(0)

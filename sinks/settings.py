@@ -38,7 +38,26 @@ class SinkSettings(BaseModel):
         description="JSON list of globs of record types that the sink gets; all unless given",
     )
     affects_this_vm_only: bool = Field(
-        default=False, description="Leave out events that do not name this VM"
+        default=False,
+        description="Leave out events that do not name this VM, but not the record by which an "
+        "event stops to name it, nor its end",
+    )
+
+
+class PreparingSettings(SinkSettings):
+    """The settings of a kind that can be this VM's preparation."""
+
+    prepares: bool = Field(
+        default=False,
+        description="Prepare this VM: the sink gets an event when it is asked to prepare for it, "
+        "and an approval waits until it has; at most one sink does",
+    )
+    lead: float = Field(
+        default=120.0,
+        ge=0,
+        le=86_400,
+        allow_inf_nan=False,
+        description="Seconds before notBefore at which the sink prepares, asked or not",
     )
 
 

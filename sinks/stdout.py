@@ -14,7 +14,7 @@ from pydantic import Field
 
 from sinks.base import Check, Sink, SinkContext, SinkError, SinkSettings
 from sinks.readable import escaped, readable
-from sinks.record import EventRecord
+from wire.record import Record
 
 # One for the process: an abandoned thread may still sit in a write that its reader does not take.
 # Other writers must wait, or the lines would mix.
@@ -53,7 +53,7 @@ class StdoutSink(Sink[StdoutSettings]):
         """Check that standard output is open. Raises `SinkError`."""
         self._opened()
 
-    def deliver(self, records: Sequence[EventRecord]) -> None:
+    def deliver(self, records: Sequence[Record]) -> None:
         """Write the record and flush. Raises `SinkError` if the reader is gone."""
         if not _WRITING.acquire(timeout=_PATIENCE):
             raise SinkError("the program that reads standard output has stopped reading")
@@ -70,7 +70,7 @@ class StdoutSink(Sink[StdoutSettings]):
             raise SinkError("this process has no standard output")
         return stream
 
-    def _line(self, stream: TextIO, record: EventRecord) -> bytes:
+    def _line(self, stream: TextIO, record: Record) -> bytes:
         terminal = stream.isatty()
         if self.settings.format == "text" or (terminal and self.settings.format == "auto"):
             width = shutil.get_terminal_size().columns if terminal else None

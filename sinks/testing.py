@@ -11,7 +11,6 @@ import pytest
 from pydantic import ValidationError
 
 from sinks.base import Sink, SinkError
-from sinks.record import BRIDGE_TYPES, EVENT_TYPES, EventRecord
 from sinks.samples import (
     SAMPLE_STREAM,
     SAMPLE_TIME,
@@ -23,6 +22,7 @@ from sinks.samples import (
     sample_record,
     sample_records,
 )
+from wire.record import BRIDGE_TYPES, EVENT_TYPES, Record
 
 
 class Destination(Protocol):
@@ -68,7 +68,7 @@ class SinkContract:
         settings = self.sink_class.Settings(kind=self.sink_class.KIND, **destination.settings)
         return self.sink_class("under-test", settings, sample_context())
 
-    def failure(self, sink: Sink[Any], record: EventRecord) -> SinkError:
+    def failure(self, sink: Sink[Any], record: Record) -> SinkError:
         """What opening the sink and delivering the record raises."""
         with pytest.raises(SinkError) as caught:
             sink.open()
@@ -144,7 +144,8 @@ class SinkContract:
         self, sink: Sink[Any], destination: Destination
     ) -> None:
         """A destination that restarts between two records costs at most an error or two."""
-        first, second = sample_record(1), sample_record(2)
+        first = sample_record(1)
+        second = sample_record(2)
         sink.open()
         sink.deliver([first])
         destination.stop()

@@ -11,13 +11,14 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+from bridge import logs
 from bridge.api.metric_definitions import BY_NAME
 from bridge.api.status import Running, Status
-from bridge.approval.refusals import REASONS
 from bridge.delivery.health import Health
 from bridge.events.tracked import TrackedEvent
 from bridge.store.database import StoreError
 from bridge.version import __version__
+from wire.receipt import REFUSALS
 
 AZURE_TYPES: Final = ("Freeze", "Reboot", "Redeploy", "Preempt", "Terminate")
 STATUSES: Final = ("Scheduled", "Started")
@@ -49,6 +50,7 @@ class Gauges(Collector):
         yield _one("seb_build_info", 1, __version__)
         yield from self._polling(running)
         yield _one("seb_store_size_bytes", self._status.store_bytes())
+        yield _one("seb_log_lines_dropped_total", logs.dropped())
         if running is not None:
             vm = running.state.observer.vm
             labels = (vm.vm_id, vm.name, vm.resource_group, vm.location, vm.scale_set)
@@ -58,11 +60,12 @@ class Gauges(Collector):
             yield self._refusals(running)
 
     def _polling(self, running: Running | None) -> Iterator[Metric]:
-        status, name = self._status, "seb_poll_last_attempt_timestamp_seconds"
-        yield _moment(name, status.pulse.attempted_at)
+        status = self._status
+        name = "seb_poll_last_attempt_timestamp_seconds"
+        yield _moment(name, status.liveness.attempted_at)
         yield _one("seb_looking", status.is_looking())
         if running is not None:
-            looked_at = running.state.lookout.looked_at
+            looked_at = running.state.gaps.looked_at
             yield _moment("seb_poll_last_success_timestamp_seconds", looked_at)
             yield _one("seb_polls_skipped_total", status.skipped())
             yield _one("seb_store_writable", status.store_trouble() is None)
@@ -70,7 +73,8 @@ class Gauges(Collector):
     def _events(self, running: Running) -> Iterator[Metric]:
         if running.state.incarnation is not None:
             yield _one("seb_document_incarnation", running.state.incarnation)
-        pending, counted = self._status.pending(), _family("seb_pending_events")
+        pending = self._status.pending()
+        counted = _family("seb_pending_events")
         found = Counter(_labels(each) for each in pending)
         for kind in AZURE_TYPES:
             for status in STATUSES:
@@ -107,7 +111,8 @@ class Gauges(Collector):
             backlogs = self._status.backlogs()
         except StoreError:
             return  # no figures if the store cannot be read; seb_store_writable reports that
-        dead, waiting = _family("seb_sink_dead_records"), _family("seb_sink_backlog_records")
+        dead = _family("seb_sink_dead_records")
+        waiting = _family("seb_sink_backlog_records")
         oldest = _family("seb_sink_oldest_pending_timestamp_seconds")
         for sink, backlog in backlogs.items():
             labels = (sink, self._kinds[sink])
@@ -120,7 +125,7 @@ class Gauges(Collector):
     def _refusals(self, running: Running) -> Metric:
         family = _family("seb_commands_refused_total")
         refused = running.refused()
-        for reason in REASONS:
+        for reason in REFUSALS:
             family.add_metric([reason], refused.get(reason, 0))
         return family
 

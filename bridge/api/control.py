@@ -37,7 +37,7 @@ AGAIN_SECONDS: Final = 5.0
 _MAX_BYTES: Final = 1 << 24
 
 Handler = Callable[[Mapping[str, Any]], Mapping[str, Any]]
-"""Answers a request; raises `ControlError` if it cannot."""
+"""Answers a request, from any thread; raises `ControlError` if it cannot."""
 
 
 class ControlError(Exception):
@@ -45,8 +45,8 @@ class ControlError(Exception):
 
 
 class ControlServer:
-    """Serves each client in a thread of its own, so that a silent client does not block the others,
-    and answers one request at a time. If it cannot start, it retries: the bridge works without it.
+    """Serves each client in a thread of its own, so that neither a silent client nor a request that
+    takes long blocks the others. If it cannot start, it retries: the bridge works without it.
     """
 
     def __init__(
@@ -64,7 +64,6 @@ class ControlServer:
         self._again = again
         self._key = secrets.token_bytes(32)
         self._closed = threading.Event()
-        self._answering = threading.Lock()
         self._callers = threading.BoundedSemaphore(MAX_CALLERS)
         self._listener: Listener | None = None
         self._known = self._begin()
@@ -139,8 +138,7 @@ class ControlServer:
             request = json.loads(text)
             if not isinstance(request, dict):
                 raise ControlError("a request is a JSON object")  # noqa: TRY301  # answered below
-            with self._answering:
-                return {"ok": dict(self._handler(request))}
+            return {"ok": dict(self._handler(request))}
         except ControlError as error:
             return {"error": {"message": str(error)}}
         except Exception as error:  # noqa: BLE001  # the caller is told; the bridge goes on
@@ -155,7 +153,8 @@ def ask(
     """
     try:
         known = json.loads((directory / FILE_NAME).read_text(encoding="utf-8"))
-        address, key = known["address"], bytes.fromhex(known["key"])
+        address = known["address"]
+        key = bytes.fromhex(known["key"])
         connection: Any = Client(address)  # a Connection, or on Windows a PipeConnection
     except PermissionError as error:
         raise NotPermittedError(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from math import isfinite
 from types import MappingProxyType
 from typing import Any, Final
@@ -16,11 +17,12 @@ from bridge.config.settings import Settings
 from bridge.delivery.dispatcher import Dispatcher, make_sink, recipients
 from bridge.delivery.health import Health
 from bridge.events.state import CurrentState
-from bridge.store.approvals import Entry
+from bridge.store.approvals import Act, Approval
 from bridge.store.database import Store, StoreError
 from bridge.store.outbox import Backlog, Outbox
 from sinks.base import SinkContext
-from sinks.record import VmIdentity, rfc3339
+from wire.moment import rfc3339
+from wire.vm import VmIdentity
 
 APPROVE_SECONDS: Final = 15.0
 """How long a person's approval may take until IMDS has answered."""
@@ -39,31 +41,32 @@ class ControlRequests:
         approver: Approver | None = None,
         *,
         starting: Callable[[], str | None] = lambda: None,
-        told: Mapping[str, Any] = MappingProxyType({}),
+        settings: Mapping[str, Any] = MappingProxyType({}),
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`starting`: what the bridge waits for; `told`: as `told_of` returns it."""
+        """`starting`: what the bridge waits for; `settings`: as `shown_settings` returns them."""
         self._outbox = outbox
         self._dispatcher = dispatcher
         self._state = state
         self._approver = approver
         self._starting = starting
-        self._told = told
+        self._settings = settings
         self._monotonic = monotonic
         self._handlers: Mapping[str, Callable[[Mapping[str, Any]], dict[str, Any]]] = {
             "outbox.list": self._list,
             "outbox.retry": self._retry,
             "outbox.drop": self._drop,
-            "settings": lambda _: dict(self._told),
+            "settings": lambda _: dict(self._settings),
             "pending": self._pending,
-            "approve": self._approve,
+            "approve": partial(self._accept, act="approve"),
+            "prepare": partial(self._accept, act="prepare"),
             "approval": self._approval,
         }
 
     def answer(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """The answer to a request. Raises `ControlError` on one that cannot be carried out."""
         asked = request.get("ask")
-        if asked in ("pending", "approve") and (starting := self._starting()):
+        if asked in ("pending", "approve", "prepare") and (starting := self._starting()):
             raise ControlError(f"the bridge is starting: {starting}; try again")
         handler = self._handlers.get(str(asked))
         if handler is None:
@@ -80,25 +83,26 @@ class ControlRequests:
 
     def _approval(self, request: Mapping[str, Any]) -> dict[str, Any]:
         jti = _text(request, "jti") or ""
-        entry = self._approver.find(jti) if self._approver else None
-        if entry is None:
+        approval = self._approver.find(jti) if self._approver else None
+        if approval is None:
             raise ControlError(f"no approval {jti} is known here")
-        return _step(entry)
+        return _step(approval)
 
-    def _approve(self, request: Mapping[str, Any]) -> dict[str, Any]:
+    def _accept(self, request: Mapping[str, Any], *, act: Act) -> dict[str, Any]:
         if self._approver is None:
             raise ControlError("no bridge is running here, and an approval needs one")
         try:
-            entry = self._approver.local(
+            approval = self._approver.local(
                 _text(request, "event") or "",
                 user=_text(request, "user") or "unknown",
                 fingerprint=_text(request, "fingerprint"),
                 why=_line(request, "why"),
                 seconds=APPROVE_SECONDS,
+                act=act,
             )
         except (LookupError, TimeoutError, StoreError) as error:
             raise ControlError(str(error) or type(error).__name__) from error
-        return _step(entry)
+        return _step(approval)
 
     def _list(self, _request: Mapping[str, Any]) -> dict[str, Any]:
         sinks = [self._line(name, active=active) for name, active in self._known_sinks().items()]
@@ -131,7 +135,8 @@ class ControlRequests:
 
     def _retry(self, request: Mapping[str, Any]) -> dict[str, Any]:
         sink = self._sink(request)
-        count, resumed = self._outbox.dead.retry(sink, _sequences(request)), False
+        count = self._outbox.dead.retry(sink, _sequences(request))
+        resumed = False
         if self._dispatcher is not None and sink in self._dispatcher.health:
             resumed = self._dispatcher.health[sink].state in ("paused", "failing")
             self._dispatcher.resume(sink)
@@ -141,7 +146,8 @@ class ControlRequests:
         return {"records": self._outbox.dead.drop(self._sink(request), _sequences(request))}
 
     def _sink(self, request: Mapping[str, Any]) -> str:
-        name, known = str(request.get("sink")), self._outbox.known_sinks()
+        name = str(request.get("sink"))
+        known = self._outbox.known_sinks()
         if name not in known:
             raise ControlError(
                 f"there is no sink {name}; the sinks are: {', '.join(known) or 'none'}"
@@ -149,13 +155,13 @@ class ControlRequests:
         return name
 
 
-def told_of(settings: Settings, specs: Sequence[SinkSpec]) -> dict[str, Any]:
-    """What a command on this machine may know of the bridge's settings."""
+def shown_settings(settings: Settings, specs: Sequence[SinkSpec]) -> dict[str, Any]:
+    """The settings of the bridge that a command on this machine may see."""
     imds = {"url": settings.imds.url, "apiVersion": settings.imds.api_version}
     return {"imds": imds, "sinks": [spec.name for spec in specs]}
 
 
-def first_desk(
+def starting_requests(
     store: Store, settings: Settings, specs: Sequence[SinkSpec], now: Callable[[], datetime]
 ) -> ControlRequests:
     """Answers requests while the bridge waits for the VM identity."""
@@ -164,13 +170,18 @@ def first_desk(
     return ControlRequests(
         Outbox(store, recipients(make_sink(each, context) for each in specs)),
         starting=lambda: "waiting for the VM identity from IMDS",
-        told=told_of(settings, specs),
+        settings=shown_settings(settings, specs),
     )
 
 
-def _step(entry: Entry) -> dict[str, Any]:
+def _step(approval: Approval) -> dict[str, Any]:
     """How far an approval is, in the words of its receipt."""
-    return {"jti": entry.jti, "state": entry.state, "reason": entry.reason, "rsn": entry.why}
+    return {
+        "jti": approval.jti,
+        "state": approval.state,
+        "reason": approval.reason,
+        "rsn": approval.why,
+    }
 
 
 def _line(request: Mapping[str, Any], name: str) -> str | None:

@@ -44,10 +44,12 @@ class Streams:
         # An id to resume from, also for a reader that has received no record yet.
         stream = history.stream.encode()
         yield b"retry: 2000\nid: %s/%d\n\n" % (stream, last)
-        end, silent_since = time.monotonic() + LIFE_SECONDS, time.monotonic()
+        end = time.monotonic() + LIFE_SECONDS
+        silent_since = time.monotonic()
         while time.monotonic() < end and not (gone() or history.is_closed):
             if records := _next(history, last):
-                last, silent_since = records[-1].sequence, time.monotonic()
+                last = records[-1].sequence
+                silent_since = time.monotonic()
                 # A record is one line: canonical JSON has no line breaks.
                 yield b"".join(
                     b"id: %s/%d\nevent: record\ndata: %s\n\n" % (stream, each.sequence, each.body)
@@ -72,7 +74,8 @@ class _Stream(Iterator[bytes]):
 
     def close(self) -> None:
         """As WSGI requires: called when the answer is over, also after a failure."""
-        release, self._release = self._release, None
+        release = self._release
+        self._release = None
         if release is not None:
             release()
 

@@ -116,6 +116,7 @@ DEFINITIONS: Final = (
     ),
     _counter("seb_clock_jumps_total", "How often the wall clock was set"),
     _gauge("seb_store_size_bytes", "Size of the store on disk"),
+    _counter("seb_log_lines_dropped_total", "Lines of the log that standard error did not take"),
 )
 """In the order of the documentation."""
 

@@ -18,14 +18,26 @@ from prometheus_client import (
 from bridge.api.collector import AZURE_TYPES, Gauges, known_type
 from bridge.api.metric_definitions import BY_NAME
 from bridge.api.status import Status
-from sinks.record import APPROVAL, BRIDGE_TYPES, EVENT_TYPES, EventRecord
+from wire.record import APPROVAL, BRIDGE_TYPES, EVENT_TYPES, Record
 
 OUTCOMES: Final = ("accepted", "posted", "confirmed", "failed", "rejected")
 TRANSITIONS: Final = {kind: kind.split(".")[2] for kind in EVENT_TYPES}
 _REASONS: Final = (
-    *("timeout", "refused", "unreachable", "connection", "malformed", "too_large"),
-    *("http_400", "http_404", "http_410", "http_429", "http_500", "http_503"),
-    *("store", "bug", "other"),
+    "timeout",
+    "refused",
+    "unreachable",
+    "connection",
+    "malformed",
+    "too_large",
+    "http_400",
+    "http_404",
+    "http_410",
+    "http_429",
+    "http_500",
+    "http_503",
+    "store",
+    "bug",
+    "other",
 )
 """Why a poll can fail: whatever IMDS answers, the number of series is limited."""
 
@@ -64,7 +76,7 @@ class Metrics:
         if trouble is not None:
             self._errors.labels(trouble if trouble in _REASONS else "other").inc()
 
-    def committed(self, records: Sequence[EventRecord]) -> None:
+    def committed(self, records: Sequence[Record]) -> None:
         """Records are on disk."""
         for record in records:
             self._records.labels(record.type, TRANSITIONS.get(record.type, "")).inc()
@@ -90,13 +102,13 @@ class Metrics:
         """The wall clock was set."""
         self._jumps.inc()
 
-    def _notify(self, record: EventRecord) -> None:
+    def _notify(self, record: Record) -> None:
         notice = record.data["observation"]["noticeSeconds"]
         if notice is not None:
             kind = known_type(record.data["event"]["eventType"])
             self._notice.labels(kind).observe(max(0.0, notice))
 
-    def _restart(self, record: EventRecord) -> None:
+    def _restart(self, record: Record) -> None:
         started = record.data["started"]
         if started["restarted"] and started["gapSeconds"] is not None:
             self._downtimes.observe(started["gapSeconds"])

@@ -68,13 +68,13 @@ class Server:
 
     def _listener(self) -> socket.socket | None:
         """A socket on the address, as soon as it is free; None if the server was closed first."""
-        said = None
+        reported = None
         while not self._stop.is_set():
             try:
                 listener = bound(*self._address)
             except OSError as error:
-                if str(error) != said:
-                    said = str(error)
+                if str(error) != reported:
+                    reported = str(error)
                     extra = {"action": "http_trouble", "address": written(*self._address)}
                     log.warning("%s; set SEB_HTTP__LISTEN to a free address", error, extra=extra)
                 self._stop.wait(self._retry)

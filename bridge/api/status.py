@@ -21,7 +21,7 @@ from bridge.store.history import History
 from bridge.store.opening import FILE_NAME
 from bridge.store.outbox import Backlog, Outbox
 from bridge.version import __version__
-from sinks.record import rfc3339
+from wire.moment import rfc3339
 
 LOOK_SECONDS: Final = 1.0
 """How long the result of a count is reused: counting a long backlog takes time."""
@@ -49,10 +49,10 @@ class Running:
 class Status:
     """The state of one run. Any thread may read it, also before the VM identity is known."""
 
-    def __init__(self, settings: Settings, clock: Clock, pulse: Liveness) -> None:
+    def __init__(self, settings: Settings, clock: Clock, liveness: Liveness) -> None:
         self._settings = settings
         self._clock = clock
-        self.pulse = pulse
+        self.liveness = liveness
         self._started_at = clock.now()
         self.running: Running | None = None
         """The objects of the run; None until the VM identity is known."""
@@ -71,15 +71,17 @@ class Status:
 
     def begin(self, running: Running, history: History) -> None:
         """The VM identity is known, and the run begins."""
-        self.running, self.history, self.starting_trouble = running, history, None
+        self.running = running
+        self.history = history
+        self.starting_trouble = None
 
     def is_alive(self) -> bool:
         """Whether the poll loop is alive: if not, a restart helps; otherwise it does not."""
-        return self.pulse.is_alive()
+        return self.liveness.is_alive()
 
     def is_looking(self) -> bool:
         """Whether IMDS has given a document lately."""
-        return self.running is not None and self.running.state.lookout.is_looking()
+        return self.running is not None and self.running.state.gaps.is_looking()
 
     def not_ready(self) -> str | None:
         """Why changes would be missed or could not be committed; None if the bridge is ready."""
@@ -171,7 +173,8 @@ class Status:
 
     def _imds(self) -> dict[str, Any]:
         state = self.running.state if self.running else None
-        attempted, looked = self.pulse.attempted_at, state and state.lookout.looked_at
+        attempted = self.liveness.attempted_at
+        looked = state and state.gaps.looked_at
         return {
             "lastAttemptAt": attempted and rfc3339(attempted),
             "lastSuccessAt": looked and rfc3339(looked),
@@ -182,7 +185,8 @@ class Status:
         }
 
     def _store(self) -> dict[str, Any]:
-        store, trouble = self.running.store if self.running else None, self.store_trouble()
+        store = self.running.store if self.running else None
+        trouble = self.store_trouble()
         return {
             "writable": store is not None and trouble is None,
             "trouble": trouble,
@@ -215,7 +219,7 @@ class Status:
 def _event(known: TrackedEvent) -> dict[str, Any]:
     measured = known.measured
     return {
-        **known.event.to_wire(status=known.status),
+        **known.as_reported.to_wire(),
         "affectsThisVm": known.affects_this_vm,
         "impact": known.event.impact,
         "revision": known.revision,

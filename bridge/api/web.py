@@ -106,7 +106,8 @@ class Web:
         if route is None:
             return _error(HTTPStatus.NOT_FOUND, f"there is: {', '.join(self._routes)}")
         if environ["REQUEST_METHOD"] not in ("GET", "HEAD"):
-            message, allow = "read-only server: use GET or HEAD", ("Allow", "GET, HEAD")
+            message = "read-only server: use GET or HEAD"
+            allow = ("Allow", "GET, HEAD")
             return _error(HTTPStatus.METHOD_NOT_ALLOWED, message, allow)
         try:
             return route(environ)
@@ -141,7 +142,8 @@ def is_ours(host: str, listen: str, names: Collection[str] = ()) -> bool:
     if name == "localhost" or name in names:
         return True
     try:
-        given, own = ip_address(name), ip_address(listen)
+        given = ip_address(name)
+        own = ip_address(listen)
     except ValueError:
         return False
     return own.is_unspecified or given == own or (given.is_loopback and own.is_loopback)
@@ -153,7 +155,8 @@ def page_policy(page: bytes) -> str:
     for kind, text in _INLINE.findall(page):
         digest = base64.b64encode(hashlib.sha256(text).digest()).decode()
         hashes[kind.decode()].append(f"'sha256-{digest}'")
-    script, style = " ".join(hashes["script"]), " ".join(hashes["style"])
+    script = " ".join(hashes["script"])
+    style = " ".join(hashes["style"])
     return (
         f"default-src 'none'; script-src {script}; style-src {style}; connect-src 'self'; "
         f"img-src data:; {_NOTHING_ELSE}"

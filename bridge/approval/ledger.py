@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import datetime
 from typing import Final
 
 from bridge.approval.verification import SKEW_SECONDS, Command
-from bridge.events.normalize import Observer
 from bridge.events.tracked import TrackedEvent
-from bridge.store.approvals import ApprovalRows, Asked, Entry, State
+from bridge.store.approvals import Approval, ApprovalRows
 from bridge.store.database import RESET_KEY, Store
-from sinks.record import APPROVAL, RecordDraft
+from wire.observer import Observer
+from wire.receipt import ReceiptData
+from wire.record import APPROVAL, RecordDraft, draft
 
 LOST_KEY: Final = "ledger_lost"
 """In `meta`: when an earlier ledger was lost together with its store, seconds since 1970."""
 
 
 class Ledger(ApprovalRows):
-    """The entries in the store. All methods may be called from any thread."""
+    """The approvals in the store. All methods may be called from any thread."""
 
     def __init__(self, store: Store, now: datetime) -> None:
         """Raises `StoreError` if the store was lost and that cannot be written down."""
@@ -33,41 +33,20 @@ class Ledger(ApprovalRows):
         # clock may be ahead of ours, as `verification` allows.
         return issued <= self._lost + SKEW_SECONDS and 0 < self._lost <= now.timestamp()
 
-    def write(
-        self,
-        entry: Entry,
-        observer: Observer,
-        now: datetime,
-        *,
-        state: State,
-        reason: str | None = None,
-    ) -> Entry:
-        """Bring an entry to a state, with its receipt, synced, or raise `StoreError`."""
-        after = replace(entry, state=state, reason=reason)
-        self.put(after, now, receipt(after, observer, now))
-        return after
+    def write(self, approval: Approval, observer: Observer, now: datetime) -> None:
+        """Commit an approval in its new state, with its receipt, synced. Raises `StoreError`."""
+        self.put(approval, now, receipt(approval, observer, now))
 
-    def answer(
-        self, entry: Entry, observer: Observer, now: datetime, *, state: State, reason: str | None
-    ) -> None:
+    def answer(self, approval: Approval, observer: Observer, now: datetime) -> None:
         """Commit a receipt alone: the cause is not used up by it. Raises `StoreError`."""
-        after = replace(entry, state=state, reason=reason)
-        self._store.commit([receipt(after, observer, now)])
-
-    def asked(self, entry: Entry, asked: Asked, now: datetime) -> Entry:
-        """Note what IMDS may have got: before a try `maybe`. Raises `StoreError`."""
-        if entry.asked == asked:
-            return entry
-        after = replace(entry, asked=asked)
-        self.put(after, now)
-        return after
+        self._store.commit([receipt(approval, observer, now)])
 
 
-def entry_of(
+def approval_of(
     known: TrackedEvent, *, cause: str, jti: str, actor: str, why: str | None = None
-) -> Entry:
-    """An entry about an event as it stands now, for a cause that is not a token."""
-    return Entry(
+) -> Approval:
+    """An approval of an event as it stands now, for a cause that is not a token."""
+    return Approval(
         cause=cause,
         jti=jti,
         event_id=known.event.event_id,
@@ -84,9 +63,9 @@ def cause_of(command: Command) -> str:
     return f"command\n{command.issuer}\n{command.jti}"
 
 
-def entry_of_command(command: Command, known: TrackedEvent | None) -> Entry:
-    """An entry about what a command asks for, of an event as far as it is known."""
-    return Entry(
+def approval_of_command(command: Command, known: TrackedEvent | None) -> Approval:
+    """What a command asks for, of an event as far as it is known."""
+    return Approval(
         cause=cause_of(command),
         jti=command.jti,
         event_id=known.event.event_id if known else command.event_id,
@@ -95,27 +74,27 @@ def entry_of_command(command: Command, known: TrackedEvent | None) -> Entry:
         issuer=command.issuer,
         resources=known.event.resources if known else (),
         why=command.why,
+        key=command.key,
+        expires=command.expires,
+        act="prepare" if command.act == "prepare" else "approve",
     )
 
 
-def receipt(entry: Entry, observer: Observer, now: datetime) -> RecordDraft:
+def receipt(approval: Approval, observer: Observer, now: datetime) -> RecordDraft:
     """One step of an approval, or the answer to a ping; `rsn` is the approver's own text."""
-    about = f"scheduledEvents/{entry.event_id}" if entry.event_id else None
-    return RecordDraft(
-        type=APPROVAL,
-        source=observer.vm.source,
-        subject=about or f"bridge/{observer.instance_id}",
-        time=now,
-        partition_key=observer.vm.vm_id,
-        data={
-            **observer.to_wire(),
-            "jti": entry.jti,
-            "evt": entry.event_id,
-            "state": entry.state,
-            "reason": entry.reason,
-            "actor": entry.actor,
-            "issuer": entry.issuer,
-            "resources": list(entry.resources),
-            "rsn": entry.why,
-        },
+    about = f"scheduledEvents/{approval.event_id}" if approval.event_id else None
+    data = ReceiptData(
+        vm=observer.vm,
+        node=observer.node,
+        bridge=observer.bridge,
+        jti=approval.jti,
+        evt=approval.event_id,
+        state=approval.state,
+        reason=approval.reason,
+        actor=approval.actor,
+        issuer=approval.issuer,
+        resources=approval.resources,
+        rsn=approval.why,
     )
+    subject = about or f"bridge/{observer.bridge.instance_id}"
+    return draft(APPROVAL, data, subject=subject, now=now)

@@ -5,128 +5,103 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from enum import Enum
+from typing import Final, Literal
 
-from bridge.config.approval import ApprovalSettings
+from bridge.config.approval import Rule
 from bridge.events.tracked import TrackedEvent
 
+BEGUN: Final = ("Started", "Completed", "Canceled")
+"""Azure's words for an event that needs no approval any more."""
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
-    """One rule. What is None or empty matches anything."""
 
-    name: str
-    event_type: tuple[str, ...] = ()
-    event_source: tuple[str, ...] = ()
-    max_duration: float | None = None
-    """Matches where the duration is known and at most so many seconds."""
-    affects_this_vm: bool = True
-    """Match only events that name this VM."""
-    max_resources: int = 1
-    """An approval releases every VM that the event lists: refuse above this many."""
-    after: tuple[str, ...] = ()
-    """Sinks that must have acknowledged the event's latest record first."""
-    leader_first: bool = False
-    """Only the first VM in the event's resources acts."""
-    takeover: float | None = None
-    """With `leader_first`: after so many seconds without Started, the next VM may act."""
+def matches(rule: Rule, known: TrackedEvent) -> bool:
+    """Whether this rule decides about the event."""
+    event = known.event
+    duration = event.duration_in_seconds
+    return (
+        _listed(event.event_type, rule.event_type)
+        and _listed(event.event_source, rule.event_source)
+        and (known.affects_this_vm or not rule.affects_this_vm)
+        and (rule.max_duration is None or (duration is not None and duration <= rule.max_duration))
+    )
 
-    def matches(self, known: TrackedEvent) -> bool:
-        """Whether this rule decides about the event."""
-        event = known.event
-        duration = event.duration_in_seconds
-        return (
-            _listed(event.event_type, self.event_type)
-            and _listed(event.event_source, self.event_source)
-            and (known.affects_this_vm or not self.affects_this_vm)
-            and (
-                self.max_duration is None
-                or (duration is not None and duration <= self.max_duration)
-            )
+
+def covers(rule: Rule, other: Rule) -> bool:
+    """Whether this rule matches every event that the other one matches."""
+    return (
+        _within(other.event_type, rule.event_type)
+        and _within(other.event_source, rule.event_source)
+        and (other.affects_this_vm or not rule.affects_this_vm)
+        and (
+            rule.max_duration is None
+            or (other.max_duration is not None and other.max_duration <= rule.max_duration)
         )
+    )
 
-    def covers(self, other: Rule) -> bool:
-        """Whether this rule matches every event that the other one matches."""
-        return (
-            _within(other.event_type, self.event_type)
-            and _within(other.event_source, self.event_source)
-            and (other.affects_this_vm or not self.affects_this_vm)
-            and (
-                self.max_duration is None
-                or (other.max_duration is not None and other.max_duration <= self.max_duration)
-            )
-        )
 
-    def sentence(self) -> str:
-        """What the rule will do, for `seb check`."""
-        text = f"rule {self.name} {'approves' if self.max_resources else 'refuses'} every "
-        text += f"{' or '.join(self.event_type)} event" if self.event_type else "event"
-        if self.event_source:
-            text += f" of source {' or '.join(self.event_source)}"
-        if self.max_duration is not None:
-            text += f" that is to last at most {self.max_duration:g} s and {self._reach()}"
-        else:
-            text += f" that {self._reach()}"
-        if not self.max_resources:
-            return text
-        if self.after:
-            have = "have" if len(self.after) > 1 else "has"
-            text += f", once {' and '.join(self.after)} {have} acknowledged its latest record"
-        if self.leader_first:
-            text += ", where this VM is the first that it lists"
-        if self.takeover is not None:
-            text += (
-                f"; while it has not started, the next one listed acts {self.takeover:g} s after "
-                "it first saw the event, and so on"
-            )
+def sentence(rule: Rule) -> str:
+    """What the rule will do, for `seb check`."""
+    text = f"rule {rule.name} {'approves' if rule.max_resources else 'refuses'} every "
+    text += f"{' or '.join(rule.event_type)} event" if rule.event_type else "event"
+    if rule.event_source:
+        text += f" of source {' or '.join(rule.event_source)}"
+    if rule.max_duration is not None:
+        text += f" that is to last at most {rule.max_duration:g} s and {_reach(rule)}"
+    else:
+        text += f" that {_reach(rule)}"
+    if not rule.max_resources:
         return text
+    if rule.after:
+        have = "have" if len(rule.after) > 1 else "has"
+        text += f", once {' and '.join(rule.after)} {have} acknowledged its latest record"
+    if rule.leader:
+        text += ", where this VM is the first that it lists"
+    if rule.takeover is not None:
+        text += (
+            f"; while it has not started, the next one listed acts {rule.takeover:g} s after "
+            "it first saw the event, and so on"
+        )
+    return text
 
-    def _reach(self) -> str:
-        others = self.max_resources - 1
-        if self.max_resources and self.affects_this_vm:
-            many = f"at most {others} other{'s' if others > 1 else ''}" if others else "no other"
-            return f"names this VM and {many}"
-        if self.affects_this_vm:
-            return "names this VM"
-        if not self.max_resources:
-            return "names whichever VM"
-        return f"names any VM, at most {self.max_resources} at once"
 
-
-def rules_of(approval: ApprovalSettings) -> list[Rule]:
-    """The rules, in the order in which they decide."""
-    return [
-        Rule(leader_first=each.leader == "first", **each.model_dump(exclude={"leader"}))
-        for each in approval.rules
-    ]
+def _reach(rule: Rule) -> str:
+    others = rule.max_resources - 1
+    if rule.max_resources and rule.affects_this_vm:
+        many = f"at most {others} other{'s' if others > 1 else ''}" if others else "no other"
+        return f"names this VM and {many}"
+    if rule.affects_this_vm:
+        return "names this VM"
+    if not rule.max_resources:
+        return "names whichever VM"
+    return f"names any VM, at most {rule.max_resources} at once"
 
 
 def objection(known: TrackedEvent | None, fingerprint: str | None) -> str | None:
     """Why an event cannot be approved in the state of that fingerprint (None: any), or None."""
     if known is None or not known.pending:
         return "unknown_event"
-    if known.event.event_status != "Scheduled":
+    if known.event.event_status in BEGUN:
         return "already_started"
+    if known.event.event_status != "Scheduled" or known.event.ambiguous:
+        return "not_approvable"
     if fingerprint not in (None, known.fingerprint):
         return "event_changed"
     return None if known.event.names_its_vms else "not_allowed"
 
 
-class Verdict(Enum):
-    """What a rule says of an event now."""
-
-    APPROVE = "approve"
-    WAIT = "wait"
-    REFUSE = "refuse"
+Answer = Literal["approve", "wait", "refuse"]
+"""What a rule says of an event now."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Decision:
-    """A rule's verdict; `why` is one clause for a person."""
+class RuleDecision:
+    """A rule's answer; `why` is one clause for a person."""
 
     rule: Rule
-    verdict: Verdict
+    answer: Answer
     why: str
+    reason: str | None = None
+    """Why it refuses, as the receipt says it."""
 
 
 def decide(
@@ -136,26 +111,29 @@ def decide(
     vm_name: str,
     now: datetime,
     acknowledged: Callable[[str], bool],
-) -> Decision | None:
+) -> RuleDecision | None:
     """What the first matching rule says of a pending event now; None without such a rule."""
     if not known.pending or known.event.event_status != "Scheduled":
         return None
-    rule = next((rule for rule in rules if rule.matches(known)), None)
+    rule = next((rule for rule in rules if matches(rule, known)), None)
     if rule is None:
         return None
     if why := _refusal(rule, known):
-        return Decision(rule=rule, verdict=Verdict.REFUSE, why=why)
+        reason = "not_approvable" if known.event.ambiguous else "not_allowed"
+        return RuleDecision(rule=rule, answer="refuse", why=why, reason=reason)
     waiting = [sink for sink in rule.after if not acknowledged(sink)]
     if waiting:
         why = f"{', '.join(waiting)} has not acknowledged it"
-        return Decision(rule=rule, verdict=Verdict.WAIT, why=why)
-    if rule.leader_first and not _may_lead(rule, known, vm_name, now):
-        return Decision(rule=rule, verdict=Verdict.WAIT, why="another VM leads")
-    return Decision(rule=rule, verdict=Verdict.APPROVE, why="the rule says so")
+        return RuleDecision(rule=rule, answer="wait", why=why)
+    if rule.leader and not _may_lead(rule, known, vm_name, now):
+        return RuleDecision(rule=rule, answer="wait", why="another VM leads")
+    return RuleDecision(rule=rule, answer="approve", why="the rule says so")
 
 
 def _refusal(rule: Rule, known: TrackedEvent) -> str | None:
     count = len(known.event.resources)
+    if known.event.ambiguous:
+        return "IMDS names it twice, with different content"
     if not known.event.names_its_vms:
         return "the VMs that it would release are not all named"
     if count > rule.max_resources:

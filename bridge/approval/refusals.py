@@ -12,12 +12,6 @@ from sinks.base import CommandMessage
 
 log: Final = logging.getLogger(__name__)
 
-REASONS: Final = (
-    *("too_large", "retained", "malformed", "unknown_key", "bad_signature", "wrong_audience"),
-    *("expired", "not_yet_valid", "lifetime_too_long", "not_allowed", "replayed"),
-    *("unknown_event", "event_changed", "already_started", "rate_limited"),
-)
-"""Why a command can be refused, before IMDS hears of it."""
 REFUSALS_A_MINUTE: Final = 240
 """How many are logged and answered: each answer is a record at every sink. All are counted."""
 

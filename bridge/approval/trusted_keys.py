@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,13 +11,13 @@ from typing import Any, Final
 
 from bridge.config.approval import ApprovalSettings
 from bridge.errors import ConfigurationError
-from bridge.strictjson import JsonError, load_json
+from wire.keys import ALGORITHMS, MAX_FILE_BYTES, public_key
+from wire.strictjson import JsonError, canonical_json, load_json
 
 log: Final = logging.getLogger(__name__)
 
-MAX_FILE_BYTES: Final = 1 << 20
-ALGORITHMS: Final = {"EdDSA": ("OKP", "Ed25519"), "ES256": ("EC", "P-256")}
-"""What a key may be used for, and the key type and curve that go with it."""
+_MEMBERS: Final = ("kid", "alg", "iss", "kty", "crv", "x", "y")
+"""What makes a key in the file one and the same."""
 
 
 class TrustError(ValueError):
@@ -30,6 +31,8 @@ class TrustedKey:
     kid: str
     alg: str
     issuer: str
+    digest: str
+    """The SHA-256 of all that makes it this key: another key under its `kid` has another one."""
     key: Any = field(repr=False)
 
 
@@ -53,10 +56,10 @@ class Trust:
         self.refresh()
         return list(self._keys.values())
 
-    def has(self, issuer: str) -> bool:
-        """Whether a key of this issuer is trusted now."""
+    def has(self, digest: str | None) -> bool:
+        """Whether the key with this digest is trusted now; None is no key."""
         self.refresh()
-        return any(key.issuer == issuer for key in self._keys.values())
+        return any(key.digest == digest for key in self._keys.values())
 
     def refresh(self) -> None:
         """Read the file again; its bytes decide, as two versions may share a time stamp."""
@@ -67,9 +70,12 @@ class Trust:
             content = _content(self.path)
             if content != self._content:
                 self._keys = _keys(content, self.path)
-                self._content, self.trouble = content, None
+                self._content = content
+                self.trouble = None
         except (OSError, TrustError) as error:
-            self._keys, self._content, self.trouble = {}, None, str(error)
+            self._keys = {}
+            self._content = None
+            self.trouble = str(error)
         if self.trouble != before:
             extra = {"action": "trust_trouble" if self.trouble else "trust_ok"}
             log.warning(self.trouble or "the trusted keys can be read again", extra=extra)
@@ -132,10 +138,15 @@ def _key(entry: object, where: str) -> TrustedKey:
         raise TrustError(f"{where} is neither EdDSA on Ed25519 nor ES256 on P-256")
     if entry.get("use", "sig") != "sig":
         raise TrustError(f"{where} is not for signatures")
-    from bridge.approval import jws  # noqa: PLC0415  # only if a key is trusted
-
     try:
-        key = jws.read_key(entry)
+        key = public_key(entry)
     except ValueError:
         raise TrustError(f"{where} is not a valid public key") from None
-    return TrustedKey(kid=entry["kid"], alg=entry["alg"], issuer=entry["iss"], key=key)
+    members = {name: entry.get(name) for name in _MEMBERS}
+    return TrustedKey(
+        kid=entry["kid"],
+        alg=entry["alg"],
+        issuer=entry["iss"],
+        digest=hashlib.sha256(canonical_json(members)).hexdigest(),
+        key=key,
+    )

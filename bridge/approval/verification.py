@@ -8,25 +8,31 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from bridge.approval.compact import header_of, read_object
 from bridge.approval.policy import objection
-from bridge.approval.trusted_keys import ALGORITHMS, Trust, TrustedKey
+from bridge.approval.trusted_keys import Trust, TrustedKey
 from bridge.events.tracked import TrackedEvent
-from sinks.base import MAX_TOKEN_BYTES
+from wire.command import (
+    ABOUT_AN_EVENT,
+    ACTS,
+    HEADERS,
+    MAX_LIFETIME_SECONDS,
+    MAX_TOKEN_BYTES,
+    TIME_CLAIMS,
+    TYPE,
+    SignatureInvalidError,
+    header_of,
+    is_moment,
+    is_text,
+    is_well_typed,
+    read_object,
+    signed_bytes,
+)
+from wire.keys import ALGORITHMS
 
-MAX_LIFETIME_SECONDS: Final = 900
 MAX_COMMANDS: Final = 30
 RATE_SECONDS: Final = 60.0
 SKEW_SECONDS: Final = 5
 """How far ahead of this VM's clock a control plane's may be."""
-TYPE: Final = "seb-command+jwt"
-ACTS: Final = ("approve", "ping")
-_HEADERS: Final = {"alg", "kid", "typ"}
-_TEXTS: Final = ("iss", "sub", "jti", "act")
-_TIMES: Final = ("iat", "nbf", "exp")
-_MAX_TEXT: Final = 512
-_MAX_TIME: Final = 1 << 40
-"""Seconds since 1970 that every clock and every reader of JSON can hold."""
 
 
 class RefusedError(Exception):
@@ -55,10 +61,14 @@ class Command:
     why: str | None
     issued: int
     """Seconds since 1970."""
+    expires: int
+    """Seconds since 1970; it is not carried out from then on."""
+    key: str
+    """The digest of the key that signed it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Situation:
+class LocalState:
     """What a command is checked against."""
 
     vm_id: str
@@ -66,6 +76,8 @@ class Situation:
     known: Mapping[str, TrackedEvent]
     used: Callable[[Command], bool]
     """Whether this jti of this issuer has been used."""
+    prepares: bool = False
+    """Whether a sink of this VM prepares."""
 
 
 class Rate:
@@ -87,9 +99,7 @@ class Rate:
         return True
 
 
-def verify(
-    token: bytes, *, retained: bool, trust: Trust, situation: Situation, rate: Rate
-) -> Command:
+def verify(token: bytes, *, retained: bool, trust: Trust, local: LocalState, rate: Rate) -> Command:
     """The command in a token, if everything about it is right. Raises `RefusedError`."""
     if len(token) > MAX_TOKEN_BYTES:
         raise RefusedError("too_large")
@@ -98,11 +108,11 @@ def verify(
     key = _key(_header(token), trust)
     payload = _signed(token, key)
     # From here on the sender is known, and gets an answer.
-    command = _checked(payload, key, situation)
-    if situation.used(command):
+    command = _checked(payload, key, local)
+    if local.used(command):
         raise RefusedError("replayed", command)
-    if command.act == "approve" and (
-        reason := objection(_known(command, situation), command.fingerprint)
+    if command.act in ABOUT_AN_EVENT and (
+        reason := objection(_known(command, local), command.fingerprint)
     ):
         raise RefusedError(reason, command)
     if not rate.allows():
@@ -110,23 +120,23 @@ def verify(
     return command
 
 
-def _checked(payload: bytes, key: TrustedKey, situation: Situation) -> Command:
+def _checked(payload: bytes, key: TrustedKey, local: LocalState) -> Command:
     """What was asked, if it is asked rightly and of this VM, now, within local policy."""
     try:
         claims = read_object(payload)
     except ValueError:
         raise RefusedError("malformed", _command({}, key)) from None
     command = _command(claims, key)
-    if not _is_well_typed(claims):
+    if not is_well_typed(claims):
         raise RefusedError("malformed", command)
     if claims["iss"] != key.issuer:
         raise RefusedError("not_allowed", command)
-    if claims.get("aud") != f"urn:seb:vm:{situation.vm_id}":
+    if claims.get("aud") != f"urn:seb:vm:{local.vm_id}":
         raise RefusedError("wrong_audience", command)
-    _check_times(claims, situation.now, command)
-    if command.act not in ACTS:
+    _check_times(claims, local.now, command)
+    if command.act not in ACTS or (command.act == "prepare" and not local.prepares):
         raise RefusedError("not_allowed", command)
-    known = _known(command, situation)
+    known = _known(command, local)
     if (
         known is not None
         and known.pending
@@ -137,8 +147,8 @@ def _checked(payload: bytes, key: TrustedKey, situation: Situation) -> Command:
     return command
 
 
-def _known(command: Command, situation: Situation) -> TrackedEvent | None:
-    return situation.known.get((command.event_id or "").casefold())
+def _known(command: Command, local: LocalState) -> TrackedEvent | None:
+    return local.known.get((command.event_id or "").casefold())
 
 
 def _header(token: bytes) -> Mapping[str, Any]:
@@ -147,7 +157,7 @@ def _header(token: bytes) -> Mapping[str, Any]:
         header = read_object(header_of(token))
     except ValueError:
         raise RefusedError("malformed") from None
-    if set(header) != _HEADERS or not all(isinstance(each, str) for each in header.values()):
+    if set(header) != HEADERS or not all(isinstance(each, str) for each in header.values()):
         raise RefusedError("malformed")
     if header["typ"] != TYPE or header["alg"] not in ALGORITHMS:
         raise RefusedError("malformed")
@@ -162,44 +172,16 @@ def _key(header: Mapping[str, Any], trust: Trust) -> TrustedKey:
 
 
 def _signed(token: bytes, key: TrustedKey) -> bytes:
-    from bridge.approval import jws  # noqa: PLC0415  # loaded with the key
-
     try:
-        return jws.signed_bytes(token, key.key, key.alg)
-    except jws.SignatureInvalidError:
+        return signed_bytes(token, key.key, key.alg)
+    except SignatureInvalidError:
         raise RefusedError("bad_signature") from None
     except ValueError:
         raise RefusedError("malformed") from None
 
 
-def _is_well_typed(claims: Mapping[str, Any]) -> bool:
-    """Whether each claim is of its type; PyJWT takes a text for a time."""
-    if not all(_is_text(claims.get(name)) for name in _TEXTS):
-        return False
-    if not all(_is_moment(claims.get(name)) for name in _TIMES):
-        return False
-    about = [claims.get("evt"), claims.get("evh")]
-    if claims["act"] == "approve":
-        right = all(_is_text(each) for each in about)
-    elif claims["act"] == "ping":
-        right = about == [None, None]
-    else:
-        right = all(each is None or _is_text(each) for each in about)
-    return right and (claims.get("rsn") is None or _is_text(claims["rsn"]))
-
-
-def _is_text(value: object) -> bool:
-    """Whether a claim is text that may stand in a receipt and in a log."""
-    return isinstance(value, str) and 0 < len(value) <= _MAX_TEXT and value.isprintable()
-
-
-def _is_moment(value: object) -> bool:
-    """Whether a claim is a time in whole seconds; a bool is an int only to Python."""
-    return type(value) is int and 0 <= value < _MAX_TIME
-
-
 def _command(claims: Mapping[str, Any], key: TrustedKey) -> Command:
-    text = {name: value for name, value in claims.items() if _is_text(value)}
+    text = {name: value for name, value in claims.items() if is_text(value)}
     return Command(
         issuer=key.issuer,
         subject=text.get("sub", ""),
@@ -208,14 +190,16 @@ def _command(claims: Mapping[str, Any], key: TrustedKey) -> Command:
         event_id=text.get("evt"),
         fingerprint=text.get("evh"),
         why=text.get("rsn"),
-        issued=claims["iat"] if _is_moment(claims.get("iat")) else 0,
+        issued=claims["iat"] if is_moment(claims.get("iat")) else 0,
+        expires=claims["exp"] if is_moment(claims.get("exp")) else 0,
+        key=key.digest,
     )
 
 
 def _check_times(claims: Mapping[str, Any], now: datetime, command: Command) -> None:
     seconds = now.timestamp()
     begins = max(claims["nbf"], claims["iat"])
-    times = [claims[name] for name in _TIMES]
+    times = [claims[name] for name in TIME_CLAIMS]
     if seconds >= claims["exp"]:
         raise RefusedError("expired", command)
     if begins > seconds + SKEW_SECONDS or begins >= claims["exp"]:

@@ -1,4 +1,6 @@
-"""The thread of approvals: people, polls, commands. It never waits for a sink."""
+"""The thread of approvals: people, polls, commands, and requests to IMDS take turns. It never waits
+for a sink.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +11,14 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from bridge.approval.approvals import Approvals
-from bridge.store.approvals import Entry
+from bridge.store.approvals import Act, Approval
 from bridge.store.database import StoreError
-from sinks.base import MAX_TOKEN_BYTES, CommandMessage
+from sinks.base import CommandMessage
+from wire.command import MAX_TOKEN_BYTES
 
 log: Final = logging.getLogger(__name__)
 
@@ -31,14 +35,22 @@ Job = Callable[[], object]
 
 
 class Approver:
-    """Does one thing at a time, commands last. All methods may be called from any thread."""
+    """Does one thing at a time, in rounds: people, then the last poll, then the commands that wait,
+    then one request to IMDS at most. So a request that hangs delays each of them once, and no flood
+    of commands delays a request for long. All methods may be called from any thread.
+    """
 
-    def __init__(self, approvals: Approvals) -> None:
+    def __init__(
+        self, approvals: Approvals, *, monotonic: Callable[[], float] = time.monotonic
+    ) -> None:
         self._approvals = approvals
+        self._monotonic = monotonic
         self._changed = threading.Condition()
         self._people: deque[Job] = deque()
         self._commands: deque[CommandMessage] = deque()
-        self._looked = False
+        self._polled = False
+        self._more = False
+        """Whether the last step found something to do: then there may be more."""
         self._stopping = False
         self._held_until = 0.0
         self._thread = threading.Thread(target=self._run, name="approver", daemon=True)
@@ -46,8 +58,8 @@ class Approver:
     def start(self) -> None:
         """Begin: IMDS has confirmed the VM identity. Until then nothing is approved."""
         with self._changed:
-            if not self._looked:
-                self._held_until = time.monotonic() + FIRST_LOOK_SECONDS
+            if not self._polled:
+                self._held_until = self._monotonic() + FIRST_LOOK_SECONDS
         self._thread.start()
 
     @property
@@ -74,11 +86,12 @@ class Approver:
             self._changed.notify()
         return True
 
-    def polled(self) -> None:
-        """IMDS was just polled."""
+    def polled(self, *, answered: bool = True) -> None:
+        """IMDS was just polled; `answered`: it gave a document, and its changes are committed."""
         with self._changed:
-            self._looked = True
-            self._held_until = 0.0
+            self._polled = True
+            if answered:
+                self._held_until = 0.0
             self._changed.notify()
 
     def local(
@@ -89,18 +102,23 @@ class Approver:
         seconds: float,
         fingerprint: str | None = None,
         why: str | None = None,
-    ) -> Entry:
-        """Approve for a person on this VM. Raises `LookupError`, `StoreError` or `TimeoutError`."""
+        act: Act = "approve",
+    ) -> Approval:
+        """Accept the approval of a person on this VM, or the wish to prepare. Raises `LookupError`,
+        `StoreError` or `TimeoutError`.
+        """
         if not self.is_started:
             raise LookupError(UNCONFIRMED)
-        answer: Future[Entry] = Future()
+        answer: Future[Approval] = Future()
 
         def work() -> None:
             if not answer.set_running_or_notify_cancel():
                 return
             try:
                 answer.set_result(
-                    self._approvals.local(event_id, user=user, fingerprint=fingerprint, why=why)
+                    self._approvals.local(
+                        event_id, user=user, fingerprint=fingerprint, why=why, act=act
+                    )
                 )
             except (LookupError, StoreError) as error:
                 answer.set_exception(error)
@@ -113,39 +131,70 @@ class Approver:
         except TimeoutError:
             if answer.cancel():
                 raise TimeoutError("nothing was done: other approvals are under way") from None
-            raise TimeoutError("it is under way, and IMDS has not answered yet") from None
+            raise TimeoutError("it is under way, and the disk has not answered yet") from None
 
-    def find(self, jti: str) -> Entry | None:
+    def find(self, jti: str) -> Approval | None:
         """How far an approval has come. Raises `StoreError`."""
         return self._approvals.find(jti)
 
-    def _run(self) -> None:
-        while (job := self._next()) is not None:
-            try:
-                job()
-            except StoreError as error:
-                log.warning(str(error), extra={"action": "store_trouble"})
-            except Exception as error:
-                # The last line of defence, as in the poller: one bad job must not end them all.
-                log.exception(
-                    "this is a bug in the bridge",
-                    extra={"action": "approval_bug", "error": type(error).__name__},
-                )
+    def turn(self) -> None:
+        """One round: all that waits now, and then one step, which sends one request to IMDS at
+        most. The thread of approvals calls it; tests call it instead of a thread.
+        """
+        for job in [*self._take_jobs(), self._step]:
+            if not self._stopping:
+                self._do(job)
 
-    def _next(self) -> Job | None:
-        """The next job, once there is one; None at the end."""
+    @property
+    def has_work(self) -> bool:
+        """Whether anything waits for the next round."""
+        return bool(self._people or self._polled or self._more or self._may_take_commands())
+
+    def _run(self) -> None:
+        while self._wait_for_work():
+            self.turn()
+
+    def _wait_for_work(self) -> bool:
+        """Wait until there is work; False at the end."""
         with self._changed:
-            while not self._stopping:
-                if self._people:
-                    return self._people.popleft()
-                if self._looked:
-                    self._looked = False
-                    return self._approvals.polled
-                held = max(0.0, self._held_until - time.monotonic())
-                if self._commands and not held:
-                    return self._take_command
-                self._changed.wait(held if self._commands else None)
-        return None
+            while not (self._stopping or self.has_work):
+                held = self._held_until - self._monotonic()
+                self._changed.wait(max(0.0, held) if self._commands else None)
+            return not self._stopping
+
+    def _take_jobs(self) -> list[Job]:
+        with self._changed:
+            jobs = [*self._people]
+            self._people.clear()
+            if self._polled:
+                self._polled = False
+                jobs.append(self._approvals.polled)
+            if self._may_take_commands():
+                jobs.append(partial(self._take_commands, len(self._commands)))
+            return jobs
+
+    def _may_take_commands(self) -> bool:
+        return bool(self._commands) and self._monotonic() >= self._held_until
+
+    def _do(self, job: Job) -> None:
+        try:
+            job()
+        except StoreError as error:
+            log.warning(str(error), extra={"action": "store_trouble"})
+        except Exception as error:
+            # The last line of defence, as in the poller: one bad job must not end them all.
+            log.exception(
+                "this is a bug in the bridge",
+                extra={"action": "approval_bug", "error": type(error).__name__},
+            )
+
+    def _step(self) -> None:
+        self._more = False  # after an error it goes on with the next poll, command or person
+        self._more = self._approvals.step()
+
+    def _take_commands(self, count: int) -> None:
+        for _ in range(count):
+            self._take_command()
 
     def _take_command(self) -> None:
         message = self._commands[0]
@@ -154,7 +203,7 @@ class Approver:
         except StoreError:
             # Nothing was done: it stays the first in the queue.
             with self._changed:
-                self._held_until = time.monotonic() + STORE_SECONDS
+                self._held_until = self._monotonic() + STORE_SECONDS
             raise
         except Exception:
             # A message that finds a bug must not fill the channel's window by never being settled.

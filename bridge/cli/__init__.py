@@ -21,6 +21,7 @@ COMMANDS: Final = {
     "events": "Show the last records of the running bridge.",
     "keys": "Make and show the keys that sign commands.",
     "outbox": "Show what is not delivered yet, and what sinks refused.",
+    "prepare": "Have a VM prepare for an event; nothing is approved.",
     "run": "Run the bridge.",
     "schema": "Print the JSON Schema of the records.",
     "simulate": "Run a stand-in for IMDS that plays a scenario.",
@@ -91,7 +92,9 @@ def main() -> None:
         error.show()
         sys.exit(USAGE)
     except SebError as error:
-        click.echo(f"seb: {error}", err=True)
+        from bridge.logs import complain  # noqa: PLC0415  # only on the way out
+
+        complain(f"seb: {error}")
         sys.exit(error.exit_code)
     except SystemExit:
         # click ends like this, with 1, if the reader of the output has closed it: the reader has

@@ -39,3 +39,10 @@ def _question(count: int, mark: str, *, is_there: bool) -> str:
         return f"Release 1 VM, {mark if is_there else f'not {mark}'}?"
     among = f"{mark} among them" if is_there else f"{mark} not among them"
     return f"Release {count} VMs, {among}?"
+
+
+def agree_to_prepare(event: Mapping[str, Any], vm: str | None) -> None:
+    """Show what a VM is to prepare for; nothing is released, so nothing is asked."""
+    kind = escaped(str(event.get("eventType") or "event of unknown type"))
+    where = "this VM" if vm is None else escaped(vm)
+    click.echo(f"{kind} {escaped(str(event.get('eventId')))}: {where} prepares for it", err=True)

@@ -21,9 +21,13 @@ from bridge.cli import common
 from bridge.cli.agreement import agree
 from bridge.cli.approve_remote import UNDER_WAY, Target, approve_from_afar, ping
 from bridge.cli.number import Number
-from bridge.cli.remote_vm import FIELDS, find
+from bridge.cli.remote_vm import FIELDS, find, not_scheduled
 from bridge.errors import NO, NO_REPLY, OK, UnreachableError
+from bridge.store.approvals import Act
 from sinks.readable import escaped
+
+Agree = Callable[[Mapping[str, Any], str | None], None]
+"""Shows an event, and the name of its VM, and ends the command if the person says no."""
 
 MAX_TEXT: Final = 500
 AGAIN_SECONDS: Final = 0.3
@@ -90,11 +94,13 @@ def command(
     _require(event_id, vm_id, key, only_ping=only_ping, why=why)
     if not (yes or only_ping or sys.stdin.isatty()):
         raise click.UsageError("standard input is not a terminal; confirm with --yes")
-    show = partial(_show_step, as_json=as_json)
+    show = partial(show_step, as_json=as_json)
     if vm_id is None:
         directory = common.read_configuration(overrides).settings.state_dir
-        told = _approve_here(str(event_id), directory, why=why, yes=yes)
-        raise click.exceptions.Exit(_follow(directory, told, show, until=until, seconds=seconds))
+        asked = partial(agree, mark="this VM", yes=yes)
+        approval = ask_here("approve", str(event_id), directory, why=why, agree=asked)
+        code = follow(directory, approval, show, until=until, seconds=seconds)
+        raise click.exceptions.Exit(code)
     target = Target(
         vm_id=vm_id,
         key_file=key or Path(),
@@ -103,7 +109,7 @@ def command(
         config=common.read_configuration(overrides),
         show=show,
         until=until,
-        subject=f"{_user()}@{platform.node() or 'unknown'}",
+        subject=subject(),
     )
     asked = partial(agree, mark="the VM of --to", yes=yes)
     code = approve_from_afar(target, event_id, why=why, agree=asked) if event_id else ping(target)
@@ -125,44 +131,51 @@ def _require(
         raise click.UsageError(f"--reason is one line of at most {MAX_TEXT} characters")
 
 
-def _approve_here(event_id: str, directory: Path, *, why: str | None, yes: bool) -> dict[str, Any]:
-    """Ask the running bridge; the first step of the approval, as a receipt shows it."""
+def ask_here(
+    act: Act, event_id: str, directory: Path, *, why: str | None, agree: Agree
+) -> dict[str, Any]:
+    """Ask the running bridge to approve or to prepare; the first step, as a receipt shows it.
+    `agree` ends the command on no.
+    """
     shown = _ask(directory, {"ask": "pending"})
     event = find(shown["events"], event_id)
     if event is None:
         _refuse("unknown_event: no such event is pending on this VM")
-    if event["eventStatus"] != "Scheduled":
-        _refuse(f"already_started: the event is {event['eventStatus']}")
-    agree(event, shown["vm"], mark="this VM", yes=yes)
+    if objection := not_scheduled(event):
+        _refuse(objection)
+    agree(event, shown["vm"])
     user = _user()
     answer = _ask(
         directory,
         {
-            "ask": "approve",
+            "ask": act,
             "event": event["eventId"],
             "user": user,
             "fingerprint": event["fingerprint"],
             "why": why,
         },
     )
-    told = {"evt": event["eventId"], "actor": f"local:{user}", "resources": event["resources"]}
-    return {**dict.fromkeys(FIELDS), **told, **answer}
+    approval = {"evt": event["eventId"], "actor": f"local:{user}", "resources": event["resources"]}
+    return {**dict.fromkeys(FIELDS), **approval, **answer}
 
 
-def _follow(
+def follow(
     directory: Path,
-    told: dict[str, Any],
+    approval: dict[str, Any],
     show: Callable[[Mapping[str, Any]], None],
     *,
     until: str,
     seconds: float,
 ) -> int:
     """Show each step of an approval on this VM; the exit code."""
-    end, shown = time.monotonic() + seconds, None
+    end = time.monotonic() + seconds
+    shown = None
+    if approval["state"] == "accepted":
+        _ask_again(directory, approval)  # IMDS answers within a moment: that is the first news
     while True:
-        state = told["state"]
+        state = approval["state"]
         if state != shown:
-            show(told)
+            show(approval)
             shown = state
         if state in ("failed", "rejected"):
             return NO
@@ -171,8 +184,12 @@ def _follow(
         if time.monotonic() >= end:
             click.echo(f"seb: {UNDER_WAY[state]}", err=True)
             return NO_REPLY
-        threading.Event().wait(AGAIN_SECONDS)
-        told |= _ask(directory, {"ask": "approval", "jti": told["jti"]})
+        _ask_again(directory, approval)
+
+
+def _ask_again(directory: Path, approval: dict[str, Any]) -> None:
+    threading.Event().wait(AGAIN_SECONDS)
+    approval |= _ask(directory, {"ask": "approval", "jti": approval["jti"]})
 
 
 def _ask(directory: Path, request: Mapping[str, Any]) -> dict[str, Any]:
@@ -193,13 +210,20 @@ def _refuse(why: str) -> NoReturn:
     raise click.exceptions.Exit(NO)
 
 
-def _show_step(data: Mapping[str, Any], *, as_json: bool) -> None:
+def show_step(data: Mapping[str, Any], *, as_json: bool) -> None:
+    """Print one step of an approval: its receipt as a line, or as JSON."""
     if as_json:
         click.echo(json.dumps(dict(data)))
         return
     reason = f": {data['reason']}" if data["reason"] else ""
-    about, why = data["evt"] or "ping", f"  because: {data['rsn']}" if data["rsn"] else ""
+    about = data["evt"] or "ping"
+    why = f"  because: {data['rsn']}" if data["rsn"] else ""
     click.echo(escaped(f"{data['state']}{reason}  {about}  {data['jti']}{why}"))
+
+
+def subject() -> str:
+    """Who asks, as a command names it to another VM."""
+    return f"{_user()}@{platform.node() or 'unknown'}"
 
 
 def _user() -> str:

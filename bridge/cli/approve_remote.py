@@ -12,8 +12,8 @@ from typing import Any, Final
 
 import click
 
-from bridge.approval import signing
-from bridge.cli.remote_vm import find, is_what_it_shows, pending, receipts
+from bridge.cli.key_files import read_private
+from bridge.cli.remote_vm import find, is_what_it_shows, not_scheduled, pending, receipts
 from bridge.config.load import Configuration, SinkSpec
 from bridge.errors import (
     NO,
@@ -25,6 +25,8 @@ from bridge.errors import (
     UnreachableError,
 )
 from sinks.base import CommandSender, SinkError, SinkRejected
+from wire.command import Order, sign
+from wire.keys import KeyFileError, SigningKey
 
 STATE_SECONDS: Final = 5.0
 """How long the VM's retained state may take: the broker has it at once, or not at all."""
@@ -65,8 +67,11 @@ def approve_from_afar(
     *,
     why: str | None,
     agree: Callable[[Mapping[str, Any], str | None], None],
+    prepare: bool = False,
 ) -> int:
-    """Have the VM's bridge approve an event; the exit code. `agree` ends the command on no."""
+    """Have the VM's bridge approve an event, or prepare for it; the exit code. `agree` ends the
+    command on no.
+    """
     key = _key(target.key_file)
     with _sender(target) as sender:
         shown = pending(sender, seconds=min(target.seconds, STATE_SECONDS))
@@ -81,20 +86,21 @@ def approve_from_afar(
             event = find(shown.events, event_id)
         if event is None:
             return _refused(f"unknown_event: no such event is pending on VM {target.vm_id}")
-        if event.get("eventStatus") != "Scheduled":
-            return _refused(f"already_started: the event is {event.get('eventStatus')}")
+        if objection := not_scheduled(event):
+            return _refused(objection)
         if not is_what_it_shows(event):
             return _refused(
                 "the event that the broker shows does not match its fingerprint: the message was "
                 "changed, or that bridge has version 0.1.0; approve on the VM itself"
             )
         agree(event, shown.vm)
-        order = signing.Order(
+        order = Order(
             vm_id=target.vm_id,
             subject=target.subject,
             event_id=str(event["eventId"]),
             fingerprint=str(event.get("fingerprint")),
             why=why,
+            prepare=prepare,
         )
         return _carry_out(target, sender, order, key)
 
@@ -103,16 +109,14 @@ def ping(target: Target) -> int:
     """Prove the way to the VM's bridge and back; the exit code. Raises `SebError`."""
     key = _key(target.key_file)
     with _sender(target) as sender:
-        order = signing.Order(vm_id=target.vm_id, subject=target.subject)
+        order = Order(vm_id=target.vm_id, subject=target.subject)
         return _carry_out(target, sender, order, key)
 
 
-def _carry_out(
-    target: Target, sender: CommandSender, order: signing.Order, key: signing.SigningKey
-) -> int:
+def _carry_out(target: Target, sender: CommandSender, order: Order, key: SigningKey) -> int:
     """Send the command, show each receipt, and end with the first that settles it."""
     now = datetime.now(UTC)
-    token = signing.sign(order, key, now=now, lifetime=target.lifetime)
+    token = sign(order, key, now=now, lifetime=target.lifetime)
     if not sender.send(token, lifetime=target.lifetime):
         raise TryLaterError(
             "the broker reports that no client is subscribed to the commands of this VM",
@@ -157,10 +161,10 @@ def _refused(why: str) -> int:
     return NO
 
 
-def _key(path: Path) -> signing.SigningKey:
+def _key(path: Path) -> SigningKey:
     try:
-        return signing.read_private(path)
-    except signing.KeyFileError as error:
+        return read_private(path)
+    except KeyFileError as error:
         raise ConfigurationError(str(error)) from None
 
 

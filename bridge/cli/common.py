@@ -6,7 +6,6 @@ import os
 import sys
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, Final, NoReturn
 
@@ -18,7 +17,7 @@ from bridge.config import load
 from bridge.config.load import Configuration
 from bridge.version import __version__
 from sinks.base import SinkContext
-from sinks.record import VmIdentity
+from wire.vm import VmIdentity
 
 NIL: Final = "00000000-0000-0000-0000-000000000000"
 NOBODY: Final = VmIdentity(vm_id=NIL, name="unknown")
@@ -85,15 +84,13 @@ def interruption() -> threading.Event:
 
 def complain(error: Exception) -> None:
     """Print what is wrong on standard error; if that cannot be written, the exit code remains."""
-    with suppress(OSError):
-        click.echo(f"seb: {error}", err=True)
+    logs.complain(f"seb: {error}")
 
 
 def leave(code: int) -> NoReturn:
     """End the process now: a thread that is stuck in a sink must not hold it."""
     sys.stdout.flush()
-    with suppress(OSError):  # a log that cannot be written, as on a full disk, is not a failure
-        sys.stderr.flush()
+    logs.flush()
     os._exit(code)
 
 

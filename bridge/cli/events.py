@@ -12,7 +12,7 @@ import click
 from bridge.api.http_client import Viewer
 from bridge.cli import common
 from sinks.readable import readable
-from sinks.record import read_record
+from wire.record import read_record
 
 
 @click.command("events")

@@ -9,10 +9,12 @@ from typing import Any
 
 import click
 
-from bridge.approval import signing
 from bridge.cli import common
+from bridge.cli.key_files import read_jwk, write_private
 from bridge.errors import ConfigurationError, NotPermittedError
 from sinks.readable import escaped
+from wire.keys import KeyFileError, public, thumbprint
+from wire.keys import generate as make_key
 
 
 @click.group("keys")
@@ -38,11 +40,11 @@ def command() -> None:
 def generate(*, issuer: str, kid: str | None, alg: str, out: Path) -> None:
     """Write a new private key to a file, and print the public one as a JWKS."""
     try:
-        jwk = signing.generate(issuer=issuer, kid=kid, alg=alg)
+        jwk = make_key(issuer=issuer, kid=kid, alg=alg)
     except ValueError as error:
         raise click.UsageError(str(error)) from None
     try:
-        signing.write_private(jwk, out)
+        write_private(jwk, out)
     except FileExistsError:
         raise ConfigurationError(
             f"{out} exists already and may hold a key; name another file with --out"
@@ -51,7 +53,7 @@ def generate(*, issuer: str, kid: str | None, alg: str, out: Path) -> None:
         raise NotPermittedError(f"{out} cannot be written by this user") from None
     except OSError as error:
         raise ConfigurationError(f"{out} cannot be written: {error.strerror}") from None
-    click.echo(json.dumps({"keys": [signing.public(jwk)]}, indent=2))
+    click.echo(json.dumps({"keys": [public(jwk)]}, indent=2))
     click.echo(f"the private key is in {out}; do not copy it anywhere else", err=True)
 
 
@@ -73,8 +75,8 @@ def show(*, file: Path | None, overrides: tuple[str, ...]) -> None:
 
 def _keys(path: Path) -> list[Mapping[str, Any]]:
     try:
-        loaded = signing.read_jwk(path)
-    except signing.KeyFileError as error:
+        loaded = read_jwk(path)
+    except KeyFileError as error:
         raise ConfigurationError(str(error)) from None
     keys = loaded.get("keys", [loaded])
     if not isinstance(keys, list) or not all(isinstance(each, dict) for each in keys):
@@ -89,6 +91,6 @@ def _word(jwk: Mapping[str, Any], name: str) -> str:
 
 def _thumbprint(jwk: Mapping[str, Any]) -> str:
     try:
-        return signing.thumbprint(jwk)
+        return thumbprint(jwk)
     except (KeyError, TypeError):
         return "-"

@@ -123,7 +123,8 @@ def _open_and_ask(request: Mapping[str, Any], config: Configuration) -> dict[str
     from bridge.store.opening import FILE_NAME, open_store  # noqa: PLC0415
     from bridge.store.outbox import Outbox  # noqa: PLC0415  # a bridge that runs answers without it
 
-    directory, context = config.settings.state_dir, common.context_for(config)
+    directory = config.settings.state_dir
+    context = common.context_for(config)
     # A look must not make the store: it may run as another user than the bridge.
     if not (directory / FILE_NAME).exists():
         raise control.ControlError(f"there is no store in {directory} yet: the bridge has not run")

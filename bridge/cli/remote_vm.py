@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from bridge.imds.document import fingerprint
-from bridge.strictjson import JsonError, load_json
 from sinks.base import CommandSender
-from sinks.record import APPROVAL, RecordError, read_record
+from wire.event import fingerprint
+from wire.record import APPROVAL, RecordError, read_record
+from wire.strictjson import JsonError, load_json
 
 FIELDS: Final = ("jti", "evt", "state", "reason", "actor", "issuer", "resources", "rsn")
 """The fields of a receipt."""
@@ -29,7 +29,8 @@ def pending(sender: CommandSender, *, seconds: float) -> Shown | None:
     text = sender.state(seconds)
     try:
         state = load_json(text or b"{}")
-        events, vm = state["events"], state.get("vm")
+        events = state["events"]
+        vm = state.get("vm")
     except (JsonError, KeyError, TypeError, AttributeError):
         return None
     if not isinstance(events, list):
@@ -47,6 +48,15 @@ def find(events: Sequence[Mapping[str, Any]], event_id: str) -> Mapping[str, Any
         if str(event.get("eventId")).casefold() == event_id.casefold():
             return event
     return None
+
+
+def not_scheduled(event: Mapping[str, Any]) -> str | None:
+    """Why an event of this status cannot be approved, for a person; None if it can."""
+    status = event.get("eventStatus")
+    if status == "Scheduled":
+        return None
+    reason = "already_started" if status == "Started" else "not_approvable"
+    return f"{reason}: the event is {status}"
 
 
 def is_what_it_shows(event: Mapping[str, Any]) -> bool:

@@ -6,7 +6,7 @@ import json
 
 import click
 
-from sinks.record import schema
+from wire.schema import schema
 
 
 @click.command("schema")

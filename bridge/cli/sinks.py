@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import Final
 
 import click
 
@@ -11,13 +12,17 @@ from bridge.cli import common
 from bridge.config.load import Configuration, SinkSpec
 from bridge.errors import ConfigurationError, UnreachableError
 from bridge.events import bridge_records
-from bridge.events.normalize import Observer
 from bridge.imds.client import ImdsError, client
 from bridge.imds.identity import IdentityError, fetch_identity
 from bridge.version import __version__
 from sinks import registry
-from sinks.record import EventRecord, VmIdentity, seal
 from sinks.within import Stuck, within
+from wire.observer import BridgeRun, Observer
+from wire.record import TEST_STREAM, Record, seal
+from wire.vm import VmIdentity
+
+_USUAL_INTERVAL: Final = 60.0
+"""Seconds that the record names where the bridge sends no heartbeats."""
 
 
 @click.group("sinks")
@@ -73,7 +78,7 @@ def _report(name: str, running: dict[str, object]) -> None:
             click.echo(
                 f"{name}: the running bridge says {sink['state']}, {sink['backlog']} to deliver"
             )
-            if sink["state"] != "ok":
+            if sink["state"] in ("failing", "paused"):
                 raise UnreachableError(f"{name}: {sink['reason']}")
 
 
@@ -84,7 +89,7 @@ def _deliver(spec: SinkSpec, config: Configuration) -> str | None:
 
     def work() -> None:
         sink.open()
-        sink.deliver([_record(vm, config.settings.site)])
+        sink.deliver([_record(vm, config)])
         sink.close()
 
     try:
@@ -105,14 +110,18 @@ def _identity(config: Configuration) -> VmIdentity:
         ) from None
 
 
-def _record(vm: VmIdentity, site: str) -> EventRecord:
+def _record(vm: VmIdentity, config: Configuration) -> Record:
     now = datetime.now(UTC)
     draft = bridge_records.heartbeat(
-        Observer(vm=vm, version=__version__, instance_id="test", site=site),
+        Observer(
+            vm=vm,
+            node=None,
+            bridge=BridgeRun(version=__version__, instance_id="test", site=config.settings.site),
+        ),
         now,
-        interval=0.0,
+        interval=config.settings.heartbeat_interval or _USUAL_INTERVAL,
         looked_at=None,
         pending=0,
         last_sequence=0,
     )
-    return seal(draft, sequence=0, stream=common.NIL)
+    return seal(draft, sequence=0, stream=TEST_STREAM)

@@ -14,6 +14,7 @@ from bridge.cli import common
 from bridge.cli.sink_table import ago, sink_table
 from bridge.errors import NO
 from sinks.readable import escaped, span
+from wire.event import is_news
 
 
 @click.command("status")
@@ -23,8 +24,9 @@ from sinks.readable import escaped, span
 def command(*, as_json: bool, alive: bool, overrides: tuple[str, ...]) -> None:
     """Show the state of the running bridge.
 
-    Exit codes: 0 it polls IMDS with success, 1 it does not, 69 no bridge answers. With --alive: 0
-    its poll loop lives, 1 it hangs; that is for a container's health check.
+    Exit codes: 0 it polls IMDS with success and no sink is in trouble, 1 it does not, or a sink
+    fails, is paused or holds its backlog, 69 no bridge answers. With --alive: 0 its poll loop
+    lives, 1 it hangs; that is for a container's health check.
     """
     viewer = Viewer(common.read_configuration(overrides).settings.http.listen)
     if alive:
@@ -36,7 +38,19 @@ def command(*, as_json: bool, alive: bool, overrides: tuple[str, ...]) -> None:
     else:
         for line in _lines(answer):
             click.echo(escaped(line))
-    raise click.exceptions.Exit(0 if answer["looking"] else NO)
+    raise click.exceptions.Exit(0 if _works(answer) else NO)
+
+
+def _works(answer: dict[str, Any]) -> bool:
+    """Whether it polls IMDS with success, and brings the records to every sink."""
+    return answer["looking"] and not any(map(_is_held, answer["sinks"]))
+
+
+def _is_held(sink: dict[str, Any]) -> bool:
+    """Whether a sink's records wait for more than their turn."""
+    fails = sink["state"] in ("failing", "paused")
+    # One that is starting or idle has acknowledged nothing yet: what waits for it may wait on.
+    return fails or (sink["state"] != "ok" and bool(sink["backlog"]))
 
 
 def _lines(answer: dict[str, Any]) -> list[str]:
@@ -73,7 +87,10 @@ def _events(events: list[dict[str, Any]], now: datetime) -> list[str]:
     for event in events:
         moment = event["notBefore"]
         left = int((datetime.fromisoformat(moment) - now).total_seconds()) if moment else None
-        due = "" if left is None else "now" if left <= 0 else span(left)
+        if left is None or is_news(event["eventStatus"]):
+            due = ""
+        else:
+            due = span(left) if left > 0 else "now"
         others = len(event["resources"]) - event["affectsThisVm"]
         affects = " and ".join(
             filter(

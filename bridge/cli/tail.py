@@ -16,7 +16,7 @@ from bridge.api.http_client import Viewer
 from bridge.cli import common
 from bridge.errors import TryLaterError, UnreachableError
 from sinks.readable import readable
-from sinks.record import read_record
+from wire.record import read_record
 
 AGAIN_SECONDS: Final = 1.0
 
@@ -50,15 +50,16 @@ def command(*, form: str, overrides: tuple[str, ...]) -> None:
 
 def _records(viewer: Viewer, last: str | None) -> Iterator[bytes]:
     """Every record after that one, for ever; prints once why the bridge cannot be reached."""
-    said = None
+    reported = None
     while True:
         try:
             for place, body in viewer.follow(last):
-                last, said = place, None
+                last = place
+                reported = None
                 yield body
         except (UnreachableError, TryLaterError) as error:
-            if str(error) != said:
-                said = str(error)
+            if str(error) != reported:
+                reported = str(error)
                 click.echo(f"seb: {error}; trying again", err=True)
         threading.Event().wait(AGAIN_SECONDS)
 

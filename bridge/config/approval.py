@@ -1,4 +1,7 @@
-"""The settings about approval. Without a rule and a key nothing is ever approved."""
+"""The settings about approval. Without a rule and a key nothing is ever approved.
+
+What the keys of a rule mean for an event is in `bridge/approval/policy.py`.
+"""
 
 from __future__ import annotations
 
@@ -33,8 +36,10 @@ class _Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
 
-class RuleSettings(_Section):
+class Rule(_Section):
     """One rule, as an object of SEB_APPROVAL__RULES or a table [[approval.rules]]."""
+
+    # What is None or empty matches anything. What a rule decides is in `bridge/approval/policy.py`.
 
     name: Annotated[str, AfterValidator(_printable)] = Field(
         min_length=1, max_length=100, description="Name of the rule, for receipts"
@@ -67,7 +72,7 @@ class RuleSettings(_Section):
 class ApprovalSettings(_Section):
     """Who may approve."""
 
-    rules: tuple[RuleSettings, ...] = Field(
+    rules: tuple[Rule, ...] = Field(
         (), description="JSON list of the owner's rules; the first that matches an event decides"
     )
     trust: Path | None = Field(

@@ -24,7 +24,8 @@ from bridge.config.settings import PREFIX, Settings
 from bridge.errors import ConfigurationError
 from sinks import registry
 from sinks.base import Sink, SinkSettings
-from sinks.places import PlaceError, Places, read_places
+from sinks.config_sources import ConfigSourceError, ConfigSources, read_config_sources
+from sinks.settings import PreparingSettings
 
 _PULL: Final = f"{PREFIX}COMMANDS__PULL_"
 _PULL_CHANNEL: Final = "pull"
@@ -70,6 +71,7 @@ def load(
         raise ConfigurationError(f"{PREFIX}APPROVAL__RULES: {problem}")
     sinks = [sink_spec(name, fields) for name, fields in declared.items()]
     sinks += _pull_spec(settings.commands, taken=declared)
+    preparing_sink(sinks)
     return Configuration(settings=settings, sinks=tuple(sinks))
 
 
@@ -104,16 +106,16 @@ def load_settings(overrides: Mapping[str, str], environ: Mapping[str, str]) -> S
     return settings
 
 
-def _read(overrides: Mapping[str, str], environ: Mapping[str, str]) -> Places:
+def _read(overrides: Mapping[str, str], environ: Mapping[str, str]) -> ConfigSources:
     try:
-        places = read_places(overrides, environ, prefix=PREFIX)
-    except PlaceError as error:
+        sources = read_config_sources(overrides, environ, prefix=PREFIX)
+    except ConfigSourceError as error:
         raise ConfigurationError(str(error)) from None
-    places.toml.pop("console", None)  # the console's own table
-    if isinstance(sinks := places.toml.get("sink"), dict):
+    sources.toml.pop("console", None)  # the console's own table
+    if isinstance(sinks := sources.toml.get("sink"), dict):
         # In the environment a sink's name has no case, and both may speak of one sink.
-        places.toml["sink"] = {name.lower(): fields for name, fields in sinks.items()}
-    return places
+        sources.toml["sink"] = {name.lower(): fields for name, fields in sinks.items()}
+    return sources
 
 
 def sink_spec(name: str, fields: Mapping[str, Any]) -> SinkSpec:
@@ -163,10 +165,10 @@ def _checked_spec(
     try:
         settings = model.model_validate(fields)
     except ValidationError as error:
-        told = problems(error, prefix, model)
+        message = problems(error, prefix, model)
         for secret in _secret_texts(model, fields):
-            told = told.replace(secret, "[secret]")  # a sink's own check may have quoted it
-        raise ConfigurationError(told) from None
+            message = message.replace(secret, "[secret]")  # a sink's own check may have quoted it
+        raise ConfigurationError(message) from None
     return SinkSpec(name=name, sink_class=sink_class, settings=settings)
 
 
@@ -195,3 +197,18 @@ def _secret_texts(model: type[BaseModel], fields: Mapping[str, Any]) -> Iterator
         value = fields.get(name)
         if isinstance(value, str) and SecretStr.__name__ in repr(field.annotation):
             yield from [value] if len(value) > 3 else []  # noqa: PLR2004  # would cut words
+
+
+def preparing_sink(sinks: Iterable[SinkSpec]) -> tuple[str, PreparingSettings] | None:
+    """Name and settings of the sink that prepares this VM. Raises `ConfigurationError` if there
+    are two.
+    """
+    found = [
+        (spec.name, spec.settings)
+        for spec in sinks
+        if isinstance(spec.settings, PreparingSettings) and spec.settings.prepares
+    ]
+    if len(found) > 1:
+        names = ", ".join(f"{PREFIX}SINK__{name.upper()}__PREPARES" for name, _ in found)
+        raise ConfigurationError(f"{names}: at most one sink prepares this VM")
+    return found[0] if found else None

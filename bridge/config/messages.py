@@ -52,7 +52,8 @@ def problems(error: ValidationError, prefix: str, model: type[BaseModel]) -> str
         message = _WORDS.get(problem["type"]) or problem["msg"].removeprefix("Value error, ")
         field, colon, rest = message.partition(": ")
         if colon and not problem["loc"] and field in model.model_fields:
-            variable, message = f"{prefix}{field.upper()}", rest
+            variable = f"{prefix}{field.upper()}"
+            message = rest
         if problem["type"] == "extra_forbidden":
             known = _names_beside(model, problem["loc"])
             message = "there is no such setting" + variables.suggestion(

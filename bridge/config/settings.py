@@ -74,7 +74,8 @@ class ImdsSettings(_Section):
     api_version: str = Field(
         DEFAULT_API_VERSION,
         pattern=r"^\d{4}-\d{2}-\d{2}$",
-        description="api-version to ask for; if IMDS refuses it, older ones are tried",
+        description="api-version to ask for; `seb check` names newer ones, and if IMDS refuses "
+        "this one, older ones are tried",
     )
     timeout: Positive = Field(5.0, description="Seconds that one request may take in all")
     first_timeout: Positive = Field(

@@ -11,7 +11,7 @@ from bridge.delivery.health import Health, State, reason_of
 from bridge.logs import Redactor
 from bridge.store.database import StoreError
 from sinks.base import SinkError, SinkPaused
-from sinks.record import EventRecord
+from wire.record import Record
 
 log: Final = logging.getLogger("bridge.delivery.worker")
 
@@ -69,7 +69,8 @@ class Condition:
 
     def failed(self, error: Exception) -> float | None:
         """Note a failure; returns the seconds to wait, or None for until a person acts."""
-        health, reason = self._health, reason_of(error, self._redact)
+        health = self._health
+        reason = reason_of(error, self._redact)
         is_bug = not isinstance(error, (SinkError, StoreError))
         if is_bug:
             reason = f"a bug in the sink: {type(error).__name__}: {reason}"
@@ -90,7 +91,7 @@ class Condition:
             return None
         return self.delay(error.retry_after if isinstance(error, SinkError) else None)
 
-    def parked(self, record: EventRecord, reason: str) -> None:
+    def parked(self, record: Record, reason: str) -> None:
         """Note that a record is dead for this sink."""
         self._health.parked += 1
         log.error(

@@ -15,12 +15,15 @@ from bridge.delivery.worker import Delivered, Park, Worker
 from bridge.logs import Redactor
 from bridge.store.outbox import Outbox, Recipient
 from sinks.base import Sink, SinkContext, SinkSettings
-from sinks.record import BRIDGE_DEAD_LETTER, EventRecord, RecordDraft
+from wire.record import BRIDGE_DEAD_LETTER, Record, RecordDraft
 
 log: Final = logging.getLogger(__name__)
 
-DeadLetter = Callable[[str, EventRecord, str, int], RecordDraft]
+DeadLetter = Callable[[str, Record, str, int], RecordDraft]
 """Makes the record that says that a sink (by name) refused a record, why, after how many tries."""
+
+
+MakeSink = Callable[[SinkSpec, SinkContext], Sink[Any]]
 
 
 class BrokenSink(Sink[SinkSettings]):
@@ -38,7 +41,7 @@ class BrokenSink(Sink[SinkSettings]):
         """Say what went wrong."""
         raise self._error
 
-    def deliver(self, records: Sequence[EventRecord]) -> None:
+    def deliver(self, records: Sequence[Record]) -> None:
         """Say what went wrong."""
         del records
         raise self._error
@@ -71,8 +74,10 @@ class Dispatcher:
         dead_letter: DeadLetter,
         redact: Redactor,
         delivered: Delivered = lambda *_: None,
+        make: MakeSink | None = None,
         draw: Callable[[], float] = random.random,
     ) -> None:
+        self._make = make or make_sink
         self._specs = {spec.name: spec for spec in sinks}
         self._outbox = outbox
         self._context = context
@@ -115,7 +120,7 @@ class Dispatcher:
             for name, worker in self._workers.items():
                 if worker.abandon_if_stuck():
                     self._stuck.append(worker)
-                    self._replace(name, f"no answer within {worker.guard.limit:g} s")
+                    self._replace(name, f"no answer within {worker.timeout.limit:g} s")
                 elif worker.has_died():
                     self._replace(name, "its thread ended")
             if self._stuck:
@@ -153,7 +158,7 @@ class Dispatcher:
     def _worker(self, name: str) -> Worker:
         spec = self._specs[name]
         return Worker(
-            make_sink(spec, self._context),
+            self._make(spec, self._context),
             self._outbox,
             self._clock,
             self.health[name],
@@ -165,7 +170,7 @@ class Dispatcher:
         )
 
     def _park(self, name: str) -> Park:
-        def park(record: EventRecord, reason: str, attempts: int) -> None:
+        def park(record: Record, reason: str, attempts: int) -> None:
             # No dead letter about a dead letter, or each would make another, nor about heartbeats.
             notice = (
                 None

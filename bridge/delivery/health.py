@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, Literal
 
-from sinks.record import EventRecord
+from wire.record import Record
 
 IDLE_SECONDS: Final = 5.0
 """How often an idle sink is looked after."""
@@ -65,14 +65,16 @@ class Health:
         changed = (state, reason) != (self.state, self.reason)
         if state != self.state:
             self.since = now
-        self.state, self.reason = state, reason
+        self.state = state
+        self.reason = reason
         return changed
 
     def took(self, count: int, *, lag: float, now: datetime) -> None:
         """So many records were acknowledged; `lag` is the last one's, in seconds."""
         self.acknowledged = True
         self.delivered += count
-        self.delivered_at, self.lag = now, lag
+        self.delivered_at = now
+        self.lag = lag
 
     def refuse(self, record: str) -> int:
         """The record of this id was refused; how often in a row by now."""
@@ -82,7 +84,9 @@ class Health:
 
     def gave_up(self) -> None:
         """The refused record was parked as dead."""
-        self.acknowledged, self.refusals, self.refused = False, 0, None
+        self.acknowledged = False
+        self.refusals = 0
+        self.refused = None
 
     def may_hurry(self, *, urgent: bool) -> bool:
         """Whether to wait less because an event is near."""
@@ -113,7 +117,7 @@ def reason_of(error: Exception, redact: Callable[[str], str]) -> str:
     return line or type(error).__name__
 
 
-def lag(record: EventRecord, now: datetime) -> float:
+def lag(record: Record, now: datetime) -> float:
     """Seconds since the record was observed, never less than none: the clock may have been set."""
     return max(0.0, (now - datetime.fromisoformat(record.time)).total_seconds())
 

@@ -39,7 +39,8 @@ class CallTimeout:
         with self._lock:
             if self.is_abandoned:
                 raise AbandonedError
-            self.limit, self._overdue_at = limit, self._clock.monotonic() + limit
+            self.limit = limit
+            self._overdue_at = self._clock.monotonic() + limit
         try:
             work()
         except SystemExit as error:

@@ -17,11 +17,11 @@ from bridge.logs import Redactor
 from bridge.store.batch import Batch
 from bridge.store.outbox import Outbox
 from sinks.base import Sink, SinkError, SinkRejected
-from sinks.record import EventRecord
+from wire.record import Record
 
 log: Final = logging.getLogger(__name__)
 
-Park = Callable[[EventRecord, str, int], None]
+Park = Callable[[Record, str, int], None]
 """Parks a record as dead: the record, the reason, and how often it was tried."""
 
 Delivered = Callable[[str, Sequence[float]], None]
@@ -47,7 +47,7 @@ class Worker:
         self.sink = sink
         self.name = sink.name
         self.health = health
-        self.guard = CallTimeout(clock)
+        self.timeout = CallTimeout(clock)
         self._outbox = outbox
         self._clock = clock
         self._urgent = urgent
@@ -85,7 +85,7 @@ class Worker:
 
     def abandon_if_stuck(self) -> bool:
         """Give up on a call that has passed the sink's deadline; whether there was one."""
-        if not self.guard.abandon_if_overdue():
+        if not self.timeout.abandon_if_overdue():
             return False
         self.abandon()
         return True
@@ -100,7 +100,7 @@ class Worker:
 
     def abandon(self) -> None:
         """Never use this worker's results again; its thread ends when its call comes back."""
-        self.guard.abandon()
+        self.timeout.abandon()
         self._wake.set()
         # In a thread of its own, for a cut that hangs would hold up everybody.
         threading.Thread(target=self._abort, name=f"abort-{self.name}", daemon=True).start()
@@ -113,7 +113,7 @@ class Worker:
     def _run(self) -> None:
         if self.health.failures:
             self._wait(self._condition.delay(None))
-        while not self.guard.is_abandoned:
+        while not self.timeout.is_abandoned:
             last = self._finishing.is_set()
             try:
                 self._serve()
@@ -121,8 +121,8 @@ class Worker:
             except AbandonedError:
                 break
             except Exception as error:  # noqa: BLE001  # one of the three places that catch broadly
-                self._close()
-                if last or self.guard.is_abandoned:
+                self._close_after(error)
+                if last or self.timeout.is_abandoned:
                     break
                 self._wait(self._condition.failed(error))
                 if self.health.state == "paused" and self._finishing.is_set():
@@ -141,8 +141,9 @@ class Worker:
 
     def _serve(self) -> None:
         """Open the sink, and deliver until there is nothing left to do and the end is near."""
-        self._opened = True  # whether it goes well or not: close is for both
-        self._call(self.sink.open)
+        if not self._opened:
+            self._opened = True  # whether it goes well or not: close is for both
+            self._call(self.sink.open)
         while True:
             batch = self._outbox.next(self.name, self.sink.BATCH)
             if batch is not None:
@@ -189,20 +190,20 @@ class Worker:
         self.health.took(count, lag=lags[-1], now=now)
         self._delivered(self.name, lags)
 
-    def _refuse(self, record: EventRecord, error: SinkRejected) -> None:
+    def _refuse(self, record: Record, error: SinkRejected) -> None:
         """Park the record, or have it tried again where the sink says that it may yet be taken."""
         tries = self.health.refuse(record.id)
         if tries < error.tries:
-            raise SinkError(str(error)) from error
+            raise SinkError(str(error), stays_open=error.stays_open) from error
         self._give_up(record, reason_of(error, self._redact), tries=tries)
         self.health.gave_up()
 
-    def _give_up(self, record: EventRecord, reason: str, *, tries: int) -> None:
+    def _give_up(self, record: Record, reason: str, *, tries: int) -> None:
         self._park(record, reason, tries)
         self._condition.parked(record, reason)
 
     def _call(self, work: Callable[[], None]) -> None:
-        self.guard.call(work, limit=self.sink.deadline)
+        self.timeout.call(work, limit=self.sink.deadline)
 
     def _close(self) -> None:
         if self._opened:
@@ -217,14 +218,30 @@ class Worker:
                     extra={"action": "sink_bug", "sink": self.name, "error": type(error).__name__},
                 )
 
+    def _close_after(self, error: Exception) -> None:
+        if not (isinstance(error, SinkError) and error.stays_open):
+            self._close()
+
+    def _maintain(self) -> None:
+        """Look after a sink that is open while it waits for its next try."""
+        if not self._opened:
+            return
+        try:
+            self._call(self.sink.maintain)
+        except AbandonedError:
+            pass  # the thread that waits looks for this itself
+        except Exception as error:  # noqa: BLE001  # the failure that it waits for stands already
+            self._close_after(error)
+
     def _wait(self, seconds: float | None) -> None:
         """Wait so long, or for a person, or until there is a reason not to."""
         at = self._clock.monotonic() + (inf if seconds is None else seconds)
-        while not (self._finishing.is_set() or self.guard.is_abandoned or self._resumed.is_set()):
+        while not (self._finishing.is_set() or self.timeout.is_abandoned or self._resumed.is_set()):
             self.health.next_try_at = at
             left = at - self._clock.monotonic()
             if left <= 0:
                 break
+            self._maintain()
             self._wake.wait(min(left, IDLE_SECONDS))
             self._wake.clear()
             now = self._clock.monotonic()

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 
 from bridge.events.gaps import Gap
-from bridge.events.normalize import Observer
 from bridge.store.recovery import StoreReset
-from sinks import record as records
-from sinks.record import EventRecord, RecordDraft, rfc3339
+from wire import bridge
+from wire import record as records
+from wire.observer import Observer
+from wire.record import Record, RecordDraft, draft
 
 
 def started(
@@ -21,17 +22,26 @@ def started(
     gap_seconds: float | None,
 ) -> RecordDraft:
     """A run begins: its sinks, whether the VM booted meanwhile, and the seconds without a poll."""
-    detail = {
-        "sinks": list(sinks),
-        "restarted": restarted,
-        "gapSeconds": None if gap_seconds is None else round(gap_seconds, 3),
-    }
-    return _draft(records.BRIDGE_STARTED, observer, now, "started", detail)
+    detail = bridge.Started(
+        sinks=tuple(sinks),
+        restarted=restarted,
+        gap_seconds=None if gap_seconds is None else round(gap_seconds, 3),
+    )
+    data = bridge.StartedData(
+        vm=observer.vm, node=observer.node, bridge=observer.bridge, started=detail
+    )
+    return draft(records.BRIDGE_STARTED, data, subject=_subject(observer), now=now)
 
 
 def stopped(observer: Observer, now: datetime, *, reason: str) -> RecordDraft:
     """A run ends in good order."""
-    return _draft(records.BRIDGE_STOPPED, observer, now, "stopped", {"reason": reason})
+    data = bridge.StoppedData(
+        vm=observer.vm,
+        node=observer.node,
+        bridge=observer.bridge,
+        stopped=bridge.Stopped(reason=reason),
+    )
+    return draft(records.BRIDGE_STOPPED, data, subject=_subject(observer), now=now)
 
 
 def heartbeat(
@@ -44,61 +54,62 @@ def heartbeat(
     last_sequence: int,
 ) -> RecordDraft:
     """The bridge is alive: the next heartbeat is due in `interval` seconds."""
-    detail = {
-        "intervalSeconds": interval,
-        "lastPollTime": looked_at and rfc3339(looked_at),
-        "pendingEvents": pending,
-        "lastRecordSequence": f"{last_sequence:020d}",
-    }
-    return _draft(records.BRIDGE_HEARTBEAT, observer, now, "heartbeat", detail)
+    detail = bridge.Heartbeat(
+        interval_seconds=interval,
+        last_poll_time=looked_at,
+        pending_events=pending,
+        last_record_sequence=last_sequence,
+    )
+    data = bridge.HeartbeatData(
+        vm=observer.vm, node=observer.node, bridge=observer.bridge, heartbeat=detail
+    )
+    return draft(records.BRIDGE_HEARTBEAT, data, subject=_subject(observer), now=now)
 
 
 def gap(observer: Observer, now: datetime, ended: Gap) -> list[RecordDraft]:
     """The record of a long gap between polls; none for a short one."""
     if not ended.is_long or ended.since is None:
         return []
-    detail = {
-        "from": rfc3339(ended.since),
-        "until": rfc3339(now),
-        "seconds": round(ended.seconds or 0.0, 3),
-        "reason": ended.reason,
-    }
-    return [_draft(records.BRIDGE_GAP, observer, now, "gap", detail)]
+    detail = bridge.Gap(
+        since=ended.since,
+        until=now,
+        seconds=round(ended.seconds or 0.0, 3),
+        reason=ended.reason,
+    )
+    data = bridge.GapData(vm=observer.vm, node=observer.node, bridge=observer.bridge, gap=detail)
+    return [draft(records.BRIDGE_GAP, data, subject=_subject(observer), now=now)]
 
 
 def store_reset(observer: Observer, now: datetime, reset: StoreReset) -> RecordDraft:
     """The store was lost, and a new one was begun."""
-    detail = {
-        "reason": reset.reason,
-        "previousStream": reset.previous_stream,
-        "keptAs": reset.kept_as,
-    }
-    return _draft(records.BRIDGE_STORE_RESET, observer, now, "storeReset", detail)
+    detail = bridge.StoreReset(
+        reason=reset.reason,
+        previous_stream=reset.previous_stream,
+        kept_as=reset.kept_as,
+    )
+    data = bridge.StoreResetData(
+        vm=observer.vm, node=observer.node, bridge=observer.bridge, store_reset=detail
+    )
+    return draft(records.BRIDGE_STORE_RESET, data, subject=_subject(observer), now=now)
 
 
 def dead_letter(
-    observer: Observer, now: datetime, *, sink: str, record: EventRecord, reason: str, attempts: int
+    observer: Observer, now: datetime, *, sink: str, record: Record, reason: str, attempts: int
 ) -> RecordDraft:
     """A sink refused a record for good."""
-    detail = {
-        "sink": sink,
-        "recordId": record.id,
-        "recordType": record.type,
-        "recordSequence": f"{record.sequence:020d}",
-        "reason": reason,
-        "attempts": attempts,
-    }
-    return _draft(records.BRIDGE_DEAD_LETTER, observer, now, "deadLetter", detail)
-
-
-def _draft(
-    record_type: str, observer: Observer, now: datetime, key: str, detail: Mapping[str, object]
-) -> RecordDraft:
-    return RecordDraft(
-        type=record_type,
-        source=observer.vm.source,
-        subject=f"bridge/{observer.instance_id}",
-        time=now,
-        partition_key=observer.vm.vm_id,
-        data={**observer.to_wire(), key: detail},
+    detail = bridge.DeadLetter(
+        sink=sink,
+        record_id=record.id,
+        record_type=record.type,
+        record_sequence=record.sequence,
+        reason=reason,
+        attempts=attempts,
     )
+    data = bridge.DeadLetterData(
+        vm=observer.vm, node=observer.node, bridge=observer.bridge, dead_letter=detail
+    )
+    return draft(records.BRIDGE_DEAD_LETTER, data, subject=_subject(observer), now=now)
+
+
+def _subject(observer: Observer) -> str:
+    return f"bridge/{observer.bridge.instance_id}"

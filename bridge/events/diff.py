@@ -3,27 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Final, Literal
 
 from bridge.events.tracked import Measured, TrackedEvent
-from bridge.imds.document import UNKNOWN_STATUS, Document, ScheduledEvent
-from bridge.strictjson import same_json
+from bridge.imds.document import Document, ScheduledEvent
+from wire.event import EVENT_FIELDS, UNKNOWN_STATUS, azure_name
+from wire.strictjson import same_json
 
 Kind = Literal["scheduled", "updated", "started", "ended"]
 
-# The fields that a record carries; any other field of IMDS's entry is compared as it came.
-_FIELDS: Final = {
-    "EventType": "eventType",
-    "ResourceType": "resourceType",
-    "Resources": "resources",
-    "EventStatus": "eventStatus",
-    "NotBefore": "notBefore",
-    "Description": "description",
-    "EventSource": "eventSource",
-    "DurationInSeconds": "durationInSeconds",
-}
+# The fields that a record has; any other field of IMDS's entry is compared as it came.
+_FIELDS: Final = {azure_name(name): name for name in EVENT_FIELDS if name != "eventId"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +32,8 @@ class Look:
     """Whether a restart of this VM would have been noticed."""
     approved: frozenset[str] = frozenset()
     """Keys of events that IMDS may have been asked to start here; looked up for an ending only."""
+    revisions: Mapping[str, int] = field(default_factory=dict)
+    """The last revision of events that come back after they were forgotten, by key."""
     latency_ms: float | None = None
     incarnation: int | None = None
     previous_incarnation: int | None = None
@@ -54,6 +48,16 @@ class Transition:
     changed: tuple[str, ...] = ()
     goes_on: bool = False
     """Whether what ended for this VM goes on without it."""
+    leaves_this_vm: bool = False
+    """Whether it names this VM no more."""
+
+    @property
+    def concerns_this_vm(self) -> bool:
+        """Whether a reader who follows events of this VM alone needs it: the event names this VM,
+        or stops to, or ends and has named it.
+        """
+        ended = self.kind == "ended" and self.known.named_before
+        return self.known.affects_this_vm or self.leaves_this_vm or ended
 
 
 def diff(known: Mapping[str, TrackedEvent], document: Document, look: Look) -> list[Transition]:
@@ -61,17 +65,17 @@ def diff(known: Mapping[str, TrackedEvent], document: Document, look: Look) -> l
     transitions = list(_endings(known, document, look)) if document.whole else []
     for key, event in document.events.items():
         before = known.get(key)
-        if before is not None and before.event is event and before.pending:
-            continue
         if before is None or not before.pending:
             transitions.append(_appearance(before, event, look))
         elif changed := _changed(before.event, event):
             starts = "eventStatus" in changed and event.event_status == "Started"
+            after = _seen_again(before, event, look)
             transitions.append(
                 Transition(
                     kind="started" if starts else "updated",
-                    known=_seen_again(before, event, look),
+                    known=after,
                     changed=() if starts else changed,
+                    leaves_this_vm=before.affects_this_vm and not after.affects_this_vm,
                 )
             )
     return transitions
@@ -109,8 +113,8 @@ def _how_it_ended(before: TrackedEvent, look: Look) -> str:
     match before.event.event_status:
         case "Started":
             return "Completed"
-        case "Completed" | "Canceled" as said:
-            return said
+        case "Completed" | "Canceled" as status:
+            return status
         case "Scheduled" if early and look.looking and not approved:
             return "Canceled"
         case "Scheduled" if measured.restarted or measured.pause_seconds:
@@ -129,13 +133,15 @@ def _appearance(before: TrackedEvent | None, event: ScheduledEvent, look: Look) 
             before,
             first_seen=look.now,
             not_before=None,
+            affects_this_vm=False,
+            named_before=False,
             measured=Measured(restarted=False if look.boot_known else None),
         )
         return Transition(kind=kind, known=_seen_again(again, event, look))
     first = TrackedEvent(
         event=event,
         status=event.event_status,
-        revision=1,
+        revision=look.revisions.get(event.key, 0) + 1,
         first_seen=look.now,
         not_before=event.not_before,
         affects_this_vm=event.affects(look.vm_name),
@@ -152,6 +158,7 @@ def _seen_again(before: TrackedEvent, event: ScheduledEvent, look: Look) -> Trac
         revision=before.revision + 1,
         not_before=event.not_before or before.not_before,
         affects_this_vm=event.affects(look.vm_name),
+        named_before=before.affects_this_vm or before.named_before,
         pending=True,
     )
 
@@ -160,7 +167,8 @@ def _changed(before: ScheduledEvent, after: ScheduledEvent) -> tuple[str, ...]:
     """Names of the fields that differ: a record's names, or IMDS's own for what we do not know."""
     if same_json(before.raw, after.raw):
         return ()
-    old, new = before.to_wire(), after.to_wire()
+    old = before.to_wire()
+    new = after.to_wire()
     old["resources"], new["resources"] = sorted(before.resources), sorted(after.resources)
     names = [
         name

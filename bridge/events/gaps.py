@@ -13,8 +13,21 @@ GapReason = Literal["restart", "reboot", "pause", "imds"]
 
 LONG_SECONDS: Final = 10.0
 """A gap longer than this, and than three intervals, gets a record."""
+SUSPENDED_SECONDS: Final = 1.0
+"""The least suspension that counts: what the kernel says is exact to some milliseconds."""
 LOOKING_SECONDS: Final = 5.0
 """How old the last good poll may be, or three intervals, to tell how an event ended."""
+
+OVERDUE_SECONDS: Final = 1.0
+"""How late a poll may end before the document of the last one is too old to approve by."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Reading:
+    """The clocks at a good poll."""
+
+    monotonic: float
+    suspended: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +44,7 @@ class Gap:
     restarted: bool
     """Whether this is the first poll since the VM booted."""
     pause_seconds: float
-    """How long the VM was paused meanwhile, as measured; 0.0 if it was not."""
+    """How long its host paused the VM meanwhile, as measured; 0.0 if it did not."""
 
 
 class GapTracker:
@@ -45,14 +58,14 @@ class GapTracker:
         self.looked_at = looked_at
         self._clock = clock
         self._interval = interval
-        self._monotonic: float | None = None
+        self._polled: _Reading | None = None
         self._lock = threading.Lock()
         self._pause = 0.0
 
     def gap(self, now: datetime) -> Gap:
         """The gap that a poll at this moment ends."""
         seconds = self._seconds(now)
-        first = self._monotonic is None
+        first = self._polled is None
         with self._lock:
             pause = self._pause
         longest = 3 * self._interval
@@ -62,37 +75,53 @@ class GapTracker:
             is_long=seconds is not None and seconds > max(LONG_SECONDS, longest),
             # Between two runs there were no polls, and the wall clock may have been set.
             looking=not first and seconds is not None and seconds <= max(LOOKING_SECONDS, longest),
-            reason=self._reason(first=first, pause=pause, seconds=seconds),
+            reason=self._reason(first=first, pause=pause + self._suspended(), seconds=seconds),
             restarted=first and bool(self.rebooted),
             pause_seconds=pause,
         )
 
     def is_looking(self) -> bool:
         """Whether this run's last good poll is recent: not longer ago than a long gap."""
-        looked = self._monotonic
-        if looked is None:
-            return False
-        return self._clock.monotonic() - looked <= max(LONG_SECONDS, 3 * self._interval)
+        return self._polled_within(max(LONG_SECONDS, 3 * self._interval))
+
+    def is_current(self) -> bool:
+        """Whether this run's last good poll is so recent that the next one is not overdue."""
+        return self._polled_within(self._interval + OVERDUE_SECONDS)
 
     def looked(self, now: datetime, gap: Gap) -> None:
         """A good poll has ended the gap, and its changes are committed."""
-        self.looked_at = now
-        self._monotonic = self._clock.monotonic()
         with self._lock:
             self._pause = max(0.0, self._pause - gap.pause_seconds)
+        self.looked_at = now
+        self._polled = _Reading(
+            monotonic=self._clock.monotonic(), suspended=self._clock.suspended()
+        )
 
     def stood_still(self, seconds: float) -> None:
-        """The VM was paused for so many seconds."""
+        """The VM was paused for so many seconds, by its host: a suspension that the VM itself made
+        says nothing about an event.
+        """
         with self._lock:
             self._pause += seconds
 
     def _seconds(self, now: datetime) -> float | None:
         """By the monotonic clock; across runs only the wall clock can tell."""
-        if self._monotonic is not None:
-            return self._clock.monotonic() - self._monotonic
+        if self._polled is not None:
+            return self._clock.monotonic() - self._polled.monotonic + self._suspended()
         if self.looked_at is not None:
             return max(0.0, (now - self.looked_at).total_seconds())
         return None
+
+    def _polled_within(self, seconds: float) -> bool:
+        elapsed = self._seconds(self._clock.now())
+        return self._polled is not None and elapsed is not None and elapsed <= seconds
+
+    def _suspended(self) -> float:
+        """Seconds that this machine was suspended since the last good poll of this run."""
+        if self._polled is None:
+            return 0.0
+        suspended = self._clock.suspended() - self._polled.suspended
+        return suspended if suspended >= SUSPENDED_SECONDS else 0.0
 
     def _since(self, now: datetime, seconds: float) -> datetime | None:
         try:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -17,17 +16,15 @@ from bridge.events.diff import Look, Transition, diff, within
 from bridge.events.gaps import Gap
 from bridge.events.normalize import normalize
 from bridge.events.state import CurrentState, Trouble
-from bridge.events.tracked import TrackedEvent, dump_tracked, measure, remembered
+from bridge.events.tracked import TrackedEvent, as_shown, dump_tracked, measure, remembered
 from bridge.imds.client import Answer, Imds, ImdsError
 from bridge.imds.document import Document, DocumentError, parse_document
 from bridge.store.database import Store, StoreError
 from bridge.store.rows import EventRow
-from sinks.record import EventRecord, RecordDraft, rfc3339
+from wire.moment import rfc3339
+from wire.record import Record, RecordDraft
 
 log: Final = logging.getLogger(__name__)
-
-YIELD_SECONDS: Final = 0.002
-"""How long a poll stands back once it has woken the sinks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +67,6 @@ class Poller:
         self._approved = approved
         self._polled = polled
         self._body: bytes | None = None
-        self._read: Document | None = None
         self._polling = threading.Lock()
         self._not_before = clock.monotonic()
 
@@ -78,19 +74,19 @@ class Poller:
         """Poll once: changes are committed before sinks wake. On any error nothing has changed."""
         answer = self._imds.events()
         now += timedelta(milliseconds=answer.latency_ms)  # the first answer may take two minutes
-        gap = self._state.lookout.gap(now)
+        gap = self._state.gaps.gap(now)
         if answer.body != self._body or gap.is_long or gap.pause_seconds:
-            read = parse_document(answer.body, self._read)
-            document = self._in_scope(read)
+            document = self._in_scope(parse_document(answer.body))
             look = self._look(now, gap, answer, document)
             known = self._measured(gap)
             transitions = diff(known, document, look)
             drafts = [normalize(each, self._state.observer, look) for each in transitions]
-            known = remembered(known, _recorded(transitions, drafts))
+            known, forgotten = remembered(known, _recorded(transitions, drafts))
+            known = as_shown(known, document)
             drafts = [*bridge_records.gap(self._state.observer, now, gap), *drafts]
-            self._commit(drafts, known, document)
-            self._body, self._read = answer.body, read
-        self._state.lookout.looked(now, gap)
+            self._commit(drafts, known, forgotten, document)
+            self._body = answer.body
+        self._state.gaps.looked(now, gap)
         self._store.mark_looked(now)
         self._store.prune()
 
@@ -163,13 +159,18 @@ class Poller:
             looking=gap.looking,
             boot_known=self._boot_id is not None,
             approved=self._approved() if ending else frozenset(),
+            revisions=self._store.last_revisions(document.events.keys() - known.keys()),
             latency_ms=answer.latency_ms,
             incarnation=document.incarnation,
             previous_incarnation=self._state.incarnation,
         )
 
     def _commit(
-        self, drafts: Sequence[RecordDraft], known: Mapping[str, TrackedEvent], document: Document
+        self,
+        drafts: Sequence[RecordDraft],
+        known: Mapping[str, TrackedEvent],
+        forgotten: Mapping[str, int],
+        document: Document,
     ) -> None:
         before = self._state.known
         changed = [
@@ -180,12 +181,9 @@ class Poller:
         meta = {"incarnation": json.dumps(document.incarnation)}
         if self._boot_id is not None:
             meta["boot_id"] = self._boot_id
-        gone = before.keys() - known.keys()
-        records = self._store.commit(drafts, events=changed, forgotten=gone, meta=meta)
-        self._state.known, self._state.incarnation = known, document.incarnation
-        # The sinks are awake, and there is one interpreter: what the poll does now would make them
-        # wait. Measured: it takes a tenth off what is added to a bare loop's latency.
-        time.sleep(YIELD_SECONDS)
+        records = self._store.commit(drafts, events=changed, forgotten=forgotten, meta=meta)
+        self._state.known = known
+        self._state.incarnation = document.incarnation
         for record in records:
             _report(record)
 
@@ -198,7 +196,8 @@ class Poller:
             )
 
     def _say(self, trouble: Trouble | None) -> None:
-        before, self._state.trouble = self._state.trouble, trouble
+        before = self._state.trouble
+        self._state.trouble = trouble
         if (trouble and trouble.reason) == (before and before.reason):
             return
         if trouble is None:
@@ -209,7 +208,7 @@ class Poller:
             log.warning(trouble.message, extra={"action": action, "reason": trouble.reason})
 
 
-def _report(record: EventRecord) -> None:
+def _report(record: Record) -> None:
     event = record.data.get("event", {})
     log.info(
         "committed",

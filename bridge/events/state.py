@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Self
 
 from bridge.clock import Clock
 from bridge.events.gaps import GapTracker
-from bridge.events.normalize import Observer, pending_event
-from bridge.events.tracked import TrackedEvent, in_scope, load_tracked
+from bridge.events.normalize import pending_event
+from bridge.events.tracked import TrackedEvent, load_tracked
 from bridge.store.database import Seen
-from sinks.base import PendingEvent
-from sinks.record import VmIdentity
+from wire.observer import Observer
+from wire.state import PendingEvent
+from wire.vm import VmIdentity
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +30,7 @@ class CurrentState:
     """The state of one run. Any thread may read it: each value is replaced as a whole."""
 
     observer: Observer
-    lookout: GapTracker
+    gaps: GapTracker
     known: Mapping[str, TrackedEvent]
     """Every event that is remembered, by key; never changed in place."""
     incarnation: int | None
@@ -38,6 +39,8 @@ class CurrentState:
     """The api-version that IMDS is asked with."""
     trouble: Trouble | None = None
     """What was wrong with the last poll; None where it went well."""
+    preparation: Callable[[TrackedEvent], str | None] = lambda _: None
+    """How far this VM has prepared for an event; None if it prepares nothing."""
 
     @classmethod
     def after(
@@ -47,7 +50,6 @@ class CurrentState:
         clock: Clock,
         *,
         interval: float,
-        scope_self: bool,
         boot_id: str | None,
         api_version: str,
     ) -> Self:
@@ -56,10 +58,8 @@ class CurrentState:
         rebooted = None if None in (seen.boot_id, boot_id) else seen.boot_id != boot_id
         return cls(
             observer=observer,
-            lookout=GapTracker(
-                clock, interval=interval, looked_at=seen.looked_at, rebooted=rebooted
-            ),
-            known=in_scope(known) if scope_self else known,
+            gaps=GapTracker(clock, interval=interval, looked_at=seen.looked_at, rebooted=rebooted),
+            known=known,
             incarnation=seen.incarnation,
             api_version=api_version,
         )
@@ -79,9 +79,17 @@ class CurrentState:
         trouble = self.trouble
         return trouble.message if trouble is not None and trouble.reason == "store" else None
 
+    def is_current(self) -> bool:
+        """Whether the last poll went well, and is recent: what is known is what IMDS says now."""
+        return self.trouble is None and self.gaps.is_current()
+
     def pending(self) -> list[PendingEvent]:
         """The events that are pending now, as committed."""
-        return [pending_event(each) for each in self.known.values() if each.pending]
+        return [
+            pending_event(each, preparation=self.preparation(each))
+            for each in self.known.values()
+            if each.pending
+        ]
 
     def urgent(self, now: datetime, seconds: float) -> bool:
         """Whether an event that names this VM has begun, or may begin within so many seconds."""
@@ -89,7 +97,7 @@ class CurrentState:
             each.event.not_before is None
             or (each.event.not_before - now).total_seconds() <= seconds
             for each in self.known.values()
-            if each.pending and each.affects_this_vm
+            if each.pending and each.affects_this_vm and not each.event.is_news
         )
 
 

@@ -8,10 +8,11 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
-from bridge.imds.document import ScheduledEvent, fingerprint, parse_event
+from bridge.imds.document import Document, ScheduledEvent, parse_event
+from wire.event import Event
 
 KEEP_ENDED: Final = 200
-"""How many ended events are remembered, so that the revision of one that returns grows on."""
+"""How many ended events are remembered whole; of those before them the store keeps the revision."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,9 +37,15 @@ class TrackedEvent:
     not_before: datetime | None
     """The last NotBefore that could be read: it is blank once the event has started."""
     affects_this_vm: bool
+    named_before: bool = False
+    """Whether it named this VM in an earlier record since it appeared."""
     pending: bool = True
     record_id: str = ""
     measured: Measured = Measured()
+    shown: bool = False
+    """Whether the newest document of this run shows it: not before the first poll, and not while
+    an entry that cannot be read might be this event. Not kept in the store.
+    """
 
     @property
     def notice_seconds(self) -> float | None:
@@ -50,29 +57,49 @@ class TrackedEvent:
     @property
     def fingerprint(self) -> str:
         """The fingerprint of its latest record."""
-        return fingerprint(self.event.to_wire(status=self.status))
+        return self.as_reported.fingerprint
 
-
-def in_scope(known: Mapping[str, TrackedEvent]) -> dict[str, TrackedEvent]:
-    """What is known in scope `self`: events of other VMs are no longer followed, nor ended."""
-    return {
-        key: each if each.affects_this_vm else replace(each, pending=False)
-        for key, each in known.items()
-    }
+    @property
+    def as_reported(self) -> Event:
+        """The event as its latest record shows it: with the status of how it ended, if it ended."""
+        if self.status == self.event.event_status:
+            return self.event
+        return replace(self.event, event_status=self.status)
 
 
 def remembered(
     before: Mapping[str, TrackedEvent], news: Mapping[str, TrackedEvent]
-) -> dict[str, TrackedEvent]:
-    """What is known with the news, newest last, and the last of the events that ended."""
+) -> tuple[dict[str, TrackedEvent], dict[str, int]]:
+    """What is known with the news, newest last, with the last of the events that ended; and the
+    last revision of those that are forgotten.
+    """
     merged = dict(before)
     for key, each in news.items():
         merged.pop(key, None)  # the latest news last
         merged[key] = each
     ended = [key for key, each in merged.items() if not each.pending]
-    for key in ended[:-KEEP_ENDED]:
-        del merged[key]
-    return merged
+    forgotten = {key: merged.pop(key).revision for key in ended[:-KEEP_ENDED]}
+    return merged, forgotten
+
+
+def as_shown(known: Mapping[str, TrackedEvent], document: Document) -> dict[str, TrackedEvent]:
+    """What is known, with each event as the newest document has it, also where that is no change:
+    the order of `resources`, for example, says which VM leads. The EventId stays as its record
+    spells it: the case may differ from document to document, and the fingerprint covers the id.
+    """
+    updated = dict(known)
+    for key, each in known.items():
+        event = document.events.get(key)
+        if event is None:
+            if each.shown:
+                updated[key] = replace(each, shown=False)
+            continue
+        if event.event_id != each.event.event_id:
+            raw = {**event.raw, "EventId": each.event.event_id}
+            event = replace(event, event_id=each.event.event_id, raw=raw)
+        if each.event != event or not each.shown:
+            updated[key] = replace(each, event=event, shown=True)
+    return updated
 
 
 def measure(
@@ -110,6 +137,7 @@ def dump_tracked(known: TrackedEvent) -> str:
             "firstSeen": known.first_seen.isoformat(),
             "notBefore": known.not_before and known.not_before.isoformat(),
             "affectsThisVm": known.affects_this_vm,
+            "namedBefore": known.named_before,
             "pending": known.pending,
             "recordId": known.record_id,
             "measured": {name: getattr(known.measured, name) for name in Measured.__slots__},
@@ -120,7 +148,8 @@ def dump_tracked(known: TrackedEvent) -> str:
 def load_tracked(text: str) -> TrackedEvent:
     """Read back what `dump_tracked` wrote. Raises `ValueError`, `KeyError` or `TypeError`."""
     kept = json.loads(text)
-    not_before, measured = kept["notBefore"], kept["measured"]
+    not_before = kept["notBefore"]
+    measured = kept["measured"]
     return TrackedEvent(
         event=parse_event(kept["raw"]),
         status=kept["status"],
@@ -128,6 +157,7 @@ def load_tracked(text: str) -> TrackedEvent:
         first_seen=datetime.fromisoformat(kept["firstSeen"]),
         not_before=not_before and datetime.fromisoformat(not_before),
         affects_this_vm=kept["affectsThisVm"],
+        named_before=kept.get("namedBefore", False),  # 0.2.0 did not keep it
         pending=kept["pending"],
         record_id=kept["recordId"],
         measured=Measured(

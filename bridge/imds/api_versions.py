@@ -52,7 +52,9 @@ class ApiVersions:
 
     def settle(self, version: str) -> None:
         """The version works."""
-        self.current, self._works, self._refusals = version, True, 0
+        self.current = version
+        self._works = True
+        self._refusals = 0
 
     def refused(self) -> None:
         """All that was tried was refused."""

@@ -14,12 +14,13 @@ from bridge.config.settings import DEFAULT_IMDS_URL, Settings
 from bridge.imds.api_versions import EVENTS_VERSIONS, INSTANCE_VERSIONS, ApiVersions
 from bridge.imds.discovery import endpoints
 from bridge.imds.exchange import Exchange, ImdsError, Reply
-from bridge.strictjson import JsonError, load_json
+from wire.strictjson import JsonError, load_json
 
 __all__ = ["Answer", "Imds", "ImdsError", "client"]
 
 EVENTS_PATH: Final = "/metadata/scheduledevents"
 INSTANCE_PATH: Final = "/metadata/instance/compute"
+VERSIONS_PATH: Final = "/metadata/versions"
 MAX_RETRY_AFTER: Final = 10.0
 """Seconds of rest that IMDS is granted: Preempt gives 30 seconds of notice in all."""
 _BAD_REQUEST: Final = 400
@@ -69,7 +70,8 @@ class Imds:
         # Azure: the first request turns the service on; only a document says that it is on.
         timeout = self._timeout if self._answered else self._first_timeout
         answer = self._ask(EVENTS_PATH, self._events, timeout)
-        self._answered = True
+        # An empty 200 is common before: what has no list of events is no document.
+        self._answered = self._answered or b"Events" in answer.body
         return answer
 
     def instance(self) -> dict[str, Any]:
@@ -82,6 +84,13 @@ class Imds:
         if not isinstance(loaded, dict):
             raise ImdsError("the instance document is not a JSON object", reason="malformed")
         return loaded
+
+    def versions(self) -> list[str]:
+        """The api-versions that IMDS offers for any path, oldest first. Raises `ImdsError`."""
+        reply = self._exchange.get(self.url, VERSIONS_PATH, timeout=self._timeout)
+        if reply.status != _OK:
+            raise _refusal(reply, self.url)
+        return sorted(_versions(reply.body, "apiVersions"))
 
     def start(self, event_id: str) -> None:
         """Approve an event, on an own connection: any thread may call it. Raises `ImdsError`."""
@@ -100,7 +109,8 @@ class Imds:
         self._exchange.close()
 
     def _ask(self, path: str, versions: ApiVersions, timeout: float) -> Answer:
-        waiting, refused = deque(versions.candidates()), list[str]()
+        waiting = deque(versions.candidates())
+        refused = list[str]()
         while waiting:
             version = waiting.popleft()
             reply = self._get(path, version, timeout)
@@ -110,7 +120,8 @@ class Imds:
                 return Answer(body=reply.body, latency_ms=reply.latency_ms)
             refused.append(version)
             if not waiting:
-                named = [each for each in _named(reply.body) if each not in refused]
+                named = _versions(reply.body, "newest-versions")
+                named = [each for each in named if each not in refused]
                 waiting.extend(named[: versions.room(refused)])
         versions.refused()
         raise ImdsError(
@@ -165,10 +176,10 @@ def _refusal(reply: Reply, url: str) -> ImdsError:
     )
 
 
-def _named(refusal: bytes) -> list[str]:
-    """The versions that the body of a 400 names, as far as they look like versions."""
+def _versions(body: bytes, name: str) -> list[str]:
+    """The api-versions in that list of a body, as far as they look like versions."""
     try:
-        named = load_json(refusal)["newest-versions"]
+        named = load_json(body)[name]
         return [each for each in named if isinstance(each, str) and _NAMED.fullmatch(each)]
     except (JsonError, KeyError, TypeError):
         return []

@@ -100,7 +100,8 @@ class Exchange:
         self._adapter.close()
 
     def _send(self, request: requests.PreparedRequest) -> Reply:
-        started, seconds = time.monotonic(), self._deadline.left()
+        started = time.monotonic()
+        seconds = self._deadline.left()
         timeout = (min(seconds, _CONNECT_SECONDS), seconds)
         answer: Any = self._adapter.send(request, stream=True, timeout=timeout)
         with answer:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from bridge.imds.client import Imds, ImdsError
-from sinks.record import VmIdentity
+from wire.vm import VmIdentity
 
 log: Final = logging.getLogger(__name__)
 
@@ -24,7 +24,8 @@ class IdentityError(ValueError):
 
 def read_identity(compute: Mapping[str, Any], tags: Sequence[str]) -> VmIdentity:
     """The identity, with the named tags. Raises `IdentityError` without a vmId or a name."""
-    vm_id, name = _text(compute, "vmId"), _text(compute, "name")
+    vm_id = _text(compute, "vmId")
+    name = _text(compute, "name")
     if vm_id is None or name is None:
         raise IdentityError("the instance document has no vmId or no name")
     return VmIdentity(
@@ -68,7 +69,7 @@ def await_identity(
     tried: Callable[[str], None] = lambda _: None,
 ) -> VmIdentity | None:
     """The VM identity from IMDS, or `kept`; None if stopped or not patient."""
-    said = None
+    reported = None
     while not stop.is_set():
         try:
             return _unless_stopped(fetch, stop)
@@ -76,9 +77,9 @@ def await_identity(
             tried(str(error))
             if kept is not None or not patient:
                 return kept
-            if str(error) != said:
-                said = str(error)
-                log.warning(said, extra={"action": "identity_trouble"})
+            if str(error) != reported:
+                reported = str(error)
+                log.warning(reported, extra={"action": "identity_trouble"})
         stop.wait(interval)
     return None
 

@@ -5,31 +5,34 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from bridge.api.status import Running
 from bridge.approval.approvals import Approvals
-from bridge.approval.decisions import Decisions
 from bridge.approval.ledger import Ledger
-from bridge.approval.policy import rules_of
+from bridge.approval.rule_decisions import Acknowledged, RuleDecisions
 from bridge.approval.trusted_keys import Trust
 from bridge.approval.worker import Approver
 from bridge.clock import Clock
-from bridge.config.load import SinkSpec
+from bridge.config.load import SinkSpec, preparing_sink
 from bridge.config.settings import Settings
-from bridge.delivery.dispatcher import DeadLetter, Dispatcher
+from bridge.delivery.dispatcher import DeadLetter, Dispatcher, MakeSink, make_sink
 from bridge.delivery.health import URGENT_NOTICE_SECONDS
 from bridge.events import bridge_records
-from bridge.events.normalize import Observer
 from bridge.events.poller import Poller, Round
 from bridge.events.state import CurrentState
 from bridge.imds.client import Imds
 from bridge.logs import Redactor
+from bridge.preparation.preparations import Preparations, PreparingSpec
+from bridge.preparation.sink import PreparingSink
 from bridge.store.approvals import approved_events
 from bridge.store.database import Store
 from bridge.store.outbox import Outbox
 from bridge.version import __version__
-from sinks.base import SinkContext
-from sinks.record import EventRecord, RecordDraft, VmIdentity
+from sinks.base import Sink, SinkContext
+from wire.observer import BridgeRun, Node, Observer
+from wire.record import Record, RecordDraft
+from wire.vm import VmIdentity
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +75,16 @@ def assemble(
     """Make the parts. Raises `StoreError` where what is remembered cannot be read."""
     outbox = Outbox(store)
     state = _state(settings, store, vm, clock, boot_id=boot_id, api_version=imds.api_version)
-    approvals = _approvals(settings, store, state, imds=imds, clock=clock, outbox=outbox)
+    preparations = _preparations(sinks, store, outbox, state, clock)
+    approvals = _approvals(
+        settings,
+        store,
+        state,
+        imds=imds,
+        clock=clock,
+        acknowledged=_acknowledged(outbox, preparations),
+        preparations=preparations,
+    )
     approver = Approver(approvals)
     poller = Poller(
         imds,
@@ -87,12 +99,13 @@ def assemble(
     dispatcher = Dispatcher(
         sinks,
         outbox,
-        _context(settings, state, approver, clock),
+        _context(settings, state, approver, clock, prepares=preparations is not None),
         clock,
         urgent=lambda: state.urgent(clock.now(), URGENT_NOTICE_SECONDS),
         dead_letter=_dead_letters(state, clock),
         redact=redact,
         delivered=delivered,
+        make=_make(preparations),
     )
     store.subscribe(lambda _: dispatcher.wake())
     return Parts(
@@ -107,27 +120,27 @@ def assemble(
 
 
 def _then(polled: Callable[[Round], None], approver: Approver) -> Callable[[Round], None]:
-    """After each poll that brought a document, the approver goes on."""
+    """After each poll the approver goes on, also after one that failed: a command may expire."""
 
     def ended(poll: Round) -> None:
         polled(poll)
-        if poll.answered:
-            approver.polled()
+        approver.polled(answered=poll.answered)
 
     return ended
 
 
 def _context(
-    settings: Settings, state: CurrentState, approver: Approver, clock: Clock
+    settings: Settings, state: CurrentState, approver: Approver, clock: Clock, *, prepares: bool
 ) -> SinkContext:
     return SinkContext(
         identity=lambda: state.vm,
         now=clock.now,
         site=settings.site,
         version=__version__,
-        instance_id=state.observer.instance_id,
+        instance_id=state.observer.bridge.instance_id,
         pending=state.pending,
         command=approver.command,
+        prepares=prepares,
     )
 
 
@@ -140,21 +153,18 @@ def _state(
     boot_id: str | None,
     api_version: str,
 ) -> CurrentState:
+    place = settings.node
+    in_a_cluster = place.cluster or place.node or place.pod
     observer = Observer(
         vm=vm,
-        version=__version__,
-        instance_id=str(uuid.uuid4()),
-        site=settings.site,
-        cluster=settings.node.cluster,
-        node=settings.node.node,
-        pod=settings.node.pod,
+        node=Node(cluster=place.cluster, node=place.node, pod=place.pod) if in_a_cluster else None,
+        bridge=BridgeRun(version=__version__, instance_id=str(uuid.uuid4()), site=settings.site),
     )
     return CurrentState.after(
         store.seen(),
         observer,
         clock,
         interval=settings.poll_interval,
-        scope_self=settings.scope == "self",
         boot_id=boot_id,
         api_version=api_version,
     )
@@ -167,23 +177,65 @@ def _approvals(
     *,
     imds: Imds,
     clock: Clock,
-    outbox: Outbox,
+    acknowledged: Acknowledged,
+    preparations: Preparations | None,
 ) -> Approvals:
     ledger = Ledger(store, clock.now())
-    rulings = Decisions(
-        rules_of(settings.approval),
+    rules = RuleDecisions(
+        settings.approval.rules,
         ledger,
         clock,
         vm_name=state.vm.name,
-        acknowledged=outbox.acknowledged,
+        acknowledged=acknowledged,
     )
     return Approvals(
-        state, ledger, imds, clock, rulings=rulings, trust=Trust(settings.approval.trust)
+        state,
+        ledger,
+        imds,
+        clock,
+        rules=rules,
+        trust=Trust(settings.approval.trust),
+        preparations=preparations,
     )
+
+
+def _preparations(
+    sinks: Sequence[SinkSpec], store: Store, outbox: Outbox, state: CurrentState, clock: Clock
+) -> Preparations | None:
+    """What is prepared by the sink that prepares this VM; None if no sink does."""
+    found = preparing_sink(sinks)
+    if found is None:
+        return None
+    name, settings = found
+    preparations = Preparations(
+        PreparingSpec(sink=name, lead=settings.lead), store, outbox, state, clock
+    )
+    state.preparation = preparations.state_of
+    return preparations
+
+
+def _acknowledged(outbox: Outbox, preparations: Preparations | None) -> Acknowledged:
+    """The answer for a rule's `after`. The sink that prepares gets an event only once an approval
+    waits for it, and the approval waits for it anyway.
+    """
+    prepares = None if preparations is None else preparations.spec.sink
+    return lambda sink, event: sink == prepares or outbox.acknowledged(sink, event)
+
+
+def _make(preparations: Preparations | None) -> MakeSink:
+    """Makes each sink; the one that prepares is served as such."""
+
+    def make(spec: SinkSpec, context: SinkContext) -> Sink[Any]:
+        sink = make_sink(spec, context)
+        if preparations is None or spec.name != preparations.spec.sink:
+            return sink
+        return PreparingSink(sink, preparations)
+
+    return make
 
 
 def _dead_letters(state: CurrentState, clock: Clock) -> DeadLetter:
-    def dead_letter(sink: str, record: EventRecord, reason: str, attempts: int) -> RecordDraft:
+    def dead_letter(sink: str, record: Record, reason: str, attempts: int) -> RecordDraft:
         return bridge_records.dead_letter(
             state.observer, clock.now(), sink=sink, record=record, reason=reason, attempts=attempts
         )

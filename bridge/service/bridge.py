@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import Enum
-from typing import Final
+from typing import Any, Final
 
 from bridge import system
 from bridge.api.control import ControlServer
-from bridge.api.control_requests import ControlRequests, first_desk, told_of
+from bridge.api.control_requests import ControlRequests, shown_settings, starting_requests
 from bridge.approval.trusted_keys import trust_of
 from bridge.clock import Clock, SystemClock
 from bridge.config.load import Configuration
@@ -23,14 +23,14 @@ from bridge.service.monitoring import Monitoring
 from bridge.service.ownership import Ownership, open_readable
 from bridge.service.scheduler import TICK_SECONDS, Scheduler, Watch
 from bridge.store.database import Store, StoreError
-from sinks.record import VmIdentity
+from wire.vm import VmIdentity
 
 log: Final = logging.getLogger(__name__)
 
 GRACE_SECONDS: Final = 5.0
 """How long a stop may take: each sink gets one immediate try within it."""
 SETTLE_SECONDS: Final = 1.0
-"""How long a stop waits for a poll that is under way, so that its news is delivered too."""
+"""How long a stop waits for a poll that is under way, so that its records are delivered too."""
 ONCE_SECONDS: Final = 30.0
 """How long `seb run --once` lets its sinks take."""
 IDENTITY_SECONDS: Final = 3600.0
@@ -70,29 +70,28 @@ class Bridge:
         self._clock = clock or SystemClock()
         self._boot_id = boot_id()
         self._owner = Ownership(self._settings, self._clock, boot_id=self._boot_id)
-        self._front = Monitoring(self._settings, self._sinks, self._clock)
+        self._monitoring = Monitoring(self._settings, self._sinks, self._clock)
         self._outcome = Outcome.STOPPED
 
     def run(self) -> Outcome:
         """Run until told to stop. Raises `SebError` where it cannot begin."""
         store, reset = open_readable(self._settings.state_dir, self._clock.now())
-        self._desk = first_desk(store, self._settings, self._sinks, self._clock.now)
-        answer = lambda request: self._desk.answer(request)  # noqa: E731, PLW0108  # of each desk
-        self._control = ControlServer(self._settings.state_dir, answer)
+        self._requests = starting_requests(store, self._settings, self._sinks, self._clock.now)
+        self._control = ControlServer(self._settings.state_dir, self._answer)
         try:
-            self._front.open()
-            tried = self._front.tried
+            self._monitoring.open()
+            tried = self._monitoring.tried
             vm = self._owner.identify(store, stop=self._stop, patient=True, tried=tried)
             if vm is not None:
                 store, reset = self._owner.take(store, reset, vm)
                 self._assemble(store, vm)
-                self._herald.tell_reset(reset)
-                self._herald.tell_start()
+                self._lifecycle.report_reset(reset)
+                self._lifecycle.report_start()
                 self._work()
             return self._outcome
         finally:
             self._control.close()
-            self._front.close()
+            self._monitoring.close()
             store.close()
 
     def run_once(self) -> bool:
@@ -100,13 +99,13 @@ class Bridge:
         where = f"IMDS at {self._settings.imds.url}"
         store, reset = open_readable(self._settings.state_dir, self._clock.now())
         try:
-            tried = self._front.tried
+            tried = self._monitoring.tried
             vm = self._owner.identify(store, stop=self._stop, patient=False, tried=tried)
             if vm is None:
                 raise UnreachableError(f"{where} does not say who this VM is; see `seb check`")
             store, reset = self._owner.take(store, reset, vm)
             self._assemble(store, vm)
-            self._herald.tell_reset(reset)
+            self._lifecycle.report_reset(reset)
             looked = self._parts.poller.run()
             if not self._owner.may_deliver:
                 raise UnreachableError(f"{where} does not confirm who this VM is; see `seb check`")
@@ -118,6 +117,10 @@ class Bridge:
         finally:
             store.close()
 
+    def _answer(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Answer a command of this machine: once the identity is known, about all parts."""
+        return self._requests.answer(request)
+
     def _assemble(self, store: Store, vm: VmIdentity) -> None:
         self._parts = assemble(
             self._settings,
@@ -128,66 +131,78 @@ class Bridge:
             clock=self._clock,
             boot_id=self._boot_id,
             redact=self._redact,
-            polled=self._front.polled,
-            delivered=self._front.delivered,
+            polled=self._monitoring.polled,
+            delivered=self._monitoring.delivered,
         )
-        self._front.begin(self._parts.running)
+        self._monitoring.begin(self._parts.running)
         sinks = list(self._parts.dispatcher.health)
-        self._herald = Lifecycle(self._parts.state, store, self._settings, self._clock, sinks=sinks)
+        self._lifecycle = Lifecycle(
+            self._parts.state, store, self._settings, self._clock, sinks=sinks
+        )
 
     def _work(self) -> None:
-        """Poll and deliver until told to stop; the calling thread keeps the watch meanwhile."""
+        """Poll and deliver until told to stop; the calling thread supervises meanwhile."""
         settings = self._settings
-        scheduler, watch = Scheduler(self._clock), Watch(self._clock)
-        self._front.status.skipped = lambda: scheduler.skipped
+        scheduler = Scheduler(self._clock)
+        watch = Watch(self._clock)
+        self._monitoring.status.skipped = lambda: scheduler.skipped
         scheduler.every(settings.poll_interval, self._parts.poller.run)
         scheduler.every(IDENTITY_SECONDS, self._ask_identity, first=IDENTITY_SECONDS)
         confirming = scheduler.every(CONFIRM_SECONDS, self._ask_identity, first=CONFIRM_SECONDS)
         if beat := settings.heartbeat_interval:
-            scheduler.every(beat, self._herald.tell_life, first=beat)
-        parts, told = self._parts, told_of(settings, self._sinks)
-        self._desk = ControlRequests(
-            parts.outbox, parts.dispatcher, parts.state, parts.approver, told=told
+            scheduler.every(beat, self._lifecycle.report_heartbeat, first=beat)
+        self._requests = ControlRequests(
+            self._parts.outbox,
+            self._parts.dispatcher,
+            self._parts.state,
+            self._parts.approver,
+            settings=shown_settings(settings, self._sinks),
         )
-        self._front.status.held = lambda: not self._owner.may_deliver
-        self._act(confirming)
+        self._monitoring.status.held = lambda: not self._owner.may_deliver
+        self._start_if_confirmed(confirming)
         scheduler.start()
         while self._outcome is Outcome.STOPPED and not self._stop.wait(TICK_SECONDS):
-            self._act(confirming)
-            self._look_around(scheduler, watch)
-        self._act(confirming)
+            self._start_if_confirmed(confirming)
+            self._supervise(scheduler, watch)
+        self._start_if_confirmed(confirming)
         if self._outcome is Outcome.STOPPED:
-            self._front.stopping()
+            self._monitoring.stopping()
         scheduler.stop()
         self._control.close()
         self._parts.poller.settle(SETTLE_SECONDS)
         self._parts.approver.stop(SETTLE_SECONDS)
         self._finish()
 
-    def _act(self, confirming: Callable[[], None]) -> None:
-        """Start to deliver and to approve once the identity allows; `confirming` ends its job."""
+    def _start_if_confirmed(self, confirming: Callable[[], None]) -> None:
+        """Start to deliver and to approve once the identity allows it; `confirming` ends the
+        job that asks for the identity.
+        """
         if not self._parts.dispatcher.is_started and self._owner.may_deliver:
             self._parts.dispatcher.start()
         if not self._parts.approver.is_started and self._owner.confirmed:
             confirming()
             self._parts.approver.start()
 
-    def _look_around(self, scheduler: Scheduler, watch: Watch) -> None:
-        jump, pause = watch.tick()
-        if pause:
-            self._parts.state.lookout.stood_still(pause)
-            self._front.stood_still(pause)
-            log.info("the VM stood still", extra={"action": "pause", "seconds": pause})
-        if jump:
+    def _supervise(self, scheduler: Scheduler, watch: Watch) -> None:
+        tick = watch.tick()
+        if tick.pause:
+            self._parts.state.gaps.stood_still(tick.pause)
+        if still := tick.pause + tick.suspended:
+            self._monitoring.stood_still(still)
+            log.info("the VM stood still", extra={"action": "pause", "seconds": still})
+        if tick.jump or tick.suspended:
             scheduler.run_now()
-            self._front.jumped()
-            log.warning("the wall clock jumped", extra={"action": "clock_jump", "seconds": jump})
+        if tick.jump:
+            self._monitoring.jumped()
+            log.warning(
+                "the wall clock jumped", extra={"action": "clock_jump", "seconds": tick.jump}
+            )
         self._parts.dispatcher.supervise()
         if self._parts.store.damaged is not None:
             self._outcome = Outcome.DAMAGED_STORE
 
     def _finish(self) -> None:
-        self._herald.tell_end(self._outcome.value)
+        self._lifecycle.report_stop(self._outcome.value)
         in_time = self._parts.dispatcher.finish(GRACE_SECONDS)
         log.info(
             "the bridge has stopped",
@@ -210,9 +225,9 @@ class Bridge:
         return [name for name in self._parts.dispatcher.health if outbox.backlog(name).records]
 
     def _ask_identity(self) -> None:
-        at_hand = self._parts.state.vm
-        vm = self._owner.ask(self._parts.store, at_hand)
+        known = self._parts.state.vm
+        vm = self._owner.ask(self._parts.store, known)
         if vm is None:
             self._outcome = Outcome.ANOTHER_VM
-        elif vm is not at_hand:
+        elif vm is not known:
             self._parts.state.identify(vm)

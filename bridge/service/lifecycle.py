@@ -1,4 +1,4 @@
-"""The bridge's records about itself: that it begins, lives and ends."""
+"""The bridge's records about its own run: started, heartbeat, stopped, store reset."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from typing import Final
 from bridge.clock import Clock
 from bridge.config.settings import Settings
 from bridge.events import bridge_records
-from bridge.events.normalize import Observer
 from bridge.events.state import CurrentState
 from bridge.store.database import Store, StoreError
 from bridge.store.recovery import StoreReset
 from bridge.version import __version__
-from sinks.record import RecordDraft
+from wire.observer import Observer
+from wire.record import RecordDraft
 
 log: Final = logging.getLogger(__name__)
 
 
 class Lifecycle:
-    """Speaks for one run."""
+    """Commits these records for one run."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class Lifecycle:
     def _observer(self) -> Observer:
         return self._state.observer
 
-    def tell_reset(self, reset: StoreReset | None) -> None:
+    def report_reset(self, reset: StoreReset | None) -> None:
         """Report that the store was lost and a new one begun, if so. Raises `StoreError`."""
         if reset is not None:
             self._store.commit(
@@ -53,15 +53,16 @@ class Lifecycle:
                 extra={"action": "store_reset", "reason": reset.reason, "kept_as": reset.kept_as},
             )
 
-    def tell_start(self) -> None:
+    def report_start(self) -> None:
         """Report that the run begins, and after which gap. Raises `StoreError`."""
-        lookout, now = self._state.lookout, self._clock.now()
+        now = self._clock.now()
+        gaps = self._state.gaps
         draft = bridge_records.started(
             self._observer,
             now,
             sinks=self._sinks,
-            restarted=lookout.rebooted,
-            gap_seconds=lookout.gap(now).seconds,
+            restarted=gaps.rebooted,
+            gap_seconds=gaps.gap(now).seconds,
         )
         self._store.commit([draft])
         log.info(
@@ -75,20 +76,20 @@ class Lifecycle:
             },
         )
 
-    def tell_life(self) -> None:
-        """Report that the bridge lives, if the store can be written."""
+    def report_heartbeat(self) -> None:
+        """Report that the bridge is alive, if the store can be written."""
         self._try_commit(
             bridge_records.heartbeat(
                 self._observer,
                 self._clock.now(),
                 interval=self._settings.heartbeat_interval,
-                looked_at=self._state.lookout.looked_at,
+                looked_at=self._state.gaps.looked_at,
                 pending=len(self._state.pending()),
                 last_sequence=self._store.last_record_sequence,
             )
         )
 
-    def tell_end(self, reason: str) -> None:
+    def report_stop(self, reason: str) -> None:
         """Report that the run ends in good order, if the store can be written."""
         self._try_commit(bridge_records.stopped(self._observer, self._clock.now(), reason=reason))
 

@@ -22,25 +22,27 @@ if TYPE_CHECKING:
 
 
 class Monitoring:
-    """Stands from before it is known who this VM is until the last record is delivered."""
+    """HTTP server, metrics and watchdog: from before the VM identity is known until the last record
+    is delivered.
+    """
 
     def __init__(self, settings: Settings, sinks: Sequence[SinkSpec], clock: Clock) -> None:
         self._settings = settings
         self._sinks = sinks
         self._watchdog = Watchdog(system.notify, limit=system.watchdog_seconds())
-        self.pulse = Liveness(
+        self.liveness = Liveness(
             clock,
             interval=settings.poll_interval,
             timeout=settings.imds.timeout,
             first_timeout=settings.imds.first_timeout,
             ended=self._watchdog.fed,
         )
-        self.status = Status(settings, clock, self.pulse)
+        self.status = Status(settings, clock, self.liveness)
         self._metrics: Metrics | None = None
         self._server: Server | None = None
 
     def open(self) -> None:
-        """Be seen from now on."""
+        """Start the HTTP server, if it is configured, and tell the service manager."""
         if self._settings.http.listen:
             # Only here: a bridge without the server does not pay for it.
             from bridge.api.metrics import Metrics  # noqa: PLC0415
@@ -53,26 +55,26 @@ class Monitoring:
             hosts = self._settings.http.hosts
             web = Web(self.status, metrics, host=address, names=hosts)
             self._server = Server(web, address, port)
-        self._watchdog.ready("waiting for IMDS", allowance=self.pulse.allowance)
+        self._watchdog.ready("waiting for IMDS", allowance=self.liveness.allowance)
 
     def tried(self, trouble: str) -> None:
-        """It was asked in vain who this VM is."""
+        """IMDS was asked for the VM identity and did not give it; `trouble` says why."""
         self.status.starting_trouble = trouble
-        self.pulse.beat()
+        self.liveness.beat()
 
     def begin(self, running: Running) -> None:
-        """There is something to see."""
+        """The parts of the run exist: show them."""
         history = History(running.store)
         if self._metrics is not None:
             running.store.subscribe(self._metrics.committed)
         running.store.subscribe(history.committed)
         self.status.begin(running, history)
-        self.pulse.beat(asked=False)
+        self.liveness.beat(asked=False)
         self._watchdog.status("polling IMDS")
 
     def polled(self, poll: Round) -> None:
         """A round of the poll loop has ended."""
-        self.pulse.beat(asked=poll.asked, answered=poll.answered)
+        self.liveness.beat(asked=poll.asked, answered=poll.answered)
         if self._metrics is not None and poll.asked:
             self._metrics.polled(poll.seconds, poll.trouble)
 
@@ -96,7 +98,7 @@ class Monitoring:
         self._watchdog.stopping()
 
     def close(self) -> None:
-        """There is nothing more to see."""
+        """Stop the HTTP server and close the history."""
         if self.status.history is not None:
             self.status.history.close()
         if self._server is not None:

@@ -8,6 +8,7 @@ import logging
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Final
@@ -19,7 +20,7 @@ from bridge.imds.client import ImdsError, client
 from bridge.imds.identity import IdentityError, await_identity, fetch_identity, with_tags
 from bridge.store.database import CONFIRMED_BOOT_KEY, LOOKED_NAME, Store, StoreError
 from bridge.store.opening import StoreReset, open_store, put_aside
-from sinks.record import VmIdentity
+from wire.vm import VmIdentity
 
 log: Final = logging.getLogger(__name__)
 
@@ -68,7 +69,7 @@ class Ownership:
         def fetch() -> VmIdentity:
             vm = self._fetch(FRESH_SECONDS if kept else None)
             fetched.set()
-            return vm
+            return _as_kept(vm, kept)
 
         vm = await_identity(
             fetch,
@@ -106,7 +107,7 @@ class Ownership:
     def ask(self, store: Store, at_hand: VmIdentity) -> VmIdentity | None:
         """The identity from IMDS, or the one at hand; None if IMDS names another VM."""
         try:
-            vm = self._fetch(self._settings.imds.timeout)
+            vm = _as_kept(self._fetch(self._settings.imds.timeout), at_hand)
         except (ImdsError, IdentityError):
             return at_hand  # the poller says when IMDS does not answer
         if vm.vm_id != at_hand.vm_id:
@@ -115,10 +116,19 @@ class Ownership:
             store.keep_identity(vm, self._boot_id)
         except StoreError as error:
             log.warning(str(error), extra={"action": "store_trouble"})
-        before, self.confirmed = self.confirmed, True
+        before = self.confirmed
+        self.confirmed = True
         if not before:
             log.info("the VM identity is confirmed", extra={"action": "identity_ok", "vm": vm.name})
         return vm
 
     def _fetch(self, timeout: float | None) -> VmIdentity:
         return fetch_identity(client(self._settings, timeout), self._settings.identity.tags)
+
+
+def _as_kept(vm: VmIdentity, kept: VmIdentity | None) -> VmIdentity:
+    """The identity with its vmId as it was kept, for topics and keys are made of it: Azure writes
+    the same vmId in lower case or in upper case.
+    """
+    same = kept is not None and kept.vm_id.lower() == vm.vm_id.lower()
+    return replace(vm, vm_id=kept.vm_id) if kept is not None and same else vm

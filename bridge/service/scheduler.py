@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -48,7 +49,8 @@ class _Steady(BackgroundScheduler):  # type: ignore[misc]  # as above
 
     def _process_jobs(self) -> float | None:
         """Start what is due; returns the seconds until the next job. APScheduler calls it."""
-        jobs, now = self.get_jobs(), self._clock.now()
+        jobs = self.get_jobs()
+        now = self._clock.now()
         for job in jobs:
             if (job.next_run_time - now).total_seconds() > job.trigger.seconds:
                 job.modify(next_run_time=now)
@@ -94,24 +96,44 @@ class Scheduler:
         self.skipped += 1
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tick:
+    """What happened between two looks at the clocks, each in seconds, 0.0 for nothing."""
+
+    jump: float = 0.0
+    """By how much the wall clock was set."""
+    pause: float = 0.0
+    """How long this machine stood still without knowing it: the tick is late, or the wall clock is
+    set forward afterwards.
+    """
+    suspended: float = 0.0
+    """How long the kernel had suspended this machine."""
+
+
 class Watch:
-    """Compares the wall clock with the monotonic one, a few times a second."""
+    """Compares the clocks with each other, a few times a second."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._wall = clock.now()
         self._monotonic = clock.monotonic()
+        self._suspended = clock.suspended()
 
-    def tick(self) -> tuple[float, float]:
-        """Seconds that the wall clock jumped since the last tick, and that this machine stood
-        still: then the tick is late, or the wall clock is set forward afterwards.
-        """
-        wall, monotonic = self._clock.now(), self._clock.monotonic()
+    def tick(self) -> Tick:
+        """What the clocks say since the last tick."""
+        wall = self._clock.now()
+        monotonic = self._clock.monotonic()
+        suspended = self._clock.suspended()
         elapsed = monotonic - self._monotonic
-        jump = (wall - self._wall).total_seconds() - elapsed
-        self._wall, self._monotonic = wall, monotonic
+        asleep = suspended - self._suspended
+        asleep = asleep if asleep >= JUMP_SECONDS else 0.0
+        jump = (wall - self._wall).total_seconds() - elapsed - asleep
+        self._wall = wall
+        self._monotonic = monotonic
+        self._suspended = suspended
         late = elapsed - TICK_SECONDS
         pause = late if late >= JUMP_SECONDS else 0.0
         if JUMP_SECONDS <= jump <= LONGEST_PAUSE_SECONDS:
             pause += jump
-        return (jump if abs(jump) >= JUMP_SECONDS else 0.0, pause)
+        jump = jump if abs(jump) >= JUMP_SECONDS else 0.0
+        return Tick(jump=jump, pause=pause, suspended=asleep)

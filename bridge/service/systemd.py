@@ -18,7 +18,7 @@ class Watchdog:
     def __init__(self, notify: Callable[[str], object], *, limit: float | None) -> None:
         self._notify = notify
         self._limit = limit
-        self._told: int | None = None
+        self._watchdog_microseconds: int | None = None
         """The limit that systemd knows, in microseconds."""
         self._status: str | None = None
         self._lock = threading.Lock()
@@ -53,11 +53,11 @@ class Watchdog:
         limit = max(self._limit, allowance + MARGIN_SECONDS)
         microseconds = math.ceil(limit * _MICROSECONDS)
         lines = ["WATCHDOG=1"]
-        if microseconds != self._told:
+        if microseconds != self._watchdog_microseconds:
             # sd_notify(3): this replaces WatchdogSec= until the service ends, so a first answer
             # of IMDS that takes two minutes is waited for, and only that one.
             lines.append(f"WATCHDOG_USEC={microseconds}")
-            self._told = microseconds
+            self._watchdog_microseconds = microseconds
         return lines
 
     def _send(self, *lines: str) -> None:

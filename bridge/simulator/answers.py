@@ -20,17 +20,39 @@ from bridge.version import __version__
 EVENTS_PATH: Final = "/metadata/scheduledevents"
 INSTANCE_PATH: Final = "/metadata/instance"
 COMPUTE_PATH: Final = "/metadata/instance/compute"
+VERSIONS_PATH: Final = "/metadata/versions"
 
-Target = Literal["events", "instance", "start"]
-"""The endpoints: GET of the events, GET of the instance, POST of StartRequests."""
+Target = Literal["events", "instance", "start", "versions"]
+"""The endpoints: GET of the events, of the instance and of the api-versions, and POST of
+StartRequests.
+"""
 
 # Azure: the version history of the Instance Metadata Service, from the first to be supported on.
 INSTANCE_API_VERSIONS: Final = (
-    *("2017-04-02", "2017-08-01", "2017-12-01", "2018-02-01", "2018-04-02", "2018-10-01"),
-    *("2019-02-01", "2019-03-11", "2019-04-30", "2019-06-01", "2019-06-04", "2019-08-01"),
-    *("2019-08-15", "2019-11-01", "2020-06-01", "2020-07-15", "2020-09-01", "2020-10-01"),
-    *("2020-12-01", "2021-01-01", "2021-02-01"),
+    "2017-04-02",
+    "2017-08-01",
+    "2017-12-01",
+    "2018-02-01",
+    "2018-04-02",
+    "2018-10-01",
+    "2019-02-01",
+    "2019-03-11",
+    "2019-04-30",
+    "2019-06-01",
+    "2019-06-04",
+    "2019-08-01",
+    "2019-08-15",
+    "2019-11-01",
+    "2020-06-01",
+    "2020-07-15",
+    "2020-09-01",
+    "2020-10-01",
+    "2020-12-01",
+    "2021-01-01",
+    "2021-02-01",
 )
+
+_PATHS: Final = (EVENTS_PATH, INSTANCE_PATH, COMPUTE_PATH, VERSIONS_PATH)
 
 # What IMDS writes, word for word where it is documented or was recorded: clients match on it.
 _NO_HEADER: Final = "Bad request. Required metadata header not specified"
@@ -67,6 +89,8 @@ class Request:
             return {"GET": "events", "POST": "start"}.get(self.method)  # type: ignore[return-value]
         if self.path in (INSTANCE_PATH, COMPUTE_PATH) and self.method == "GET":
             return "instance"
+        if self.path == VERSIONS_PATH and self.method == "GET":
+            return "versions"
         return None
 
 
@@ -129,6 +153,9 @@ class Imds:
         if request.path == EVENTS_PATH:
             place, body = self._timeline.body(request.api_version)
             return Answer(status=200, body=body, document=place)
+        if request.endpoint == "versions":
+            offered = sorted({*self._versions["instance"], *self._versions["events"]})
+            return Answer(status=200, body=json.dumps({"apiVersions": offered}).encode())
         instance = self._vm.compute() if request.path == COMPUTE_PATH else self._vm.instance()
         return Answer(status=200, body=json.dumps(instance).encode())
 
@@ -140,11 +167,11 @@ class Imds:
         if request.headers.get("metadata", "").strip().lower() != "true":
             return refusal(400, _NO_HEADER)
         if request.endpoint is None:
-            known = request.path in (EVENTS_PATH, INSTANCE_PATH, COMPUTE_PATH)
+            known = request.path in _PATHS
             return refusal(405, "Method not allowed") if known else refusal(404, "Not found")
         versions = self._versions["instance" if request.endpoint == "instance" else "events"]
-        if request.api_version in versions:
-            return None
+        if request.endpoint == "versions" or request.api_version in versions:
+            return None  # the list of api-versions needs none
         newest = sorted(versions, reverse=True)[:3]
         return refusal(400, _BAD_VERSION, **{"newest-versions": newest})
 

@@ -108,11 +108,14 @@ class Approvals:
             ids = _event_ids(post.body)
             post.started = tuple(self._timeline.approve(ids, version=version))
         except (ValueError, KeyError, TypeError, RecursionError):
-            status, reply = 400, {"error": "Bad request. The StartRequests cannot be read"}
+            status = 400
+            reply = {"error": "Bad request. The StartRequests cannot be read"}
         except UnknownEventError:
-            status, reply = 400, {"error": "Bad request. The EventId is unknown"}
+            status = 400
+            reply = {"error": "Bad request. The EventId is unknown"}
         else:
-            status, reply = 200, {}
+            status = 200
+            reply = {}
         for event_id in post.started:
             self._timers.after(self._delay, partial(self._begin, event_id))
         self._on_approval(post)

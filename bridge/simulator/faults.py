@@ -132,7 +132,8 @@ class Huge(Fault):
     mebibytes: int = 10
 
     def apply(self, exchange: Exchange) -> None:
-        opening, closing = b'{"DocumentIncarnation":1,"Events":[', b"]}"
+        opening = b'{"DocumentIncarnation":1,"Events":['
+        closing = b"]}"
         size = self.mebibytes * _MEBIBYTE
         length = str(len(opening) + size + len(closing))
         exchange.write(Answer(status=200, headers={"Content-Length": length}).head() + opening)

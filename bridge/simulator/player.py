@@ -63,7 +63,8 @@ class Player:
 
     def _play(self) -> None:
         try:
-            due, last = time.monotonic(), 0.0
+            due = time.monotonic()
+            last = 0.0
             for at, steps in groupby(self._scenario.steps, key=lambda step: step.at):
                 due += (at - last) / self._speed
                 last = at
@@ -134,7 +135,7 @@ class Player:
         notice = step.notice
         event = SimulatedEvent(
             event_type=step.kind.event_type,
-            status="Started" if notice is None else "Scheduled",
+            status="Started" if notice is None else step.kind.status,
             resources=tuple(neighbour(self._vm_name, distance) for distance in step.vms),
             not_before=None if notice is None else now + timedelta(seconds=notice / self._speed),
             description=step.kind.description,

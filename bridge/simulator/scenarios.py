@@ -21,6 +21,8 @@ class Kind:
     source: str = "Platform"
     duration: int = -1
     description: str = ""
+    status: str = "Scheduled"
+    """Its EventStatus at first, if it is announced with notice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,12 +106,18 @@ DEGRADED: Final = Kind(
     event_type="Redeploy", description="The host's hardware is predicted to fail."
 )
 PREEMPT: Final = Kind(event_type="Preempt")
+REBALANCE: Final = Kind(
+    event_type="SpotRebalanceRecommendation",
+    description="The spot VM is at a higher risk of eviction.",
+    status="Advisory",
+)
 TERMINATE: Final = Kind(
     event_type="Terminate", source="User", description="The scale set deletes this instance."
 )
 FAILURE: Final = Kind(event_type="Reboot", description="The host's hardware has failed.")
 
-_A, _B = "A", "B"
+_A = "A"
+_B = "B"
 
 # Azure: 15 minutes' notice for Freeze and Reboot, 10 for Redeploy, 30 seconds for Preempt, 5 to 15
 # minutes for Terminate, up to 7 days for degraded hardware; Started lasts 5 to 10 minutes.
@@ -142,6 +150,16 @@ _TABLE: Final[dict[str, Scenario]] = {
         "Preempt of a spot VM, 30 seconds' notice",
         (Announce(10, _A, PREEMPT, 30), Start(40, _A), End(70, _A)),
     ),
+    "rebalance-recommendation": Scenario(
+        "Advisory recommendation to move off a spot VM, then its Preempt 10 minutes later",
+        (
+            Announce(10, _A, REBALANCE, 60),
+            Announce(610, _B, PREEMPT, 30),
+            End(610, _A),
+            Start(640, _B),
+            End(670, _B),
+        ),
+    ),
     "terminate": Scenario(
         "Terminate by a scale set, 5 minutes' notice",
         (Announce(10, _A, TERMINATE, 300), Start(310, _A), End(340, _A)),
@@ -152,8 +170,12 @@ _TABLE: Final[dict[str, Scenario]] = {
     "two-events": Scenario(
         "A Reboot of this VM and a Freeze of the next one, in one document",
         (
-            *(Announce(10, _A, REBOOT, 900), Announce(10, _B, HOST_UPDATE, 900, (1,))),
-            *(Start(910, _B), Start(970, _A), End(1060, _A), End(1210, _B)),
+            Announce(10, _A, REBOOT, 900),
+            Announce(10, _B, HOST_UPDATE, 900, (1,)),
+            Start(910, _B),
+            Start(970, _A),
+            End(1060, _A),
+            End(1210, _B),
         ),
     ),
     "many-resources": Scenario(
@@ -163,8 +185,11 @@ _TABLE: Final[dict[str, Scenario]] = {
     "notice-moved": Scenario(
         "Freeze whose NotBefore is put off by 10 minutes, and back again",
         (
-            *(Announce(10, _A, HOST_UPDATE, 900), Move(130, _A, 1500), Move(250, _A, 900)),
-            *(Start(910, _A), End(1210, _A)),
+            Announce(10, _A, HOST_UPDATE, 900),
+            Move(130, _A, 1500),
+            Move(250, _A, 900),
+            Start(910, _A),
+            End(1210, _A),
         ),
     ),
     "skipped-incarnation": Scenario(
@@ -174,9 +199,13 @@ _TABLE: Final[dict[str, Scenario]] = {
     "incarnation-reset": Scenario(
         "Freeze, then a Reboot, after the incarnation went back to 0",
         (
-            *(Announce(10, _A, HOST_UPDATE, 900), Start(910, _A)),
-            *(Reset(1210, 0), End(1210, _A), Announce(1210, _B, REBOOT, 900)),
-            *(Start(2110, _B), End(2200, _B)),
+            Announce(10, _A, HOST_UPDATE, 900),
+            Start(910, _A),
+            Reset(1210, 0),
+            End(1210, _A),
+            Announce(1210, _B, REBOOT, 900),
+            Start(2110, _B),
+            End(2200, _B),
         ),
     ),
 }

@@ -57,7 +57,8 @@ class Simulator(Timeline):
         self._speed = speed
         self._timers = Timers()
         self._faults = FaultQueue()
-        vm, clock = vm or SimulatedVm(), clock or SystemClock()
+        vm = vm or SimulatedVm()
+        clock = clock or SystemClock()
         super().__init__(
             vm, clock=clock, incarnation=incarnation, versions=api_versions, on_change=on_document
         )

@@ -176,7 +176,8 @@ class Timeline:
             place = len(self._history) - 1
             if self._raw is not None or version == self._newest:
                 return place, self._history[place].body
-            events, incarnation = self._events, self._incarnation
+            events = self._events
+            incarnation = self._incarnation
         return place, render(events, incarnation=incarnation, version=version)
 
     def mark_served(self, place: int) -> None:
@@ -207,7 +208,10 @@ class Timeline:
             return
         grown = self._incarnation + 1 + self._skipped
         self._incarnation = grown if self._reset is None else self._reset
-        self._events, self._skipped, self._reset, self._raw = self._edited, 0, None, None
+        self._events = self._edited
+        self._skipped = 0
+        self._reset = None
+        self._raw = None
         self._stand_for(render(self._events, incarnation=self._incarnation, version=self._newest))
 
     def _stand_for(self, body: bytes) -> None:

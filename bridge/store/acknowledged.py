@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Sequence
 
 from bridge.store.database import Store, StoreError
-from sinks.record import EventRecord
+from wire.record import Record
 
 
 class Acknowledged:
@@ -19,7 +19,7 @@ class Acknowledged:
         self._unwritten: set[tuple[str, str, str, int]] = set()
         """Event, sink, kind of sink, and sequence."""
 
-    def note(self, sink: str, kind: str, records: Sequence[EventRecord]) -> None:
+    def note(self, sink: str, kind: str, records: Sequence[Record]) -> None:
         """Note that the sink has acknowledged these; it is on disk after the next `write`."""
         facts = {
             (event.casefold(), sink, kind, record.sequence)
@@ -57,12 +57,25 @@ class Acknowledged:
         )
         return bool(rows)
 
+    def knows_event(self, sink: str, kind: str, sequence: int) -> bool:
+        """Whether the sink, as that kind, has acknowledged any record of the event that the record
+        of this sequence is about.
+        """
+        rows = self._store.read(
+            "SELECT event, EXISTS (SELECT 1 FROM acknowledged WHERE event = records.event "
+            "AND sink = ?2 AND kind = ?3) FROM records WHERE sequence = ?1",
+            (sequence, sink, kind),
+        )
+        with self._lock:
+            noted = {fact[:3] for fact in self._unwritten}
+        return any(written or (event, sink, kind) in noted for event, written in rows)
+
 
 def _keep(connection: sqlite3.Connection, facts: Sequence[tuple[str, str, str, int]]) -> None:
-    """Keep the newest of each event and sink, unless the event has been forgotten."""
+    """Keep the newest of each event and sink."""
     connection.executemany(
-        "INSERT INTO acknowledged (event, sink, kind, sequence) SELECT ?1, ?2, ?3, ?4 "
-        "WHERE EXISTS (SELECT 1 FROM events WHERE key = ?1) ON CONFLICT (event, sink) DO UPDATE "
+        "INSERT INTO acknowledged (event, sink, kind, sequence) VALUES (?1, ?2, ?3, ?4) "
+        "ON CONFLICT (event, sink) DO UPDATE "
         "SET kind = excluded.kind, sequence = excluded.sequence "
         "WHERE excluded.kind != kind OR excluded.sequence > sequence",
         facts,

@@ -1,4 +1,6 @@
-"""The rows of approvals in the store, one for each cause; the ledger says what to do about them."""
+"""The approvals in the store, one row for each cause. What may become of one is in
+`bridge/approval/transitions.py`.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,8 @@ from datetime import datetime, timedelta
 from typing import Final, Literal
 
 from bridge.store.database import Store
-from sinks.record import RecordDraft, rfc3339
+from wire.moment import rfc3339
+from wire.record import RecordDraft
 
 KEEP: Final = 5_000
 """Ten times the commands that can come while a token is valid: setting the clock revives none."""
@@ -21,14 +24,17 @@ OPEN_STATES: Final = ("accepted", "posted")
 
 
 State = Literal["rejected", "accepted", "posted", "failed", "confirmed"]
-Asked = Literal["maybe", "error", "in vain"]
-"""What the requests may have brought about: not known; IMDS answered each with an error of its own;
-or it could not be reached, or said no."""
+Effect = Literal["none", "in vain", "error", "maybe"]
+"""What the requests to IMDS may have caused: none was sent; IMDS could not be reached, or said no;
+IMDS answered with an error of its own; it is not known."""
+
+
+Act = Literal["approve", "prepare"]
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
-    """One cause: a command, a rule's decision or a person's word, and its state."""
+class Approval:
+    """One cause (a command, a rule's decision or a person's word), and how far it has come."""
 
     cause: str
     """What makes it one and the same: issuer and jti, or rule and state of the event."""
@@ -40,9 +46,15 @@ class Entry:
     resources: tuple[str, ...]
     state: State = "accepted"
     reason: str | None = None
-    asked: Asked = "maybe"
+    effect: Effect = "none"
     why: str | None = None
     """The reason that the approver gave, such as the number of a change."""
+    key: str | None = None
+    """The digest of the key that signed the command; None for a rule, a person, and before 0.3."""
+    expires: int | None = None
+    """When the command expires, seconds since 1970; None as for `key`."""
+    act: Act = "approve"
+    """What was asked for: that IMDS starts the event, or that this VM prepares for it."""
 
     @property
     def by_rule(self) -> bool:
@@ -51,12 +63,13 @@ class Entry:
 
 
 _COLUMNS: Final = (
-    "cause, jti, event, fingerprint, actor, issuer, resources, state, reason, asked, why"
+    "cause, jti, event, fingerprint, actor, issuer, resources, state, reason, asked, why, "
+    "key, expires, act"
 )
 
 
 class ApprovalRows:
-    """The entries of one store. All methods may be called from any thread."""
+    """The approvals of one store. All methods may be called from any thread."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -66,21 +79,21 @@ class ApprovalRows:
         """Whether the cause has been acted upon. Raises `StoreError`."""
         return bool(self._store.read("SELECT 1 FROM approvals WHERE cause = ?", (cause,)))
 
-    def find(self, jti: str) -> Entry | None:
-        """The newest entry of that id, or None. Raises `StoreError`."""
+    def find(self, jti: str) -> Approval | None:
+        """The newest approval of that id, or None. Raises `StoreError`."""
         rows = self._read("jti = ? ORDER BY time DESC LIMIT 1", jti)
         return rows[0] if rows else None
 
-    def unfinished(self) -> list[Entry]:
+    def unfinished(self) -> list[Approval]:
         """Those about an event that have no final receipt, oldest first. Raises `StoreError`."""
         return self._read("state IN (?, ?) AND event IS NOT NULL ORDER BY time", *OPEN_STATES)
 
-    def put(self, entry: Entry, now: datetime, receipt: RecordDraft | None = None) -> None:
-        """Write an entry with its receipt, synced. Raises `StoreError`; then neither is written."""
+    def put(self, approval: Approval, now: datetime, receipt: RecordDraft | None = None) -> None:
+        """Write an approval, with a receipt, synced. Raises `StoreError`; then nothing is."""
         pruning = receipt is not None and self._until_prune <= 0
 
         def write(connection: sqlite3.Connection) -> None:
-            _put(connection, entry, now)
+            _put(connection, approval, now)
             if pruning:
                 _prune(connection, now)
 
@@ -95,23 +108,24 @@ class ApprovalRows:
         )
         return rows[0][0] if rows else None
 
-    def _read(self, where: str, *values: object) -> list[Entry]:
+    def _read(self, where: str, *values: object) -> list[Approval]:
         query = f"SELECT {_COLUMNS} FROM approvals WHERE {where}"  # noqa: S608  # our own words
         rows = self._store.read(query, values)
-        return [Entry(*(*row[:6], tuple(json.loads(row[6])), *row[7:])) for row in rows]
+        return [Approval(*(*row[:6], tuple(json.loads(row[6])), *row[7:])) for row in rows]
 
 
 def approved_events(store: Store) -> frozenset[str]:
     """The keys of events that IMDS may have been asked to start here. Raises `StoreError`."""
     rows = store.read(
-        "SELECT DISTINCT event FROM approvals WHERE event IS NOT NULL "
-        "AND (state IN ('posted', 'confirmed') OR (state = 'accepted' AND asked != 'in vain'))"
+        "SELECT DISTINCT event FROM approvals WHERE event IS NOT NULL AND act = 'approve' "
+        "AND (state IN ('posted', 'confirmed') "
+        "OR (state = 'accepted' AND asked NOT IN ('none', 'in vain')))"
     )
     return frozenset(event_id.casefold() for (event_id,) in rows)
 
 
-def _put(connection: sqlite3.Connection, entry: Entry, now: datetime) -> None:
-    plain = (json.dumps(each) if isinstance(each, tuple) else each for each in astuple(entry))
+def _put(connection: sqlite3.Connection, approval: Approval, now: datetime) -> None:
+    plain = (json.dumps(each) if isinstance(each, tuple) else each for each in astuple(approval))
     values = (rfc3339(now), *plain)
     connection.execute(
         f"INSERT INTO approvals (time, {_COLUMNS}) "  # noqa: S608  # our own words

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from sinks.record import EventRecord, RecordError, read_record
+from wire.record import Record, RecordError, read_record
 
 COLUMNS: Final = "sequence, type, affects, id, records.time, crc, body"
 """The columns of `records` that `read_batch` reads."""
@@ -17,7 +17,7 @@ COLUMNS: Final = "sequence, type, affects, id, records.time, crc, body"
 class Batch:
     """Records for one delivery, and where the cursor stands once they are delivered."""
 
-    records: tuple[EventRecord, ...]
+    records: tuple[Record, ...]
     cursor: int
     again: bool = False
     """Whether a person asked to try these dead records again."""
@@ -29,7 +29,7 @@ def read_batch(
     rows: Sequence[tuple[Any, ...]], *, end: int = 0, again: bool = False
 ) -> Batch | None:
     """The records up to the first corrupt one; that one in a batch of its own."""
-    records: list[EventRecord] = []
+    records: list[Record] = []
     for row in rows:
         record, damage = _read_row(row)
         if damage is not None:
@@ -40,7 +40,7 @@ def read_batch(
     return Batch(records=tuple(records), cursor=end, again=again) if records else None
 
 
-def _read_row(row: tuple[Any, ...]) -> tuple[EventRecord, str | None]:
+def _read_row(row: tuple[Any, ...]) -> tuple[Record, str | None]:
     """The record, and what is wrong with it; a corrupt one has only its columns."""
     sequence, kind, _, record_id, time, crc, body = row
     damage = "checksum mismatch: the stored record is corrupt"
@@ -49,7 +49,7 @@ def _read_row(row: tuple[Any, ...]) -> tuple[EventRecord, str | None]:
             return read_record(body), None
         except RecordError as error:
             damage = str(error)
-    unreadable = EventRecord(
+    unreadable = Record(
         body=b"",
         id=record_id,
         type=kind,

@@ -16,15 +16,10 @@ from typing import Any, Final
 from bridge.errors import TryLaterError
 from bridge.store import rows
 from bridge.store.ballast import Ballast
-from bridge.store.retention import PRUNE_EVERY, prune, shrink
-from sinks.record import (
-    BRIDGE_STORE_RESET,
-    EventRecord,
-    RecordDraft,
-    VmIdentity,
-    canonical_json,
-    seal,
-)
+from bridge.store.retention import PRUNE_EVERY, prune, prune_forgotten, shrink
+from wire.record import BRIDGE_STORE_RESET, Record, RecordDraft, seal
+from wire.strictjson import canonical_json
+from wire.vm import VmIdentity
 
 LOOKED_NAME: Final = "looked"
 CONDEMNED_NAME: Final = "condemned"
@@ -36,7 +31,7 @@ CONFIRMED_BOOT_KEY: Final = "confirmed_boot"
 _FULL: Final = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR})
 _DAMAGED: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 
-Listener = Callable[[Sequence[EventRecord]], object]
+Listener = Callable[[Sequence[Record]], object]
 """Called with records that are on disk, by the thread that committed them; it must not block."""
 
 
@@ -137,17 +132,24 @@ class Store:
             boot_id=self._meta.get("boot_id"),
         )
 
+    def last_revisions(self, keys: Iterable[str]) -> dict[str, int]:
+        """The last revision of events that were forgotten, by key. Raises `StoreError`."""
+        query = "SELECT revision FROM forgotten WHERE key = ?"
+        found = {key: self.read(query, (key,)) for key in keys}
+        return {key: rows[0][0] for key, rows in found.items() if rows}
+
     def commit(
         self,
         drafts: Sequence[RecordDraft] = (),
         *,
         events: Iterable[rows.EventRow] = (),
-        forgotten: Iterable[str] = (),
+        forgotten: Mapping[str, int] | None = None,
         meta: Mapping[str, str] | None = None,
         also: Callable[[sqlite3.Connection], object] | None = None,
-    ) -> list[EventRecord]:
-        """Commit what was seen and its records, all or nothing, fsynced; `forgotten` are keys of
-        events, `also` joins the transaction. Returns the sealed records. Raises `StoreError`.
+    ) -> list[Record]:
+        """Commit what was seen and its records, all or nothing, fsynced; of events that are
+        `forgotten`, by key, only the last revision is kept; `also` joins the transaction. Returns
+        the sealed records. Raises `StoreError`.
         """
         with self._lock:
             records = [
@@ -165,7 +167,7 @@ class Store:
             with self.transaction() as connection:
                 rows.insert_records(connection, records)
                 rows.upsert_events(connection, events)
-                rows.forget(connection, forgotten)
+                rows.forget(connection, forgotten or {}, place=self._head)
                 rows.upsert_meta(connection, changed)
                 if also is not None:
                     also(connection)
@@ -184,6 +186,7 @@ class Store:
         with self._lock:
             with self.transaction() as connection:  # synced here, or the next change waits for it
                 more = prune(connection)
+                prune_forgotten(connection)
             self._until_prune = 0 if more else PRUNE_EVERY
             with suppress(sqlite3.Error):  # the room is given back later
                 self._sync("NORMAL")
@@ -208,7 +211,8 @@ class Store:
         if self.trouble is not None:
             with self.transaction() as connection:
                 connection.execute("UPDATE meta SET value = value WHERE key = 'sequence'")
-        path, stamp = self.directory / LOOKED_NAME, int(moment.timestamp() * 1_000_000_000)
+        path = self.directory / LOOKED_NAME
+        stamp = int(moment.timestamp() * 1_000_000_000)
         try:
             if not path.exists():
                 path.touch(mode=0o600)

@@ -9,8 +9,9 @@ from datetime import datetime
 from typing import Final, NamedTuple
 
 from bridge.store.batch import COLUMNS, Batch, read_batch
-from bridge.store.database import Store
-from sinks.record import BRIDGE_HEARTBEAT, rfc3339
+from bridge.store.database import Store, StoreError
+from wire.moment import rfc3339
+from wire.record import BRIDGE_HEARTBEAT
 
 DEAD_SHOWN: Final = 1_000
 """How many dead records a listing shows at most; the count is always whole."""
@@ -83,12 +84,17 @@ class DeadRecords:
             # Before the read, or what a person asks for meanwhile would be missed.
             self._again.discard(sink)
             settled = {sequence for name, sequence in self._settled if name == sink}
-        rows = self._store.read(
-            f"SELECT {COLUMNS} FROM dead "  # noqa: S608  # the columns are ours
-            "JOIN records USING (sequence) "
-            "WHERE dead.sink = ? AND again ORDER BY sequence LIMIT ?",
-            (sink, limit + len(settled)),
-        )
+        try:
+            rows = self._store.read(
+                f"SELECT {COLUMNS} FROM dead "  # noqa: S608  # the columns are ours
+                "JOIN records USING (sequence) "
+                "WHERE dead.sink = ? AND again ORDER BY sequence LIMIT ?",
+                (sink, limit + len(settled)),
+            )
+        except StoreError:
+            with self._lock:
+                self._again.add(sink)
+            raise
         batch = read_batch([row for row in rows if row[0] not in settled][:limit], again=True)
         if batch is not None:
             with self._lock:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from bridge.store.database import Store
-from sinks.record import BRIDGE_HEARTBEAT, EventRecord
+from wire.record import BRIDGE_HEARTBEAT, Record
 
 MOST: Final = 1_000
 """How many records are read at once; the store keeps about as many delivered ones."""
@@ -71,7 +71,7 @@ class History:
         """Whether nothing more will come."""
         return self._closed
 
-    def committed(self, _records: Sequence[EventRecord]) -> None:
+    def committed(self, _records: Sequence[Record]) -> None:
         """Wake the readers that wait: there are new records."""
         with self._changed:
             self._changed.notify_all()
@@ -93,7 +93,8 @@ class History:
 
 def _fitting(rows: Iterable[tuple[int, int, bytes]]) -> list[Kept]:
     """The valid records up to the size of an answer, one at least."""
-    found, room = list[Kept](), BYTES
+    found = list[Kept]()
+    room = BYTES
     for sequence, crc, body in rows:
         if isinstance(body, bytes) and zlib.crc32(body) == crc:
             room -= len(body)

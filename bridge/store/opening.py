@@ -54,7 +54,8 @@ def open_store(
             reset = put_file_aside(path, now, reason=str(error))
             store = _open(path, wait)
     except OSError as error:
-        what, remedy = "cannot be used", "this user must own it and every file in it"
+        what = "cannot be used"
+        remedy = "this user must own it and every file in it"
         raise unusable(f"the state directory {directory} {what}", error, remedy) from error
     return store, _untold(store, reset)
 
@@ -71,8 +72,8 @@ def put_aside(store: Store, now: datetime, *, reason: str) -> tuple[Store, Store
 
 def _untold(store: Store, reset: StoreReset | None) -> StoreReset | None:
     """The reset that is not reported yet; it is stored, as a kill may come before its record."""
-    told = store.remembered(RESET_KEY)
-    if reset is None and told is None and not store.head:
+    earlier = store.remembered(RESET_KEY)
+    if reset is None and earlier is None and not store.head:
         reset = find_untold(store.directory / FILE_NAME)
     if reset is not None:
         try:
@@ -81,7 +82,7 @@ def _untold(store: Store, reset: StoreReset | None) -> StoreReset | None:
             store.close()
             raise TryLaterError(f"SEB_STATE_DIR: {error}", remedy="is the disk full?") from error
         return reset
-    kept = json.loads(told or "null")
+    kept = json.loads(earlier or "null")
     # By name: version 0.1.0 kept more of it.
     return None if kept is None else StoreReset(**{key: kept[key] for key in _RESET_FIELDS})
 
@@ -95,7 +96,8 @@ def _make_directory(directory: Path) -> None:
             system.make_private(directory)
             system.sync_directory(directory.parent)
     except OSError as error:
-        what, remedy = "cannot be made", "create it, or name one that this user may write to"
+        what = "cannot be made"
+        remedy = "create it, or name one that this user may write to"
         raise unusable(f"the state directory {directory} {what}", error, remedy) from error
 
 

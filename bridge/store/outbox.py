@@ -4,19 +4,28 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
+from bridge.store.absences import (
+    IS_DUE,
+    Absence,
+    absences_of,
+    begin_of_late,
+    come,
+    leave,
+    tidy,
+)
 from bridge.store.acknowledged import Acknowledged
 from bridge.store.batch import COLUMNS, Batch, read_batch
 from bridge.store.database import Store
 from bridge.store.dead_letters import DeadRecords
-from sinks.record import RecordDraft
+from wire.record import EVENT_ENDED, RecordDraft
 
 Accepts = Callable[[str, bool | None], bool]
-"""Whether a sink wants a record of a type, whose event affects this VM or not (None: no event)."""
+"""Whether a sink wants a record of a type that concerns this VM or not (None: of no event)."""
 
 
 _WHOLE: Final = f"SELECT {COLUMNS} FROM records WHERE sequence > ? ORDER BY sequence LIMIT ?"  # noqa: S608  # our columns
@@ -65,27 +74,48 @@ class Outbox:
         self._lock = threading.Lock()
         self._cursors: dict[str, int] = {}
         self._written: dict[str, int] = {}
+        self._absences: dict[str, list[Absence]] = {}
         self._acknowledged = Acknowledged(store)
         self.dead = DeadRecords(store)
 
     def register(self, sinks: Mapping[str, Recipient]) -> dict[str, int]:
-        """Name the configured sinks; a new one begins with what is pending. Returns the cursors."""
-        before: dict[str, int] = dict(self._store.read("SELECT name, cursor FROM sinks"))
-        begin = self._begin_of_pending()
-        kept = {name: before.get(name, begin) for name in sinks}
-
-        def put(connection: sqlite3.Connection) -> None:
-            connection.execute("DELETE FROM sinks")
-            connection.executemany(
-                "INSERT INTO sinks (name, cursor, active) VALUES (?, ?, ?)",
-                [(name, cursor, name in kept) for name, cursor in {**before, **kept}.items()],
-            )
-
-        self._store.commit(also=put)
+        """Name the configured sinks: one that is new, or was not named in the run before, gets
+        what is pending, and the ends of what it knows. Returns the cursors.
+        """
+        with self._store.transaction() as connection:
+            self._name(connection, sinks)
+            kept = {
+                name: cursor
+                for name, cursor in connection.execute("SELECT name, cursor FROM sinks")
+                if name in sinks
+            }
+            absences = absences_of(connection, sinks)
         with self._lock:
-            self._cursors, self._written, self.recipients = dict(kept), dict(kept), sinks
+            self._cursors = dict(kept)
+            self._written = dict(kept)
+            self.recipients = sinks
+            self._absences = absences
         self.dead.look()
         return kept
+
+    def _name(self, connection: sqlite3.Connection, sinks: Collection[str]) -> None:
+        head = self._store.head
+        rows = connection.execute("SELECT name, cursor, active FROM sinks").fetchall()
+        before = {name: (cursor, bool(active)) for name, cursor, active in rows}
+        for name, (cursor, active) in before.items():
+            if active and name not in sinks:
+                leave(connection, name, cursor, head)
+                connection.execute("UPDATE sinks SET active = 0 WHERE name = ?", (name,))
+        for name in sinks:
+            _, active = before.get(name, (0, False))
+            if not active:
+                come(connection, name, head, known=name in before)
+                connection.execute(
+                    "INSERT INTO sinks (name, cursor, active) VALUES (?, ?, 1) "
+                    "ON CONFLICT (name) DO UPDATE SET active = 1",
+                    (name, begin_of_late(connection, name, head)),
+                )
+        tidy(connection)
 
     def next(self, sink: str, limit: int) -> Batch | None:
         """The next records for the sink, in order; None if it has everything."""
@@ -93,11 +123,16 @@ class Outbox:
             return batch
         with self._lock:
             cursor = self._cursors[sink]
-        accepts, query, ahead = self._accepts(sink), _WHOLE, limit
+            absences = self._absences.get(sink, ())
+        query = _WHOLE
+        ahead = limit
         while cursor < (head := self._store.head):
             rows = self._store.read(query, (cursor, ahead))
             wanted = [
-                row for row in rows if accepts(row[1], None if row[2] is None else bool(row[2]))
+                row
+                for row in rows
+                if self._wants(sink, *row[:3])
+                and not any(absence.hides(row[0]) for absence in absences)
             ]
             end = rows[-1][0] if rows else head
             if wanted:
@@ -105,7 +140,9 @@ class Outbox:
                 whole = wanted if query is _WHOLE else self._read(wanted[:limit])
                 if batch := read_batch(whole, end=end):
                     return batch
-            cursor, query, ahead = end, _AHEAD, _LOOK_AHEAD
+            cursor = end
+            query = _AHEAD
+            ahead = _LOOK_AHEAD
             self._pass_over(sink, cursor)
         return None
 
@@ -150,9 +187,9 @@ class Outbox:
             rows = self._store.read("SELECT cursor FROM sinks WHERE name = ?", (sink,))
             cursor = rows[0][0] if rows else 0
         rows = self._store.read(
-            "SELECT type, affects, count(*), min(time) FROM records INDEXED BY waiting "
-            "WHERE sequence > ? GROUP BY type, affects",
-            (cursor,),
+            "SELECT type, affects, count(*), min(time) FROM records INDEXED BY waiting "  # noqa: S608  # our own words
+            f"WHERE sequence > ?1 AND {IS_DUE} GROUP BY type, affects",
+            (cursor, sink),
         )
         accepts = self._accepts(sink)
         waiting = [
@@ -172,10 +209,30 @@ class Outbox:
         recipient = self.recipients.get(sink)
         return recipient is not None and self._acknowledged.has(sink, recipient.kind, event)
 
+    def has_taken(self, sink: str, event: str) -> bool:
+        """Whether the sink has acknowledged any record of an event, by its key. Raises
+        `StoreError`.
+        """
+        rows = self._store.read(
+            "SELECT 1 FROM acknowledged WHERE event = ? AND sink = ?", (event, sink)
+        )
+        return bool(rows)
+
     def known_sinks(self) -> dict[str, bool]:
         """Every sink that has a cursor, and whether it is configured now."""
         rows = self._store.read("SELECT name, active FROM sinks ORDER BY name", ())
         return {name: bool(active) for name, active in rows}
+
+    def _wants(self, sink: str, sequence: int, kind: str, affects: int | None) -> bool:
+        """Whether a record is for the sink: also the end of an event of other VMs that it got
+        before it was to leave them out.
+        """
+        accepts = self._accepts(sink)
+        if accepts(kind, None if affects is None else bool(affects)):
+            return True
+        if kind != EVENT_ENDED or affects != 0 or not accepts(kind, True):  # noqa: FBT003
+            return False
+        return self._acknowledged.knows_event(sink, self.recipients[sink].kind, sequence)
 
     def _accepts(self, sink: str) -> Accepts:
         return self.recipients.get(sink, _UNKNOWN).accepts
@@ -205,14 +262,6 @@ class Outbox:
         if self._acknowledged.write(lambda connection: _move(connection, sink, cursor)):
             with self._lock:
                 self._written[sink] = max(self._written[sink], cursor)
-
-    def _begin_of_pending(self) -> int:
-        """The cursor just before the oldest record of a pending event."""
-        ((oldest,),) = self._store.read(
-            "SELECT min(sequence) FROM records "
-            "WHERE event IN (SELECT key FROM events WHERE pending)"
-        )
-        return self._store.head if oldest is None else int(oldest) - 1
 
 
 def _move(connection: sqlite3.Connection, sink: str, cursor: int) -> None:

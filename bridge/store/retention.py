@@ -1,9 +1,11 @@
-"""How long delivered records are kept; never less than a sink, a dead letter or an event needs."""
+"""How long records and ended events are kept; never less than a sink or a dead letter needs."""
 
 from __future__ import annotations
 
 import sqlite3
 from typing import Final
+
+from bridge.store.absences import MATTERS
 
 KEEP_DELIVERED: Final = 1_000
 """Delivered records that stay readable, for pages and for a sink that is added later."""
@@ -11,6 +13,8 @@ PRUNE_EVERY: Final = 100
 """How many records are committed between two looks at what may go."""
 PRUNE_ROWS: Final = 500
 """How many are deleted at once: a large backlog must not delay the next commit."""
+KEEP_FORGOTTEN: Final = 100_000
+"""Ended events whose revision is kept: at a hundred a day those of nearly three years."""
 FREE_PAGES: Final = 512
 """Free pages that stay in the file, for the records to come."""
 
@@ -26,14 +30,27 @@ def prune(connection: sqlite3.Connection) -> bool:
     (slowest,) = connection.execute("SELECT min(cursor) FROM sinks WHERE active").fetchone()
     floor = oldest_kept[0] if slowest is None else min(oldest_kept[0], slowest)
     pruned = connection.execute(
-        "DELETE FROM records WHERE sequence IN ("
+        "DELETE FROM records WHERE sequence IN ("  # noqa: S608  # our own words
         "SELECT sequence FROM records WHERE sequence <= ? "
         "AND NOT EXISTS (SELECT 1 FROM dead WHERE dead.sequence = records.sequence) "
-        "AND (event IS NULL OR event NOT IN (SELECT key FROM events WHERE pending)) "
+        f"AND sequence NOT IN ({MATTERS}) "
         "ORDER BY sequence LIMIT ?)",
         (floor, PRUNE_ROWS),
     )
+    connection.execute(
+        "DELETE FROM acknowledged WHERE event NOT IN (SELECT key FROM events) "
+        "AND event NOT IN (SELECT event FROM records WHERE event IS NOT NULL)"
+    )
     return pruned.rowcount >= PRUNE_ROWS
+
+
+def prune_forgotten(connection: sqlite3.Connection) -> None:
+    """Delete the revisions that were forgotten longest ago. Raises `sqlite3.Error`."""
+    connection.execute(
+        "DELETE FROM forgotten WHERE place <= ("
+        "SELECT place FROM forgotten ORDER BY place DESC LIMIT 1 OFFSET ?)",
+        (KEEP_FORGOTTEN,),
+    )
 
 
 def shrink(connection: sqlite3.Connection) -> None:

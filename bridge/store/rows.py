@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from sinks.record import BRIDGE_HEARTBEAT, EventRecord
+from wire.record import BRIDGE_HEARTBEAT, Record
 
 
 class EventRow(NamedTuple):
@@ -33,7 +33,7 @@ def upsert_meta(connection: sqlite3.Connection, meta: Mapping[str, str]) -> None
     )
 
 
-def insert_records(connection: sqlite3.Connection, records: Sequence[EventRecord]) -> None:
+def insert_records(connection: sqlite3.Connection, records: Sequence[Record]) -> None:
     """Add records; a heartbeat replaces the one before it. Raises `sqlite3.Error`."""
     if any(record.is_heartbeat for record in records):
         # Only the newest heartbeat matters: a backlog must not grow by them.
@@ -52,7 +52,7 @@ def insert_records(connection: sqlite3.Connection, records: Sequence[EventRecord
                 record.type,
                 record.time,
                 record.event_id and record.event_id.casefold(),
-                record.affects_this_vm,
+                record.concerns_this_vm,
                 zlib.crc32(record.body),
                 record.body,
             )
@@ -68,8 +68,13 @@ def upsert_events(connection: sqlite3.Connection, events: Iterable[EventRow]) ->
     )
 
 
-def forget(connection: sqlite3.Connection, keys: Iterable[str]) -> None:
-    """Delete events by their keys, with their acknowledgements. Raises `sqlite3.Error`."""
-    rows = [(key,) for key in keys]
-    connection.executemany("DELETE FROM events WHERE key = ?", rows)
-    connection.executemany("DELETE FROM acknowledged WHERE event = ?", rows)
+def forget(connection: sqlite3.Connection, revisions: Mapping[str, int], *, place: int) -> None:
+    """Delete events by their keys, but for their last revision;
+    `place` is the newest sequence at this moment. Raises `sqlite3.Error`.
+    """
+    keys = [(key,) for key in revisions]
+    connection.executemany("DELETE FROM events WHERE key = ?", keys)
+    connection.executemany(
+        "INSERT OR REPLACE INTO forgotten (key, revision, place) VALUES (?, ?, ?)",
+        [(key, revision, place) for key, revision in revisions.items()],
+    )

@@ -5,11 +5,12 @@ from __future__ import annotations
 import sqlite3
 import uuid
 from contextlib import closing
+from functools import cache
 from typing import Final
 
 from bridge.store.rows import upsert_meta
 
-SCHEMA_VERSION: Final = 3
+SCHEMA_VERSION: Final = 4
 
 _TABLES: Final = {
     "meta": "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
@@ -27,7 +28,8 @@ CREATE TABLE sinks (name TEXT PRIMARY KEY, cursor INTEGER NOT NULL,
 CREATE TABLE approvals (cause TEXT PRIMARY KEY, time TEXT NOT NULL, jti TEXT NOT NULL, event TEXT,
                         fingerprint TEXT, actor TEXT NOT NULL, issuer TEXT,
                         resources TEXT NOT NULL, state TEXT NOT NULL, reason TEXT,
-                        asked TEXT NOT NULL, why TEXT) WITHOUT ROWID""",
+                        asked TEXT NOT NULL, why TEXT, key TEXT, expires INTEGER,
+                        act TEXT NOT NULL DEFAULT 'approve') WITHOUT ROWID""",
     "dead": """
 CREATE TABLE dead (sink TEXT NOT NULL, sequence INTEGER NOT NULL, time TEXT NOT NULL,
                    reason TEXT NOT NULL, attempts INTEGER NOT NULL, again INTEGER NOT NULL,
@@ -35,12 +37,32 @@ CREATE TABLE dead (sink TEXT NOT NULL, sequence INTEGER NOT NULL, time TEXT NOT 
     "acknowledged": """
 CREATE TABLE acknowledged (event TEXT NOT NULL, sink TEXT NOT NULL, kind TEXT NOT NULL,
                            sequence INTEGER NOT NULL, PRIMARY KEY (event, sink)) WITHOUT ROWID""",
+    "preparations": """
+CREATE TABLE preparations (event TEXT PRIMARY KEY, event_id TEXT NOT NULL,
+                           fingerprint TEXT NOT NULL, sink TEXT NOT NULL, cause TEXT NOT NULL,
+                           state TEXT NOT NULL, asked INTEGER NOT NULL,
+                           first_seen TEXT NOT NULL, is_over INTEGER NOT NULL) WITHOUT ROWID""",
+    "forgotten": """
+CREATE TABLE forgotten (key TEXT PRIMARY KEY, revision INTEGER NOT NULL,
+                        place INTEGER NOT NULL) WITHOUT ROWID""",
+    "absences": """
+CREATE TABLE absences (sink TEXT NOT NULL, first INTEGER NOT NULL, last INTEGER,
+                       PRIMARY KEY (sink, first)) WITHOUT ROWID""",
+    "awaited": """
+CREATE TABLE awaited (sink TEXT NOT NULL, event TEXT NOT NULL,
+                      PRIMARY KEY (sink, event)) WITHOUT ROWID""",
+    "late": """
+CREATE TABLE late (sink TEXT NOT NULL, sequence INTEGER NOT NULL,
+                   PRIMARY KEY (sink, sequence)) WITHOUT ROWID""",
 }
+_OF_VERSION_4: Final = ("preparations", "forgotten", "absences", "awaited", "late")
+_FORGOTTEN_INDEX: Final = "CREATE INDEX forgotten_first ON forgotten (place)"
 _INDEXES: Final = (
     "CREATE INDEX heartbeats ON records (sequence) WHERE type = 'seb.bridge.heartbeat.v1'",
     "CREATE INDEX waiting ON records (sequence, type, affects, time)",
     "CREATE INDEX of_event ON records (event) WHERE event IS NOT NULL",
     "CREATE INDEX dead_records ON dead (sequence)",
+    _FORGOTTEN_INDEX,
 )
 _WITHOUT_PROOF: Final = {
     "meta": "key, value",
@@ -52,6 +74,9 @@ _WITHOUT_WHY: Final = (
     "cause, time, jti, event, fingerprint, actor, issuer, resources, state, reason, asked"
 )
 """The columns of `approvals` before version 3."""
+_FIRST_WITH_WHY: Final = 3
+_WITHOUT_KEY: Final = f"{_WITHOUT_WHY}, why"
+"""Those of version 3."""
 
 
 def create_tables(connection: sqlite3.Connection) -> None:
@@ -67,7 +92,13 @@ def migrate(connection: sqlite3.Connection) -> None:
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if version == 1:
         _migrate_first(connection)
-    _remake(connection, "approvals", _WITHOUT_WHY)
+    _remake(connection, "approvals", _WITHOUT_KEY if version == _FIRST_WITH_WHY else _WITHOUT_WHY)
+    for table in _OF_VERSION_4:
+        connection.execute(_TABLES[table])
+    connection.execute(_FORGOTTEN_INDEX)
+    connection.execute(
+        "INSERT INTO absences (sink, first) SELECT name, cursor FROM sinks WHERE NOT active"
+    )
     connection.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
 
 
@@ -106,11 +137,16 @@ def _merge_pull_channel(connection: sqlite3.Connection) -> None:
 
 def are_sound(connection: sqlite3.Connection) -> bool:
     """Whether every table and index is as it was made. Raises `sqlite3.Error`."""
+    return _tables(connection) == _sound_tables()
+
+
+@cache
+def _sound_tables() -> frozenset[tuple[str, ...]]:
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as fresh:
         create_tables(fresh)
-        return _tables(connection) == _tables(fresh)
+        return _tables(fresh)
 
 
-def _tables(connection: sqlite3.Connection) -> set[tuple[str, ...]]:
+def _tables(connection: sqlite3.Connection) -> frozenset[tuple[str, ...]]:
     query = "SELECT type, name, tbl_name, sql FROM sqlite_master WHERE sql IS NOT NULL"
-    return set(connection.execute(query))
+    return frozenset(connection.execute(query))

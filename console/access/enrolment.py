@@ -7,17 +7,17 @@ from itertools import islice
 from typing import Any, Final
 
 from console.audit import log
+from console.db.enrolment import newest_generation, read_generations, write_generations
+from console.db.opening import Database
+from console.db.transactions import write_to
 from console.errors import RefusedError
-from console.sources.enrolment import (
+from console.ingest.enrolment import (
     EVERY_VM,
     is_vm_id,
     pull_token,
     secret_text,
     webhook_secret,
 )
-from console.store.enrolment import newest_generation, read_generations, write_generations
-from console.store.opening import Database
-from console.store.transactions import write_to
 
 MOST_VMS: Final = 10_000
 """In one call."""
@@ -31,7 +31,7 @@ def enroll(database: Database, vm_ids: Iterable[str], *, actor: str, now: float)
     `now` in seconds since 1970. Raises `RefusedError` if something is not a vmId, `StoreError`.
     """
     found: dict[str, int] = {}
-    for some in _portions(checked(vm_ids)):
+    for some in portions(checked(vm_ids)):
         with write_to(database) as (connection, number):
             known = read_generations(connection, [*some, EVERY_VM])
             generations = {vm_id: _of(known, vm_id) for vm_id in some}
@@ -54,7 +54,7 @@ def revoke(database: Database, vm_ids: Iterable[str], *, actor: str, now: float)
 
     Raises as `enroll`.
     """
-    for some in _portions(checked(vm_ids)):
+    for some in portions(checked(vm_ids)):
         with write_to(database) as (connection, number):
             known = read_generations(connection, [*some, EVERY_VM])
             generations = {vm_id: _of(known, vm_id) + 1 for vm_id in some}
@@ -118,7 +118,8 @@ def _of(known: Mapping[str, int], vm_id: str) -> int:
     return max(known.get(vm_id, 1), known.get(EVERY_VM, 1))
 
 
-def _portions(vm_ids: Sequence[str]) -> Iterable[list[str]]:
+def portions(vm_ids: Sequence[str]) -> Iterable[list[str]]:
+    """The vmIds in lists that are written in one transaction each."""
     rest = iter(vm_ids)
     while some := list(islice(rest, _AT_ONCE)):
         yield some

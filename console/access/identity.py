@@ -15,7 +15,7 @@ from console.access.refusals import Refusals
 from console.access.sessions import Sessions
 from console.access.tokens import Tokens, token_hash
 from console.config.settings import Settings
-from console.store.opening import Database
+from console.db.opening import Database
 
 CALLBACK = "/login/callback"
 """Where the provider sends people back to; it has to know this address."""

@@ -1,7 +1,8 @@
 """One login at an OpenID provider: code flow with PKCE, from the first redirect to a session.
 
-A login under way is known to the browser alone, in a cookie: state, nonce and PKCE's verifier are
-derived from its secret, so that strangers who begin thousands of logins leave nothing behind.
+A browser keeps one secret in one cookie, however many logins it begins. What belongs to one login
+is in its `state`, signed with that secret, so that logins which strangers begin leave nothing
+behind at the console.
 """
 
 from __future__ import annotations
@@ -11,14 +12,17 @@ import base64
 import hmac
 import re
 import secrets
-import string
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, Final, TypeVar
-from urllib.parse import urlencode
+
+from joserfc import jwt
+from joserfc.errors import JoseError
+from joserfc.jwk import OctKey
+from joserfc.jwt import JWTClaimsRegistry
 
 from console.access.discovery import ProviderError
 from console.access.id_token import IdTokenError, groups_in, has_too_many_groups
@@ -31,11 +35,27 @@ SECONDS: Final = 600
 _WORKERS: Final = 4
 _WAITING: Final = 32
 """Requests to the provider that may wait; a flood of logins must not hold up anything else."""
-_WORD: Final = re.compile(r"[a-z_]{1,50}")
 _LONGEST: Final = 2000
 _VERIFIED: Final = (None, True, "true")
 """Some providers say nothing about addresses, and some say it as a text."""
-_SIGNS: Final = frozenset(string.ascii_letters + string.digits + "-_")
+_SECRET: Final = re.compile(r"[A-Za-z0-9_-]{43}")
+_REFUSALS: Final = frozenset(
+    {
+        "access_denied",
+        "account_selection_required",
+        "consent_required",
+        "interaction_required",
+        "invalid_request",
+        "invalid_scope",
+        "login_required",
+        "server_error",
+        "temporarily_unavailable",
+        "unauthorized_client",
+        "unsupported_response_type",
+    }
+)
+"""What OAuth 2.0 and OpenID Connect let a provider say: anybody can write other words into the
+address that leads back, and they would stand in the audit."""
 T = TypeVar("T")
 Json = dict[str, Any]
 
@@ -51,20 +71,20 @@ class LoginError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Begun:
-    """A login under way: where the browser goes, and the cookie that it keeps."""
+    """A login under way: where the browser goes, and the secret that its cookie keeps."""
 
     address: str
-    tag: str
-    """Part of the cookie's name, so that two logins of one browser do not disturb each other."""
     secret: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """Who the provider says that it is."""
+    """Who the provider says that it is, where they wanted to go, and which login that was."""
 
     name: str
     groups: tuple[str, ...]
+    leads_to: str
+    login: str
 
 
 class Login:
@@ -78,39 +98,38 @@ class Login:
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._settings = settings
-        self._redirect_uri = redirect_uri
         self._clock = clock
-        self._provider = Provider(settings)
+        self._provider = Provider(settings, redirect_uri=redirect_uri)
         self._threads = ThreadPoolExecutor(_WORKERS, thread_name_prefix="login")
         self._waiting = 0
 
-    async def begin(self) -> Begun:
-        """Start a login. Raises `LoginError` if the provider is away."""
-        metadata = await self._asked(self._provider.metadata)
-        secret = f"{int(self._clock())}-{secrets.token_urlsafe(32)}"
-        state = _derived(secret, "state")
-        challenge = sha256(_derived(secret, "verifier").encode()).digest()
-        query = {
-            "response_type": "code",
-            "client_id": self._provider.client_id,
-            "redirect_uri": self._redirect_uri,
-            "scope": metadata.scope,
-            "state": state,
-            "nonce": _derived(secret, "nonce"),
-            "code_challenge": base64.urlsafe_b64encode(challenge).decode().rstrip("="),
-            "code_challenge_method": "S256",
+    async def begin(self, secret: str | None, leads_to: str) -> Begun:
+        """Start a login that leads to a path; `secret` is what the browser has already.
+
+        Raises `LoginError` if the provider is away.
+        """
+        if secret is None or _SECRET.fullmatch(secret) is None:
+            secret = secrets.token_urlsafe(32)
+        nonce = secrets.token_urlsafe(32)
+        claims = {
+            "nonce": nonce,
+            "leads_to": local_path(leads_to),
+            "exp": int(self._clock()) + SECONDS,
         }
-        sign = "&" if "?" in metadata.authorization else "?"
-        address = f"{metadata.authorization}{sign}{urlencode(query)}"
-        return Begun(address=address, tag=tag_of(state), secret=secret)
+        state = jwt.encode({"alg": "HS256"}, claims, _key(secret), default_type=None)
+        verifier = _verifier(secret, nonce)
+        address = await self._asked(
+            lambda: self._provider.address(state=state, nonce=nonce, verifier=verifier)
+        )
+        return Begun(address=address, secret=secret)
 
     async def finish(self, params: Mapping[str, str], secret: str | None) -> Found:
         """Who came back from the provider with `params`; `secret` is the cookie's.
 
         Raises `LoginError`.
         """
-        state = params.get("state", "")
-        if secret is None or not self._is_mine(secret, state):
+        state = self._state(params.get("state", ""), secret)
+        if state is None or secret is None:
             raise LoginError(
                 "this login was not begun in this browser, or too long ago; log in again",
                 reason="wrong_state",
@@ -121,24 +140,30 @@ class Login:
         ):
             raise _not_believed("wrong_issuer")
         if "error" in params:
-            word = params["error"] if _WORD.fullmatch(params["error"]) else "error"
+            word = params["error"] if params["error"] in _REFUSALS else "refused_by_provider"
             raise LoginError(f"the login provider refused: {word}", reason=word)
         code = params.get("code", "")
         if not 0 < len(code) <= _LONGEST:
             raise _not_believed("no_code")
-        return await self._asked(lambda: self._found(code, secret))
+        return await self._asked(lambda: self._found(code, secret, state))
 
-    def _is_mine(self, secret: str, state: str) -> bool:
-        """Whether the state is this secret's, and the secret is not too old."""
-        made_at = secret.partition("-")[0]
-        fresh = made_at.isdecimal() and self._clock() - int(made_at[:12]) < SECONDS
-        return fresh and _equal(state, _derived(secret, "state"))
+    def _state(self, text: str, secret: str | None) -> Json | None:
+        """What a state says; None if it is not of this secret, or too old."""
+        if secret is None or _SECRET.fullmatch(secret) is None:
+            return None
+        try:
+            claims = jwt.decode(text, _key(secret), algorithms=["HS256"]).claims
+            JWTClaimsRegistry(now=int(self._clock()), exp={"essential": True}).validate(claims)
+        except (JoseError, ValueError):
+            return None
+        return claims
 
-    def _found(self, code: str, secret: str) -> Found:
+    def _found(self, code: str, secret: str, state: Json) -> Found:
         """On a thread: the code's tokens, and who they are about."""
-        provider, settings = self._provider, self._settings
-        given = provider.tokens(code, _derived(secret, "verifier"), self._redirect_uri)
-        nonce = _derived(secret, "nonce")
+        provider = self._provider
+        settings = self._settings
+        nonce = state["nonce"]
+        given = provider.tokens(code, _verifier(secret, nonce))
         claims = provider.claims(given.get("id_token"), nonce=nonce, now=self._clock())
         if groups_in(claims, settings.groups_claim) is None or settings.name_claim not in claims:
             claims = provider.userinfo(given.get("access_token"), claims["sub"]) | claims
@@ -149,7 +174,12 @@ class Login:
                 "administrator can use app roles: SEB_CONSOLE_LOGIN__GROUPS_CLAIM=roles",
                 reason="too_many_groups",
             )
-        return Found(name=_name_in(claims, settings.name_claim), groups=groups or ())
+        return Found(
+            name=_name_in(claims, settings.name_claim),
+            groups=groups or (),
+            leads_to=local_path(state["leads_to"]),
+            login=nonce,
+        )
 
     async def _asked(self, work: Callable[[], T]) -> T:
         """Ask the provider, on a thread. Raises `LoginError`."""
@@ -161,7 +191,7 @@ class Login:
         try:
             return await asyncio.get_running_loop().run_in_executor(self._threads, work)
         except IdTokenError as error:
-            raise _not_believed(str(error).replace(" ", "_")) from None
+            raise _not_believed(str(error)) from None
         except RefusedCodeError:
             raise _not_believed("code_refused") from None
         except ProviderError as error:
@@ -169,11 +199,6 @@ class Login:
             raise LoginError(words, reason="provider_failed", status=503) from None
         finally:
             self._waiting -= 1
-
-
-def tag_of(state: str) -> str:
-    """The part of a login's cookie's name that its state tells."""
-    return "".join(sign for sign in state[:8] if sign in _SIGNS)
 
 
 def local_path(text: str) -> str:
@@ -201,11 +226,11 @@ def _not_believed(reason: str) -> LoginError:
     return LoginError(words, reason=reason)
 
 
-def _derived(secret: str, purpose: str) -> str:
-    """43 signs, which only the browser with the cookie can know."""
-    digest = hmac.digest(secret.encode(), f"seb-console/login/{purpose}".encode(), sha256)
+def _key(secret: str) -> OctKey:
+    return OctKey.import_key(secret)
+
+
+def _verifier(secret: str, nonce: str) -> str:
+    """PKCE's verifier of a login: only the browser with the cookie can know it."""
+    digest = hmac.digest(secret.encode(), nonce.encode(), sha256)
     return base64.urlsafe_b64encode(digest).decode().rstrip("=")
-
-
-def _equal(one: str, other: str) -> bool:
-    return hmac.compare_digest(one.encode("utf-8", "replace"), other.encode())

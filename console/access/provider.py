@@ -1,34 +1,38 @@
 """The OpenID provider: what it publishes, and what a login asks it for. Used on threads of its own.
 
-It sends requests only to the issuer of the settings and to the addresses that this one names.
+Authlib speaks OAuth 2.0 and OpenID Connect. It sends requests only to the issuer of the settings
+and to the addresses that this one names.
 """
 
 from __future__ import annotations
 
-import base64
-import json
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import quote
 
+import requests
+from authlib.integrations.base_client import OAuthError
+from authlib.integrations.requests_client import OAuth2Session
+from authlib.oidc.discovery import get_well_known_url
+from joserfc.errors import JoseError
+from joserfc.jwk import KeySet
+
+from console import http_client
 from console.access.discovery import Metadata, ProviderError, metadata_of
 from console.access.id_token import UnknownKeyError, verified
 from console.config.login import LoginSettings
-from sinks.base import SinkError
-from sinks.http.address import origin
-from sinks.http.client import Answer, Client, Limits
+from console.errors import ConfigurationError
 
-_LIMITS: Final = Limits(connect=5, read=5, total=10)
+_SECONDS: Final = 10.0
+"""For each answer of the provider."""
 _LARGEST: Final = 512 * 1024
 _METADATA_SECONDS: Final = 3600.0
 _AGAIN_SECONDS: Final = 5.0
-"""Between two tries while it does not answer, and between two looks for new keys."""
-_WELL_KNOWN: Final = "/.well-known/openid-configuration"
-_OK: Final = 200
-_FORM: Final = "application/x-www-form-urlencoded"
+"""Between two tries while it does not answer, and between two reads of its keys."""
+_KEY_TYPES: Final = ("RSA", "EC", "OKP")
 Json = dict[str, Any]
 
 
@@ -37,20 +41,25 @@ class RefusedCodeError(ProviderError):
 
 
 class Provider:
-    """One provider; safe for several threads."""
+    """One provider; safe for several threads. It sends people back to `redirect_uri`."""
 
     def __init__(
-        self, login: LoginSettings, monotonic: Callable[[], float] = time.monotonic
+        self,
+        login: LoginSettings,
+        *,
+        redirect_uri: str = "",
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._login = login
+        self._redirect_uri = redirect_uri
         self.issuer = login.issuer or ""
-        self.client_id = login.client_id or ""
+        self._client_id = login.client_id or ""
         self._monotonic = monotonic
         self._lock = threading.Lock()
         self._metadata: Metadata | None = None
         self._read_at = float("-inf")
         self._failure: tuple[float, str] = float("-inf"), ""
-        self._keys: list[Json] = []
+        self._keys = KeySet([])
         self._keys_at = float("-inf")
 
     def metadata(self) -> Metadata:
@@ -63,7 +72,8 @@ class Provider:
             if now - failed_at < _AGAIN_SECONDS:  # each try would hold a thread for seconds
                 raise ProviderError(words)
             try:
-                self._metadata = self._discovered()
+                document = self._get(get_well_known_url(self.issuer, external=True))
+                self._metadata = metadata_of(document, self.issuer)
             except ProviderError as error:
                 self._failure = now, str(error)
                 raise
@@ -76,98 +86,142 @@ class Provider:
         self._secret()
         self._new_keys()
 
-    def tokens(self, code: str, verifier: str, redirect_uri: str) -> Json:
+    def address(self, *, state: str, nonce: str, verifier: str) -> str:
+        """Where a browser goes to log in. Raises `ProviderError`."""
+        metadata = self.metadata()
+        address, _ = self._client().create_authorization_url(
+            metadata.authorization,
+            scope=metadata.scope,
+            state=state,
+            nonce=nonce,
+            code_verifier=verifier,
+        )
+        return str(address)
+
+    def tokens(self, code: str, verifier: str) -> Json:
         """What the provider gives for a code. Raises `ProviderError`."""
         metadata = self.metadata()
-        fields = {
-            "grant_type": "authorization_code",
-            "code": code,
-            "redirect_uri": redirect_uri,
-            "code_verifier": verifier,
-        }
-        headers = {"Content-Type": _FORM, "Accept": "application/json"}
         secret = self._secret()
-        if secret is None or metadata.posts_secret:
-            fields["client_id"] = self.client_id
-            if secret is not None:
-                fields["client_secret"] = secret
-        else:
-            pair = f"{quote(self.client_id, safe='')}:{quote(secret, safe='')}"
-            headers["Authorization"] = "Basic " + base64.b64encode(pair.encode()).decode()
-        body = urlencode(fields).encode()
-        answer = _asked(metadata.token, lambda client: client.ask(body, headers, largest=_LARGEST))
-        if answer.status == _OK:
-            return _object(answer, "token endpoint")
-        error = _error_code(answer)
-        if error == "invalid_grant":
-            raise RefusedCodeError("the provider refuses the code")
-        raise ProviderError(f"the provider's token endpoint answers {answer.status} {error}")
+        try:
+            with self._bounded(self._client(secret, posts_secret=metadata.posts_secret)) as session:
+                given: Json = session.fetch_token(
+                    metadata.token,
+                    grant_type="authorization_code",
+                    code=code,
+                    code_verifier=verifier,
+                    allow_redirects=False,
+                )
+        except OAuthError as error:
+            if error.error == "invalid_grant":
+                raise RefusedCodeError("the provider refuses the code") from None
+            raise ProviderError("the provider's token endpoint refuses the console") from None
+        except requests.RequestException as error:
+            raise _no_answer(error) from None
+        except ValueError:  # Authlib: the answer is not a JSON object
+            raise ProviderError("the provider's token endpoint gives no token") from None
+        return given
 
     def claims(self, id_token: object, *, nonce: str, now: float) -> Json:
         """The claims of an ID token; the keys are read again if none fits.
 
         Raises `IdTokenError`, `ProviderError`.
         """
-        for keys in (self._known_keys(), None):
-            try:
-                return verified(
-                    id_token,
-                    keys=self._new_keys() if keys is None else keys,
-                    issuer=self.issuer,
-                    client_id=self.client_id,
-                    nonce=nonce,
-                    now=now,
-                )
-            except UnknownKeyError:
-                if keys is None:
-                    raise
-        raise AssertionError
+
+        def with_keys(keys: KeySet) -> Json:
+            return verified(
+                id_token,
+                keys=keys,
+                issuer=self.issuer,
+                client_id=self._client_id,
+                nonce=nonce,
+                now=now,
+            )
+
+        try:
+            return with_keys(self._known_keys())
+        except UnknownKeyError:
+            return with_keys(self._new_keys())
 
     def userinfo(self, access_token: object, subject: str) -> Json:
-        """What the provider says beside the ID token; nothing if it says it elsewhere.
+        """What the provider says beside the ID token; nothing if it has no such address.
 
         Raises `ProviderError`.
         """
         address = self.metadata().userinfo
         if address is None or not isinstance(access_token, str) or not access_token.isascii():
             return {}
-        headers = {"Authorization": f"Bearer {access_token}", "Accept": "application/json"}
-        answer = _asked(address, lambda client: client.get({}, headers, largest=_LARGEST))
-        if answer.status != _OK:
-            raise ProviderError(f"the provider's userinfo endpoint answers {answer.status}")
-        found = _object(answer, "userinfo endpoint")
+        found = self._get(address, Authorization=f"Bearer {access_token}")
         if found.get("sub") != subject:
             raise ProviderError("the provider's userinfo is about another person")
         return found
 
-    def _known_keys(self) -> list[Json]:
+    def _known_keys(self) -> KeySet:
         with self._lock:
             if self._monotonic() - self._keys_at < _METADATA_SECONDS:
                 return self._keys
         return self._new_keys()
 
-    def _new_keys(self) -> list[Json]:
-        """The keys that are published now, but not asked for more often than every 5 seconds."""
+    def _new_keys(self) -> KeySet:
+        """The keys that are published now, but not read more often than every 5 seconds."""
         address = self.metadata().keys
         with self._lock:
             now = self._monotonic()
             if now - self._keys_at < _AGAIN_SECONDS:
                 return self._keys
-            answer = _asked(address, lambda client: client.get({}, {}, largest=_LARGEST))
-            found = _object(answer, "keys") if answer.status == _OK else {}
-            keys = found.get("keys")
-            if not isinstance(keys, list):
-                raise ProviderError("the provider does not show its keys")
-            self._keys = [each for each in keys if isinstance(each, dict)]
+            self._keys = _public_keys(self._get(address))
             self._keys_at = now
             return self._keys
 
-    def _discovered(self) -> Metadata:
-        address = self.issuer.rstrip("/") + _WELL_KNOWN
-        answer = _asked(address, lambda client: client.get({}, {}, largest=_LARGEST))
-        if answer.status != _OK:
-            raise ProviderError(f"{address} answers {answer.status}; see SEB_CONSOLE_LOGIN__ISSUER")
-        return metadata_of(_object(answer, _WELL_KNOWN), self.issuer)
+    def _get(self, address: str, **headers: str) -> Json:
+        """The JSON object at an address. Raises `ProviderError`."""
+        accept = {"Accept": "application/json"}
+        try:
+            with self._bounded(self._client()) as session:
+                answer = session.get(
+                    address,
+                    headers=accept | headers,
+                    allow_redirects=False,
+                    withhold_token=True,
+                )
+        except requests.RequestException as error:
+            raise _no_answer(error) from None
+        if answer.status_code != requests.codes.ok:
+            raise ProviderError(
+                f"{address} answers {answer.status_code}; see SEB_CONSOLE_LOGIN__ISSUER"
+            )
+        try:
+            found = answer.json()
+        except (ValueError, RecursionError):
+            found = None
+        if not isinstance(found, dict):
+            raise ProviderError(f"what {address} answers is not a JSON object")
+        return found
+
+    def _client(self, secret: str | None = None, *, posts_secret: bool = False) -> OAuth2Session:
+        """A client of the provider for one exchange."""
+        client_id = self._client_id
+        method = "none"
+        if secret is not None:
+            method = "client_secret_post" if posts_secret else "client_secret_basic"
+        if method == "client_secret_basic":
+            # RFC 6749, 2.3.1: both are encoded as in a form first. Authlib leaves that out.
+            client_id = quote(client_id, safe="")
+            secret = quote(secret or "", safe="")
+        return OAuth2Session(
+            client_id,
+            secret,
+            token_endpoint_auth_method=method,
+            redirect_uri=self._redirect_uri,
+            code_challenge_method="S256",
+        )
+
+    def _bounded(self, client: OAuth2Session) -> OAuth2Session:
+        """The same client, whose requests obey a deadline. Raises `ProviderError`."""
+        try:
+            http_client.bounded(client, self.issuer, seconds=_SECONDS, largest=_LARGEST)
+        except ConfigurationError as error:
+            raise ProviderError(str(error)) from None
+        return client
 
     def _secret(self) -> str | None:
         """The client's secret, read at each login so that it can be changed."""
@@ -186,33 +240,17 @@ def read_secret(file: Path) -> str:
         ) from None
 
 
-def _asked(address: str, ask: Callable[[Client], Answer]) -> Answer:
-    client: Client | None = None
+def _public_keys(found: Json) -> KeySet:
+    """The keys of a JWK set that can sign an ID token. Raises `ProviderError`."""
+    several = found.get("keys")
+    if not isinstance(several, list):
+        raise ProviderError("the provider does not show its keys")
+    public = [each for each in several if isinstance(each, dict) and each.get("kty") in _KEY_TYPES]
     try:
-        client = Client(address, _LIMITS, shown=origin(urlsplit(address)))
-        return ask(client)
-    except SinkError as error:
-        raise ProviderError(f"the login provider does not answer: {error}") from None
-    finally:
-        if client is not None:
-            client.close()
+        return KeySet.import_key_set({"keys": public})
+    except (JoseError, ValueError, TypeError):
+        raise ProviderError("the provider's keys cannot be read") from None
 
 
-def _object(answer: Answer, what: str) -> Json:
-    try:
-        found = json.loads(answer.body)
-    except (ValueError, RecursionError):
-        found = None
-    if not isinstance(found, dict):
-        raise ProviderError(f"the provider's answer is not a JSON object ({what})")
-    return found
-
-
-def _error_code(answer: Answer) -> str:
-    """OAuth's word for what is wrong, if it is one."""
-    try:
-        word = json.loads(answer.body).get("error")
-    except (ValueError, RecursionError, AttributeError):
-        word = None
-    good = isinstance(word, str) and len(word) < 50 and word.replace("_", "").isalnum()  # noqa: PLR2004
-    return word if good else "an error"
+def _no_answer(error: requests.RequestException) -> ProviderError:
+    return ProviderError(f"the login provider does not answer: {http_client.why(error)}")

@@ -17,14 +17,15 @@ from starlette.types import Scope
 
 from console.audit import log
 from console.audit.flood import Flood
+from console.db.opening import Database
+from console.db.transactions import write_to
 from console.errors import ConsoleError
-from console.store.opening import Database
-from console.store.transactions import write_to
 
 UNKNOWN: Final = "unknown"
 """The actor of an attempt whose author is not known."""
 _LOG: Final = logging.getLogger("console")
 _LONGEST: Final = 200
+_ACTORS: Final = 1000
 _ABOUT_EVENT: Final = re.compile(r"(?:/api/v1)?/events/([^/]+)(?:/approve|/leave)?")
 
 
@@ -42,7 +43,7 @@ class Attempt:
 
 def attempt_at(scope: Scope, *, reason: str, actor: str = UNKNOWN) -> Attempt:
     """What the request of an ASGI scope attempted."""
-    # The door refuses before any route has read the path.
+    # A request is refused before any route has read the path.
     about = _ABOUT_EVENT.fullmatch(scope["path"])
     return Attempt(
         actor=actor,
@@ -70,18 +71,29 @@ class Refusals:
     ) -> None:
         self._database = database
         self._clock = clock
-        self._flood = Flood(monotonic)
+        self._monotonic = monotonic
+        self._floods: dict[str, Flood] = {}
+        """A budget for each actor, so that strangers, who share one, silence nobody's rows."""
 
     async def note(self, attempt: Attempt) -> None:
         """Write it down, or count it. It never raises: the attempt is refused in any case."""
-        unwritten = self._flood.passes(attempt.actor, attempt.reason, attempt.peer)
+        flood = self._flood_of(attempt.actor)
+        unwritten = flood.passes(attempt.reason, attempt.peer)
         if unwritten is None:
             return
         try:
             await asyncio.to_thread(self._write, attempt, unwritten)
         except ConsoleError as error:
-            self._flood.count(unwritten + 1)
+            flood.count(unwritten + 1)
             _LOG.warning("%s", error, extra={"action": "refusal_not_audited"})
+
+    def _flood_of(self, actor: str) -> Flood:
+        """The budget of an actor; those of the last thousand actors are kept."""
+        flood = self._floods.pop(actor, None) or Flood(self._monotonic)
+        self._floods[actor] = flood
+        if len(self._floods) > _ACTORS:
+            del self._floods[next(iter(self._floods))]
+        return flood
 
     def _write(self, attempt: Attempt, unwritten: int) -> None:
         with write_to(self._database) as (connection, _):

@@ -8,9 +8,9 @@ from typing import Any, Final
 from console.audit import log
 from console.audit.chain import Fact
 from console.config.settings import ROLES, Settings
-from console.store.audit import newest_rows
-from console.store.opening import Database
-from console.store.transactions import write_to
+from console.db.audit import newest_rows
+from console.db.opening import Database
+from console.db.transactions import write_to
 
 _ACTION: Final = "roles_changed"
 _ACTOR: Final = "settings"

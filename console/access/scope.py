@@ -18,12 +18,9 @@ def sees_event(person: Person, event: Event) -> bool:
     return person.site is None or person.site in event.sites
 
 
-def decides_event(person: Person, event: Event, named: Iterable[Vm]) -> bool:
+def decides_event(person: Person, event: Event, named: Iterable[str]) -> bool:
     """Whether the person's site alone is concerned: an approval releases every VM that is named.
 
-    `named` are the VMs that the event names, as far as they are known.
+    `named` are the sites of the VMs that the event names, as far as they are known.
     """
-    if person.site is None:
-        return True
-    sites = {*event.sites, *(vm.site for vm in named)}
-    return sites == {person.site}
+    return person.site is None or {*event.sites, *named} == {person.site}

@@ -12,11 +12,11 @@ from typing import Final
 from console.access.tokens import token_hash
 from console.audit import log
 from console.config.login import LoginSettings
+from console.db import sessions as rows
+from console.db.opening import Database
+from console.db.sessions import SessionRow
+from console.db.transactions import read_from, write_to
 from console.errors import ConsoleError
-from console.store import sessions as rows
-from console.store.opening import Database
-from console.store.sessions import SessionRow
-from console.store.transactions import read_from, write_to
 
 _LOG: Final = logging.getLogger("console")
 _FRESH_SECONDS: Final = 0.5

@@ -16,11 +16,11 @@ from typing import Final, cast
 from console.access.people import Person
 from console.audit import log
 from console.config.settings import Role
+from console.db.opening import Database
+from console.db.tokens import TokenRow, insert_token, read_token, read_tokens, revoke_token
+from console.db.transactions import read_from, write_to
 from console.errors import RefusedError
 from console.fleet.moments import moment
-from console.store.opening import Database
-from console.store.tokens import TokenRow, insert_token, read_token, read_tokens, revoke_token
-from console.store.transactions import read_from, write_to
 
 PREFIX: Final = "sebc_"
 """What a token begins with, so that a scanner of secrets finds one that was published."""

@@ -13,8 +13,9 @@ from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Any, Final
 
-from console.store.audit import AuditRow
-from sinks.record import canonical_json, rfc3339
+from console.db.audit import AuditRow
+from wire.moment import rfc3339
+from wire.strictjson import canonical_json
 
 Fact = str | int | list[str] | None
 """What may stand in a row: no fractions, which JSON writers spell differently."""

@@ -8,9 +8,9 @@ from typing import Final
 from sqlalchemy import Connection, Engine
 
 from console.audit.chain import Fact, Fault, Head, head_of, sealed, verify
-from console.store import audit
-from console.store.audit import AuditRow
-from console.store.transactions import read_from
+from console.db import audit
+from console.db.audit import AuditRow
+from console.db.transactions import read_from
 
 _AT_ONCE: Final = 1000
 _BEFORE_ALL: Final = -(2**63)
@@ -66,7 +66,7 @@ def read(
 
 
 def newest(
-    engine: Engine,
+    connection: Connection,
     limit: int,
     *,
     before: int | None = None,
@@ -74,11 +74,10 @@ def newest(
 ) -> tuple[list[AuditRow], list[str]]:
     """Up to `limit` rows before a number, the newest first, and the actions that there are.
 
-    `equal` has the values of some columns. Raises `StoreError`.
+    `equal` has the values of some columns.
     """
-    with read_from(engine) as connection:
-        rows = audit.newest_rows(connection, limit, before=before, equal=equal)
-        return rows, audit.actions(connection)
+    rows = audit.newest_rows(connection, limit, before=before, equal=equal)
+    return rows, audit.actions(connection)
 
 
 def everything(engine: Engine) -> Iterator[AuditRow]:

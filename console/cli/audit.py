@@ -14,10 +14,10 @@ from console.audit.chain import START, Head, head_of
 from console.audit.chain import verify as chain_faults
 from console.cli import common
 from console.cli.client import Client, plain, table
+from console.db.audit import AuditRow
+from console.db.errors import StoreError
+from console.db.opening import Database, existing_database
 from console.errors import NO, OK, UnreachableError
-from console.store.audit import AuditRow
-from console.store.errors import StoreError
-from console.store.opening import Database, existing_database
 
 _PAGE: Final = 1000
 _HASH: Final = re.compile(r"[0-9a-f]{64}")

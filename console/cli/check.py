@@ -6,15 +6,16 @@ import socket
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from http import HTTPStatus
-from http.client import HTTPConnection, HTTPException
 
 import click
 
+from console import http_client
 from console.access.discovery import ProviderError
 from console.access.identity import callback_of
 from console.access.provider import Provider
 from console.cli import common
 from console.config.settings import Settings
+from console.db.opening import Database, database_url
 from console.errors import (
     CONFIGURATION,
     OK,
@@ -23,14 +24,12 @@ from console.errors import (
     ConsoleError,
     UnreachableError,
 )
-from console.notices.sinks import read_sinks
-from console.sources import enrolment
-from console.sources.reachable import reach
-from console.sources.settings import SourceSettings, WebhookSource, read_sources
-from console.store.opening import Database, database_url
+from console.ingest import enrolment
+from console.ingest.reachable import reach
+from console.ingest.settings import SourceSettings, WebhookSource, read_sources
+from console.notify.sinks import read_sinks
 
 _ANSWER_SECONDS = 5.0
-_MOST = 10_000
 Step = tuple[str, Callable[[], str]]
 
 
@@ -83,7 +82,7 @@ def _steps(settings: Settings, sources: dict[str, SourceSettings]) -> Iterator[S
 
 
 def _key(settings: Settings) -> str:
-    from console.decisions.signer import signer_of  # noqa: PLC0415  # `--help` needs no key
+    from console.approvals.signer import signer_of  # noqa: PLC0415  # `--help` needs no key
 
     signer = signer_of(settings)
     assert signer is not None  # noqa: S101  # asked before
@@ -94,15 +93,13 @@ def _running(settings: Settings) -> str | None:
     """What the console that runs with these settings says of itself; None if none runs."""
     host, port = settings.address
     here = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104  # any address
-    try:
-        with closing(HTTPConnection(here, port, timeout=_ANSWER_SECONDS)) as connection:
-            connection.request("GET", "/readyz")
-            answer = connection.getresponse()
-            said = answer.read(_MOST).decode(errors="replace").strip()
-    except (OSError, HTTPException):
+    url = f"http://[{here}]:{port}/readyz" if ":" in here else f"http://{here}:{port}/readyz"
+    answer = http_client.answers(url, seconds=_ANSWER_SECONDS)
+    if answer is None:
         return None
-    is_ready = answer.status == HTTPStatus.OK and said.startswith("ok")
-    return said if is_ready or answer.status == HTTPStatus.SERVICE_UNAVAILABLE else None
+    said = answer.text.strip()
+    is_ready = answer.status_code == HTTPStatus.OK and said.startswith("ok")
+    return said if is_ready or answer.status_code == HTTPStatus.SERVICE_UNAVAILABLE else None
 
 
 def _used(settings: Settings, said: str) -> str:

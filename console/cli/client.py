@@ -10,11 +10,13 @@ from urllib.parse import quote
 import click
 import requests
 
+from console import http_client
 from console.config.load import client_setting
 from console.config.settings import DEFAULT_LISTEN
 from console.errors import ConfigurationError, NotPermittedError, RefusedError, UnreachableError
 
 _SECONDS: Final = 15.0
+_LARGEST: Final = 64 << 20
 _PAGE: Final = 500
 
 
@@ -31,6 +33,7 @@ class Client:
                 "SEB_CONSOLE_TOKEN"
             )
         self._session = requests.Session()
+        http_client.bounded(self._session, self.url, seconds=_SECONDS, largest=_LARGEST)
         token = client_setting("token")
         if token:
             self._session.headers["Authorization"] = f"Bearer {token}"
@@ -57,12 +60,10 @@ class Client:
         address = f"{self.url}/api/v1/{path}"
         try:
             # A redirect could carry the token to another host.
-            response = self._session.request(
-                method, address, timeout=_SECONDS, allow_redirects=False, **options
-            )
+            response = self._session.request(method, address, allow_redirects=False, **options)
         except requests.RequestException as error:
             raise UnreachableError(
-                f"no console answers at {self.url} ({type(error).__name__}); start it with "
+                f"no console answers at {self.url}: {http_client.why(error)}. Start it with "
                 "`seb console run`, or set SEB_CONSOLE_URL"
             ) from None
         told = _told(response)

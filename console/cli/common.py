@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Iterable
+from typing import Final, TextIO
 from urllib.parse import urlsplit
 
 import click
@@ -49,3 +50,12 @@ def secrets_of(settings: Settings) -> list[str]:
             if name.strip().lower().endswith(("key", "signature")):
                 found.append(value)
     return found
+
+
+def listed_vms(listed: TextIO | None) -> Iterable[tuple[str, str]]:
+    """The vmIds of a list, each with its name or ""; empty lines and those with # say nothing."""
+    for line in listed or ():
+        text = line.strip()
+        if text and not text.startswith("#"):
+            vm_id, _, name = text.partition(" ")
+            yield vm_id, name.strip()

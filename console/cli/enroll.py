@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 import time
-from collections.abc import Iterable
-from typing import Any, TextIO
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final, TextIO
 
 import click
 
@@ -13,9 +15,9 @@ from console.access import enrolment
 from console.access.people import local_person
 from console.cli import common
 from console.config.settings import Settings
+from console.db.opening import Database, database_url
 from console.errors import OK, ConfigurationError, RefusedError
-from console.sources.enrolment import KEY_IS_MISSING, read_key
-from console.store.opening import Database, database_url
+from console.ingest.enrolment import KEY_IS_MISSING, read_key
 
 
 @click.command("enroll")
@@ -25,7 +27,20 @@ from console.store.opening import Database, database_url
     "listed",
     type=click.File(),
     metavar="LIST",
-    help="A vmId per line; - reads standard input.",
+    help="A vmId per line, and the VM's name after it if you like; - reads standard input.",
+)
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIRECTORY",
+    help="Write a file for each VM, NAME.env (or VMID.env), instead of printing.",
+)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["env", "ansible", "windows"]),
+    default="env",
+    help="Lines of seb.env; a file of host_vars for the Ansible role; tables of seb.toml.",
 )
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
 @click.option("--revoke", is_flag=True, help="End the secrets of these VMs now.")
@@ -35,6 +50,8 @@ def command(
     *,
     vm_ids: tuple[str, ...],
     listed: TextIO | None,
+    out: Path | None,
+    form: str,
     as_json: bool,
     revoke: bool,
     revoke_all: bool,
@@ -46,7 +63,8 @@ def command(
     after --revoke VMID, enrolling the VM again prints new ones. It works on the database of the
     settings, with or without a running console, which heeds it within a second.
     """
-    wanted = [*vm_ids, *_lines(listed)]
+    names = {**dict.fromkeys(vm_ids, ""), **dict(common.listed_vms(listed))}
+    wanted = list(names)
     if revoke_all and (wanted or revoke):
         raise click.UsageError("--revoke-all ends the secrets of all VMs; give no VMID with it")
     settings = common.read_settings(overrides)
@@ -55,23 +73,28 @@ def command(
         if revoke_all or revoke:
             _revoke(database, None if revoke_all else wanted)
         else:
-            _enroll(database, settings, wanted, as_json=as_json)
+            items = _enroll(database, settings, wanted)
+            if out is not None:
+                _write(items, names, out, form)
+            elif as_json:
+                click.echo(json.dumps({"items": items}, indent=2))
+            else:
+                click.echo(_as_text(items, form))
+            for note in _notes(settings):
+                click.echo(f"note: {note}", err=True)
     finally:
         database.close()
     return OK
 
 
-def _enroll(database: Database, settings: Settings, vm_ids: list[str], *, as_json: bool) -> None:
+def _enroll(database: Database, settings: Settings, vm_ids: list[str]) -> list[dict[str, Any]]:
     if settings.enroll_key_file is None:
         raise ConfigurationError(KEY_IS_MISSING)
     key = read_key(settings.enroll_key_file)
     _checked(vm_ids)
     database.join()
     found = enrolment.enroll(database, vm_ids, actor=local_person().name, now=time.time())
-    items = enrolment.items_of(found, key=key, base=settings.base_url)
-    click.echo(json.dumps({"items": items}, indent=2) if as_json else _as_lines(items))
-    for note in _notes(settings):
-        click.echo(f"note: {note}", err=True)
+    return enrolment.items_of(found, key=key, base=settings.base_url)
 
 
 def _notes(settings: Settings) -> Iterable[str]:
@@ -108,18 +131,60 @@ def _checked(vm_ids: list[str]) -> None:
         raise click.UsageError(str(error)) from None
 
 
-def _lines(listed: TextIO | None) -> Iterable[str]:
-    """The vmIds of a list; empty lines and those that begin with # say nothing."""
-    for line in listed or ():
-        text = line.strip()
-        if text and not text.startswith("#"):
-            yield text
+def _write(items: list[dict[str, Any]], names: Mapping[str, str], out: Path, form: str) -> None:
+    """A file for each VM, for its owner alone: it holds the VM's secrets."""
+    file_names = [names.get(item["vmId"]) or item["vmId"] for item in items]
+    for name in file_names:
+        if not _NAME.fullmatch(name):
+            raise click.UsageError(f"not a name for a file: {name!r}")
+        if file_names.count(name) > 1:
+            raise click.UsageError(f"two VMs have the name {name!r}")
+    suffix, text_of = _FORMS[form]
+    try:
+        out.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for name, item in zip(file_names, items, strict=True):
+            target = out / f"{name}{suffix}"
+            part = target.with_name(f"{target.name}.part")
+            part.touch(mode=0o600)
+            part.write_text(f"{text_of(item['settings'])}\n", encoding="utf-8")
+            part.replace(target)
+    except OSError as error:
+        raise ConfigurationError(f"{out}: {error}") from None
+    click.echo(f"{len(items)} files in {out}", err=True)
 
 
-def _as_lines(items: list[dict[str, Any]]) -> str:
+def _as_text(items: list[dict[str, Any]], form: str) -> str:
+    _, text_of = _FORMS[form]
     blocks = []
     for item in items:
         head = [f"# VM {item['vmId']}"] if len(items) > 1 else []
-        lines = [f"{name}={value}" for name, value in item["settings"].items()]
-        blocks.append("\n".join([*head, *lines]))
+        blocks.append("\n".join([*head, text_of(item["settings"])]))
     return "\n\n".join(blocks)
+
+
+def _as_env(settings: Mapping[str, str]) -> str:
+    """Lines of seb.env."""
+    return "\n".join(f"{name}={value}" for name, value in settings.items())
+
+
+def _as_ansible(settings: Mapping[str, str]) -> str:
+    """A file of host_vars: the variable of the role that takes such lines."""
+    lines = (f"  {line}" for line in _as_env(settings).splitlines())
+    return "\n".join(["seb_enrolment: |", *lines])
+
+
+def _as_toml(settings: Mapping[str, str]) -> str:
+    """Tables of seb.toml, as a Windows machine reads its settings."""
+    tables: dict[str, list[str]] = {}
+    for name, value in settings.items():
+        *table, key = name.removeprefix("SEB_").lower().split("__")
+        tables.setdefault(".".join(table), []).append(f"{key} = {json.dumps(value)}")
+    return "\n\n".join("\n".join([f"[{table}]", *lines]) for table, lines in tables.items())
+
+
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_FORMS: Final[Mapping[str, tuple[str, Callable[[Mapping[str, str]], str]]]] = {
+    "env": (".env", _as_env),
+    "ansible": (".yml", _as_ansible),
+    "windows": (".toml", _as_toml),
+}

@@ -16,10 +16,10 @@ from console.cli import common
 from console.cli.client import table
 from console.cli.options import a_number
 from console.config.settings import ROLES, Role
+from console.db.opening import Database, database_url
+from console.db.tokens import TokenRow
 from console.errors import OK
 from console.fleet.moments import moment
-from console.store.opening import Database, database_url
-from console.store.tokens import TokenRow
 
 _MOST_DAYS = 3650
 

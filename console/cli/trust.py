@@ -27,7 +27,7 @@ def command(others: tuple[Path, ...], overrides: tuple[str, ...]) -> int:
     It holds nothing secret. A VM that has this file takes approvals of this console.
     """
     settings = common.read_settings(overrides)
-    from console.decisions.signer import FileSigner, signer_of  # noqa: PLC0415  # not for `--help`
+    from console.approvals.signer import FileSigner, signer_of  # noqa: PLC0415  # not for `--help`
 
     signer = signer_of(settings)
     if signer is None:

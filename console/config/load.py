@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
+import tomllib
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Any, Final, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 
 from console.config.settings import Settings
-from console.config.variables import PREFIX, read_tree
+from console.config.variables import PREFIX, Tree, read_tree
 from console.errors import ConfigurationError
 
 M = TypeVar("M", bound=BaseModel)
@@ -37,7 +39,29 @@ def load(
     tree = read_tree(overrides or {}, os.environ if environ is None else environ)
     for name in CLIENT_NAMES:
         tree.pop(name, None)
+    read_groups_file(tree)
     return checked(Settings, tree, prefix=PREFIX)
+
+
+def read_groups_file(tree: Tree) -> None:
+    """Put the groups of `SEB_CONSOLE_GROUPS_FILE` into the tree. Raises `ConfigurationError`."""
+    name = f"{PREFIX}GROUPS_FILE"
+    path = tree.get("groups_file")
+    if not isinstance(path, str | Path):
+        return
+    if "groups" in tree:
+        raise ConfigurationError(f"{name}: set GROUPS or GROUPS_FILE, and not both")
+    try:
+        table = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"{name}: {path} cannot be read: {error}") from None
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigurationError(f"{name}: {path} is not TOML: {error}") from None
+    others = sorted(table.keys() - {"groups"})
+    if others or "groups" not in table:
+        found = f"there is no setting {others[0]!r}" if others else "it has no group"
+        raise ConfigurationError(f"{name}: {found} in {path}; each group is a table [[groups]]")
+    tree["groups"] = table["groups"]
 
 
 def client_setting(name: str, environ: Mapping[str, str] | None = None) -> str | None:
@@ -82,6 +106,8 @@ def _problems(error: ValidationError, prefix: str, model: type[BaseModel]) -> st
 
 def _model_at(model: type[BaseModel], place: list[str]) -> type[BaseModel] | None:
     for part in place:
+        if part.isdecimal():  # the place in a list of such models
+            continue
         field = model.model_fields.get(part)
         found = None if field is None else _model_in(field.annotation)
         if found is None:

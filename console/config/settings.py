@@ -16,6 +16,7 @@ from pydantic import (
     model_validator,
 )
 
+from console.config.groups import GroupSettings, check_names
 from console.config.key_vault import KeyVaultSettings
 from console.config.login import LoginSettings, Section, from_json
 
@@ -73,6 +74,9 @@ def default_state_dir() -> Path:
 
 
 RoleTable = Annotated[dict[Role, tuple[str, ...]], BeforeValidator(from_json)]
+GroupTable = Annotated[
+    tuple[GroupSettings, ...], BeforeValidator(from_json), AfterValidator(check_names)
+]
 SourceTable = Annotated[dict[str, dict[str, Any]], BeforeValidator(from_json)]
 
 
@@ -140,6 +144,14 @@ class Settings(Section):
         description='JSON object: role to list of "user:NAME" and "group:NAME"',
     )
     approval: ApprovalSettings = ApprovalSettings()
+    groups: GroupTable = Field(
+        (),
+        description="JSON list of groups of VMs, of which only so many may be away at once; so "
+        "far `seb console groups check` explains them, and no event waits for its group",
+    )
+    groups_file: Path | None = Field(
+        None, description="TOML file with the groups, a table [[groups]] each, in place of GROUPS"
+    )
     log: LogSettings = LogSettings()
 
     @property

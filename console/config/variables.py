@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from console.errors import ConfigurationError
-from sinks.places import CONFIG_VARIABLE, PlaceError, read_places
+from sinks.config_sources import CONFIG_VARIABLE, ConfigSourceError, read_config_sources
 
 PREFIX: Final = "SEB_CONSOLE_"
 _DELIMITER: Final = "__"
@@ -24,8 +24,8 @@ def read_tree(overrides: Mapping[str, str], environ: Mapping[str, str]) -> Tree:
     Raises `ConfigurationError` if a place cannot be read, or a name contradicts another.
     """
     try:
-        places = read_places(overrides, environ, prefix=PREFIX)
-    except PlaceError as error:
+        places = read_config_sources(overrides, environ, prefix=PREFIX)
+    except ConfigSourceError as error:
         raise ConfigurationError(str(error)) from None
     table = places.toml.get("console", {})
     if not isinstance(table, dict):

@@ -6,17 +6,16 @@ import base64
 import json
 import os
 from collections.abc import Callable
-from contextlib import closing
-from http.client import HTTPConnection
 from pathlib import Path
 from typing import Final
 
-from bridge.approval.signing import generate, public, write_private
+from console import http_client
 from console.config.settings import Settings
 from console.demo import stories
 from console.demo.stories import Stories
 from console.demo.vms import DemoVm
 from console.service.console import Console
+from wire.keys import generate, public
 
 _READY_SECONDS: Final = 30.0
 _RULE: Final = json.dumps(
@@ -42,7 +41,8 @@ class Demo:
         key_file.write_text(base64.b64encode(self._key).decode(), encoding="ascii")
         control = self._directory / "control.jwk"
         jwk = generate(issuer=f"http://{self._listen}", kid=None, alg="EdDSA")
-        write_private(jwk, control)
+        control.touch(mode=0o600)
+        control.write_text(json.dumps(jwk), encoding="ascii")
         self._trust.write_text(json.dumps({"keys": [public(jwk)]}), encoding="ascii")
         # Built from nothing but these: no variable and no file can point the demo elsewhere.
         settings = Settings(
@@ -95,15 +95,10 @@ class Demo:
     def _answers(self) -> bool:
         """Whether the console does; its socket takes connections before it can be ended."""
         for _ in range(int(_READY_SECONDS / 0.1)):
-            try:
-                with closing(HTTPConnection(self._listen, timeout=1)) as connection:
-                    connection.request("GET", "/healthz")
-                    connection.getresponse().close()
-            except OSError:
-                if self._stories.wait(0.1):
-                    return False
-            else:
+            if http_client.answers(f"http://{self._listen}/healthz", seconds=1) is not None:
                 return True
+            if self._stories.wait(0.1):
+                return False
         return False
 
     def _end(self) -> None:

@@ -35,7 +35,7 @@ def standing(
     can_be_asked: bool,
 ) -> Standing:
     """How the decision on an event stands; `fingerprint` is its newest, and `can_be_asked` says
-    that a heard witness that it names takes commands.
+    that a heard reporter that it names takes commands.
     """
     counting = [each for each in receipts if not foreign(each, decided.commands)]
     return (

@@ -6,8 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from console.fleet import gaps, vms
-from console.fleet.sightings import ended_unseen, of_pending, of_record, shown, supersedes
-from console.fleet.values import Event, Gap, Receipt, Sighting, Stream, Vm
+from console.fleet.contact import Listening
+from console.fleet.observations import ended_unseen, of_pending, of_record, shown, supersedes
+from console.fleet.values import Event, Gap, Observation, Receipt, Stream, Vm, folded
 from console.records.incoming import (
     EventFacts,
     Incoming,
@@ -29,7 +30,7 @@ class Known:
     streams: dict[Pair, Stream] = field(default_factory=dict)
     """By vmId and stream."""
     gaps: dict[Pair, list[Gap]] = field(default_factory=dict)
-    sightings: dict[Pair, Sighting] = field(default_factory=dict)
+    observations: dict[Pair, Observation] = field(default_factory=dict)
     """By event id and vmId."""
     events: dict[str, Event] = field(default_factory=dict)
 
@@ -44,17 +45,23 @@ class Changes:
     streams: dict[Pair, Stream] = field(default_factory=dict)
     gaps: dict[Pair, list[Gap]] = field(default_factory=dict)
     """All that are left of a stream's gaps, where they changed."""
-    sightings: dict[Pair, Sighting] = field(default_factory=dict)
+    observations: dict[Pair, Observation] = field(default_factory=dict)
     events: dict[str, Event] = field(default_factory=dict)
     receipts: list[Receipt] = field(default_factory=list)
-    returned: set[str] = field(default_factory=set)
-    """Events that were over, and are open again."""
+    altered: set[str] = field(default_factory=set)
+    """VMs of which more has changed than the time of their contact."""
+    names: dict[str, frozenset[str]] = field(default_factory=dict)
+    """By event id, the names that it lists, as they are compared, where they may have changed."""
     duplicates: int = 0
+    listening: Listening = field(default_factory=Listening)
+    """How patient the console is."""
 
 
-def fold(known: Known, batch: Iterable[Incoming]) -> Changes:
-    """The changes that a batch makes, in the order in which it came in."""
-    changes = Changes()
+def fold(known: Known, batch: Iterable[Incoming], *, silent_after: float | None = None) -> Changes:
+    """The changes that a batch makes, in the order in which it came in; `silent_after` in seconds,
+    if it is the same for every VM.
+    """
+    changes = Changes(listening=Listening(silent_after=silent_after))
     for each in batch:
         if isinstance(each, IncomingRecord):
             _record(known, changes, each)
@@ -76,16 +83,20 @@ def _record(known: Known, changes: Changes, record: IncomingRecord) -> None:
         changes.duplicates += 1
         return
     if counted.stream is not stream:
-        known.streams[key] = changes.streams[key] = counted.stream
+        known.streams[key] = counted.stream
+        changes.streams[key] = counted.stream
     if counted.gaps != missing:
-        known.gaps[key] = changes.gaps[key] = counted.gaps
+        known.gaps[key] = counted.gaps
+        changes.gaps[key] = counted.gaps
     heard = vms.with_record(vm, record)
     if counted.gaps or missing:
         growth = sum(gap.size for gap in counted.gaps) - sum(gap.size for gap in missing)
         heard = replace(heard, missing=max(0, heard.missing + growth))
     _put(known, changes, heard)
     if record.event is not None:
-        _sight(known, changes, of_record(record, record.event))
+        # Another record at a place that had come in: the store was put back to an earlier copy.
+        put_back = not counted.fresh
+        _observe(known, changes, of_record(record, record.event), put_back=put_back)
         _retire(known, changes, record, record.event)
     if not seen:
         known.records.add(record.id)
@@ -93,29 +104,43 @@ def _record(known: Known, changes: Changes, record: IncomingRecord) -> None:
         if record.receipt is not None:
             changes.receipts.append(
                 Receipt(
-                    record_id=record.id, vm_id=vm_id, at=record.received_at, facts=record.receipt
+                    record_id=record.id,
+                    vm_id=vm_id,
+                    at=record.received_at,
+                    facts=record.receipt,
+                    scope=heard.scope,
                 )
             )
 
 
 def _put(known: Known, changes: Changes, vm: Vm) -> None:
-    known.vms[vm.vm_id] = changes.vms[vm.vm_id] = vm
+    before = known.vms.get(vm.vm_id)
+    if vms.is_change(before, vm, changes.listening.patience(vm.interval)):
+        changes.altered.add(vm.vm_id)
+    known.vms[vm.vm_id] = vm
+    changes.vms[vm.vm_id] = vm
 
 
-def _sight(known: Known, changes: Changes, sighting: Sighting) -> None:
-    key = (sighting.event_id, sighting.vm_id)
-    standing = known.sightings.get(key)
-    if standing is not None:
-        if not supersedes(sighting, standing):
+def _observe(
+    known: Known, changes: Changes, observation: Observation, *, put_back: bool = False
+) -> None:
+    key = (observation.event_id, observation.vm_id)
+    before = known.observations.get(key)
+    if before is not None:
+        later = put_back and observation.time >= before.time
+        if not later and not supersedes(observation, before):
             return
-        if standing.first_at < sighting.first_at:
-            sighting = replace(sighting, first_at=standing.first_at)
-    known.sightings[key] = changes.sightings[key] = sighting
-    before = known.events.get(sighting.event_id)
-    event = shown(before, sighting, known.vms[sighting.vm_id].site)
-    if before is not None and before.state == "ended" and event.state != "ended":
-        changes.returned.add(event.event_id)
-    known.events[event.event_id] = changes.events[event.event_id] = event
+        if before.first_at < observation.first_at:
+            observation = replace(observation, first_at=before.first_at)
+    known.observations[key] = observation
+    changes.observations[key] = observation
+    known_event = known.events.get(observation.event_id)
+    event = shown(known_event, observation, known.vms[observation.vm_id])
+    if known_event is None or known_event.words != event.words:
+        names = frozenset(folded(name) for name in observation.facts.resources)
+        changes.names[event.event_id] = names
+    known.events[event.event_id] = event
+    changes.events[event.event_id] = event
 
 
 def _state(known: Known, changes: Changes, state: IncomingState) -> None:
@@ -125,24 +150,31 @@ def _state(known: Known, changes: Changes, state: IncomingState) -> None:
     pending = set()
     for record_id, event in state.events:
         pending.add(event.event_id)
-        standing = known.sightings.get((event.event_id, state.vm_id))
-        if standing is None or standing.facts.revision < event.revision:
-            _sight(known, changes, of_pending(state, vm, record_id, event))
-    for (event_id, vm_id), sighting in list(known.sightings.items()):
-        if vm_id == state.vm_id and event_id not in pending and sighting.time < state.time:
-            over = ended_unseen(sighting, state)
+        before = known.observations.get((event.event_id, state.vm_id))
+        if before is None or _is_newer(before, state, event):
+            _observe(known, changes, of_pending(state, vm, record_id, event))
+    for (event_id, vm_id), observation in list(known.observations.items()):
+        if vm_id == state.vm_id and event_id not in pending and observation.time < state.time:
+            over = ended_unseen(observation, state)
             if over is not None:
-                _sight(known, changes, over)
+                _observe(known, changes, over)
+
+
+def _is_newer(before: Observation, state: IncomingState, event: EventFacts) -> bool:
+    """Whether a state document knows more of an event than what was observed before."""
+    if before.facts.revision != event.revision:
+        return before.facts.revision < event.revision
+    return before.facts.state == "ended" and before.time < state.time  # it was not over
 
 
 def _retire(known: Known, changes: Changes, record: IncomingRecord, event: EventFacts) -> None:
     """A VM whose deletion a peer reported as ended and Completed is not expected any more."""
     if not is_deletion(event):
         return
-    scope = known.vms[record.place.vm_id].scope
+    place = known.vms[record.place.vm_id].place
     names = {name.casefold() for name in event.resources}
     for vm in list(known.vms.values()):
-        gone = scope is not None and vm.scope == scope and vm.name.casefold() in names
+        gone = vm.place == place and vm.name.casefold() in names
         if not gone or vm.vm_id == record.place.vm_id or vm.retired_at is not None:
             continue
         if vm.heard_at <= record.sent_at:

@@ -9,7 +9,7 @@ from typing import Final
 
 from console.fleet.values import Gap, Stream
 from console.records.incoming import IncomingRecord
-from sinks.record import BRIDGE_STARTED
+from wire.record import BRIDGE_STARTED
 
 _DOUBT_SECONDS: Final = 0.5
 _DRIFT: Final = 0.01

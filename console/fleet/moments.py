@@ -11,3 +11,14 @@ def moment(at: float | None) -> str | None:
         return None
     text = datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds")
     return text.replace("+00:00", "Z")
+
+
+def seconds_of(moment: object) -> float | None:
+    """Seconds since 1970 of an RFC 3339 time; None for what is not one."""
+    if not isinstance(moment, str):
+        return None
+    try:
+        at = datetime.fromisoformat(moment)
+        return at.replace(tzinfo=at.tzinfo or UTC).timestamp()
+    except (ValueError, OverflowError):
+        return None

@@ -53,6 +53,10 @@ _REASONS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
             _AGAIN,
         ),
         "already_started": ("The event had started before the command came.", _OVER),
+        "not_approvable": (
+            "The VM says that this event cannot be approved: it is news, or stands there twice.",
+            "Look at the event on its page.",
+        ),
         "rate_limited": (
             "The VM was sent too many commands in a minute.",
             "Approve again in a minute.",

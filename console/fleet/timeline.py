@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from console.fleet.moments import moment
 from console.fleet.outcomes import outcome_words
-from console.fleet.values import Command, Decision, Gap, Receipt, Sighting
+from console.fleet.values import Command, Decision, Gap, Observation, Receipt
 
 Json = dict[str, Any]
 _EVENT: Final = "seb.event."
@@ -103,9 +103,9 @@ def gap_item(gap: Gap) -> Json:
     }
 
 
-def history_item(sighting: Sighting) -> Json:
+def history_item(observation: Observation) -> Json:
     """What an event was for one VM: notice against promise, pause against announcement."""
-    facts = sighting.facts
+    facts = observation.facts
     return {
         "eventId": facts.event_id,
         "eventType": facts.event_type,
@@ -114,8 +114,8 @@ def history_item(sighting: Sighting) -> Json:
         "eventStatus": facts.status,
         "affectsThisVm": facts.affects,
         "notBefore": facts.not_before,
-        "firstSeenAt": moment(sighting.first_at),
-        "lastSeenAt": moment(sighting.time),
+        "firstSeenAt": moment(observation.first_at),
+        "lastSeenAt": moment(observation.time),
         "noticeSeconds": facts.notice,
         "durationInSeconds": facts.duration,
         "pauseSeconds": facts.pause,

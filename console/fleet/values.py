@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Final
 
+from console.fleet.contact import Contact
 from console.records.incoming import EventFacts, ReceiptFacts
 
-DEFAULT_INTERVAL = 60.0
-"""Seconds from one heartbeat to the next, until a heartbeat says otherwise."""
-DEFAULT_SITE = "default"
+CLEAR: Final = "clear"
+DEFAULT_SITE: Final = "default"
+_LONGEST_KEY: Final = 300
+"""Characters of a text in an index: PostgreSQL takes 2,700 bytes."""
+_MOST_DIGITS: Final = 18
+_DIGITS: Final = re.compile(rf"[0-9]{{1,{_MOST_DIGITS}}}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,17 +53,41 @@ class Vm:
     """Name of the source over which it takes commands."""
     missing: int = 0
     """How many records never came."""
+    pulled_at: float | None = None
+    """When it last polled the HTTPS command channel."""
+    changed: int = 0
+    """Number of the transaction that last changed more of it than the time of its contact."""
 
     @property
-    def scope(self) -> tuple[str, str, str] | None:
-        """Where its name is unique; None if Azure did not say."""
+    def place(self) -> str:
+        """Where its name is unique: a key of subscription, resource group and scale set. A VM of
+        which Azure did not say them has a place of its own.
+        """
         if not self.subscription_id or not self.resource_group:
-            return None
-        return (
-            self.subscription_id.lower(),
-            self.resource_group.lower(),
-            (self.scale_set or "").lower(),
-        )
+            parts = ["vm", self.vm_id]
+        else:
+            parts = [self.subscription_id, self.resource_group, self.scale_set or ""]
+        return sha256("\n".join(parts).lower().encode(errors="replace")).hexdigest()
+
+    @property
+    def scope(self) -> str:
+        """Within what an event's id is unique: subscription and resource group, if known."""
+        if not self.subscription_id or not self.resource_group:
+            return ""
+        return f"{self.subscription_id}/{self.resource_group}".lower()[:_LONGEST_KEY]
+
+
+def folded(name: str) -> str:
+    """A name as it is compared: in any case. One that is too long for an index is cut."""
+    text = name.casefold()
+    if len(text) <= _LONGEST_KEY:
+        return text
+    return f"{text[:_LONGEST_KEY]}#{sha256(text.encode(errors='replace')).hexdigest()}"
+
+
+def sort_name(name: str) -> str:
+    """A name as lists are sorted by it: web-2 stands before web-10."""
+    return _DIGITS.sub(lambda found: found[0].zfill(_MOST_DIGITS), name.casefold())[:_LONGEST_KEY]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,33 +123,45 @@ class Gap:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sighting:
-    """What one witness says of one event: its newest record about it."""
+class Observation:
+    """What one reporter says of one event: its newest record about it."""
 
     event_id: str
     vm_id: str
     record_id: str
     stream: str
     sequence: int
+    """Zero if it is from a state document."""
     time: float
     """By the VM's clock, but never later than it came in."""
     first_at: float
-    """The time of the witness's first record about the event."""
+    """The time of the reporter's first record about the event."""
     facts: EventFacts
+
+    @property
+    def says(self) -> str:
+        """Equal for two reporters that say the same."""
+        names = "\n".join(sorted(self.facts.resources))
+        return sha256(f"{self.facts.fingerprint}\n{names}".encode(errors="replace")).hexdigest()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """One row per EventId: which witness it is shown by, and whether it is over."""
+    """One row per event: which reporter it is shown by, and whether it is over."""
 
     event_id: str
+    scope: str = ""
+    """Of its first reporter."""
     state: str
-    """`scheduled`, `started` or `ended`, as the shown witness says."""
+    """`scheduled`, `started` or `ended`, as the shown reporter says."""
     shown_by: str
-    """vmId of the witness whose newest record is the newest by time."""
+    """vmId of the reporter whose newest record is the newest by time."""
     shown_at: float
     first_at: float
     event_type: str | None = None
+    not_before: float | None = None
+    is_news: bool = False
+    """Whether it only tells something: nothing is due, and no VM's condition changes."""
     sites: tuple[str, ...] = ()
     words: str = ""
     """What `q` searches: event id and resource names, in small letters."""
@@ -132,6 +175,8 @@ class Receipt:
     vm_id: str
     at: float
     facts: ReceiptFacts
+    scope: str = ""
+    """Of the VM."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,6 +204,13 @@ class Decision:
     claimed_by: str | None = None
     """The console that sends its command now."""
     claimed_until: float | None = None
+    scope: str = ""
+    """Of the event."""
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """The event's id and scope."""
+        return self.event_id, self.scope
 
     @property
     def actors(self) -> str:
@@ -186,6 +238,8 @@ class Command:
     """When the broker took it, or the VM fetched it."""
     unanswered_at: float | None = None
     """When the console stopped waiting for its receipt."""
+    scope: str = ""
+    """Of the event."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,8 +254,52 @@ UNDECIDED = Decided()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Past:
-    """An event that has ended, with its witnesses by vmId."""
+class Named:
+    """A VM that an event names, as far as it is known."""
+
+    folded: str
+    """The name, as names are compared."""
+    vm_id: str
+    contact: Contact
+    heard_at: float
+    commands: str | None
+    pulled_at: float | None
+    says: str | None
+    """What it says of the event itself; None if it has not reported it."""
+    site: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownEvent:
+    """All that the rows hold of an event at one moment."""
 
     event: Event
-    witnesses: Mapping[str, Sighting]
+    shown: Observation
+    """Of the reporter by which it is shown."""
+    seen_by: int
+    """How many VMs have reported it."""
+    differing: bool
+    """Whether they do not all say the same."""
+    named: Mapping[str, Named]
+    """The VMs that it names, by the name as it is compared."""
+    receipts: Sequence[Receipt]
+    """Of VMs that it names by their own records, the oldest first: no other VM can say what became
+    of it.
+    """
+    decided: Decided
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeardVm:
+    """A VM, and how it is heard at one moment."""
+
+    vm: Vm
+    contact: Contact
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expectation:
+    """What a VM expects: its condition, and the open events that name it."""
+
+    condition: str = CLEAR
+    events: tuple[str, ...] = ()

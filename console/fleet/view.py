@@ -1,52 +1,52 @@
-"""The fleet as the API shows it: values and `now` in, JSON objects out."""
+"""The fleet as the API shows it: values in, JSON objects out."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from console.fleet.contact import CONTACTS, Ears, contact
+from console.fleet.contact import CONTACTS, Listening
 from console.fleet.decisions import Standing, standing
-from console.fleet.index import Fleet
 from console.fleet.moments import moment
-from console.fleet.values import UNDECIDED, Decided, Event, Receipt, Sighting, Vm
-from console.fleet.witnesses import can_be_asked
+from console.fleet.reporters import reporters
+from console.fleet.values import (
+    CLEAR,
+    Expectation,
+    HeardVm,
+    KnownEvent,
+    Named,
+    Observation,
+    folded,
+)
 
-CONDITIONS: Final = ("clear", "scheduled", "started")
+CONDITIONS: Final = (CLEAR, "scheduled", "started")
 Json = dict[str, Any]
 
 
 def overview(
-    fleet: Fleet, now: float, ears: Ears, sources: Sequence[Json], *, site: str | None = None
+    contacts: Mapping[str, int],
+    conditions: Mapping[str, int],
+    *,
+    due: int,
+    now: float,
+    sources: Sequence[Json],
 ) -> Json:
-    """The answer of `/api/v1/overview`; with a site, only its VMs and events count."""
-    vms = dict.fromkeys(CONTACTS, 0)
-    all_vms = [vm for vm in fleet.vms.values() if site in (None, vm.site)]
-    for vm in all_vms:
-        vms[contact(vm, now, ears)] += 1
-    states = [
-        fleet.condition(vm_id)[0]
-        for vm_id in fleet.expecting()
-        if site in (None, fleet.vms[vm_id].site)
-    ]
-    counted = {name: states.count(name) for name in CONDITIONS[1:]}
-    due = sum(
-        open_decision(fleet, event, now, ears).state == "due"
-        for event in list(fleet.events.values())
-        if site is None or site in event.sites
-    )
+    """The answer of `/api/v1/overview`, from the numbers of VMs by contact and by condition."""
+    vms = {name: contacts.get(name, 0) for name in CONTACTS}
+    total = sum(vms.values())
+    expecting = {name: conditions.get(name, 0) for name in CONDITIONS[1:]}
     return {
         "now": moment(now),
-        "vms": {"total": len(all_vms), **vms},
-        "conditions": {"clear": len(all_vms) - len(states), **counted},
+        "vms": {"total": total, **vms},
+        "conditions": {CLEAR: total - sum(expecting.values()), **expecting},
         "decisionsDue": due,
         "sources": list(sources),
     }
 
 
-def vm_item(fleet: Fleet, vm: Vm, now: float, ears: Ears) -> Json:
+def vm_item(heard: HeardVm, expectation: Expectation) -> Json:
     """One VM as `/api/v1/vms` lists it."""
-    condition, events = fleet.condition(vm.vm_id)
+    vm = heard.vm
     return {
         "vmId": vm.vm_id,
         "name": vm.name,
@@ -55,60 +55,30 @@ def vm_item(fleet: Fleet, vm: Vm, now: float, ears: Ears) -> Json:
         "location": vm.location,
         "zone": vm.zone,
         "scaleSet": vm.scale_set,
-        "contact": contact(vm, now, ears),
-        "condition": condition,
+        "contact": heard.contact,
+        "condition": expectation.condition,
         "lastHeardAt": moment(vm.heard_at),
         "bridgeVersion": vm.version,
         "gaps": vm.missing,
-        "events": events,
+        "events": list(expectation.events),
     }
 
 
-def open_decision(fleet: Fleet, event: Event, now: float, ears: Ears) -> Standing:
-    """How the decision on an open event stands."""
-    event_id = event.event_id
-    witnesses = fleet.sightings.get(event_id, {})
-    shown = witnesses.get(event.shown_by)
-    named = set(fleet.named_by(event_id).values()) & set(witnesses)
+def decision_on(known: KnownEvent, now: float, listening: Listening) -> Standing:
+    """How the decision on an event is now."""
     return standing(
-        event.state,
-        "" if shown is None else shown.facts.fingerprint,
-        counting(fleet.receipts.get(event_id, ()), witnesses),
-        fleet.decided.get(event_id, UNDECIDED),
-        can_be_asked=can_be_asked(fleet, named, now, ears),
+        known.event.state,
+        known.shown.facts.fingerprint,
+        known.receipts,
+        known.decided,
+        can_be_asked=bool(reporters(known, now, listening)),
     )
 
 
-def counting(receipts: Iterable[Receipt], witnesses: Mapping[str, Sighting]) -> list[Receipt]:
-    """The receipts of VMs that the event names, by their own records: no other VM can say what
-    became of it.
-    """
-    return [
-        each for each in receipts if each.vm_id in witnesses and witnesses[each.vm_id].facts.affects
-    ]
-
-
-def event_item(
-    fleet: Fleet,
-    event: Event,
-    witnesses: Mapping[str, Sighting],
-    receipts: Sequence[Receipt],
-    decided: Decided,
-    *,
-    now: float,
-    ears: Ears,
-) -> Json:
+def event_item(known: KnownEvent, now: float, listening: Listening) -> Json:
     """One event as `/api/v1/events` lists it."""
-    facts = witnesses[event.shown_by].facts
-    named = fleet.resolve(event, witnesses)
-    stands = standing(
-        event.state,
-        facts.fingerprint,
-        counting(receipts, witnesses),
-        decided,
-        can_be_asked=can_be_asked(fleet, set(named.values()) & set(witnesses), now, ears),
-    )
-    differing = any(not each.facts.is_same(facts) for each in witnesses.values())
+    event, facts = known.event, known.shown.facts
+    decision = decision_on(known, now, listening)
     return {
         "eventId": event.event_id,
         "state": event.state,
@@ -120,43 +90,40 @@ def event_item(
         "durationInSeconds": facts.duration,
         "description": facts.description,
         "fingerprint": facts.fingerprint,
-        "differing": differing,
-        "resources": [
-            _resource(fleet, name, named.get(name), now, ears) for name in facts.resources
-        ],
-        "seenBy": len(witnesses),
+        "differing": known.differing,
+        "resources": [_resource(name, known.named.get(folded(name))) for name in facts.resources],
+        "seenBy": known.seen_by,
         "firstSeenAt": moment(event.first_at),
         "decision": {
-            "state": stands.state,
-            "by": stands.by,
-            "reason": stands.reason,
-            "at": moment(stands.at),
+            "state": decision.state,
+            "by": decision.by,
+            "reason": decision.reason,
+            "at": moment(decision.at),
         },
     }
 
 
-def witness_item(fleet: Fleet, sighting: Sighting, now: float, ears: Ears) -> Json:
-    """What one witness says of an event."""
-    vm = fleet.vms.get(sighting.vm_id)
+def reporter_item(observation: Observation, heard: HeardVm | None) -> Json:
+    """What one reporter says of an event; `heard` is its VM, if its row is there."""
+    facts = observation.facts
     return {
-        "vmId": sighting.vm_id,
-        "name": None if vm is None else vm.name,
-        "contact": None if vm is None else contact(vm, now, ears),
-        "affectsThisVm": sighting.facts.affects,
-        "state": sighting.facts.state,
-        "eventStatus": sighting.facts.status,
-        "fingerprint": sighting.facts.fingerprint,
-        "lastSeenAt": moment(sighting.time),
-        "noticeSeconds": sighting.facts.notice,
-        "pauseSeconds": sighting.facts.pause,
-        "downtimeSeconds": sighting.facts.downtime,
+        "vmId": observation.vm_id,
+        "name": None if heard is None else heard.vm.name,
+        "contact": None if heard is None else heard.contact,
+        "affectsThisVm": facts.affects,
+        "state": facts.state,
+        "eventStatus": facts.status,
+        "fingerprint": facts.fingerprint,
+        "lastSeenAt": moment(observation.time),
+        "noticeSeconds": facts.notice,
+        "pauseSeconds": facts.pause,
+        "downtimeSeconds": facts.downtime,
     }
 
 
-def _resource(fleet: Fleet, name: str, vm_id: str | None, now: float, ears: Ears) -> Json:
-    vm = None if vm_id is None else fleet.vms.get(vm_id)
+def _resource(name: str, named: Named | None) -> Json:
     return {
         "name": name,
-        "vmId": vm_id,
-        "contact": None if vm is None else contact(vm, now, ears),
+        "vmId": None if named is None else named.vm_id,
+        "contact": None if named is None else named.contact,
     }

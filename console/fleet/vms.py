@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any, Final
 
 from console.fleet.values import DEFAULT_SITE, Vm
@@ -11,6 +11,17 @@ from console.records.incoming import IncomingRecord, IncomingState, IncomingStat
 Contact = tuple[float, str, float | None, float | None, str | None]
 _CLOCK_SECONDS: Final = 300.0
 """A record from further ahead was made by a clock that was wrong, and is not newer than others."""
+_NOT_SHOWN: Final = (
+    "heard_at",
+    "record_time",
+    "sequence",
+    "stream",
+    "session",
+    "lost_session",
+    "changed",
+)
+"""Fields that change with each heartbeat, or that nothing shows."""
+_SHOWN: Final = tuple(each.name for each in fields(Vm) if each.name not in _NOT_SHOWN)
 _CONTACT: Final = ("heard_at", "heard_by", "lost_at", "retired_at", "retired_by")
 
 
@@ -45,6 +56,8 @@ def with_record(vm: Vm | None, record: IncomingRecord) -> Vm:
         lost_session=vm.lost_session,
         commands=vm.commands,
         missing=vm.missing,
+        pulled_at=vm.pulled_at,
+        changed=vm.changed,
         heard_at=heard_at,
         heard_by=heard_by,
         lost_at=lost_at,
@@ -135,3 +148,14 @@ def _is_newer(vm: Vm, record: IncomingRecord) -> bool:
         return record.sequence > vm.sequence
     was_ahead = vm.record_time > record.received_at + _CLOCK_SECONDS
     return was_ahead or record.time >= vm.record_time
+
+
+def is_change(before: Vm | None, after: Vm, patience: float) -> bool:
+    """Whether more than the time of its contact has changed: something that pages show, or that it
+    is heard again after it was late; `patience` is the VM's, in seconds.
+    """
+    if before is None:
+        return True
+    if after.heard_at - before.heard_at > patience / 2:
+        return True
+    return any(getattr(before, name) != getattr(after, name) for name in _SHOWN)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from typing import Final, Literal
+
+from wire.record import TEST_STREAM
 
 UNPROVEN: Final = "unproven:"
 """Before a fingerprint that may not be that of what is shown: nothing can be approved by it."""
@@ -48,7 +50,7 @@ class EventFacts:
     pause: float | None = None
     downtime: float | None = None
     goes_on: bool = False
-    """It ended for this witness alone, which it names no more; others may still see it."""
+    """It ended for this reporter alone, which it names no more; others may still see it."""
 
     def is_same(self, other: EventFacts) -> bool:
         """Whether two VMs say the same."""
@@ -68,6 +70,11 @@ class EventFacts:
         return (
             "started" if self.status == "Started" or self.transition == "started" else "scheduled"
         )
+
+    @property
+    def is_news(self) -> bool:
+        """Whether it only tells something: nothing is due, and nothing can be approved."""
+        return self.state == "scheduled" and self.status != "Scheduled"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,6 +113,11 @@ class IncomingRecord:
     interval: float | None = None
     last_record: int | None = None
 
+    @property
+    def is_test(self) -> bool:
+        """Whether `seb sinks test` sent it: it shows that the way works, and nothing more."""
+        return self.stream == TEST_STREAM
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IncomingStatus:
@@ -141,8 +153,3 @@ class IncomingState:
 
 
 Incoming = IncomingRecord | IncomingStatus | IncomingState
-
-
-def as_json(event: EventFacts) -> dict[str, Any]:
-    """An event as a sighting stores it."""
-    return {name: getattr(event, name) for name in EventFacts.__slots__}

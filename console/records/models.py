@@ -125,7 +125,8 @@ class ObservationModel(_Model):
 class HeartbeatModel(_Model):
     """`data.heartbeat`."""
 
-    intervalSeconds: Annotated[float, Field(gt=0, le=864_000)]
+    # Zero is the test heartbeat of bridges up to version 0.2.0.
+    intervalSeconds: Annotated[float, Field(ge=0, le=864_000)]
     lastRecordSequence: Sequence
 
 

@@ -18,7 +18,7 @@ from console.records.incoming import (
     ReceiptFacts,
 )
 from console.records.models import DataModel, PendingModel, RecordModel, StateModel, StatusModel
-from sinks.record import APPROVAL, BRIDGE_HEARTBEAT, BRIDGE_STOPPED, DATA_SCHEMA
+from wire.record import APPROVAL, BRIDGE_HEARTBEAT, BRIDGE_STOPPED, DATA_SCHEMA
 
 M = TypeVar("M", bound=BaseModel)
 

@@ -1,8 +1,13 @@
 """The server's side of a connection, with limits: for a request, for a reader, and for how many.
 
-uvicorn waits for ever for the rest of a request's head and of its body, and for a client that does
-not read; it takes every connection, a head of any size, and any number of requests that wait behind
-one that is not answered yet. It never looks into a request.
+uvicorn has settings for the number of requests and for idle connections (`limit_concurrency`,
+`timeout_keep_alive`), and none for the rest. Without this class, which adds to uvicorn's own, one
+client on the network could hold connections, files and memory as long as it likes: uvicorn 0.54
+waits for ever for the rest of a request's head and of its body, and for a client that does not
+read; it takes every connection, a head of any size, and any number of requests that wait behind one
+that is not answered yet; and it does not tell a request that is being answered that its client has
+gone, if another request waits behind it. An ASGI middleware cannot help: it is called once the head
+is there. Nothing here looks into a request.
 """
 
 from __future__ import annotations

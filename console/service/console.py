@@ -9,39 +9,41 @@ import socket
 import sys
 import time
 from collections.abc import Callable
-from concurrent.futures import Future
 from contextlib import suppress
 from importlib.metadata import version
 from typing import Final, TypeVar
+from uuid import uuid4
 
 import uvicorn
 
 from console.access.identity import Access
 from console.access.roles import note_roles
+from console.approvals.service import Decisions
+from console.approvals.signer import signer_of
 from console.config.settings import Settings
-from console.decisions.service import Decisions
-from console.decisions.signer import signer_of
-from console.fleet.contact import Ears
-from console.fleet.index import Fleet
-from console.intake.writer import Writer
-from console.notices.notice import Notice
-from console.notices.notices import Notices
-from console.notices.sinks import SITE, read_sinks
-from console.service.asked import keep_written
+from console.db.decisions import commands_to_fetch
+from console.db.enrolment import generations_since
+from console.db.errors import StoreError
+from console.db.opening import Database, database_url
+from console.db.snapshot import Snapshots
+from console.db.transactions import read_from
+from console.fleet.reporters import PULL
+from console.ingest.enrolment import EVERY_VM, Enrolments, read_key
+from console.ingest.listening import ListeningLog
+from console.ingest.readers import make_readers, publishers
+from console.ingest.settings import read_sources
+from console.ingest.state import SourceState
+from console.ingest.writer import Writer
+from console.notify.notices import Notices
+from console.notify.sinks import SITE, read_sinks
+from console.service.changes import ChangeFeed
 from console.service.connections import limits, protocol
-from console.service.follower import Follower
-from console.service.news import apply, apply_beside, commands_to_offer, events_of
-from console.service.server import Server, listener
-from console.sources.enrolment import Enrolments, read_key
-from console.sources.readers import make_readers, publishers
-from console.sources.settings import read_sources
-from console.sources.state import SourceState
-from console.store.errors import StoreError
-from console.store.opening import Database, database_url
-from console.store.reading import News
+from console.service.server import ended_by_signals, listener
 from console.web.app import application
-from console.web.desk import Desk
-from console.web.stream import Stream
+from console.web.polls import Polls
+from console.web.pull_queue import PullQueue
+from console.web.state import AppState
+from console.web.stream import Changes, Stream
 
 T = TypeVar("T")
 _LOG: Final = logging.getLogger("console")
@@ -50,62 +52,75 @@ _RETENTION_SECONDS: Final = 3600.0
 _SWITCH_SECONDS: Final = 0.0005
 _COLLECT_AFTER: Final = 10_000
 """New objects, until those in circles are looked for."""
-_LOOP_SECONDS: Final = 10.0
 
 
 class Console:
     """The parts of a run, wired."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, *, clock: Callable[[], float] = time.time) -> None:
+        """`clock` gives the seconds since 1970."""
         self.settings = settings
+        self.clock = clock
         self.database = Database(database_url(settings))
-        self.follower = Follower(self.database, deliver=self._deliver)
-        self.writer = Writer(self.database, opened=self._opened, committed=self.follower.committed)
-        key = None if settings.enroll_key_file is None else read_key(settings.enroll_key_file)
+        self.snapshots = Snapshots(self.database, silent_after=settings.silent_after, clock=clock)
         sources = read_sources(settings.source)
-        states = {name: SourceState(name=name, kind=each.kind) for name, each in sources.items()}
+        self.sources = {
+            name: SourceState(name=name, kind=each.kind) for name, each in sources.items()
+        }
+        self.feed = ChangeFeed(
+            self.database, [self._read_enrolments, self._offer_commands, self._note, self._tell]
+        )
+        self.writer = Writer(
+            self.database,
+            opened=self._opened,
+            committed=self.feed.wake,
+            listening=ListeningLog(uuid4().hex, self.sources.values()),
+            silent_after=settings.silent_after,
+            now=clock,
+        )
         self.readers = make_readers(
             sources,
-            states,
+            self.sources,
             writer=self.writer,
             database=self.database,
             directory=settings.state_dir,
         )
-        self.desk = Desk(
-            settings=settings,
-            fleet=Fleet(),
-            database=self.database,
-            writer=self.writer,
-            sources=states,
-            access=Access(settings, self.database),
-            started_at=time.time(),
-            enrolments=Enrolments(key),
+        key = None if settings.enroll_key_file is None else read_key(settings.enroll_key_file)
+        self.enrolments = Enrolments(key)
+        self.pull_queue = PullQueue()
+        self.decisions = Decisions(
+            self.snapshots,
+            signer=signer_of(settings),
+            publishers=publishers(self.readers),
+            offer=self.pull_queue.offer,
+            committed=self.feed.wake,
+            connected=lambda: {name: state.since for name, state in self.sources.items()},
+            four_eyes=settings.approval.four_eyes,
         )
-        self.desk.decisions = self.decisions = self._decisions()
-        self.stream = Stream(self.desk)
         self.notices = Notices(
             list(read_sinks(settings.sink, version=version("scheduled-events-bridge")).values()),
-            database=self.database,
+            snapshots=self.snapshots,
             base=settings.public_url or f"http://{settings.listen}",
             site=SITE,
-            look=self._look,
         )
-        self.desk.deliveries = self.notices.deliveries
+        self.stream = Stream()
+        self._changes = Changes(self.snapshots)
+        self.state = AppState(
+            settings=settings,
+            database=self.database,
+            snapshots=self.snapshots,
+            writer=self.writer,
+            sources=self.sources,
+            access=Access(settings, self.database),
+            decisions=self.decisions,
+            enrolments=self.enrolments,
+            pull_queue=self.pull_queue,
+            polls=Polls(self.database),
+            sink_workers=self.notices.workers,
+            is_ready=lambda: self.feed.ready,
+            clock=clock,
+        )
         self._loop: asyncio.AbstractEventLoop | None = None
-
-    def _decisions(self) -> Decisions:
-        return Decisions(
-            self.database,
-            self.desk.fleet,
-            signer=signer_of(self.settings),
-            publishers=publishers(self.readers),
-            offer=self.desk.pull_queue.offer,
-            committed=self.follower.wake,
-            ears=self.desk.ears,
-            on_loop=self._on_loop,
-            four_eyes=self.settings.approval.four_eyes,
-            clock=self.desk.now,
-        )
 
     def run(self) -> None:
         """Run until SIGTERM or Ctrl-C.
@@ -115,12 +130,12 @@ class Console:
         """
         _set_up_interpreter()
         bounds = limits()
-        self.desk.pull_queue.most = bounds.polls
+        self.pull_queue.most = bounds.polls
         with suppress(StoreError):
             self.database.open()
         bound = listener(self.settings)
         config = uvicorn.Config(
-            application(self.desk, self.stream),
+            application(self.state, self.stream),
             http=protocol(bounds),
             ws="none",
             log_config=None,
@@ -130,32 +145,33 @@ class Console:
             server_header=False,
             proxy_headers=False,
         )
-        server = Server(config)
+        server = uvicorn.Server(config)
         try:
-            asyncio.run(self._serve(server, bound))
+            with ended_by_signals(server):
+                asyncio.run(self._serve(server, bound))
         finally:
             self.decisions.stop()
             for reader in self.readers:
                 reader.stop()
             self.notices.stop()
             self.writer.stop()
-            self.follower.stop()
+            self.feed.stop()
             self.database.close()
 
     async def _serve(self, server: uvicorn.Server, listener: socket.socket) -> None:
         self._loop = asyncio.get_running_loop()
-        self.desk.pull_queue.start()
-        self.follower.start()
+        self.pull_queue.start()
+        self.feed.start()
         self.writer.start()
-        for state in self.desk.sources.values():
+        for state in self.sources.values():
             if state.kind == "webhook":
-                state.up(time.time())
+                state.up(self.clock())
         for reader in self.readers:
             reader.start()
         self.notices.start()
         tasks = [asyncio.create_task(self._tick(server))]
         if self.settings.pull:
-            tasks.append(asyncio.create_task(keep_written(self.desk)))
+            tasks.append(asyncio.create_task(self.state.polls.keep_writing(self.clock)))
         _LOG.info("listening on %s", self.settings.listen, extra={"action": "listening"})
         await server.serve([listener])
         for task in tasks:
@@ -166,75 +182,71 @@ class Console:
         retire_at = time.monotonic()
         while not server.should_exit:
             await asyncio.sleep(_TICK_SECONDS)
-            if self.desk.loaded:
-                await self.stream.time_passed()
+            if self.feed.ready:
+                self.stream.tell_sources(self.state.source_items())
                 await self._end_strangers()
             if time.monotonic() >= retire_at:
                 self.writer.retire_before(time.time() - self.settings.retention_days * 86_400)
                 retire_at = time.monotonic() + _RETENTION_SECONDS
         self.stream.close()
-        self.desk.pull_queue.close()
+        self.pull_queue.close()
 
     async def _end_strangers(self) -> None:
         """End the streams whose token or session has ended since they were opened."""
         with suppress(StoreError):  # while the database does not answer, no token can be revoked
-            self.stream.end(await self.desk.access.ended(self.stream.listeners()))
+            self.stream.end(await self.state.access.ended(self.stream.listeners()))
 
     def _opened(self) -> None:
         """On the writer's thread: the database is open."""
-        note_roles(self.database, self.settings, now=time.time())
-        self.follower.opened()
+        note_roles(self.database, self.settings, now=self.clock())
+        self.feed.wake()
+        self.decisions.start()
 
-    def _deliver(self, news: News, first: bool) -> set[str]:  # noqa: FBT001
-        """On the follower's thread: let the event loop apply it, and wait for that."""
+    # What follows is called by the change feed, on its thread.
 
-        def work() -> set[str]:
-            opened = apply(self.desk.fleet, news, self.stream)
-            apply_beside(self.desk, news)
-            self.desk.loaded = self.desk.loaded or first
-            return opened
+    def _read_enrolments(self, since: int | None, number: int) -> None:
+        """Whose secrets are good no longer, by enrolling them anew or by revoking them."""
+        if since == number:
+            return
+        with read_from(self.database.reading) as connection:
+            generations = generations_since(connection, since or 0)
+        revoked = self.enrolments.put(generations)
+        if revoked:
+            self._on_loop(self._wake, revoked)
 
-        try:
-            opened: set[str] = self._on_loop(work) or set()
-        except Exception:  # noqa: BLE001  # news that cannot be applied must not be the last
-            _LOG.exception("this is a bug in the console", extra={"action": "news_bug"})
-            opened = set(self.desk.fleet.events)
-        self.decisions.news(events_of(news))
-        for command in commands_to_offer(news):
-            self.desk.pull_queue.offer(command.vm_id, command.jti)
-        if first:
-            self.decisions.start()
-        return opened
+    def _wake(self, revoked: set[str]) -> None:
+        """Let polls look again whether their token still opens."""
+        if EVERY_VM in revoked:
+            self.pull_queue.wake_all()
+        for vm_id in revoked:
+            self.pull_queue.wake(vm_id)
 
-    def _look(self, find: Callable[[Fleet, float, Ears], list[Notice]]) -> list[Notice]:
-        """On the notices' thread: let the event loop look at the fleet, once it is in memory."""
+    def _offer_commands(self, since: int | None, number: int) -> None:
+        """Commands that VMs are to fetch, whichever console made them."""
+        if since == number:
+            return
+        with read_from(self.database.reading) as connection:
+            for command in commands_to_fetch(connection, PULL, since or 0):
+                self.pull_queue.offer(command.vm_id, command.jti)
 
-        def work() -> list[Notice]:
-            desk = self.desk
-            return find(desk.fleet, desk.now(), desk.ears()) if desk.loaded else []
+    def _note(self, since: int | None, number: int) -> None:
+        """Open decisions may have a next step."""
+        if since != number:
+            self.decisions.changed(since)
 
-        return self._on_loop(work) or []
+    def _tell(self, _since: int | None, _number: int) -> None:
+        """Tell the open pages what has changed, also by the passing of time."""
+        if not self.stream.is_heard:
+            self._changes.skip()
+            return
+        self._on_loop(self.stream.tell, self._changes.look())
 
-    def _on_loop(self, work: Callable[[], T]) -> T | None:
-        """On another thread: call something on the event loop's, which alone uses the fleet.
-
-        None if the loop has ended, or does not come to it.
-        """
+    def _on_loop(self, work: Callable[[T], None], value: T) -> None:
+        """Call something on the event loop's thread, in the order of these calls; do not wait."""
         loop = self._loop
-        if loop is None or loop.is_closed():
-            return None
-        answer: Future[T] = Future()
-
-        def call() -> None:
-            try:
-                answer.set_result(work())
-            except Exception as error:  # noqa: BLE001  # it is raised on the thread that waits
-                answer.set_exception(error)
-
-        loop.call_soon_threadsafe(call)
-        with suppress(TimeoutError):
-            return answer.result(_LOOP_SECONDS)
-        return None
+        if loop is not None:
+            with suppress(RuntimeError):  # it has ended
+                loop.call_soon_threadsafe(work, value)
 
 
 def _set_up_interpreter() -> None:

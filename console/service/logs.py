@@ -9,6 +9,8 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any, Final, TextIO
 
+from sinks.log_lines import LineHandler
+
 _STANDARD: Final = frozenset(logging.makeLogRecord({}).__dict__) | {
     "message",
     "asctime",
@@ -32,14 +34,13 @@ def configure(
     """Send all logs to standard error, in the form `auto`, `logfmt` or `json`."""
     stream = stream or sys.stderr
     logfmt = form == "logfmt" or (form == "auto" and stream.isatty())
-    handler = logging.StreamHandler(stream)
+    handler = LineHandler(stream)
     handler.setFormatter(_Formatter(logfmt=logfmt, secrets=secrets))
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
     for name, quiet in _QUIET.items():
         logging.getLogger(name).setLevel(quiet)
-    logging.raiseExceptions = False  # a line that cannot be written, as on a full disk, is gone
 
 
 class _Formatter(logging.Formatter):

@@ -16,7 +16,7 @@ def raise_open_files() -> int:
     """
     files = _MOST_FILES
     if sys.platform != "win32":
-        import resource  # noqa: PLC0415, TID251  # Windows has none
+        import resource  # noqa: PLC0415  # Windows has none
 
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         wanted = _MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, _MOST_FILES)

@@ -26,16 +26,21 @@ def listener(settings: Settings) -> socket.socket:
         ) from None
 
 
-class Server(uvicorn.Server):
-    """Ends in good order at a signal; uvicorn's own raises the signal again afterwards."""
+@contextmanager
+def ended_by_signals(server: uvicorn.Server) -> Iterator[None]:
+    """Let the signals that end a process end the server, and nothing more.
 
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Listen for the signals that end a process, Windows' Ctrl-Break included."""
-        numbers = [getattr(signal, name, None) for name in ("SIGTERM", "SIGINT", "SIGBREAK")]
-        before = {each: signal.signal(each, self.handle_exit) for each in numbers if each}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
+    uvicorn handles them while it serves, and raises them again at its end for whoever had them
+    before: that is this handler, so the run ends in order and with its own exit code.
+    """
+
+    def end(_number: int, _frame: object) -> None:
+        server.should_exit = True
+
+    numbers = [getattr(signal, name, None) for name in ("SIGTERM", "SIGINT", "SIGBREAK")]
+    before = {each: signal.signal(each, end) for each in numbers if each}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

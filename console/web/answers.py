@@ -1,4 +1,4 @@
-"""Answers and questions of the API: JSON, errors in words, cursors, and checked parameters."""
+"""Answers and questions of the API: JSON, errors in words, and cursors."""
 
 from __future__ import annotations
 
@@ -7,20 +7,21 @@ import binascii
 import json
 from typing import Any, Final
 
+from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-DEFAULT_LIMIT: Final = 100
-MOST: Final = 1000
-_LONGEST: Final = 300
 _FARTHEST: Final = 1e18
 Json = dict[str, Any]
 
 
-def answer(content: Any, status: int = 200) -> Response:
-    """A JSON answer that no cache keeps."""
-    body = json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode()
+def answer(content: BaseModel | Any, status: int = 200) -> Response:
+    """A JSON answer that no cache keeps, from a model or from plain values."""
+    if isinstance(content, BaseModel):
+        body = content.model_dump_json(by_alias=True).encode()
+    else:
+        body = json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode()
     return Response(body, status, {"Cache-Control": "no-store"}, "application/json")
 
 
@@ -42,35 +43,8 @@ async def on_store_error(_request: Request, error: Exception) -> Response:
     return answer({"error": str(error)}, 503)
 
 
-def limit_of(request: Request) -> int:
-    """How many items are wanted."""
-    text = request.query_params.get("limit", "")
-    if not text:
-        return DEFAULT_LIMIT
-    if not (text.isascii() and text.isdecimal()) or not 1 <= int(text[:9]) <= MOST:
-        raise refuse(422, f"limit is a whole number from 1 to {MOST}")
-    return int(text)
-
-
-def word_of(request: Request, name: str) -> str | None:
-    """A parameter's text; None if it is not given or empty."""
-    text = request.query_params.get(name, "").strip()
-    if len(text) > _LONGEST or "\0" in text:
-        raise refuse(422, f"{name} is longer than {_LONGEST} characters, or not text")
-    return text or None
-
-
-def choice_of(request: Request, name: str, choices: tuple[str, ...]) -> str | None:
-    """A parameter that is one of some words."""
-    text = word_of(request, name)
-    if text is not None and text not in choices:
-        raise refuse(422, f"{name} is one of {', '.join(choices)}")
-    return text
-
-
-def cursor_of(request: Request, *kinds: type) -> list[Any] | None:
-    """Where a listing goes on, as `cursor` made it: values of those kinds."""
-    text = request.query_params.get("cursor", "")
+def place_in(text: str | None, *kinds: type) -> list[Any] | None:
+    """Where a listing goes on, from what `cursor` made: values of those kinds."""
     if not text:
         return None
     try:

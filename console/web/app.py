@@ -7,68 +7,166 @@ from collections.abc import Iterator
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from console.store.errors import StoreError
-from console.web.answers import on_error, on_store_error
+from console.db.errors import StoreError
+from console.web import models
+from console.web.answers import answer, on_error, on_store_error
 from console.web.audit import Audit
 from console.web.decide import Deciding
-from console.web.desk import Desk
 from console.web.enrolments import Enrolments
 from console.web.events import Events
 from console.web.ingest import Ingest
 from console.web.login import LoginRoutes
 from console.web.metrics import Metrics
-from console.web.openapi import described
+from console.web.models import NoQuery
+from console.web.openapi import document
+from console.web.operations import Endpoint, Operation, checked
 from console.web.overview import Overview
-from console.web.pages.entrance import EntrancePages
+from console.web.pages.login_pages import LoginPages
 from console.web.pages.routes import Pages
 from console.web.pull import Pull
 from console.web.receipts import Receipts
-from console.web.security import Door
+from console.web.security import Admission
+from console.web.state import AppState
 from console.web.stream import Stream
 from console.web.vms import Vms
 
 
-def application(desk: Desk, stream: Stream) -> Starlette:
+def application(state: AppState, stream: Stream) -> Starlette:
     """The ASGI application of a console."""
-    events, vms, overview = Events(desk), Vms(desk), Overview(desk)
-    deciding = Deciding(desk, events)
+    described = operations(state, stream)
+    shown = document(described)
+
+    async def api_document(_request: Request) -> Response:
+        return answer(shown)
+
     routes: list[BaseRoute] = [
-        *_of_machines(desk),  # first: they are asked most, and routes are tried in their order
-        Route("/api/v1/overview", overview.shown),
-        Route("/api/v1/events", events.listed),
-        Route("/api/v1/events/{eventId}", events.one),
-        Route("/api/v1/events/{eventId}/approve", deciding.approve, methods=["POST"]),
-        Route("/api/v1/events/{eventId}/leave", deciding.leave, methods=["POST"]),
-        Route("/api/v1/commands/{jti}", deciding.command),
-        Route("/api/v1/vms", vms.listed),
-        Route("/api/v1/vms/{vmId}", vms.one),
-        Route("/api/v1/audit", Audit(desk).listed),
-        Route("/api/v1/quarantine", overview.quarantine),
-        Route("/api/v1/stream", stream.listen),
-        Route("/api/v1/enrolments", Enrolments(desk).post, methods=["POST"]),
-        Route("/healthz", overview.healthy),
-        Route("/readyz", overview.ready),
-        Route("/metrics", Metrics(desk).scraped),
-        Route("/openapi.json", described),
-        *Pages(desk, events, vms).routes(),
+        *_of_machines(state),  # first: they are asked most, and routes are tried in their order
+        *(each.route() for each in described),
+        Route("/openapi.json", checked(api_document, NoQuery)),
+        *Pages(state).routes(),
     ]
-    pages = EntrancePages(desk.settings)
-    if desk.access.login is not None:
-        routes += LoginRoutes(desk, desk.access.login, pages).routes()
-    door = Middleware(Door, settings=desk.settings, access=desk.access, pages=pages)
+    pages = LoginPages(state.settings)
+    if state.access.login is not None:
+        routes += LoginRoutes(state, state.access.login, pages).routes()
+    admission = Middleware(Admission, settings=state.settings, access=state.access, pages=pages)
     return Starlette(
         routes=routes,
-        middleware=[door],
+        middleware=[admission],
         exception_handlers={HTTPException: on_error, StoreError: on_store_error},
     )
 
 
-def _of_machines(desk: Desk) -> Iterator[BaseRoute]:
-    webhook = next((state.name for state in desk.sources.values() if state.kind == "webhook"), None)
+def operations(state: AppState, stream: Stream) -> list[Operation]:
+    """The API, and what a monitoring system asks."""
+    events = Events(state.snapshots)
+    vms = Vms(state.snapshots)
+    overview = Overview(state)
+    deciding = Deciding(state)
+    return [
+        Operation(
+            path="/api/v1/overview",
+            endpoint=overview.shown,
+            summary="The fleet in numbers",
+            answers={"200": models.Overview},
+        ),
+        Operation(
+            path="/api/v1/events",
+            endpoint=events.listed,
+            summary="Events: the open ones by time left, then the others, the newest first",
+            query=models.EventsQuery,
+            answers={"200": models.EventPage},
+        ),
+        Operation(
+            path="/api/v1/events/{eventId}",
+            endpoint=events.one,
+            summary="An event with its timeline",
+            answers={"200": models.EventDetail},
+        ),
+        Operation(
+            path="/api/v1/events/{eventId}/approve",
+            endpoint=deciding.approve,
+            summary="Approve an event as it was seen",
+            body=models.DecisionBody,
+            answers={"202": models.Decided, "409": models.Conflict},
+        ),
+        Operation(
+            path="/api/v1/events/{eventId}/leave",
+            endpoint=deciding.leave,
+            summary="Leave an event until its notBefore",
+            body=models.DecisionBody,
+            answers={"200": models.Decided, "409": models.Conflict},
+        ),
+        Operation(
+            path="/api/v1/commands/{jti}",
+            endpoint=deciding.command,
+            summary="What became of a command",
+            answers={"200": models.Command},
+        ),
+        Operation(
+            path="/api/v1/vms",
+            endpoint=vms.listed,
+            summary="VMs by name",
+            query=models.VmsQuery,
+            answers={"200": models.VmPage},
+        ),
+        Operation(
+            path="/api/v1/vms/{vmId}",
+            endpoint=vms.one,
+            summary="A VM with its history",
+            answers={"200": models.VmDetail},
+        ),
+        Operation(
+            path="/api/v1/audit",
+            endpoint=Audit(state.snapshots).listed,
+            summary="The audit, a JSON object a line, the oldest first",
+            query=models.AuditQuery,
+            answers={"200": None},
+            media_type="application/x-ndjson",
+        ),
+        Operation(
+            path="/api/v1/quarantine",
+            endpoint=overview.quarantine,
+            summary="What was not a record of ours, by source and reason, with its last message",
+            answers={"200": models.QuarantinedList},
+        ),
+        Operation(
+            path="/api/v1/enrolments",
+            endpoint=Enrolments(state).post,
+            summary="Enroll VMs, as an admin: the settings of their bridges",
+            body=models.EnrolmentBody,
+            answers={"200": models.EnrolledList},
+        ),
+        Operation(
+            path="/api/v1/stream",
+            endpoint=stream.listen,
+            summary="Server-sent events: event, vm, command, source",
+            answers={"200": None},
+            media_type="text/event-stream",
+        ),
+        _plain("/healthz", overview.healthy, "200 while the process answers"),
+        _plain("/readyz", overview.ready, "503 without the database"),
+        _plain("/metrics", Metrics(state).scraped, "Numbers for Prometheus"),
+    ]
+
+
+def _plain(path: str, endpoint: Endpoint, summary: str) -> Operation:
+    return Operation(
+        path=path,
+        endpoint=endpoint,
+        summary=summary,
+        answers={"200": None},
+        media_type="text/plain",
+    )
+
+
+def _of_machines(state: AppState) -> Iterator[BaseRoute]:
+    webhook = next((each.name for each in state.sources.values() if each.kind == "webhook"), None)
     if webhook is not None:
-        yield Route("/ingest/v1/records", Ingest(desk, webhook), methods=["POST"])
-    if desk.settings.pull:
-        yield Route("/pull/v1/commands", Pull(desk), methods=["GET"])
-        yield Route("/pull/v1/commands/receipts", Receipts(desk), methods=["POST"])
+        yield Route("/ingest/v1/records", Ingest(state, webhook), methods=["POST"])
+    if state.settings.pull:
+        yield Route("/pull/v1/commands", Pull(state), methods=["GET"])
+        yield Route("/pull/v1/commands/receipts", Receipts(state), methods=["POST"])

@@ -4,28 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import Any, Final
+from typing import Any
 
+from pydantic import ValidationError
 from starlette.requests import Request
 from starlette.responses import Response
 
 from console.access import enrolment
 from console.errors import RefusedError
-from console.sources.enrolment import KEY_IS_MISSING, read_key
+from console.ingest.enrolment import KEY_IS_MISSING, read_key
 from console.web.answers import answer, refuse
-from console.web.desk import Desk
+from console.web.models import MOST_VMS, EnrolledList, EnrolmentBody
 from console.web.receiving import NotTaken, read_body
 from console.web.security import person_of
-
-MOST: Final = 1000
-"""VMs in one request."""
+from console.web.state import AppState
 
 
 class Enrolments:
     """Enrolment over HTTPS; what it answers holds secrets, and no cache keeps it."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
+    def __init__(self, state: AppState) -> None:
+        self._state = state
 
     async def post(self, request: Request) -> Response:
         """`{vmIds: […]}` → `{items: [{vmId, generation, settings}]}`; only for an admin."""
@@ -35,19 +34,19 @@ class Enrolments:
         if person.site is not None:
             raise refuse(403, f"a token for the site {person.site} alone cannot enroll VMs")
         vm_ids = await _vm_ids(request)
-        desk = self._desk
-        file = desk.settings.enroll_key_file
+        state = self._state
+        file = state.settings.enroll_key_file
         if file is None:
             raise refuse(503, KEY_IS_MISSING)
         key = await asyncio.to_thread(read_key, file)
         try:
             found = await asyncio.to_thread(
-                enrolment.enroll, desk.database, vm_ids, actor=person.name, now=desk.now()
+                enrolment.enroll, state.database, vm_ids, actor=person.name, now=state.now()
             )
         except RefusedError as error:
             raise refuse(422, str(error)) from None
-        items = enrolment.items_of(found, key=key, base=desk.settings.base_url)
-        return answer({"items": items})
+        items = enrolment.items_of(found, key=key, base=state.settings.base_url)
+        return answer(EnrolledList.model_validate({"items": items}))
 
 
 async def _vm_ids(request: Request) -> list[str]:
@@ -58,9 +57,7 @@ async def _vm_ids(request: Request) -> list[str]:
         raise refuse(why.status, str(why)) from None
     except (ValueError, RecursionError):
         body = None
-    vm_ids = body.get("vmIds") if isinstance(body, dict) else None
-    if not isinstance(vm_ids, list) or not 0 < len(vm_ids) <= MOST:
-        vm_ids = [None]
-    if not all(isinstance(each, str) for each in vm_ids):
-        raise refuse(422, f'send {{"vmIds": ["…"]}} with 1 to {MOST} vmIds')
-    return vm_ids
+    try:
+        return EnrolmentBody.model_validate(body).vm_ids
+    except ValidationError:
+        raise refuse(422, f'send {{"vmIds": ["…"]}} with 1 to {MOST_VMS} vmIds') from None

@@ -6,20 +6,20 @@ from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from console.ingest.enrolment import KEY_IS_MISSING
+from console.ingest.signature import NotSigned, verify
 from console.records.parse import NotOurs, parse_record
-from console.sources.enrolment import KEY_IS_MISSING
-from console.sources.signature import NotSigned, verify
-from console.web.desk import Desk
-from console.web.receiving import Commits, NotTaken, read_body, refused, require_loaded
+from console.web.receiving import Commits, NotTaken, read_body, refused, require_ready
+from console.web.state import AppState
 
 
 class Ingest:
     """The webhook source's side of the server."""
 
-    def __init__(self, desk: Desk, source: str) -> None:
-        self._desk = desk
+    def __init__(self, state: AppState, source: str) -> None:
+        self._state = state
         self._source = source
-        self._commits = Commits(desk.writer)
+        self._commits = Commits(state.writer)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """204 after the commit, 400 not a record, 401 not signed, 413 too large, 503 not now."""
@@ -32,15 +32,15 @@ class Ingest:
         await response(scope, receive, send)
 
     async def _take(self, headers: Headers, receive: Receive) -> None:
-        require_loaded(self._desk)
+        require_ready(self._state)
         body = await read_body(headers, receive)
-        now = self._desk.now()
+        now = self._state.now()
         try:
             record = parse_record(body, source=self._source, received_at=now)
         except NotOurs as error:
-            self._desk.writer.progress.quarantined[(self._source, error.reason)] += 1
+            self._state.writer.progress.quarantined[(self._source, error.reason)] += 1
             raise NotTaken(400, f"not a record: {error}") from None
-        enrolments = self._desk.enrolments
+        enrolments = self._state.enrolments
         if not enrolments.has_key:
             raise NotTaken(503, KEY_IS_MISSING)
         try:

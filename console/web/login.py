@@ -13,9 +13,9 @@ from console.access.identity import CALLBACK, Access
 from console.access.login import Login, LoginError
 from console.access.refusals import attempt_at
 from console.access.sessions import UsedLoginError
-from console.store.errors import StoreError
-from console.web.desk import Desk
-from console.web.pages.entrance import EntrancePages
+from console.db.errors import StoreError
+from console.web.pages.login_pages import LoginPages
+from console.web.state import AppState
 
 LOGIN: Final = "/login"
 LOGGED_OUT: Final = "/logged-out"
@@ -30,8 +30,8 @@ _FOUND: Final = 302
 class LoginRoutes:
     """What answers these paths, if the login mode is oidc."""
 
-    def __init__(self, desk: Desk, login: Login, pages: EntrancePages) -> None:
-        self._access: Access = desk.access
+    def __init__(self, state: AppState, login: Login, pages: LoginPages) -> None:
+        self._access: Access = state.access
         self._login = login
         self._pages = pages
 
@@ -46,24 +46,27 @@ class LoginRoutes:
 
     async def begin(self, request: Request) -> Response:
         """Send the browser to the provider."""
+        cookies = self._access.cookies
         try:
-            begun = await self._login.begin()
+            begun = await self._login.begin(
+                cookies.login_in(request.headers), request.query_params.get("leads_to", "")
+            )
         except LoginError as error:
             return await self._refused(request, error)
         response = _redirect(begun.address, _FOUND)
-        self._access.cookies.set_login(response, begun, request.query_params.get("leads_to", ""))
+        cookies.set_login(response, begun.secret)
         return response
 
     async def finish(self, request: Request) -> Response:
         """The browser comes back from the provider."""
-        cookies, state = self._access.cookies, request.query_params.get("state", "")
-        secret, leads_to = cookies.login_in(request.headers, state)
+        cookies = self._access.cookies
+        secret = cookies.login_in(request.headers)
         try:
             found = await self._login.finish(request.query_params, secret)
             value = await self._access.sessions.start(
                 found.name,
                 found.groups,
-                login=secret or "",
+                login=found.login,
                 ends=cookies.session_in(request.headers) or "",
             )
         except UsedLoginError:
@@ -76,9 +79,8 @@ class LoginRoutes:
         except LoginError as error:
             response = await self._refused(request, error)
         else:
-            response = _redirect(leads_to, _SEE_OTHER)
+            response = _redirect(found.leads_to, _SEE_OTHER)
             cookies.set_session(response, value)
-        cookies.forget_login(response, state)
         return response
 
     async def end(self, request: Request) -> Response:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
 from contextlib import suppress
 
@@ -14,27 +13,24 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from console.audit import log
-from console.audit.chain import Head
-from console.fleet import view
+from console.db import decisions
+from console.db.errors import StoreError
+from console.db.snapshot import Snapshot
 from console.fleet.decisions import open_word
-from console.store.errors import StoreError
-from console.web.desk import Desk
+from console.web.overview import overview
+from console.web.state import AppState
 
 
 class Metrics(Collector):
     """Reads the fleet and the writer at each scrape."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
+    def __init__(self, state: AppState) -> None:
+        self._state = state
         self._registry = CollectorRegistry()
         self._registry.register(self)
-        self._head: Head | None = None
 
-    async def scraped(self, _request: Request) -> Response:
-        """The text that Prometheus reads; without the audit's head if it cannot be read."""
-        self._head = None
-        with suppress(StoreError):
-            self._head = await asyncio.to_thread(log.newest_head, self._desk.database.reading)
+    def scraped(self, _request: Request) -> Response:
+        """The text that Prometheus reads; without the fleet if the database does not answer."""
         return Response(generate_latest(self._registry), media_type=CONTENT_TYPE_LATEST)
 
     def describe(self) -> Iterator[Metric]:
@@ -43,45 +39,21 @@ class Metrics(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Every metric."""
-        desk = self._desk
-        seen = view.overview(desk.fleet, desk.now(), desk.ears(), [])
-        vms = dict(seen["vms"])
-        del vms["total"]
-        yield _gauge("vms", "VMs, by how their bridge is heard.", "contact", vms)
-        yield _gauge("vm_conditions", "VMs, by what they expect.", "condition", seen["conditions"])
-        yield _one("events_open", "Events that are not over.", len(desk.fleet.events))
-        yield _one("decisions_due", "Events that wait for a decision.", seen["decisionsDue"])
-        missing = sum(vm.missing for vm in desk.fleet.vms.values())
-        yield _one("records_missing", "Records that never came, by their sequence.", missing)
-        held = len(desk.pull_queue)
+        with suppress(StoreError), self._state.snapshots.take() as snapshot:
+            yield from list(_fleet(snapshot))
+        held = len(self._state.pull_queue)
         yield _one("polls_held", "VMs that wait for commands over HTTPS.", held)
         yield CounterMetricFamily(
             "seb_console_polls_refused",
             "Requests for commands whose token was not that VM's.",
-            desk.pull_queue.refused,
+            self._state.pull_queue.refused,
         )
-        yield from self._decided()
         yield from self._sources()
         yield from self._taking_in()
         yield from self._telling()
 
-    def _decided(self) -> Iterator[Metric]:
-        """Decisions that are not over, and a copy of the audit's head for another place."""
-        counted = dict.fromkeys(("approving", "second", "left"), 0.0)
-        for each in self._desk.fleet.decided.values():
-            if (word := open_word(each.decision)) is not None:
-                counted[word] += 1
-        yield _gauge("decisions_open", "Decisions that are not over.", "state", counted)
-        if self._head is not None:
-            yield _gauge(
-                "audit_head",
-                "Rows in the audit, and the hash of the last one, for `audit verify --head`.",
-                "hash",
-                {self._head.hash: float(self._head.number)},
-            )
-
     def _sources(self) -> Iterator[Metric]:
-        sources = self._desk.sources.values()
+        sources = self._state.sources.values()
         connected = {each.name: float(each.connected) for each in sources}
         yield _gauge("source_connected", "1 if the source is connected.", "source", connected)
         lag = {each.name: each.lag for each in sources}
@@ -93,7 +65,7 @@ class Metrics(Collector):
         )
 
     def _taking_in(self) -> Iterator[Metric]:
-        progress = self._desk.writer.progress
+        progress = self._state.writer.progress
         records = CounterMetricFamily(
             "seb_console_records", "Records that were taken in, duplicates too.", labels=["source"]
         )
@@ -112,7 +84,7 @@ class Metrics(Collector):
             "seb_console_duplicates", "Records that had come in before.", progress.duplicates
         )
         yield _one("database_up", "1 if the database takes records.", progress.trouble is None)
-        yield _one("queue", "Deliveries that wait for the writer.", self._desk.writer.waiting)
+        yield _one("queue", "Deliveries that wait for the writer.", self._state.writer.waiting)
         yield _one(
             "last_commit_timestamp_seconds",
             "When records were last committed; 0 before the first.",
@@ -120,13 +92,13 @@ class Metrics(Collector):
         )
 
     def _telling(self) -> Iterator[Metric]:
-        deliveries = self._desk.deliveries
-        up = {each.name: float(each.trouble is None) for each in deliveries}
+        workers = self._state.sink_workers
+        up = {each.name: float(each.trouble is None) for each in workers}
         yield _gauge("sink_up", "1 if the sink takes notices.", "sink", up)
         notices = CounterMetricFamily(
             "seb_console_notices", "Notices, by what became of them.", labels=["sink", "outcome"]
         )
-        for each in deliveries:
+        for each in workers:
             notices.add_metric([each.name, "delivered"], each.delivered)
             notices.add_metric([each.name, "rejected"], each.rejected)
         yield notices
@@ -141,3 +113,29 @@ def _gauge(name: str, text: str, label: str, values: dict[str, float]) -> GaugeM
 
 def _one(name: str, text: str, value: float) -> GaugeMetricFamily:
     return GaugeMetricFamily(f"seb_console_{name}", text, float(value))
+
+
+def _fleet(snapshot: Snapshot) -> Iterator[Metric]:
+    """What the rows say: VMs, events, decisions, and a copy of the audit's head."""
+    seen = overview(snapshot, [])
+    vms = dict(seen["vms"])
+    del vms["total"]
+    yield _gauge("vms", "VMs, by how their bridge is heard.", "contact", vms)
+    yield _gauge("vm_conditions", "VMs, by what they expect.", "condition", seen["conditions"])
+    yield _one("events_open", "Events that are not over.", snapshot.events.count_open())
+    yield _one("decisions_due", "Events that wait for a decision.", seen["decisionsDue"])
+    yield _one(
+        "records_missing", "Records that never came, by their sequence.", snapshot.vms.missing()
+    )
+    counted = dict.fromkeys(("approving", "second", "left"), 0.0)
+    for each in decisions.read_all_open(snapshot.connection):
+        if (word := open_word(each)) is not None:
+            counted[word] += 1
+    yield _gauge("decisions_open", "Decisions that are not over.", "state", counted)
+    head = log.head(snapshot.connection)
+    yield _gauge(
+        "audit_head",
+        "Rows in the audit, and the hash of the last one, for `audit verify --head`.",
+        "hash",
+        {head.hash: float(head.number)},
+    )

@@ -2,34 +2,38 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
+from console.db.history import read_quarantine
+from console.db.snapshot import Snapshot
+from console.db.vms import WantedVms
 from console.fleet import view
 from console.fleet.moments import moment
-from console.store import history
+from console.fleet.view import Json
+from console.web import models
 from console.web.answers import answer
-from console.web.desk import Desk
 from console.web.security import person_of
+from console.web.state import AppState
 
 
 class Overview:
     """Answers about the whole, and about the console itself."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
+    def __init__(self, state: AppState) -> None:
+        self._state = state
 
-    async def shown(self, request: Request) -> Response:
+    def shown(self, request: Request) -> Response:
         """How many VMs are heard, what is due, and whether the sources are connected."""
-        desk, site = self._desk, person_of(request).site
-        found = view.overview(desk.fleet, desk.now(), desk.ears(), desk.source_items(), site=site)
-        return answer(found)
+        sources = self._state.source_items()
+        with self._state.snapshots.take() as snapshot:
+            found = overview(snapshot, sources, site=person_of(request).site)
+        return answer(models.Overview.model_validate(found))
 
-    async def quarantine(self, _request: Request) -> Response:
+    def quarantine(self, _request: Request) -> Response:
         """What was not a record of ours: by source and reason, the newest first."""
-        found = await asyncio.to_thread(history.read_quarantine, self._desk.database.reading)
+        with self._state.snapshots.take() as snapshot:
+            found = read_quarantine(snapshot.connection)
         items = [
             {
                 "source": each.source,
@@ -41,7 +45,7 @@ class Overview:
             }
             for each in found
         ]
-        return answer({"items": items})
+        return answer(models.QuarantinedList.model_validate({"items": items}))
 
     async def healthy(self, _request: Request) -> Response:
         """200 while the process answers: a restart would not help against anything else."""
@@ -49,12 +53,34 @@ class Overview:
 
     async def ready(self, _request: Request) -> Response:
         """503 without the database; a source that is away is told, and the page still serves."""
-        trouble = self._desk.trouble()
+        trouble = self._state.trouble()
         if trouble is not None:
             return PlainTextResponse(f"{trouble}\n", 503)
         away = [
-            f"source {state.name}: {state.trouble}"
-            for state in self._desk.sources.values()
-            if not state.connected
+            f"source {source.name}: {source.trouble}"
+            for source in self._state.sources.values()
+            if not source.connected
         ]
         return PlainTextResponse("\n".join(["ok", *away, ""]))
+
+
+def overview(snapshot: Snapshot, sources: list[Json], *, site: str | None = None) -> Json:
+    """The answer of `/api/v1/overview`; with a site, only its VMs and events count."""
+    wanted = WantedVms(equal={} if site is None else {"site": site})
+    return view.overview(
+        snapshot.vms.counted(wanted),
+        snapshot.vms.conditions(wanted),
+        due=count_due(snapshot, site=site),
+        now=snapshot.now,
+        sources=sources,
+    )
+
+
+def count_due(snapshot: Snapshot, *, site: str | None = None) -> int:
+    """How many events wait for a decision."""
+    now, listening = snapshot.now, snapshot.listening
+    return sum(
+        view.decision_on(each, now, listening).state == "due"
+        for each in snapshot.events.askable()
+        if site is None or site in each.event.sites
+    )

@@ -14,8 +14,8 @@ from starlette.types import Receive, Scope, Send
 
 from console.errors import ConsoleError
 from console.web.answers import answer
-from console.web.desk import Desk
 from console.web.pull_queue import Woken
+from console.web.state import AppState
 
 _LOG: Final = logging.getLogger("console")
 _WAIT: Final = "25"
@@ -30,9 +30,9 @@ _MOST_FIELDS: Final = 8
 class Pull:
     """The long poll. It is an ASGI application itself: thousands of them are held at once."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
-        self._queue = desk.pull_queue
+    def __init__(self, state: AppState) -> None:
+        self._state = state
+        self._queue = state.pull_queue
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """204, or 200 with tokens; 400, 401, or 503 with the seconds until it is worth asking."""
@@ -46,8 +46,8 @@ class Pull:
             return _told(405, "use GET")
         asked = _question(scope["query_string"])
         if asked is None:
-            return _told(400, "ask with ?vm=VMID&wait=SECONDS, each once")
-        if not self._desk.loaded:  # whose tokens were revoked is not known yet
+            return _told(400, "ask with ?vm=VMID&wait=SECONDS, each once, and nothing else")
+        if not self._state.is_ready():  # whose tokens were revoked is not known yet
             return _later("the console is reading its database")
         first = await receive()
         if first["type"] == "http.disconnect":
@@ -63,8 +63,8 @@ class Pull:
     ) -> Response | None:
         """Hold the poll until a moment on the loop's clock, or until there is an answer."""
         queue, loop = self._queue, asyncio.get_running_loop()
-        while self._desk.enrolments.opens(vm_id, token):
-            self._desk.asked.note(vm_id, self._desk.now())
+        while self._state.enrolments.opens(vm_id, token):
+            self._state.polls.note(vm_id, self._state.now())
             now = loop.time()
             due = queue.due(vm_id)
             if due is not None and due <= now:
@@ -72,7 +72,7 @@ class Pull:
                 response = await self._tokens(vm_id)
                 if response is None:
                     queue.nothing_for(vm_id, now=now)
-                elif self._desk.enrolments.opens(vm_id, token):  # not revoked meanwhile
+                elif self._state.enrolments.opens(vm_id, token):  # not revoked meanwhile
                     return response
                 continue
             if queue.closed or now >= until:
@@ -90,7 +90,7 @@ class Pull:
 
     async def _tokens(self, vm_id: str) -> Response | None:
         """The VM's commands, or why they cannot be had; None if it has none."""
-        decisions = self._desk.decisions
+        decisions = self._state.decisions
         try:
             tokens = await asyncio.to_thread(decisions.tokens_for, vm_id)
         except ConsoleError as error:
@@ -104,7 +104,7 @@ class Pull:
 
     async def _fetched(self, vm_id: str) -> None:
         try:
-            await asyncio.to_thread(self._desk.decisions.fetched, vm_id)
+            await asyncio.to_thread(self._state.decisions.fetched, vm_id)
         except ConsoleError as error:  # the receipt will tell
             _LOG.warning("%s", error, extra={"action": "fetch_not_noted"})
 
@@ -130,6 +130,8 @@ def _question(query: bytes) -> tuple[str, float] | None:
             query.decode("ascii"), keep_blank_values=True, max_num_fields=_MOST_FIELDS
         )
     except ValueError:
+        return None
+    if any(name not in ("vm", "wait") for name, _ in pairs):
         return None
     vms = [value for name, value in pairs if name == "vm"]
     waits = [value for name, value in pairs if name == "wait"] or [_WAIT]

@@ -6,20 +6,20 @@ from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from console.fleet.witnesses import PULL
+from console.fleet.reporters import PULL
 from console.records.parse import NotOurs, parse_record
-from console.web.desk import Desk
 from console.web.pull import bearer, not_its_token
-from console.web.receiving import Commits, NotTaken, read_body, refused, require_loaded
-from sinks.record import APPROVAL
+from console.web.receiving import Commits, NotTaken, read_body, refused, require_ready
+from console.web.state import AppState
+from wire.record import APPROVAL
 
 
 class Receipts:
     """Takes receipts in as any other record."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
-        self._commits = Commits(desk.writer)
+    def __init__(self, state: AppState) -> None:
+        self._state = state
+        self._commits = Commits(state.writer)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """204 after the commit, 400 not a receipt, 401 not this VM's token, 413 too large."""
@@ -33,14 +33,14 @@ class Receipts:
         token = bearer(scope)
         if not token:
             return not_its_token()
-        require_loaded(self._desk)
+        require_ready(self._state)
         body = await read_body(Headers(scope=scope), receive)
         try:
-            record = parse_record(body, source=PULL, received_at=self._desk.now())
+            record = parse_record(body, source=PULL, received_at=self._state.now())
         except NotOurs as error:
-            self._desk.writer.progress.quarantined[(PULL, error.reason)] += 1
+            self._state.writer.progress.quarantined[(PULL, error.reason)] += 1
             raise NotTaken(400, f"not a record: {error}") from None
-        if not self._desk.enrolments.opens(record.place.vm_id, token):
+        if not self._state.enrolments.opens(record.place.vm_id, token):
             return not_its_token()
         if record.type != APPROVAL:
             raise NotTaken(400, f"not a receipt: its type is not {APPROVAL}")

@@ -14,11 +14,11 @@ from starlette.datastructures import Headers
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import Receive
 
-from console.intake.delivery import Delivery
-from console.intake.writer import Writer
+from console.ingest.delivery import Delivery
+from console.ingest.writer import Writer
 from console.records.incoming import IncomingRecord
 from console.records.parse import MAX_BYTES
-from console.web.desk import Desk
+from console.web.state import AppState
 
 BODY_SECONDS: Final = 20.0
 _COMMIT_SECONDS: Final = 15.0
@@ -33,9 +33,9 @@ class NotTaken(Exception):
         self.status = status
 
 
-def require_loaded(desk: Desk) -> None:
+def require_ready(state: AppState) -> None:
     """Raise `NotTaken` until the console knows whose secrets were revoked."""
-    if not desk.loaded:
+    if not state.is_ready():
         raise NotTaken(503, "the console is reading its database")
 
 

@@ -1,4 +1,4 @@
-"""The door: foreign hosts, cross-site requests and strangers end here, before any route."""
+"""Who is let in: foreign hosts, cross-site requests and strangers end here, before any route."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from console.access.identity import Access, BadTokenError, Identity
 from console.access.people import Person
 from console.access.refusals import UNKNOWN, attempt_at, peer_of
 from console.config.settings import Settings
-from console.store.errors import StoreError
+from console.db.errors import StoreError
 from console.web.answers import answer
 from console.web.login import LOGIN, OPEN
-from console.web.pages.entrance import EntrancePages
+from console.web.pages.login_pages import LoginPages
 
 _SAFE: Final = ("GET", "HEAD", "OPTIONS")
 _OPEN: Final = ("/healthz", "/readyz", "/metrics", "/openapi.json")
@@ -57,22 +57,20 @@ class _Refusal:
 
 
 def person_of(request: Request) -> Person:
-    """Who makes a request that has come through the door."""
+    """Who makes a request that was let in."""
     return identity_of(request).person
 
 
 def identity_of(request: Request) -> Identity:
-    """Who makes a request that has come through the door, and by which token or session."""
+    """Who makes a request that was let in, and by which token or session."""
     identity: Identity = request.scope["state"]["identity"]
     return identity
 
 
-class Door:
+class Admission:
     """ASGI middleware around the whole application."""
 
-    def __init__(
-        self, app: ASGIApp, settings: Settings, access: Access, pages: EntrancePages
-    ) -> None:
+    def __init__(self, app: ASGIApp, settings: Settings, access: Access, pages: LoginPages) -> None:
         self._app = app
         self._access = access
         self._hosts = _own_hosts(settings)

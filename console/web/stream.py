@@ -1,49 +1,138 @@
-"""`/api/v1/stream`: server-sent events for every open page; nobody is waited for."""
+"""`/api/v1/stream`: server-sent events for every open page; nobody is waited for.
+
+It says what has changed, from the rows that later transactions wrote, and a page asks again.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import json
 from collections.abc import AsyncIterator, Collection, Iterable
+from dataclasses import dataclass
 from typing import Any, Final
 
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from console.access.identity import Identity
+from console.db import decisions
+from console.db.snapshot import Snapshot, Snapshots
+from console.db.writing import newest_number
 from console.fleet import view
 from console.fleet.commands import command_item
-from console.fleet.contact import Ears, contact
-from console.fleet.values import UNDECIDED, Command, Decided, Event, Receipt, Sighting, Vm
-from console.fleet.witnesses import channel_of
-from console.web.answers import refuse
-from console.web.desk import Desk
+from console.fleet.contact import Listening
+from console.fleet.values import HeardVm
+from console.web.answers import Json, refuse
 from console.web.security import identity_of
+from console.web.vms import vm_items
 
 _QUEUE: Final = 1000
 """Messages that a slow page may be behind; then it is told to read everything again."""
 _MOST_PAGES: Final = 500
+_MOST_CHANGES: Final = 500
+"""Events and VMs that are told one by one; of more, pages read everything again."""
+_TIME_SECONDS: Final = 1.0
+"""From one look at what time alone has changed to the next: it looks at every VM."""
 _COMMENT_SECONDS: Final = 15.0
-_AT_ONCE: Final = 500
-"""VMs that are looked at in one turn of the event loop: some milliseconds."""
 _HELLO: Final = b"retry: 2000\n: connected\n\n"
 _COMMENT: Final = b": still here\n\n"
 _RELOAD: Final = b"event: reload\ndata: {}\n\n"
 _END: Final = b""
 
-Shape = tuple[object, ...]
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """One message of the stream."""
+
+    kind: str
+    item: Json
+    sites: Collection[str] | None = None
+    """Whose readers are told; None: everybody."""
+
+    def encoded(self) -> bytes:
+        """As it is sent."""
+        text = json.dumps(self.item, ensure_ascii=False, separators=(",", ":"))
+        return f"event: {self.kind}\ndata: {text}\n\n".encode()
+
+
+class Changes:
+    """What has changed from one look to the next; used on one thread."""
+
+    def __init__(self, snapshots: Snapshots) -> None:
+        self._snapshots = snapshots
+        self._number: int | None = None
+        self._then = 0.0
+        self._listening = Listening()
+
+    def skip(self) -> None:
+        """Nobody asks what is new; the next look begins here. Raises `StoreError`."""
+        with self._snapshots.take() as snapshot:
+            self._number = newest_number(snapshot.connection)
+            self._then, self._listening = snapshot.now, snapshot.listening
+
+    def look(self) -> list[Message] | None:
+        """What is new since the last look; None: so much that everything is to be read again.
+
+        Raises `StoreError`; then the next look finds it.
+        """
+        found: list[Message] | None = []
+        with self._snapshots.take() as snapshot:
+            number, since = newest_number(snapshot.connection), self._number
+            vms = [] if since is None else snapshot.vms.changed_since(since)
+            has_passed = abs(snapshot.now - self._then) >= _TIME_SECONDS
+            if since is not None and has_passed:
+                vms += snapshot.vms.passed_since(self._then, self._listening)
+            if since is not None and number < since:  # restored: what is newer cannot be known
+                found = None
+            elif since is not None and (number != since or vms):
+                found = self._found(snapshot, since, {each.vm.vm_id: each for each in vms})
+        self._number = number
+        if has_passed:
+            self._then, self._listening = snapshot.now, snapshot.listening
+        return found
+
+    def _found(
+        self, snapshot: Snapshot, since: int, vms: dict[str, HeardVm]
+    ) -> list[Message] | None:
+        event_ids = set(snapshot.events.changed_since(since))
+        if len(event_ids) + len(vms) > _MOST_CHANGES:
+            return None
+        # A VM's condition follows from events, and whether a decision is due from VMs.
+        named = snapshot.events.named_by(event_ids) - set(vms)
+        expected = snapshot.vms.expectations(vms)
+        event_ids |= {event_id for each in expected.values() for event_id in each.events}
+        heard = [*vms.values(), *snapshot.vms.some(named)]
+        messages = [
+            Message(
+                kind="event",
+                item=view.event_item(known, snapshot.now, snapshot.listening),
+                sites=known.event.sites,
+            )
+            for known in snapshot.events.some(sorted(event_ids))
+        ]
+        commands = decisions.commands_changed(snapshot.connection, since)
+        sites = {
+            each.vm.vm_id: each.vm.site
+            for each in snapshot.vms.some({command.vm_id for command, _ in commands})
+        }
+        messages += [
+            Message(
+                kind="command",
+                item=command_item(command, receipts),
+                sites=(sites.get(command.vm_id, ""),),
+            )
+            for command, receipts in commands
+        ]
+        for each, item in zip(heard, vm_items(snapshot, heard), strict=True):
+            messages.append(Message(kind="vm", item=item, sites=(each.vm.site,)))
+        return messages
 
 
 class Stream:
-    """Who listens, and what they were told last."""
+    """Who listens; used on the event loop's thread."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
+    def __init__(self) -> None:
         self._pages: dict[asyncio.Queue[bytes], Identity] = {}
-        self._told: dict[str, Shape] = {}
-        """What each VM's last message said, its time aside."""
-        self._decisions: dict[str, str] = {}
-        """How the decision on each open event stood when it was told last."""
         self._sources: dict[str, Any] = {}
         self._closed = False
 
@@ -62,6 +151,11 @@ class Stream:
         for page in self._pages:
             _put(page, _END)
 
+    @property
+    def is_heard(self) -> bool:
+        """Whether anybody listens."""
+        return bool(self._pages)
+
     def listeners(self) -> set[Identity]:
         """Whose streams are open."""
         return set(self._pages.values())
@@ -72,84 +166,26 @@ class Stream:
             if identity in identities:
                 _put(page, _END)
 
-    def vms_changed(self, vms: Iterable[Vm]) -> None:
-        """Rows of VMs were committed; what differs but in its time is told."""
-        fleet, now, ears = self._desk.fleet, self._desk.now(), self._desk.ears()
-        for vm in vms:
-            heard = (contact(vm, now, ears), channel_of(fleet, vm, now, ears))
-            shape = (*heard, vm.name, vm.site, vm.version, vm.missing)
-            whole = (*shape, *fleet.condition(vm.vm_id))
-            if self._told.get(vm.vm_id) != whole:
-                self._told[vm.vm_id] = whole
-                if self._pages:
-                    self._tell("vm", view.vm_item(fleet, vm, now, ears), sites=(vm.site,))
-                    self._decisions_changed(fleet.condition(vm.vm_id)[1], now, ears)
-
-    def event_changed(
-        self,
-        event: Event,
-        witnesses: dict[str, Sighting],
-        receipts: list[Receipt],
-        decided: Decided,
-    ) -> None:
-        """An event, its witnesses, its receipts or what was decided were committed."""
-        if event.state == "ended":
-            self._decisions.pop(event.event_id, None)
-        if not self._pages or event.shown_by not in witnesses:
+    def tell(self, messages: Iterable[Message] | None) -> None:
+        """Tell every page what it may see; None: it is to read everything again."""
+        if messages is None:
+            for page in self._pages:
+                _reload(page)
             return
-        desk = self._desk
-        item = view.event_item(
-            desk.fleet, event, witnesses, receipts, decided, now=desk.now(), ears=desk.ears()
-        )
-        if event.state != "ended":
-            self._decisions[event.event_id] = item["decision"]["state"]
-        self._tell("event", item, sites=event.sites)
+        for message in messages:
+            encoded = message.encoded()
+            for page, identity in self._pages.items():
+                site = identity.person.site
+                if site is None or message.sites is None or site in message.sites:
+                    _put(page, encoded)
 
-    def command_changed(self, command: Command, receipts: list[Receipt]) -> None:
-        """A command was made, sent, answered, or given up."""
-        if self._pages:
-            vm = self._desk.fleet.vms.get(command.vm_id)
-            sites = () if vm is None else (vm.site,)
-            self._tell("command", command_item(command, receipts), sites=sites)
-
-    def _decisions_changed(self, event_ids: Iterable[str], now: float, ears: Ears) -> None:
-        """A VM that falls silent, or takes commands, may make a decision due, or not due."""
-        fleet = self._desk.fleet
-        for event_id in event_ids:
-            event = fleet.events[event_id]
-            state = view.open_decision(fleet, event, now, ears).state
-            if self._decisions.get(event_id) != state:
-                self.event_changed(
-                    event,
-                    fleet.sightings[event_id],
-                    fleet.receipts.get(event_id, []),
-                    fleet.decided.get(event_id, UNDECIDED),
-                )
-
-    async def time_passed(self) -> None:
-        """Turning late or silent is told too, and what became of the sources. Once a second.
-
-        Requests get their turn between some VMs and the next.
-        """
-        vms = self._desk.fleet.vms
-        everything = list(vms)
-        for start in range(0, len(everything), _AT_ONCE):
-            self.vms_changed(vms[vm_id] for vm_id in everything[start : start + _AT_ONCE])
-            await asyncio.sleep(0)
-        for item in self._desk.source_items():
+    def tell_sources(self, items: Iterable[Json]) -> None:
+        """Tell what became of the sources, if it is new."""
+        for item in items:
             shape = (item["connected"], item["trouble"])
             if self._sources.get(item["name"]) != shape:
                 self._sources[item["name"]] = shape
-                self._tell("source", item, sites=None)
-
-    def _tell(self, kind: str, item: dict[str, Any], *, sites: Collection[str] | None = ()) -> None:
-        """Tell those who see every site, and those who see one of `sites`; None is everybody."""
-        text = json.dumps(item, ensure_ascii=False, separators=(",", ":"))
-        message = f"event: {kind}\ndata: {text}\n\n".encode()
-        for page, identity in self._pages.items():
-            site = identity.person.site
-            if site is None or sites is None or site in sites:
-                _put(page, message)
+                self.tell([Message(kind="source", item=item)])
 
     async def _messages(self, identity: Identity) -> AsyncIterator[bytes]:
         page: asyncio.Queue[bytes] = asyncio.Queue(_QUEUE)
@@ -176,6 +212,15 @@ def _put(page: asyncio.Queue[bytes], message: bytes) -> None:
     try:
         page.put_nowait(message)
     except asyncio.QueueFull:
-        while not page.empty():
-            page.get_nowait()
+        _empty(page)
         page.put_nowait(_END if message is _END else _RELOAD)
+
+
+def _reload(page: asyncio.Queue[bytes]) -> None:
+    _empty(page)
+    page.put_nowait(_RELOAD)
+
+
+def _empty(page: asyncio.Queue[bytes]) -> None:
+    while not page.empty():
+        page.get_nowait()

@@ -2,114 +2,87 @@
 
 from __future__ import annotations
 
-import asyncio
-from bisect import bisect_right
-from collections.abc import Mapping
 from typing import Any, Final
 
 from starlette.requests import Request
 from starlette.responses import Response
 
 from console.access.scope import sees_vm
+from console.db.history import past_of_vm
+from console.db.snapshot import Snapshot, Snapshots
+from console.db.vms import WantedVms, place_of
 from console.fleet import view
-from console.fleet.contact import CONTACTS, contact
+from console.fleet.reporters import channel_of
 from console.fleet.timeline import gap_item, history_item, timeline_item
-from console.fleet.values import Vm
-from console.fleet.witnesses import channel_of
-from console.store import history
-from console.web.answers import (
-    Json,
-    answer,
-    choice_of,
-    cursor,
-    cursor_of,
-    limit_of,
-    refuse,
-    word_of,
-)
-from console.web.desk import Desk
+from console.fleet.values import Expectation, HeardVm
+from console.web.answers import Json, answer, cursor, place_in, refuse
+from console.web.models import VmDetail, VmPage, VmsQuery
 from console.web.security import person_of
 
-_EQUAL: Final = {"site": "site", "location": "location", "zone": "zone", "scaleSet": "scale_set"}
+_EQUAL: Final = ("site", "location", "zone", "scale_set")
 _RECORDS: Final = 200
 
 
 class Vms:
     """Answers about VMs."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
+    def __init__(self, snapshots: Snapshots) -> None:
+        self._snapshots = snapshots
 
-    async def listed(self, request: Request) -> Response:
+    def listed(self, request: Request, query: VmsQuery) -> Response:
         """A page of VMs."""
-        wanted: dict[str, str | None] = {name: word_of(request, name) for name in ("q", *_EQUAL)}
-        site = person_of(request).site
-        if site is not None and wanted["site"] not in (None, site):
-            return answer({"items": [], "next": None})
-        wanted["site"] = site or wanted["site"]
-        wanted["contact"] = choice_of(request, "contact", CONTACTS)
-        wanted["condition"] = choice_of(request, "condition", view.CONDITIONS)
-        items, following = self.page(
-            wanted, limit=limit_of(request), after=cursor_of(request, str, str)
+        own = person_of(request).site
+        if own is not None and query.site not in (None, own):
+            return answer(VmPage(items=[], next=None))
+        equal = {name: getattr(query, name) for name in _EQUAL} | {"site": own or query.site}
+        wanted = WantedVms(
+            q=query.q or "",
+            contact=query.contact or "",
+            condition=query.condition or "",
+            equal={name: value for name, value in equal.items() if value},
         )
-        return answer({"items": items, "next": following})
+        after = place_in(query.cursor, str, str)
+        with self._snapshots.take() as snapshot:
+            items, following = vms_page(snapshot, wanted, limit=query.items, after=after)
+        return answer(VmPage.model_validate({"items": items, "next": following}))
 
-    def page(
-        self, wanted: Mapping[str, str | None], *, limit: int, after: list[Any] | None = None
-    ) -> tuple[list[Json], str | None]:
-        """Items and the cursor of the next page; `wanted` has the names of the API's parameters."""
-        desk = self._desk
-        now, ears = desk.now(), desk.ears()
-        ordered = desk.fleet.ordered
-        start = 0 if after is None else bisect_right(ordered, (after[0], after[1]))
-        found: list[Vm] = []
-        equal = [(field, wanted[name]) for name, field in _EQUAL.items() if wanted.get(name)]
-        q = (wanted.get("q") or "").lower()
-        heard, condition = wanted.get("contact"), wanted.get("condition")
-        for place in ordered[start:]:
-            vm = desk.fleet.vms[place[1]]
-            if q and q not in vm.name.lower() and q not in vm.vm_id.lower():
-                continue
-            if any(getattr(vm, field) != value for field, value in equal):
-                continue
-            if condition and desk.fleet.condition(vm.vm_id)[0] != condition:
-                continue
-            if heard and contact(vm, now, ears) != heard:
-                continue
-            found.append(vm)
-            if len(found) > limit:
-                break
-        items = [view.vm_item(desk.fleet, vm, now, ears) for vm in found[:limit]]
-        last = found[limit - 1] if len(found) > limit else None
-        return items, None if last is None else cursor(last.name.lower(), last.vm_id)
-
-    async def one(self, request: Request) -> Response:
+    def one(self, request: Request) -> Response:
         """One VM, with its records, its gaps and the events that named it."""
-        vm_id = request.path_params["vmId"]
-        vm = self._desk.fleet.vms.get(vm_id)
-        found = None
-        if vm is not None and sees_vm(person_of(request), vm):
-            found = await self.detail(vm_id)
-        if found is None:
-            raise refuse(404, "no record of such a VM has come in")
-        return answer(found)
+        with self._snapshots.take() as snapshot:
+            heard = snapshot.vms.one(request.path_params["vmId"])
+            if heard is None or not sees_vm(person_of(request), heard.vm):
+                raise refuse(404, "no record of such a VM has come in")
+            return answer(VmDetail.model_validate(vm_detail(snapshot, heard)))
 
-    async def detail(self, vm_id: str) -> Json | None:
-        """One VM with its history; None if nothing has come in from it."""
-        desk = self._desk
-        vm = desk.fleet.vms.get(vm_id)
-        if vm is None:
-            return None
-        past = await asyncio.to_thread(history.read_vm, desk.database.reading, vm_id, _RECORDS)
-        now, ears = desk.now(), desk.ears()
-        item = view.vm_item(desk.fleet, vm, now, ears)
-        return item | {
-            "subscriptionId": vm.subscription_id,
-            "resourceGroup": vm.resource_group,
-            "tags": dict(vm.tags),
-            "takesCommands": channel_of(desk.fleet, vm, now, ears) is not None,
-            "retiredBy": vm.retired_by,
-            "missing": [gap_item(gap) for gap in past.gaps],
-            "history": [history_item(sighting) for sighting in past.sightings],
-            "timeline": [timeline_item(each) for each in past.records],
-        }
+
+def vms_page(
+    snapshot: Snapshot, wanted: WantedVms, *, limit: int, after: list[Any] | None = None
+) -> tuple[list[Json], str | None]:
+    """Items and the cursor of the next page."""
+    place = None if after is None else (str(after[0]), str(after[1]))
+    found = snapshot.vms.page(wanted, limit=limit + 1, after=place)
+    following = cursor(*place_of(found[limit - 1].vm)) if len(found) > limit else None
+    return vm_items(snapshot, found[:limit]), following
+
+
+def vm_items(snapshot: Snapshot, several: list[HeardVm]) -> list[Json]:
+    """VMs as the API lists them."""
+    expected = snapshot.vms.expectations([each.vm.vm_id for each in several])
+    return [view.vm_item(each, expected.get(each.vm.vm_id, Expectation())) for each in several]
+
+
+def vm_detail(snapshot: Snapshot, heard: HeardVm) -> Json:
+    """One VM with its history."""
+    vm = heard.vm
+    past = past_of_vm(snapshot.connection, vm.vm_id, _RECORDS)
+    channel = channel_of(vm.commands, vm.pulled_at, snapshot.now, snapshot.listening)
+    return vm_items(snapshot, [heard])[0] | {
+        "subscriptionId": vm.subscription_id,
+        "resourceGroup": vm.resource_group,
+        "tags": dict(vm.tags),
+        "takesCommands": channel is not None,
+        "retiredBy": vm.retired_by,
+        "missing": [gap_item(gap) for gap in past.gaps],
+        "history": [history_item(observation) for observation in past.observations],
+        "timeline": [timeline_item(each) for each in past.records],
+    }

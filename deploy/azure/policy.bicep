@@ -35,7 +35,8 @@ resource definition 'Microsoft.Authorization/policyDefinitions@2021-06-01' = {
               field: 'Microsoft.Compute/virtualMachines/applicationProfile.galleryApplications[*]'
               where: {
                 field: 'Microsoft.Compute/virtualMachines/applicationProfile.galleryApplications[*].packageReferenceId'
-                contains: '[[parameters(\'applicationId\')]'
+                // Bicep itself escapes the bracket, so that it is read when the policy is, and not before.
+                contains: '[parameters(\'applicationId\')]'
               }
             }
             equals: 0

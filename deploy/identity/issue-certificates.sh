@@ -22,7 +22,7 @@ if [ ! -e ca.key ]; then
     -addext "basicConstraints=critical,CA:TRUE,pathlen:0" -addext "keyUsage=critical,keyCertSign,cRLSign"
 fi
 
-while read -r id; do
+while read -r id _; do
   case $id in
     "" | *[!0-9A-Fa-f-]*) echo "not the id of a VM: $id" >&2; exit 1 ;;
   esac

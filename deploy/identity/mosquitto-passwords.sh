@@ -3,6 +3,8 @@
 #
 #   ./mosquitto-passwords.sh DIRECTORY < vms.txt
 #
+# Each line of vms.txt begins with a VM's id; what follows it is for people.
+#
 # Users go into /etc/mosquitto/passwd (PASSWD names another file). DIRECTORY gets a file for each VM
 # with its password, to be copied to the VM's /etc/seb/files/mqtt-password. A VM that has a file there
 # keeps its password; to change one, delete its file and call this again.
@@ -12,7 +14,7 @@ passwd=${PASSWD:-/etc/mosquitto/passwd}
 umask 077
 mkdir -p "$directory"
 touch "$passwd"
-while read -r id; do
+while read -r id _; do
   case $id in
     "" | *[!0-9A-Fa-f-]*) echo "not the id of a VM: $id" >&2; exit 1 ;;
   esac

@@ -12,7 +12,7 @@ from typing import ClassVar
 
 from pydantic import Field, SecretStr
 from sinks.base import Check, Sink, SinkError, SinkRejected, SinkSettings, read_secret
-from sinks.record import EventRecord
+from wire.record import Record
 
 
 class EmailSettings(SinkSettings):
@@ -38,7 +38,7 @@ class EmailSink(Sink[EmailSettings]):
         """No: that would be a mail a minute."""
         return False
 
-    def deliver(self, records: Sequence[EventRecord]) -> None:
+    def deliver(self, records: Sequence[Record]) -> None:
         """Send a message. Raises `SinkError` (try later) or `SinkRejected` (never)."""
         for record in records:
             try:
@@ -73,7 +73,7 @@ class EmailSink(Sink[EmailSettings]):
                 server.login(settings.username, password)
             yield server
 
-    def _message(self, record: EventRecord) -> EmailMessage:
+    def _message(self, record: Record) -> EmailMessage:
         message = EmailMessage()
         message["From"] = self.settings.sender
         message["To"] = self.settings.recipient

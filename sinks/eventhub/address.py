@@ -85,7 +85,8 @@ def read_connection_string(text: str, name: str | None) -> HubAddress:
             "dot at the end"
         )
     emulator = _is_emulator(parts)
-    host, port = matched["host"].lower(), int(matched["port"]) if matched["port"] else None
+    host = matched["host"].lower()
+    port = int(matched["port"]) if matched["port"] else None
     if port is not None and not 0 < port <= MAX_PORT:
         raise ValueError("the port in Endpoint is a number from 1 to 65535")
     if emulator:
@@ -162,7 +163,8 @@ def _loopback(host: str) -> str:
 
 
 def _credential(parts: dict[str, str]) -> tuple[str | None, str | None, str | None]:
-    signature, key = parts.get("SharedAccessSignature"), parts.get("SharedAccessKey")
+    signature = parts.get("SharedAccessSignature")
+    key = parts.get("SharedAccessKey")
     name = parts.get("SharedAccessKeyName")
     if signature is not None and (key is not None or name is not None):
         raise ValueError(

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeVar
 
-from sinks.errors import SinkError, causes
+from sinks.errors import SinkError, causes, certificate_remedy
 
 # Azure: after server-busy a client should wait 4 seconds before it tries again.
 BUSY_SECONDS: Final = 4.0
@@ -207,5 +207,7 @@ def _network(error: BaseException) -> Trouble | None:
         return None
     for kind_of_error, kind, what, remedy in causes:
         if isinstance(error, kind_of_error):
+            if isinstance(error, ssl.SSLCertVerificationError):
+                return Trouble(kind=kind, what=what, remedy=certificate_remedy(error, remedy))
             return Trouble(kind=kind, what=what, remedy=remedy)
     return None

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from azure.eventhub import EventData, EventDataBatch
 
-from sinks.record import CONTENT_TYPE, DATA_CONTENT_TYPE, DATA_SCHEMA, SPECVERSION, EventRecord
+from wire.record import CONTENT_TYPE, DATA_CONTENT_TYPE, DATA_SCHEMA, SPECVERSION, Record
 
 
-def to_event(record: EventRecord) -> EventData:
+def to_event(record: Record) -> EventData:
     """The record in structured mode, with its attributes as properties to route by."""
     event = EventData(record.body)
     event.message_id = record.id
@@ -34,7 +34,7 @@ def to_event(record: EventRecord) -> EventData:
     return event
 
 
-def fill(batch: EventDataBatch, records: Sequence[EventRecord]) -> int:
+def fill(batch: EventDataBatch, records: Sequence[Record]) -> int:
     """Add records of one partition key while they fit; returns how many went in."""
     for count, record in enumerate(records):
         if record.partition_key != records[0].partition_key:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 from sinks.base import Check, Sink, SinkContext, SinkError, SinkRejected, SinkSettings
 from sinks.eventhub.errors import Trouble, diagnose
 from sinks.eventhub.settings import EventHubSettings
-from sinks.record import EventRecord
+from wire.record import Record
 
 if TYPE_CHECKING:
     from azure.core.credentials import TokenCredential
@@ -77,9 +77,11 @@ class EventHubSink(Sink[EventHubSettings]):
         self._discard()
         self._connect()
 
-    def deliver(self, records: Sequence[EventRecord]) -> None:
+    def deliver(self, records: Sequence[Record]) -> None:
         """Send the records in order, in few batches. Raises `SinkRejected` or `SinkError`."""
-        begun, done, most = time.monotonic(), 0, len(records)
+        begun = time.monotonic()
+        done = 0
+        most = len(records)
         while done < len(records):
             if done and time.monotonic() - begun > TURN_SECONDS:
                 raise SinkError(
@@ -137,7 +139,7 @@ class EventHubSink(Sink[EventHubSettings]):
     def _where(self) -> str:
         return str(self._link.address) if self._link is not None else f"the hub of {self.name}"
 
-    def _fill(self, records: Sequence[EventRecord], *, delivered: int) -> _Filled:
+    def _fill(self, records: Sequence[Record], *, delivered: int) -> _Filled:
         from sinks.eventhub.message import fill  # noqa: PLC0415 - see _new_link
 
         link = self._link or self._connect(delivered=delivered)
@@ -217,7 +219,8 @@ class EventHubSink(Sink[EventHubSettings]):
         return HubProducer(address, credential=self._credential, proxy=proxy)
 
     def _discard(self) -> None:
-        link, self._link = self._link, None
+        link = self._link
+        self._link = None
         if link is not None:
             link.close()
 

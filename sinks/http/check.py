@@ -13,6 +13,7 @@ from sinks.base import Check, SinkError
 from sinks.http.address import is_loopback, origin
 from sinks.http.client import Limits, proxy_of, tls_context
 from sinks.http.errors import problem_of
+from sinks.sockets import connect
 
 _SOON: Final = timedelta(days=14)
 _PORTS: Final = {"http": 80, "https": 443}
@@ -45,7 +46,7 @@ def _through(proxy: str, limits: Limits) -> Check:
     parts = urlsplit(proxy if "://" in proxy else f"http://{proxy}")
     address = parts.hostname or "", parts.port or _PORTS.get(parts.scheme, 80)
     try:
-        socket.create_connection(address, timeout=limits.connect).close()
+        connect(*address, timeout=limits.connect).close()
     except OSError as error:
         return Check.fail(
             f"proxy {origin(parts)}: {problem_of(error).what}",
@@ -59,7 +60,7 @@ def _connect(parts: SplitResult, host: str, port: int, limits: Limits) -> Iterat
     if addresses != {host}:
         shown = ", ".join(sorted(map(str, addresses)))
         yield Check.ok(f"{host} is {shown}")
-    with socket.create_connection((host, port), timeout=limits.connect) as plain:
+    with connect(host, port, timeout=limits.connect) as plain:
         yield Check.ok(f"{origin(parts)} takes connections")
         if parts.scheme == "https":
             with tls_context().wrap_socket(plain, server_hostname=host) as secured:

@@ -31,7 +31,7 @@ class Limits:
     """How long each part of a request may take, in seconds."""
 
     connect: float = 5.0
-    """To connect, and to shake hands for TLS; per address of the host."""
+    """To connect, to all addresses of the host together, and to shake hands for TLS."""
     read: float = 10.0
     """Between two bytes of the answer."""
     total: float = 15.0

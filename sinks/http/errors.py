@@ -12,7 +12,7 @@ from typing import Final
 import requests
 from urllib3.exceptions import NameResolutionError, NewConnectionError, ProxyError
 
-from sinks.errors import Problem, causes
+from sinks.errors import Problem, causes, certificate_remedy
 
 _BY_CLASS: Final[tuple[tuple[tuple[type[BaseException], ...], Problem], ...]] = (
     (
@@ -68,7 +68,7 @@ def _tls_problem(error: ssl.SSLError) -> Problem:
     if isinstance(error, ssl.SSLCertVerificationError):
         return Problem(
             f"its certificate is not trusted: {error.verify_message}",
-            "renew it, or name its authority in SSL_CERT_FILE",
+            certificate_remedy(error, "renew it, or name its authority in SSL_CERT_FILE"),
         )
     reason = (error.reason or type(error).__name__).replace("_", " ").lower()
     return Problem(f"TLS failed: {reason}", "see that the port speaks TLS")

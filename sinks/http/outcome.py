@@ -31,21 +31,21 @@ def judge(
     4xx.
     """
     status = answer.status
-    said = f"{shown} answered {status_words(status)}"
+    answered = f"{shown} answered {status_words(status)}"
     if 200 <= status < 300:  # noqa: PLR2004 - HTTP's classes are read as numbers
         return
     if 300 <= status < 400:  # noqa: PLR2004
-        raise SinkError(f"{said}, which is not followed{pointing_to(answer.location)}")
+        raise SinkError(f"{answered}, which is not followed{pointing_to(answer.location)}")
     if status == HTTPStatus.GONE:
-        raise SinkPaused(f"{said}: it wants no more records", remedy=resume)
+        raise SinkPaused(f"{answered}: it wants no more records", remedy=resume)
     wait = seconds_to_wait(answer.retry_after, now=now)
     if status in _SETTINGS:
         hint = _PROXY_HINT if status == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED else hints[status]
-        raise SinkError(said, remedy=hint, retry_after=wait)
+        raise SinkError(answered, remedy=hint, retry_after=wait)
     if status in _LATER or not 400 <= status < 500:  # noqa: PLR2004
-        raise SinkError(said, retry_after=wait)
+        raise SinkError(answered, retry_after=wait)
     hint = hints.get(status, "")
-    raise SinkRejected(f"{said}; {hint}" if hint else said, tries=_TRIES)
+    raise SinkRejected(f"{answered}; {hint}" if hint else answered, tries=_TRIES)
 
 
 def seconds_to_wait(retry_after: str | None, *, now: datetime) -> float | None:

@@ -168,14 +168,14 @@ def _send_at_once(_client: Client, _data: Any, connection: Any) -> None:
     plain(connection).setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
 
-def read_limits(told: Properties | None, *, connection: object) -> Limits:
+def read_limits(properties: Properties | None, *, connection: object) -> Limits:
     """The limits in a CONNACK's properties, and the TLS version of the connection."""
     secured = plain(connection)
     return Limits(
-        maximum_qos=getattr(told, "MaximumQoS", 2),
-        receive_maximum=getattr(told, "ReceiveMaximum", 65535),
-        retain=bool(getattr(told, "RetainAvailable", 1)),
-        maximum_packet_size=getattr(told, "MaximumPacketSize", None),
+        maximum_qos=getattr(properties, "MaximumQoS", 2),
+        receive_maximum=getattr(properties, "ReceiveMaximum", 65535),
+        retain=bool(getattr(properties, "RetainAvailable", 1)),
+        maximum_packet_size=getattr(properties, "MaximumPacketSize", None),
         tls_version=secured.version() if isinstance(secured, ssl.SSLSocket) else None,
     )
 

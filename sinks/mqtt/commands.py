@@ -8,9 +8,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
-from sinks.base import MAX_TOKEN_BYTES, CommandMessage, CommandSource, Problem
+from sinks.base import CommandMessage, CommandSource, Problem
 from sinks.mqtt.session import Session
 from sinks.mqtt.subscription import Inbound, Subscriptions
+from wire.command import MAX_TOKEN_BYTES
 
 MAX_UNSETTLED: Final = 1024 * 1024
 """Bytes that may wait in all: far more than the broker may have in flight to us, see `Plan`. But

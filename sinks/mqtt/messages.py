@@ -8,15 +8,9 @@ from datetime import datetime
 from math import ceil
 from typing import Final
 
-from sinks.base import PendingEvent, SinkContext, SinkError
-from sinks.record import (
-    APPROVAL,
-    CONTENT_TYPE,
-    DATA_CONTENT_TYPE,
-    EventRecord,
-    canonical_json,
-    rfc3339,
-)
+from sinks.base import SinkContext, SinkError
+from wire.record import APPROVAL, CONTENT_TYPE, DATA_CONTENT_TYPE, Record
+from wire.state import PendingEvent, ShortVm, VmState, VmStatus, write_document
 
 # Seconds that a broker keeps a message for a subscriber that is away, or as retained.
 EVENT_EXPIRY: Final = 7 * 24 * 3600
@@ -76,7 +70,7 @@ def _level(name: str, value: str) -> str:
     return value
 
 
-def record_message(record: EventRecord, where: Topics) -> Message:
+def record_message(record: Record, where: Topics) -> Message:
     """A record, byte for byte; a receipt has its `jti` as Correlation Data (MQTT 5, 4.10)."""
     if record.type != APPROVAL:
         expiry = _heartbeat_expiry(record) if record.is_heartbeat else EVENT_EXPIRY
@@ -93,10 +87,10 @@ def record_message(record: EventRecord, where: Topics) -> Message:
     )
 
 
-def _heartbeat_expiry(record: EventRecord) -> int:
+def _heartbeat_expiry(record: Record) -> int:
     """Two of its intervals, in seconds: queued heartbeats must not push the events out."""
-    said = record.data.get("heartbeat")
-    interval = said.get("intervalSeconds") if isinstance(said, Mapping) else None
+    heartbeat = record.data.get("heartbeat")
+    interval = heartbeat.get("intervalSeconds") if isinstance(heartbeat, Mapping) else None
     if not isinstance(interval, (int, float)):
         return EVENT_EXPIRY
     return min(max(1, ceil(2 * interval)), EVENT_EXPIRY)
@@ -105,17 +99,10 @@ def _heartbeat_expiry(record: EventRecord) -> int:
 def state_message(
     pending: Sequence[PendingEvent], *, context: SinkContext, now: datetime, where: Topics
 ) -> Message:
-    """The pending events: `{"vm": {vmId, name, resourceId}, "time": RFC 3339, "events": [...]}`,
-    each as `PendingEvent.to_wire`; an empty payload would delete the retained message.
-    """
-    document = {
-        "vm": _vm(context),
-        "time": rfc3339(now),
-        "events": [event.to_wire() for event in pending],
-    }
-    return Message(
-        topic=where.state, payload=canonical_json(document), retain=True, expiry=STATE_EXPIRY
-    )
+    """The pending events, retained; an empty payload would delete the retained message."""
+    state = VmState(vm=ShortVm.of(context.vm), time=now, events=tuple(pending))
+    payload = write_document(state)
+    return Message(topic=where.state, payload=payload, retain=True, expiry=STATE_EXPIRY)
 
 
 def status_message(
@@ -127,22 +114,16 @@ def status_message(
     commands: bool,
     is_will: bool = False,
 ) -> Message:
-    """The retained status: `online` without a reason, else `offline`; `session` is the bridge's
-    instance id, `sink` its name, `commands` whether commands are taken. A will has no time.
-    """
-    document = {
-        "status": "offline" if reason else "online",
-        "reason": reason,
-        "time": None if is_will else rfc3339(context.now()),
-        "version": context.version,
-        "session": context.instance_id,
-        "sink": sink,
-        "commands": commands,
-        "vm": _vm(context),
-    }
-    return Message(topic=where.status, payload=canonical_json(document), retain=True)
-
-
-def _vm(context: SinkContext) -> dict[str, str | None]:
-    vm = context.vm
-    return {"vmId": vm.vm_id, "name": vm.name, "resourceId": vm.resource_id}
+    """The retained status: `online` without a reason, else `offline`. A will has no time."""
+    status = VmStatus(
+        status="offline" if reason else "online",
+        reason=reason,
+        time=None if is_will else context.now(),
+        version=context.version,
+        session=context.instance_id,
+        sink=sink,
+        commands=commands,
+        prepares=context.prepares,
+        vm=ShortVm.of(context.vm),
+    )
+    return Message(topic=where.status, payload=write_document(status), retain=True)

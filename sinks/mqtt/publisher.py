@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -19,7 +18,7 @@ from sinks.mqtt.reason_codes import FIRST_FAILURE, NOBODY_SUBSCRIBED, PACKET_TOO
 from sinks.mqtt.session import Session
 
 WINDOW: Final = 20
-"""Messages in flight at once: past the point where more makes loopback any faster."""
+"""Messages in flight at once: more makes loopback no faster."""
 
 _Packet = tuple[Message, Properties | None]
 
@@ -41,89 +40,74 @@ class Publisher:
 
     def __init__(self, session: Session) -> None:
         self.session = session
-        self._mids: list[int] = []
-        # Guarded by the session's `changed`:
         self._acks: dict[int, int] = {}
-        self._refused = False
-        self._sent = self._settled = self._window = 0
-        self._rest: deque[_Packet] = deque()
-        """What the network thread is to send, one for each acknowledgement."""
+        """Reason codes by packet id; guarded by the session's `changed`."""
+        self._awaited = 0
         session.client.on_publish = self._on_publish
-        session.client.max_inflight_messages_set(0)  # it would look through all at each PUBACK
 
     def publish(
         self, messages: Sequence[Message], *, timeout: float, window: int = WINDOW
     ) -> Outcome:
-        """Send in order, at most `window` in flight, and await every acknowledgement within
-        `timeout` seconds; nothing follows a refusal. Raises `SinkError` with `delivered`.
+        """Send in order, in rounds of at most `window`, and await every acknowledgement within
+        `timeout` seconds; no round follows a refusal. Raises `SinkError` with `delivered`.
         """
         session = self.session
         session.ensure()
+        deadline = time.monotonic() + timeout
         limits = session.limits or Limits()
-        sendable = _packets(messages, plan=session.plan, limits=limits)
-        delivered, unheard = 0, False
-        for code in self._exchange(sendable, min(window, limits.receive_maximum), timeout):
-            if code is None and session.blamed is not None:
-                return Outcome(delivered=delivered, refusal=session.blamed, ended=True)
-            if code is None:
-                raise session.unanswered(timeout, delivered=delivered)
-            if code >= FIRST_FAILURE:
-                if len(self._acks) < self._sent:
-                    session.abort()  # as `unanswered` does: a late answer is not a later publish's
-                return Outcome(delivered=delivered, refusal=code)
-            delivered, unheard = delivered + 1, code == NOBODY_SUBSCRIBED
-        if delivered < len(messages):
-            return Outcome(delivered=delivered, refusal=PACKET_TOO_LARGE)
+        window = min(window, limits.receive_maximum)
+        delivered = 0
+        unheard = False
+        while delivered < len(messages):
+            next_ones = messages[delivered : delivered + window]
+            packets = _packets(next_ones, plan=session.plan, limits=limits)
+            if not packets:
+                return Outcome(delivered=delivered, refusal=PACKET_TOO_LARGE)
+            codes = self._exchange(packets, deadline)
+            for code in codes:
+                if code is None and session.blamed is not None:
+                    return Outcome(delivered=delivered, refusal=session.blamed, ended=True)
+                if code is None:
+                    raise session.unanswered(timeout, delivered=delivered)
+                if code >= FIRST_FAILURE:
+                    if None in codes:
+                        session.abort()  # as `unanswered` does: a late answer is no later publish's
+                    return Outcome(delivered=delivered, refusal=code)
+                delivered += 1
+                unheard = code == NOBODY_SUBSCRIBED
         return Outcome(delivered=delivered, unheard=unheard)
 
-    def _exchange(self, made: list[_Packet], window: int, timeout: float) -> list[int | None]:
-        """Send, wait, and tell each packet's reason code; None: not acknowledged, or not sent."""
-        changed, deadline, rest = self.session.changed, time.monotonic() + timeout, deque(made)
-        with changed:
-            self._acks, self._mids, self._refused = {}, [], False
-            self._sent, self._settled, self._window = 0, 0, window
-            now = self._next(rest)
-        while now:
-            self._send(now)
-            with changed:
-                # As long as something is in flight, the network thread goes on by itself: two
-                # threads that take turns would wait for each other.
-                now = self._next(rest) if len(self._acks) == self._sent else []
-                self._rest = deque() if now else rest
-        with changed:
-            changed.wait_for(
-                lambda: not self.session.is_alive or len(self._acks) == self._sent,
+    def _exchange(self, packets: Sequence[_Packet], deadline: float) -> list[int | None]:
+        """Send, and wait for the reason code of each packet; None for one without an answer."""
+        session = self.session
+        with session.changed:
+            self._acks.clear()
+            self._awaited = len(packets)
+        mids = [
+            session.client.publish(
+                message.topic, message.payload, 1, retain=message.retain, properties=properties
+            ).mid
+            for message, properties in packets
+        ]
+        with session.changed:
+            session.changed.wait_for(
+                lambda: not session.is_alive or len(self._acks) >= self._awaited,
                 max(0.0, deadline - time.monotonic()),
             )
-            self._rest = deque()
-            return [self._acks.get(mid) for mid in (self._mids + [0] * len(made))[: len(made)]]
-
-    def _next(self, rest: deque[_Packet]) -> list[_Packet]:
-        """What may be sent now: within the window, which begins at the oldest without an answer."""
-        while self._settled < len(self._mids) and self._mids[self._settled] in self._acks:
-            self._settled += 1
-        room = 0 if self._refused else self._window - (self._sent - self._settled)
-        now = [rest.popleft() for _ in range(min(room, len(rest)))]
-        self._sent += len(now)
-        return now
-
-    def _send(self, packets: Sequence[_Packet]) -> None:
-        for message, properties in packets:
-            sent = self.session.client.publish(
-                message.topic, message.payload, 1, retain=message.retain, properties=properties
-            )
-            self._mids.append(sent.mid)
+            return [self._acks.get(mid) for mid in mids]
 
     def _on_publish(
-        self, _client: Client, _data: Any, mid: int, code: ReasonCode, _told: Properties | None
+        self,
+        _client: Client,
+        _data: Any,
+        mid: int,
+        code: ReasonCode,
+        _properties: Properties | None,
     ) -> None:
         with self.session.changed:
             self._acks[mid] = code.value
-            self._refused |= code.value >= FIRST_FAILURE
-            now = self._next(self._rest)
-            if len(self._acks) == self._sent:
+            if len(self._acks) >= self._awaited:
                 self.session.changed.notify_all()
-        self._send(now)
 
 
 def _packets(messages: Sequence[Message], *, plan: Plan, limits: Limits) -> list[_Packet]:

@@ -9,6 +9,7 @@ from typing import Final
 from paho.mqtt.client import WebsocketConnectionError
 
 from sinks.base import Problem
+from sinks.errors import certificate_remedy
 from sinks.mqtt.tunnel import ProxyError
 
 NOBODY_SUBSCRIBED: Final = 0x10
@@ -139,7 +140,7 @@ def _told_by_tls(error: Exception) -> Problem | None:
     if isinstance(error, ssl.SSLCertVerificationError):
         return Problem(
             f"the broker's certificate is not trusted ({error.verify_message})",
-            "check HOST, and set TLS__CA to the CA that signed it",
+            certificate_remedy(error, "check HOST, and set TLS__CA to the CA that signed it"),
         )
     if isinstance(error, ssl.SSLError):
         why = error.reason or type(error).__name__

@@ -72,7 +72,8 @@ class MqttRemote(CommandSender):
 
     def close(self) -> None:
         """Disconnect; a second or two at most."""
-        publisher, self._publisher = self._publisher, None
+        publisher = self._publisher
+        self._publisher = None
         if publisher is not None:
             publisher.session.close(timeout=self.CLOSE_TIMEOUT)
 

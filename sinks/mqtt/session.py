@@ -54,7 +54,7 @@ class Session:
 
     def connect(self, *, timeout: float) -> Limits:
         """Connect within `timeout` seconds in all, once. Raises `SinkError` with the remedy."""
-        # Half of it for each address: a name may stand for one that is dead and one that is not.
+        # Half of it for the connection, whichever address it is made to; the rest for the answers.
         self.client.connect_timeout = timeout / 2
         self._thread.start()
         self.wait_for(lambda: self.limits is not None, timeout=timeout)
@@ -162,12 +162,17 @@ class Session:
         self.client.on_subscribe = None
 
     def _on_connect(
-        self, client: Client, _data: Any, _flags: Any, code: ReasonCode, told: Properties | None
+        self,
+        client: Client,
+        _data: Any,
+        _flags: Any,
+        code: ReasonCode,
+        properties: Properties | None,
     ) -> None:
         if code.is_failure:
             self._lose(reason(code.value).at("the broker refused the connection"))
             return
-        limits = read_limits(told, connection=client.socket())
+        limits = read_limits(properties, connection=client.socket())
         with self.changed:
             self.limits = limits
             self.changed.notify_all()

@@ -6,14 +6,15 @@ on disk is not said (Mosquitto saves every 30 minutes by default). docs/mqtt.md 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import ClassVar, Final
 
 from sinks.base import (
     Check,
     CommandSender,
-    PendingEvent,
     Problem,
     Sink,
     SinkContext,
@@ -32,12 +33,13 @@ from sinks.mqtt.messages import (
     status_message,
     topics,
 )
-from sinks.mqtt.publisher import WINDOW, Publisher
+from sinks.mqtt.publisher import WINDOW, Outcome, Publisher
 from sinks.mqtt.reason_codes import ABOUT_THE_MESSAGE, NOT_AUTHORIZED, reason
 from sinks.mqtt.remote import MqttRemote
 from sinks.mqtt.session import Session
 from sinks.mqtt.settings import MqttSettings
-from sinks.record import APPROVAL, EventRecord
+from wire.record import APPROVAL, Record
+from wire.state import PendingEvent
 
 # To the next try if records go out but the state is refused, or no command can come in: records
 # that are committed meanwhile wait for it, so the wait must not grow to a minute.
@@ -70,6 +72,15 @@ class MqttSink(Sink[MqttSettings]):
         self._shown: tuple[PendingEvent, ...] | None = None
         self._shown_at: datetime | None = None
         self._one_by_one = False
+        self._apart = False
+        """Whether the first record of the next batch may have cost a connection."""
+        self._state_refused = False
+        self._state_apart = False
+        """The same for the state."""
+        self._state_problem = Problem("the state was not acknowledged")
+        self._state_again_at = 0.0
+        """Monotonic time before which a state is not tried again over a connection of its own."""
+        self._retrying: Session | None = None
         self._channel: CommandChannel | None = None
         self._deaf: Problem | None = None
 
@@ -87,23 +98,44 @@ class MqttSink(Sink[MqttSettings]):
             self.close()
             raise
 
-    def deliver(self, records: Sequence[EventRecord]) -> None:
+    def deliver(self, records: Sequence[Record]) -> None:
         """Publish in order and await each PUBACK. Raises `SinkError` or `SinkRejected`."""
         publisher, where = self._opened()
         messages = [record_message(record, where) for record in records]
+        begun = time.monotonic()
+        alone = 0
+        if self._apart:
+            outcome = self._publish_apart(messages[0])
+            if outcome.refusal is not None:
+                raise _refusal(messages, outcome, done=0, stays_open=True)
+            self._apart = False
+            alone = 1
         window = 1 if self._one_by_one else WINDOW
-        outcome = publisher.publish(messages, timeout=self.ACK_TIMEOUT, window=window)
-        # After a refusal one by one, until a whole batch has passed: what lies behind the refused
-        # record in a window is taken before it, and no record may be parked for its neighbour.
-        self._one_by_one = outcome.refusal is not None
-        if outcome.refusal is None:
-            return
-        problem = _refused(messages[outcome.delivered].topic, outcome.refusal)
-        if outcome.ended:
-            raise SinkRejected(str(problem), delivered=outcome.delivered, tries=_TRIES)
-        if outcome.refusal in ABOUT_THE_MESSAGE:
-            raise SinkRejected(str(problem), delivered=outcome.delivered)
-        raise SinkError(problem, delivered=outcome.delivered)
+        timeout = self.ACK_TIMEOUT - (time.monotonic() - begun)
+        self._one_by_one = True  # until a whole batch has passed
+        outcome = publisher.publish(messages[alone:], timeout=timeout, window=window)
+        if outcome.refusal is not None:
+            raise _refusal(messages[alone:], outcome, done=alone)
+        # One by one, because what lies behind the refused record in a window is taken before it,
+        # and no record may be parked for its neighbour.
+        self._one_by_one = False
+
+    def _publish_apart(self, message: Message) -> Outcome:
+        """Publish one message over a connection of its own, without a will: a broker may end the
+        connection over it, as Mosquitto does after a refusal, and status, state and commands must
+        not go with it. Raises `SinkError` without an answer.
+        """
+        session = Session(plan_for(self.settings, client_id=f"{self._client_id}-retry"))
+        self._retrying = session
+        try:
+            publisher = Publisher(session)
+            session.connect(timeout=self.SAY_TIMEOUT)
+            return publisher.publish([message], timeout=self.SAY_TIMEOUT)
+        except SinkError as error:
+            raise SinkError(error.problem, stays_open=True) from error
+        finally:
+            self._retrying = None
+            session.close(timeout=self.CLOSE_TIMEOUT)
 
     def maintain(self) -> None:
         """Check the connection, renew the state, retry commands. Raises `SinkError`."""
@@ -112,9 +144,18 @@ class MqttSink(Sink[MqttSettings]):
         if self._channel is not None:
             self._channel.retry()
         self._renew_state(publisher, where)
+        if self._channel is not None and self._deaf is not None:
+            self._subscribe_again(self._channel, publisher, where)
+
+    def _subscribe_again(
+        self, channel: CommandChannel, publisher: Publisher, where: Topics
+    ) -> None:
+        """Ask for commands once more; the status says so once they are granted."""
+        self._deaf = channel.subscribe(timeout=self.SAY_TIMEOUT)
         if self._deaf is not None:
             # Here and not in `open`, and retried soon: records go out while no command comes in.
-            raise SinkError(self._deaf, retry_after=IMPAIRED_SECONDS)
+            raise SinkError(self._deaf, retry_after=IMPAIRED_SECONDS, stays_open=True)
+        self._say(publisher, self._status(where, None, commands=True))
 
     def _renew_state(self, publisher: Publisher, where: Topics) -> None:
         now = self.context.now()
@@ -124,8 +165,25 @@ class MqttSink(Sink[MqttSettings]):
         if fresh and pending == self._shown:
             return
         state = state_message(pending, context=self.context, now=now, where=where)
-        self._say(publisher, state, retry_after=IMPAIRED_SECONDS)
-        self._shown, self._shown_at = pending, now
+        self._say_state(publisher, state)
+        self._shown = pending
+        self._shown_at = now
+
+    def _say_state(self, publisher: Publisher, state: Message) -> None:
+        if self._state_apart and time.monotonic() < self._state_again_at:
+            raise SinkError(self._state_problem, retry_after=IMPAIRED_SECONDS, stays_open=True)
+        if self._state_apart:
+            self._state_again_at = time.monotonic() + IMPAIRED_SECONDS
+            outcome = self._publish_apart(state)
+        else:
+            self._state_refused = True  # until it is taken
+            outcome = publisher.publish([state], timeout=self.SAY_TIMEOUT)
+        if outcome.refusal is not None:
+            self._state_problem = _refused(state.topic, outcome.refusal)
+            keeps = self._state_apart or not outcome.ended
+            raise SinkError(self._state_problem, retry_after=IMPAIRED_SECONDS, stays_open=keeps)
+        self._state_refused = False
+        self._state_apart = False
 
     def check(self) -> Sequence[Check]:
         """Connect as another client would: no will, nothing published, the bridge undisturbed."""
@@ -140,17 +198,29 @@ class MqttSink(Sink[MqttSettings]):
     def abort(self) -> None:
         """Cut the connection at once; the broker then publishes the last will."""
         publisher = self._publisher
+        retrying = self._retrying
         if publisher is not None:
             publisher.session.abort()
+        if retrying is not None:
+            retrying.abort()
 
     def close(self) -> None:
         """Say that the bridge goes offline, and disconnect; about 2 seconds at most."""
-        publisher, where, commands = self._publisher, self._topics, self._takes_commands
-        self._publisher, self._topics, self._channel, self._deaf = None, None, None, None
-        self._shown, self._shown_at = None, None
+        publisher = self._publisher
+        where = self._topics
+        commands = self._takes_commands
+        self._publisher = None
+        self._topics = None
+        self._channel = None
+        self._deaf = None
+        self._shown = None
+        self._shown_at = None
         if publisher is None:
             return
         session = publisher.session
+        # A batch was not taken, and the connection is gone too: perhaps over its record.
+        self._apart |= self._one_by_one and not session.is_alive
+        self._state_apart |= self._state_refused and not session.is_alive
         if where is not None:
             # A normal disconnect makes the broker drop the will (MQTT 5, 3.14.4): say it first.
             farewell = self._status(where, "closed", commands=commands)
@@ -176,6 +246,10 @@ class MqttSink(Sink[MqttSettings]):
         if self._channel is not None:
             self._deaf = self._channel.subscribe(timeout=self.SAY_TIMEOUT)
         self._say(publisher, self._status(where, None, commands=self._takes_commands))
+        if self._one_by_one:
+            # The record that was not taken may cost this connection too: the state comes first.
+            with suppress(SinkError):  # `maintain` says it again
+                self._renew_state(publisher, where)
 
     @classmethod
     def sender(cls, settings: MqttSettings, *, site: str, vm_id: str) -> CommandSender:
@@ -196,7 +270,8 @@ class MqttSink(Sink[MqttSettings]):
     def _status(
         self, where: Topics, reason: str | None, *, commands: bool, is_will: bool = False
     ) -> Message:
-        context, sink = self.context, self.name
+        context = self.context
+        sink = self.name
         return status_message(
             reason, context=context, where=where, sink=sink, commands=commands, is_will=is_will
         )
@@ -206,13 +281,26 @@ class MqttSink(Sink[MqttSettings]):
             raise SinkError("the sink is not open")
         return self._publisher, self._topics
 
-    def _say(
-        self, publisher: Publisher, message: Message, *, retry_after: float | None = None
-    ) -> None:
-        """Publish state or status; a refusal is for the operator to fix, and parks no record."""
+    def _say(self, publisher: Publisher, message: Message) -> None:
+        """Publish the status; a refusal is for the operator to fix, and parks no record."""
         outcome = publisher.publish([message], timeout=self.SAY_TIMEOUT)
         if outcome.refusal is not None:
-            raise SinkError(_refused(message.topic, outcome.refusal), retry_after=retry_after)
+            raise SinkError(_refused(message.topic, outcome.refusal))
+
+
+def _refusal(
+    messages: Sequence[Message], outcome: Outcome, *, done: int, stays_open: bool = False
+) -> SinkError | SinkRejected:
+    """The error for the message that was refused; `done` are acknowledged before these."""
+    assert outcome.refusal is not None  # noqa: S101  # asked before
+    problem = _refused(messages[outcome.delivered].topic, outcome.refusal)
+    delivered = done + outcome.delivered
+    stays_open = stays_open or not outcome.ended
+    if outcome.ended:
+        return SinkRejected(str(problem), delivered=delivered, tries=_TRIES, stays_open=stays_open)
+    if outcome.refusal in ABOUT_THE_MESSAGE:
+        return SinkRejected(str(problem), delivered=delivered)
+    return SinkError(problem, delivered=delivered, stays_open=stays_open)
 
 
 def _refused(topic: str, code: int) -> Problem:

@@ -10,6 +10,7 @@ from typing import Any, Final
 from paho.mqtt.client import Client
 
 from sinks.proxy import Proxy
+from sinks.sockets import connect
 
 _LARGEST_HEAD: Final = 8192
 _CONNECTED: Final = 200
@@ -47,7 +48,7 @@ class TunnelClient(Client):
     def _connected(self) -> socket.socket:
         # The base would ask the environment for a proxy, if it had PySocks.
         if self.proxy is None:
-            return socket.create_connection((self._host, self._port), self.connect_timeout)
+            return connect(self._host, self._port, timeout=self.connect_timeout)
         return connect_through(self.proxy, self._host, self._port, timeout=self.connect_timeout)
 
 
@@ -61,7 +62,7 @@ def plain(connection: Any) -> Any:
 def connect_through(proxy: Proxy, host: str, port: int, *, timeout: float) -> socket.socket:
     """A connection through the proxy's CONNECT. Raises `ProxyError`."""
     try:
-        connection = socket.create_connection((proxy.host, proxy.port), timeout)
+        connection = connect(proxy.host, proxy.port, timeout=timeout)
     except OSError as error:
         raise ProxyError(f"{proxy}: {error.strerror or type(error).__name__}") from None
     try:

@@ -55,11 +55,11 @@ def reason_of(error: OSError | ValueError, program: str) -> Problem:
         return Problem(what, "correct command")
     if shutil.which(program) is None:
         return _why_not(program)
-    told = _BY_ERRNO.get(error.errno or 0)
+    problem = _BY_ERRNO.get(error.errno or 0)
     # Windows has no errno of its own for a file that is not a program (193).
-    if told is None and getattr(error, "winerror", None) == 193:  # noqa: PLR2004
-        told = _BY_ERRNO[errno.ENOEXEC]
-    return told or Problem(f"it cannot be run: {error.strerror}", "try it by hand")
+    if problem is None and getattr(error, "winerror", None) == 193:  # noqa: PLR2004
+        problem = _BY_ERRNO[errno.ENOEXEC]
+    return problem or Problem(f"it cannot be run: {error.strerror}", "try it by hand")
 
 
 def look_at(settings: ProgramSettings) -> Iterator[Check]:

@@ -79,7 +79,8 @@ class _Tail:
     def expect(self, mark: bytes) -> None:
         """Look out for a mark from now on."""
         with self._changed:
-            self._mark, self._found = mark, None
+            self._mark = mark
+            self._found = None
 
     def before(self, mark: bytes, seconds: float) -> bytes:
         """What came before the mark, or all there is if the mark does not come in time."""

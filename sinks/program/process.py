@@ -38,7 +38,8 @@ class Run:
         err: Output,
     ) -> None:
         """Start it with `body` on its standard input. Raises `OSError` or `ValueError`."""
-        self._out, self._err = out, err
+        self._out = out
+        self._err = err
         out.begin()
         err.begin()
         self._process = subprocess.Popen(  # noqa: S603  # the owner's own words, and no shell
@@ -114,7 +115,8 @@ if sys.platform == "win32":
             from sinks.program.job import Job  # noqa: PLC0415  # exists on Windows only
 
             job = Job(pid)
-            self.end, self.let_go = job.end, job.let_go
+            self.end = job.end
+            self.let_go = job.let_go
 
         def ask_to_end(self) -> None:
             """Nothing: a process without a console and without a window would not hear it."""

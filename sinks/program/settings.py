@@ -8,8 +8,8 @@ from typing import Annotated, Final
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from sinks.base import SinkSettings
 from sinks.program.process import WINDOWS
+from sinks.settings import PreparingSettings
 
 # What would be an argument like any other, for want of a shell that knows better.
 _SHELL_WORDS: Final = frozenset({"|", "||", "&", "&&", ";", "<", ">", ">>", "2>", "2>&1", "&>"})
@@ -58,7 +58,7 @@ def _can_be_run(words: tuple[str, ...]) -> tuple[str, ...]:
 Command = Annotated[tuple[str, ...], BeforeValidator(_words), AfterValidator(_can_be_run)]
 
 
-class ProgramSettings(SinkSettings):
+class ProgramSettings(PreparingSettings):
     """What to run for each record."""
 
     command: Command = Field(

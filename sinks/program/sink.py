@@ -13,7 +13,7 @@ from sinks.program.process import Run, signal_name
 from sinks.program.settings import ProgramSettings
 from sinks.program.variables import environment
 from sinks.readable import escaped
-from sinks.record import EventRecord
+from wire.record import Record
 
 REFUSED: Final = 65
 """EX_DATAERR of sysexits.h: the program will never take this record."""
@@ -61,12 +61,12 @@ class ProgramSink(Sink[ProgramSettings]):
         """See that it still is: better now than on the day of an event."""
         self.open()
 
-    def deliver(self, records: Sequence[EventRecord]) -> None:
+    def deliver(self, records: Sequence[Record]) -> None:
         """Run the program for each record. Raises `SinkError`, or `SinkRejected` for code 65."""
         for record in records:
             self._deliver(record)
 
-    def _deliver(self, record: EventRecord) -> None:
+    def _deliver(self, record: Record) -> None:
         run = self._run = self._start(record)
         if self._aborted:  # meanwhile; `abort` could not see the run yet
             run.kill()
@@ -91,7 +91,7 @@ class ProgramSink(Sink[ProgramSettings]):
         how = f"was ended by {signal_name(-code)}" if code < 0 else f"ended with exit code {code}"
         raise SinkError(f"{self._program} {how}{_last_words(run)}")
 
-    def _start(self, record: EventRecord) -> Run:
+    def _start(self, record: Record) -> Run:
         command = self.settings.command
         try:
             # Not closed by `close`: a background process of an earlier run may write to them.
@@ -114,5 +114,5 @@ class ProgramSink(Sink[ProgramSettings]):
 
 
 def _last_words(run: Run) -> str:
-    said = run.last_words()
-    return f"; it said: {said}" if said else "; it said nothing"
+    last_words = run.last_words()
+    return f"; it said: {last_words}" if last_words else "; it said nothing"

@@ -7,17 +7,28 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from sinks.record import EventRecord
+from wire.record import Record
 
 _OURS: Final = "SEB_"
 # What a service manager means for its service alone: systemd's credentials hold secrets, and who
 # has the sockets could speak in the bridge's name (systemd.exec(5), sd_notify(3)).
 _OF_THE_SERVICE: Final = frozenset(
     (
-        *("CREDENTIALS_DIRECTORY", "FDSTORE", "INVOCATION_ID", "JOURNAL_STREAM", "MAINPID"),
-        *("LISTEN_FDNAMES", "LISTEN_FDS", "LISTEN_PID", "NOTIFY_SOCKET", "STATE_DIRECTORY"),
-        *("MEMORY_PRESSURE_WATCH", "MEMORY_PRESSURE_WRITE", "SYSTEMD_EXEC_PID"),
-        *("WATCHDOG_PID", "WATCHDOG_USEC"),
+        "CREDENTIALS_DIRECTORY",
+        "FDSTORE",
+        "INVOCATION_ID",
+        "JOURNAL_STREAM",
+        "MAINPID",
+        "LISTEN_FDNAMES",
+        "LISTEN_FDS",
+        "LISTEN_PID",
+        "NOTIFY_SOCKET",
+        "STATE_DIRECTORY",
+        "MEMORY_PRESSURE_WATCH",
+        "MEMORY_PRESSURE_WRITE",
+        "SYSTEMD_EXEC_PID",
+        "WATCHDOG_PID",
+        "WATCHDOG_USEC",
     )
 )
 # A dash in front would make a name an option. cmd.exe expands %NAME% before it looks for `&`, so
@@ -28,7 +39,7 @@ _LONGEST: Final = 1000
 # Windows: 32,767 characters for a variable with its name. Linux: 131,072 bytes.
 _LONGEST_LIST: Final = 30_000
 
-Value = Callable[[EventRecord], object]
+Value = Callable[[Record], object]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +54,7 @@ class Variable:
 def _data(*path: str) -> Value:
     """The value at a place below `data`; None if a record has no such place."""
 
-    def value(record: EventRecord) -> object:
+    def value(record: Record) -> object:
         found: Any = record.data
         for name in path:
             found = found.get(name) if isinstance(found, Mapping) else None
@@ -52,7 +63,7 @@ def _data(*path: str) -> Value:
     return value
 
 
-def _count(record: EventRecord) -> object:
+def _count(record: Record) -> object:
     names = _data("event", "resources")(record)
     return len(names) if isinstance(names, list) else None
 
@@ -67,7 +78,7 @@ VARIABLES: Final = tuple(
         ("EVENT_TYPE", "Azure's word, such as `Freeze` or `Reboot`", _data("event", "eventType")),
         (
             "STATUS",
-            "`Scheduled`, `Started`, `Completed`, `Canceled` or `Unknown`",
+            "Azure's word, as `Scheduled`; at the end `Completed`, `Canceled` or `Unknown`",
             _data("event", "eventStatus"),
         ),
         ("SOURCE", "`Platform` or `User`", _data("event", "eventSource")),
@@ -89,7 +100,7 @@ VARIABLES: Final = tuple(
 """Every one is set for every record; empty if the record has no such value."""
 
 
-def environment(record: EventRecord, parent: Mapping[str, str]) -> dict[str, str]:
+def environment(record: Record, parent: Mapping[str, str]) -> dict[str, str]:
     """The parent's environment without what is the bridge's own, and the record's variables."""
     # Names have no case on Windows, and the bridge reads its own without it everywhere.
     kept = {

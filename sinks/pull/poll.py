@@ -10,10 +10,11 @@ from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Final
 
-from sinks.base import MAX_TOKEN_BYTES, CommandMessage, SinkContext, SinkError
+from sinks.base import CommandMessage, SinkContext, SinkError
 from sinks.http.client import Answer, Client, Limits
 from sinks.http.outcome import pointing_to, seconds_to_wait, status_words
 from sinks.pull.settings import HINTS, URL_HINT, PullSettings
+from wire.command import MAX_TOKEN_BYTES
 
 WAIT_SECONDS: Final = 25
 """How long the server may hold its answer back; below what proxies cut (30 s and more)."""
@@ -112,20 +113,20 @@ class Poll:
         """The tokens in an answer. Raises `SinkError` on anything but 204 and a list of tokens."""
         if answer.status == HTTPStatus.NO_CONTENT:
             return []
-        said = f"{self._settings.shown} answered {status_words(answer.status)}"
+        answered = f"{self._settings.shown} answered {status_words(answer.status)}"
         if answer.status == HTTPStatus.OK:
             tokens = _read(answer.body)
             if tokens is None:
                 raise SinkError(
-                    f"{said} with a body that is not a JSON list of at most {MAX_TOKENS} tokens; "
-                    f"{URL_HINT}"
+                    f"{answered} with a body that is not a JSON list of at most {MAX_TOKENS} "
+                    f"tokens; {URL_HINT}"
                 )
             return tokens
         if HTTPStatus.MULTIPLE_CHOICES <= answer.status < HTTPStatus.BAD_REQUEST:
-            raise SinkError(f"{said}, which is not followed{pointing_to(answer.location)}")
+            raise SinkError(f"{answered}, which is not followed{pointing_to(answer.location)}")
         hint = HINTS.get(answer.status)
         raise SinkError(
-            f"{said}; {hint}" if hint else said,
+            f"{answered}; {hint}" if hint else answered,
             retry_after=seconds_to_wait(answer.retry_after, now=self._context.now()),
         )
 

@@ -12,7 +12,7 @@ from sinks.http.client import Client, Limits
 from sinks.http.outcome import judge
 from sinks.pull.poll import WAIT_SECONDS, Poll
 from sinks.pull.settings import HINTS, PullSettings
-from sinks.record import APPROVAL, CONTENT_TYPE, EventRecord
+from wire.record import APPROVAL, CONTENT_TYPE, Record
 
 _SPARE_SECONDS: Final = 5.0
 """What is left of the deadline after the last answer that could come in."""
@@ -45,7 +45,8 @@ class PullSink(Sink[PullSettings]):
     @property
     def deadline(self) -> float:
         """Seconds; the sink's own limits end a call before that."""
-        poll, post = self.LIMITS, self.RECEIPT_LIMITS
+        poll = self.LIMITS
+        post = self.RECEIPT_LIMITS
         turn = self.TURN_SECONDS + post.connect + post.total
         return max(poll.connect + poll.total, turn) + _SPARE_SECONDS
 
@@ -65,7 +66,7 @@ class PullSink(Sink[PullSettings]):
         except SinkError as error:
             self._trouble = error
 
-    def deliver(self, records: Sequence[EventRecord]) -> None:
+    def deliver(self, records: Sequence[Record]) -> None:
         """Post the receipts, in order. Raises `SinkError`, `SinkPaused` or `SinkRejected`."""
         begun = time.monotonic()
         for done, record in enumerate(records):
@@ -106,7 +107,8 @@ class PullSink(Sink[PullSettings]):
 
     def abort(self) -> None:
         """Cut both connections."""
-        poll, client = self._poll, self._client
+        poll = self._poll
+        client = self._client
         if poll is not None:
             poll.cut()
         if client is not None:
@@ -114,8 +116,11 @@ class PullSink(Sink[PullSettings]):
 
     def close(self) -> None:
         """End the poll, and close the connections; about a second at most."""
-        poll, client = self._poll, self._client
-        self._poll, self._client, self._trouble = None, None, None
+        poll = self._poll
+        client = self._client
+        self._poll = None
+        self._client = None
+        self._trouble = None
         if poll is not None:
             poll.stop(seconds=self.STOP_SECONDS)
         if client is not None:
@@ -125,7 +130,7 @@ class PullSink(Sink[PullSettings]):
     def _where(self) -> str:
         return f"{self.settings.shown} (receipts)"
 
-    def _post(self, record: EventRecord) -> None:
+    def _post(self, record: Record) -> None:
         if self._client is None:
             raise SinkError("the sink is not open")
         headers = {

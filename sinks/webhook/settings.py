@@ -98,7 +98,8 @@ class WebhookSettings(SinkSettings):
     @classmethod
     def _headers_are_free(cls, value: dict[str, SecretStr]) -> dict[str, SecretStr]:
         for name, secret in value.items():
-            lowered, text = name.lower(), secret.get_secret_value()
+            lowered = name.lower()
+            text = secret.get_secret_value()
             if lowered in _OURS or lowered.startswith(_OUR_PREFIX):
                 raise ValueError(f"the header {name!r} is set by the bridge itself")
             token = name.replace("-", "").replace("_", "").replace(".", "")

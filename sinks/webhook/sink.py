@@ -9,9 +9,9 @@ from sinks.base import Check, Sink, SinkContext, SinkError, SinkRejected, SinkSe
 from sinks.http.check import look_at_address
 from sinks.http.client import Client, Limits
 from sinks.http.outcome import judge
-from sinks.record import CONTENT_TYPE, EventRecord
 from sinks.webhook.settings import WebhookSettings
 from sinks.webhook.signature import KeyFormatError, signature_headers
+from wire.record import CONTENT_TYPE, Record
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -52,17 +52,18 @@ class WebhookSink(Sink[WebhookSettings]):
     def open(self) -> None:
         """Get ready; the connection is made by the first delivery."""
         self.close()
-        url, shown = self.settings.url.get_secret_value(), self.settings.shown
+        url = self.settings.url.get_secret_value()
+        shown = self.settings.shown
         self._client = Client(url, self.LIMITS, shown=shown, proxy=self.settings.proxy_url)
 
-    def deliver(self, records: Sequence[EventRecord]) -> None:
+    def deliver(self, records: Sequence[Record]) -> None:
         """Post the record. Raises `SinkError`, `SinkPaused` on 410, or `SinkRejected`."""
         if self._client is None:
             self.open()
         for record in records:
             self._post(record)
 
-    def _post(self, record: EventRecord) -> None:
+    def _post(self, record: Record) -> None:
         assert self._client is not None  # noqa: S101 - deliver opened it
         body, content_type = self._render(record)
         judge(
@@ -73,7 +74,7 @@ class WebhookSink(Sink[WebhookSettings]):
             resume=f"set another address, or let it go on with: seb outbox retry {self.name}",
         )
 
-    def _render(self, record: EventRecord) -> tuple[bytes, str]:
+    def _render(self, record: Record) -> tuple[bytes, str]:
         if self._template is None:
             return record.body, CONTENT_TYPE
         from sinks.webhook.template import RenderError, render  # noqa: PLC0415 - see _compiled
@@ -83,7 +84,7 @@ class WebhookSink(Sink[WebhookSettings]):
         except RenderError as error:
             raise SinkRejected(str(error)) from None
 
-    def _headers(self, record: EventRecord, body: bytes, content_type: str) -> dict[str, str]:
+    def _headers(self, record: Record, body: bytes, content_type: str) -> dict[str, str]:
         headers = {
             "Accept": "*/*",
             "User-Agent": f"scheduled-events-bridge/{self.context.version}",

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
 import traceback
 from collections.abc import Mapping
 from pathlib import Path
+from types import FrameType
 from typing import Any, Final, NamedTuple
 
 from jinja2 import StrictUndefined, Template, TemplateError, TemplateSyntaxError, Undefined
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from sinks.record import EventRecord
+from wire.record import Record
 
 FILE_PREFIX: Final = "file:"
 _LARGEST: Final = 1024 * 1024
@@ -37,6 +39,10 @@ class TemplateFormatError(ValueError):
 
 class RenderError(ValueError):
     """The template does not fit this record; the message names the line."""
+
+
+class _TooSlow(BaseException):
+    """Ends a rendering wherever it is. It is no `Exception`: filters of Jinja2 catch some."""
 
 
 class _Sandbox(ImmutableSandboxedEnvironment):
@@ -77,10 +83,10 @@ class Rendered(NamedTuple):
     content_type: str
 
 
-def render(template: Template, record: EventRecord) -> Rendered:
+def render(template: Template, record: Record) -> Rendered:
     """The body for this record: JSON if it reads as JSON, else text. Raises `RenderError`."""
-    envelope = json.loads(record.body)
-    data = envelope["data"]
+    envelope = record.envelope()
+    data = record.data
     try:
         text = _collect(
             template,
@@ -108,14 +114,34 @@ def _to_json(value: object) -> str:
 
 
 def _collect(template: Template, variables: Mapping[str, Any]) -> str:
-    """The rendered text, given up once it is too large or takes too long."""
-    parts, size, until = [], 0, time.monotonic() + _SLOWEST
-    for part in template.generate(variables):
-        size += len(part)
-        _limit(size)
+    """The rendered text, given up once it is too large or takes too long.
+
+    The time is looked at before each line of Python that the rendering runs, by a trace function:
+    a loop without output ends too. A watching thread could not end it, and would leave it running
+    for ever; a process for each record would cost far more than the few lines of a template.
+    """
+    parts = list[str]()
+    size = 0
+    until = time.monotonic() + _SLOWEST
+
+    def look(_frame: FrameType, _event: str, _argument: object) -> Any:
         if time.monotonic() > until:
-            raise RenderError(f"rendering took more than {_SLOWEST:g} s")
-        parts.append(part)
+            raise _TooSlow
+        return look
+
+    before = sys.gettrace()
+    sys.settrace(look)
+    try:
+        for part in template.generate(variables):
+            size += len(part)
+            _limit(size)
+            parts.append(part)
+    except _TooSlow as slow:
+        lines = [template.get_corresponding_lineno(line) for line in _lines(slow)]
+        where = f", in line {lines[-1]}" if lines else ""
+        raise RenderError(f"rendering took more than {_SLOWEST:g} s{where}") from None
+    finally:
+        sys.settrace(before)
     return "".join(parts)
 
 
@@ -126,9 +152,13 @@ def _limit(size: int) -> None:
 
 def _where(error: BaseException) -> str:
     """The template's line: Jinja puts its frames into the trace, under this file name."""
-    frames = traceback.extract_tb(error.__traceback__)
-    lines = [frame.lineno for frame in frames if frame.filename == "<template>"]
+    lines = _lines(error)
     return f"template, line {lines[-1]}" if lines else "template"
+
+
+def _lines(error: BaseException) -> list[int]:
+    frames = traceback.extract_tb(error.__traceback__)
+    return [frame.lineno or 0 for frame in frames if frame.filename == "<template>"]
 
 
 def _reason(error: BaseException) -> str:

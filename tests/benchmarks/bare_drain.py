@@ -45,7 +45,7 @@ def eventhub(connection_string: str, bodies: Sequence[bytes]) -> None:
     from azure.eventhub import EventHubProducerClient  # noqa: PLC0415
 
     from sinks.eventhub.message import to_event  # noqa: PLC0415  # the same messages
-    from sinks.record import read_record  # noqa: PLC0415
+    from wire.record import read_record  # noqa: PLC0415
 
     records = [read_record(body) for body in bodies]
     producer = EventHubProducerClient.from_connection_string(connection_string)

@@ -42,7 +42,7 @@ def mqtt(port: str, wanted: int) -> None:
     from paho.mqtt.packettypes import PacketTypes  # noqa: PLC0415
     from paho.mqtt.properties import Properties  # noqa: PLC0415
 
-    from console.sources.mqtt import IN_FLIGHT  # noqa: PLC0415
+    from console.ingest.mqtt import IN_FLIGHT  # noqa: PLC0415
 
     count = Count(wanted)
     client = Client(

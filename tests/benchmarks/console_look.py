@@ -20,13 +20,13 @@ from support.eventually import eventually
 from support.mqtt.mosquitto import Mosquitto
 
 from console.config.settings import Settings
+from console.db import writing
+from console.db.opening import Database, database_url
 from console.fleet.fold import fold
 from console.records.parse import parse_record
-from console.store import writing
-from console.store.opening import Database, database_url
-from sinks.record import EventRecord
 from tests.benchmarks.console_intake import make_console, program
 from tests.benchmarks.measure import resident_mib
+from wire.record import Record
 
 SIZES: Final = (100, 1000, 10_000)
 PAST: Final = 100_000
@@ -97,7 +97,7 @@ def fill(directory: Path, vms: Sequence[FakeVm], past: int) -> None:
     database = Database(database_url(Settings(state_dir=directory)))
     database.open()
     try:
-        batch: list[EventRecord] = []
+        batch: list[Record] = []
         for record in _records(vms, past):
             batch.append(record)
             if len(batch) == _BATCH:
@@ -108,7 +108,7 @@ def fill(directory: Path, vms: Sequence[FakeVm], past: int) -> None:
         database.close()
 
 
-def _records(vms: Sequence[FakeVm], past: int) -> Iterator[EventRecord]:
+def _records(vms: Sequence[FakeVm], past: int) -> Iterator[Record]:
     now = datetime.now(UTC)
     yield from (vm.heartbeat(now=now - timedelta(days=30)) for vm in vms)
     for number in range(past // 3):
@@ -123,7 +123,7 @@ def _records(vms: Sequence[FakeVm], past: int) -> Iterator[EventRecord]:
         yield from (vm.event(f"OPEN-{number}", resources=names) for vm in witnesses)
 
 
-def _store(database: Database, batch: Sequence[EventRecord]) -> None:
+def _store(database: Database, batch: Sequence[Record]) -> None:
     items = [parse_record(record.body, source="feed", received_at=time.time()) for record in batch]
     with database.writing.begin() as connection:
         number = writing.next_number(connection)

@@ -12,33 +12,22 @@ _PART: Final = 0.5
 """Of what a console can take in that its fleet may use: after an absence it has to catch up."""
 
 
-def memory_a_vm(look: Any) -> float:
-    """KiB that each further VM costs."""
-    small, large = min(look, key=int), max(look, key=int)
-    grown = look[large]["memory_mib"] - look[small]["memory_mib"]
-    return float(1024 * grown / max(1, int(large) - int(small)))
-
-
 def paper(found: Any) -> Iterator[str]:
     """A line for each thing that a fleet of that size needs."""
     look, intake = found["look"], found["intake"]
-    small, large = min(look, key=int), max(look, key=int)
-    each = memory_a_vm(look)
+    large = max(look, key=int)
     sqlite, postgresql = (intake["mqtt"].get(name) for name in ("sqlite", "postgresql"))
-    begun = look[large]["start_seconds"] - look[small]["start_seconds"]
     overview = look[large]["answers"]["overview"]["median"]
     for vms in SIZES:
         rate = vms / HEARTBEAT_SECONDS
         times = vms / int(large)
-        memory = look[small]["memory_mib"] + vms * each / 1024
         yield (
             f"**{vms:,} VMs** send {rate:,.0f} heartbeats a second, one a minute each. "
             f"{_consoles(rate, sqlite, 'SQLite')} {_consoles(rate, postgresql, 'PostgreSQL')}"
         )
         yield (
-            f"Each console holds all VMs in memory, {each:.1f} KiB for each: about {memory:,.0f} "
-            f"MiB, read in about {max(0.0, begun) * times:.0f} s at its start. The overview looks "
-            f"at every VM: about {overview * times:,.0f} ms with the same processor."
+            "No console holds the fleet in memory. The overview reads every VM: about "
+            f"{overview * times:,.0f} ms with the same processor."
         )
     yield (
         "So one console on two cores carries 100,000 VMs with a heartbeat a minute if nothing else "

@@ -14,11 +14,11 @@ from typing import Any, Final
 from bridge.simulator.simulator import Simulator
 from bridge.store.opening import open_store
 from bridge.store.outbox import Outbox, Recipient
-from sinks.record import EventRecord, RecordDraft
 from sinks.samples import sample_record
 from tests.benchmarks.farend import KINDS, LIBRARIES, FarEnd, Kind, far_end
 from tests.benchmarks.frame import Figure
 from tests.benchmarks.measure import PYTHON, bridge, running
+from wire.record import Record, RecordDraft
 
 TITLE: Final = "Draining a backlog"
 LIMIT: Final = 0.8
@@ -59,13 +59,13 @@ def _contest(kind: Kind, scratch: Path, count: int, rounds: int) -> dict[str, fl
     }
 
 
-def make_backlog(directory: Path, count: int, *, sink: str) -> list[EventRecord]:
+def make_backlog(directory: Path, count: int, *, sink: str) -> list[Record]:
     """A store with so many records that the sink still has to get; the records."""
     now = datetime.now(UTC)
     store, _ = open_store(directory, now)
     try:
         Outbox(store).register({sink: Recipient(kind="test")})
-        made: list[EventRecord] = []
+        made: list[Record] = []
         for start in range(0, count, _CHUNK):
             drafts = [draft(n, now) for n in range(start + 1, min(start + _CHUNK, count) + 1)]
             made += store.commit(drafts)

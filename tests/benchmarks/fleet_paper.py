@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from sinks.mqtt.messages import state_message, status_message, topics
-from sinks.record import BRIDGE_STARTED
 from sinks.samples import sample_bridge_record, sample_context, sample_heartbeat, sample_record
+from wire.record import BRIDGE_STARTED
 
 VMS: Final = 1_000_000
 HEARTBEAT_SECONDS: Final = 60

@@ -14,18 +14,21 @@ import time
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 from bridge.clock import SystemClock
 from bridge.delivery.health import Health
 from bridge.delivery.worker import Worker
 from bridge.logs import Redactor
 from bridge.store.batch import Batch
-from sinks.base import PendingEvent, SinkContext, SinkError
+from sinks.base import SinkContext, SinkError
 from sinks.mqtt.settings import MqttSettings
 from sinks.mqtt.sink import MqttSink
-from sinks.record import BRIDGE_STARTED, EventRecord
 from sinks.samples import SAMPLE_VM, sample_bridge_record, sample_record
+from wire.event import EventData
+from wire.fields import read_object
+from wire.record import BRIDGE_STARTED, Record
+from wire.state import PendingEvent
 
 Note = Callable[[str], None]
 _EVENT: Final = "8C1B6D0A-0000-4B9B-9D1C-000000000001"
@@ -43,7 +46,7 @@ class _TimedSink(MqttSink):
         super().open()
         self.note("opened")
 
-    def deliver(self, records: Sequence[EventRecord]) -> None:
+    def deliver(self, records: Sequence[Record]) -> None:
         super().deliver(records)
         self.note("delivered")
 
@@ -61,7 +64,7 @@ class _TimedSink(MqttSink):
 class _Outbox:
     """The records that a VM still has to send."""
 
-    def __init__(self, records: Sequence[EventRecord]) -> None:
+    def __init__(self, records: Sequence[Record]) -> None:
         self.waiting = list(records)
 
     def next(self, sink: str, limit: int) -> Batch | None:
@@ -107,19 +110,15 @@ class _Vm:
     def happens(self) -> None:
         """One event of the whole group is seen here."""
         record = sample_record(2, event_id=_EVENT, resources=("vm_0",), vm=self.vm)
-        event: Any = record.data["event"]
+        data = read_object(EventData, record.data)
         self.pending = (
             PendingEvent(
                 record_id=record.id,
-                event_id=_EVENT,
-                event_type=event["eventType"],
-                event_status=event["eventStatus"],
-                not_before=event["notBefore"],
-                resources=("vm_0",),
-                affects_this_vm=self.vm.name == "vm_0",
-                impact="pause",
-                revision=1,
-                fingerprint=record.data["fingerprint"],
+                event=data.event,
+                affects_this_vm=data.affects_this_vm,
+                impact=data.impact,
+                revision=data.revision,
+                fingerprint=data.fingerprint,
             ),
         )
         self.outbox.waiting.append(record)

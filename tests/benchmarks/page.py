@@ -37,6 +37,9 @@ _VERDICTS: Final = {True: "met", False: "**not met**", None: ""}
 _HEAD: Final = """\
 # Benchmarks
 
+For the person who asks what it costs. At the end you know what the bridge and the console need,
+against what you would use instead.
+
 How fast and how lean the bridge is, against what people would use instead. Every figure is a ratio,
 measured side by side in one run: both sides take turns, on the same machine, against the same far
 ends, and medians are compared. Everything runs on loopback, so what a network adds is missing on

@@ -11,7 +11,7 @@ from pydantic import SecretStr
 from support.postgresql import PostgreSql, served
 
 from console.config.settings import Settings
-from console.store.opening import Database, database_url
+from console.db.opening import Database, database_url
 
 _NUMBERS = count(1)
 

@@ -18,6 +18,7 @@ from typing import Any
 import jinja2
 import pytest
 import yaml
+from support.ground.doc_page import blocks
 from support.process.bridge import run_seb
 
 from release import sbom
@@ -74,13 +75,18 @@ def test_the_settings_that_the_role_writes(tmp_path: Path) -> None:
     environment.filters["to_json"] = json.dumps
     template = DEPLOY / "ansible" / "roles" / "seb" / "templates" / "seb.env.j2"
     text = environment.from_string(template.read_text()).render(
-        seb_settings=settings, ansible_managed="managed"
+        seb_settings=settings,
+        seb_environment={"HTTPS_PROXY": "http://proxy.example:3128"},
+        seb_enrolment="SEB_SINK__CONSOLE__KIND=webhook\nSEB_SINK__CONSOLE__URL=https://c.example/x",
+        ansible_managed="managed",
     )
     lines = dict(line.split("=", 1) for line in text.splitlines() if line.startswith("SEB_"))
     assert lines["SEB_SINK__STDOUT__AFFECTS_THIS_VM_ONLY"] == "true"
+    assert "\nHTTPS_PROXY=http://proxy.example:3128\n" in text
     said = run_seb("config", "show", home=tmp_path, env=lines)
     assert said.code == 0, said.err
     assert "own-reboots" in said.out
+    assert "SEB_SINK__CONSOLE__KIND=webhook" in said.out
 
 
 def cloud_config(url: str = "https://x.example/seb.deb", digest: str = "0" * 64) -> Any:
@@ -142,7 +148,7 @@ def test_what_cloud_init_installs(good: bool, package: str, tmp_path: Path) -> N
     digest = sha256(b"package" if good else b"another").hexdigest()
     config = cloud_config(package, digest)
     (file,) = (each for each in config["write_files"] if each["path"] in config["runcmd"][0])
-    for name in ("dpkg", "systemctl"):
+    for name in ("apt-get", "systemctl"):
         fake = tmp_path / name
         fake.write_text(f'#!/bin/sh\necho "{name} $1 $2" >> "{tmp_path}/calls"\n')
         fake.chmod(0o755)
@@ -153,7 +159,8 @@ def test_what_cloud_init_installs(good: bool, package: str, tmp_path: Path) -> N
     calls = tmp_path / "calls"
     made = calls.read_text().splitlines() if calls.exists() else []
     assert (done.returncode == 0) is good, done.stderr
-    assert made == (["dpkg --force-confold --install", "systemctl enable --now"] if good else [])
+    waits = "apt-get --option DPkg::Lock::Timeout=900"
+    assert made == ([waits, "systemctl enable --now"] if good else [])
 
 
 @pytest.mark.parametrize("path", sorted(DEPLOY.glob("azure/*.bicep")), ids=lambda path: path.name)
@@ -171,6 +178,54 @@ def test_bicep_can_be_read(path: Path) -> None:
     asked = set(re.findall(r"\b([a-zA-Z]+)='?<?", comment.partition("--parameters")[2]))
     assert asked
     assert asked <= set(json.loads(done.stdout))
+
+
+def test_what_the_vm_application_does(tmp_path: Path) -> None:
+    """It installs first; settings that `seb check` refuses never become seb.env; lines of the VM's
+    own are added to the fleet's.
+    """
+    text = (DEPLOY / "azure" / "vm-application.bicep").read_text()
+    variables = dict(re.findall(r"^var (\w+) = '(.*)'$", text, re.MULTILINE))
+    script = "set -e; " + "; ".join(variables[each] for each in ("putDeb", "settings", "start"))
+    etc = tmp_path / "etc" / "seb"
+    (etc / "files").mkdir(parents=True)
+    (etc / "seb.env").write_text("SEB_SITE=before\n")
+    (etc / "vm.env").write_text("SEB_SINK__CONSOLE__URL=https://c.example\n")
+    for name in ("apt-get", "systemctl", "systemd-run"):
+        fake = tmp_path / name
+        fake.write_text(
+            f'#!/bin/sh\necho {name} >> "{tmp_path}/calls"\n'
+            f'[ {name} != systemd-run ] || ! grep -q WRONG "{etc}/seb.env.new"\n'
+        )
+        fake.chmod(0o755)
+    script = script.replace("/etc/seb", str(etc)).replace("-g seb ", "")
+
+    def install(site: str) -> int:
+        work = tmp_path / "work"
+        work.mkdir(exist_ok=True)
+        (work / "seb.env").write_text(f"SEB_SITE={site}\n")
+        (work / "trust.jwks").write_text("{}")
+        subprocess.run(
+            ["tar", "-cf", "settings.tar", "seb.env", "trust.jwks"], cwd=work, check=True
+        )
+        path = f"{tmp_path}:{os.environ['PATH']}"
+        done = subprocess.run(["bash", "-c", script], cwd=work, env={"PATH": path}, check=False)
+        return done.returncode
+
+    assert install("WRONG") != 0
+    assert (etc / "seb.env").read_text() == "SEB_SITE=before\n"
+    assert install("weu") == 0
+    lines = (etc / "seb.env").read_text().splitlines()
+    assert lines == ["SEB_SITE=weu", "SEB_SINK__CONSOLE__URL=https://c.example"]
+    assert (etc / "files" / "trust.jwks").read_text() == "{}"
+    calls = (tmp_path / "calls").read_text().split()
+    assert calls == ["apt-get", "systemd-run", "apt-get", "systemd-run", *["systemctl"] * 2]
+
+
+def test_bicep_escapes_what_it_must() -> None:
+    """A string that begins with a bracket is escaped by Bicep itself: a second time is wrong."""
+    for path in DEPLOY.glob("azure/*.bicep"):
+        assert "'[[" not in path.read_text(), path.name
 
 
 @pytest.mark.parametrize("path", sorted(SCRIPTS.glob("*.ps1")), ids=lambda path: path.name)
@@ -237,6 +292,14 @@ def test_certificates_are_issued_and_renewed(tmp_path: Path) -> None:
     assert {path.stat().st_mode & 0o077 for path in tmp_path.glob("*.key")} == {0}
 
 
+def test_the_page_calls_the_scripts_like_that() -> None:
+    """docs/rollout.md has the words with which these tests call them."""
+    page = [each.text for each in blocks("docs/rollout.md", "sh")]
+    assert "deploy/identity/issue-certificates.sh certificates 90 < vms.txt\n" in page
+    users = "sudo deploy/identity/mosquitto-passwords.sh mqtt-passwords < vms.txt\n"
+    assert [each for each in page if each.startswith(users)]
+
+
 def test_what_is_no_vm_gets_no_certificate(tmp_path: Path) -> None:
     """A name that is not an id, and a path, end the script before anything is made of them."""
     program("openssl")
@@ -261,7 +324,7 @@ def test_users_of_mosquitto_are_made_once(tmp_path: Path) -> None:
 
     make(f"{VM}\n")
     first = passwd.read_text()
-    make(f"{VM}\n{OTHER}\n")
+    make(f"{VM} web-01\n{OTHER}\n")
     lines = passwd.read_text().splitlines()
     assert [line.split(":")[0] for line in lines] == ["control", VM, OTHER]
     assert "\n".join(lines[:2]) + "\n" == first

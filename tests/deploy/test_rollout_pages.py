@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from support.process.bridge import run_seb
 
 ROOT = Path(__file__).parent.parent.parent
+RECIPES = sorted(path for path in (ROOT / "deploy" / "recipes").iterdir() if path.is_dir())
 PAGES = (*(ROOT / "docs" / name for name in ("rollout.md", "networks.md")), *ROOT.glob("[RS]E*.md"))
 
 
@@ -34,12 +39,68 @@ def test_each_placeholder_is_explained(page: Path) -> None:
 def test_every_file_has_its_place_in_the_page() -> None:
     """Nothing lies in deploy/ that the page does not lead to."""
     text = text_of(ROOT / "docs" / "rollout.md")
-    named = ("ansible/roles/", "ansible/inventory.example.yml")
+    named = ("ansible/roles/", "ansible/inventory.example.yml", "recipes/README.md")
     for path in sorted((ROOT / "deploy").rglob("*")):
         name = path.relative_to(ROOT / "deploy").as_posix()
-        if path.is_file() and not name.startswith(named[0]):
+        if path.is_file() and not name.startswith((named[0], "recipes/")):
             assert name in text or path.name in text, name
     assert all(each in text or each.split("/")[1] in text for each in named)
+
+
+@pytest.mark.parametrize("recipe", RECIPES, ids=lambda path: path.name)
+def test_every_file_of_a_recipe_has_its_place_in_its_page(recipe: Path) -> None:
+    """Each recipe has its parts, and its page leads to all of them."""
+    text = text_of(recipe / "README.md")
+    program, group = f"{recipe.name}.sh", "group.json"
+    found = {path.name for path in recipe.iterdir()}
+    assert {"README.md", "seb.env", program, group} <= found
+    assert [each for each in sorted(found - {"README.md"}) if each not in text] == []
+    assert f"({recipe.name}/README.md)" in text_of(recipe.parent / "README.md")
+
+
+@pytest.mark.parametrize("recipe", RECIPES, ids=lambda path: path.name)
+def test_the_settings_of_a_recipe_are_valid(recipe: Path, tmp_path: Path) -> None:
+    """They are accepted as they stand, and the rule waits for the recipe."""
+    lines = [line for line in text_of(recipe / "seb.env").splitlines() if line.startswith("SEB_")]
+    said = run_seb("config", "show", home=tmp_path, env=dict(x.split("=", 1) for x in lines))
+    assert said.code == 0, said.err
+    assert "recipe" in said.out
+    assert json.loads(text_of(recipe / "group.json"))[0]["at_most"] == 1
+
+
+def the_block(first: str) -> str:
+    """The block of the page that has these words."""
+    (found,) = (each for each in blocks(ROOT / "docs" / "rollout.md") if first in each)
+    return found
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a script of Linux")
+@pytest.mark.parametrize(
+    ("az", "code", "kept"),
+    [
+        ("echo s3cret", 0, "s3cret\n"),
+        ("exit 1", 1, "old\n"),
+        ("true", 1, "old\n"),
+        ("case $1 in login) exit 1;; esac; echo s3cret", 1, "old\n"),
+    ],
+    ids=["given", "refused", "empty", "no identity"],
+)
+def test_the_secret_of_a_vault(az: str, code: int, kept: str, tmp_path: Path) -> None:
+    """A vault that refuses or gives nothing leaves the file that is there; the script fails."""
+    files = tmp_path / "files"
+    files.mkdir()
+    (files / "mqtt-password").write_text("old\n")
+    for name, text in (("az", az), ("chgrp", "true")):
+        fake = tmp_path / name
+        fake.write_text(f"#!/bin/sh\n{text}\n")
+        fake.chmod(0o755)
+    script = the_block("az keyvault secret show").replace("/etc/seb/files", str(files))
+    script = script.replace("<VAULT>", "v").replace("<SECRET>", "s")
+    environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    done = subprocess.run(["sh", "-c", script], env=environment, check=False, capture_output=True)
+    assert min(done.returncode, 1) == code
+    assert (files / "mqtt-password").read_text() == kept
+    assert [each.name for each in files.iterdir()] == ["mqtt-password"]
 
 
 def test_the_rule_of_the_page_is_valid(tmp_path: Path) -> None:

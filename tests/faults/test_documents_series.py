@@ -26,7 +26,7 @@ from support.faults.oracle import Figures
 from support.faults.sizes import sizes
 from support.imds.polling import Bench
 
-from sinks.record import EventRecord
+from wire.record import Record
 
 Tell = Callable[[Figures], None]
 MEMORY = Path("/dev/shm")
@@ -106,7 +106,7 @@ class Documents(RuleBasedStateMachine):
 
     def stand_still(self, seconds: float) -> None:
         self.bench.clock.advance(seconds)
-        self.bench.state.lookout.stood_still(seconds)
+        self.bench.state.gaps.stood_still(seconds)
         self.paused += seconds
 
     def bad_day(self, said: Exception | bytes) -> None:
@@ -184,7 +184,7 @@ class Documents(RuleBasedStateMachine):
                 rebooted=before.rebooted if before else False,
             )
 
-    def examine(self, record: EventRecord, written: Written, spelling: int) -> None:
+    def examine(self, record: Record, written: Written, spelling: int) -> None:
         """A record says what the document said, and what changed."""
         if record.event_id is None:
             return
@@ -224,7 +224,8 @@ class Documents(RuleBasedStateMachine):
         """How an event ended is what was seen, or no more than what is known."""
         last = before.entry.status
         if last != "Scheduled":
-            assert status == ("Completed" if last == "Started" else last)
+            ends = {"Started": "Completed", "Completed": "Completed", "Canceled": "Canceled"}
+            assert status == ends.get(last, "Unknown")
         elif status == "Canceled":
             assert before.due is not None
             assert self.now < before.due
@@ -240,7 +241,7 @@ class Documents(RuleBasedStateMachine):
         """A reader of the records knows what the documents say, and so does who asks the bridge."""
         rebuilt = {key: even(data["event"]) for key, data in self.replay.pending.items()}
         assert rebuilt == {key: even(each.entry.wire(key)) for key, each in self.seen.items()}
-        pending = {each.event_id.casefold(): each for each in self.bench.state.pending()}
+        pending = {each.event.key: each for each in self.bench.state.pending()}
         assert pending.keys() == self.replay.pending.keys()
         for key, each in pending.items():
             data = self.replay.pending[key]

@@ -54,4 +54,4 @@ def line_of(report: Any) -> str:
     why = (
         f" ({report.longrepr[2]})" if report.skipped and isinstance(report.longrepr, tuple) else ""
     )
-    return f"{ground:<10}{WORDS[report.outcome]:<9}{text}{why}"
+    return f"{ground:<24}{WORDS[report.outcome]:<9}{text}{why}"

@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 from support.eventually import eventually
-from support.ground.cache import ROOT
+from support.ground.doc_page import Pages
 from support.ground.nspawn import Machine, missing
 from support.ground.packages import CONSOLE, NAME, made, newer_deb
 
 STATE = f"/var/lib/{CONSOLE}"
 PROGRAM = f"/usr/lib/{CONSOLE}"
-PAGE = (ROOT / "docs" / "console.md").read_text(encoding="utf-8")
+PAGE = Pages("docs/console-install.md", by="tests/ground/test_package_console.py")
 SETTINGS = """\
 SEB_CONSOLE_SOURCE__WEBHOOK__KIND=webhook
 SEB_CONSOLE_ENROLL_KEY_FILE=/etc/seb/console/enroll.key
@@ -40,9 +40,9 @@ import pathlib, sys
 import sqlalchemy
 from alembic import command
 from alembic.config import Config
-import console.store
+import console.db
 config = Config()
-place = pathlib.Path(console.store.__file__).parent / "migrations"
+place = pathlib.Path(console.db.__file__).parent / "migrations"
 config.set_main_option("script_location", str(place))
 engine = sqlalchemy.create_engine("sqlite:///" + sys.argv[1])
 with engine.begin() as connection:
@@ -96,11 +96,10 @@ def vms(machine: Machine) -> dict[str, Any]:
     return {each["vmId"]: each for each in json.loads(said)["items"]}
 
 
-def steps(name: str) -> str:
-    """A block of commands of docs/console.md, as a person without a terminal types it."""
-    found = re.search(rf"<!-- steps: {name} -->\n```sh\n(.*?)```", PAGE, re.DOTALL)
-    assert found
-    return found[1].replace("apt-get install", "apt-get install -y -q")
+def steps() -> str:
+    """The next block of the page, as a person without a terminal types it."""
+    text = PAGE.take("Backup, upgrade, and back")
+    return text.replace("apt-get install", "apt-get install -y -q")
 
 
 def test_it_comes_without_the_bridge(machine: Machine) -> None:
@@ -170,7 +169,7 @@ def test_an_upgrade_as_the_page_has_it_converts_the_database(
     assert schema_of(machine) == "0001"
     newer_deb(machine.file(f"/var/tmp/{CONSOLE}.deb"), machine.file("/var/tmp/newer.deb"), tmp_path)
     machine.run("echo '# mine' >> /etc/seb/console.env")
-    machine.run("cd /var/tmp; " + re.sub(r"\./\S+\.deb", "./newer.deb", steps("console-upgrade")))
+    machine.run("cd /var/tmp; " + re.sub(r"\./\S+\.deb", "./newer.deb", steps()))
     wait_until_ready(machine)
     assert schema_of(machine) == head
     assert schema_of(machine, "/var/backups/seb-console/console.db") == "0001"
@@ -192,7 +191,7 @@ def test_a_newer_database_is_refused(machine: Machine) -> None:
 
 def test_the_way_back_as_the_page_has_it(machine: Machine) -> None:
     """The older package and the copy of the database work again; the newer database is kept."""
-    old = re.sub(r"\./\S+\.deb", f"./{CONSOLE}.deb", steps("console-back"))
+    old = re.sub(r"\./\S+\.deb", f"./{CONSOLE}.deb", steps())
     machine.run("cd /var/tmp; " + old)
     wait_until_ready(machine)
     assert not machine.run(f"dpkg-query -f '${{Version}}' -W {CONSOLE}").endswith("+next")
@@ -214,7 +213,11 @@ def test_removal_and_purge(machine: Machine) -> None:
     machine.run(
         f"test ! -L /usr/bin/seb && test -e {STATE}/console.db && test -e /etc/seb/console.env"
     )
-    machine.run(f"dpkg -P {CONSOLE}; rm -rf /var/backups/seb-console")
+    kept = machine.outcome(f"dpkg -P {CONSOLE}")
+    assert "are kept" in kept.stderr
+    machine.run("test -s /etc/seb/console/enroll.key")
+    machine.run(f"dpkg -i /var/tmp/{CONSOLE}.deb && SEB_PURGE_KEYS=yes dpkg -P {CONSOLE}")
+    machine.run("rm -rf /var/backups/seb-console")
     left = machine.run(r"""
         find / -xdev \( -path /usr/local/src -o -path /proc -o -path /var/tmp \) -prune -o \
           \( -name 'seb*' -o -name 'scheduled-events*' \) -print |

@@ -65,7 +65,7 @@ def run_tests(windows: WindowsPython, *arguments: str, timeout: float, **env: st
 
 UNITS = sorted(
     each.relative_to(ROOT).as_posix()
-    for name in ("bridge", "sinks")
+    for name in ("bridge", "sinks", "wire")
     for each in (ROOT / "tests" / name).rglob("test_*.py")
 )
 

@@ -31,7 +31,7 @@ def test_it_lints_and_kubernetes_knows_every_field(case: str) -> None:
             kubernetes_validate.validate(manifest, version, strict=True)
     allowed = {"DaemonSet", "ConfigMap", "ServiceAccount", "NetworkPolicy", *CRDS}
     if case.startswith("console"):
-        allowed |= {"Deployment", "Service", "Ingress", "PersistentVolumeClaim"}
+        allowed |= {"Deployment", "StatefulSet", "Service", "Ingress", "PersistentVolumeClaim"}
     assert {each["kind"] for each in objects} <= allowed
     assert {each["metadata"]["namespace"] for each in objects} == {"platform"}
     names = [(each["kind"], each["metadata"]["name"]) for each in objects]

@@ -9,11 +9,11 @@ from typing import Any
 import kubernetes_validate
 import pytest
 import yaml
-from support.chart.chart import CHART, accepted, of_kind, one, refused, render
+from support.chart.chart import CHART, accepted, case_file, of_kind, one, refused, render
 from support.ground.doc_page import blocks
 
 from console.config.load import load
-from console.sources.settings import read_sources
+from console.ingest.settings import read_sources
 
 CASES = ("console", "console-postgresql")
 BASE: dict[str, Any] = {
@@ -26,7 +26,8 @@ BASE: dict[str, Any] = {
 
 
 def _pod(case: str) -> dict[str, Any]:
-    spec: dict[str, Any] = one(render(case), "Deployment")["spec"]["template"]["spec"]
+    kind = "StatefulSet" if case == "console-postgresql" else "Deployment"
+    spec: dict[str, Any] = one(render(case), kind)["spec"]["template"]["spec"]
     return spec
 
 
@@ -58,7 +59,7 @@ def test_the_console_is_confined(case: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("case", "sources"), [("console", ["mqtt"]), ("console-postgresql", ["webhook"])]
+    ("case", "sources"), [("console", ["mqtt"]), ("console-postgresql", ["broker", "webhook"])]
 )
 def test_the_console_takes_its_settings(
     case: str, sources: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -68,12 +69,12 @@ def test_the_console_takes_its_settings(
     path = tmp_path / "seb.toml"
     path.write_text(_settings(render(case)), encoding="utf-8")
     variables = {
-        each["name"]: each["value"]
+        each["name"]: each["value"].replace("$(POD_NAME)", "console-seb-0")  # as Kubernetes does
         for each in _pod(case)["containers"][0]["env"]
         if "value" in each
     }
     settings = load(environ={**variables, "SEB_CONFIG": str(path)})
-    assert list(read_sources(settings.source)) == sources
+    assert sorted(read_sources(settings.source)) == sources
     assert settings.login.mode == "proxy"
     assert settings.listen == "0.0.0.0:9470"
     assert str(settings.state_dir) == "/var/lib/scheduled-events-console"
@@ -90,20 +91,44 @@ def test_one_console_keeps_its_database_on_a_volume_of_its_own() -> None:
 
 
 def test_several_consoles_share_a_database() -> None:
-    """With a Secret that holds its URL there is no volume, and an upgrade never leaves nobody."""
+    """With a Secret that holds its URL there is no volume, and an upgrade ends a pod at a time."""
     objects = render("console-postgresql")
     assert of_kind(objects, "PersistentVolumeClaim") == []
-    deployment = one(objects, "Deployment")["spec"]
-    assert (deployment["replicas"], deployment["strategy"]["type"]) == (2, "RollingUpdate")
+    assert of_kind(objects, "Deployment") == []
+    spec = one(objects, "StatefulSet")["spec"]
+    assert spec["replicas"] == 2
+    assert spec["serviceName"] == one(objects, "Service")["metadata"]["name"]
     references = {
         each["name"]: each["valueFrom"]["secretKeyRef"]["name"]
         for each in _pod("console-postgresql")["containers"][0]["env"]
-        if "valueFrom" in each
+        if "secretKeyRef" in each.get("valueFrom", {})
     }
     assert references == {
         "SEB_CONSOLE_DATABASE": "console-database",
         "SEB_CONSOLE_LOG__LEVEL": "console-enroll",
     }
+
+
+def test_each_replica_has_a_client_id_that_stays(tmp_path: Path) -> None:
+    """A pod that is replaced has the name of the one before it, and so its session at the broker;
+    one id for several consoles is refused.
+    """
+    environment = {
+        each["name"]: each for each in _pod("console-postgresql")["containers"][0]["env"]
+    }
+    assert environment["POD_NAME"]["valueFrom"]["fieldRef"] == {"fieldPath": "metadata.name"}
+    client_id = environment["SEB_CONSOLE_SOURCE__BROKER__CLIENT_ID"]
+    assert client_id["value"] == "$(POD_NAME)-broker"
+    assert list(environment).index("POD_NAME") < list(environment).index(client_id["name"])
+    assert "SEB_CONSOLE_SOURCE__WEBHOOK__CLIENT_ID" not in environment
+    shared = {"kind": "mqtt", "host": "broker.example", "client_id": "console"}
+    values = {
+        **BASE,
+        "replicas": 2,
+        "database": {"secret": "console-database"},
+        "settings": {**BASE["settings"], "source": {"broker": shared}},
+    }
+    assert "leave it out, and each gets its own" in refused(tmp_path, {"console": values})
 
 
 def test_people_reach_the_console_and_no_bridge() -> None:
@@ -171,7 +196,24 @@ def test_what_cannot_work_is_refused(changed: dict[str, Any], said: str, tmp_pat
 
 def test_the_example_of_the_page_renders(tmp_path: Path) -> None:
     """Whoever copies it has values that the chart takes, and objects that Kubernetes knows."""
-    page = [yaml.safe_load(each.text) for each in blocks("docs/console.md", "yaml")]
+    page = [yaml.safe_load(each.text) for each in blocks("docs/console-install.md", "yaml")]
     (values,) = (each for each in page if "console" in each)
     for manifest in accepted(tmp_path, values):
         kubernetes_validate.validate(manifest, "1.33", strict=True)
+
+
+def test_the_console_comes_without_the_bridges(tmp_path: Path) -> None:
+    """With `bridges.enabled: false` nothing runs on the nodes, and the console is as with them."""
+    values = yaml.safe_load(Path(case_file("console")).read_text(encoding="utf-8"))
+    both = accepted(tmp_path, values)
+    alone = accepted(tmp_path, {**values, "bridges": {"enabled": False}})
+    left_out = [each for each in both if each not in alone]
+    assert {each["kind"] for each in left_out} >= {"DaemonSet"}
+    assert [each for each in alone if each not in both] == []
+    assert not [each for each in alone if each["kind"] == "DaemonSet"]
+    assert [each for each in alone if each["kind"] == "Deployment"]
+
+
+def test_neither_is_refused(tmp_path: Path) -> None:
+    """A release that would install nothing says so."""
+    assert "nothing would be installed" in refused(tmp_path, {"bridges": {"enabled": False}})

@@ -11,11 +11,12 @@ from support.mqtt.mosquitto import Mosquitto
 from support.process.bridge import BridgeProcess, run_seb
 from support.sinks.throwaway_ca import ThrowawayCa
 
-from bridge.approval.signing import generate, write_private
+from bridge.cli.key_files import write_private
 from bridge.simulator.events import SimulatedEvent
+from wire.keys import generate
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "control_plane.py"
-OURS = {"bridge", "sinks"}
+OURS = {"bridge", "sinks", "wire"}
 
 
 def test_it_shares_no_code_with_the_bridge() -> None:

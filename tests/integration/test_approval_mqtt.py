@@ -20,7 +20,7 @@ from support.mqtt.mosquitto import Mosquitto
 from support.process.bridge import BridgeProcess
 
 from bridge.simulator.events import SimulatedEvent
-from sinks.record import schema
+from wire.schema import schema
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "control-plane.md"
 NOT_AUTHORIZED = 0x87

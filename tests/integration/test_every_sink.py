@@ -43,6 +43,13 @@ EXPECTED = {
         ("A", "ended", "Canceled", "redeploy", True, 2),
     ],
     "preempt": DELETE,
+    "rebalance-recommendation": [
+        ("A", "scheduled", "Advisory", "none", True, 1),
+        ("A", "ended", "Unknown", "none", True, 2),
+        ("B", "scheduled", "Scheduled", "delete", True, 1),
+        ("B", "started", "Started", "delete", True, 2),
+        ("B", "ended", "Completed", "delete", True, 3),
+    ],
     "terminate": DELETE,
     "hardware-failure": [
         ("A", "started", "Started", "restart", True, 1),

@@ -1,5 +1,7 @@
 """Which records there are, and which of them a sink gets: scope, types, own VM, heartbeats."""
 
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from support.eventually import eventually
@@ -37,6 +39,48 @@ def test_a_sink_gets_what_it_asks_for(launch: Launch, simulator: Simulator) -> N
     others = [r for r in bridge.records if r["subject"].endswith(FOR_OTHERS.event_id)]
     assert len(others) == 2
     assert written(mine) == [record for record in bridge.records if record not in others]
+
+
+def test_who_got_the_announcement_gets_the_end(launch: Launch, simulator: Simulator) -> None:
+    """An event that stops naming this VM, while a restart lies between: a sink of this VM's events
+    is told, and a sink of announcements and ends gets the end.
+    """
+    mine, ends = launch.home / "mine", launch.home / "ends"
+    sinks = {
+        "SEB_SINK__MINE__KIND": "file",
+        "SEB_SINK__MINE__PATH": str(mine),
+        "SEB_SINK__MINE__AFFECTS_THIS_VM_ONLY": "true",
+        "SEB_SINK__MINE__TYPES": '["seb.event.*"]',
+        "SEB_SINK__ENDS__KIND": "file",
+        "SEB_SINK__ENDS__PATH": str(ends),
+        "SEB_SINK__ENDS__AFFECTS_THIS_VM_ONLY": "true",
+        "SEB_SINK__ENDS__TYPES": '["seb.event.scheduled.*", "seb.event.ended.*"]',
+    }
+    event = simulator.announce(SimulatedEvent(resources=("vm-0", "vm-1")))
+    bridge = launch(**sinks)
+    bridge.wait_for_log("sink_up", count=2)
+    bridge.kill()
+    with simulator.change():
+        simulator.end_event(event.event_id)
+        simulator.announce(replace(event, resources=("vm-1",)))
+    bridge = launch(**sinks)
+    bridge.wait_for_log("event.updated")
+    bridge.kill()
+    with simulator.change():
+        simulator.end_event(event.event_id)
+        simulator.announce(replace(event, resources=("vm-1",), description="later"))
+    bridge = launch(**sinks)
+    bridge.wait_for_log("event.updated")
+    simulator.end_event(event.event_id)
+    bridge.wait_for_log("event.ended")
+    assert bridge.stop() == 0
+
+    def told(path: Path) -> list[tuple[str, bool]]:
+        data = {each["id"]: each["data"] for each in written(path)}  # a kill may repeat one
+        return [(each["transition"], each["affectsThisVm"]) for each in data.values()]
+
+    assert told(mine) == [("scheduled", True), ("updated", False), ("ended", False)]
+    assert told(ends) == [("scheduled", True), ("ended", False)]
 
 
 def test_a_heartbeat_says_how_things_stand(launch: Launch, simulator: Simulator) -> None:

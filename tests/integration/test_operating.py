@@ -8,6 +8,7 @@ from support.page.onlooker import Onlooker
 from support.process.bridge import BridgeProcess
 from support.process.launch import Launch
 from support.process.seb_here import Here
+from support.sinks.http_server import HttpServer
 
 from bridge.simulator.events import SimulatedEvent
 from bridge.simulator.simulator import Simulator
@@ -66,6 +67,28 @@ def test_the_commands_show_what_the_server_tells(
     assert ["started" in lines[0], "scheduled" in lines[1], len(lines)] == [True, True, 2]
     listed = json.loads(here("events", "--json", "--limit", "1", **env).out)
     assert [record["type"] for record in listed["records"]] == ["seb.event.scheduled.v1"]
+
+
+def test_status_is_green_while_everything_works(launch: Launch, here: Here) -> None:
+    """0 while each sink takes records; 1 while one holds its backlog; ready all the time."""
+    seen = Onlooker()
+    with HttpServer() as server:
+        server.answer(status=401)
+        bridge = launch(
+            **seen.env,
+            SEB_SINK__HOOK__KIND="webhook",
+            SEB_SINK__HOOK__URL=f"{server.origin}/x",
+            SEB_HEARTBEAT_INTERVAL="0.5",
+        )
+        bridge.wait_for_log("sink_down")
+        seen.wait_for(lambda: probes(seen) == (200, 200), "a bridge that looks")
+        env = {**launch.env, **seen.env}
+        said = here("status", **env)
+        assert (said.code, "401 Unauthorized" in said.out) == (1, True)
+        assert probes(seen) == (200, 200)
+        server.answer(status=200)
+        bridge.wait_for_log("sink_up")
+        assert here("status", **env).code == 0
 
 
 def test_tail_follows_through_a_restart(launch: Launch, simulator: Simulator) -> None:

@@ -1,24 +1,46 @@
 """A signal that comes between two runs of one process, and standard streams that are closed."""
 
+import os
+import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 from support.eventually import eventually
 from support.faults.gate import GatedReceiver
 from support.faults.proxy import FaultProxy, Spoil
-from support.process.bridge import SEB, BridgeProcess, written
+from support.ports import free_port
+from support.process.bridge import SEB, BridgeProcess, clean_environment, written
 from support.process.launch import Launch
 
+from bridge.simulator.events import SimulatedEvent
 from bridge.simulator.simulator import Simulator
 from bridge.simulator.vm import SimulatedVm
 
 OTHER = SimulatedVm(vm_id="11111111-2222-4333-8444-555555555555", name="other")
+posix = pytest.mark.skipif(sys.platform == "win32", reason="pipes of Windows have other calls")
 IMPATIENT = (
     "import bridge.service.bridge as app, bridge.cli; app.IDENTITY_SECONDS = 0.3; bridge.cli.main()"
 )
 """`seb`, but it asks IMDS for the identity often, not hourly."""
+
+LOADING = """
+import importlib.abc, sys, time
+
+class Slow(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name == "bridge.cli":
+            print("loading", file=sys.stderr, flush=True)
+            time.sleep(60)
+
+sys.meta_path.insert(0, Slow())
+from bridge.__main__ import main
+main()
+"""
+"""`seb` that takes a minute to load."""
 
 
 @pytest.fixture
@@ -27,6 +49,19 @@ def sink() -> Iterator[GatedReceiver]:
     with GatedReceiver() as made:
         made.hold()
         yield made
+
+
+@pytest.mark.parametrize(("arguments", "code"), [(["run"], 0), (["run", "--once"], -15)])
+@posix
+def test_a_stop_before_anything_has_begun(tmp_path: Path, arguments: list[str], code: int) -> None:
+    """A run that is still being loaded ends in good order; one that was to deliver says no such
+    thing.
+    """
+    prefix = (sys.executable, "-c", LOADING)
+    with BridgeProcess(*arguments, env={}, home=tmp_path, prefix=prefix) as process:
+        process.wait_until(lambda: "loading" in process.errors, "the import")
+        assert process.stop() == code
+        assert process.errors == "loading\n"
 
 
 def test_a_signal_between_two_runs_ends_the_process(
@@ -106,6 +141,72 @@ def test_an_error_without_standard_error_keeps_its_exit_code(launch: Launch) -> 
     launch.state.write_text("a file in place of a directory")
     with BridgeProcess("run", env=launch.env, home=launch.home, prefix=_with("2>&-")) as bridge:
         assert bridge.wait() == 78
+
+
+@pytest.fixture
+def unread() -> Iterator[int]:
+    """The end to write to of a pipe that is full, and that no program reads."""
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    with suppress(BlockingIOError):
+        while True:
+            os.write(writer, b"x" * 4096)
+    os.set_blocking(writer, True)
+    yield writer
+    os.close(reader)
+    os.close(writer)
+
+
+@posix
+def test_a_log_that_no_program_reads_holds_nothing_up(
+    simulator: Simulator, launch: Launch, unread: int
+) -> None:
+    """The bridge polls, records, answers and ends in time, and counts the lines that it lost."""
+    out, port = launch.home / "out.jsonl", free_port()
+    env = {
+        **launch.env,
+        "SEB_SINK__FILE__PATH": str(out),
+        "SEB_HTTP__LISTEN": f"127.0.0.1:{port}",
+        "SEB_LOG__LEVEL": "debug",
+    }
+    simulator.announce(SimulatedEvent())
+    process = subprocess.Popen(
+        [*SEB, "run"],
+        env=clean_environment(launch.home, env),
+        cwd=launch.home,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=unread,
+    )
+    try:
+        eventually(lambda: len(written(out)) >= 2, what="the start and the event")
+        simulator.announce(SimulatedEvent())
+        eventually(lambda: len(written(out)) >= 3, what="another event")
+        with urlopen(f"http://127.0.0.1:{port}/healthz", timeout=5) as answer:
+            assert answer.status == 200
+        process.terminate()
+        assert process.wait(10) == 0
+    finally:
+        process.kill()
+        process.wait()
+
+
+@posix
+def test_an_error_that_no_program_reads_ends_the_start(launch: Launch, unread: int) -> None:
+    """With its exit code, and within seconds."""
+    launch.state.write_text("a file in place of a directory")
+    for arguments, code in ((("run",), 78), (("run", "--set", "SEB_SITE="), 78)):
+        process = subprocess.Popen(
+            [*SEB, *arguments],
+            env=clean_environment(launch.home, launch.env),
+            cwd=launch.home,
+            stderr=unread,
+        )
+        try:
+            assert process.wait(15) == code
+        finally:
+            process.kill()
+            process.wait()
 
 
 def _with(redirections: str) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ import socket
 import sqlite3
 import time
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -116,3 +117,20 @@ def test_a_store_of_another_vm_is_put_aside(launch: Launch, tmp_path: Path) -> N
     assert "another VM" in reset["data"]["storeReset"]["reason"]
     assert started["data"]["vm"]["vmId"] == "11111111-2222-4333-8444-555555555555"
     assert started["data"]["started"]["gapSeconds"] is None
+
+
+def test_a_vm_id_in_another_case_is_the_same_vm(launch: Launch, simulator: Simulator) -> None:
+    """The store stays in use, and records keep the vmId as it was written first."""
+    first = launch()
+    before = first.wait_for_records(1)[0]
+    first.stop()
+    shouted = replace(simulator.vm, vm_id=simulator.vm.vm_id.upper())
+    with Simulator(vm=shouted) as other:
+        second = launch(SEB_IMDS__URL=other.url)
+        started = second.wait_for_records(1, types="seb.bridge.started")[0]
+        second.stop()
+    assert (before["stream"], before["partitionkey"]) == (
+        started["stream"],
+        started["partitionkey"],
+    )
+    assert list(launch.state.glob("*.kept")) == []

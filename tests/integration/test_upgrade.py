@@ -7,19 +7,22 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from support.documents.documents import EVENT_ID, OTHER_ID, VM
 from support.eventually import eventually
 from support.process.launch import Launch
 from support.sinks.http_server import HttpServer
-from support.store_helpers import ENTRY, NOW, observer, opened, recipients
+from support.store_helpers import AN_APPROVAL, NOW, observer, opened, recipients
 
 from bridge.approval.ledger import Ledger
+from bridge.events.state import load_events
 from bridge.simulator.simulator import Simulator
 from bridge.simulator.vm import SimulatedVm
 from bridge.store.opening import FILE_NAME, open_store
-from bridge.store.outbox import Outbox
+from bridge.store.outbox import Outbox, Recipient
 from bridge.store.schema import SCHEMA_VERSION, migrate
 
-DUMP = Path(__file__).parent.parent / "support" / "store_0_1_0.sql"
+SUPPORT = Path(__file__).parent.parent / "support"
+DUMP = SUPPORT / "store_0_1_0.sql"
 TAG = "Zo\u00eb \U0001fae9"
 VM_ID = "3f6a1c1e-8d55-4c0b-9a3e-5b1f0c7d2e90"
 STREAM = "63e6a7f8-a026-41b6-aa62-46cbc56af963"
@@ -129,14 +132,39 @@ def test_a_store_without_reasons_gets_them(tmp_path: Path) -> None:
     (tmp_path / "state").mkdir(mode=0o700)
     path = tmp_path / "state" / FILE_NAME
     with opened(tmp_path / "state") as store:
-        Ledger(store, NOW).write(replace(ENTRY, why="a"), observer(), NOW, state="posted")
+        Ledger(store, NOW).write(replace(AN_APPROVAL, why="a", state="posted"), observer(), NOW)
     with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute("ALTER TABLE approvals DROP COLUMN why")
+        for column in ("why", "key", "expires", "act"):
+            connection.execute(f"ALTER TABLE approvals DROP COLUMN {column}")
+        for table in ("preparations", "forgotten", "absences", "awaited", "late"):
+            connection.execute(f"DROP TABLE {table}")
         connection.execute("PRAGMA user_version=2")
     store, reset = open_store(path.parent, NOW)
     with closing(store):
         assert reset is None
-        assert Ledger(store, NOW).unfinished() == [replace(ENTRY, state="posted")]
+        assert Ledger(store, NOW).unfinished() == [replace(AN_APPROVAL, state="posted")]
+        assert store.read("PRAGMA user_version") == [(SCHEMA_VERSION,)]
+
+
+def test_a_store_without_keys_gets_them(tmp_path: Path) -> None:
+    """0.2.0 kept neither the key of a command nor when it expires: what is under way there has
+    neither, and everything else is as it was.
+    """
+    (tmp_path / "state").mkdir(mode=0o700)
+    path = tmp_path / "state" / FILE_NAME
+    with opened(tmp_path / "state") as store:
+        approval = replace(AN_APPROVAL, why="a", key="k", expires=7)
+        Ledger(store, NOW).write(approval, observer(), NOW)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        for column in ("key", "expires", "act"):
+            connection.execute(f"ALTER TABLE approvals DROP COLUMN {column}")
+        for table in ("preparations", "forgotten", "absences", "awaited", "late"):
+            connection.execute(f"DROP TABLE {table}")
+        connection.execute("PRAGMA user_version=3")
+    store, reset = open_store(path.parent, NOW)
+    with closing(store):
+        assert reset is None
+        assert Ledger(store, NOW).unfinished() == [replace(AN_APPROVAL, why="a")]
         assert store.read("PRAGMA user_version") == [(SCHEMA_VERSION,)]
 
 
@@ -172,3 +200,25 @@ def test_a_reset_that_0_1_0_had_still_to_tell(tmp_path: Path) -> None:
     store.close()
     assert reset is not None
     assert (reset.reason, reset.previous_stream, reset.kept_as) == ("cut", "s", "k.kept")
+
+
+def test_a_store_of_0_2_0_opens_with_everything_in_it(tmp_path: Path) -> None:
+    """Events, cursors, acknowledgements, dead records and approvals; its tables are today's."""
+    path = tmp_path / "state" / FILE_NAME
+    path.parent.mkdir(mode=0o700)
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript((SUPPORT / "store_0_2_0.sql").read_text(encoding="utf-8"))
+    store, reset = open_store(path.parent, NOW)
+    with closing(store):
+        assert (reset, store.head, store.identity()) == (None, 4, VM)
+        known = load_events(store.seen().events)
+        assert {key: (each.pending, each.revision) for key, each in known.items()} == {
+            OTHER_ID.casefold(): (False, 2),
+            EVENT_ID.casefold(): (True, 1),
+        }
+        outbox = Outbox(store)
+        outbox.register({name: Recipient(kind="test") for name in ("drain", "ops")})
+        assert outbox.acknowledged("drain", EVENT_ID.casefold())
+        assert [(each.sink, each.sequence) for each in outbox.dead.shown()] == [("ops", 1)]
+        assert [each.why for each in Ledger(store, NOW).unfinished()] == ["CHG-1"]
+        assert store.last_revisions([EVENT_ID.casefold()]) == {}

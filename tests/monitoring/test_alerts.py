@@ -13,7 +13,10 @@ TESTS = {
     promtool.ALERTS: sorted(HERE.glob("alerts_*.yaml")),
     promtool.CONSOLE_ALERTS: [HERE / "console_alerts.yaml"],
 }
-PAGES = {promtool.ALERTS: "docs/monitoring.md", promtool.CONSOLE_ALERTS: "docs/console.md"}
+PAGES = {
+    promtool.ALERTS: "docs/monitoring.md",
+    promtool.CONSOLE_ALERTS: "docs/console-monitoring.md",
+}
 ALERTS = [each["alert"] for each in promtool.alerts()]
 
 # Series of one VM that make every alert fire; `_` stands for its job and instance.

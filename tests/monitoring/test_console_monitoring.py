@@ -20,7 +20,7 @@ def test_rules_and_dashboard_name_what_the_console_measures(tmp_path: Path) -> N
     sink = {"SINK__FILE__PATH": str(tmp_path / "notices.jsonl")}
     with ConsoleStage(tmp_path, **sink) as stage:
         stage.put(FakeVm().heartbeat(now=stage.now))
-        stage.desk.writer.progress.quarantined[("web", "malformed")] += 1
+        stage.state.writer.progress.quarantined[("web", "malformed")] += 1
         scraped = stage.http.get(f"{stage.url}/metrics", timeout=20).text
     labels: dict[str, set[str]] = {"up": {"job", "instance"}}
     for family in text_string_to_metric_families(scraped):

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from support.monitoring import promtool
 
-from sinks.record import schema
+from wire.schema import schema
 
 TEXT = (promtool.REPOSITORY / "docs" / "kql.md").read_text(encoding="utf-8")
 BLOCKS = {

@@ -1,4 +1,4 @@
-"""What docs/console.md tells people to type: settings that load, a unit that systemd takes."""
+"""What the console's pages tell people to type: settings that load, a unit that systemd takes."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from support.ground.doc_page import blocks
 from support.monitoring import promtool
 
 from console.config.load import load
-from console.sources.settings import read_sources
+from console.ingest.settings import read_sources
 
 ROOT = Path(__file__).parent.parent.parent
-PAGE = "docs/console.md"
 UNIT = ROOT / "examples" / "seb-console.service"
 analyzed = pytest.mark.skipif(
     shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed"
 )
 
 
-INI = [each.text for each in blocks(PAGE, "ini")]
+PAGES = [f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("console*.md"))]
+INI = [each.text for page in PAGES for each in blocks(page, "ini")]
 SETTINGS = [each for each in INI if each.startswith("# /etc/seb/console.env\n")]
-YAML = [yaml.safe_load(each.text) for each in blocks(PAGE, "yaml")]
+YAML = [yaml.safe_load(each.text) for page in PAGES for each in blocks(page, "yaml")]
 
 
 @pytest.mark.parametrize("text", SETTINGS, ids=range(len(SETTINGS)))

@@ -115,7 +115,7 @@ def test_the_packages_are_copied_whole() -> None:
     patterns = ignore_patterns(ROOT / ".dockerignore")
     files = [
         path.relative_to(ROOT).as_posix()
-        for package in ("bridge", "console", "sinks")
+        for package in ("bridge", "console", "sinks", "wire")
         for path in (ROOT / package).rglob("*")
         if path.is_file()
     ]

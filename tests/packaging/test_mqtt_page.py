@@ -29,7 +29,7 @@ pytestmark = [
 ]
 
 
-class Places:
+class ConfigSources:
     """The machine of the page, below one directory: its paths, its broker's name and port."""
 
     def __init__(self, home: Path) -> None:
@@ -103,7 +103,7 @@ def test_the_page_from_the_first_command_to_a_record(
     tmp_path: Path, imds_simulator: Simulator
 ) -> None:
     """Users keep their passwords when one is added, the VM may send, and the subscriber gets it."""
-    places, page = Places(tmp_path), Pages(PAGE)
+    places, page = ConfigSources(tmp_path), Pages(PAGE)
     ca = ThrowawayCa(tmp_path / "etc/mosquitto/tls")
     ca.server()
     shutil.copy(ca.cert, tmp_path / "etc/seb/ca.pem")

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from bridge.cli import seb
 
 ROOT = Path(__file__).parent.parent.parent
-PAGES = (*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"))
+PAGES = (*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"))
 every_page = pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
 
 

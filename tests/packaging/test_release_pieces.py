@@ -17,7 +17,8 @@ from click.testing import CliRunner
 
 from bridge.cli import seb as commands
 from console.config.load import load
-from console.sources.settings import read_sources
+from console.ingest.settings import read_sources
+from release import __main__ as release_main
 from release import (
     images,
     interpreters,
@@ -67,7 +68,8 @@ def test_a_lock_names_what_a_platform_needs() -> None:
 def test_every_pin_of_a_lock_has_its_hashes() -> None:
     """None is read without: pip would refuse it, and say nothing about why."""
     found = locks.pins(LOCK, windows.PLATFORM)
-    names = set(re.findall(r"^([a-z0-9._-]+)==", LOCK.read_text(), re.MULTILINE))
+    lines = [line for line in LOCK.read_text().splitlines() if "== 'emscripten'" not in line]
+    names = set(re.findall(r"^([a-z0-9._-]+)==", "\n".join(lines), re.MULTILINE))
     assert {pin.name for pin in found} == names
     assert [pin.name for pin in found if not pin.hashes] == []
 
@@ -84,6 +86,44 @@ def test_the_sbom_names_every_wheel(tmp_path: Path) -> None:
     assert len(body["components"][0]["hashes"][0]["content"]) == 64
     assert text == sbom.document("scheduled-events-bridge", "1.2.3", components)
     assert body["metadata"]["timestamp"] == "2023-11-14T22:13:20Z"
+
+
+def test_the_sbom_names_what_is_inside_wheels(tmp_path: Path) -> None:
+    """What a wheel lists itself, and each library in it, with the version that OpenSSL holds."""
+    listed = {
+        "components": [
+            {"name": "some", "version": "1.0", "purl": "pkg:pypi/some@1.0"},
+            {"name": "krb5", "version": "1.18", "purl": "pkg:rpm/centos/krb5@1.18"},
+            {"name": "libc", "version": "0.2", "purl": "pkg:cargo/libc@0.2",
+             "licenses": [{"expression": "MIT OR Apache-2.0"}]},
+        ]
+    }  # fmt: skip
+    files = {
+        "some-1.0.dist-info__sboms__auditwheel.cdx.json": json.dumps(listed),
+        "some.libs__libcrypto-3a0647ea.so.3": "\x7fELF OpenSSL 3.5.7 9 Jun 2026",
+        "some.libs__libpq-e9b5c9ac.so.5.18": "\x7fELF",
+        "some__module.so": "\x7fELF",
+        "some__static__own.js": '"use strict";',
+        "some__static__idiomorph.js": Path("console/web/pages/static/idiomorph.js").read_text(
+            "utf-8"
+        ),
+    }
+    made = wheel(tmp_path, "some", "Name: some\nVersion: 1.0\n", **files)
+    found = [(each.name, each.version, each.licence) for each in sbom.inside_wheels([made])]
+    assert found == [
+        ("krb5", "1.18", "LicenseRef-see-LICENCES.txt"),
+        ("libc", "0.2", "MIT OR Apache-2.0"),
+        ("libcrypto", "3.5.7", "LicenseRef-see-LICENCES.txt"),
+        ("libpq", "5.18", "LicenseRef-see-LICENCES.txt"),
+        ("idiomorph", "0.8.0", "0BSD"),
+    ]
+
+
+def test_the_bridge_brings_nothing_of_the_console() -> None:
+    """Its programs have no PostgreSQL client (with an OpenSSL of its own) and no web server."""
+    names = {pin.name for pin in locks.pins(release_main.LOCK, linux.PLATFORM)}
+    assert names & {"psycopg", "psycopg-binary", "sqlalchemy", "uvicorn", "alembic"} == set()
+    assert "azure-identity" in names
 
 
 @pytest.mark.parametrize(
@@ -137,11 +177,15 @@ def test_the_scripts_are_plain_sh(path: Path) -> None:
     subprocess.run(["sh", "-n", str(path)], check=True)
 
 
-def calls_of(script: Path, word: str, place: Path) -> list[str]:
+def calls_of(script: Path, word: str, place: Path, *, systemd: int = 252) -> list[str]:
     """What a script of a package asks of systemd; everything else that it touches is in `place`."""
+    place.mkdir(exist_ok=True)
     for name in ("systemctl", "systemd-sysusers", "getent", "userdel", "groupdel", "install"):
         fake = place / name
-        fake.write_text(f'#!/bin/sh\necho "{name} $*" >> "{place}/calls"\n')
+        fake.write_text(
+            f'#!/bin/sh\necho "{name} $*" >> "{place}/calls"\n'
+            f'if [ "$1" = --version ]; then echo "systemd {systemd} ({systemd}.22-1)"; fi\n'
+        )
         fake.chmod(0o755)
     text = script.read_text().replace("/run/systemd/system", str(place))
     for name in ("/usr/bin/seb", "/usr/lib/scheduled", "/etc/", "/var/lib/"):
@@ -152,7 +196,8 @@ def calls_of(script: Path, word: str, place: Path) -> list[str]:
     subprocess.run(["sh", "-c", text, "sh", word], env=environment, check=True)
     calls = place / "calls"
     said = calls.read_text().splitlines() if calls.exists() else []
-    return [each for each in said if each.startswith("system")]
+    asked = (each for each in said if each != "systemctl --version")
+    return [each for each in asked if each.startswith("system")]
 
 
 @posix_only
@@ -179,6 +224,19 @@ def test_what_the_scripts_do(
     assert [each.replace("UNIT", unit) for each in expected] == calls_of(
         folder / script, word, tmp_path
     )
+
+
+@posix_only
+@pytest.mark.parametrize(("systemd", "from_files"), [(239, True), (246, True), (247, False)])
+def test_secrets_where_systemd_hands_over_none(
+    systemd: int, from_files: bool, tmp_path: Path
+) -> None:
+    """An old systemd gets the drop-in that makes the service read the files, a newer one not."""
+    drop_in = tmp_path / "etc/systemd/system/seb.service.d/00-credentials-from-files.conf"
+    calls_of(LINUX / "after-install.sh", "configure", tmp_path, systemd=systemd)
+    assert drop_in.is_symlink() is from_files
+    calls_of(LINUX / "after-install.sh", "configure", tmp_path, systemd=252)
+    assert not drop_in.is_symlink()
 
 
 @posix_only

@@ -1,4 +1,5 @@
 import re
+import ssl
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -6,23 +7,15 @@ from typing import Any
 import pytest
 from pydantic import SecretStr, ValidationError
 
-from sinks.base import (
-    PendingEvent,
-    Problem,
-    Sink,
-    SinkError,
-    SinkPaused,
-    SinkRejected,
-    SinkSettings,
-    read_secret,
-)
-from sinks.record import EventRecord
+from sinks.base import Problem, Sink, SinkError, SinkPaused, SinkRejected, SinkSettings, read_secret
+from sinks.errors import certificate_remedy
 from sinks.testing import (
     MemorySink,
     sample_context,
     sample_record,
     sample_records,
 )
+from wire.record import Record
 
 
 def settings(**others: Any) -> SinkSettings:
@@ -120,7 +113,7 @@ def test_a_sink_needs_no_more_than_deliver() -> None:
     class Least(Sink[SinkSettings]):
         KIND = "least"
 
-        def deliver(self, records: Sequence[EventRecord]) -> None:
+        def deliver(self, records: Sequence[Record]) -> None:
             pass
 
     sink = Least("least", settings(kind="least"), sample_context())
@@ -129,36 +122,6 @@ def test_a_sink_needs_no_more_than_deliver() -> None:
     sink.abort()
     sink.close()
     assert (list(sink.check()), sink.BATCH, sink.deadline) == ([], 1, 30.0)
-
-
-def test_a_pending_event_on_the_wire() -> None:
-    """Field names of a pending event are the record's."""
-    event = PendingEvent(
-        record_id="r",
-        event_id="e",
-        event_type="Freeze",
-        event_status="Scheduled",
-        not_before=None,
-        resources=("a", "b"),
-        affects_this_vm=True,
-        impact="pause",
-        revision=2,
-        fingerprint="sha256:0",
-    )
-    assert event.to_wire() == {
-        "recordId": "r",
-        "eventId": "e",
-        "eventType": "Freeze",
-        "eventStatus": "Scheduled",
-        "notBefore": None,
-        "resources": ["a", "b"],
-        "affectsThisVm": True,
-        "impact": "pause",
-        "revision": 2,
-        "fingerprint": "sha256:0",
-        **dict.fromkeys(("resourceType", "eventSource", "durationInSeconds")),
-    }
-    assert list(sample_context().pending()) == []
 
 
 def test_an_error_keeps_its_remedy_apart() -> None:
@@ -177,3 +140,19 @@ def test_errors_carry_what_the_dispatcher_needs() -> None:
     assert (rejected.delivered, rejected.tries) == (0, 1)
     assert isinstance(SinkPaused("x"), SinkError)
     assert not isinstance(rejected, SinkError)
+
+
+@pytest.mark.parametrize(
+    ("said", "remedy"),
+    [
+        ("CA cert does not include key usage extension", "made against RFC 5280"),
+        ("Basic Constraints of CA cert not marked critical", "made against RFC 5280"),
+        ("unable to get local issuer certificate", "name its authority"),
+        ("certificate has expired", "name its authority"),
+    ],
+)
+def test_an_authority_that_is_made_wrongly_is_explained(said: str, remedy: str) -> None:
+    """Who trusts it already is not told to trust it, by each kind of sink."""
+    error = ssl.SSLCertVerificationError(1, said)
+    error.verify_message = said
+    assert remedy in certificate_remedy(error, "name its authority")

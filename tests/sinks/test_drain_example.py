@@ -7,9 +7,9 @@ import pytest
 from support.process.scripts import shell_script
 
 from sinks.program.variables import environment
-from sinks.record import EVENT_ENDED, EVENT_STARTED, EVENT_UPDATED, EventRecord
 from sinks.samples import sample_bridge_record
 from sinks.testing import sample_record
+from wire.record import EVENT_ENDED, EVENT_STARTED, EVENT_UPDATED, Record
 
 SCRIPT = Path(__file__).parents[2] / "examples" / "drain.sh"
 
@@ -40,7 +40,7 @@ class Vm:
         """A machine where the tool is missing or broken."""
         shell_script(self._bin / "ss", "exit 127")
 
-    def run(self, record: EventRecord, **variables: str) -> int:
+    def run(self, record: Record, **variables: str) -> int:
         """The script's exit code for a record."""
         parent: Mapping[str, str] = {
             "PATH": f"{self._bin}{os.pathsep}{os.environ['PATH']}",
@@ -63,7 +63,7 @@ def vm(tmp_path: Path) -> Vm:
     return Vm(tmp_path)
 
 
-def reboot(sequence: int = 1, *, impact: str = "restart", **fields: str) -> EventRecord:
+def reboot(sequence: int = 1, *, impact: str = "restart", **fields: str) -> Record:
     """A record of an event that restarts the VM."""
     record = sample_record(sequence, event_id="A-1", **fields)  # type: ignore[arg-type]
     record.data["impact"] = impact  # type: ignore[index]
@@ -76,6 +76,13 @@ def test_it_takes_the_vm_out_of_service_and_back(vm: Vm) -> None:
         assert (vm.run(record), vm.run(record), vm.draining()) == (0, 0, {"A-1"})
     ended = reboot(3, record_type=EVENT_ENDED)
     assert (vm.run(ended), vm.run(ended), vm.draining()) == (0, 0, set())
+
+
+def test_an_event_that_goes_on_elsewhere_is_over_here(vm: Vm) -> None:
+    """It names this VM no more: the VM comes back into service before the event ends."""
+    assert vm.run(reboot()) == 0
+    elsewhere = reboot(2, record_type=EVENT_UPDATED, resources=("db-1",))  # type: ignore[arg-type]
+    assert (vm.run(elsewhere), vm.draining()) == (0, set())
 
 
 def test_two_events_overlap(vm: Vm) -> None:

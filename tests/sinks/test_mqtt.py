@@ -13,9 +13,9 @@ from support.mqtt.mosquitto import Mosquitto
 from support.mqtt.subscriber import Seen
 from support.sinks.destination import FarEnd
 
-from sinks.base import PendingEvent, SinkContext, SinkError
+from sinks.base import SinkContext, SinkError
 from sinks.mqtt import MqttSink
-from sinks.record import EventRecord, RecordDraft, seal
+from sinks.samples import sample_event, sample_pending
 from sinks.testing import (
     SAMPLE_STREAM,
     SAMPLE_TIME,
@@ -25,12 +25,14 @@ from sinks.testing import (
     sample_heartbeat,
     sample_record,
 )
+from wire.record import Record, RecordDraft, seal
+from wire.state import PendingEvent
 
 BASE = f"seb/v1/default/vm/{SAMPLE_VM.vm_id}"
 PASSWORD = "correct horse battery staple"
 
 
-def sealed(record_type: str, data: Mapping[str, Any]) -> EventRecord:
+def sealed(record_type: str, data: Mapping[str, Any]) -> Record:
     """The first record of a stream."""
     draft = RecordDraft(
         type=record_type,
@@ -108,7 +110,7 @@ def at(broker: Mosquitto, topic: str) -> Seen:
     ],
 )
 def test_a_record_has_the_properties_of_its_topic(
-    broker: Mosquitto, record: EventRecord, topic: str, expiry: int, correlation: bytes | None
+    broker: Mosquitto, record: Record, topic: str, expiry: int, correlation: bytes | None
 ) -> None:
     """It is not retained, says what it is and expires; a receipt's Correlation Data is its jti."""
     sink = make(broker)
@@ -164,18 +166,7 @@ class Bridge:
         )
 
 
-PENDING = PendingEvent(
-    record_id="r",
-    event_id="E1",
-    event_type="Freeze",
-    event_status="Scheduled",
-    not_before="2026-03-01T12:15:00Z",
-    resources=("db-0",),
-    affects_this_vm=True,
-    impact="pause",
-    revision=1,
-    fingerprint="sha256:00",
-)
+PENDING = sample_pending(sample_event("E1"))
 
 
 def test_the_state_is_retained_and_follows_what_is_pending(broker: Mosquitto) -> None:
@@ -230,6 +221,7 @@ def test_the_status_says_online_and_offline(broker: Mosquitto) -> None:
         "session": "instance-1",
         "sink": "ops",
         "commands": False,
+        "prepares": False,
         "vm": {"vmId": SAMPLE_VM.vm_id, "name": "db-0", "resourceId": SAMPLE_VM.resource_id},
     }
     assert online == json.loads(at(broker, "status").payload)

@@ -12,11 +12,12 @@ from support.mqtt.commands import Source, send
 from support.mqtt.mosquitto import Mosquitto
 from support.mqtt.stub import SILENCE, MqttStub
 
-from sinks.base import MAX_TOKEN_BYTES, SinkContext, SinkError
+from sinks.base import SinkContext, SinkError
 from sinks.mqtt import MqttSink
 from sinks.mqtt.commands import MAX_UNSETTLED
-from sinks.record import APPROVAL, BRIDGE_STARTED
 from sinks.testing import SAMPLE_VM, sample_context, sample_record
+from wire.command import MAX_TOKEN_BYTES
+from wire.record import APPROVAL, BRIDGE_STARTED
 
 BASE = f"seb/v1/default/vm/{SAMPLE_VM.vm_id}"
 TOPIC = f"{BASE}/command"

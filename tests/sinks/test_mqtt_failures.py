@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
-from paho.mqtt.client import Client
 from support.mqtt.stub import (
     DISCONNECT,
     DISCONNECT_WITH,
@@ -206,9 +205,7 @@ def test_order_is_kept_after_a_refusal_until_a_batch_has_passed(code: int) -> No
         assert stub.most_in_flight > 1
         sink.close()
     bodies = [record.body for record in RECORDS]
-    first, *later = seen
-    assert first in [bodies[:sent] for sent in range(20, 25)]
-    assert later == [[bodies[4]], [bodies[4]], bodies[4:]]
+    assert seen == [bodies[:20], [bodies[4]], [bodies[4]], bodies[4:]]
 
 
 def test_a_refused_state_is_a_sink_error() -> None:
@@ -245,28 +242,6 @@ def test_a_batch_arrives_in_order_however_the_broker_answers(together: int) -> N
         assert stub.most_in_flight <= 20
         stub.together = 1
         sink.close()
-
-
-def test_a_deadline_between_two_records_parks_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Time that is up while the next record is on its way out says nothing about that record."""
-    ended, publish = threading.Event(), Client.publish
-
-    def held(*args: Any, **more: Any) -> Any:
-        if threading.current_thread() in network_threads():
-            ended.wait(30)
-        return publish(*args, **more)
-
-    monkeypatch.setattr(Client, "publish", held)
-    with MqttStub(greeting=connack(properties=b"\x21\x00\x01")) as stub:
-        sink = impatient(stub.host, stub.port)
-        sink.open()
-        try:
-            with pytest.raises(SinkError, match="has not acknowledged") as caught:
-                sink.deliver(RECORDS)
-        finally:
-            ended.set()
-        sink.close()
-    assert caught.value.delivered == 1
 
 
 def test_what_is_unanswered_at_a_refusal_ends_the_connection() -> None:

@@ -15,8 +15,8 @@ from sinks.base import SinkRejected
 from sinks.program import ProgramSink
 from sinks.program.settings import ProgramSettings
 from sinks.readable import escaped
-from sinks.record import APPROVAL, BRIDGE_HEARTBEAT, BRIDGE_STARTED, EVENT_ENDED
 from sinks.testing import SinkContract, sample_context, sample_record
+from wire.record import APPROVAL, BRIDGE_HEARTBEAT, BRIDGE_STARTED, EVENT_ENDED
 
 
 class TestProgramContract(SinkContract):

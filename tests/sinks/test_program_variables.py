@@ -1,5 +1,6 @@
 import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -7,9 +8,10 @@ import pytest
 from sinks.program import ProgramSink
 from sinks.program.settings import ProgramSettings
 from sinks.program.variables import VARIABLES, environment
-from sinks.record import EVENT_ENDED, EventRecord
 from sinks.samples import sample_bridge_record
 from sinks.testing import sample_context, sample_record
+from wire.event import EVENT_FIELDS
+from wire.record import EVENT_ENDED, Record
 
 PAGE = Path(__file__).parents[2] / "docs" / "prepare-and-recover.md"
 SECRETS = {
@@ -23,7 +25,7 @@ SECRETS = {
 }
 
 
-def variables(record: EventRecord) -> dict[str, str]:
+def variables(record: Record) -> dict[str, str]:
     """The record's variables, without SEB_EVENT_ in front."""
     made = environment(record, {})
     return {name.removeprefix("SEB_EVENT_"): value for name, value in made.items()}
@@ -47,9 +49,19 @@ def test_an_event_in_variables() -> None:
         "RESOURCES": "db-0\ndb-1",
         "RESOURCE_COUNT": "2",
         "REVISION": "1",
-        "FINGERPRINT": f"sha256:{3:064x}",
+        "FINGERPRINT": record.data["fingerprint"],
         "VM_NAME": "db-0",
     }
+
+
+def test_every_field_of_an_event_has_a_variable_or_a_reason_to_have_none() -> None:
+    """A field that is new needs an entry in `VARIABLES`, or one here."""
+    left_out = {"description": "free text", "resourceType": "always VirtualMachine"}
+    event = {name: f"value-of-{name}" for name in EVENT_FIELDS}
+    record = sample_record()
+    found = variables(replace(record, data={**record.data, "event": event}))
+    shown = {name for name in EVENT_FIELDS if f"value-of-{name}" in found.values()}
+    assert shown | left_out.keys() == set(EVENT_FIELDS)
 
 
 def test_what_is_not_known_is_empty() -> None:
@@ -88,7 +100,9 @@ def test_a_value_is_one_safe_word(name: str, expected: str) -> None:
 
 def test_values_of_another_type_are_no_trouble() -> None:
     """A list with numbers and nulls in it still makes lines."""
-    record = sample_record(resources=("db-0", None, 7, {"a": 1}))  # type: ignore[arg-type]
+    record = sample_record()
+    event = {**record.data["event"], "resources": ["db-0", None, 7, {"a": 1}]}
+    record = replace(record, data={**record.data, "event": event})
     assert variables(record)["RESOURCES"] == "db-0\n\n7\n__a_:_1_"
 
 

@@ -16,12 +16,13 @@ from support.mqtt.commands import Source
 from support.sinks.http_server import HttpServer, Mode
 from support.sinks.throwaway_ca import ThrowawayCa
 
-from sinks.base import MAX_TOKEN_BYTES, SinkContext, SinkError
+from sinks.base import SinkContext, SinkError
 from sinks.http.client import Limits
 from sinks.pull import PullSink
 from sinks.pull.poll import MAX_TOKENS
 from sinks.pull.settings import PullSettings
 from sinks.testing import SAMPLE_VM, sample_context
+from wire.command import MAX_TOKEN_BYTES
 
 PATH = "/fleet/path-that-is-secret"
 TOKEN = "token-that-is-secret"

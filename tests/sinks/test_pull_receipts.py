@@ -12,8 +12,8 @@ from sinks.base import Sink, SinkError, SinkPaused, SinkRejected
 from sinks.http.client import Limits
 from sinks.pull import PullSink
 from sinks.pull.settings import PullSettings
-from sinks.record import APPROVAL
 from sinks.testing import BRIDGE_TYPES, EVENT_TYPES, SinkContract, sample_context, sample_record
+from wire.record import APPROVAL
 
 PATH = "/fleet/path-that-is-secret"
 TOKEN = "token-that-is-secret"

@@ -4,7 +4,6 @@ from datetime import timedelta
 import pytest
 
 from sinks.readable import escaped, readable
-from sinks.record import APPROVAL, EVENT_ENDED, EVENT_STARTED, EventRecord
 from sinks.testing import (
     BRIDGE_TYPES,
     SAMPLE_TIME,
@@ -13,6 +12,7 @@ from sinks.testing import (
     sample_record,
     sample_records,
 )
+from wire.record import APPROVAL, EVENT_ENDED, EVENT_STARTED, Record
 
 HOSTILE = "a\x1b[2Jb\x9b31mc\x7fd\re\nf\u202eg\u2028h\tz"
 
@@ -48,7 +48,7 @@ def test_a_heartbeat_is_short() -> None:
     )
 
 
-def approval(**said: object) -> EventRecord:
+def approval(**said: object) -> Record:
     """A receipt: a record of its own type, with these members of its data changed."""
     told = {
         "jti": "5e9a0b52-6a3c-4f0e-9d0a-1f2f60f3a1aa",
@@ -163,6 +163,6 @@ def test_colour_marks_the_transition_only() -> None:
 
 
 @pytest.mark.parametrize("record", sample_records(), ids=lambda record: record.type)
-def test_every_kind_of_record_is_one_line(record: EventRecord) -> None:
+def test_every_kind_of_record_is_one_line(record: Record) -> None:
     """No kind of record breaks the line or the program."""
     assert readable(record, now=SAMPLE_TIME, width=80).isprintable()

@@ -24,7 +24,7 @@ def test_each_built_in_kind_loads_the_class_that_says_so(kind: str) -> None:
 
 def test_an_unknown_kind_is_told_what_there_is() -> None:
     """A typo is answered with the list."""
-    with pytest.raises(UnknownKindError, match=r"'mqttt'.*eventhub, file, mqtt, "):
+    with pytest.raises(UnknownKindError, match=r"'mqttt'.*eventhub, file, kubernetes, mqtt, "):
         registry.load("mqttt")
 
 

@@ -4,7 +4,6 @@ from typing import Any
 import pytest
 
 from sinks.base import Check, SinkError
-from sinks.record import EventRecord
 from sinks.testing import (
     BRIDGE_TYPES,
     EVENT_TYPES,
@@ -14,6 +13,7 @@ from sinks.testing import (
     sample_record,
     sample_records,
 )
+from wire.record import Record
 
 
 class Shelf:
@@ -23,7 +23,7 @@ class Shelf:
     secrets: Sequence[str] = ()
 
     def __init__(self) -> None:
-        self.records: list[EventRecord] = []
+        self.records: list[Record] = []
         self.away = False
 
     def received(self) -> Sequence[bytes]:
@@ -39,7 +39,7 @@ class Shelf:
 class ShelfSink(MemorySink):
     shelf: Shelf
 
-    def deliver(self, records: Sequence[EventRecord]) -> None:
+    def deliver(self, records: Sequence[Record]) -> None:
         if self.shelf.away:
             raise SinkError("the shelf is away")
         self.shelf.records.extend(records)
@@ -66,18 +66,18 @@ class TestTheSmallestSinkThatKeepsTheContract(SinkContract):
 
 
 class Forgetful(ShelfSink):
-    def deliver(self, records: Sequence[EventRecord]) -> None:
+    def deliver(self, records: Sequence[Record]) -> None:
         super().deliver(records[:1])
 
 
 class Careless(ShelfSink):
-    def deliver(self, records: Sequence[EventRecord]) -> None:
+    def deliver(self, records: Sequence[Record]) -> None:
         if not self.shelf.away:
             super().deliver(records)
 
 
 class Rewriting(ShelfSink):
-    def deliver(self, records: Sequence[EventRecord]) -> None:
+    def deliver(self, records: Sequence[Record]) -> None:
         super().deliver([sample_record(record.sequence + 1) for record in records])
 
 

@@ -23,7 +23,6 @@ from support.sinks.webhook import (
 
 from sinks.base import SinkError, SinkPaused, SinkRejected
 from sinks.http.outcome import seconds_to_wait
-from sinks.record import EventRecord
 from sinks.testing import (
     SAMPLE_TIME,
     SinkContract,
@@ -32,6 +31,7 @@ from sinks.testing import (
     sample_records,
 )
 from sinks.webhook import WebhookSink
+from wire.record import Record
 
 
 class TestWebhookContract(SinkContract):
@@ -225,7 +225,7 @@ def test_retry_after_is_read_with_care(header: str | None, expected: float | Non
     ],
 )
 def test_a_templated_webhook_hears_no_heartbeats(
-    server: HttpServer, others: dict[str, Any], record: EventRecord, expected: bool
+    server: HttpServer, others: dict[str, Any], record: Record, expected: bool
 ) -> None:
     """Heartbeats go to a plain webhook; to a templated one only where its types ask for them."""
     assert expected == hasty(server, **others).accepts(

@@ -1,14 +1,16 @@
 import json
 import re
+import sys
+import threading
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from sinks.record import EVENT_ENDED, EVENT_SCHEDULED, EVENT_STARTED, EventRecord
 from sinks.testing import EVENT_TYPES, sample_heartbeat, sample_record, sample_records
 from sinks.webhook.template import RenderError, TemplateFormatError, compile_template, render
+from wire.record import EVENT_ENDED, EVENT_SCHEDULED, EVENT_STARTED, Record
 
 DOCS = Path(__file__).parents[2] / "docs" / "webhook-templates.md"
 EXAMPLES = dict(
@@ -19,7 +21,7 @@ EXAMPLES = dict(
 HOSTILE = 'quote " backslash \\ brace }} {{ <b> & \n \x1b[2J \u2028 end'
 
 
-def rendered(template: str, record: EventRecord | None = None) -> bytes:
+def rendered(template: str, record: Record | None = None) -> bytes:
     """The body that a template makes of a record."""
     return render(compile_template(template), record or sample_record()).body
 
@@ -137,7 +139,7 @@ def test_arithmetic_still_works() -> None:
     assert rendered("{{ 2 * 3 }} {{ 'ab' * 2 }} {{ 1.5 * 2 }}") == b"6 abab 3.0"
 
 
-def get_of(example: str) -> list[EventRecord]:
+def get_of(example: str) -> list[Record]:
     """The records that a documented example gets: all but heartbeats; a pager gets events only."""
     hostile = [
         sample_record(n, record_type=kind, description=HOSTILE, resources=resources)
@@ -171,10 +173,10 @@ def test_each_example_survives_nulls(example: str) -> None:
     for name in ("eventType", "notBefore", "description", "eventSource", "durationInSeconds"):
         envelope["data"]["event"][name] = None
     body = json.dumps(envelope).encode()
-    record = EventRecord(
+    record = Record(
         **{
             name: getattr(sample_record(), name)
-            for name in EventRecord.__dataclass_fields__
+            for name in Record.__dataclass_fields__
             if name != "body"
         },
         body=body,
@@ -213,10 +215,27 @@ def test_pagerduty_opens_and_resolves_one_incident(kind: str, impact: str, actio
     that deletes the VM, which sends no `ended`.
     """
     made = sample_record(record_type=kind, event_id="5D2C0B2E-1E7B-4B9B-9D1C-000000000001")
-    whole = json.loads(made.body)
-    whole["data"]["impact"] = impact
-    record = replace(made, body=json.dumps(whole).encode())
+    record = replace(made, data={**made.data, "impact": impact})
     said = json.loads(rendered(EXAMPLES["PagerDuty"], record))
     assert (said["event_action"], said["dedup_key"]) == (action, made.event_id)
     severity = "warning" if impact == "pause" else "error"
     assert action == "resolve" or said["payload"]["severity"] == severity
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}",
+        "{% macro t(n) %}{{ t(n + 1) if n < 60 }}{{ t(n + 1) if n < 60 }}{% endmacro %}{{ t(0) }}",
+        "{% for a in range(99999) %}{% set b = range(99999)|map('string')|list %}{% endfor %}",
+    ],
+    ids=["a loop", "a macro that calls itself", "a filter"],
+)
+def test_what_never_ends_is_given_up(monkeypatch: pytest.MonkeyPatch, template: str) -> None:
+    """Without any output, with the line, and nothing goes on behind it."""
+    monkeypatch.setattr("sinks.webhook.template._SLOWEST", 0.2)
+    threads, tracing = set(threading.enumerate()), sys.gettrace()
+    with pytest.raises(RenderError, match=r"^template: .* more than 0.2 s, in line 1$"):
+        rendered(template)
+    assert set(threading.enumerate()) <= threads
+    assert sys.gettrace() == tracing

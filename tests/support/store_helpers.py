@@ -7,19 +7,20 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from bridge.events.normalize import Observer
 from bridge.events.tracked import TrackedEvent, dump_tracked
 from bridge.imds.document import parse_event
-from bridge.store.approvals import Entry
+from bridge.store.approvals import Approval
 from bridge.store.database import Store
 from bridge.store.opening import open_store
 from bridge.store.outbox import Recipient
 from bridge.store.rows import EventRow
-from sinks.record import EventRecord, RecordDraft, rfc3339
 from sinks.samples import SAMPLE_VM, sample_bridge_record, sample_record
+from wire.moment import rfc3339
+from wire.observer import BridgeRun, Observer
+from wire.record import Record, RecordDraft
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
-ENTRY = Entry(
+AN_APPROVAL = Approval(
     cause="command\nissuer\none",
     jti="one",
     event_id="E-1",
@@ -37,7 +38,7 @@ def environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": path}
 
 
-def as_draft(record: EventRecord) -> RecordDraft:
+def as_draft(record: Record) -> RecordDraft:
     """A record as it was before the store gave it its place."""
     return RecordDraft(
         type=record.type,
@@ -85,14 +86,18 @@ def opened(directory: Path, *, wait: float = 5.0) -> Iterator[Store]:
         store.close()
 
 
-def sequences(records: Sequence[EventRecord]) -> list[int]:
+def sequences(records: Sequence[Record]) -> list[int]:
     """The places of records in their stream."""
     return [record.sequence for record in records]
 
 
 def observer() -> Observer:
     """An observer of the sample VM."""
-    return Observer(vm=SAMPLE_VM, version="0", instance_id="test")
+    return Observer(
+        vm=SAMPLE_VM,
+        node=None,
+        bridge=BridgeRun(version="0", instance_id="test", site="default"),
+    )
 
 
 def recipients(*names: str) -> dict[str, Recipient]:

@@ -27,8 +27,9 @@ _COLOURS: Final = {"ok": "green", "warn": "yellow", "fail": "red"}
 def command(*, offline: bool, as_json: bool, overrides: tuple[str, ...]) -> None:
     """Check everything that could go wrong, one line per step: ok, warn or FAIL.
 
-    Exit codes: 0 nothing failed, 69 IMDS or a sink is unreachable, 78 settings, trusted keys or
-    state. On a VM that never asked for Scheduled Events before, this turns them on.
+    If a bridge runs here, it is asked what each sink last answered. Exit codes: 0 nothing failed,
+    69 IMDS or a sink is unreachable, or a sink of the running bridge fails, 78 settings, trusted
+    keys or state. On a VM that never asked for Scheduled Events before, this turns them on.
     """
     steps = []
     try:

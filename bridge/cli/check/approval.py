@@ -7,13 +7,13 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Final
 
-from bridge.approval.policy import Rule, rules_of
+from bridge.approval.policy import covers, sentence
 from bridge.approval.trusted_keys import trust_of
-from bridge.config.approval import ApprovalSettings
+from bridge.config.approval import ApprovalSettings, Rule
 from bridge.config.load import Configuration, SinkSpec
 from bridge.errors import ConfigurationError
 from sinks.base import Check
-from sinks.record import EVENT_SCHEDULED, EVENT_UPDATED
+from wire.record import EVENT_SCHEDULED, EVENT_UPDATED
 
 # Azure: the Scheduled Events documentation.
 EVENT_TYPES: Final = ("Freeze", "Reboot", "Redeploy", "Preempt", "Terminate")
@@ -22,8 +22,9 @@ EVENT_SOURCES: Final = ("Platform", "User")
 
 def look_at_approval(config: Configuration) -> Iterator[Check]:
     """The lines about rules, in their order, then about keys and channels."""
-    rules = rules_of(config.settings.approval)
-    trust, channels = config.settings.approval.trust, _channels(config)
+    rules = config.settings.approval.rules
+    trust = config.settings.approval.trust
+    channels = _channels(config)
     if not rules and trust is None and not channels:
         yield Check.ok("nothing is approved: no rule and no trusted key is configured")
         return
@@ -45,15 +46,15 @@ def look_at_approval(config: Configuration) -> Iterator[Check]:
 
 def _rule(rule: Rule, before: Sequence[Rule], sinks: Sequence[SinkSpec]) -> Check:
     for problem, remedy in _problems(rule, before, sinks):
-        return Check.warn(f"{rule.sentence()}; but {problem}", remedy)
-    return Check.ok(rule.sentence())
+        return Check.warn(f"{sentence(rule)}; but {problem}", remedy)
+    return Check.ok(sentence(rule))
 
 
 def _problems(
     rule: Rule, before: Sequence[Rule], sinks: Sequence[SinkSpec]
 ) -> Iterator[tuple[str, str]]:
     for earlier in before:
-        if earlier.covers(rule):
+        if covers(earlier, rule):
             yield (
                 f"rule {earlier.name} comes first and decides about all of these events",
                 f"move it before {earlier.name}, or remove it",
@@ -74,12 +75,12 @@ def _problems(
                 f"the sink {spec.name} does not get every record that the rule waits for",
                 f"let its TYPES take {EVENT_SCHEDULED} and {EVENT_UPDATED}",
             )
-    if rule.leader_first and rule.max_resources <= 1:
+    if rule.leader and rule.max_resources <= 1:
         yield (
             "leader has no effect with max_resources 1: an event of two VMs is refused",
             "raise max_resources, or leave out leader",
         )
-    if rule.leader_first and not rule.affects_this_vm:
+    if rule.leader and not rule.affects_this_vm:
         yield (
             "a VM leads only where the event names it",
             "leave out affects_this_vm = false, or leader",

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Final
 
 from bridge.config.settings import DEFAULT_IMDS_URL, Settings
-from bridge.imds.client import ImdsError, client
+from bridge.imds.api_versions import EVENTS_VERSIONS, INSTANCE_VERSIONS
+from bridge.imds.client import Imds, ImdsError, client
 from bridge.imds.document import DocumentError, parse_document
 from bridge.imds.identity import IdentityError, fetch_identity
 from sinks.base import Check
-from sinks.record import VmIdentity
+from wire.vm import VmIdentity
 
+_NAMED: Final = 5
+"""How many api-versions are named, the newest ones."""
 _FORBIDDEN: Final = (
     "something answers and refuses this process: see the rules of the guest proxy agent (metadata "
     "security protocol), and for a pod those of the cluster for IMDS"
@@ -28,22 +32,43 @@ _REMEDIES: Final = {
 }
 
 
-def look_at_imds(settings: Settings) -> Check:
-    """Whether it gives a document, and how soon."""
+def look_at_imds(settings: Settings) -> Iterator[Check]:
+    """Whether it gives a document, how soon, and which newer api-versions it offers."""
     imds = client(settings)
     try:
-        answer = imds.events()
-        document = parse_document(answer.body)
+        yield _document(imds)
+        yield from _newer_versions(imds)
     except (ImdsError, DocumentError) as error:
-        return _failed(settings, error)
+        yield _failed(settings, error)
     finally:
         imds.close()
+
+
+def _document(imds: Imds) -> Check:
+    answer = imds.events()
+    document = parse_document(answer.body)
     count = len(document.events)
     pending = {0: "no event is", 1: "1 event is"}.get(count, f"{count} events are")
     return Check.ok(
         f"{imds.url} answers in {answer.latency_ms:.0f} ms with api-version "
         f"{imds.api_version}; {pending} pending"
     )
+
+
+def _newer_versions(imds: Imds) -> Iterator[Check]:
+    """The api-versions that this release does not know; nothing where IMDS does not list them."""
+    known = max(imds.api_version, *EVENTS_VERSIONS, *INSTANCE_VERSIONS)
+    try:
+        newer = [each for each in imds.versions() if each > known]
+    except ImdsError:
+        return
+    if newer:
+        named = ", ".join(newer[-_NAMED:])
+        more = f" and {len(newer) - _NAMED} more" if len(newer) > _NAMED else ""
+        yield Check.ok(
+            f"IMDS offers newer api-versions ({named}{more}), whose events this release has not "
+            "seen; SEB_IMDS__API_VERSION selects one"
+        )
 
 
 def _failed(settings: Settings, error: ImdsError | DocumentError) -> Check:

@@ -112,6 +112,32 @@ def _outbox(answer: dict[str, object]) -> Iterator[Check]:
             )
 
 
+def ask_sinks(config: Configuration) -> dict[str, Check]:
+    """What the running bridge says of its sinks, by name; nothing without one."""
+    try:
+        running = control.ask(config.settings.state_dir, {"ask": "outbox.list"})
+    except (control.ControlError, SebError, OSError):
+        return {}
+    sinks = running["sinks"] if running is not None else ()
+    return {sink["name"]: _last_answer(sink) for sink in sinks if sink["configured"]}
+
+
+def _last_answer(sink: dict[str, Any]) -> Check:
+    name = sink["name"]
+    backlog = sink["backlog"]
+    if sink["state"] in ("failing", "paused"):
+        return Check.fail(
+            f"the running bridge says {sink['state']}, {backlog} to deliver: {sink['reason']}",
+            f"correct that; `seb outbox retry {name}` makes it try at once",
+        )
+    if sink["state"] == "ok":
+        return Check.ok(f"the running bridge says ok, last delivered {sink['lastDeliveredAt']}")
+    text = f"the running bridge says {sink['state']}: no record has been acknowledged yet"
+    if not backlog:
+        return Check.ok(text)
+    return Check.warn(f"{text}, {backlog} to deliver", "wait some seconds, and check again")
+
+
 def ask_running(config: Configuration) -> dict[str, Any] | None:
     """The settings that the running bridge reports; None without one."""
     try:
@@ -122,7 +148,8 @@ def ask_running(config: Configuration) -> dict[str, Any] | None:
 
 def look_at_running(config: Configuration, running: dict[str, Any]) -> Iterator[Check]:
     """The differences that matter to what is asked next."""
-    imds, own = running["imds"], config.settings.imds
+    imds = running["imds"]
+    own = config.settings.imds
     if imds["url"] != own.url:
         yield Check.warn(
             f"the running bridge asks IMDS at {imds['url']}, and these settings say {own.url}",
@@ -143,5 +170,5 @@ def imds_of(settings: Settings, running: dict[str, Any] | None) -> Settings:
     """The settings, with the IMDS that the running bridge asks."""
     if running is None:
         return settings
-    told = {"url": running["imds"]["url"], "api_version": running["imds"]["apiVersion"]}
-    return settings.model_copy(update={"imds": settings.imds.model_copy(update=told)})
+    imds = {"url": running["imds"]["url"], "api_version": running["imds"]["apiVersion"]}
+    return settings.model_copy(update={"imds": settings.imds.model_copy(update=imds)})

@@ -11,7 +11,7 @@ from typing import Final
 from bridge.api.http_client import Viewer
 from bridge.cli.check.approval import look_at_approval
 from bridge.cli.check.imds import look_at_identity, look_at_imds
-from bridge.cli.check.state import ask_running, imds_of, look_at_running, look_at_state
+from bridge.cli.check.state import ask_running, ask_sinks, imds_of, look_at_running, look_at_state
 from bridge.cli.common import NOBODY, context_for
 from bridge.config.address import parsed
 from bridge.config.load import Configuration, SinkSpec
@@ -19,8 +19,8 @@ from bridge.config.messages import stray
 from bridge.config.reference import effective
 from bridge.errors import SebError
 from sinks.base import Check
-from sinks.record import VmIdentity
 from sinks.within import Stuck, within
+from wire.vm import VmIdentity
 
 SINK_SECONDS: Final = 30.0
 """How long a sink's own check may take."""
@@ -48,12 +48,15 @@ def checkup(
         return
     settings = imds_of(config.settings, running)
     asking(f"asking {settings.imds.url}; the first answer ever can take two minutes")
-    yield Step(about="imds", check=look_at_imds(settings))
+    yield from _steps("imds", look_at_imds(settings))
     vm, check = look_at_identity(settings)
     yield Step(about="identity", check=check)
     asking("asking the sinks")
     for spec, checks in zip(config.sinks, look_at_sinks(config, vm or NOBODY), strict=True):
         yield from _steps(f"sink {spec.name}", checks)
+    # The sink that runs has its own environment: what it was answered counts, too.
+    for name, check in ask_sinks(config).items():
+        yield Step(about=f"sink {name}", check=check)
 
 
 def _steps(about: str, checks: Iterable[Check]) -> Iterator[Step]:

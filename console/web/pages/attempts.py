@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from console.fleet.moments import seconds_of
 from console.fleet.outcomes import FINAL, ending
-from console.web.pages import text, words
+from console.web.pages import words
 
 STEPS: Final = ("sent", "accepted", "posted", "confirmed")
 _WORDS: Final[Mapping[str, str]] = {
@@ -103,7 +104,7 @@ def attempts(timeline: Iterable[Mapping[str, Any]], name_of: Callable[[str], str
             continue
         if state == "rejected" and item.get("reason") == "replayed" and attempt.at:
             continue  # a second copy of the same command; the first one counts
-        attempt.at[state] = text.seconds_of(item.get("at"))
+        attempt.at[state] = seconds_of(item.get("at"))
         attempt.by = attempt.by or item.get("by")
         attempt.reason = item.get("reason") or attempt.reason
     return list(found.values())

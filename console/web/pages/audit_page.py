@@ -9,21 +9,24 @@ from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import urlencode
 
+from console.approvals.refused import WORDS
 from console.audit import log
 from console.audit.chain import START, Head, as_json, head_of, verify
-from console.decisions.refused import WORDS
+from console.db.audit import AuditRow
+from console.db.decisions import decisions_by_id
+from console.db.errors import StoreError
+from console.db.opening import Database
+from console.db.transactions import read_from
+from console.fleet.moments import seconds_of
 from console.fleet.outcomes import outcome_words
 from console.fleet.values import Decision
-from console.store import history
-from console.store.audit import AuditRow
-from console.store.errors import StoreError
-from console.store.opening import Database
-from console.web.pages import text
 
 PAGE: Final = 50
 """Rows on one page."""
 _FILTERS: Final[Mapping[str, str]] = {"actor": "actor", "event": "event_id", "action": "action"}
 """Names in the URL, and the columns."""
+PARAMETERS: Final = (*_FILTERS, "before")
+"""What the address of this page may ask for."""
 _SHOWN: Final = (
     *("number", "at", "actor", "action", "eventId", "reason", "decision", "previous", "hash"),
 )
@@ -40,6 +43,7 @@ _ACTIONS: Final[Mapping[str, str]] = {
     "token_revoked": "revoked a token",
     "vm_enrolled": "enrolled a VM",
     "vm_revoked": "revoked a VM",
+    "vm_retired": "retired a VM",
     "all_vms_revoked": "revoked all VMs",
 }
 _REFUSALS: Final[Mapping[str, str]] = {
@@ -115,13 +119,7 @@ async def values(
     number = query.get("before", "")
     before = int(number) if number.isascii() and number.isdecimal() and len(number) < 16 else None  # noqa: PLR2004
     equal = {_FILTERS[name]: value.replace("\0", "") for name, value in chosen.items() if value}
-    found, actions = await asyncio.to_thread(
-        log.newest, database.reading, PAGE + 1, before=before, equal=equal
-    )
-    told = [as_json(row) for row in found[:PAGE]]
-    ids = {row["decision"] for row in told if row.get("decision")}
-    decided = await asyncio.to_thread(history.read_decisions, database.reading, ids)
-    rows = [_shown(row, decided.get(row.get("decision", ""))) for row in told]
+    found, actions, rows = await asyncio.to_thread(_read, database, before, equal)
     given = {name: value for name, value in chosen.items() if value}
     older = {**given, "before": found[PAGE - 1].number} if len(found) > PAGE else None
     try:
@@ -140,6 +138,18 @@ async def values(
     }
 
 
+def _read(
+    database: Database, before: int | None, equal: Mapping[str, str]
+) -> tuple[list[AuditRow], list[str], list[dict[str, Any]]]:
+    """The newest rows, the actions that there are, and the rows of a page as they are shown."""
+    with read_from(database.reading) as connection:
+        found, actions = log.newest(connection, PAGE + 1, before=before, equal=equal)
+        told = [as_json(row) for row in found[:PAGE]]
+        ids = {row["decision"] for row in told if row.get("decision")}
+        decided = decisions_by_id(connection, ids)
+    return found, actions, [_shown(row, decided.get(row.get("decision", ""))) for row in told]
+
+
 def action_words(action: str) -> str:
     """An action as a person reads it."""
     return _ACTIONS.get(action) or action.replace("_", " ")
@@ -150,7 +160,7 @@ def _shown(row: Mapping[str, Any], decision: Decision | None) -> dict[str, Any]:
     reason, is_refusal = row.get("reason"), row["action"] == "refused"
     return {
         "number": row["number"],
-        "at": text.seconds_of(row["at"]),
+        "at": seconds_of(row["at"]),
         "actor": row["actor"],
         "action": row["action"],
         "event": row.get("eventId"),

@@ -10,17 +10,18 @@ from urllib.parse import urlencode
 
 from console.access.people import Person
 from console.fleet.differences import names_of
-from console.web.desk import Desk
 from console.web.pages import decision_block, event_rows, forms
 from console.web.pages.event_rows import Row
 from console.web.pages.text import plural
+from console.web.state import AppState
 
 if TYPE_CHECKING:
     from console.web.pages.decide import Outcome
 
 LIMIT: Final = 20
 """Events that one form decides at most: as many as a person can read before signing."""
-_FILTERS: Final = ("site", "type", "q")
+PARAMETERS: Final = ("site", "type", "q")
+"""What the address of the list may ask for."""
 _SHOWN: Final = 200
 """Rows of the list; the number counts all."""
 _LONGEST: Final = 300
@@ -37,43 +38,41 @@ class Filter:
     @classmethod
     def of(cls, query: Mapping[str, str]) -> Filter:
         """The filter of a query string."""
-        return cls(**{name: query.get(name, "").strip()[:_LONGEST] for name in _FILTERS})
+        return cls(**{name: query.get(name, "").strip()[:_LONGEST] for name in PARAMETERS})
 
     @property
     def query(self) -> str:
         """It as a query string, with its question mark; empty if it asks for nothing."""
-        given = {name: value for name in _FILTERS if (value := getattr(self, name))}
+        given = {name: value for name in PARAMETERS if (value := getattr(self, name))}
         return f"?{urlencode(given)}" if given else ""
 
-    def takes(self, row: Row, words: str, sites: Sequence[str]) -> bool:
+    def takes(self, row: Row) -> bool:
         """Whether an event is one of those."""
-        if self.site and self.site not in sites:
+        if self.site and self.site not in row["all_sites"]:
             return False
         if self.type and self.type.lower() != (row["eventType"] or "").lower():
             return False
-        return not self.q or self.q.lower() in words
+        return not self.q or self.q.lower() in row["words"]
 
 
 class Listing:
     """The events that wait for a decision, by time left."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
+    def __init__(self, state: AppState) -> None:
+        self._state = state
 
     def values(self, query: Mapping[str, str], person: Person) -> dict[str, Any]:
-        """What the list and the confirmation show."""
-        desk, wanted = self._desk, Filter.of(query)
-        waiting = [
-            (row, desk.fleet.events[row["eventId"]])
-            for row in event_rows.open_rows(desk, desk.now())
-            if row["group"] == "due"
-        ]
-        found = [row for row, event in waiting if wanted.takes(row, event.words, event.sites)]
+        """What the list and the confirmation show. Raises `StoreError`."""
+        wanted = Filter.of(query)
+        with self._state.snapshots.take() as snapshot:
+            rows = event_rows.open_rows(snapshot)
+        waiting = [row for row in rows if row["group"] == "due"]
+        found = [row for row in waiting if wanted.takes(row)]
         chosen = found[:LIMIT]
         return {
             "filter": wanted,
-            "sites": sorted({site for _, event in waiting for site in event.sites}),
-            "types": sorted({row["eventType"] for row, _ in waiting if row["eventType"]}),
+            "sites": sorted({site for row in waiting for site in row["all_sites"]}),
+            "types": sorted({row["eventType"] for row in waiting if row["eventType"]}),
             "rows": found[:_SHOWN],
             "count": len(found),
             "waiting": len(waiting),
@@ -81,7 +80,7 @@ class Listing:
             "chosen": [self._asked(row) for row in chosen],
             "vms": sum(len(names_of(row)) for row in chosen),
             "may": "approver" in person.roles,
-            "has_key": desk.decisions.signer is not None,
+            "has_key": self._state.decisions.signer is not None,
         }
 
     def _asked(self, row: Row) -> dict[str, Any]:
@@ -89,7 +88,7 @@ class Listing:
             **row,
             "all_names": names_of(row),
             "seen": forms.written(row),
-            "four_eyes": decision_block.needs_second(row, self._desk.settings),
+            "four_eyes": decision_block.needs_second(row, self._state.settings),
         }
 
 

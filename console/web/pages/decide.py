@@ -1,10 +1,11 @@
-"""What a form of the pages does: each event is decided through the one door of decisions.
+"""What a form of the pages does: each event is decided as the API does it.
 
 It signs nothing itself, and never asks for an event that is not as the person saw it.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -35,7 +36,7 @@ class Outcome:
 
 Decide = Callable[[Person, str, Mapping[str, Any], str], Awaitable[Outcome]]
 """Carries one decision out: who, the action, the event as it was seen, the reason."""
-ShowEvent = Callable[..., Awaitable[Response]]
+ShowEvent = Callable[..., Response]
 ShowPage = Callable[..., Response]
 
 
@@ -56,20 +57,22 @@ class Forms:
         try:
             form = await forms.read(request)
         except forms.FormError as error:
-            return await self._show_event(request, Sent(problem=str(error)), 422)
+            return await asyncio.to_thread(self._show_event, request, Sent(problem=str(error)), 422)
         if len(form.seen) != 1 or form.seen[0]["eventId"] != event_id:
             words = "The form is not of this event. Open the page again, and use its buttons."
-            return await self._show_event(request, Sent(problem=words), 422)
+            return await asyncio.to_thread(self._show_event, request, Sent(problem=words), 422)
         problem = forms.reason_problem(form.reason)
         if problem is not None:
-            return await self._show_event(request, Sent(problem=problem, reason=form.reason), 422)
+            return await asyncio.to_thread(
+                self._show_event, request, Sent(problem=problem, reason=form.reason), 422
+            )
         seen = form.seen[0]
         outcome = await self._decide(person_of(request), form.action, seen, form.reason)
         if outcome.kind in GONE_ON:
             return RedirectResponse(f"/events/{quote(event_id, safe='')}#decision", 303)
         changed = seen if outcome.kind == "changed" else None
         sent = Sent(problem=outcome.words, reason=form.reason, seen=changed)
-        return await self._show_event(request, sent, outcome.status)
+        return await asyncio.to_thread(self._show_event, request, sent, outcome.status)
 
     async def several(self, request: Request) -> Response:
         """The form of several events: each is decided by itself, and each result is shown.
@@ -80,10 +83,10 @@ class Forms:
         try:
             form = await forms.read(request)
         except forms.FormError as error:
-            return self._confirm(request, str(error))
+            return await asyncio.to_thread(self._confirm, request, str(error))
         problem = bulk.problem(form.seen) or forms.reason_problem(form.reason)
         if problem is not None:
-            return self._confirm(request, problem, form.reason)
+            return await asyncio.to_thread(self._confirm, request, problem, form.reason)
         results = [
             (seen, await self._decide(person, form.action, seen, form.reason)) for seen in form.seen
         ]

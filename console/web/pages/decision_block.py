@@ -9,6 +9,7 @@ from typing import Any, Final
 from console.access.people import Person
 from console.config.settings import Settings
 from console.fleet.differences import differences, names_of
+from console.fleet.moments import seconds_of
 from console.web.pages import attempts, forms, text, words
 
 _OPEN: Final = ("due", "second", "left")
@@ -66,8 +67,9 @@ def values(
     why_not = _why_not(item, person)
     return {
         "state": decision["state"],
+        "is_news": words.is_news(item),
         "by": None if by is None else words.actor_words(by, here=is_here),
-        "at": text.seconds_of(decision["at"]),
+        "at": seconds_of(decision["at"]),
         "reason": decision["reason"],
         "is_first": first is not None and first == person.name,
         "names": names_of(item),
@@ -109,7 +111,7 @@ def _last_in_vain(said: Sequence[Mapping[str, Any]], state: str) -> dict[str, An
     last = said[-1] if said else None
     if last is None or last["outcome"] in (None, "confirmed", "left") or state not in _AFTER:
         return None
-    return {**last, "at": text.seconds_of(last["at"])}
+    return {**last, "at": seconds_of(last["at"])}
 
 
 def _why_not(item: Mapping[str, Any], person: Person) -> tuple[str, str] | None:
@@ -132,7 +134,7 @@ def _why_not(item: Mapping[str, Any], person: Person) -> tuple[str, str] | None:
 
 def _value(field: str, value: Any) -> Any:
     if field == "notBefore":
-        return text.seconds_of(value)
+        return seconds_of(value)
     if field == "durationInSeconds":
         is_known = isinstance(value, (int, float)) and value >= 0
         return text.span(value) if is_known else "not given"

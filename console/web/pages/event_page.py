@@ -1,60 +1,66 @@
-"""`/events/<id>`: one event, whom it names, what its witnesses say, and what has happened."""
+"""`/events/<id>`: one event, whom it names, what its reporters say, and what has happened."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, Final
 
-from console.fleet.index import Fleet
-from console.web.pages import measures, past, text, words
+from console.db.snapshot import Snapshot
+from console.fleet.moments import seconds_of
+from console.web.pages import durations, past, words
 
 _RESOURCES: Final = 200
 """Named VMs on the page; the API has all."""
 _OTHERS: Final = 50
 
 
-def values(fleet: Fleet, item: Mapping[str, Any], now: float) -> dict[str, Any]:
-    """What the template shows of an event as the API describes it, with its timeline."""
-    witnesses = {each["vmId"]: each for each in item["witnesses"]}
+def values(item: Mapping[str, Any], names: Mapping[str, str], now: float) -> dict[str, Any]:
+    """What the template shows of an event as the API describes it, with its timeline; `names` are
+    those of VMs, by vmId.
+    """
+    reporters = {each["vmId"]: each for each in item["witnesses"]}
     named = [
-        {**resource, "says": _says(witnesses.get(resource["vmId"]), item)}
+        {**resource, "says": _says(reporters.get(resource["vmId"]), item)}
         for resource in item["resources"][:_RESOURCES]
     ]
     named_ids = {resource["vmId"] for resource in item["resources"]}
-    others = [each for vm_id, each in witnesses.items() if vm_id not in named_ids]
-    start = text.seconds_of(item["notBefore"])
+    others = [each for vm_id, each in reporters.items() if vm_id not in named_ids]
+    start = seconds_of(item["notBefore"])
+    is_news = words.is_news(item)
+    may_start = item["state"] == "scheduled" and start is not None and start <= now
     return {
         "event": item,
         "type": words.event_type(item["eventType"]),
         "start": start,
-        "first": text.seconds_of(item["firstSeenAt"]),
-        "may_start": item["state"] == "scheduled" and start is not None and start <= now,
+        "first": seconds_of(item["firstSeenAt"]),
+        "may_start": may_start and not is_news,
+        "is_news": is_news,
         "asked_by": words.ASKED_BY.get(item["eventSource"] or ""),
         "named": named,
         "more_named": max(0, len(item["resources"]) - _RESOURCES),
         "others": others[:_OTHERS],
         "more_others": max(0, len(others) - _OTHERS),
-        "timeline": past.entries(item["timeline"], lambda vm_id: name_of(fleet, vm_id)),
+        "timeline": past.entries(item["timeline"], lambda vm_id: names.get(vm_id, vm_id)),
         "tone": item["decision"]["state"]
         if item["decision"]["state"] in ("due", "second")
         else item["state"],
     }
 
 
-def _says(witness: Mapping[str, Any] | None, item: Mapping[str, Any]) -> dict[str, Any] | None:
-    if witness is None:
+def _says(reporter: Mapping[str, Any] | None, item: Mapping[str, Any]) -> dict[str, Any] | None:
+    if reporter is None:
         return None
-    facts = {**witness, "eventType": item["eventType"]}
+    facts = {**reporter, "eventType": item["eventType"]}
     facts["durationInSeconds"] = item["durationInSeconds"]
     return {
-        **witness,
-        "last": text.seconds_of(witness["lastSeenAt"]),
-        "differs": witness["fingerprint"] != item["fingerprint"],
-        "measures": measures.measures(facts),
+        **reporter,
+        "last": seconds_of(reporter["lastSeenAt"]),
+        "differs": reporter["fingerprint"] != item["fingerprint"],
+        "measures": durations.durations(facts),
     }
 
 
-def name_of(fleet: Fleet, vm_id: str) -> str:
-    """A VM's name; its id if nothing has come in from it."""
-    vm = fleet.vms.get(vm_id)
-    return vm_id if vm is None else vm.name
+def names_of(snapshot: Snapshot, item: Mapping[str, Any]) -> dict[str, str]:
+    """The names of the VMs in an event's timeline, as far as they are known."""
+    vm_ids = {each.get("vmId") for each in item["timeline"]} - {None}
+    return {each.vm.vm_id: each.vm.name for each in snapshot.vms.some(sorted(vm_ids))}

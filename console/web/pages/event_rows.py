@@ -5,50 +5,46 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
+from console.db.snapshot import Snapshot
 from console.fleet import view
-from console.fleet.values import UNDECIDED, Event
-from console.web.desk import Desk
-from console.web.pages import text, words
+from console.fleet.moments import seconds_of
+from console.fleet.values import Event, KnownEvent
+from console.web.events import event_item
+from console.web.pages import words
 
 Row = dict[str, Any]
 _NAMES: Final = 3
-_RANKS: Final = ("due", "second", "started", "scheduled", "ended")
+_RANKS: Final = ("due", "second", "started", "scheduled", "news", "ended")
 
 
-def open_rows(desk: Desk, now: float) -> list[Row]:
+def open_rows(snapshot: Snapshot) -> list[Row]:
     """All open events: decisions that are due first, then started ones, then by time left."""
-    fleet, ears = desk.fleet, desk.ears()
-    rows = []
-    for event in list(fleet.events.values()):
-        item = view.event_item(
-            fleet,
-            event,
-            fleet.sightings[event.event_id],
-            fleet.receipts.get(event.event_id, ()),
-            fleet.decided.get(event.event_id, UNDECIDED),
-            now=now,
-            ears=ears,
-        )
-        rows.append(row_of(item, event, now))
-    return in_order(rows)
+    return in_order(rows_of(snapshot, snapshot.events.open()))
+
+
+def rows_of(snapshot: Snapshot, several: Iterable[KnownEvent]) -> list[Row]:
+    """Events as rows."""
+    return [row_of(event_item(snapshot, each), each.event, snapshot.now) for each in several]
 
 
 def row_of(item: view.Json, event: Event, now: float) -> Row:
     """What a row shows beside what the API does."""
     names = [resource["name"] for resource in item["resources"]]
-    start = text.seconds_of(item["notBefore"])
+    start = seconds_of(item["notBefore"])
     decision = item["decision"]["state"]
-    group = decision if decision in ("due", "second") else item["state"]
+    group = "news" if words.is_news(item) else item["state"]
     return {
         **item,
         "type": words.event_type(item["eventType"]),
-        "group": group,
+        "group": decision if decision in ("due", "second") else group,
         "start": start,
-        "first": text.seconds_of(item["firstSeenAt"]),
+        "first": seconds_of(item["firstSeenAt"]),
         "shown_at": event.shown_at,
-        "may_start": item["state"] == "scheduled" and start is not None and start <= now,
+        "may_start": group == "scheduled" and start is not None and start <= now,
         "names": names[:_NAMES],
         "more_names": max(0, len(names) - _NAMES),
+        "words": event.words,
+        "all_sites": event.sites,
         "sites": [site for site in event.sites if site != "default"],
         "asked_by": words.ASKED_BY.get(item["eventSource"] or ""),
     }

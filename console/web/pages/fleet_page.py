@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import re
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from functools import lru_cache
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Final, Self
 from urllib.parse import urlencode
 
-from console.fleet.contact import CONTACTS, Ears, contact
-from console.fleet.index import CLEAR
-from console.fleet.values import Vm
+from console.db.snapshot import Snapshot
+from console.db.vms import WantedVms
+from console.fleet.contact import CONTACTS
+from console.fleet.values import CLEAR, Expectation, HeardVm, Vm
 from console.fleet.view import CONDITIONS
-from console.web.desk import Desk
 from console.web.pages import fleet_map
 
 PAGE: Final = 100
@@ -36,8 +33,6 @@ _IN_URL: Final[Mapping[str, str]] = {
 }
 """Names that the URL spells in another way."""
 _SORTS: Final = ("name", "heard", "contact")
-_DIGITS: Final = re.compile(r"([0-9]{1,18})")
-_WORST: Final = ("silent", "late", "learning", "stopped", "heard", "retired")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +81,10 @@ class Choice:
         return {name: value for name in _FIELDS if (value := getattr(self, name))}
 
 
+PARAMETERS: Final = frozenset(_IN_URL.get(each, each) for each in Choice.__slots__)
+"""What the address of this page may ask for."""
+
+
 @dataclass(slots=True, kw_only=True)  # not frozen: 10,000 are made at each look
 class Line:
     """One VM as the table shows it."""
@@ -96,109 +95,80 @@ class Line:
     events: Sequence[str]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
-    """The fleet at one moment. It does not change, so that another thread can draw it."""
-
-    now: float
-    ears: Ears
-    vms: Sequence[Vm]
-    expecting: Mapping[str, tuple[str, Sequence[str]]]
-    """Condition and events of the VMs that an open event names."""
-
-
-def look(desk: Desk) -> Look:
-    """The fleet as it is now; on the event loop's thread."""
-    fleet = desk.fleet
-    return Look(
-        now=desk.now(),
-        ears=desk.ears(),
-        vms=list(fleet.vms.values()),
-        expecting={vm_id: fleet.condition(vm_id) for vm_id in fleet.expecting()},
-    )
-
-
-def values(look: Look, choice: Choice) -> dict[str, Any]:
-    """What the template shows. 10,000 VMs take a tenth of a second, so never on the event loop."""
-    now, ears, everything = look.now, look.ears, look.vms
-    clear: tuple[str, Sequence[str]] = (CLEAR, ())
-    lines = []
-    for vm in _matching(everything, choice):
-        condition, events = look.expecting.get(vm.vm_id, clear)
-        lines.append(
-            Line(vm=vm, contact=contact(vm, now, ears), condition=condition, events=events)
-        )
-    contacts, conditions = (
-        Counter(line.contact for line in lines if choice.condition in ("", line.condition)),
-        Counter(line.condition for line in lines if choice.contact in ("", line.contact)),
-    )
-    chosen = _sorted(
-        (
-            line
-            for line in lines
-            if choice.contact in ("", line.contact) and choice.condition in ("", line.condition)
-        ),
-        choice.sort,
-    )
-    last = max(1, -(-len(chosen) // PAGE))
+def values(snapshot: Snapshot, choice: Choice) -> dict[str, Any]:
+    """What the template shows."""
+    wanted = _wanted(choice)
+    contacts = snapshot.vms.counted(replace(wanted, contact=""))
+    count = contacts.get(choice.contact, 0) if choice.contact else sum(contacts.values())
+    last = max(1, -(-count // PAGE))
     page = min(choice.page, last)
     first = (page - 1) * PAGE
     is_map = choice.view == "map"
+    found = [] if is_map else snapshot.vms.page(wanted, limit=PAGE, skip=first)
     return {
         "choice": choice,
-        "contacts": [(name, contacts[name]) for name in CONTACTS],
-        "conditions": [(name, conditions[name]) for name in CONDITIONS],
-        "selects": _selects(everything, choice),
-        "total": len(everything),
-        "count": len(chosen),
-        "groups": fleet_map.draw(chosen, choice.by) if is_map else [],
+        "contacts": [(name, contacts.get(name, 0)) for name in CONTACTS],
+        "conditions": _conditions(snapshot, wanted),
+        "selects": _selects(snapshot, choice),
+        "total": snapshot.vms.count(),
+        "count": count,
+        "groups": fleet_map.draw(_lines(snapshot, wanted), choice.by) if is_map else [],
         "shapes": fleet_map.SHAPES,
         "group_words": fleet_map.GROUPS,
-        "lines": [] if is_map else chosen[first : first + PAGE],
+        "lines": _expecting(snapshot, found),
         "first": first,
         "page": page,
         "last": last,
     }
 
 
-def _matching(vms: Sequence[Vm], choice: Choice) -> Sequence[Vm]:
-    part, filters = choice.q.casefold(), choice.filters
-    if part:
-        vms = [vm for vm in vms if part in vm.name.casefold() or part in vm.vm_id.casefold()]
-    for name, value in filters.items():
-        vms = [vm for vm in vms if (getattr(vm, name) or "") == value]
-    return vms
+def _wanted(choice: Choice) -> WantedVms:
+    return WantedVms(
+        q=choice.q,
+        contact=choice.contact,
+        condition=choice.condition,
+        equal=choice.filters,
+        sort=choice.sort,
+    )
 
 
-@lru_cache(maxsize=50_000)  # the same names at each look
-def _natural(name: str) -> list[str | int]:
-    """web-2 before web-10. Words and numbers take turns, so that alike stands beside alike."""
-    parts = _DIGITS.split(name.casefold())
-    return [int(part) if n % 2 else part for n, part in enumerate(parts)]
+def _conditions(snapshot: Snapshot, wanted: WantedVms) -> list[tuple[str, int]]:
+    """How many of the chosen VMs there are of each condition."""
+    any_condition = replace(wanted, condition="")
+    counted = snapshot.vms.conditions(any_condition)
+    contacts = snapshot.vms.counted(any_condition)
+    clear = sum(contacts.values()) - sum(counted.values())
+    return [(name, counted.get(name, 0) if name != CLEAR else clear) for name in CONDITIONS]
 
 
-def _sorted(lines: Iterable[Line], sort: str) -> list[Line]:
-    if sort == "heard":
-        return sorted(lines, key=lambda line: (line.vm.heard_at, line.vm.vm_id))
-    if sort == "contact":
-        return sorted(
-            lines,
-            key=lambda line: (
-                -CONDITIONS.index(line.condition),
-                _WORST.index(line.contact),
-                _natural(line.vm.name),
-                line.vm.vm_id,
-            ),
+def _lines(snapshot: Snapshot, wanted: WantedVms) -> list[Line]:
+    """Every chosen VM, for the map."""
+    return [
+        Line(vm=each.vm, contact=each.contact, condition=condition, events=())
+        for each, condition in snapshot.vms.cells(wanted)
+    ]
+
+
+def _expecting(snapshot: Snapshot, several: Sequence[HeardVm]) -> list[Line]:
+    expected = snapshot.vms.expectations([each.vm.vm_id for each in several])
+    clear = Expectation()
+    return [
+        Line(
+            vm=each.vm,
+            contact=each.contact,
+            condition=expected.get(each.vm.vm_id, clear).condition,
+            events=expected.get(each.vm.vm_id, clear).events,
         )
-    return sorted(lines, key=lambda line: (_natural(line.vm.name), line.vm.vm_id))
+        for each in several
+    ]
 
 
-def _selects(vms: Sequence[Vm], choice: Choice) -> list[tuple[str, str, list[str], str]]:
+def _selects(snapshot: Snapshot, choice: Choice) -> list[tuple[str, str, list[str], str]]:
     """Filters that divide the fleet: name, label, values, the one that is chosen."""
     found = []
+    every = snapshot.vms.options()
     for name, label in _FIELDS.items():
-        options = sorted({value for vm in vms if (value := getattr(vm, name))})
-        chosen = getattr(choice, name)
+        options, chosen = list(every[name]), getattr(choice, name)
         if chosen and chosen not in options:
             options.insert(0, chosen)
         if len(options) > 1 or chosen:

@@ -5,16 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from console.db.events import WantedEvents
+from console.db.snapshot import Snapshot
 from console.fleet import view
-from console.fleet.contact import CONTACTS, contact
-from console.web.desk import Desk
+from console.fleet.contact import CONTACTS
+from console.fleet.moments import seconds_of
+from console.web.events import events_page
 from console.web.pages import event_rows
 from console.web.pages.event_rows import Row
-from console.web.pages.text import plural, seconds_of
+from console.web.pages.text import plural
+from console.web.state import AppState
 
 _EVENTS: Final = 50
 _SILENT: Final = 8
 _NAMES: Final = 3
+_OVER: Final = 5
+"""Events that are over."""
 _ANSWERS: Final[Mapping[str, tuple[Sequence[str], str, str]]] = {
     "due": (("due", "second"), "decision is due", "decisions are due"),
     "started": (("started",), "event is under way", "events are under way"),
@@ -22,25 +28,26 @@ _ANSWERS: Final[Mapping[str, tuple[Sequence[str], str, str]]] = {
 }
 
 
-def values(desk: Desk, now: float, over: Sequence[view.Json]) -> dict[str, Any]:
-    """What the template shows; `over` are the last events that ended, as the API lists them."""
-    ears = desk.ears()
-    seen = view.overview(desk.fleet, now, ears, desk.source_items())
-    rows = event_rows.open_rows(desk, now)
-    silent = [vm for vm in desk.fleet.vms.values() if contact(vm, now, ears) == "silent"]
-    silent.sort(key=lambda vm: (-vm.heard_at, vm.name))
+def values(state: AppState, snapshot: Snapshot) -> dict[str, Any]:
+    """What the template shows."""
+    over, _ = events_page(snapshot, WantedEvents(), state="over", limit=_OVER)
+    rows = event_rows.open_rows(snapshot)
+    contacts = snapshot.vms.counted()
+    vms: dict[str, int] = {name: contacts.get(name, 0) for name in CONTACTS}
+    vms["total"] = sum(vms.values())
+    silent = [each.vm for each in snapshot.vms.with_contact(["silent"], limit=_SILENT)]
     return {
-        "answer": answer(seen["vms"], rows),
-        "vms": seen["vms"],
-        "parts": parts(seen["vms"]),
+        "answer": answer(vms, rows),
+        "vms": vms,
+        "parts": parts(vms),
         "groups": groups(rows[:_EVENTS]),
         "more_events": max(0, len(rows) - _EVENTS),
         "over": [_past(item) for item in over],
-        "silent": silent[:_SILENT],
-        "more_silent": max(0, len(silent) - _SILENT),
-        "sources": list(desk.sources.values()),
-        "last_record_at": desk.writer.progress.last_record_at,
-        "refused": {name: desk.writer.progress.refused(name) for name in desk.sources},
+        "silent": silent,
+        "more_silent": max(0, vms["silent"] - len(silent)),
+        "sources": list(state.sources.values()),
+        "last_record_at": state.writer.progress.last_record_at,
+        "refused": {name: state.writer.progress.refused(name) for name in state.sources},
     }
 
 
@@ -76,7 +83,8 @@ def answer(vms: Mapping[str, int], rows: Sequence[Row]) -> dict[str, Any]:
         kind, title = "learning", f"Learning: heard {vms['heard']:,} of {plural(expected, 'VM')}"
     else:
         kind, title = "clear", "Nothing is coming"
-    return {"kind": kind, "title": title, "event": None, "rest": ""}
+    rest = "There is news from Azure that needs no decision." if rows else ""
+    return {"kind": kind, "title": title, "event": None, "rest": rest}
 
 
 def parts(vms: Mapping[str, int]) -> list[dict[str, Any]]:
@@ -96,6 +104,7 @@ def groups(rows: Sequence[Row]) -> list[tuple[str, list[Row]]]:
         ("Decision due", ("due", "second")),
         ("Under way", ("started",)),
         ("Scheduled", ("scheduled",)),
+        ("News from Azure", ("news",)),
     )
     found = []
     for heading, names in headings:

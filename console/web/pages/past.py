@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from console.fleet.moments import seconds_of
 from console.fleet.outcomes import reason_words
-from console.web.pages import text, words
+from console.web.pages import words
 
 _TRANSITIONS: Final[Mapping[str, tuple[str, str, str]]] = {
     "scheduled": ("Announced", "amber", "hollow"),
@@ -40,7 +41,6 @@ class Entry:
     """vmId and name of those that reported it."""
     vm_word: str = "reported by"
     event_id: str | None = None
-    key: str = ""
 
 
 def entries(
@@ -72,7 +72,7 @@ def _entry(item: Mapping[str, Any]) -> Entry:
     title, tone, shape = _words(item)
     reason = item.get("reason")
     return Entry(
-        at=text.seconds_of(item.get("at")),
+        at=seconds_of(item.get("at")),
         title=title,
         tone=tone,
         shape=shape,
@@ -81,7 +81,6 @@ def _entry(item: Mapping[str, Any]) -> Entry:
         why=item.get("rsn"),
         vm_word="to" if item.get("kind") == "command" else "reported by",
         event_id=item.get("eventId"),
-        key=str(item.get("id") or item.get("jti") or item.get("at")),
     )
 
 

@@ -23,13 +23,14 @@ _STATIC: Final[Mapping[str, str]] = MappingProxyType(
         "console.css": "text/css",
         "decisions.css": "text/css",
         "console.js": "text/javascript",
+        "idiomorph.js": "text/javascript",
         "icon.svg": "image/svg+xml",
     }
 )
 
 
 class _Files:
-    """Our own style and script, read once; their addresses change with what they hold."""
+    """Style, script and its library, read once; their addresses change with what they hold."""
 
     def __init__(self) -> None:
         root = resources.files("console.web.pages").joinpath("static")

@@ -87,17 +87,6 @@ def left_words(seconds: float) -> str:
     return f"{minute:02}:{second:02}"
 
 
-def seconds_of(moment: object) -> float | None:
-    """Seconds since 1970 of an RFC 3339 time; None for what is not one."""
-    if not isinstance(moment, str):
-        return None
-    try:
-        at = datetime.fromisoformat(moment)
-        return at.replace(tzinfo=at.tzinfo or UTC).timestamp()
-    except (ValueError, OverflowError):
-        return None
-
-
 def _utc(at: float) -> datetime | None:
     try:
         return datetime.fromtimestamp(at, UTC)

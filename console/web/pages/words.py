@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
 from console.web.pages.text import MINUTE
 
@@ -48,6 +48,12 @@ TYPES: Final[Mapping[str, EventType]] = MappingProxyType(
             effect="deletion",
             meaning="The VM is deleted. What is stored nowhere else is lost.",
             notice=(5.0 * MINUTE, 15.0 * MINUTE),
+        ),
+        "spotrebalancerecommendation": EventType(
+            effect="advice only",
+            meaning="Azure says that it may soon take this spot VM back, and recommends to move its"
+            " work elsewhere. Nothing starts at a set time.",
+            notice=None,
         ),
     }
 )
@@ -102,6 +108,11 @@ COMMAND_STATES: Final[Mapping[str, str]] = MappingProxyType(
         "overtaken": "overtaken",
     }
 )
+
+
+def is_news(item: Mapping[str, Any]) -> bool:
+    """Whether an event, as the API shows it, is news only: nothing in it is due."""
+    return item["state"] == "scheduled" and item["eventStatus"] != "Scheduled"
 
 
 def event_type(name: str | None) -> EventType:

@@ -43,6 +43,11 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- if and (gt (int .replicas) 1) (not .database.secret) -}}
 {{- fail "console.replicas: several consoles need PostgreSQL; name the Secret with its URL in console.database.secret" -}}
 {{- end -}}
+{{- range $name, $source := .settings.source -}}
+{{- if and (gt (int $.Values.console.replicas) 1) (get ($source | default dict) "client_id") -}}
+{{- fail (printf "console.settings.source.%s.client_id: several consoles cannot share one; leave it out, and each gets its own" $name) -}}
+{{- end -}}
+{{- end -}}
 {{- if and .ingress.enabled (not .ingress.host) -}}
 {{- fail "console.ingress.host: an Ingress needs the name that people open" -}}
 {{- end -}}

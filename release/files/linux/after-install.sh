@@ -6,7 +6,16 @@ if command -v systemd-sysusers >/dev/null; then
 elif ! getent passwd seb >/dev/null; then
   useradd --system --user-group --home-dir / --no-create-home --shell /usr/sbin/nologin seb
 fi
+[ -d /etc/seb/files ] || install -d -m 0750 -g seb /etc/seb/files
 if [ -d /run/systemd/system ]; then
+  version=$(systemctl --version | sed -n '1s/[^0-9]*\([0-9]*\).*/\1/p')
+  drop_in=/etc/systemd/system/seb.service.d/00-credentials-from-files.conf
+  if [ "${version:-247}" -lt 247 ]; then
+    mkdir -p "${drop_in%/*}"
+    ln -sf /usr/share/scheduled-events-bridge/credentials-from-files.conf "$drop_in"
+  else
+    rm -f "$drop_in"
+  fi
   systemctl daemon-reload
   systemctl try-restart seb.service
 fi

@@ -2,8 +2,8 @@
 # Builds CPython for the Linux program: build.sh SOURCES WORK ARCH GLIBC, with zig on the PATH.
 #
 # SOURCES holds the unpacked source packages. zig's compiler links against any glibc that it is told
-# to, so the result starts on systems that are older than the builder's. OpenSSL, SQLite and zlib
-# are linked in: nothing of the target system is needed but glibc. The tree is in WORK/out.
+# to, so the result starts on systems that are older than the builder's. OpenSSL, SQLite, zlib and
+# libffi are linked in: nothing of the target system is needed but glibc. The tree is in WORK/out.
 set -euo pipefail
 sources=$1 work=$2 arch=$3 glibc=$4
 prefix=$work/prefix
@@ -41,15 +41,25 @@ patches .
 make -j2 build_libs >> ../openssl.log 2>&1
 make install_dev >> ../openssl.log 2>&1
 
+# For ctypes, through which psycopg and others look for libraries.
+take libffi
+sed -i '/^LT_SYS_SYMBOL_USCORE$/d' configure.ac   # ELF puts no underscore before names; the macro is in libltdl
+autoreconf -fi > ../libffi.log 2>&1
+./configure --disable-shared --enable-static --disable-docs --disable-multi-os-directory \
+  --host="$arch-linux-gnu" --prefix="$prefix" --libdir="$prefix/lib" >> ../libffi.log 2>&1
+make -j2 >> ../libffi.log 2>&1
+make install >> ../libffi.log 2>&1
+
 take python3.13
 patches '^(CVE-|ssl-|dict-use-after-free|traverse-managed-dicts)'
 sed -i '1i #define DATE "unknown"\n#define TIME "unknown"' Modules/getbuildinfo.c
 unused=()
-for module in _tkinter _curses _curses_panel readline _dbm _gdbm _bz2 _lzma _uuid _ctypes; do
+for module in _tkinter _curses _curses_panel readline _dbm _gdbm _bz2 _lzma _uuid; do
   unused+=("py_cv_module_$module=n/a")
 done
 ./configure --prefix=/python --with-openssl="$prefix" --without-ensurepip --disable-test-modules \
   --with-pkg-config=no --without-readline "${unused[@]}" \
+  LIBFFI_CFLAGS="-I$prefix/include" LIBFFI_LIBS="-L$prefix/lib -lffi" \
   ZLIB_CFLAGS="-I$prefix/include" ZLIB_LIBS="-L$prefix/lib -lz" \
   LIBSQLITE3_CFLAGS="-I$prefix/include" LIBSQLITE3_LIBS="-L$prefix/lib -lsqlite3 -lm" > ../python.log 2>&1
 make -j2 >> ../python.log 2>&1
@@ -57,3 +67,4 @@ rm -rf "$work/out"
 make install DESTDIR="$work/out" >> ../python.log 2>&1
 cp LICENSE "$work/out/python/LICENSE-python.txt"
 cp ../openssl/LICENSE.txt "$work/out/python/LICENSE-openssl.txt"
+cp ../libffi/LICENSE "$work/out/python/LICENSE-libffi.txt"

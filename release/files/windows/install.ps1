@@ -3,6 +3,8 @@
 Installs this version of the bridge as a Windows service, or upgrades to it.
 
 .DESCRIPTION
+It was read by a grammar of PowerShell and never run on a Windows: try it on a machine that can be lost.
+
 Run it as administrator, in the unpacked folder. It does not start a new service: write the
 settings to C:\ProgramData\seb\seb.toml first, then Start-Service seb. A service that was running
 is running again at the end. Older versions stay in C:\Program Files\seb; to go back, run the
@@ -73,10 +75,17 @@ if (-not $service) {
 # 4. Settings and state hold secrets and decide about reboots: no other user may read or add files.
 New-Item -ItemType Directory -Force $settings, (Join-Path $state 'logs') | Out-Null
 $admins = '*S-1-5-18:(OI)(CI)F', '*S-1-5-32-544:(OI)(CI)F'   # SYSTEM, Administrators
-& icacls.exe $settings /inheritance:r /grant:r $admins 'NT SERVICE\seb:(OI)(CI)RX' | Out-Null
-if ($LASTEXITCODE -ne 0) { throw "icacls failed for $settings (exit code $LASTEXITCODE)." }
-& icacls.exe $state /inheritance:r /grant:r $admins 'NT SERVICE\seb:(OI)(CI)M' | Out-Null
-if ($LASTEXITCODE -ne 0) { throw "icacls failed for $state (exit code $LASTEXITCODE)." }
+# A folder that was there before may be another user's, who could give himself any right in it: it and
+# all that is in it become the administrators', with the rights of the folder and no others.
+function Protect-Folder([string] $Folder, [string] $Service) {
+    foreach ($words in @('/setowner', '*S-1-5-32-544', '/T', '/C', '/Q'), @('/reset', '/T', '/C', '/Q'),
+        (@('/inheritance:r', '/grant:r') + $admins + $Service)) {
+        & icacls.exe $Folder @words | Out-Null
+        if ($LASTEXITCODE -ne 0) { throw "icacls $($words[0]) failed for $Folder (exit code $LASTEXITCODE)." }
+    }
+}
+Protect-Folder $settings 'NT SERVICE\seb:(OI)(CI)RX'
+Protect-Folder $state 'NT SERVICE\seb:(OI)(CI)M'
 $file = Join-Path $settings 'seb.toml'
 if (-not (Test-Path $file)) { Copy-Item (Join-Path $target 'seb.toml') $file }
 

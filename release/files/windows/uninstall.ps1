@@ -2,6 +2,9 @@
 .SYNOPSIS
 Removes the service and the program. Settings and state stay, unless -Purge is given.
 
+.DESCRIPTION
+It was read by a grammar of PowerShell and never run on a Windows.
+
 .PARAMETER Purge
 Also remove C:\ProgramData\seb (settings, secrets) and C:\ProgramData\scheduled-events-bridge
 (records that were not delivered yet, logs).

@@ -119,6 +119,26 @@ def test_silent_callers_hold_up_nobody(tmp_path: Path) -> None:
     server.close()
 
 
+def test_a_request_that_takes_long_blocks_no_other(tmp_path: Path) -> None:
+    """While one person's approval waits for IMDS, another command has its answer."""
+    begun, ended = threading.Event(), threading.Event()
+
+    def slow(request: Mapping[str, Any]) -> Mapping[str, Any]:
+        if request.get("ask") == "approve":
+            begun.set()
+            assert ended.wait(10)
+        return handler(request)
+
+    server = ControlServer(tmp_path, slow)
+    approving = threading.Thread(target=ask, args=(tmp_path, {"ask": "approve"}))
+    approving.start()
+    assert begun.wait(10)
+    assert ask(tmp_path, {"ask": "a"}, patience=5) == {"asked": "a"}
+    ended.set()
+    approving.join(10)
+    server.close()
+
+
 @pytest.mark.usefixtures("server")
 @pytest.mark.parametrize("said", [b"", b"no JSON", b"[1]", b"\xff" * 100])
 def test_garbage_is_turned_away(tmp_path: Path, said: bytes) -> None:

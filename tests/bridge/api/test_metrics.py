@@ -9,10 +9,10 @@ from support.page.front_stage import Stage
 
 from bridge.api.metric_definitions import DEFINITIONS
 from bridge.approval.ledger import receipt
-from bridge.approval.refusals import REASONS
 from bridge.events import bridge_records
 from bridge.imds.client import ImdsError
-from bridge.store.approvals import Entry
+from bridge.store.approvals import Approval
+from wire.receipt import REFUSALS
 
 
 def by_sink(name: str) -> str:
@@ -132,7 +132,7 @@ def test_deliveries_are_measured(stage: Stage) -> None:
 
 def test_approvals_are_counted_by_their_receipts(stage: Stage) -> None:
     """Every outcome has its series from the beginning."""
-    entry = Entry("cause", "j", "e", None, "rule:x", None, (), state="confirmed")
+    entry = Approval("cause", "j", "e", None, "rule:x", None, (), state="confirmed")
     approved = receipt(entry, stage.parts.state.observer, NOW)
     stage.store.commit([approved])
     outcomes = re.findall(r'seb_approvals_total{outcome="(\w+)"} (\S+)', text(stage))
@@ -149,7 +149,7 @@ def test_refused_commands_are_counted_by_reason(stage: Stage) -> None:
     """Every reason has its series from the beginning."""
     stage.parts.approvals.refused["expired"] += 3
     found = dict(re.findall(r'seb_commands_refused_total{reason="(\w+)"} (\S+)', text(stage)))
-    assert found == {reason: "3.0" if reason == "expired" else "0.0" for reason in REASONS}
+    assert found == {reason: "3.0" if reason == "expired" else "0.0" for reason in REFUSALS}
 
 
 def test_pauses_jumps_and_downtimes_are_counted(stage: Stage) -> None:

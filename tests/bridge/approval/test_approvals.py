@@ -10,18 +10,21 @@ from typing import Any
 import jsonschema
 import pytest
 from support.commands.approving import Court, fails, populate, scene
+from support.commands.control_plane import Signer
 from support.commands.forged_claims import FORGERIES
 from support.documents.documents import EVENT_ID, OTHER_ID, VM, entry
 
 from bridge.approval import approvals, refusals
-from bridge.approval.attempts import MAX_RETRY_SECONDS
+from bridge.approval.approvals import MAX_RETRY_SECONDS
 from bridge.approval.ledger import Ledger
-from bridge.approval.policy import Rule
 from bridge.approval.verification import MAX_COMMANDS, SKEW_SECONDS
-from bridge.store.approvals import Entry
+from bridge.config.approval import Rule
+from bridge.store.approvals import Approval
 from bridge.store.database import RESET_KEY, StoreError
 from bridge.store.opening import FILE_NAME
-from sinks.record import EventRecord, RecordDraft, schema
+from sinks.base import CommandMessage
+from wire.record import Record, RecordDraft
+from wire.schema import schema
 
 GOOD = [("accepted", None), ("posted", None), ("confirmed", None)]
 
@@ -397,13 +400,12 @@ class SlowLedger(Ledger):
     court: Court
     meanwhile: dict[str, Any]
 
-    def write(self, entry: Entry, *args: Any, **how: Any) -> Entry:
-        after = super().write(entry, *args, **how)
-        if how["state"] == "accepted" and self.meanwhile:
+    def write(self, approval: Approval, *args: Any, **how: Any) -> None:
+        super().write(approval, *args, **how)
+        if approval.state == "accepted" and self.meanwhile:
             self.court.change(**self.meanwhile)
             self.meanwhile = {}
             assert self.court.poller.run()
-        return after
 
 
 @pytest.mark.parametrize("how", ["rule", "command", "person"])
@@ -412,6 +414,7 @@ class SlowLedger(Ledger):
     [
         ({"Resources": ["web_3", "web_4"]}, "event_changed"),
         ({"EventStatus": "Started"}, "already_started"),
+        ({"EventStatus": "Advisory"}, "not_approvable"),
         ({"Resources": ["web_3", 7]}, "not_allowed"),
     ],
 )
@@ -431,7 +434,7 @@ def test_what_changes_while_it_is_written_down_is_not_posted(
     if how == "command":
         court.send(court.approve())
     if how == "person":
-        court.approvals.local(EVENT_ID, user="anna")
+        court.person()
     assert court.imds.posts == []
     assert court.story()[:2] == [("accepted", None), ("failed", reason)]
 
@@ -442,7 +445,7 @@ def test_a_change_that_is_recorded_and_not_yet_said_holds_the_post(court: Court)
     token = court.approve()
     commit = court.store.commit
 
-    def slow(drafts: Sequence[RecordDraft] = (), **how: Any) -> list[EventRecord]:
+    def slow(drafts: Sequence[RecordDraft] = (), **how: Any) -> list[Record]:
         court.store.commit = commit  # type: ignore[method-assign]
         committed = commit(drafts, **how)
         court.send(token)
@@ -480,6 +483,163 @@ def test_a_retry_needs_the_acknowledgement_of_the_newest_record(court: Court) ->
     court.acknowledged.add(court.record()["id"])
     court.look()
     assert court.imds.posts == [EVENT_ID] * 2
+
+
+@pytest.mark.parametrize("instead", ["another key", "another key of that name", "another issuer"])
+def test_a_retry_needs_the_key_that_signed_it(court: Court, instead: str) -> None:
+    """A key that is taken out is out for what it signed, whatever its issuer keeps, and whatever
+    else is called so.
+    """
+    court.announce()
+    court.fail()
+    court.send(court.approve())
+    assert court.story() == [("accepted", None)]
+    court.trust(
+        {
+            "another key": court.curve,
+            "another key of that name": Signer(court.signer.kid),
+            "another issuer": Signer(court.signer.kid, issuer="https://other.example"),
+        }[instead]
+    )
+    court.look()
+    assert court.imds.posts == []
+    assert court.story() == [("accepted", None), ("failed", "not_allowed")]
+
+
+@pytest.mark.parametrize("restart", [False, True])
+@pytest.mark.parametrize("answers", ["", "refused", "refused http_404"])
+def test_an_expired_command_is_not_posted(court: Court, answers: str, *, restart: bool) -> None:
+    """Past `exp` it has failed, if no try can have worked: after failed polls, after failed tries,
+    and after a restart.
+    """
+    court.announce()
+    court.imds.failures = [fails(each) for each in answers.split()]
+    if not answers:
+        court.fail()
+    court.send(court.approve(exp=court.seconds + 20))
+    for _ in answers.split()[1:]:
+        court.look(after=2)
+    posts = list(court.imds.posts)
+    court.clock.advance(20)
+    if restart:
+        court.restart()
+    court.look()
+    assert court.imds.posts == posts == [EVENT_ID] * len(answers.split())
+    assert court.story() == [("accepted", None), ("failed", "expired")]
+
+
+def test_a_command_expires_while_imds_does_not_answer(court: Court) -> None:
+    """Its end is told at its time, not after the outage."""
+    court.announce()
+    court.fail()
+    court.send(court.approve(exp=court.seconds + 20))
+    court.fail(after=19)
+    assert court.story() == [("accepted", None)]
+    court.fail()
+    assert court.story() == [("accepted", None), ("failed", "expired")]
+
+
+@pytest.mark.parametrize(("answer", "end"), [("http_500", FAILED), ("timeout", GOOD[2])])
+@pytest.mark.parametrize("restart", [False, True])
+def test_a_try_that_may_have_worked_is_followed_past_its_time(
+    court: Court, answer: str, end: tuple[str, str | None], *, restart: bool
+) -> None:
+    """It is not posted again, and has its end with the event."""
+    court.announce()
+    court.imds.starts = False
+    court.imds.failures = [fails(answer)]
+    court.send(court.approve(exp=court.seconds + 20))
+    court.clock.advance(20)
+    if restart:
+        court.restart()
+    court.look()
+    court.look()
+    assert (court.imds.posts, court.story()) == ([EVENT_ID], [("accepted", None)])
+    court.vanish()
+    court.look()
+    assert court.story() == [("accepted", None), end]
+
+
+def test_an_approval_of_an_earlier_version_is_not_posted(court: Court) -> None:
+    """A command that 0.2.0 left under way has no key and no `exp`: it has failed, unless a try may
+    have worked.
+    """
+    court.announce()
+    court.fail()
+    court.send(court.approve())
+    with court.store.transaction() as connection:
+        connection.execute("UPDATE approvals SET key = NULL, expires = NULL, asked = 'in vain'")
+    court.restart()
+    court.look()
+    assert (court.imds.posts, court.story()[1:]) == ([], [("failed", "not_allowed")])
+
+
+def test_a_post_waits_for_the_next_good_poll(court: Court) -> None:
+    """After one poll that failed, what the last good one showed is no basis for a POST."""
+    court.announce()
+    token = court.approve()
+    court.fail()
+    court.send(token)
+    court.person()
+    assert court.imds.posts == []
+    court.change(Resources=["web_3", "web_4", "web_5", "web_6", "web_7"])
+    court.fail()
+    court.look()
+    assert court.imds.posts == []
+    ends = [(each["state"], each["reason"]) for each in court.receipts()]
+    assert ends.count(("failed", "event_changed")) == 2
+
+
+def test_a_poll_that_hangs_makes_the_document_old(court: Court) -> None:
+    """The last poll went well, and the next one is overdue: the POST waits for it."""
+    court.announce()
+    token = court.approve()
+    court.clock.advance(2.5)
+    court.send(token)
+    assert court.imds.posts == []
+    court.look()
+    assert court.imds.posts == [EVENT_ID]
+
+
+def test_what_the_document_may_hide_is_not_posted(court: Court) -> None:
+    """An event that is missing beside an entry without an EventId may be there still: it goes on,
+    and no POST asks for it until a document shows it.
+    """
+    court.announce()
+    hidden = court.imds.events_now.pop(EVENT_ID)
+    court.imds.events_now["odd"] = {"EventStatus": "Scheduled"}
+    court.look()
+    court.send(court.approve())
+    assert (court.imds.posts, court.story()) == ([], [("accepted", None)])
+    court.imds.events_now = {EVENT_ID: hidden}
+    court.look()
+    assert court.imds.posts == [EVENT_ID]
+
+
+def test_nobody_approves_an_event_that_is_named_twice(court: Court) -> None:
+    """One EventId, in two cases, with two lists of VMs: no command and no person can approve it,
+    and what was accepted before has failed.
+    """
+    court.announce()
+    court.fail()
+    court.send(court.approve(jti="before"))
+    court.imds.events_now["twin"] = entry(EVENT_ID.lower(), resources=["web_3", "web_4", "web_5"])
+    court.look()
+    court.send(court.approve())
+    with pytest.raises(LookupError, match="not_approvable"):
+        court.person()
+    assert court.imds.posts == []
+    assert court.story()[1:] == [("failed", "not_approvable"), ("rejected", "not_approvable")]
+    assert court.record()["data"]["transition"] == "scheduled"
+
+
+def test_what_is_only_news_cannot_be_approved(court: Court) -> None:
+    """Azure's Advisory, and any word but Scheduled and those of an event that has begun."""
+    court.announce(status="Advisory", event_type="SpotRebalanceRecommendation")
+    court.send(court.approve())
+    with pytest.raises(LookupError, match="not_approvable"):
+        court.person()
+    assert (court.imds.posts, court.story()) == ([], [("rejected", "not_approvable")])
 
 
 def test_a_retry_needs_an_issuer_that_is_trusted_still(court: Court) -> None:
@@ -527,7 +687,7 @@ def test_nobody_approves_what_does_not_name_its_vms(court: Court, resources: Any
     court.look()
     court.send(court.approve())
     with pytest.raises(LookupError, match="not_allowed"):
-        court.approvals.local(EVENT_ID, user="anna")
+        court.person()
     assert (court.imds.posts, court.story()) == ([], [("rejected", "not_allowed")])
 
 
@@ -577,7 +737,7 @@ def test_an_old_look_is_no_ground_for_a_post(court: Court) -> None:
     ("fields", "end"),
     [
         ({"Resources": ["web_3", "web_4"]}, ("failed", "event_changed")),
-        ({"EventStatus": "Started", "NotBefore": ""}, UNREACHABLE),
+        ({"EventStatus": "Started", "NotBefore": ""}, ("failed", "already_started")),
     ],
 )
 def test_what_changed_while_nobody_looked_is_not_approved(
@@ -591,6 +751,44 @@ def test_what_changed_while_nobody_looked_is_not_approved(
     court.change(**fields)
     court.look()
     assert (court.imds.posts, court.story()) == ([], [("accepted", None), end])
+
+
+def test_a_command_is_accepted_while_requests_hang(court: Court) -> None:
+    """One step sends one request: between the POSTs of two rules a command is verified."""
+    court.decide_by(Rule(name="mine"))
+    court.imds.starts = False
+    court.imds.failures = [fails("timeout")] * 9
+    court.announce()
+    court.announce(OTHER_ID)
+    court.announce("E-3", event_type="Reboot", resources=["web_3", "web_4"])
+    court.clock.advance(9)
+    court.poller.run()
+    court.approvals.polled()
+    del court.imds.posts[:]
+    assert court.approvals.step()
+    assert court.imds.posts == [EVENT_ID]
+    token = court.approve(court.record("E-3"), jti="one")
+    court.approvals.command(CommandMessage(token=token, channel="mqtt"))
+    assert [each["state"] for each in court.receipts() if each["jti"] == "one"] == ["accepted"]
+    assert court.imds.posts == [EVENT_ID]
+    court.go_on()
+    assert court.imds.posts == [EVENT_ID, OTHER_ID, "E-3"]
+
+
+def test_a_request_that_always_fails_does_not_starve_another(court: Court) -> None:
+    """The one that is due for the longest time is next."""
+    court.imds.starts = False
+    court.announce()
+    court.announce(OTHER_ID)
+    court.imds.failures = [fails("timeout")] * 99
+    for each in (EVENT_ID, OTHER_ID):
+        court.approvals.local(each, user="anna")
+    for _ in range(20):
+        court.clock.advance(9)
+        court.poller.run()
+        court.approvals.polled()
+        court.approvals.step()
+    assert Counter(court.imds.posts) == {EVENT_ID: 10, OTHER_ID: 10}
 
 
 def test_a_slow_poll_is_no_old_look(court: Court) -> None:
@@ -623,7 +821,7 @@ def test_every_receipt_says_why(court: Court, caplog: pytest.LogCaptureFixture) 
     caplog.set_level(logging.INFO, logger=approvals.__name__)
     court.announce()
     court.imds.starts = False
-    court.approvals.local(EVENT_ID, user="anna", why="CHG0012345")
+    court.person(why="CHG0012345")
     court.restart()
     court.vanish()
     court.look()
@@ -631,7 +829,7 @@ def test_every_receipt_says_why(court: Court, caplog: pytest.LogCaptureFixture) 
     court.send(court.approve(court.record(OTHER_ID), jti="two", rsn="drained"))
     court.send(court.approve(court.record(OTHER_ID), jti="two", rsn="drained"))
     court.announce("E-3")
-    court.approvals.local("E-3", user="anna")
+    court.person("E-3")
     told = [(each["state"], each["rsn"]) for each in court.receipts()]
     assert told == [
         ("accepted", "CHG0012345"),
@@ -654,7 +852,7 @@ def test_every_receipt_says_why(court: Court, caplog: pytest.LogCaptureFixture) 
 def test_a_user_name_cannot_break_a_receipt(court: Court, user: str) -> None:
     """Whatever a machine calls its users, the receipt is one that everybody can read."""
     court.announce()
-    court.approvals.local(EVENT_ID, user=user)
+    court.person(user=user)
     assert len(court.receipts()[0]["actor"]) <= len("local:") + 100
     assert court.receipts()[0]["actor"].isprintable()
 
@@ -662,10 +860,10 @@ def test_a_user_name_cannot_break_a_receipt(court: Court, user: str) -> None:
 def test_a_person_is_told_what_cannot_be_approved(court: Court) -> None:
     """An event that is not there, or has begun, has its reason."""
     with pytest.raises(LookupError, match="unknown_event"):
-        court.approvals.local("E-1", user="anna")
+        court.person("E-1")
     court.announce(status="Started", not_before="")
     with pytest.raises(LookupError, match="already_started"):
-        court.approvals.local(EVENT_ID, user="anna")
+        court.person()
     assert (court.imds.posts, court.story()) == ([], [])
 
 

@@ -1,14 +1,15 @@
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.imds.polling import records_of
-from support.store_helpers import ENTRY, NOW, observer, opened
+from support.store_helpers import AN_APPROVAL, NOW, observer, opened
 
 from bridge.approval.ledger import Ledger
 from bridge.approval.verification import SKEW_SECONDS
-from bridge.store.approvals import KEEP, KEEP_TIME, State, approved_events
+from bridge.store.approvals import KEEP, KEEP_TIME, Effect, State, approved_events
 from bridge.store.database import RESET_KEY, Store
 
 
@@ -29,42 +30,43 @@ def fill(store: Store, number: int, *, state: str = "confirmed", days: float = -
     with store.transaction() as connection:
         connection.executemany(
             "INSERT INTO approvals "
-            "VALUES (?, ?, 'j', 'e', 'f', 'a', 'i', '[]', ?, NULL, 'maybe', NULL)",
+            "VALUES (?, ?, 'j', 'e', 'f', 'a', 'i', '[]', ?, NULL, 'maybe', NULL, NULL, NULL, "
+            "'approve')",
             [(f"{state} {days} {place}", time, state) for place in range(number)],
         )
 
 
 def test_a_cause_and_its_receipt_come_together(store: Store, ledger: Ledger) -> None:
     """A state is on disk with the receipt that says so."""
-    assert not ledger.has(ENTRY.cause)
-    accepted = ledger.write(ENTRY, observer(), NOW, state="accepted")
-    assert ledger.has(ENTRY.cause)
-    assert [accepted] == ledger.unfinished()
-    ledger.write(accepted, observer(), NOW, state="failed", reason="event_changed")
+    assert not ledger.has(AN_APPROVAL.cause)
+    ledger.write(AN_APPROVAL, observer(), NOW)
+    assert ledger.has(AN_APPROVAL.cause)
+    assert ledger.unfinished() == [AN_APPROVAL]
+    failed = replace(AN_APPROVAL, state="failed", reason="event_changed")
+    ledger.write(failed, observer(), NOW)
     assert ledger.unfinished() == []
     told = [(each.data["state"], each.data["reason"]) for each in records_of(store)]
     assert told == [("accepted", None), ("failed", "event_changed")]
 
 
-def test_what_imds_may_have_got_is_remembered(tmp_path: Path) -> None:
-    """Whether a request may have had its effect survives a restart."""
+def test_what_requests_may_have_caused_is_remembered(tmp_path: Path) -> None:
+    """Whether a request may have had its effect survives a restart, and has no receipt."""
     with opened(tmp_path) as store:
         ledger = Ledger(store, NOW)
-        entry = ledger.write(ENTRY, observer(), NOW, state="accepted")
-        assert entry.asked == "maybe"
-        vain = ledger.asked(entry, "in vain", NOW)
-        assert vain is ledger.asked(vain, "in vain", NOW)
+        ledger.write(AN_APPROVAL, observer(), NOW)
+        ledger.put(replace(AN_APPROVAL, effect="in vain"), NOW)
+        assert len(records_of(store)) == 1
     with opened(tmp_path) as store:
         ledger = Ledger(store, NOW)
-        assert [replace(entry, asked="in vain")] == ledger.unfinished()
-        ledger.asked(ledger.unfinished()[0], "maybe", NOW)
-        assert [entry] == ledger.unfinished()
+        assert ledger.unfinished() == [replace(AN_APPROVAL, effect="in vain")]
+        ledger.put(replace(AN_APPROVAL, effect="maybe"), NOW)
+        assert ledger.unfinished() == [replace(AN_APPROVAL, effect="maybe")]
 
 
 def test_a_ping_has_nothing_to_finish(ledger: Ledger) -> None:
     """A ping is used up, and there is nothing more to do about it."""
-    ledger.write(replace(ENTRY, event_id=None), observer(), NOW, state="accepted")
-    assert ledger.has(ENTRY.cause)
+    ledger.write(replace(AN_APPROVAL, event_id=None), observer(), NOW)
+    assert ledger.has(AN_APPROVAL.cause)
     assert ledger.unfinished() == []
 
 
@@ -72,20 +74,20 @@ def test_old_causes_are_forgotten_beyond_a_number(store: Store, ledger: Ledger) 
     """The ledger does not grow for ever: beyond a number, the oldest go."""
     fill(store, KEEP)
     fill(store, 50, days=-60)
-    ledger.write(ENTRY, observer(), NOW, state="accepted")
+    ledger.write(AN_APPROVAL, observer(), NOW)
     assert count(store) == KEEP
     assert not ledger.has("confirmed -60 49")
     assert ledger.has("confirmed -30 49")
-    assert ledger.has(ENTRY.cause)
+    assert ledger.has(AN_APPROVAL.cause)
 
 
 @pytest.mark.parametrize("years", [-30, 30])
 def test_a_clock_that_jumps_forgets_no_cause(store: Store, ledger: Ledger, years: int) -> None:
     """Set forward and back again, a clock must not make a used token good."""
-    ledger.write(ENTRY, observer(), NOW, state="confirmed")
+    ledger.write(replace(AN_APPROVAL, state="confirmed"), observer(), NOW)
     far = NOW + timedelta(days=365 * years)
-    Ledger(store, far).write(replace(ENTRY, cause="far"), observer(), far, state="confirmed")
-    assert Ledger(store, NOW).has(ENTRY.cause)
+    Ledger(store, far).write(replace(AN_APPROVAL, cause="far", state="confirmed"), observer(), far)
+    assert Ledger(store, NOW).has(AN_APPROVAL.cause)
 
 
 def test_what_is_under_way_or_new_is_never_forgotten(store: Store, ledger: Ledger) -> None:
@@ -93,7 +95,7 @@ def test_what_is_under_way_or_new_is_never_forgotten(store: Store, ledger: Ledge
     fill(store, KEEP)
     fill(store, 20, state="posted", days=-90)
     fill(store, 30, days=-0.9)
-    ledger.write(ENTRY, observer(), NOW, state="accepted")
+    ledger.write(AN_APPROVAL, observer(), NOW)
     assert count(store) == KEEP
     assert [
         len(ledger.unfinished()),
@@ -127,17 +129,18 @@ def test_a_clock_that_was_wrong_when_the_ledger_was_lost_blocks_nobody(store: St
 
 def test_which_events_may_have_been_started_from_here(store: Store, ledger: Ledger) -> None:
     """Not what IMDS refused, what never reached it, nor what was rejected."""
-    tried: list[tuple[str, State]] = [
-        ("E-A", "accepted"),
-        ("E-P", "posted"),
-        ("E-C", "confirmed"),
-        ("E-F", "failed"),
-        ("E-R", "rejected"),
-        ("E-V", "accepted"),
+    tried: list[tuple[str, State, Effect]] = [
+        ("E-A", "accepted", "maybe"),
+        ("E-E", "accepted", "error"),
+        ("E-P", "posted", "maybe"),
+        ("E-C", "confirmed", "maybe"),
+        ("E-F", "failed", "maybe"),
+        ("E-R", "rejected", "none"),
+        ("E-V", "accepted", "in vain"),
+        ("E-N", "accepted", "none"),
     ]
-    for event_id, state in tried:
-        entry = replace(ENTRY, cause=event_id, event_id=event_id)
-        written = ledger.write(entry, observer(), NOW, state=state)
-        if event_id == "E-V":
-            ledger.asked(written, "in vain", NOW)
-    assert approved_events(store) == {"e-a", "e-p", "e-c"}
+    for event_id, state, effect in tried:
+        changes: dict[str, Any] = {"cause": event_id, "event_id": event_id}
+        approval = replace(AN_APPROVAL, **changes, state=state, effect=effect)
+        ledger.write(approval, observer(), NOW)
+    assert approved_events(store) == {"e-a", "e-e", "e-p", "e-c"}

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from support.commands.control_plane import LEAVE_OUT, Signer, b64, jwks
 
-from bridge.approval.trusted_keys import MAX_FILE_BYTES, Trust, TrustError, read_trust
+from bridge.approval.trusted_keys import Trust, TrustError, read_trust
+from wire.keys import MAX_FILE_BYTES
 
 KEY = Signer()
 CURVE = Signer("key-2", alg="ES256")

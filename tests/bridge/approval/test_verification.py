@@ -17,12 +17,12 @@ from bridge.approval.verification import (
     MAX_COMMANDS,
     RATE_SECONDS,
     Command,
+    LocalState,
     Rate,
     RefusedError,
-    Situation,
     verify,
 )
-from sinks.base import MAX_TOKEN_BYTES
+from wire.command import MAX_TOKEN_BYTES
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +43,7 @@ def judge(
     later: float = 0.0,
 ) -> Command:
     """The command, verified so many seconds later; these jti are used."""
-    situation = Situation(
+    local = LocalState(
         vm_id=VM.vm_id,
         now=court.clock.now() + timedelta(seconds=later),
         known=court.current.known,
@@ -53,7 +53,7 @@ def judge(
         token,
         retained=retained,
         trust=Trust(court.trust_file),
-        situation=situation,
+        local=local,
         rate=rate or Rate(MAX_COMMANDS, FakeClock().monotonic),
     )
 
@@ -90,6 +90,8 @@ def test_a_good_command_is_what_its_claims_say(court: Court) -> None:
     """A good approval comes back as its claims, with the issuer that its key belongs to."""
     at = scene(court)
     event = at.soon["data"]
+    key = Trust(court.trust_file).find(at.signer.kid)
+    assert key is not None
     expected = Command(
         issuer=at.signer.issuer,
         subject="operator@control.example",
@@ -99,6 +101,8 @@ def test_a_good_command_is_what_its_claims_say(court: Court) -> None:
         fingerprint=event["fingerprint"],
         why="drained",
         issued=at.now,
+        expires=at.now + 300,
+        key=key.digest,
     )
     assert expected == judge(court, at.approve(jti="one", rsn="drained"))
 

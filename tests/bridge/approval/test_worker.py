@@ -5,13 +5,14 @@ from contextlib import ExitStack
 from typing import Any
 
 import pytest
-from support.store_helpers import ENTRY
+from support.store_helpers import AN_APPROVAL
 
 from bridge.approval import worker as module
 from bridge.approval.worker import WAITING, Approver
-from bridge.store.approvals import Entry
+from bridge.store.approvals import Act, Approval
 from bridge.store.database import StoreError
-from sinks.base import MAX_TOKEN_BYTES, CommandMessage
+from sinks.base import CommandMessage
+from wire.command import MAX_TOKEN_BYTES
 
 PATIENCE = 10.0
 
@@ -23,6 +24,8 @@ class Approvals:
         self.done: queue.Queue[str] = queue.Queue()
         self.before: dict[str, Callable[[], object]] = {}
         self.sizes: list[int] = []
+        self.requests: list[str] = []
+        """What the next steps send."""
 
     def command(self, message: CommandMessage) -> None:
         self.sizes.append(len(message.token))
@@ -33,11 +36,23 @@ class Approvals:
     def polled(self) -> None:
         self._do("look")
 
+    def step(self) -> bool:
+        if not self.requests:
+            return False
+        self._do(self.requests.pop(0))
+        return True
+
     def local(
-        self, event_id: str, *, user: str, fingerprint: str | None = None, why: str | None = None
-    ) -> Entry:
+        self,
+        event_id: str,
+        *,
+        user: str,
+        fingerprint: str | None = None,
+        why: str | None = None,
+        act: Act = "approve",
+    ) -> Approval:
         self._do(f"{user}: {event_id}")
-        return ENTRY
+        return AN_APPROVAL
 
     def _do(self, name: str) -> None:
         self.before.get(name, lambda: None)()
@@ -140,7 +155,7 @@ def test_looks_and_people_go_before_a_flood(scene: Scene) -> None:
     scene.hold()
     for number in range(WAITING):
         scene.send(str(number))
-    answers: queue.Queue[Entry] = queue.Queue()
+    answers: queue.Queue[Approval] = queue.Queue()
     person = threading.Thread(
         target=lambda: answers.put(scene.approver.local("E-1", user="anna", seconds=PATIENCE))
     )
@@ -151,8 +166,64 @@ def test_looks_and_people_go_before_a_flood(scene: Scene) -> None:
     scene.approver.polled()
     scene.gate.set()
     assert scene.approvals.next(4) == ["held", "anna: E-1", "look", "0"]
-    assert answers.get(timeout=PATIENCE) == ENTRY
+    assert answers.get(timeout=PATIENCE) == AN_APPROVAL
     person.join(PATIENCE)
+
+
+def test_requests_that_hang_starve_neither_commands_nor_people(scene: Scene) -> None:
+    """However many requests hang, what waits is done between one and the next."""
+    scene.approvals.requests = ["first", "second", "third"]
+
+    def hang() -> None:
+        scene.reached.set()
+        assert scene.gate.wait(PATIENCE)
+
+    scene.approvals.before["first"] = hang
+    scene.begin()
+    assert scene.reached.wait(PATIENCE)
+    assert scene.send("a")
+    assert scene.send("b")
+    scene.approver.polled()
+    scene.gate.set()
+    assert scene.approvals.next(6) == ["first", "look", "a", "b", "second", "third"]
+
+
+def test_a_flood_of_commands_starves_no_request(scene: Scene) -> None:
+    """A round takes the commands that waited when it began, and those that came later wait."""
+    scene.approvals.before["again"] = lambda: scene.send("again")
+    scene.begin()
+    scene.approvals.requests = ["first", "second"]
+    assert scene.send("again")
+    done = scene.approvals.next(8)
+    assert done[:4] == ["again", "first", "again", "second"]
+    assert set(done[4:]) == {"again"}
+
+
+@pytest.mark.parametrize("error", [StoreError("the disk is full"), RuntimeError("a bug")])
+def test_a_step_that_fails_is_not_tried_at_once(scene: Scene, error: Exception) -> None:
+    """It comes again with the next poll; a disk that is full is not tried in a loop."""
+    scene.begin()
+
+    def fail() -> None:
+        scene.approvals.done.put("failed")
+        raise error
+
+    scene.approvals.requests = ["bad", "good"]
+    scene.approvals.before["bad"] = fail
+    scene.approver.polled()
+    assert scene.approvals.next(2) == ["look", "failed"]
+    scene.approver.polled()
+    assert scene.approvals.next(2) == ["look", "good"]
+
+
+def test_a_poll_that_failed_lets_no_command_go_first(scene: Scene) -> None:
+    """Commands that wait for this run's first document wait on; what is open is followed."""
+    scene.approver.start()
+    assert scene.send("a")
+    scene.approver.polled(answered=False)
+    assert scene.approvals.next() == ["look"]
+    scene.approver.polled()
+    assert scene.approvals.next(2) == ["look", "a"]
 
 
 def test_a_large_message_is_not_kept_whole(scene: Scene) -> None:

@@ -16,11 +16,13 @@ from support.process.bridge import PATIENCE, SEB, BridgeProcess, Ended, clean_en
 from support.process.seb_here import Here
 
 from bridge.api import control
-from bridge.approval import signing
 from bridge.cli.approve_remote import verdict
-from bridge.imds.document import fingerprint, parse_event
+from bridge.cli.key_files import read_jwk, write_private
+from bridge.imds.document import parse_event
 from bridge.simulator import faults
 from bridge.simulator.simulator import Simulator
+from wire import keys
+from wire.event import fingerprint
 
 
 @pytest.fixture
@@ -244,7 +246,7 @@ def test_a_key_of_another_issuer_is_not_permitted(
 ) -> None:
     """The bridge answers, for the signature is good; exit code 77."""
     other = fleet.home / "other.json"
-    other.write_text(json.dumps({**signing.read_jwk(fleet.key), "iss": "https://other.example"}))
+    other.write_text(json.dumps({**read_jwk(fleet.key), "iss": "https://other.example"}))
     said = fleet.afar("--ping", key=other)
     assert (said.code, said.out.split()[:2]) == (77, ["rejected:", "not_allowed"])
 
@@ -254,7 +256,7 @@ def test_a_key_that_is_not_trusted_gets_no_answer(
 ) -> None:
     """Exit code 75, and a hint at the trust file."""
     other = fleet.home / "untrusted.json"
-    signing.write_private(signing.generate(issuer=ISSUER, kid="k2", alg="ES256"), other)
+    write_private(keys.generate(issuer=ISSUER, kid="k2", alg="ES256"), other)
     said = fleet.afar("--ping", "--wait", "0.5", key=other)
     assert said.code == 75
     assert "no reply within 0.5 s" in said.err

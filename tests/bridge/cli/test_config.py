@@ -75,6 +75,7 @@ def test_every_default_of_the_list_can_be_set(here: Here, tmp_path: Path) -> Non
         "Endpoint=sb://h/;SharedAccessKeyName=n;SharedAccessKey=k;EntityPath=e"
     )
     given["SEB_SINK__STDOUT__KIND"] = "stdout"
+    given["SEB_SINK__KUBERNETES__NODE"] = "node-1"
     plain = here("config", "show", **given)
     lines = re.findall(r"^#(SEB_\w+=.+)$", listed, re.MULTILINE)
     (tmp_path / ".env").write_text("\n".join(lines), encoding="utf-8")

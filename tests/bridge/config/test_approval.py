@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from support.commands.control_plane import LEAVE_OUT, Signer, jwks
 
-from bridge.approval.policy import Rule, rules_of
 from bridge.approval.trusted_keys import trust_of
+from bridge.config.approval import Rule
 from bridge.config.load import load
 from bridge.errors import CONFIGURATION, ConfigurationError
 from bridge.service.bridge import Bridge
@@ -19,10 +19,10 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)  # no .env of somebody's
 
 
-def rules(*given: Mapping[str, Any], **variables: str) -> list[Rule]:
+def rules(*given: Mapping[str, Any], **variables: str) -> tuple[Rule, ...]:
     """The rules of the environment."""
     environ = {"SEB_APPROVAL__RULES": json.dumps(given), **variables}
-    return rules_of(load(environ=environ).settings.approval)
+    return load(environ=environ).settings.approval.rules
 
 
 def refusal(*given: object, **variables: str) -> str:
@@ -48,7 +48,7 @@ EVERY_KEY: dict[str, Any] = {
 
 def test_every_key_but_the_name_has_a_default() -> None:
     """A rule of a name alone approves what names this VM and no other."""
-    assert [Rule(name="mine")] == rules({"name": "mine"})
+    assert (Rule(name="mine"),) == rules({"name": "mine"})
 
 
 def test_every_key_means_what_the_design_says() -> None:
@@ -61,10 +61,10 @@ def test_every_key_means_what_the_design_says() -> None:
         affects_this_vm=False,
         max_resources=3,
         after=("drain",),
-        leader_first=True,
+        leader="first",
         takeover=60.0,
     )
-    assert [expected] == rules(EVERY_KEY, SEB_SINK__DRAIN__KIND="stdout")
+    assert (expected,) == rules(EVERY_KEY, SEB_SINK__DRAIN__KIND="stdout")
 
 
 def test_rules_can_stand_in_the_toml_file(tmp_path: Path) -> None:
@@ -75,11 +75,11 @@ def test_rules_can_stand_in_the_toml_file(tmp_path: Path) -> None:
         '[[approval.rules]]\nname = "mine"\nevent_source = ["User"]\nmax_resources = 2\n'
         'leader = "first"\ntakeover = 30\n'
     )
-    read = rules_of(load(environ={"SEB_CONFIG": str(file)}).settings.approval)
-    expected = [
+    read = load(environ={"SEB_CONFIG": str(file)}).settings.approval.rules
+    expected = (
         Rule(name="short", event_type=("Freeze",), max_duration=9),
-        Rule(name="mine", event_source=("User",), max_resources=2, leader_first=True, takeover=30),
-    ]
+        Rule(name="mine", event_source=("User",), max_resources=2, leader="first", takeover=30),
+    )
     assert expected == read
 
 

@@ -187,19 +187,19 @@ def test_changes_of_health_are_logged_once(bench: Bench, caplog: pytest.LogCaptu
     assert (good.sequences(), bench.outbox.dead.count("good")) == ([1], 0)
 
 
-def test_the_guard_draws_the_line(bench: Bench) -> None:
+def test_a_call_ends_in_time_or_is_abandoned(bench: Bench) -> None:
     """A call that is over counts, a call that is abandoned does not, and none is begun after."""
-    guard = CallTimeout(bench.clock)
-    guard.call(lambda: None, limit=1)
+    timeout = CallTimeout(bench.clock)
+    timeout.call(lambda: None, limit=1)
     bench.clock.advance(2)
-    assert not guard.abandon_if_overdue()
+    assert not timeout.abandon_if_overdue()
 
     def stuck() -> None:
         bench.clock.advance(2)
-        assert guard.abandon_if_overdue()
+        assert timeout.abandon_if_overdue()
 
     with pytest.raises(AbandonedError):
-        guard.call(stuck, limit=1)
+        timeout.call(stuck, limit=1)
     with pytest.raises(AbandonedError):
-        guard.call(lambda: pytest.fail("called"), limit=1)
+        timeout.call(lambda: pytest.fail("called"), limit=1)
     bench.start()

@@ -9,7 +9,7 @@ from support.store_helpers import bridge_draft, draft
 from bridge.delivery.health import MAX_STUCK_THREADS, Health, reason_of, retry_delay
 from bridge.store.database import StoreError
 from sinks.base import SinkError, SinkPaused, SinkRejected
-from sinks.record import BRIDGE_DEAD_LETTER, BRIDGE_HEARTBEAT
+from wire.record import BRIDGE_DEAD_LETTER, BRIDGE_HEARTBEAT
 
 
 @pytest.fixture
@@ -337,3 +337,62 @@ def test_reasons_fit_a_line_and_a_record() -> None:
     assert reason_of(ValueError("half \ud800"), redact) == "half ?"
     assert reason_of(Mute(), redact) == "Mute"
     assert reason_of(KeyError(), redact) == "KeyError"
+
+
+def test_a_refusal_on_a_good_connection_keeps_it(bench: Bench, ops: Script) -> None:
+    """The sink is neither closed nor opened again, and it is maintained while it waits."""
+    ops.on_deliver = [SinkError("refused", stays_open=True)] * 2
+    bench.commit(draft(1))
+    bench.start()
+    bench.wait_for_failure("ops", 1)
+    ops.wait_for_calls("maintain", 1)
+    bench.advance(1.1)
+    bench.wait_for_failure("ops", 2)
+    ops.wait_for_calls("maintain", 2)
+    bench.advance(2.1)
+    ops.wait_for_records(1)
+    ops.wait_for(lambda: bench.dispatcher.health["ops"].state == "ok")
+    assert (ops.calls.count("open"), ops.calls.count("close")) == (1, 0)
+
+
+def test_a_connection_that_breaks_while_the_sink_waits_is_made_again(
+    bench: Bench, ops: Script
+) -> None:
+    """Its failure during the wait closes it, and the next try opens it."""
+    ops.on_deliver = [SinkError("refused", stays_open=True)]
+    ops.on_maintain = [SinkError("the connection is lost")]
+    bench.commit(draft(1))
+    bench.start()
+    ops.wait_for_calls("close", 1)
+    bench.advance(1.1)
+    ops.wait_for_records(1)
+    assert ops.calls.count("open") == 2
+
+
+def test_records_go_out_though_maintaining_fails(bench: Bench, ops: Script) -> None:
+    """Whatever `maintain` says, each try delivers first."""
+    ops.on_maintain = [SinkError("no commands come in")] * 3
+    bench.commit(draft(1))
+    bench.start()
+    bench.wait_for_failure("ops", 1)
+    bench.commit(draft(2))
+    bench.advance(1.1)
+    bench.wait_for_failure("ops", 2)
+    assert ops.sequences() == [1, 2]
+
+
+def test_a_sink_that_hangs_while_it_waits_is_abandoned(bench: Bench, ops: Script) -> None:
+    """The watchdog holds for every call."""
+    release = threading.Event()
+    ops.on_deliver = [SinkError("refused", stays_open=True)]
+    ops.on_maintain = [lambda: release.wait(PATIENCE) and None]
+    bench.commit(draft(1))
+    bench.start()
+    ops.wait_for_calls("maintain", 1)
+    bench.clock.advance(31)
+    bench.dispatcher.supervise()
+    bench.wait_for_failure("ops", 2)
+    release.set()
+    bench.advance(130)
+    ops.wait_for_records(1)
+    assert ops.made == 2

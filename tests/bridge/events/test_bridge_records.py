@@ -9,12 +9,17 @@ from support.documents.documents import NOW, VM
 
 from bridge.events import bridge_records
 from bridge.events.gaps import Gap
-from bridge.events.normalize import Observer
 from bridge.store.recovery import StoreReset
-from sinks.record import CONTENT_TYPE, RecordDraft, schema, seal
 from sinks.testing import SAMPLE_STREAM, sample_record
+from wire.observer import BridgeRun, Node, Observer
+from wire.record import CONTENT_TYPE, RecordDraft, seal
+from wire.schema import schema
 
-OBSERVER = Observer(vm=VM, version="1.2.3", instance_id="run-1", node="aks-1")
+OBSERVER = Observer(
+    vm=VM,
+    node=Node(cluster=None, node="aks-1", pod=None),
+    bridge=BridgeRun(version="1.2.3", instance_id="run-1", site="default"),
+)
 GAP = Gap(
     seconds=61.23456,
     since=NOW - timedelta(seconds=61),

@@ -51,7 +51,7 @@ def measured(known: Known, what: Measured) -> Known:
     [
         (entry(), ("scheduled", "Scheduled", 1)),
         (started(), ("started", "Started", 1)),
-        (entry(status="Levitating"), ("scheduled", "Unknown", 1)),
+        (entry(status="Levitating"), ("scheduled", "Levitating", 1)),
         ({"EventId": EVENT_ID}, ("scheduled", "Unknown", 1)),
     ],
 )
@@ -127,7 +127,7 @@ def test_an_update_names_what_changed(again: dict[str, Any], changed: tuple[str,
 def test_what_cannot_be_read_is_compared_as_it_came(
     before: dict[str, Any], after: dict[str, Any], changed: tuple[str, ...]
 ) -> None:
-    """Two new words are both Unknown to us, and yet a change; blank and absent are the same."""
+    """What we cannot read is null for us, and a change is one; blank and absent are the same."""
     transitions, _ = step(seen(before), after)
     assert [changed] * bool(changed) == [each.changed for each in transitions]
 

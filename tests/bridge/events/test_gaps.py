@@ -17,39 +17,39 @@ FIRST = Gap(
 )
 
 
-def lookout(
+def tracker(
     clock: FakeClock,
     *,
     interval: float = 1.0,
     ago: float | None = None,
     rebooted: bool | None = False,
 ) -> GapTracker:
-    """A lookout of a run that begins now, so many seconds after the last look of the one before."""
+    """The tracker of a run that begins so many seconds after the last look of the one before."""
     looked_at = None if ago is None else clock.now() - timedelta(seconds=ago)
     return GapTracker(clock, interval=interval, looked_at=looked_at, rebooted=rebooted)
 
 
-def look(watch: GapTracker, clock: FakeClock) -> Gap:
+def look(gaps: GapTracker, clock: FakeClock) -> Gap:
     """One good look."""
-    gap = watch.gap(clock.now())
-    watch.looked(clock.now(), gap)
+    gap = gaps.gap(clock.now())
+    gaps.looked(clock.now(), gap)
     return gap
 
 
 def test_the_first_look_ever_ends_no_gap() -> None:
     """Nobody had looked before; how something vanished nobody saw."""
     clock = FakeClock()
-    assert look(lookout(clock, rebooted=None), clock) == FIRST
+    assert look(tracker(clock, rebooted=None), clock) == FIRST
 
 
 def test_looks_follow_each_other() -> None:
     """A second between two looks is no gap to speak of."""
     clock = FakeClock()
-    watch = lookout(clock)
-    look(watch, clock)
+    gaps = tracker(clock)
+    look(gaps, clock)
     clock.advance(1.0)
     expected = replace(FIRST, seconds=1.0, since=NOW, looking=True, reason="imds")
-    assert look(watch, clock) == expected
+    assert look(gaps, clock) == expected
 
 
 @pytest.mark.parametrize(
@@ -68,10 +68,10 @@ def test_a_gap_is_long_by_the_clock_and_by_the_interval(
 ) -> None:
     """Whoever looks once a minute has not looked away after ten seconds."""
     clock = FakeClock()
-    watch = lookout(clock, interval=interval)
-    look(watch, clock)
+    gaps = tracker(clock, interval=interval)
+    look(gaps, clock)
     clock.advance(seconds)
-    gap = watch.gap(clock.now())
+    gap = gaps.gap(clock.now())
     assert (is_long, looking, "imds") == (gap.is_long, gap.looking, gap.reason)
 
 
@@ -79,7 +79,7 @@ def test_a_gap_is_long_by_the_clock_and_by_the_interval(
 def test_between_two_runs_nobody_looked(ago: float) -> None:
     """However short that was: what vanished meanwhile was not seen to vanish."""
     clock = FakeClock()
-    gap = look(lookout(clock, ago=ago), clock)
+    gap = look(tracker(clock, ago=ago), clock)
     assert (gap.looking, gap.reason) == (False, "restart")
     assert (gap.seconds, gap.is_long) == (max(0.0, ago), ago > 10)
 
@@ -87,18 +87,18 @@ def test_between_two_runs_nobody_looked(ago: float) -> None:
 def test_a_reboot_is_told_once() -> None:
     """By the first look after it."""
     clock = FakeClock()
-    watch = lookout(clock, ago=60.0, rebooted=True)
-    gaps = [look(watch, clock), look(watch, clock)]
+    gaps = tracker(clock, ago=60.0, rebooted=True)
+    gaps = [look(gaps, clock), look(gaps, clock)]
     assert [(gap.reason, gap.restarted) for gap in gaps] == [("reboot", True), ("imds", False)]
 
 
 def test_a_failed_look_ends_nothing() -> None:
     """Only `looked` does: the next look still ends the whole gap, the reboot included."""
     clock = FakeClock()
-    watch = lookout(clock, ago=60.0, rebooted=True)
-    watch.gap(clock.now())
+    gaps = tracker(clock, ago=60.0, rebooted=True)
+    gaps.gap(clock.now())
     clock.advance(5.0)
-    gap = watch.gap(clock.now())
+    gap = gaps.gap(clock.now())
     assert (gap.seconds, gap.restarted) == (65.0, True)
 
 
@@ -106,26 +106,26 @@ def test_a_failed_look_ends_nothing() -> None:
 def test_a_wall_clock_that_jumps_makes_no_gap(seconds: float) -> None:
     """Within a run the monotonic clock counts."""
     clock = FakeClock()
-    watch = lookout(clock)
-    look(watch, clock)
+    gaps = tracker(clock)
+    look(gaps, clock)
     clock.advance(1.0)
     clock.jump(seconds)
-    gap = watch.gap(clock.now())
+    gap = gaps.gap(clock.now())
     assert (gap.seconds, gap.is_long, gap.looking) == (1.0, False, True)
 
 
 def test_a_pause_belongs_to_the_next_look() -> None:
     """And to that one only; what is measured during the look is kept for the one after."""
     clock = FakeClock()
-    watch = lookout(clock)
-    look(watch, clock)
-    watch.stood_still(1.5)
-    watch.stood_still(2.0)
+    gaps = tracker(clock)
+    look(gaps, clock)
+    gaps.stood_still(1.5)
+    gaps.stood_still(2.0)
     clock.advance(4.0)
-    gap = watch.gap(clock.now())
-    watch.stood_still(0.25)
-    watch.looked(clock.now(), gap)
-    after = [look(watch, clock), look(watch, clock)]
+    gap = gaps.gap(clock.now())
+    gaps.stood_still(0.25)
+    gaps.looked(clock.now(), gap)
+    after = [look(gaps, clock), look(gaps, clock)]
     assert (gap.pause_seconds, gap.reason) == (3.5, "pause")
     assert [each.pause_seconds for each in after] == [0.25, 0.0]
 
@@ -133,19 +133,19 @@ def test_a_pause_belongs_to_the_next_look() -> None:
 def test_an_outage_with_a_short_pause_in_it_is_an_outage() -> None:
     """A pause is the reason only where it is most of the gap."""
     clock = FakeClock()
-    watch = lookout(clock)
-    look(watch, clock)
-    watch.stood_still(2.0)
+    gaps = tracker(clock)
+    look(gaps, clock)
+    gaps.stood_still(2.0)
     clock.advance(60.0)
-    assert watch.gap(clock.now()).reason == "imds"
+    assert gaps.gap(clock.now()).reason == "imds"
 
 
 def test_a_gap_longer_than_the_calendar_is_survived() -> None:
     """Its beginning is then the last look that is known."""
     clock = FakeClock()
-    watch = lookout(clock)
-    look(watch, clock)
+    gaps = tracker(clock)
+    look(gaps, clock)
     clock.advance(1.0)
     clock.jump(-(NOW.replace(tzinfo=None) - NOW.min).total_seconds())
     clock.advance(-1.0)
-    assert watch.gap(clock.now()).since is not None
+    assert gaps.gap(clock.now()).since is not None

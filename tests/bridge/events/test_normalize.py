@@ -9,14 +9,19 @@ from jsonschema import Draft202012Validator, FormatChecker
 from support.documents.documents import EVENT_ID, NOW, VM, body, entry, started
 
 from bridge.events.diff import Look, Transition, diff
-from bridge.events.normalize import Observer, normalize, pending_event
+from bridge.events.normalize import normalize, pending_event
 from bridge.events.tracked import Measured
 from bridge.imds.document import parse_document
-from sinks.base import PendingEvent
-from sinks.record import CONTENT_TYPE, RecordDraft, VmIdentity, event_record_id, schema, seal
+from wire.observer import BridgeRun, Node, Observer
+from wire.record import CONTENT_TYPE, RecordDraft, event_record_id, seal
+from wire.schema import schema
+from wire.state import PendingEvent
+from wire.vm import VmIdentity
 
 VALIDATOR = Draft202012Validator(schema(), format_checker=FormatChecker())
-OBSERVER = Observer(vm=VM, version="1.2.3", instance_id="run-1", site="plant")
+OBSERVER = Observer(
+    vm=VM, node=None, bridge=BridgeRun(version="1.2.3", instance_id="run-1", site="plant")
+)
 LOOK = Look(
     now=NOW,
     vm_name=VM.name,
@@ -97,6 +102,7 @@ def test_a_record_says_all_that_the_design_says() -> None:
             "durationInSeconds": 9,
         },
         "affectsThisVm": True,
+        "concernsThisVm": True,
         "impact": "pause",
         "revision": 1,
         "fingerprint": draft.data["fingerprint"],
@@ -121,7 +127,9 @@ def test_the_source_is_a_urn_where_there_is_no_arm_id() -> None:
 
 
 def test_the_id_is_made_of_five_facts() -> None:
-    """vmId, EventId, transition, revision and fingerprint; nothing of when or where it was seen."""
+    """vmId, EventId, transition, revision and fingerprint; nothing of when or where it was seen. An
+    incarnation does not count for what is seen for the first time.
+    """
     draft = record(appeared(entry()))
     assert draft.id == event_record_id(
         vm_id=VM.vm_id.upper(),
@@ -129,6 +137,7 @@ def test_the_id_is_made_of_five_facts() -> None:
         transition="scheduled",
         revision=1,
         fingerprint=draft.data["fingerprint"],
+        incarnation=99,
     )
 
 
@@ -206,7 +215,7 @@ def test_the_very_first_look_ends_no_gap() -> None:
 
 def test_a_place_in_a_cluster_is_told_where_it_is_configured() -> None:
     """Cluster, node and pod, as far as they are known."""
-    observer = replace(OBSERVER, node="aks-1", cluster="prod")
+    observer = replace(OBSERVER, node=Node(cluster="prod", node="aks-1", pod=None))
     assert observer.to_wire()["node"] == {"cluster": "prod", "node": "aks-1", "pod": None}
 
 
@@ -216,18 +225,11 @@ def test_a_pending_event_is_the_short_form_of_its_record() -> None:
     draft = record(transition)
     assert PendingEvent(
         record_id=draft.id or "",
-        event_id=EVENT_ID,
-        event_type="Freeze",
-        event_status="Scheduled",
-        not_before="2026-03-02T10:15:00Z",
-        resources=("web_3",),
+        event=transition.known.event,
         affects_this_vm=True,
         impact="pause",
         revision=1,
         fingerprint=draft.data["fingerprint"],
-        resource_type="VirtualMachine",
-        event_source="Platform",
-        duration_in_seconds=9,
     ) == pending_event(replace(transition.known, record_id=draft.id or ""))
 
 

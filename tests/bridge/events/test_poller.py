@@ -1,5 +1,6 @@
 import json
 import logging
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import jsonschema
 import pytest
 from support.documents.documents import (
+    LATER,
     OTHER_ID,
     body,
     entry,
@@ -16,7 +18,8 @@ from support.imds.polling import Bench, told
 
 from bridge.events import tracked
 from bridge.imds.client import ImdsError
-from sinks.record import schema
+from wire.record import EVENT_SCHEDULED
+from wire.schema import schema
 
 VALIDATOR = jsonschema.Draft202012Validator(schema())
 DOWN = ImdsError("nobody listens", reason="refused")
@@ -188,7 +191,7 @@ def test_a_reboot_with_the_clock_behind_is_a_reboot(bench: Bench) -> None:
 def test_a_pause_is_measured_for_the_events_that_are_pending(bench: Bench) -> None:
     """It is committed at the next look, though the document is the same."""
     bench.serve(body(entry()))
-    bench.state.lookout.stood_still(4.25)
+    bench.state.gaps.stood_still(4.25)
     bench.serve(body(entry()), after=5.25)
     bench.restart()
     (ended,) = bench.serve(body(), after=3.0)
@@ -206,6 +209,22 @@ def test_parts_that_cannot_be_read_are_logged_and_end_nothing(
     assert told(bench.serve(body(entry(OTHER_ID)))) == [("event.ended", "Canceled")]
 
 
+def test_a_night_of_sleep_is_a_long_gap(bench: Bench) -> None:
+    """The monotonic clock stands still while the machine is suspended, and nobody looks: a gap
+    record says so, and an event that vanished in that time was not seen to be canceled.
+    """
+    bench.serve(body(entry(not_before="Tue, 03 Mar 2026 10:00:00 GMT")))
+    bench.clock.suspend(8 * 3600)
+    assert not bench.state.gaps.is_looking()
+    gap, ended = bench.serve(body(), after=1.25)
+    assert (gap.data["gap"]["seconds"], gap.data["gap"]["reason"]) == (28801.25, "pause")
+    assert gap.data["gap"]["from"] == "2026-03-02T10:00:01.000Z"
+    assert ended.data["event"]["eventStatus"] == "Unknown"
+    assert ended.data["observation"]["gapSeconds"] == 28801.25
+    assert ended.data["observation"]["pauseSeconds"] is None
+    assert bench.serve(body()) == []
+
+
 def test_urgent_is_what_is_near_and_names_this_vm(bench: Bench) -> None:
     """An event that has begun is as near as can be; one that ended is not near at all."""
     bench.serve(body(entry(resources=["web_4"])))
@@ -217,6 +236,51 @@ def test_urgent_is_what_is_near_and_names_this_vm(bench: Bench) -> None:
             bench.state.urgent(bench.clock.now(), 3600.0),
         ]
     assert answers == [False, False, True, True, True, False, False]
+
+
+@pytest.mark.parametrize(
+    ("documents", "expected"),
+    [
+        (["mine", "others", "others, later", ""], [True, True, False, True]),
+        (["others", "others, later", ""], [False, False, False]),
+        (["others", "mine", ""], [False, True, True]),
+        (["mine", "others", "mine", "others", ""], [True, True, True, True, True]),
+        (["mine", "others", "", "others", ""], [True, True, True, False, False]),
+        (["mine", "started by others", ""], [True, True, True]),
+    ],
+)
+@pytest.mark.parametrize("restarts", [False, True])
+def test_an_event_that_stops_naming_this_vm_says_so_once(
+    bench: Bench, documents: list[str], expected: list[bool], restarts: bool
+) -> None:
+    """A reader of this VM's events gets the record by which one stops to name it, and its end, and
+    nothing of an event that never named it; a restart between any two changes nothing.
+    """
+    says = {
+        "mine": entry(resources=["web_3", "web_4"]),
+        "others": entry(resources=["web_4"]),
+        "others, later": entry(resources=["web_4"], not_before=LATER),
+        "started by others": started() | {"Resources": ["web_4"]},
+    }
+    found = []
+    for document in documents:
+        found += bench.serve(body(*([says[document]] if document else [])))
+        if restarts:
+            bench.restart()
+    events = [each for each in found if each.event_id]
+    assert [each.concerns_this_vm for each in events] == expected
+    assert all(VALIDATOR.is_valid(json.loads(each.body)) for each in events)
+
+
+def test_a_recommendation_is_news_and_no_more(bench: Bench) -> None:
+    """Azure's word goes through as sent; nothing is due, and its end is not guessed."""
+    news = entry(status="Advisory") | {"EventType": "SpotRebalanceRecommendation"}
+    (record,) = bench.serve(body(news))
+    assert record.type == EVENT_SCHEDULED
+    assert record.data["event"]["eventStatus"] == "Advisory"
+    assert record.data["impact"] == "none"
+    assert not bench.state.urgent(bench.clock.now(), 3600.0)
+    assert told(bench.serve(body())) == [("event.ended", "Unknown")]
 
 
 class TestScopeSelf:
@@ -260,18 +324,21 @@ class TestScopeSelf:
         assert back.data["revision"] == 3
         VALIDATOR.validate(json.loads(ended.body))
 
-    def test_a_narrower_scope_ends_nothing(self, bench: Bench) -> None:
-        """What others' events were recorded before stays as it was, and is resumed if asked."""
+    def test_a_narrower_scope_ends_what_it_leaves_out(self, bench: Bench) -> None:
+        """Who got the event of another VM is told that it goes on unseen, and that it is back."""
         bench.scope_self = False
         bench.restart()
         bench.serve(body(entry(resources=["web_4"])))
         bench.scope_self = True
         bench.restart()
-        assert (bench.serve(body(entry(resources=["web_4"]))), bench.state.pending()) == ([], [])
+        (ended,) = bench.serve(body(entry(resources=["web_4"])))
+        assert (ended.data["event"]["eventStatus"], ended.data["revision"]) == ("Unknown", 2)
+        assert ended.data["observation"]["goesOnWithoutThisVm"]
+        assert bench.state.pending() == []
         bench.scope_self = False
         bench.restart()
-        (ended,) = bench.serve(body())
-        assert (ended.data["event"]["eventStatus"], ended.data["revision"]) == ("Unknown", 2)
+        (back,) = bench.serve(body(entry(resources=["web_4"])))
+        assert (back.data["transition"], back.data["revision"]) == ("scheduled", 3)
 
     def test_a_narrower_scope_still_counts_on(self, bench: Bench) -> None:
         """An event that comes to name this VM goes on with its revisions: no id twice."""
@@ -281,7 +348,7 @@ class TestScopeSelf:
         bench.scope_self = True
         bench.restart()
         (record,) = bench.serve(body(entry()))
-        assert (record.data["transition"], record.data["revision"]) == ("scheduled", 2)
+        assert (record.data["transition"], record.data["revision"]) == ("updated", 2)
 
 
 def test_what_is_remembered_of_ended_events_stays_small(
@@ -295,6 +362,42 @@ def test_what_is_remembered_of_ended_events_stays_small(
     on_disk = {key for (key,) in bench.store.read("SELECT key FROM events")}
     assert set(bench.state.known) == on_disk
     assert on_disk == {f"event-{number}" for number in range(20, 30)}
+
+
+def test_an_event_that_was_forgotten_counts_on_when_it_returns(bench: Bench) -> None:
+    """However many events ended in between, in this run or in one before: no id twice."""
+    here = [entry(event_id=f"EVENT-{number}") for number in range(tracked.KEEP_ENDED + 50)]
+    ids = [record.id for record in (*bench.serve(body(*here)), *bench.serve(body()))]
+    for _ in range(2):
+        back = bench.serve(body(*here))
+        assert {record.data["revision"] % 2 for record in back} == {1}
+        ids += [record.id for record in (*back, *bench.serve(body()))]
+        bench.restart()
+    assert len(ids) == len(set(ids)) == 6 * len(here)
+
+
+def test_a_change_after_the_store_was_put_back_has_an_id_of_its_own(
+    bench: Bench, tmp_path: Path
+) -> None:
+    """A to B, back to A, the store put back to the first A, and to B once more: two changes to B.
+    If B stands all the time, it is the same fact, and has the same id.
+    """
+    longer = entry(duration=60)
+    bench.serve(body(entry(), incarnation=1))
+    bench.close()
+    shutil.copytree(tmp_path / "state", tmp_path / "copy")
+    bench.begin()
+    (first,) = bench.serve(body(longer, incarnation=2))
+    bench.close()
+    shutil.copytree(tmp_path / "copy", tmp_path / "again")
+    bench.restart(lost=tmp_path / "again")
+    (same,) = bench.serve(body(longer, incarnation=2))
+    bench.serve(body(entry(), incarnation=3))
+    bench.restart(lost=tmp_path / "copy")
+    (other,) = bench.serve(body(longer, incarnation=4))
+    assert (first.sequence, first.data["revision"]) == (other.sequence, other.data["revision"])
+    assert same.id == first.id
+    assert other.id != first.id
 
 
 def test_a_start_with_a_wrong_clock_forgets_no_revision(bench: Bench) -> None:

@@ -11,6 +11,7 @@ from bridge.events.tracked import (
     KEEP_ENDED,
     Measured,
     TrackedEvent,
+    as_shown,
     dump_tracked,
     load_tracked,
     measure,
@@ -46,6 +47,7 @@ def known(raw: dict[str, Any] | None = None, *, pending: bool = True) -> Tracked
         first_seen=MOMENTS,
         not_before=st.none() | MOMENTS,
         affects_this_vm=st.booleans(),
+        named_before=st.booleans(),
         pending=st.booleans(),
         record_id=st.text(),
         measured=st.builds(
@@ -119,6 +121,16 @@ def test_only_the_last_events_that_ended_are_remembered() -> None:
     """The oldest of them go, and none that is pending, however old."""
     ended = {f"old-{number}": known(pending=False) for number in range(KEEP_ENDED)}
     before = {"first": known(), **ended}
-    after = remembered(before, {"old-0": known(pending=False), "new": known(pending=False)})
-    assert before.keys() - after.keys() == {"old-1"}
+    news = {"old-0": known(pending=False), "new": known(pending=False)}
+    after, forgotten = remembered(before, news)
+    assert before.keys() - after.keys() == forgotten.keys() == {"old-1"}
     assert list(after)[-2:] == ["old-0", "new"]
+
+
+def test_another_spelling_of_the_id_changes_no_fingerprint() -> None:
+    """Who approves by the record's fingerprint is understood, now and after a restart."""
+    before = known(entry("E-1", resources=["web_3", "web_4"]))
+    document = parse_document(body(entry("e-1", resources=["web_4", "web_3"])))
+    (after,) = as_shown({"e-1": before}, document).values()
+    assert after.event.resources == ("web_4", "web_3")
+    assert after.fingerprint == load_tracked(dump_tracked(after)).fingerprint == before.fingerprint

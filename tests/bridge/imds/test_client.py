@@ -189,6 +189,19 @@ def test_the_first_answer_may_take_longer(imds_simulator: Simulator, client: Cli
     assert error.reason == "timeout"
 
 
+@pytest.mark.parametrize("body", [b"", b" ", b"{}"])
+def test_only_a_document_ends_the_wait_for_the_first(
+    imds_simulator: Simulator, client: Client, body: bytes
+) -> None:
+    """A 200 without events, as is common while the service starts, is no first answer."""
+    asked = client(imds_simulator.url, timeout=0.2, first_timeout=5.0)
+    imds_simulator.serve(body)
+    assert asked.events().body == body
+    imds_simulator.serve({"DocumentIncarnation": 1, "Events": []})
+    imds_simulator.fault(Slow(0.4))
+    assert b"Events" in asked.events().body
+
+
 @pytest.mark.parametrize(
     ("said", "expected"),
     [

@@ -13,14 +13,13 @@ from support.documents.documents import EVENT_ID, body, entry, started, without
 from bridge.imds.document import (
     DocumentError,
     ScheduledEvent,
-    fingerprint,
-    moment_text,
     parse_document,
     parse_event,
     parse_moment,
 )
-from bridge.strictjson import MAX_DEPTH
-from sinks.record import canonical_json
+from wire.event import fingerprint
+from wire.moment import moment_text
+from wire.strictjson import MAX_DEPTH, canonical_json
 
 SCALARS = (
     st.none()
@@ -160,15 +159,16 @@ def test_not_before_is_a_moment_or_null(text: object, expected: str | None) -> N
         ("started", "Started"),
         (" Completed ", "Completed"),
         ("CANCELED", "Canceled"),
-        ("Postponed", "Unknown"),
+        ("Advisory", "Advisory"),
+        (" postponed ", "postponed"),
         ("", "Unknown"),
         (None, "Unknown"),
         (7, "Unknown"),
         (["Scheduled"], "Unknown"),
     ],
 )
-def test_a_status_is_one_of_azures_words(said: object, expected: str) -> None:
-    """A word that we do not know is Unknown."""
+def test_a_status_is_azures_word(said: object, expected: str) -> None:
+    """A word that we do not know goes through as sent; no word at all is Unknown."""
     assert expected == parsed(EventStatus=said).event_status
 
 
@@ -237,6 +237,7 @@ def test_a_vm_is_named_whole_and_in_any_case(resources: list[str], expected: boo
         ("Redeploy", -1, "redeploy"),
         ("Preempt", -1, "delete"),
         ("Terminate", -1, "delete"),
+        ("SpotRebalanceRecommendation", -1, "none"),
         ("Reboot", 0, "restart"),
         ("Levitate", 5, None),
         (None, 5, None),
@@ -261,6 +262,27 @@ def test_a_repeated_id_counts_once() -> None:
     document = parse_document(body(entry(), entry(EVENT_ID.lower(), event_type="Reboot")))
     types = [event.event_type for event in document.events.values()]
     assert (types, len(document.ignored), document.whole) == (["Freeze"], 1, True)
+
+
+@pytest.mark.parametrize(
+    ("other", "ambiguous"),
+    [
+        (entry(EVENT_ID.lower()), False),
+        (entry(EVENT_ID.lower(), resources=["web_3", "web_4"]), True),
+        (entry(description="moved"), True),
+        (without(entry(), "Description"), True),
+    ],
+)
+@pytest.mark.parametrize("first", [True, False])
+def test_an_id_that_stands_twice_with_different_content_is_ambiguous(
+    other: dict[str, Any], *, first: bool, ambiguous: bool
+) -> None:
+    """Nothing but the case of the id may differ; a third entry like the first settles nothing."""
+    entries = [entry(), other] if first else [other, entry()]
+    (event,) = parse_document(body(*entries)).events.values()
+    assert event.ambiguous == ambiguous
+    (event,) = parse_document(body(*entries, entries[0])).events.values()
+    assert event.ambiguous == ambiguous
 
 
 DEEP = 100_000

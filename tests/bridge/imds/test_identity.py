@@ -9,7 +9,7 @@ from bridge.imds.client import Imds, ImdsError
 from bridge.imds.identity import IdentityError, await_identity, fetch_identity, read_identity
 from bridge.simulator.simulator import Simulator
 from bridge.simulator.vm import SimulatedVm
-from sinks.record import VmIdentity
+from wire.vm import VmIdentity
 
 COMPUTE = {
     "azEnvironment": "AzurePublicCloud",

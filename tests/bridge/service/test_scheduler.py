@@ -5,14 +5,14 @@ import threading
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta, tzinfo
-from typing import Any, Self
+from typing import Self
 
 import apscheduler.schedulers.base
 import pytest
 from support.documents.documents import FakeClock
 from support.store_helpers import NOW
 
-from bridge.service.scheduler import Every, Scheduler, Watch
+from bridge.service.scheduler import Every, Scheduler, Tick, Watch
 
 YEARS = timedelta(days=365 * 30)
 
@@ -36,6 +36,9 @@ class LeapingClock:
 
     def monotonic(self) -> float:
         return time.monotonic()
+
+    def suspended(self) -> float:
+        return 0.0
 
 
 class Counter:
@@ -157,7 +160,7 @@ def test_after_a_leap_of_years_one_time_is_due() -> None:
     assert NOW + YEARS + timedelta(seconds=1) == every.get_next_fire_time(NOW, NOW + YEARS)
 
 
-def ticked(clock: FakeClock, *, wall: float, monotonic: float) -> tuple[float, float]:
+def ticked(clock: FakeClock, *, wall: float, monotonic: float) -> Tick:
     """What a watch says of one tick in which the clocks went so far."""
     watch = Watch(clock)
     clock.advance(monotonic)
@@ -180,8 +183,19 @@ def ticked(clock: FakeClock, *, wall: float, monotonic: float) -> tuple[float, f
 )
 def test_jumps_and_pauses(wall: float, monotonic: float, jump: float, pause: float) -> None:
     """The two clocks together tell a clock that was set from a machine that stood still."""
-    shown: Any = ticked(FakeClock(NOW), wall=wall, monotonic=monotonic)
-    assert (jump, pause) == pytest.approx(shown)
+    shown = ticked(FakeClock(NOW), wall=wall, monotonic=monotonic)
+    assert (shown.jump, shown.pause) == pytest.approx((jump, pause))
+
+
+def test_a_machine_that_was_suspended_did_not_set_its_clock() -> None:
+    """The kernel counts how long: neither a jump of the wall clock nor a pause without a trace."""
+    clock = FakeClock(NOW)
+    watch = Watch(clock)
+    clock.advance(0.25)
+    clock.suspend(8 * 3600)
+    assert watch.tick() == Tick(suspended=8 * 3600)
+    clock.advance(0.25)
+    assert watch.tick() == Tick()
 
 
 def test_a_jump_is_told_once() -> None:
@@ -192,4 +206,4 @@ def test_a_jump_is_told_once() -> None:
     clock.jump(86400)
     watch.tick()
     clock.advance(1)
-    assert watch.tick() == (0.0, 0.0)
+    assert watch.tick() == Tick()

@@ -52,6 +52,14 @@ def test_other_paths_and_methods_are_json_errors(
     assert (status, ["error"]) == (reply.status, list(reply.json()))
 
 
+def test_every_api_version_is_offered_without_one() -> None:
+    """The list of api-versions needs no api-version, and has those of all paths."""
+    with Simulator(api_versions=[*API_VERSIONS, "2031-01-01"]) as simulator:
+        offered = ask(simulator.url, "/metadata/versions").json()["apiVersions"]
+    assert {"2017-03-01", "2020-07-01", "2021-02-01", "2031-01-01"} <= set(offered)
+    assert offered == sorted(offered)
+
+
 def test_the_instance_document_tells_who_we_are() -> None:
     """The instance endpoint answers the fields that identify the VM."""
     vm = SimulatedVm(name="web_7", scale_set="web", zone="", tags={"team": "a", "stage": "b"})

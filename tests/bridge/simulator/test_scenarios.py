@@ -93,6 +93,13 @@ def test_notice_is_compressed_with_the_rest() -> None:
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
+        (
+            "rebalance-recommendation",
+            [
+                *((2, ["SpotRebalanceRecommendation Advisory"]), (3, ["Preempt Scheduled"])),
+                *((4, ["Preempt Started"]), (5, [])),
+            ],
+        ),
         ("canceled-maintenance", [(2, ["Redeploy Scheduled"]), (3, [])]),
         ("hardware-failure", [(2, ["Reboot Started"]), (3, [])]),
         ("skipped-incarnation", [(2, ["Reboot Scheduled"]), (4, [])]),

@@ -5,6 +5,7 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -24,8 +25,8 @@ from bridge.store.ballast import FILE_NAME as BALLAST_NAME
 from bridge.store.database import Store, StoreError
 from bridge.store.opening import open_store
 from bridge.store.outbox import Outbox
-from sinks.record import BRIDGE_HEARTBEAT, BRIDGE_STARTED, read_record
 from sinks.samples import SAMPLE_VM
+from wire.record import BRIDGE_HEARTBEAT, BRIDGE_STARTED, read_record
 
 TWO_WRITES = """
 import os, sys
@@ -158,7 +159,7 @@ def test_a_dead_heartbeat_survives_the_next(store: Store) -> None:
 def test_delivered_records_are_forgotten_in_time(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The newest so many stay, a dead one and those of a pending event too."""
+    """The newest so many stay, a dead one and the newest of a pending event too."""
     monkeypatch.setattr(retention, "KEEP_DELIVERED", 10)
     outbox = Outbox(store)
     outbox.register(recipients("ops"))
@@ -177,6 +178,61 @@ def test_delivered_records_are_forgotten_in_time(
     assert kept[:2] == [1, 2]
     assert kept[2] > 300
     assert kept[2:] == list(range(kept[2], 502))
+
+
+def test_a_pending_event_that_changes_does_not_fill_the_disk(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of its records the newest is kept, and besides it no more than of any other event."""
+    monkeypatch.setattr(retention, "KEEP_DELIVERED", 10)
+    outbox = Outbox(store)
+    outbox.register(recipients("ops"))
+    for event in ("quiet", "busy"):
+        store.commit([draft(1, event_id=event)], events=[event_row(event)])
+    for number in range(3, 400):
+        store.commit([draft(number, event_id="busy")])
+        while batch := outbox.next("ops", 100):
+            outbox.delivered("ops", batch)
+        store.prune()
+    kept = [read_record(body).sequence for body in bodies(store)]
+    assert kept[0] == 1
+    assert kept[1:] == list(range(kept[1], 400))
+    assert len(kept) <= 10 + retention.PRUNE_EVERY + 1
+
+
+def test_the_revision_of_a_forgotten_event_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of so many events; those that were forgotten first are dropped first."""
+    monkeypatch.setattr(retention, "KEEP_FORGOTTEN", 2)
+    with opened(tmp_path) as store:
+        for number in range(5):
+            store.commit([draft(number)], events=[event_row(f"E-{number}")])
+            store.commit(forgotten={f"e-{number}": number + 7})
+        store.prune()
+    with opened(tmp_path) as store:
+        assert store.seen().events == {}
+        assert store.last_revisions([f"e-{number}" for number in range(6)]) == {
+            "e-3": 10,
+            "e-4": 11,
+        }
+
+
+def test_a_store_that_is_put_back_gives_no_id_twice(tmp_path: Path) -> None:
+    """The same place of the same stream has another id for another fact about the bridge."""
+    with opened(tmp_path / "state") as store:
+        store.commit([draft(1)])
+    shutil.copytree(tmp_path / "state", tmp_path / "copy")
+    ids = set()
+    for run in ("first", "second"):
+        with opened(tmp_path / "state") as store:
+            begun = replace(bridge_draft(BRIDGE_STARTED), data={"bridge": {"instanceId": run}})
+            (record,) = store.commit([begun])
+            assert record.sequence == 2
+            ids.add(record.id)
+        shutil.rmtree(tmp_path / "state")
+        shutil.copytree(tmp_path / "copy", tmp_path / "state")
+    assert len(ids) == 2
 
 
 def test_room_is_given_back_to_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ from support.store_helpers import bridge_draft, draft
 
 from bridge.store.database import Store, StoreError
 from bridge.store.history import BYTES, History, Kept
-from sinks.record import BRIDGE_HEARTBEAT, EventRecord
+from wire.record import BRIDGE_HEARTBEAT, Record
 
 
 def kept(found: Sequence[Kept]) -> list[tuple[int, bytes]]:
@@ -15,7 +15,7 @@ def kept(found: Sequence[Kept]) -> list[tuple[int, bytes]]:
     return [(each.sequence, each.body) for each in found]
 
 
-def of(records: Sequence[EventRecord]) -> list[tuple[int, bytes]]:
+def of(records: Sequence[Record]) -> list[tuple[int, bytes]]:
     """What there is to find of records."""
     return [(each.sequence, each.body) for each in records]
 

@@ -26,7 +26,7 @@ from bridge.store.database import CONDEMNED_NAME, StoreError
 from bridge.store.opening import FILE_NAME, open_store, put_aside
 from bridge.store.outbox import Outbox
 from bridge.store.recovery import StoreReset
-from sinks.record import BRIDGE_STORE_RESET
+from wire.record import BRIDGE_STORE_RESET
 
 CHECK = "PRAGMA quick_check"
 HOLD = """

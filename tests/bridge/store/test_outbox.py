@@ -5,15 +5,17 @@ from pathlib import Path
 import pytest
 from support.store_helpers import NOW, bridge_draft, draft, event_row, opened, recipients, sequences
 
+from bridge.store import retention
 from bridge.store.batch import Batch
-from bridge.store.database import Store
+from bridge.store.database import Store, StoreError
 from bridge.store.outbox import Accepts, Outbox, Recipient
-from sinks.record import (
+from wire.record import (
     BRIDGE_DEAD_LETTER,
     BRIDGE_HEARTBEAT,
     BRIDGE_STARTED,
+    EVENT_ENDED,
     EVENT_STARTED,
-    EventRecord,
+    Record,
 )
 
 
@@ -30,16 +32,16 @@ def accept(outbox: Outbox, accepts: Accepts) -> None:
     outbox.register({"ops": Recipient(kind="test", accepts=accepts)})
 
 
-def drain(outbox: Outbox, sink: str = "ops", *, limit: int = 10) -> list[EventRecord]:
+def drain(outbox: Outbox, sink: str = "ops", *, limit: int = 10) -> list[Record]:
     """Deliver all that there is; the records in the order in which they came."""
-    got: list[EventRecord] = []
+    got: list[Record] = []
     while batch := outbox.next(sink, limit):
         got.extend(batch.records)
         outbox.delivered(sink, batch)
     return got
 
 
-def commit(store: Store, *numbers: int) -> list[EventRecord]:
+def commit(store: Store, *numbers: int) -> list[Record]:
     """Commit a record for each number."""
     return store.commit([draft(number) for number in numbers])
 
@@ -83,13 +85,15 @@ def test_progress_outlives_the_process(tmp_path: Path) -> None:
 
 
 def test_a_new_sink_begins_with_what_is_pending(store: Store, outbox: Outbox) -> None:
-    """It learns what is coming, and nothing of what is over."""
-    store.commit([draft(1, event_id="over")], events=[event_row("over", pending=False)])
-    store.commit([draft(2, event_id="Coming")], events=[event_row("Coming")])
+    """It gets the newest record of each pending event, and nothing of what is over."""
+    store.commit([draft(1, event_id="Coming")], events=[event_row("Coming")])
+    store.commit([draft(2, event_id="over")], events=[event_row("over", pending=False)])
     store.commit([draft(3, event_id="Coming", record_type=EVENT_STARTED)])
+    store.commit([draft(4, event_id="over")])
     drain(outbox)
     outbox.register(recipients("ops", "new"))
-    assert sequences(drain(outbox, "new")) == [2, 3]
+    assert outbox.backlog("new").records == 1
+    assert sequences(drain(outbox, "new")) == [3]
 
 
 def test_a_new_sink_with_nothing_pending_begins_now(store: Store, outbox: Outbox) -> None:
@@ -100,14 +104,63 @@ def test_a_new_sink_with_nothing_pending_begins_now(store: Store, outbox: Outbox
     assert sequences(drain(outbox, "new")) == [3]
 
 
-def test_a_sink_that_is_gone_goes_on_when_it_returns(store: Store, outbox: Outbox) -> None:
-    """It holds nothing back meanwhile, and gets what is kept of what it missed."""
-    commit(store, 1)
+def test_a_sink_that_was_away_gets_what_matters(store: Store, outbox: Outbox) -> None:
+    """What waited for it when it was taken out, the end of what it knows and the newest of what is
+    pending; nothing of an event that came and went meanwhile, not after another start either.
+    """
+    store.commit(
+        [draft(1, event_id="known"), draft(2, event_id="waits")],
+        events=[event_row("known"), event_row("waits")],
+    )
+    drain(outbox, limit=1)
+    store.commit([draft(3, event_id="waits")])
     outbox.register(recipients("other"))
-    commit(store, 2)
+    assert outbox.backlog("ops").records == 1
+    store.commit([draft(4, event_id="past")], events=[event_row("past")])
+    for number, event in enumerate(("known", "past", "waits"), 5):
+        store.commit([draft(number, event_id=event)], events=[event_row(event, pending=False)])
+    store.commit([draft(8, event_id="new"), draft(9, event_id="new")], events=[event_row("new")])
     assert outbox.known_sinks() == {"ops": False, "other": True}
+    for _ in range(2):
+        outbox.register(recipients("ops", "other"))
+    commit(store, 10)
+    assert outbox.backlog("ops").records == 5
+    assert sequences(drain(outbox)) == [3, 5, 7, 9, 10]
+
+
+def test_what_a_sink_that_is_away_waits_for_is_kept(
+    store: Store, outbox: Outbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However long it is away, it gets the end of what it knows; the disk does not fill for it."""
+    monkeypatch.setattr(retention, "KEEP_DELIVERED", 10)
+    store.commit([draft(1, event_id="known")], events=[event_row("known")])
+    drain(outbox)
+    outbox.register(recipients("other"))
+    ended = draft(2, event_id="known", record_type=EVENT_ENDED)
+    store.commit([ended], events=[event_row("known", pending=False)])
+    store.commit(forgotten={"known": 2})
+    for number in range(3, 300):
+        commit(store, number)
+        drain(outbox, "other")
+        store.prune()
+    ((kept,),) = store.read("SELECT count(*) FROM records")
+    assert kept <= 10 + retention.PRUNE_EVERY + 2
     outbox.register(recipients("ops", "other"))
-    assert sequences(drain(outbox)) == [1, 2]
+    assert sequences(drain(outbox)) == [2]
+
+
+def test_a_sink_that_leaves_out_other_vms_gets_the_ends_that_it_needs(
+    store: Store, outbox: Outbox
+) -> None:
+    """Of events of other VMs that it got before it was to leave them out."""
+    others = {"resources": ("web_4",)}
+    store.commit([draft(1, event_id="known", **others)], events=[event_row("known")])
+    drain(outbox)
+    accept(outbox, lambda kind, affects: affects is not False)
+    store.commit([draft(2, event_id="unknown", **others)], events=[event_row("unknown")])
+    for number, event in enumerate(("known", "unknown"), 3):
+        store.commit([draft(number, event_id=event, record_type=EVENT_ENDED, **others)])
+    assert sequences(drain(outbox)) == [3]
 
 
 def test_unwanted_records_are_passed_over(store: Store, outbox: Outbox) -> None:
@@ -222,6 +275,24 @@ def test_a_record_that_is_refused_again_is_dead_again(store: Store, outbox: Outb
     outbox.park("ops", 1, reason="second", attempts=1, now=NOW)
     assert [dead.reason for dead in outbox.dead.shown()] == ["second"]
     assert outbox.next("ops", 1) is None
+
+
+def test_a_store_that_cannot_be_read_forgets_no_retry(
+    store: Store, outbox: Outbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a person asked for is tried once the store can be read again, without a restart."""
+    commit(store, 1)
+    outbox.park("ops", 1, reason="no", attempts=1, now=NOW)
+    outbox.dead.retry("ops", None)
+
+    def fail(*_: object) -> None:
+        raise StoreError("the disk does not read")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "read", fail)
+        with pytest.raises(StoreError):
+            outbox.next("ops", 1)
+    assert sequences(drain(outbox)) == [1]
 
 
 def test_what_a_person_asked_for_outlives_the_process(tmp_path: Path) -> None:

@@ -13,8 +13,8 @@ from support.amqp.server import EventHubServer
 
 from sinks.eventhub import EventHubSink
 from sinks.eventhub.settings import EventHubSettings
-from sinks.record import EventRecord
 from sinks.testing import sample_context, sample_record
+from wire.record import Record
 
 HUB = "scheduled-events"
 ENDS_WITHIN = 5.0
@@ -31,7 +31,7 @@ def bodies(messages: Sequence[HubMessage]) -> list[bytes]:
     return [message.body for message in messages]
 
 
-def records(count: int) -> list[EventRecord]:
+def records(count: int) -> list[Record]:
     """So many records, in order."""
     return [sample_record(number) for number in range(1, count + 1)]
 

@@ -6,7 +6,7 @@ from typing import Any, Final
 from pydantic import BaseModel
 
 from console.config.settings import Settings
-from console.sources.settings import EventHubSource, MqttSource, WebhookSource
+from console.ingest.settings import EventHubSource, MqttSource, WebhookSource
 
 GENERATED: Final = "console-"
 BY_REFERENCE: Final = (

@@ -136,9 +136,14 @@ def _node(node: Mapping[str, Any], defs: Mapping[str, Any], *, name: str) -> dic
         rest = {key: value for key, value in node.items() if key != "$ref"}
         return _node({**defs[node["$ref"].rpartition("/")[2]], **rest}, defs, name=name)
     if "anyOf" in node:
-        (choice,) = (each for each in node["anyOf"] if each != {"type": "null"})
+        choices = [each for each in node["anyOf"] if each != {"type": "null"}]
         rest = {key: value for key, value in node.items() if key != "anyOf"}
-        return _node({**choice, **rest}, defs, name=name)
+        if len(choices) == 1:
+            return _node({**choices[0], **rest}, defs, name=name)
+        return {
+            **_node(rest, defs, name=name),
+            "anyOf": [_node(choice, defs, name=name) for choice in choices],
+        }
     if node.get("format") == "password" or _holds_secrets(node):
         return _secret(node, name)
     dropped = ("title", "default", "format", "$defs")

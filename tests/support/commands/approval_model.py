@@ -1,32 +1,32 @@
-"""Any course of events, commands, sinks and settings, and what an onlooker says of each POST.
+"""Any course of events, commands, people, sinks, keys, settings, polls and disks, and what an
+onlooker says of it.
 
-No POST without a rule or a signature that holds for the newest recorded state at that moment. The
-onlooker reads the records and the settings; it shares no code with what decides.
+No POST without a rule, a person or a signature that allows it at that moment. No command waits for
+long. Each accepted command has one end. No id stands for two facts. The onlooker reads records,
+documents and settings; it shares no code with what decides.
 """
 
+import random
 import tempfile
+import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
-from hypothesis import HealthCheck, settings
-from hypothesis import strategies as st
-from hypothesis.stateful import (
-    RuleBasedStateMachine,
-    initialize,
-    rule,
-    run_state_machine_as_test,
-)
-from support.commands.approval_world import SIGNERS, Setup, Step, World
+from support.commands.approval_world import SIGNERS, Setup, World
 from support.documents.documents import LATER, NOT_BEFORE, VM
 from support.faults.oracle import Figures
 
-from bridge.approval.policy import Rule
+from bridge.config.approval import Rule
+from bridge.store.database import StoreError
 
 MEMORY = Path("/dev/shm")
 """What is on disk is not the subject here, and many stores are made."""
-EVENTS = ("E-1", "E-2")
+EVENTS = ("E-1", "E-2", "E-3")
+CURRENT_SECONDS = 2.0
+"""How old the document of the last poll may be: an interval, and a second."""
 RULES = {
     each.name: each
     for each in (
@@ -37,157 +37,247 @@ RULES = {
         Rule(name="reboots", event_type=("Reboot",), after=("drain", "ops")),
         Rule(name="short", max_duration=10),
         Rule(name="everybody", affects_this_vm=False, max_resources=3),
-        Rule(name="lead", max_resources=3, leader_first=True),
+        Rule(name="lead", max_resources=3, leader="first"),
+        Rule(name="takeover", max_resources=3, leader="first", takeover=60.0),
     )
 }
-IN_FORCE = ["any", "drained", "drained", "drained", "two", "reboots any", "none", "short drained"]
-IN_FORCE += ["", "everybody", "lead"]
+IN_FORCE = ["any", "drained", "drained", "two", "reboots any", "none", "short drained", "", ""]
+IN_FORCE += ["everybody", "lead", "lead", "takeover", "takeover"]
 EVERY, NO_EVENTS = ("seb.event.*",), ("seb.bridge.*",)
 USUAL: list[Any] = [["web_3"], ["web_3"], ["web_3", "web_4"], ["web_4", "web_3", "web_5"]]
 ODD: list[Any] = [["web_4"], ["web_3", 7], ["web_3", ""], [], None]
-SETUPS = st.builds(
-    Setup,
-    sinks=st.fixed_dictionaries(
-        {
-            name: st.tuples(
-                st.sampled_from(["program", "program", "webhook"]),
-                st.sampled_from([EVERY, EVERY, NO_EVENTS, ("seb.event.started.v1",)]),
+WAYS = ["takes it", "is lost", "has no effect", "refused", "http_400", "http_500", "timeout"]
+WAYS += ["hangs", "hangs", "http_429"]
+
+
+class Course:
+    """One bridge's life of so many steps."""
+
+    def __init__(self, root: Path, seed: str) -> None:
+        self.world = World(root, seed)
+        self.random: random.Random = self.world.random
+        self.world.judge, self.world.other, self.world.act = self.judge, self.other, self.act
+        self._others = _weighted(self._things_of_others())
+        self._acts = _weighted(self._things_to_do())
+        self._rare = _weighted(self._rare_things())
+
+    def live(self, steps: int) -> None:
+        """Live through so many steps, and bring everything to its end."""
+        world = self.world
+        world.begin(self.setup())
+        for _ in range(steps):
+            world.counts["steps"] += 1
+            kind = self.random.random()
+            if kind < 0.68:
+                self.other()
+            elif kind < 0.97:
+                self.act()
+            else:
+                self.pick(self._rare)()
+            if self.random.random() < 0.8:
+                world.work()
+        world.finish()
+        self.check_receipts()
+        world.end()
+
+    # Choices
+
+    def pick(self, among: list[Any]) -> Any:
+        """One of these."""
+        return among[self.random.randrange(len(among))]
+
+    def other(self) -> None:
+        """Something that happens to the bridge; on a full disk it does not."""
+        with suppress(StoreError):
+            self.pick(self._others)()
+
+    def act(self) -> None:
+        """Something that somebody asks the approver for."""
+        self.pick(self._acts)()
+
+    def setup(self) -> Setup:
+        """Settings of a run."""
+        sinks = {
+            name: (
+                self.pick(["program", "program", "webhook"]),
+                self.pick([EVERY, EVERY, NO_EVENTS, ("seb.event.started.v1",)]),
             )
             for name in ("drain", "ops")
         }
-    ),
-    rules=st.sampled_from(IN_FORCE).map(lambda names: tuple(RULES[each] for each in names.split())),
-    trusted=st.lists(st.sampled_from(sorted(SIGNERS)), unique=True).map(tuple),
-)
-ENTRIES = st.fixed_dictionaries(
-    {
-        "Resources": st.sampled_from([*USUAL * 5, *ODD]),
-        "EventType": st.sampled_from(["Freeze", "Reboot"]),
-        "EventStatus": st.sampled_from([*["Scheduled"] * 8, "Started", "Odd"]),
-        "NotBefore": st.sampled_from([NOT_BEFORE, LATER]),
-        "DurationInSeconds": st.sampled_from([9, 60, -1]),
-        "Description": st.sampled_from(["", "moved"]),
-    }
-)
-SINKS = st.sampled_from(["drain", "drain", "drain", "ops"])
-ANSWERS = st.sampled_from([*["acknowledge", "refuse"] * 2, "some", "fail", "hold"])
-WAYS = ["takes it", "is lost", "has no effect", "refused", "http_400", "http_500", "timeout"]
-SAYS = st.tuples(
-    st.just("say"), st.sampled_from(EVENTS), st.one_of(ENTRIES, ENTRIES, ENTRIES, st.none())
-)
-SERVED = st.tuples(st.just("serve"), SINKS, ANSWERS)
-OTHERS = st.one_of(
-    SAYS,
-    SAYS,
-    st.just(("poll",)),
-    SERVED,
-    SERVED,
-    st.tuples(st.just("drop"), SINKS),
-    st.tuples(st.just("retry"), SINKS),
-    st.tuples(st.just("wait"), st.sampled_from([1.0, 5.0, 900.0])),
-)
-BACK = st.sampled_from([0, 0, 1, 2])
-SAID = st.one_of(
-    st.just(("look",)),
-    st.tuples(st.just("command"), st.sampled_from(EVENTS), BACK, st.sampled_from(sorted(SIGNERS))),
-    st.tuples(st.just("again"), st.integers(0, 9)),
-    st.tuples(st.just("person"), st.sampled_from(EVENTS), BACK),
-)
-TURNS = st.lists(st.lists(OTHERS, max_size=3), max_size=6)
-"""What the rest of the world does at each point at which the approver waits."""
+        names = self.pick(IN_FORCE).split()
+        return Setup(sinks=sinks, rules=tuple(RULES[each] for each in names))
 
+    def entry(self) -> dict[str, Any] | None:
+        """What IMDS says of an event."""
+        if self.random.random() < 0.15:
+            return None
+        return {
+            "Resources": self.pick(USUAL * 5 + ODD),
+            "EventType": self.pick(["Freeze", "Reboot"]),
+            "EventStatus": self.pick(["Scheduled"] * 9 + ["Started", "Advisory"]),
+            "NotBefore": self.pick([NOT_BEFORE, LATER]),
+            "DurationInSeconds": self.pick([9, 60, -1]),
+            "Description": self.pick(["", "moved"]),
+        }
 
-class Approving(RuleBasedStateMachine):
-    counts: ClassVar[Counter[str]] = Counter()
-    """What happened in all courses together."""
+    def keys(self) -> frozenset[str] | None:
+        """What is in the trust file; a `kid` stands there once."""
+        if self.random.random() < 0.1:
+            return None
+        names = [each for each in SIGNERS if self.random.random() < 0.7]
+        if {"one", "one, renewed"} <= set(names):
+            names.remove(self.pick(["one", "one, renewed"]))
+        return frozenset(names)
 
-    @initialize(setup=SETUPS)
-    def begin(self, setup: Setup) -> None:
-        self.counts["courses"] += 1
-        self.root = tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None)
-        self.world = World(Path(self.root.name), self.judge)
-        self.world.begin(setup)
+    def _things_of_others(self) -> Mapping[Callable[[], None], int]:
+        world, pick = self.world, self.pick
+        answers = ["acknowledge", "refuse", "acknowledge", "refuse", "some", "fail", "hold"]
+        twins: list[Mapping[str, Any]] = [{}, {"Resources": ["web_3", "web_4"]}, {"EventType": "X"}]
 
-    def teardown(self) -> None:
-        if hasattr(self, "world"):
-            self.counts.update(records=self.world.store.head, documents=self.world.imds.incarnation)
-            told = Counter((each["jti"], each["state"]) for each in self.world.receipts())
-            self.world.store.close()
-            self.root.cleanup()
-            final = Counter(jti for jti, state in told if state in ("failed", "confirmed"))
-            repeated = {key: n for key, n in told.items() if n > 1 and key[1] != "rejected"}
-            assert repeated == {}, "a step that is told twice"
-            assert max(final.values(), default=0) <= 1, "two ends of one cause"
+        def disk() -> None:
+            world.disk(full=self.random.random() < 0.3)
 
-    @rule(steps=st.lists(OTHERS, max_size=4), turns=TURNS)
-    def live(self, steps: list[Step], turns: list[list[Step]]) -> None:
-        """Others do something; IMDS is looked at, and the approver looks while all else goes on."""
-        self.world.do([*steps, ("poll",)])
-        self.approve(("look",), turns)
+        def hanging() -> None:
+            world.imds.hanging = self.random.random() < 0.3
 
-    @rule(step=SAID, turns=TURNS)
-    def approve(self, step: Step, turns: list[list[Step]]) -> None:
-        """The approver has something to do, and takes its time."""
-        self.counts["steps"] += 1
-        self.world.meanwhile = list(turns)
-        self.world.do([step])
-        self.world.meanwhile = []
+        return {
+            lambda: world.say(pick(list(EVENTS)), self.entry()): 10,
+            lambda: world.reorder(pick(list(EVENTS))): 3,
+            lambda: world.name_twice(pick(list(EVENTS)), pick(twins)): 2,
+            lambda: world.hide(pick(list(EVENTS))): 1,
+            world.clear: 4,
+            world.poll: 24,
+            world.poll_fails: 4,
+            lambda: world.serve(pick(["drain", "drain", "ops"]), pick(answers)): 8,
+            lambda: world.drop(pick(["drain", "ops"])): 1,
+            lambda: world.retry(pick(["drain", "ops"])): 1,
+            lambda: world.wait(pick([1.0, 5.0, 30.0, 400.0])): 2,
+            lambda: world.trust(self.keys()): 3,
+            lambda: world.post_goes(pick(WAYS)): 5,
+            disk: 2,
+            hanging: 2,
+        }
 
-    @rule(says=SAYS, before=st.lists(SAID, max_size=1), after=st.lists(SAID, max_size=2))
-    def approve_while_committing(self, says: Step, before: list[Step], after: list[Step]) -> None:
-        """The approver works just before a poll's commit, and before the poll says so."""
-        self.counts["steps"] += 1
-        self.world.do([says])
-        self.world.while_committing = [before, after]
-        self.world.do([("poll",)])
-        self.world.while_committing = []
+    def _things_to_do(self) -> Mapping[Callable[[], None], int]:
+        world, pick = self.world, self.pick
+        back = [0, 0, 0, 1, 2]
 
-    @rule(how=st.sampled_from(WAYS))
-    def post_goes(self, how: str) -> None:
-        """The next POST is answered so."""
-        self.world.post_goes(how)
+        def command() -> None:
+            signer, lifetime = pick(list(SIGNERS)), pick([5, 20, 60, 300])
+            world.command(pick(list(EVENTS)), pick(back), signer, lifetime)
 
-    @rule(setup=SETUPS)
-    def restart(self, setup: Setup) -> None:
-        """The next run, with other settings."""
-        self.counts["restarts"] += 1
-        self.world.restart(setup)
+        return {
+            command: 8,
+            lambda: world.again(self.random.randrange(10)): 1,
+            lambda: world.person(pick(list(EVENTS)), pick(back)): 2,
+            world.poll: 6,
+        }
+
+    def _rare_things(self) -> Mapping[Callable[[], None], int]:
+        world = self.world
+        return {
+            lambda: world.restart(self.setup()): 20,
+            lambda: world.copy(self.setup()): 5,
+            lambda: world.put_back(self.setup()): 5,
+            lambda: world.set_clock(self.pick([-7200.0, -60.0, 60.0, 7200.0])): 4,
+            world.many_end: 1,
+        }
 
     # The onlooker
 
     def judge(self, event_id: str) -> None:
-        """A POST goes out, and must have a ground."""
-        self.counts["posts"] += 1
-        record = self.world.records(event_id)[-1]
-        data, event = record["data"], record["data"]["event"]
-        named = data["raw"].get("Resources")
+        """A POST goes out, and must be allowed by what is true now."""
+        self.world.counts["posts"] += 1
+        shown = self.shown(event_id)
+        record = self.world.record(event_id)
+        assert record is not None, "POST for an event without a record"
+        data, named = record["data"], shown["Resources"]
         assert data["transition"] != "ended", "POST for an event that is over"
-        assert event["eventStatus"] == "Scheduled", "POST for an event that is not Scheduled"
+        assert _sorted(data["raw"]) == _sorted(shown), "POST for a state that has no record"
+        assert shown["EventStatus"] == "Scheduled", "POST for an event that is not Scheduled"
         assert isinstance(named, list), "POST for an event that lists no VMs"
         assert named, "POST for an event that lists no VMs"
         assert all(isinstance(each, str) and each for each in named), "POST for unreadable VMs"
-        if not self.is_said(event_id, data):
-            self.judge_rule(record, named)
-        assert sorted(self.world.released(event_id)) == sorted(named), "a false receipt"
+        open_ones = self.world.accepted(event_id)
+        why = [self.objection(jti, actor, record, shown) for jti, actor in open_ones]
+        assert None in why, f"POST that nothing allows: {why}"
 
-    def is_said(self, event_id: str, data: Mapping[str, Any]) -> bool:
-        """Whether a person, or a signature that is trusted, named this state of the event."""
-        names_us = VM.name in data["raw"]["Resources"]
-        said = (event_id.casefold(), data["fingerprint"])
-        signers = self.world.setup.trusted if names_us else ()
-        return any((*said, each) in self.world.words for each in (*signers, "person"))
+    def shown(self, event_id: str) -> Mapping[str, Any]:
+        """The event as the last poll showed it."""
+        world = self.world
+        assert world.shown is not None, "POST although the last poll failed"
+        age = world.clock.monotonic() - world.shown_at
+        assert age <= CURRENT_SECONDS, f"POST on a document of {age} s ago"
+        entries = [
+            each
+            for each in world.shown
+            if each.get("EventId", "").casefold() == event_id.casefold()
+        ]
+        assert entries, "POST for an event that the last poll did not show"
+        contents = [{**each, "EventId": ""} for each in entries]
+        assert all(each == contents[0] for each in contents), "POST for an ambiguous event"
+        return entries[0]
 
-    def judge_rule(self, record: Mapping[str, Any], named: Sequence[str]) -> None:
-        """Whether the first rule that matches approves, and what it waits for has happened."""
-        event = record["data"]["event"]
+    def objection(  # noqa: PLR0911  # one for each case
+        self, jti: str, actor: str, record: Mapping[str, Any], shown: Mapping[str, Any]
+    ) -> str | None:
+        """Why an open approval allows no POST now; None if it does."""
+        world, data = self.world, record["data"]
+        key, fingerprint = data["event"]["eventId"].casefold(), data["fingerprint"]
+        if actor.startswith("rule:"):
+            return self.rule_objection(actor, record, shown)
+        word = world.people.get(jti) or world.words[jti]
+        if (word.key, word.fingerprint) != (key, fingerprint):
+            return "a word about another state"
+        if actor.startswith("local:"):
+            return None
+        if VM.name not in shown["Resources"]:
+            return "it does not name this VM"
+        if word.signer not in (world.trusted or ()):
+            return "a key that is not trusted"
+        if world.clock.now().timestamp() >= word.expires:
+            return "an expired command"
+        return None
+
+    def rule_objection(
+        self, actor: str, record: Mapping[str, Any], shown: Mapping[str, Any]
+    ) -> str | None:
+        """The same for an approval of a rule."""
+        event, named = record["data"]["event"], shown["Resources"]
         found = next((each for each in self.world.setup.rules if _matches(each, event)), None)
-        assert found is not None, "POST without a rule or a signature"
-        assert len(named) <= found.max_resources, "POST for more VMs than the rule allows"
-        assert not found.leader_first or named[0] == VM.name, "POST by a VM that does not lead"
+        if found is None or actor != f"rule:{found.name}":
+            return "not the rule that matches first"
+        if len(named) > found.max_resources:
+            return "more VMs than the rule allows"
+        if found.leader and not self.leads(found, event["eventId"], named):
+            return "another VM leads"
         for sink in found.after:
             kind, _ = self.world.setup.sinks[sink]
-            acknowledged = (sink, kind, record["id"]) in self.world.acknowledged
-            assert acknowledged, "POST without the acknowledgement that the rule waits for"
+            if (sink, kind, record["id"]) not in self.world.acknowledged:
+                return "the acknowledgement that the rule waits for is missing"
+        return None
+
+    def leads(self, found: Rule, event_id: str, named: list[str]) -> bool:
+        """Whether it is this VM's turn, in the order of the last poll and by true time."""
+        if VM.name not in named:
+            return False
+        place = named.index(VM.name)
+        since = self.world.clock.monotonic() - self.world.appeared[event_id.casefold()]
+        return place == 0 or (found.takeover is not None and since >= place * found.takeover)
+
+    def check_receipts(self) -> None:
+        """Each step of an approval is told once, and each that was accepted has one end."""
+        told = Counter((each["jti"], each["state"]) for each in self.world.receipts())
+        repeated = {key: n for key, n in told.items() if n > 1 and key[1] != "rejected"}
+        assert repeated == {}, f"a step that is told twice: {repeated}"
+        final = Counter(jti for jti, state in told if state in ("failed", "confirmed"))
+        accepted = {jti for jti, state in told if state == "accepted"}
+        self.world.counts["accepted"] += len(accepted)
+        assert all(final[jti] == 1 for jti in accepted), "an approval without its one end"
+
+
+def _weighted(things: Mapping[Callable[[], None], int]) -> list[Callable[[], None]]:
+    return [thing for thing, weight in things.items() for _ in range(weight)]
 
 
 def _matches(found: Rule, event: Mapping[str, Any]) -> bool:
@@ -201,25 +291,43 @@ def _matches(found: Rule, event: Mapping[str, Any]) -> bool:
     )
 
 
-def try_courses(examples: int, steps: int) -> Figures:
-    """Live through so many courses of so many steps; what happened in them."""
-    Approving.counts.clear()
-    chosen = settings(
-        max_examples=examples,
-        stateful_step_count=steps,
-        deadline=None,
-        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-    )
-    run_state_machine_as_test(Approving, settings=chosen)
-    counts = Approving.counts
+def _sorted(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """An entry of IMDS, without the order of its VMs."""
+    named = entry.get("Resources")
+    return {**entry, "Resources": sorted(named, key=str) if isinstance(named, list) else named}
+
+
+def try_courses(seed: str, courses: int, steps: int) -> Figures:
+    """Live through so many courses of so many steps; what happened in them. A failure names the
+    seed of its course: `try_course` lives through that one again.
+    """
+    counts: Counter[str] = Counter()
+    begun = time.monotonic()
+    for number in range(courses):
+        counts.update(try_course(f"{seed}.{number}", steps))
     assert counts["posts"] > 0
+    spent = time.monotonic() - begun
     return Figures(
-        case="approval: any course of events",
-        rounds=counts["courses"],
+        case=f"approval: any course of events, seed {seed}",
+        rounds=courses,
         documents=counts["documents"],
         records=counts["records"],
         repeated=0,
         dead=0,
         posts=counts["posts"],
-        more=f"{counts['steps']} steps, {counts['restarts']} restarts",
+        more=f"{counts['steps']} steps, {counts['commands']} commands, {counts['accepted']} "
+        f"accepted, {counts['restarts']} restarts, {counts['disks put back']} disks put back, "
+        f"{counts['hanging POSTs']} POSTs that hung, {spent:.0f} s",
     )
+
+
+def try_course(seed: str, steps: int) -> Counter[str]:
+    """Live through one course; what happened in it."""
+    with tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as root:
+        course = Course(Path(root), seed)
+        try:
+            course.live(steps)
+        except BaseException as error:
+            error.add_note(f"course {seed}, of {steps} steps")
+            raise
+        return course.world.counts

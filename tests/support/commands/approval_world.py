@@ -1,8 +1,12 @@
-"""A bridge's approvals among everything that moves: an IMDS that lies, sinks in each mood, settings
-that change from run to run, and POSTs during which all the rest goes on. Nothing runs by itself.
+"""A bridge's approvals among everything that changes over time: IMDS, sinks, keys, settings, polls
+that fail, POSTs that hang, a disk that is full or put back. Nothing runs by itself, no time passes
+unless a step says so, and each choice comes from one seed.
 """
 
 import json
+import random
+import shutil
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -10,44 +14,94 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from support.commands.approving import ObedientImds, approvals_of, fails
+from support.commands.approving import (
+    ObedientImds,
+    approvals_of,
+    approver_of,
+    fails,
+    has_work,
+    take_turn,
+    tell_poll,
+)
 from support.commands.control_plane import Signer, jwks
-from support.documents.documents import FakeClock
+from support.documents.documents import FakeClock, body
 from support.imds.polling import looking
 
 from bridge.approval.ledger import Ledger
-from bridge.approval.policy import Rule
+from bridge.config.approval import Rule
+from bridge.imds.client import ImdsError
 from bridge.store.batch import Batch
-from bridge.store.database import Store
+from bridge.store.database import Store, StoreError
 from bridge.store.opening import open_store
 from bridge.store.outbox import Accepts, Outbox, Recipient
 from sinks.base import CommandMessage
 
-SIGNERS = {"one": Signer("key-1"), "two": Signer("key-2", issuer="https://other.example")}
+SIGNERS = {
+    "one": Signer("key-1"),
+    "one, renewed": Signer("key-1"),
+    "one, second": Signer("key-2"),
+    "other": Signer("key-3", issuer="https://other.example"),
+}
 """Made once: a key costs time."""
+HANG_SECONDS = 5
+"""How long a POST without an answer takes."""
+LONGEST_WAIT = 13.0
+"""Seconds that the approver may work before it has taken a command that waits: one POST that hangs
+and its round; twice, for the round in which it comes.
+"""
+MANY = 205
+"""More events than the bridge keeps once they have ended."""
+INTERRUPTED = 0.04
+"""How often the rest of the world goes on while the approver waits for the disk or for IMDS."""
+_OF_THE_MOMENT = {"observation", "document", "bridge", "vm", "node"}
+"""What differs between two observations of one fact."""
 
-Step = tuple[Any, ...]
-"""The name of a method of `World`, and what it is called with."""
+Judge = Callable[[str], None]
+Other = Callable[[], None]
 
 
 @dataclass(frozen=True)
 class Setup:
-    """The settings of one run: each sink's kind and types by its name, rules and trusted keys."""
+    """The settings of one run: each sink's kind and types by its name, and the rules."""
 
     sinks: Mapping[str, tuple[str, tuple[str, ...]]]
     rules: tuple[Rule, ...]
-    trusted: tuple[str, ...]
 
 
-class LyingImds(ObedientImds):
-    """It says what it likes of a POST, and tells of each one before it answers."""
+@dataclass(frozen=True)
+class Word:
+    """What a signed command says."""
 
-    def __init__(self, asked: Callable[[str], None]) -> None:
+    key: str
+    fingerprint: str
+    signer: str
+    expires: int
+
+
+class TalkingImds(ObedientImds):
+    """It tells of each POST when it comes in, and can let it hang."""
+
+    def __init__(self, world: "World") -> None:
         super().__init__()
-        self._asked = asked
+        self._world = world
+        self.extra: list[dict[str, Any]] = []
+        """Entries beside those of `events_now`: a second one of an EventId, or one without."""
+        self.served: list[dict[str, Any]] = []
+        self.hanging = False
+        """Whether POSTs have no answer, and no effect."""
+
+    def document(self) -> bytes:
+        if self.silent:
+            raise ImdsError("no: http_503", reason="http_503")
+        self.served = [dict(each) for each in (*self.events_now.values(), *self.extra)]
+        self.incarnation += 1
+        return body(*self.served, incarnation=self.incarnation)
 
     def start(self, event_id: str) -> None:
-        self._asked(event_id)
+        self._world.judge(event_id)
+        self._world.interrupt()
+        if self.hanging:
+            self._world.hang(event_id)
         super().start(event_id)
 
 
@@ -77,34 +131,62 @@ class Interrupted:
 
 
 class World:
-    """One bridge and all that it deals with; `judge` is told of each POST when it goes out."""
+    """One bridge and all that it deals with. `judge` is told of each POST when it goes out; `other`
+    and `act` do something of the rest of the world, and something that the approver is asked for.
+    """
 
-    def __init__(self, directory: Path, judge: Callable[[str], None]) -> None:
-        self._directory = directory
-        self._judge = judge
+    def __init__(self, root: Path, seed: str) -> None:
+        self._root = root
+        self.random = random.Random(seed)
+        self.judge: Judge = lambda _: None
+        self.other: Other = lambda: None
+        self.act: Other = lambda: None
         self.clock = FakeClock()
-        self.imds = LyingImds(self._asked)
-        self.meanwhile: list[list[Step]] = []
-        """What happens at the next points at which the approver waits for something."""
-        self.while_committing: list[list[Step]] = []
-        """What the approver does just before the commit of a poll, and just after it."""
+        self.imds = TalkingImds(self)
+        self.counts: Counter[str] = Counter()
+        self.trusted: frozenset[str] | None = frozenset(SIGNERS)
+        """Whose keys the trust file has; None while it cannot be read."""
         self.acknowledged: set[tuple[str, str, str]] = set()
         """Name and kind of a sink, and the id of a record that it has acknowledged."""
-        self.words: set[tuple[str, str, str]] = set()
-        """What was said of which state: event, fingerprint, and the signer or `person`."""
+        self.words: dict[str, Word] = {}
+        """What each signed command says, by its jti."""
+        self.people: dict[str, Word] = {}
+        """What each person approved, by the jti of the approval."""
         self.sent: list[bytes] = []
         """Every token, in order."""
+        self.shown: list[dict[str, Any]] | None = None
+        """The document of the last poll, if that was good and of this run."""
+        self.shown_at = 0.0
+        self.appeared: dict[str, float] = {}
+        """When an event was first shown in its life, in monotonic seconds."""
+        self._facts: dict[str, str] = {}
+        self._ids: set[str] = set()
+        self._read_up_to = 0
+        self._copy: tuple[set[str], int] | None = None
         self._held: dict[str, Batch] = {}
+        self._waiting: dict[int, float] = {}
+        self._worked = 0.0
+        self._begun = 0.0
         self._busy = False
+        self._polling = False
+        self._working = False
+
+    # Runs
+
+    @property
+    def directory(self) -> Path:
+        """The state directory."""
+        return self._root / "state"
 
     def begin(self, setup: Setup) -> None:
         """A run with these settings."""
-        self.setup = setup
+        self.setup, self.shown = setup, None
+        self._busy = True  # nothing happens until the parts are there
         self._held.clear()
-        self.store, _ = open_store(self._directory, self.clock.now())
-        (trust := self._directory / "trust.json").write_text(
-            jwks(*(SIGNERS[name] for name in setup.trusted))
-        )
+        self._waiting.clear()
+        self.store, _ = open_store(self.directory, self.clock.now())
+        self.store.read("PRAGMA synchronous=OFF")
+        self._write_trust()
         committing = Interrupted(self.store, self._committing, only="commit")
         self.current, self.poller = looking(
             self.store, self.imds, self.clock, committing=committing
@@ -116,7 +198,7 @@ class World:
                 for name, (kind, _) in setup.sinks.items()
             }
         )
-        slow: Store = Interrupted(self.store, self._pause)  # type: ignore[assignment]
+        slow: Store = Interrupted(self.store, self.interrupt)  # type: ignore[assignment]
         self.approvals = approvals_of(
             self.current,
             Ledger(slow, self.clock.now()),
@@ -124,27 +206,64 @@ class World:
             self.clock,
             rules=setup.rules,
             acknowledged=self._asks_outbox,
-            trust=trust,
+            trust=self._root / "trust.json",
         )
-
-    def _asks_outbox(self, sink: str, event: str) -> bool:
-        self._pause()
-        answer = self.outbox.acknowledged(sink, event)
-        self._pause()
-        return answer
+        self.approver = approver_of(self.approvals, self.clock)
+        self._busy = False
 
     def restart(self, setup: Setup) -> None:
         """Another run, perhaps with other settings."""
-        self.store.close()
+        self.counts["restarts"] += 1
+        self.end()
         self.clock.advance(1)
         self.begin(setup)
 
+    def copy(self, setup: Setup) -> None:
+        """The disk is copied between two runs."""
+        self.end()
+        shutil.rmtree(self._root / "copy", ignore_errors=True)
+        ignored = shutil.ignore_patterns("ballast")
+        shutil.copytree(self.directory, self._root / "copy", ignore=ignored)
+        self._copy = (set(self._ids), self._read_up_to)
+        self.begin(setup)
+
+    def put_back(self, setup: Setup) -> None:
+        """The disk is put back to its earlier copy between two runs."""
+        if self._copy is None:
+            return
+        self.counts["disks put back"] += 1
+        self.end()
+        shutil.rmtree(self.directory)
+        shutil.copytree(self._root / "copy", self.directory)
+        self._ids, self._read_up_to = set(self._copy[0]), self._copy[1]
+        self.begin(setup)
+
+    def end(self) -> None:
+        """The run ends."""
+        self.disk(full=False)
+        self.check_ids()
+        self.counts["records"] += self.store.head
+        self.store.close()
+
     # What others do, at any moment
 
-    def do(self, steps: Sequence[Step]) -> None:
-        """These, one after the other."""
-        for name, *args in steps:
-            getattr(self, name)(*args)
+    def interrupt(self) -> None:
+        """The approver waits for the disk or for IMDS: the rest of the world may go on."""
+        if not self._busy and self.random.random() < INTERRUPTED:
+            self._busy = True
+            try:
+                for _ in range(self.random.randint(1, 3)):
+                    self.other()
+            finally:
+                self._busy = False
+
+    def hang(self, event_id: str) -> None:
+        """A POST has no answer for seconds, in which polls go on."""
+        self.counts["hanging POSTs"] += 1
+        for _ in range(HANG_SECONDS):
+            self.interrupt()
+            self.poll()
+        fails("timeout")(event_id)
 
     def say(self, event_id: str, entry: Mapping[str, Any] | None) -> None:
         """From now on IMDS says this of an event, or that there is none."""
@@ -153,14 +272,76 @@ class World:
         else:
             self.imds.events_now[event_id] = {"EventId": event_id, **entry}
 
+    def reorder(self, event_id: str) -> None:
+        """Nothing changes about an event but the order of its VMs."""
+        now = self.imds.events_now.get(event_id)
+        if now and isinstance(now["Resources"], list):
+            now["Resources"] = now["Resources"][::-1]
+
+    def name_twice(self, event_id: str, changes: Mapping[str, Any]) -> None:
+        """A second entry of an event, in another case and with these changes."""
+        if event_id in self.imds.events_now:
+            now = self.imds.events_now[event_id]
+            self.imds.extra = [{**now, **changes, "EventId": event_id.lower()}]
+
+    def hide(self, event_id: str) -> None:
+        """An entry without an EventId stands where an event was."""
+        self.imds.events_now.pop(event_id, None)
+        self.imds.extra = [{"EventStatus": "Scheduled"}]
+
+    def clear(self) -> None:
+        """Each entry has an EventId of its own."""
+        self.imds.extra = []
+
     def poll(self) -> None:
-        """A look at IMDS, with its commit."""
+        """A poll a second later, with its commit; then the approver is told."""
         self.clock.advance(1)
-        self.poller.run()
+        if self._polling:
+            return
+        self._polling = True
+        try:
+            good = self.poller.run()
+        finally:
+            self._polling = False
+        self.counts["documents"] += 1
+        self._shows(self.imds.served if good else None)
+        tell_poll(self.approver, answered=good)
+
+    def poll_fails(self) -> None:
+        """IMDS has an error in place of a document."""
+        self.imds.silent = True
+        self.poll()
+        self.imds.silent = False
+
+    def many_end(self) -> None:
+        """Many events of other VMs appear, and end."""
+        for number in range(MANY):
+            entry = {"EventId": f"M-{number}", "EventStatus": "Scheduled", "Resources": ["web_9"]}
+            self.imds.events_now[f"M-{number}"] = entry
+        self.poll()
+        for number in range(MANY):
+            self.imds.events_now.pop(f"M-{number}", None)
+        self.poll()
 
     def wait(self, seconds: float) -> None:
-        """Time passes."""
+        """Time passes without a poll; it is no work of the approver, whatever it waits for."""
         self.clock.advance(seconds)
+        if self._working:
+            self._begun += seconds
+
+    def set_clock(self, seconds: float) -> None:
+        """Somebody sets the wall clock."""
+        self.clock.jump(seconds)
+
+    def trust(self, names: frozenset[str] | None) -> None:
+        """From now on these keys are in the trust file; None: it cannot be read."""
+        self.trusted = names
+        self._write_trust()
+
+    def disk(self, *, full: bool) -> None:
+        """The disk takes nothing, or takes everything again."""
+        self.store.read(f"PRAGMA query_only={'ON' if full else 'OFF'}")
+        self._waiting = dict.fromkeys(self._waiting, self._seconds_of_work())
 
     def serve(self, sink: str, answer: str) -> None:
         """A sink's worker hands over what there is, while the far end answers so; `hold`: it takes
@@ -197,85 +378,171 @@ class World:
 
     def post_goes(self, how: str) -> None:
         """What the POST that comes next is answered."""
-        ways = {"is lost": self.imds.lose_answer, "has no effect": lambda event_id: None}
+        ways = {
+            "is lost": self.imds.lose_answer,
+            "has no effect": lambda event_id: None,
+            "hangs": self.hang,
+            "takes it": self.imds.take,
+        }
         self.imds.failures.append(ways.get(how) or fails(how))
 
-    # What the approver does, while others do something else
+    # What the approver is asked for
 
-    def look(self) -> None:
-        """The look of the approver after a poll."""
-        self.approvals.polled()
-
-    def command(self, event_id: str, back: int, signer: str) -> None:
+    def command(self, event_id: str, back: int, signer: str, lifetime: int) -> None:
         """A command about the newest record of an event, or about one so many before it."""
-        known = self.records(event_id)
-        if not known:
+        record = self.record(event_id, back)
+        if record is None:
             return
-        record = known[max(0, len(known) - 1 - back)]
-        self.words.add((event_id.casefold(), record["data"]["fingerprint"], signer))
-        now = int(self.clock.now().timestamp())
-        token = SIGNERS[signer].approve(record, now=now)
-        self.sent.append(token)
+        jti, now = f"jti-{len(self.words)}", int(self.clock.now().timestamp())
+        fingerprint = record["data"]["fingerprint"]
+        self.words[jti] = Word(event_id.casefold(), fingerprint, signer, now + lifetime)
+        self.sent.append(SIGNERS[signer].approve(record, now=now, jti=jti, exp=now + lifetime))
         self.again(-1)
 
     def again(self, place: int) -> None:
         """A token that was sent before, by anybody who saw it."""
-        if self.sent:
-            token = self.sent[place % len(self.sent)]
-            self.approvals.command(
-                CommandMessage(token=token, channel="mqtt", settled=lambda: None, retained=False)
-            )
+        if not self.sent:
+            return
+        number = self.counts["commands"]
+        message = CommandMessage(
+            token=self.sent[place % len(self.sent)],
+            channel="mqtt",
+            settled=lambda: self._waiting.pop(number, None),
+        )
+        if self.approver.command(message):
+            self.counts["commands"] += 1
+            self._waiting[number] = self._seconds_of_work()
 
     def person(self, event_id: str, back: int) -> None:
         """A person on the VM approves what the newest record said, or one before it."""
-        known = self.records(event_id)
-        if not known:
+        record = self.record(event_id, back)
+        if record is not None and not self._working:
+            seen = record["data"]["fingerprint"]
+            with suppress(LookupError, StoreError):
+                made = self.approvals.local(event_id, user="anna", fingerprint=seen)
+                self.people[made.jti] = Word(event_id.casefold(), seen, "anna", 0)
+
+    def work(self, turns: int = 12) -> None:
+        """The approver does what there is to do, for so many rounds at most."""
+        if self._working:
             return
-        seen = known[max(0, len(known) - 1 - back)]["data"]["fingerprint"]
-        self.words.add((event_id.casefold(), seen, "person"))
-        with suppress(LookupError):
-            self.approvals.local(event_id, user="anna", fingerprint=seen)
+        self._begun = self.clock.monotonic()
+        self._working = True
+        try:
+            for _ in range(turns):
+                if not has_work(self.approver):
+                    return
+                self._begun = self.clock.monotonic()
+                take_turn(self.approver)
+                self._worked += self.clock.monotonic() - self._begun
+                self._begun = self.clock.monotonic()
+                self.counts["turns"] += 1
+                longest = self._worked - min(self._waiting.values(), default=self._worked)
+                assert longest <= LONGEST_WAIT, f"a command waits for {longest} s of work"
+        finally:
+            self._working = False
+
+    def _seconds_of_work(self) -> float:
+        """How long the approver has worked until now, in all."""
+        return self._worked + (self.clock.monotonic() - self._begun if self._working else 0.0)
+
+    def finish(self) -> None:
+        """All is well at last, and every event is over: every approval has its end."""
+        self.disk(full=False)
+        self.imds.hanging = False
+        self.imds.failures.clear()
+        self.imds.extra.clear()
+        self.imds.events_now.clear()
+        self.trust(frozenset(SIGNERS))
+        for _ in range(4):
+            # What happened while a request was under way may have filled the disk once more.
+            self.disk(full=False)
+            self.poll()
+            self.work()
+        assert self._waiting == {}, "a command that was never taken"
 
     # What can be read
 
-    def records(self, event_id: str) -> list[dict[str, Any]]:
-        """The records of an event, as consumers have them, oldest first."""
+    def record(self, event_id: str, back: int = 0) -> dict[str, Any] | None:
+        """The newest record of an event, or the one so many before it, as far as there are any."""
         rows = self.store.read(
-            "SELECT body FROM records WHERE event = ? ORDER BY sequence", (event_id.casefold(),)
+            "SELECT body FROM records WHERE event = ? ORDER BY sequence DESC LIMIT ?",
+            (event_id.casefold(), back + 1),
         )
-        return [json.loads(text) for (text,) in rows]
+        return json.loads(rows[-1][0]) if rows else None
 
     def receipts(self) -> list[dict[str, Any]]:
-        """What was told of approvals, newest first."""
+        """What was told of approvals, oldest first."""
         rows = self.store.read(
-            "SELECT body FROM records WHERE type = 'seb.approval.v1' ORDER BY sequence DESC"
+            "SELECT body FROM records WHERE type = 'seb.approval.v1' ORDER BY sequence"
         )
         return [json.loads(text)["data"] for (text,) in rows]
 
-    def released(self, event_id: str) -> list[str]:
-        """The VMs that the newest acceptance of an event's approval told to be released."""
-        return next(
-            list(each["resources"])
-            for each in self.receipts()
-            if each["state"] == "accepted" and each["evt"].casefold() == event_id.casefold()
+    def accepted(self, event_id: str) -> list[tuple[str, str]]:
+        """The jti and the actor of each open approval of an event."""
+        rows = self.store.read(
+            "SELECT jti, actor FROM approvals WHERE lower(event) = ? AND state = 'accepted'",
+            (event_id.casefold(),),
         )
+        return [(jti, actor) for jti, actor in rows]
+
+    def check_ids(self) -> None:
+        """No id stands for two records of one disk, or for two facts over all disks."""
+        rows = self.store.read(
+            "SELECT sequence, id, body FROM records WHERE sequence > ? ORDER BY sequence",
+            (self._read_up_to,),
+        )
+        for sequence, made, text in rows:
+            assert made not in self._ids, f"an id that is used twice: {text}"
+            fact = _fact(json.loads(text))
+            assert self._facts.setdefault(made, fact) == fact, f"an id of two facts: {text}"
+            self._ids.add(made)
+            self._read_up_to = sequence
+
+    def _asks_outbox(self, sink: str, event: str) -> bool:
+        self.interrupt()
+        answer = self.outbox.acknowledged(sink, event)
+        self.interrupt()
+        return answer
 
     def _accepts(self, sink: str) -> Accepts:
         _, types = self.setup.sinks[sink]
-        return lambda kind, affects: any(fnmatchcase(kind, each) for each in types)
-
-    def _asked(self, event_id: str) -> None:
-        self._judge(event_id)
-        self._pause()
-
-    def _pause(self) -> None:
-        self._others(self.meanwhile)
+        return lambda kind, *_: any(fnmatchcase(kind, each) for each in types)
 
     def _committing(self) -> None:
-        self._others(self.while_committing)
-
-    def _others(self, turns: list[list[Step]]) -> None:
-        if turns and not self._busy:
+        """The approver works just before the commit of a poll, or before the poll says so."""
+        if not self._busy and self.random.random() < INTERRUPTED:
             self._busy = True
-            self.do(turns.pop(0))
-            self._busy = False
+            try:
+                self.act()
+                self.work(2)
+            finally:
+                self._busy = False
+
+    def _shows(self, document: Sequence[dict[str, Any]] | None) -> None:
+        self.shown = None if document is None else list(document)
+        if document is None:
+            return
+        self.shown_at = self.clock.monotonic()
+        ids = [each.get("EventId") for each in document]
+        keys = {each.casefold() for each in ids if each is not None}
+        for key in keys - self.appeared.keys():
+            self.appeared[key] = self.shown_at
+        if None not in ids:
+            for key in self.appeared.keys() - keys:
+                del self.appeared[key]
+
+    def _write_trust(self) -> None:
+        text = "{" if self.trusted is None else jwks(*(SIGNERS[each] for each in self.trusted))
+        (self._root / "trust.json").write_text(text)
+
+
+def _fact(record: Mapping[str, Any]) -> str:
+    """What a record tells, without what two observations of the same may differ in."""
+    data = record["data"]
+    if record["type"].startswith("seb.event."):
+        # An event's first record is the same fact as often as its fingerprint is.
+        first = data["revision"] == 1
+        names = ("transition", "revision", "fingerprint") if first else data.keys() - _OF_THE_MOMENT
+        data = {name: data[name] for name in names}
+    return json.dumps([record["type"], record["subject"], data], sort_keys=True)

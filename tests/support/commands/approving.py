@@ -13,17 +13,18 @@ from support.documents.documents import EVENT_ID, VM, FakeClock, StandInImds, bo
 from support.imds.polling import looking
 
 from bridge.approval.approvals import Approvals
-from bridge.approval.decisions import Decisions
 from bridge.approval.ledger import Ledger
-from bridge.approval.policy import Rule
+from bridge.approval.rule_decisions import RuleDecisions
 from bridge.approval.trusted_keys import Trust
+from bridge.approval.worker import Approver
+from bridge.config.approval import Rule
 from bridge.events.state import CurrentState
 from bridge.imds.client import ImdsError
-from bridge.store.approvals import Entry
-from bridge.store.database import Store
+from bridge.store.approvals import Approval
+from bridge.store.database import Store, StoreError
 from bridge.store.opening import open_store
 from sinks.base import CommandMessage
-from sinks.record import read_record
+from wire.record import read_record
 
 
 class ObedientImds(StandInImds):
@@ -39,8 +40,12 @@ class ObedientImds(StandInImds):
         """What happens to the next POSTs, one by one, in place of being taken."""
         self.starts = True
         """Whether an event that was approved is Started in the next document."""
+        self.silent = False
+        """Whether it has an error in place of a document."""
 
     def document(self) -> bytes:
+        if self.silent:
+            raise ImdsError("no: http_503", reason="http_503")
         self.incarnation += 1
         return body(*self.events_now.values(), incarnation=self.incarnation)
 
@@ -87,15 +92,35 @@ def approvals_of(
     trust: Path | None,
 ) -> Approvals:
     """The approvals of one run."""
-    rulings = Decisions(rules, ledger, clock, vm_name=VM.name, acknowledged=acknowledged)
+    decisions = RuleDecisions(rules, ledger, clock, vm_name=VM.name, acknowledged=acknowledged)
     return Approvals(
         current,
         ledger,
         imds,  # type: ignore[arg-type]  # it answers as a client does
         clock,
-        rulings=rulings,
+        rules=decisions,
         trust=Trust(trust),
     )
+
+
+def approver_of(approvals: Approvals, clock: FakeClock) -> Approver:
+    """What takes turns with these approvals, without its thread."""
+    return Approver(approvals, monotonic=clock.monotonic)
+
+
+def tell_poll(approver: Approver, *, answered: bool) -> None:
+    """A poll has ended."""
+    approver.polled(answered=answered)
+
+
+def has_work(approver: Approver) -> bool:
+    """Whether a turn would do anything."""
+    return approver.has_work
+
+
+def take_turn(approver: Approver) -> None:
+    """What the thread does before it looks again for work."""
+    approver.turn()
 
 
 class Court:
@@ -181,6 +206,22 @@ class Court:
         self.clock.advance(after)
         assert self.poller.run()
         self.approvals.polled()
+        self.go_on()
+
+    def fail(self, *, after: float = 1.0) -> None:
+        """A poll that goes wrong so many seconds later, and what approval makes of it."""
+        self.clock.advance(after)
+        self.imds.silent = True
+        assert not self.poller.run()
+        self.imds.silent = False
+        self.approvals.polled()
+        self.go_on()
+
+    def go_on(self) -> None:
+        """Approval does what there is to do, one request to IMDS after the other."""
+        with suppress(StoreError):  # as the thread of approvals: the next poll goes on
+            while self.approvals.step():
+                pass
 
     # Commands
 
@@ -189,6 +230,13 @@ class Court:
         self.approvals.command(
             CommandMessage(token=token, **{"channel": "mqtt", "settled": self._settle} | how)
         )
+        self.go_on()
+
+    def person(self, event_id: str = EVENT_ID, **how: Any) -> Approval:
+        """A person on the VM approves an event."""
+        approval = self.approvals.local(event_id, **{"user": "anna"} | how)
+        self.go_on()
+        return approval
 
     def approve(self, record: Mapping[str, Any] | None = None, **changes: Any) -> bytes:
         """A good approval of the event, in the bridge's time."""
@@ -230,7 +278,7 @@ class Court:
         """How many commands were refused, by reason."""
         return dict(self.approvals.refused)
 
-    def entries(self) -> Sequence[Entry]:
+    def entries(self) -> Sequence[Approval]:
         """What the ledger has unfinished."""
         return self.ledger.unfinished()
 

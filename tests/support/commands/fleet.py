@@ -9,9 +9,10 @@ from support.commands.approval_stage import CONTROL, Stage
 from support.process.bridge import BridgeProcess, Ended
 from support.process.seb_here import Here
 
-from bridge.approval import signing
+from bridge.cli.key_files import write_private
 from bridge.simulator.events import SimulatedEvent
 from bridge.simulator.simulator import Simulator
+from wire import keys
 
 ISSUER = "https://control.example"
 
@@ -25,9 +26,9 @@ class CommandFleet(Stage):
         super().__init__(home, simulator=imds, acl=acl)
         self.imds = imds
         self.key = home / "key.json"
-        jwk = signing.generate(issuer=ISSUER, kid="k1", alg="EdDSA")
-        signing.write_private(jwk, self.key)
-        self.trust.write_text(json.dumps({"keys": [signing.public(jwk)]}))
+        jwk = keys.generate(issuer=ISSUER, kid="k1", alg="EdDSA")
+        write_private(jwk, self.key)
+        self.trust.write_text(json.dumps({"keys": [keys.public(jwk)]}))
 
     def __enter__(self) -> Self:
         self._stack.enter_context(self.broker)

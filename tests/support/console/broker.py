@@ -49,5 +49,5 @@ class HeldBroker:
 def held(stage: ConsoleStage) -> HeldBroker:
     """Let the stage's source send to a broker that the test holds."""
     broker = HeldBroker()
-    stage.console.decisions._sending._publishers = {"web": broker}
+    stage.console.decisions._sender._publishers = {"web": broker}
     return broker

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from console.decisions.course import Seen, Situation
+from console.approvals.situation import Seen, Situation
+from console.fleet.reporters import Reporter
 from console.fleet.values import Command, Decision, Receipt
-from console.fleet.witnesses import Witness
 from console.records.incoming import ReceiptFacts
 
 AT = 1_800_000_000.0
@@ -65,9 +65,9 @@ def receipt(
     )
 
 
-def witness(vm_id: str, channel: str = "broker") -> Witness:
+def reporter(vm_id: str, channel: str = "broker") -> Reporter:
     """A VM that can be asked."""
-    return Witness(vm_id=vm_id, channel=channel, connected=True, heard_at=AT)
+    return Reporter(vm_id=vm_id, channel=channel, connected=True, heard_at=AT)
 
 
 def situation(*commands: Command, after: float, **changes: Any) -> Situation:
@@ -77,7 +77,7 @@ def situation(*commands: Command, after: float, **changes: Any) -> Situation:
         commands=commands,
         receipts=(),
         seen=Seen(state="scheduled", fingerprint="sha256:1"),
-        witnesses=[witness("vm-1"), witness("vm-2")],
+        reporters=[reporter("vm-1"), reporter("vm-2")],
         connected={"broker": AT - 100},
         now=AT + after,
         up_since=AT - 100,

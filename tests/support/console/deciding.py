@@ -15,11 +15,12 @@ from support.eventually import eventually
 from support.mqtt.mosquitto import Mosquitto
 from support.process.bridge import BridgeProcess
 
-from bridge.approval import signing
+from bridge.cli.key_files import write_private
 from bridge.simulator.approvals import Approval
 from bridge.simulator.events import SimulatedEvent
 from bridge.simulator.simulator import Simulator
 from bridge.simulator.vm import SimulatedVm
+from wire import keys
 
 FINAL = ("confirmed", "failed", "rejected", "unanswered")
 
@@ -28,9 +29,9 @@ def made_key(directory: Path, *, alg: str = "EdDSA") -> tuple[Path, Path]:
     """A private key, and the file that the bridges trust."""
     directory.mkdir(parents=True, exist_ok=True)
     private, trust = directory / "console.jwk", directory / "trust.jwks"
-    jwk = signing.generate(issuer="https://console.example", kid=None, alg=alg)
-    signing.write_private(jwk, private)
-    trust.write_text(json.dumps({"keys": [signing.public(jwk)]}))
+    jwk = keys.generate(issuer="https://console.example", kid=None, alg=alg)
+    write_private(jwk, private)
+    trust.write_text(json.dumps({"keys": [keys.public(jwk)]}))
     return private, trust
 
 

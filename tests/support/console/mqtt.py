@@ -13,7 +13,7 @@ from paho.mqtt.properties import Properties
 from support.console.records import FakeVm
 from support.mqtt.mosquitto import Mosquitto
 
-from sinks.record import EventRecord
+from wire.record import Record
 
 
 class Fleet:
@@ -38,7 +38,7 @@ class Fleet:
         self._client.disconnect()
         self._client.loop_stop()
 
-    def say(self, vm: FakeVm, *records: EventRecord) -> None:
+    def say(self, vm: FakeVm, *records: Record) -> None:
         """Publish records of a VM; returns once the broker has them."""
         leaves = ["receipt" if each.type == "seb.approval.v1" else "event" for each in records]
         self._wait(

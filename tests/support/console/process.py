@@ -20,10 +20,10 @@ from support.ports import free_port
 from console.audit.chain import as_json
 from console.audit.log import everything
 from console.config.settings import Settings
-from console.sources.enrolment import read_key, webhook_secret
-from console.store.opening import Database, database_url
-from sinks.record import EventRecord
+from console.db.opening import Database, database_url
+from console.ingest.enrolment import read_key, webhook_secret
 from sinks.webhook.signature import SigningKey, signature_headers
+from wire.record import Record
 
 
 class ConsoleProcess:
@@ -148,7 +148,7 @@ class ConsoleProcess:
 
     def post(
         self,
-        record: EventRecord,
+        record: Record,
         *,
         signed_for: str | None = None,
         skew: float = 0,

@@ -10,8 +10,8 @@ from typing import Self
 import requests
 from support.console.stage import ConsoleStage
 
-from console.sources.enrolment import pull_token, read_key
-from sinks.record import EventRecord
+from console.ingest.enrolment import pull_token, read_key
+from wire.record import Record
 
 PATH = "/pull/v1/commands"
 
@@ -86,7 +86,7 @@ class PullClient:
                 f"{self.url}{PATH}/receipts", data=body, headers=headers, timeout=90
             )
 
-    def receipt(self, record: EventRecord) -> requests.Response:
+    def receipt(self, record: Record) -> requests.Response:
         """A receipt, with the token of its VM."""
         return self.post(record.body, token=self.token(record.partition_key))
 

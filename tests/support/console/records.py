@@ -9,19 +9,19 @@ from hashlib import sha256
 from typing import Any
 from uuid import NAMESPACE_URL, uuid5
 
-from sinks.record import (
+from wire.moment import rfc3339
+from wire.record import (
     APPROVAL,
     BRIDGE_HEARTBEAT,
     BRIDGE_STARTED,
     BRIDGE_STOPPED,
-    EventRecord,
+    Record,
     RecordDraft,
-    VmIdentity,
-    canonical_json,
     event_record_id,
-    rfc3339,
     seal,
 )
+from wire.strictjson import canonical_json
+from wire.vm import VmIdentity
 
 PENDING = (
     *("eventId", "eventType", "eventStatus", "notBefore", "resources"),
@@ -85,7 +85,7 @@ class FakeVm:
         description: str = "",
         now: datetime | None = None,
         observation: Mapping[str, Any] | None = None,
-    ) -> EventRecord:
+    ) -> Record:
         """A record about an event, with the next sequence."""
         named = list(resources if resources is not None else [self.name])
         words = {"scheduled": "Scheduled", "started": "Started", "ended": "Completed"}
@@ -125,7 +125,7 @@ class FakeVm:
         )
         return self.record(f"seb.event.{transition}.v1", data, now=now, record_id=record_id)
 
-    def heartbeat(self, *, now: datetime | None = None, **detail: Any) -> EventRecord:
+    def heartbeat(self, *, now: datetime | None = None, **detail: Any) -> Record:
         """The record that says that the bridge is alive."""
         told = {
             "intervalSeconds": self.interval,
@@ -135,12 +135,12 @@ class FakeVm:
         }
         return self.record(BRIDGE_HEARTBEAT, {"heartbeat": told | detail}, now=now)
 
-    def started(self, *, now: datetime | None = None) -> EventRecord:
+    def started(self, *, now: datetime | None = None) -> Record:
         """A run of the bridge began."""
         told = {"sinks": ["console"], "restarted": False, "gapSeconds": None}
         return self.record(BRIDGE_STARTED, {"started": told}, now=now)
 
-    def stopped(self, *, now: datetime | None = None) -> EventRecord:
+    def stopped(self, *, now: datetime | None = None) -> Record:
         """A run of the bridge ended in good order."""
         return self.record(BRIDGE_STOPPED, {"stopped": {"reason": "SIGTERM"}}, now=now)
 
@@ -152,7 +152,7 @@ class FakeVm:
         jti: str = "jti-1",
         now: datetime | None = None,
         **data: Any,
-    ) -> EventRecord:
+    ) -> Record:
         """What became of a command."""
         told = {
             "jti": jti,
@@ -173,7 +173,7 @@ class FakeVm:
         *,
         now: datetime | None = None,
         record_id: str | None = None,
-    ) -> EventRecord:
+    ) -> Record:
         """A record of any type, with the next sequence."""
         self.sequence += 1
         if record_type != BRIDGE_HEARTBEAT:
@@ -206,7 +206,7 @@ class FakeVm:
         }
         return canonical_json(told | more)
 
-    def state(self, *records: EventRecord, now: datetime | None = None) -> bytes:
+    def state(self, *records: Record, now: datetime | None = None) -> bytes:
         """The document on the state topic, with the events of some records as pending."""
         pending = [
             {

@@ -14,18 +14,22 @@ from typing import Any, Self
 
 import requests
 import uvicorn
+from sqlalchemy import delete
 from support.console.records import FakeVm
 from support.eventually import eventually
 from support.ports import free_port
 
 from console.config.load import load
-from console.intake.delivery import Delivery
+from console.db import tables
+from console.db.listening import Listened, write_listening
+from console.ingest.delivery import Delivery
 from console.records.incoming import Incoming
 from console.records.parse import parse_record, parse_status, seconds
 from console.service.connections import Limits, protocol
 from console.service.console import Console
 from console.web.app import application
-from sinks.record import EventRecord, rfc3339
+from wire.moment import rfc3339
+from wire.record import Record
 
 START = datetime(2026, 3, 2, 2, 14, 28, tzinfo=UTC)
 """The time on the console's clock, until a test moves it."""
@@ -39,7 +43,8 @@ class ConsoleStage:
         key.write_text(base64.b64encode(os.urandom(32)).decode())
         port = free_port()
         self.url = f"http://127.0.0.1:{port}"
-        self.now = START
+        self._now = START
+        self._listened_since = START - timedelta(days=1)
         environ = {
             "SEB_CONSOLE_STATE_DIR": str(directory),
             "SEB_CONSOLE_LISTEN": f"127.0.0.1:{port}",
@@ -48,16 +53,15 @@ class ConsoleStage:
             "SEB_CONSOLE_RETENTION_DAYS": "36500",  # the test's time is long past
             **{f"SEB_CONSOLE_{name}": value for name, value in settings.items()},
         }
-        self.console = Console(load(environ=environ))
-        self.desk = self.console.desk
-        self.desk.clock = self._seconds
-        self.desk.started_at = self.now.timestamp() - 86_400
+        self._begun: float | None = None
+        self.console = Console(load(environ=environ), clock=self._seconds)
+        self.state = self.console.state
         self.http = requests.Session()
         self.http.trust_env = False
         self._listener = socket.create_server(("127.0.0.1", port))
         self._server = uvicorn.Server(
             uvicorn.Config(
-                application(self.desk, self.console.stream),
+                application(self.state, self.console.stream),
                 http=protocol(Limits()),
                 log_config=None,
                 access_log=False,
@@ -67,13 +71,44 @@ class ConsoleStage:
         )
         self._thread = threading.Thread(target=self._run, daemon=True)
 
-    def _seconds(self) -> float:
-        return self.now.timestamp()
+    @property
+    def now(self) -> datetime:
+        """The time on the console's clock."""
+        return self._now
+
+    @now.setter
+    def now(self, moment: datetime) -> None:
+        """Move the clock; the console has listened all the while."""
+        self._now = moment
+        self._listen()
 
     def let_time_pass(self) -> None:
         """From here on the console's clock runs."""
-        begun = time.monotonic()
-        self.desk.clock = lambda: self.now.timestamp() + time.monotonic() - begun
+        self._begun = time.monotonic()
+
+    def _seconds(self) -> float:
+        passed = 0.0 if self._begun is None else time.monotonic() - self._begun
+        return self._now.timestamp() + passed
+
+    def begin_to_listen(self, seconds_ago: float) -> None:
+        """Let it be so long since anybody has listened, and not a day."""
+        self._listened_since = self._now - timedelta(seconds=seconds_ago)
+        self._listen()
+
+    def _listen(self) -> None:
+        """Write that the console has listened to each source until now."""
+        now = self._now.timestamp()
+        with self.console.database.writing.begin() as connection:
+            connection.execute(delete(tables.listening))
+            listened = [
+                Listened(
+                    source=each.name,
+                    since=self._listened_since.timestamp(),
+                    until=now if each.connected else now - 60,
+                )
+                for each in self.state.sources.values()
+            ]
+            write_listening(connection, "stage", listened, seen_at=now)
 
     def _run(self) -> None:
         asyncio.run(self.console._serve(self._server, self._listener))
@@ -81,9 +116,10 @@ class ConsoleStage:
     def __enter__(self) -> Self:
         self.console.database.open()
         self._thread.start()
-        eventually(lambda: self._server.started and self.desk.loaded, what="the console")
-        for state in self.desk.sources.values():
-            state.up(self.desk.started_at)
+        eventually(lambda: self._server.started and self.state.is_ready(), what="the console")
+        for source in self.state.sources.values():
+            source.up(self._now.timestamp())
+        self._listen()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -94,7 +130,7 @@ class ConsoleStage:
         self._server.should_exit = True
         self._thread.join(20)
         self.http.close()
-        for part in (self.console.decisions, self.console.writer, self.console.follower):
+        for part in (self.console.decisions, self.console.writer, self.console.feed):
             part.stop()
         self.console.database.close()
 
@@ -102,7 +138,7 @@ class ConsoleStage:
         """So many seconds from the console's now, as RFC 3339."""
         return rfc3339(self.now + timedelta(seconds=seconds))
 
-    def put(self, *records: EventRecord) -> None:
+    def put(self, *records: Record) -> None:
         """Bring in records, each received when it was made; returns once they are shown."""
         self._deliver(
             [
@@ -127,20 +163,18 @@ class ConsoleStage:
         delivery = Delivery(source="web", items=items, done=lambda good: good and stored.set())
         self.console.writer.put(delivery)
         assert stored.wait(20)
-        shown = {item.place.vm_id if hasattr(item, "place") else item.vm_id for item in items}
-        eventually(lambda: shown <= set(self.desk.fleet.vms), what="the VMs")
         self.settle()
 
     def settle(self) -> None:
-        """Wait until what was committed is in memory."""
-        follower = self.console.follower
-        before = follower.looks
+        """Wait until the open pages have been told what was committed."""
+        feed = self.console.feed
+        before = feed.looks
 
         def looked() -> bool:
-            follower.opened()  # look now
-            return follower.looks >= before + 2  # the first may have begun before
+            feed.wake()
+            return feed.looks >= before + 2  # the first may have begun before
 
-        eventually(looked, what="the follower")
+        eventually(looked, what="the change feed")
 
     def page(self, path: str = "/") -> str:
         """The page as a browser without JavaScript gets it."""

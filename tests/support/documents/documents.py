@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from bridge.imds.client import Answer
-from sinks.record import VmIdentity
+from wire.vm import VmIdentity
 
 NOW: Final = datetime(2026, 3, 2, 10, 0, 0, tzinfo=UTC)
 NOT_BEFORE: Final = "Mon, 02 Mar 2026 10:15:00 GMT"
@@ -80,12 +80,21 @@ class FakeClock:
     def __init__(self, now: datetime = NOW) -> None:
         self._now = now
         self._monotonic = 1000.0
+        self._suspended = 0.0
 
     def now(self) -> datetime:
         return self._now
 
     def monotonic(self) -> float:
         return self._monotonic
+
+    def suspended(self) -> float:
+        return self._suspended
+
+    def suspend(self, seconds: float) -> None:
+        """The machine sleeps: only the monotonic clock stands still."""
+        self._now += timedelta(seconds=seconds)
+        self._suspended += seconds
 
     def advance(self, seconds: float) -> None:
         """Time passes."""

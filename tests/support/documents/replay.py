@@ -9,7 +9,8 @@ from typing import Any
 from jsonschema import Draft202012Validator, FormatChecker
 from support.documents.shapes import tagged
 
-from sinks.record import EventRecord, schema
+from wire.record import Record
+from wire.schema import schema
 
 VALIDATOR = Draft202012Validator(schema(), format_checker=FormatChecker())
 
@@ -30,7 +31,7 @@ class Replay:
         """The store is lost: revisions begin again, and the same fact has its id of before."""
         self.pending, self.revisions = {}, {}
 
-    def feed(self, record: EventRecord) -> None:
+    def feed(self, record: Record) -> None:
         """Take the next record of the stream."""
         VALIDATOR.validate(json.loads(record.body))
         data = record.data
@@ -48,7 +49,9 @@ class Replay:
         if kind == "updated" and before is not None:
             assert data["changed"]
             assert differing(before["event"], event) <= set(data["changed"])
-        fact = (key, kind, data["revision"], data["fingerprint"])
+        # After a store is lost, the same revision may stand for another change, at another time.
+        place = data["document"]["incarnation"] if data["revision"] > 1 else None
+        fact = (key, kind, data["revision"], data["fingerprint"], place)
         assert self.facts.setdefault(record.id, fact) == fact
         assert len(set(self.facts.values())) == len(self.facts)
         self.told[kind] += 1

@@ -108,9 +108,8 @@ _STATUSES: Final = st.one_of(
         st.sampled_from(_WORDS),
         st.sampled_from(_CASES),
     ),
-    (st.sampled_from(["Napping", "Sch eduled", "", "Startéd"]) | _ODD | st.just(MISSING)).map(
-        lambda raw: Spelling(raw, "Unknown")
-    ),
+    st.sampled_from(["Napping", "Sch eduled", "Startéd"]).map(_same),
+    (st.just("") | _ODD | st.just(MISSING)).map(lambda raw: Spelling(raw, "Unknown")),
 )
 _TEXTS: Final = _TEXT.map(_same) | (_ODD | st.just(MISSING)).map(_unreadable)
 _TYPES: Final = st.sampled_from(["Freeze", "REBOOT", "redeploy", "Preempt", "Terminate"]).map(_same)

@@ -129,16 +129,18 @@ def _at_call(call: str, *, first: int = 1, last: int | None = None) -> Step:
     return die
 
 
-# One thread does all of an approval: it syncs, and then logs, for accepted, posted and confirmed.
+# One thread does all of an approval. It syncs four times: that it is accepted, that a request is
+# about to be sent, that it is posted and that it is confirmed; it logs all but the second.
 STEPS: Final[Mapping[str, Step]] = {
     "verify, half written": _at_call("pwrite64", last=6),
     "verify, not synced": _at_call("fdatasync"),
     "accepted, not posted": _at_call("write"),
+    "request, not noted": _at_call("fdatasync", first=2),
     "post, answer withheld": _at_post,
     "receipt, half written": _at_call("pwrite64", first=10, last=20),
-    "receipt, not synced": _at_call("fdatasync", first=2),
+    "receipt, not synced": _at_call("fdatasync", first=3),
     "receipt, not told": _at_call("write", first=2),
-    "confirm, not synced": _at_call("fdatasync", first=3),
+    "confirm, not synced": _at_call("fdatasync", first=4),
 }
 
 

@@ -16,7 +16,7 @@ from bridge.service.ownership import open_readable
 from bridge.store.database import Store, StoreError
 from bridge.store.opening import FILE_NAME, open_store
 from bridge.store.outbox import Outbox
-from sinks.record import EventRecord
+from wire.record import Record
 
 RECORDS: Final = 40
 BEHIND: Final = {"quick": RECORDS, "slow": 13}
@@ -32,7 +32,7 @@ class Found:
     refused: str | None = None
     """Why it was not opened, in the bridge's words."""
     resets: list[str] = field(default_factory=list)
-    got: dict[str, list[EventRecord]] = field(default_factory=lambda: {each: [] for each in BEHIND})
+    got: dict[str, list[Record]] = field(default_factory=lambda: {each: [] for each in BEHIND})
     dead: set[tuple[str, int]] = field(default_factory=set)
 
 
@@ -44,7 +44,7 @@ class Original:
         store, _ = open_store(home / "store", NOW)
         outbox = Outbox(store)
         outbox.register(recipients(*BEHIND))
-        self.records: dict[int, EventRecord] = {}
+        self.records: dict[int, Record] = {}
         for number in range(1, RECORDS + 1):
             events = [event_row(f"E-{number}", pending=number > RECORDS - 4)]
             (record,) = store.commit([draft(number)], events=events, meta={"incarnation": "1"})

@@ -212,6 +212,7 @@ def _fact(record: Record) -> object:
         data["transition"],
         data["revision"],
         data["fingerprint"],
+        data.get("document", {}).get("incarnation") if data["revision"] > 1 else None,
     )
 
 

@@ -24,7 +24,7 @@ from support.ports import free_port
 VERSION: Final = "1.34.4"
 OPERATOR: Final = "github.com/prometheus-operator/prometheus-operator@v0.85.0"
 """Where the kinds of the chart's monitors come from."""
-_COMMANDS: Final = ("kube-apiserver", "kubectl", "kube-controller-manager")
+_COMMANDS: Final = ("kube-apiserver", "kubectl", "kube-controller-manager", "kube-scheduler")
 _TOOLS: Final = {"go": "Go", "helm": "helm", "etcd": "etcd-server", "openssl": "openssl"}
 _TOKEN: Final = "a-token-of-the-ground"
 

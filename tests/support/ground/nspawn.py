@@ -27,9 +27,21 @@ _TOOLS: Final = {"mmdebstrap": "mmdebstrap", "systemd-nspawn": "systemd-containe
 _PACKAGES: Final = (
     *("systemd", "systemd-sysv", "dbus", "polkitd", "libnss-systemd", "sudo", "procps"),
     *("iproute2", "python3", "python3-venv", "ca-certificates", "curl", "jq", "make"),
-    *("mosquitto", "mosquitto-clients", "openssl", "rpm"),
+    *(
+        "mosquitto",
+        "mosquitto-clients",
+        "openssl",
+        "rpm",
+        "python3-apt",
+        "nginx-light",
+        "postgresql",
+    ),
 )
+_NOT_AT_BOOT: Final = ("nginx", "postgresql")
+"""Services that a test starts where it needs them."""
 _RELEASE: Final = "bookworm"
+_OTHER_NAMES: Final = {"bullseye": {"polkitd": "policykit-1"}}
+"""What packages are called in another release."""
 _PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 SOURCE: Final = "/usr/local/src/seb"
 """Where the checkout is in the machine."""
@@ -46,8 +58,10 @@ def missing() -> str:
 class Machine:
     """One machine, from `up` to `down`; a context manager that leaves nothing behind."""
 
-    def __init__(self) -> None:
+    def __init__(self, release: str = _RELEASE) -> None:
+        """`release` is the code name of a Debian."""
         self.home = cache("systemd")
+        self._release = release
         # More than one may be up in one run: each has a directory and a name of its own.
         self.root = Path(tempfile.mkdtemp(prefix=f"root-{os.getpid()}-", dir=self.home))
         self.root.chmod(0o755)
@@ -73,6 +87,11 @@ class Machine:
         self.down()
         shutil.rmtree(self.root, ignore_errors=True)
         self._screen.unlink(missing_ok=True)
+
+    @property
+    def first(self) -> int:
+        """The id, on the outer machine, of the machine's first process."""
+        return self._first
 
     # On and off.
 
@@ -191,15 +210,19 @@ class Machine:
     # How it is made.
 
     def _archive(self) -> Path:
-        key = hashlib.sha256(repr(_PACKAGES).encode()).hexdigest()[:8]
-        archive = self.home / f"root-{key}.tar"
+        key = hashlib.sha256(repr((_PACKAGES, _NOT_AT_BOOT)).encode()).hexdigest()[:8]
+        archive = self.home / f"root-{self._release}-{key}.tar"
         if not archive.exists():
-            say("systemd: a file system from the distribution's packages (a minute)")
+            say(f"systemd: a file system from {self._release}'s packages (a minute)")
             made = archive.with_suffix(".new.tar")
-            include = f"--include={','.join(_PACKAGES)}"
-            sources = [str(each) for each in apt_sources()]
-            command = ["mmdebstrap", "--quiet", "--variant=apt", include, _RELEASE, str(made)]
-            fetch(*command, *sources)
+            names = _OTHER_NAMES.get(self._release, {})
+            include = f"--include={','.join(names.get(each, each) for each in _PACKAGES)}"
+            sources = self.home / f"{self._release}.sources"
+            texts = [each.read_text() for each in apt_sources()]
+            sources.write_text("\n".join(texts).replace(_RELEASE, self._release))
+            off = f"--customize-hook=chroot $1 systemctl -q disable {' '.join(_NOT_AT_BOOT)}"
+            command = ["mmdebstrap", "--quiet", "--variant=apt", include, off]
+            fetch(*command, self._release, str(made), str(sources))
             made.rename(archive)
         return archive
 

@@ -4,16 +4,16 @@ from pathlib import Path
 
 from support.documents.documents import VM, FakeClock, ScriptedImds, StandInImds
 
-from bridge.events.normalize import Observer
 from bridge.events.poller import Poller
 from bridge.events.state import CurrentState
 from bridge.store.approvals import approved_events
 from bridge.store.database import Store
 from bridge.store.opening import open_store
-from sinks.record import EventRecord, read_record
+from wire.observer import BridgeRun, Observer
+from wire.record import Record, read_record
 
 
-def records_of(store: Store) -> list[EventRecord]:
+def records_of(store: Store) -> list[Record]:
     """Every record in a store."""
     rows = store.read("SELECT body FROM records ORDER BY sequence")
     return [read_record(body) for (body,) in rows]
@@ -32,10 +32,11 @@ def looking(
     """The state and the poller of a run on this store; `committing` stands in for it there."""
     state = CurrentState.after(
         store.seen(),
-        Observer(vm=VM, version="1.2.3", instance_id="run-1"),
+        Observer(
+            vm=VM, node=None, bridge=BridgeRun(version="1.2.3", instance_id="run-1", site="default")
+        ),
         clock,
         interval=interval,
-        scope_self=scope_self,
         boot_id=boot_id,
         api_version=imds.api_version,
     )
@@ -60,16 +61,16 @@ class Bench:
         self.imds = ScriptedImds()
         self.boot_id: str | None = "boot-1"
         self.scope_self = scope_self
-        self._begin()
+        self.begin()
 
     def restart(self, *, boot_id: str | None = "boot-1", lost: Path | None = None) -> None:
         """Another run: on the same store, or on a new one in the directory `lost`."""
         self.store.close()
         self.boot_id = boot_id
         self.directory = lost or self.directory
-        self._begin()
+        self.begin()
 
-    def serve(self, document: bytes, *, after: float = 1.0) -> list[EventRecord]:
+    def serve(self, document: bytes, *, after: float = 1.0) -> list[Record]:
         """The new records, once IMDS has served the document so many seconds later."""
         self.imds.said = document
         self.clock.advance(after)
@@ -85,7 +86,7 @@ class Bench:
         assert not self.poller.run()
         assert before == (self.store.head, dict(self.state.known))
 
-    def records(self) -> list[EventRecord]:
+    def records(self) -> list[Record]:
         """Every record in the store."""
         return records_of(self.store)
 
@@ -93,14 +94,15 @@ class Bench:
         """Let go of the store."""
         self.store.close()
 
-    def _begin(self) -> None:
+    def begin(self) -> None:
+        """A run on the store of the directory."""
         self.store, _ = open_store(self.directory, self.clock.now())
         self.state, self.poller = looking(
             self.store, self.imds, self.clock, scope_self=self.scope_self, boot_id=self.boot_id
         )
 
 
-def told(records: list[EventRecord]) -> list[tuple[str, str | None]]:
+def told(records: list[Record]) -> list[tuple[str, str | None]]:
     """The type of each record, without what all share, and its event's status."""
     return [
         (

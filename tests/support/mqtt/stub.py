@@ -53,6 +53,7 @@ class MqttStub:
         self.together = together
         self._listener = socket.create_server((self.host, 0))
         self._connection: socket.socket | None = None
+        self._connections: list[socket.socket] = []
         self._thread = threading.Thread(target=self._serve, daemon=True)
         self.port: int = self._listener.getsockname()[1]
         self.most_in_flight = 0
@@ -67,9 +68,9 @@ class MqttStub:
         with suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
-        if self._connection is not None:
+        for connection in self._connections:
             with suppress(OSError):
-                self._connection.shutdown(socket.SHUT_RDWR)
+                connection.shutdown(socket.SHUT_RDWR)
         self._thread.join(5)
 
     def send(self, content: bytes) -> None:
@@ -87,8 +88,12 @@ class MqttStub:
             # Small answers one after the other would wait for each other's acknowledgement.
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._connection, self._hung_up = connection, False
-            with connection, suppress(OSError, EOFError):
-                self._talk(connection)
+            self._connections.append(connection)
+            threading.Thread(target=self._serve_one, args=(connection,), daemon=True).start()
+
+    def _serve_one(self, connection: socket.socket) -> None:
+        with connection, suppress(OSError, EOFError):
+            self._talk(connection)
 
     def _talk(self, connection: socket.socket) -> None:
         waiting: list[tuple[int, bytes]] = []

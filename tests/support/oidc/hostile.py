@@ -125,11 +125,13 @@ def unsigned(claims: Json, header: Json, signature: bytes = b"") -> str:
 
 
 class Attempt:
-    """A login that was begun at a console, as its browser knows it."""
+    """A login that was begun at a console, as its browser knows it; `http` is a browser's own."""
 
-    def __init__(self, console: str, path: str = "/fleet?q=a") -> None:
+    def __init__(
+        self, console: str, path: str = "/fleet?q=a", *, http: requests.Session | None = None
+    ) -> None:
         self.console = console
-        self.http = requests.Session()
+        self.http = http or requests.Session()
         self.http.trust_env = False
         login = self._leads_to(console + path)
         found = parse_qs(urlsplit(self._leads_to(console + login)).query)

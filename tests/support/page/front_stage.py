@@ -19,7 +19,7 @@ from bridge.logs import Redactor
 from bridge.service.assembly import assemble
 from bridge.service.monitoring import Monitoring
 from bridge.store.opening import open_store
-from sinks.record import EventRecord
+from wire.record import Record
 
 
 class Reply:
@@ -87,7 +87,7 @@ class Stage:
         self.clock.advance(after)
         return self.parts.poller.run()
 
-    def records(self) -> list[EventRecord]:
+    def records(self) -> list[Record]:
         """Every record in the store."""
         return records_of(self.store)
 

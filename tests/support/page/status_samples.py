@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from sinks.record import rfc3339
+from wire.moment import rfc3339
 
 STREAM = "0d4e8a52-6f0b-4b57-9d1c-2a8f6f0f4d11"
 

@@ -13,8 +13,8 @@ from bridge.delivery.health import Health
 from bridge.store.database import Store
 from bridge.store.outbox import Outbox
 from sinks.base import Sink, SinkSettings
-from sinks.record import BRIDGE_DEAD_LETTER, EventRecord, RecordDraft
 from sinks.samples import sample_context
+from wire.record import BRIDGE_DEAD_LETTER, Record, RecordDraft
 
 PATIENCE = 10.0
 """Seconds after which a test gives up on a thread."""
@@ -24,7 +24,7 @@ class Script:
     """What the sinks of one name do and did; it outlives each of them."""
 
     def __init__(self) -> None:
-        self.records: list[EventRecord] = []
+        self.records: list[Record] = []
         self.calls: list[str] = []
         self.threads: set[threading.Thread] = set()
         self.made = 0
@@ -48,7 +48,7 @@ class Script:
         if act is not None:
             act()
 
-    def took(self, records: Sequence[EventRecord]) -> None:
+    def took(self, records: Sequence[Record]) -> None:
         """These are acknowledged."""
         with self._condition:
             self.records.extend(records)
@@ -98,7 +98,7 @@ class ScriptedSink(Sink[SinkSettings]):
     def open(self) -> None:
         self.script.play("open", self.script.on_open)
 
-    def deliver(self, records: Sequence[EventRecord]) -> None:
+    def deliver(self, records: Sequence[Record]) -> None:
         self.script.play("deliver", self.script.on_deliver)
         self.script.took(records)
 
@@ -168,8 +168,6 @@ class Bench:
         """End in good order, within so many real seconds; whether every sink did."""
         return not hasattr(self, "dispatcher") or self.dispatcher.finish(seconds)
 
-    def _dead_letter(
-        self, sink: str, record: EventRecord, reason: str, attempts: int
-    ) -> RecordDraft:
+    def _dead_letter(self, sink: str, record: Record, reason: str, attempts: int) -> RecordDraft:
         del sink, record, reason, attempts
         return bridge_draft(BRIDGE_DEAD_LETTER)

@@ -69,49 +69,41 @@
     put($("stale"), `No contact with the console since ${at.slice(11, 19)} UTC (${ago(since)}): ${failed}. What is below is what was known then.`);
   }
 
-  /* Changes: the server draws the page again, and what differs takes its place. Focus, scroll,
-     what is unfolded and what somebody types stay as they are. */
-  const keyOf = (node) => node.dataset?.key;
-  const OURS = { title: ["time"], value: ["progress", "input"], open: ["details"], "data-utc": ["time"], "data-over": ["time"] };
-  const isOurs = (node, name) => OURS[name]?.includes(node.localName);
-  function morph(old, next) {
-    if (old.nodeType !== Node.ELEMENT_NODE) {
-      if (old.data !== next.data) old.data = next.data;
-      return;
-    }
-    const isTime = old.localName === "time";
-    if (isTime && old.dateTime === next.dateTime) return;
-    if (isTime) delete old.dataset.utc;
-    for (const { name } of [...old.attributes]) if (!next.hasAttribute(name) && !isOurs(old, name)) old.removeAttribute(name);
-    for (const { name, value } of next.attributes) if (old.getAttribute(name) !== value && !(isOurs(old, name) && old.hasAttribute(name))) old.setAttribute(name, value);
-    if (!old.isEqualNode(next)) morphChildren(old, next);
-  }
-  function morphChildren(old, next) {
-    const wanted = new Set([...next.children].map(keyOf).filter(Boolean)), byKey = new Map();
-    for (const child of [...old.children].filter(keyOf)) {
-      if (wanted.has(keyOf(child))) byKey.set(keyOf(child), child);
-      else child.remove();
-    }
-    let at = old.firstChild;
-    for (const child of [...next.childNodes]) {
-      const key = keyOf(child), alike = at && !keyOf(at) && at.nodeName === child.nodeName && at.nodeType === child.nodeType;
-      const match = key ? byKey.get(key) : alike ? at : null;
-      if (match && match === at) at = at.nextSibling;
-      else old.insertBefore(match ?? document.importNode(child, true), at);
-      if (match) morph(match, child);
-    }
-    while (at) {
-      const gone = at;
-      at = at.nextSibling;
-      gone.remove();
-    }
-  }
+  /* Changes: the server draws the page again, and idiomorph brings what differs into this one; rows
+     are known by their ids. Focus, scroll, what is unfolded and what somebody types stay as they are. */
+  const OURS = {
+    title: ["time"], "data-utc": ["time"], "data-over": ["time"], open: ["details"],
+    value: ["progress", "input", "textarea"], checked: ["input"], selected: ["option"],
+  };
+  const isOurs = (name, node) => Boolean(OURS[name]?.includes(node.localName));
+  const isTyped = (field) => field.type !== "hidden" && "defaultValue" in field && field.value !== field.defaultValue;
+  const isInUse = (form) => form.contains(document.activeElement) || [...form.elements].some(isTyped);
+  const forms = (node) => [...(node.querySelectorAll?.("form") ?? []), ...(node.localName === "form" ? [node] : [])];
+  const MORPH = {
+    ignoreActiveValue: true,
+    callbacks: {
+      beforeAttributeUpdated: (name, node) => !isOurs(name, node),
+      // A form that somebody has begun to fill in stays, also when there is nothing to decide any more.
+      beforeNodeRemoved: (node) => !forms(node).some((form) => {
+        const stays = isInUse(form);
+        if (stays && "fingerprint" in form.dataset) form.dataset.fingerprint = "";
+        return stays;
+      }),
+      beforeNodeMorphed(old, next) {
+        if (old.localName === "time") {
+          if (old.dateTime === next.dateTime) return false;
+          delete old.dataset.utc;
+        }
+        return !old.isEqualNode(next);
+      },
+    },
+  };
   const announced = () => [...document.querySelectorAll("[data-announce]")].map((node) => node.textContent.trim()).join(". ");
   function show(text) {
     const drawn = new DOMParser().parseFromString(text, "text/html"), before = announced();
     if (!drawn.getElementById("main")) throw new Error("it answered with another page");
     offset = Number(drawn.documentElement.dataset.now) - Date.now();
-    for (const region of document.querySelectorAll("[data-live]")) morph(region, drawn.getElementById(region.id));
+    for (const region of document.querySelectorAll("[data-live]")) Idiomorph.morph(region, drawn.getElementById(region.id), MORPH);
     if (document.querySelector("main[data-live]")) document.title = drawn.title;
     // What somebody is about to decide stays what they saw: the form keeps its fingerprint.
     for (const form of document.querySelectorAll("form[data-fingerprint]")) form.querySelector("[data-changed]").hidden = form.elements.fingerprint.value === form.dataset.fingerprint;
@@ -120,9 +112,11 @@
     // Sparingly: only if the answer itself has changed.
     if (announced() !== before) $("announcer").textContent = announced();
   }
-  let asking = null, timer = null;
+  // What is told while the page asks may be newer than the answer: it asks once more.
+  let asking = null, timer = null, isOutdated = false;
   async function refresh() {
     clearTimeout(timer);
+    isOutdated = false;
     asking?.abort();
     const abort = (asking = new AbortController()), patience = setTimeout(() => abort.abort("timeout"), TIMEOUT);
     try {
@@ -139,7 +133,7 @@
       clearTimeout(patience);
       if (asking === abort) {
         asking = null;
-        later(isLive ? SLOW : WITHOUT_STREAM);
+        later(isOutdated ? SOON : isLive ? SLOW : WITHOUT_STREAM);
       }
     }
     contact();
@@ -171,7 +165,7 @@
     };
     // A page that was too far behind is told to read everything again.
     stream.addEventListener("reload", () => later(0));
-    for (const kind of ["event", "vm", "command", "source"]) stream.addEventListener(kind, () => { if (!asking) later(SOON); });
+    for (const kind of ["event", "vm", "command", "source"]) stream.addEventListener(kind, () => { if (asking) isOutdated = true; else later(SOON); });
   }
   function stop() {
     stream?.close();

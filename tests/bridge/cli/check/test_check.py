@@ -9,8 +9,9 @@ from support.process.bridge import Ended, run_seb
 from support.process.launch import Launch
 from support.process.seb_here import Here
 from support.sinks.five import PASSWORD, FiveSinks
+from support.sinks.http_server import HttpServer
 
-from bridge.simulator.events import SimulatedEvent
+from bridge.simulator.events import API_VERSIONS, SimulatedEvent
 from bridge.simulator.faults import Html, Status
 from bridge.simulator.simulator import Simulator
 
@@ -56,6 +57,16 @@ def test_as_json(check: Here) -> None:
         *(("settings", "warn"), ("state", "ok"), ("approval", "ok")),
         *(("imds", "ok"), ("identity", "ok"), ("sink stdout", "ok")),
     ]
+
+
+def test_api_versions_that_we_have_not_seen_are_named(check: Here) -> None:
+    """They may bring more, such as recommendations; the setting that selects one is named too."""
+    with Simulator(api_versions=[*API_VERSIONS, "2031-01-01", "2032-01-01"]) as simulator:
+        said = check("--json", SEB_IMDS__URL=simulator.url)
+    told = [each for each in objects(said) if each["step"] == "imds"]
+    assert [each["level"] for each in told] == ["ok", "ok"]
+    assert "newer api-versions (2031-01-01, 2032-01-01)" in told[1]["text"]
+    assert "SEB_IMDS__API_VERSION" in told[1]["text"]
 
 
 def test_nobody_answers(check: Here, launch: Launch, imds_simulator: Simulator) -> None:
@@ -130,9 +141,28 @@ def test_beside_a_bridge_that_runs(check: Here, launch: Launch, imds_simulator: 
         assert said.code == 69
         assert f"ok    state: {launch.state} is in use by the bridge that runs here\n" in said.out
         assert "warn  state: webhook: failing, " in said.out
+        assert "FAIL  sink webhook: the running bridge says failing, 1 to deliver: " in said.out
+        assert "ok    sink mqtt: the running bridge says ok, last delivered 20" in said.out
         online = [each.payload for each in sinks.seen.messages() if each.topic.endswith("/status")]
         assert [json.loads(payload)["status"] for payload in online] == ["online"]
         assert bridge.stop() == 0
+
+
+def test_what_the_running_sink_was_answered_counts(
+    check: Here, launch: Launch, imds_simulator: Simulator
+) -> None:
+    """The receiver can be reached, and refuses the bridge's own secret: 69, name and remedy."""
+    with HttpServer() as server:
+        server.answer(status=401)
+        hook = {"SEB_SINK__WEBHOOK__URL": f"{server.origin}/x"}
+        launch(**hook).wait_for_log("sink_down")
+        said = check("--json", **hook)
+        told = [each for each in objects(said) if each["step"] == "sink webhook"]
+        assert said.code == 69
+        assert [each["level"] for each in told] == ["warn", "ok", "fail"]
+        assert "401 Unauthorized" in told[-1]["text"]
+        assert "seb outbox retry webhook" in told[-1]["remedy"]
+        assert check("--offline", **hook).code == 0
 
 
 def test_a_damaged_store_is_a_warning(check: Here, launch: Launch, tmp_path: Path) -> None:

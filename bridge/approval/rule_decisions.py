@@ -1,0 +1,124 @@
+"""What the owner's rules say of each pending event, each thing once, also after a restart."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Final
+
+from bridge.approval.ledger import Ledger, approval_of
+from bridge.approval.policy import Answer, RuleDecision, decide
+from bridge.clock import Clock
+from bridge.config.approval import Rule
+from bridge.events.tracked import TrackedEvent
+from bridge.store.approvals import Approval
+
+log: Final = logging.getLogger(__name__)
+
+Acknowledged = Callable[[str, str], bool]
+"""Whether a sink, by name, has acknowledged the latest record of an event, by key."""
+
+
+@dataclass(slots=True, kw_only=True)
+class _Pending:
+    """What this run keeps of a pending event, as long as it is the same one."""
+
+    first_seen: datetime
+    since: float
+    """Monotonic time at which this run first saw it."""
+    logged: str | None = None
+    decided: set[str] = field(default_factory=set)
+    """Causes that the ledger has."""
+
+
+class RuleDecisions:
+    """Asks the rules. For one thread at a time."""
+
+    def __init__(
+        self,
+        rules: Sequence[Rule],
+        ledger: Ledger,
+        clock: Clock,
+        *,
+        vm_name: str,
+        acknowledged: Acknowledged,
+    ) -> None:
+        self._rules = rules
+        self._ledger = ledger
+        self._clock = clock
+        self._vm_name = vm_name
+        self._acknowledged = acknowledged
+        self._pending: dict[str, _Pending] = {}
+
+    def forget_all_but(self, pending: Collection[str]) -> None:
+        """Keep nothing of events but these, by their keys."""
+        for key in self._pending.keys() - set(pending):
+            del self._pending[key]
+
+    def approval(self, known: TrackedEvent) -> Approval | None:
+        """The approval, accepted or rejected, that a rule newly decides; None where no rule does,
+        or the ledger has it already. Raises `StoreError`.
+        """
+        decision = self._decide(known)
+        if decision is None:
+            return None
+        kept = self._kept(known)
+        _log_once(known, decision, kept)
+        if decision.answer == "wait":
+            return None
+        state = f"{known.event.key}\n{known.revision}\n{known.fingerprint}"
+        cause = f"rule\n{decision.rule.name}\n{state}"
+        if decision.answer == "refuse":
+            cause += "\nrefused"  # the owner may have the rule allow it in the next run
+        if cause in kept.decided or self._ledger.has(cause):
+            kept.decided.add(cause)
+            return None
+        actor = _actor(decision.rule)
+        jti = str(uuid.uuid4())
+        approval = approval_of(known, cause=cause, jti=jti, actor=actor)
+        if decision.answer == "refuse":
+            return replace(approval, state="rejected", reason=decision.reason)
+        return approval
+
+    def answer(self, approval: Approval, known: TrackedEvent) -> Answer:
+        """What the rule of an approval says of the event now. Raises `StoreError`."""
+        decision = self._decide(known)
+        if decision is None or approval.actor != _actor(decision.rule):
+            return "refuse"
+        return decision.answer
+
+    def _decide(self, known: TrackedEvent) -> RuleDecision | None:
+        waited = self._clock.monotonic() - self._kept(known).since
+        return decide(
+            self._rules,
+            known,
+            vm_name=self._vm_name,
+            now=known.first_seen + timedelta(seconds=waited),
+            acknowledged=lambda sink: self._acknowledged(sink, known.event.key),
+        )
+
+    def _kept(self, known: TrackedEvent) -> _Pending:
+        """What this run keeps of an event. Its time counts from this run's first sight of it, by
+        the monotonic clock: a wall clock that was wrong before this run, or is wrong now, must not
+        give the next VM its turn early.
+        """
+        kept = self._pending.get(known.event.key)
+        if kept is None or kept.first_seen != known.first_seen:
+            kept = _Pending(first_seen=known.first_seen, since=self._clock.monotonic())
+            self._pending[known.event.key] = kept
+        return kept
+
+
+def _log_once(known: TrackedEvent, decision: RuleDecision, kept: _Pending) -> None:
+    line = f"{decision.answer}: {decision.why}"
+    if kept.logged != line:
+        kept.logged = line
+        extra = {"action": "rule_decision", "rule": decision.rule.name}
+        log.info(line, extra={**extra, "event": known.event.event_id})
+
+
+def _actor(rule: Rule) -> str:
+    return f"rule:{rule.name}"

@@ -1,0 +1,227 @@
+"""The state machine of an approval, as one table; values in, values out.
+
+An approval begins as `accepted`: a command was verified, a rule has decided, or a person has asked.
+At each step, the first fact that holds, in the order of `Fact`, and the stage of the approval name
+the transition. `Approvals` carries it out. docs/control-plane.md shows the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import Enum
+from typing import Final, Literal
+
+from bridge.approval.policy import BEGUN, objection
+from bridge.events.tracked import TrackedEvent
+from bridge.imds.exchange import ImdsError
+from bridge.store.approvals import Approval, Effect, State
+
+OBJECTIONS: Final = ("event_changed", "not_approvable", "not_allowed")
+"""The reasons of CHANGED, as `policy.objection` gives them."""
+
+
+class Stage(Enum):
+    """Where an open approval stands: its state, and what its requests to IMDS may have caused."""
+
+    UNTRIED = ("accepted", "none", "accepted, no request sent")
+    IN_VAIN = ("accepted", "in vain", "accepted, every request in vain")
+    ERROR = ("accepted", "error", "accepted, IMDS answered with an error")
+    UNSURE = ("accepted", "maybe", "accepted, an answer was lost")
+    POSTED = ("posted", "maybe", "posted")
+    PREPARING = ("accepted", "none", "accepted, to prepare only")
+
+    def __init__(self, state: State, effect: Effect, meaning: str) -> None:
+        self.state: State = state
+        self.effect: Effect = effect
+        self.meaning = meaning
+
+
+class Fact(Enum):
+    """What decides about the next step: what is true now, or what IMDS answered."""
+
+    BEGUN = "the event has begun"
+    OVER = "the event is over, or it ended and returned"
+    CHANGED = "the event is not in the approved state, or cannot be approved"
+    WITHDRAWN = "its rule does not approve it any more, or its key is not trusted any more"
+    EXPIRED = "its command has expired"
+    NOT_PREPARED = "the program that prepares has given up"
+    WAITING = "its rule waits, or the trusted keys cannot be read"
+    NOT_SHOWN = "the last poll failed, or is too old, or does not show the event"
+    UNPREPARED = "the program that prepares has not ended with 0 yet"
+    PAUSED = "the pause after the last request is not over"
+    READY = "none of these"
+
+    TAKEN = "IMDS answers 200"
+    REFUSED = "IMDS answers 400 or 405"
+    REFUSED_AGAIN = "IMDS answers 400 or 405 for the second time"
+    SERVER_ERROR = "IMDS answers 5xx"
+    NOT_REACHED = "there is no connection, or IMDS answers another 4xx"
+    LOST = "anything else: the answer is lost"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transition:
+    """What becomes of an approval: it stays as it is unless a field says otherwise."""
+
+    post: bool = False
+    """Ask IMDS to start the event; its answer is the next fact."""
+    stage: Stage | None = None
+    """The stage from now on."""
+    end: Literal["confirmed", "failed"] | None = None
+    reason: str | None = None
+    """Of an end as `failed`; None where the fact has one of its own."""
+
+    def __str__(self) -> str:
+        if self.post:
+            return "**POST**"
+        if self.stage is not None:
+            return f"→ {self.stage.meaning}"
+        if self.end is None:
+            return ""
+        if self.end == "confirmed":
+            return "`confirmed`"
+        return f"`failed`: `{self.reason or '`, `'.join(OBJECTIONS)}`"
+
+
+def _failed(reason: str | None) -> Transition:
+    return Transition(end="failed", reason=reason)
+
+
+def _row(*cells: Transition) -> Mapping[Stage, Transition]:
+    """One transition for each stage, in the order of `Stage`."""
+    return dict(zip(Stage, cells, strict=True))
+
+
+_STAY: Final = Transition()
+_POST: Final = Transition(post=True)
+_CONFIRM: Final = Transition(end="confirmed")
+_POSTED: Final = Transition(stage=Stage.POSTED)
+_IN_VAIN: Final = Transition(stage=Stage.IN_VAIN)
+_ERROR: Final = Transition(stage=Stage.ERROR)
+_UNSURE: Final = Transition(stage=Stage.UNSURE)
+_AS_FOUND: Final = _failed(None)
+_BEGUN: Final = _failed("already_started")
+_GONE: Final = _failed("unknown_event")
+_NO_IMDS: Final = _failed("imds_unreachable")
+_NO: Final = _failed("imds_refused")
+_BARRED: Final = _failed("not_allowed")
+_EXPIRED: Final = _failed("expired")
+_NO_PREP: Final = _failed("not_prepared")
+
+# A request whose answer was lost may have started the event: then the event's own course says
+# whether it did, and no reason of ours can. An error of a server may have had its effect too, but
+# that an event is over does not show it.
+# fmt: off
+TABLE: Final[Mapping[Fact, Mapping[Stage, Transition]]] = {
+    #                        UNTRIED     IN_VAIN     ERROR       UNSURE      POSTED      PREPARING
+    Fact.BEGUN:         _row(_BEGUN,     _NO_IMDS,   _CONFIRM,   _CONFIRM,   _CONFIRM,   _BEGUN),
+    Fact.OVER:          _row(_GONE,      _NO_IMDS,   _NO,        _CONFIRM,   _CONFIRM,   _GONE),
+    Fact.CHANGED:       _row(_AS_FOUND,  _AS_FOUND,  _AS_FOUND,  _AS_FOUND,  _STAY,      _AS_FOUND),
+    Fact.WITHDRAWN:     _row(_BARRED,    _BARRED,    _BARRED,    _BARRED,    _STAY,      _STAY),
+    Fact.EXPIRED:       _row(_EXPIRED,   _EXPIRED,   _STAY,      _STAY,      _STAY,      _STAY),
+    Fact.NOT_PREPARED:  _row(_NO_PREP,   _NO_PREP,   _STAY,      _STAY,      _STAY,      _NO_PREP),
+    Fact.WAITING:       _row(_STAY,      _STAY,      _STAY,      _STAY,      _STAY,      _STAY),
+    Fact.NOT_SHOWN:     _row(_STAY,      _STAY,      _STAY,      _STAY,      _STAY,      _STAY),
+    Fact.UNPREPARED:    _row(_STAY,      _STAY,      _STAY,      _STAY,      _STAY,      _STAY),
+    Fact.PAUSED:        _row(_STAY,      _STAY,      _STAY,      _STAY,      _STAY,      _STAY),
+    Fact.READY:         _row(_POST,      _POST,      _POST,      _POST,      _STAY,      _CONFIRM),
+
+    Fact.TAKEN:         _row(_POSTED,    _POSTED,    _POSTED,    _POSTED,    _STAY,      _STAY),
+    Fact.REFUSED:       _row(_NO,        _NO,        _STAY,      _STAY,      _STAY,      _STAY),
+    Fact.REFUSED_AGAIN: _row(_NO,        _NO,        _NO,        _NO,        _STAY,      _STAY),
+    Fact.SERVER_ERROR:  _row(_ERROR,     _ERROR,     _STAY,      _STAY,      _STAY,      _STAY),
+    Fact.NOT_REACHED:   _row(_IN_VAIN,   _STAY,      _STAY,      _STAY,      _STAY,      _STAY),
+    Fact.LOST:          _row(_UNSURE,    _UNSURE,    _UNSURE,    _STAY,      _STAY,      _STAY),
+}
+# fmt: on
+
+# Azure: 400 and 405 do not heal; 404, 410, 429 and 5xx do, and a peer met a single 401.
+_REFUSALS: Final = frozenset({"http_400", "http_405"})
+_NO_CONNECTION: Final = frozenset({"refused", "unreachable"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observation:
+    """All that is known about an open approval at one moment."""
+
+    approval: Approval
+    known: TrackedEvent | None
+    """Its event, as the newest document of this run has it; None if it is not known any more."""
+    first_seen: datetime | None
+    """When the event that was approved appeared: what returned later is another one."""
+    basis: Fact | None
+    """WITHDRAWN or WAITING where its rule or its key says so."""
+    preparation: str | None = None
+    """How far this VM has prepared for the event; None if it has nothing to prepare."""
+    current: bool
+    """Whether the last poll succeeded, and the next one is not overdue."""
+    paused: bool
+    now: datetime
+
+    @property
+    def objection(self) -> str | None:
+        """Why the event cannot be approved as it is now; None if it can."""
+        return objection(self.known, self.approval.fingerprint)
+
+    @property
+    def fact(self) -> Fact:
+        """The first fact that holds, in the order of the table."""
+        holding = set(self._facts())
+        return next(each for each in TABLE if each in holding)
+
+    def _facts(self) -> Iterator[Fact]:
+        known = self.known
+        expires = self.approval.expires
+        same = known is not None and known.first_seen == self.first_seen
+        if same and known is not None and known.event.event_status in BEGUN:
+            yield Fact.BEGUN
+        if not same or known is None or not known.pending:
+            yield Fact.OVER
+        if self.objection is not None:
+            yield Fact.CHANGED
+        if self.basis is not None:
+            yield self.basis
+        # A preparation that was asked for goes on to its end: nothing is posted for it.
+        is_posted = self.approval.act == "approve"
+        if is_posted and expires is not None and self.now.timestamp() >= expires:
+            yield Fact.EXPIRED
+        # Without a sink that prepares, a wish to prepare cannot be fulfilled.
+        if self.preparation == "failed" or (self.preparation is None and not is_posted):
+            yield Fact.NOT_PREPARED
+        if not self.current or known is None or not known.shown:
+            yield Fact.NOT_SHOWN
+        if self.preparation not in (None, "prepared"):
+            yield Fact.UNPREPARED
+        if self.paused:
+            yield Fact.PAUSED
+        yield Fact.READY
+
+
+def stage_of(approval: Approval) -> Stage:
+    """The stage of an open approval, as the store has it."""
+    if approval.act == "prepare":
+        return Stage.PREPARING
+    if approval.state == Stage.POSTED.state:
+        return Stage.POSTED
+    tried = (Stage.UNTRIED, Stage.IN_VAIN, Stage.ERROR, Stage.UNSURE)
+    return next((each for each in tried if each.effect == approval.effect), Stage.UNSURE)
+
+
+def answer_of(error: ImdsError | None, *, refused_before: bool) -> Fact:
+    """What IMDS answered to a request; None is a 200."""
+    if error is None:
+        return Fact.TAKEN
+    if error.reason in _REFUSALS:
+        return Fact.REFUSED_AGAIN if refused_before else Fact.REFUSED
+    if error.reason.startswith("http_5"):
+        return Fact.SERVER_ERROR
+    if error.reason in _NO_CONNECTION or error.reason.startswith("http_4"):
+        return Fact.NOT_REACHED
+    return Fact.LOST
+
+
+def printed() -> list[Sequence[str]]:
+    """The table as rows of text: the fact, then the transition of each stage."""
+    return [(fact.value, *(str(each) for each in row.values())) for fact, row in TABLE.items()]

@@ -1,0 +1,275 @@
+"""What this VM was asked to prepare for, and how far that is; each state once, also after a crash.
+
+A preparation is asked for by a record in the outbox, so that the sink gets it in order with all
+else, and again after a restart. What came of it is on disk before that record counts as delivered.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Final
+
+from bridge.clock import Clock
+from bridge.events.state import CurrentState
+from bridge.events.tracked import TrackedEvent
+from bridge.preparation.transitions import Happening, after
+from bridge.store.database import Store
+from bridge.store.outbox import Outbox
+from bridge.store.preparations import Preparation, PreparationRows
+from wire.moment import rfc3339
+from wire.preparation import NONE, PreparationData, State
+from wire.record import EVENT_ENDED, EVENT_STARTED, PREPARATION, Record, RecordDraft, draft
+
+log: Final = logging.getLogger(__name__)
+
+ADOPTED_KEY: Final = "preparing_sink"
+"""In `meta`: the sink that prepared in the last run that had one."""
+DEADLINE: Final = "deadline"
+"""The cause of a preparation that nobody asked for in time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreparingSpec:
+    """Which sink prepares, and how long before an event it does so unasked."""
+
+    sink: str
+    lead: float
+    """Seconds."""
+
+
+class Preparations(PreparationRows):
+    """All methods may be called from any thread: people, polls and the sink do."""
+
+    def __init__(
+        self,
+        spec: PreparingSpec,
+        store: Store,
+        outbox: Outbox,
+        current: CurrentState,
+        clock: Clock,
+    ) -> None:
+        """Raises `StoreError` where what is remembered cannot be read."""
+        super().__init__(store)
+        self.spec = spec
+        self._current = current
+        self._clock = clock
+        self._lock = threading.RLock()
+        # What was asked for and not done before this run is asked for again: the sink may have
+        # another name now, or may have been out of the settings meanwhile.
+        self._known: Mapping[str, Preparation] = {
+            each.event: replace(each, is_over=each.is_over or each.state == "preparing")
+            for each in self.all()
+        }
+        self._adopt(outbox)
+
+    def state_of(self, known: TrackedEvent) -> str | None:
+        """How far the preparation for this state of the event is; None if the event does not name
+        this VM, which then has nothing to prepare.
+        """
+        if not known.affects_this_vm:
+            return None
+        found = self._known.get(known.event.key)
+        is_it = (
+            found is not None
+            and not found.is_over
+            and found.fingerprint == known.fingerprint
+            and found.first_seen == rfc3339(known.first_seen)
+        )
+        return found.state if found is not None and is_it else NONE
+
+    def ask(self, known: TrackedEvent, cause: str) -> None:
+        """Have the sink prepare for this state of the event, unless it was asked to already.
+        Raises `StoreError`; then it was not asked.
+        """
+        with self._lock:
+            if self.state_of(known) == NONE:
+                self._ask(known, cause)
+
+    def _ask(self, known: TrackedEvent, cause: str) -> None:
+        asked = Preparation(
+            event=known.event.key,
+            event_id=known.event.event_id,
+            fingerprint=known.fingerprint,
+            sink=self.spec.sink,
+            cause=cause,
+            state="preparing",
+            asked=0,
+            first_seen=rfc3339(known.first_seen),
+        )
+        asked = self.ask_sink(asked, self._record(asked))
+        self._keep(asked)
+        self._log(asked, None)
+
+    def polled(self) -> None:
+        """After a poll: follow what is under way, and ask for what is due. Raises `StoreError`."""
+        with self._lock:
+            for each in list(self._known.values()):
+                self._follow(each)
+        if not self._current.is_current():
+            return  # what is known may be over by now
+        now = self._clock.now()
+        for known in list(self._current.known.values()):
+            if self._is_due(known, now):
+                self.ask(known, DEADLINE)
+
+    def _adopt(self, outbox: Outbox) -> None:
+        """Once, when a sink begins to prepare: what it was told of as a plain sink it gets the end
+        of. Raises `StoreError`.
+        """
+        if self._store.remembered(ADOPTED_KEY) == self.spec.sink:
+            return
+        for known in self._current.known.values():
+            key = known.event.key
+            if known.pending and key not in self._known and outbox.has_taken(self.spec.sink, key):
+                adopted = Preparation(
+                    event=key,
+                    event_id=known.event.event_id,
+                    fingerprint=known.fingerprint,
+                    sink=self.spec.sink,
+                    cause=DEADLINE,
+                    state="prepared",
+                    asked=0,
+                    first_seen=rfc3339(known.first_seen),
+                    is_over=True,
+                )
+                self.put(adopted)
+                self._keep(adopted)
+        self._store.commit(meta={ADOPTED_KEY: self.spec.sink})
+
+    # What the sink's thread asks and tells
+
+    def event_of(self, record: Record) -> Record | None:
+        """The record of the event that the sink is asked to prepare for by `record`; None if that
+        is not to be done any more. Raises `StoreError`.
+        """
+        with self._lock:
+            each = self._asked_by(record)
+            return None if each is None else self.shown(each.event)
+
+    def wants(self, record: Record) -> bool:
+        """Whether a record is about an event that this VM was asked to prepare for, and tells that
+        the event has started, is over, or names this VM no more.
+        """
+        with self._lock:
+            is_known = (record.event_id or "").casefold() in self._known
+        return is_known and (record.type == EVENT_STARTED or _ends(record))
+
+    def prepared(self, record: Record) -> None:
+        """The sink has done what `record` asked for. Raises `StoreError`; then that is not known,
+        and it is asked again.
+        """
+        with self._lock:
+            each = self._asked_by(record)
+            if each is not None:
+                self._step(each, Happening.DONE)
+
+    def gave_up(self, record: Record, reason: str) -> None:
+        """The sink will never do what `record` asked for. Raises `StoreError`."""
+        with self._lock:
+            each = self._asked_by(record)
+            if each is not None:
+                self._step(each, Happening.GIVEN_UP, reason)
+
+    def recovered(self, record: Record, reason: str | None = None) -> None:
+        """The sink was told that the event is over; `reason`: why it could not recover. Raises
+        `StoreError`.
+        """
+        with self._lock:
+            each = self._known.get((record.event_id or "").casefold())
+            # A preparation that was asked for after that record is for the event's return.
+            if each is None or not _ends(record) or each.asked > record.sequence:
+                return
+            state: State = "recovered" if reason is None else "failed"
+            ended = replace(each, state=state)
+            self.finish(ended, self._record(ended, reason))
+            self._known = {key: kept for key, kept in self._known.items() if key != each.event}
+            self._log(ended, reason)
+
+    def _asked_by(self, record: Record) -> Preparation | None:
+        for each in self._known.values():
+            # A person may have a record tried again that the sink gave up on.
+            is_open = each.state in ("preparing", "failed") and not each.is_over
+            if each.asked == record.sequence and is_open:
+                return each
+        return None
+
+    # What the approver's thread does
+
+    def _is_due(self, known: TrackedEvent, now: datetime) -> bool:
+        is_coming = known.pending and known.shown and known.event.event_status == "Scheduled"
+        if not is_coming or not known.affects_this_vm or self.state_of(known) != NONE:
+            return False
+        not_before = known.event.not_before
+        return not_before is None or not_before - now <= timedelta(seconds=self.spec.lead)
+
+    def _follow(self, each: Preparation) -> None:
+        """Look whether the event is still the one that is prepared for."""
+        known = self._current.known.get(each.event)
+        if each.is_over:
+            return
+        if (
+            known is None
+            or not known.pending
+            or not known.affects_this_vm
+            or rfc3339(known.first_seen) != each.first_seen
+        ):
+            each = self._step(each, Happening.OVER)
+        elif known.fingerprint != each.fingerprint:
+            each = self._step(each, Happening.CHANGED)
+        else:
+            return
+        each = replace(each, is_over=True)
+        self.put(each)
+        self._keep(each)
+
+    def _step(
+        self, each: Preparation, happening: Happening, reason: str | None = None
+    ) -> Preparation:
+        step = after(each.state, happening)
+        if step is None:
+            return each
+        moved = replace(each, state=step.state)
+        self.put(moved, self._record(moved, step.reason or reason))
+        self._keep(moved)
+        self._log(moved, step.reason or reason)
+        return moved
+
+    def _keep(self, preparation: Preparation) -> None:
+        self._known = {**self._known, preparation.event: preparation}
+
+    def _record(self, each: Preparation, reason: str | None = None) -> RecordDraft:
+        observer = self._current.observer
+        data = PreparationData(
+            vm=observer.vm,
+            node=observer.node,
+            bridge=observer.bridge,
+            evt=each.event_id,
+            evh=each.fingerprint,
+            sink=each.sink,
+            cause=each.cause,
+            state=each.state,
+            reason=None if reason is None else reason[:500],
+        )
+        subject = f"scheduledEvents/{each.event_id}"
+        return draft(PREPARATION, data, subject=subject, now=self._clock.now())
+
+    def _log(self, each: Preparation, reason: str | None) -> None:
+        log.info(
+            "the preparation has a new state",
+            extra={
+                "action": f"preparation.{each.state}",
+                "event": each.event_id,
+                "sink": each.sink,
+                "cause": each.cause,
+                "reason": reason,
+            },
+        )
+
+
+def _ends(record: Record) -> bool:
+    """Whether it says that an event is over for this VM."""
+    return record.type == EVENT_ENDED or record.affects_this_vm is False

@@ -1,0 +1,84 @@
+"""The sink that prepares, as the dispatcher serves it: it gets an event when it is asked to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from bridge.preparation.preparations import Preparations
+from sinks.base import Check, Sink, SinkRejected
+from wire.record import EVENT_ENDED, EVENT_STARTED, EVENT_UPDATED, PREPARATION, Record
+
+
+class PreparingSink(Sink[Any]):
+    """Stands before the sink that prepares. In place of the record that asks, the sink gets the
+    event's own newest record; what does not concern a preparation is acknowledged unseen.
+    """
+
+    KIND = "preparing"
+
+    def __init__(self, inner: Sink[Any], preparations: Preparations) -> None:
+        super().__init__(inner.name, inner.settings, inner.context)
+        self._inner = inner
+        self._preparations = preparations
+
+    @property
+    def deadline(self) -> float:
+        """Seconds; the inner sink's own."""
+        return self._inner.deadline
+
+    def accepts(self, record_type: str, affects_this_vm: bool | None) -> bool:  # noqa: FBT001
+        """What asks for a preparation, and what follows it, whatever `types` says."""
+        if record_type == PREPARATION:
+            return True
+        return affects_this_vm is True and record_type in (
+            EVENT_STARTED,
+            EVENT_UPDATED,
+            EVENT_ENDED,
+        )
+
+    def open(self) -> None:
+        """Open the inner sink."""
+        self._inner.open()
+
+    def deliver(self, records: Sequence[Record]) -> None:
+        """Hand over what concerns a preparation, one record at a time. Raises as the inner one."""
+        for record in records:
+            if record.type == PREPARATION:
+                event = self._preparations.event_of(record)
+                if event is not None:
+                    self._prepare(record, event)
+            elif self._preparations.wants(record):
+                self._tell(record)
+
+    def _prepare(self, record: Record, event: Record) -> None:
+        try:
+            self._inner.deliver([event])
+        except SinkRejected as refused:
+            self._preparations.gave_up(record, str(refused))
+            raise
+        self._preparations.prepared(record)
+
+    def _tell(self, record: Record) -> None:
+        try:
+            self._inner.deliver([record])
+        except SinkRejected as refused:
+            self._preparations.recovered(record, str(refused))
+            raise
+        self._preparations.recovered(record)
+
+    def maintain(self) -> None:
+        """Look after the inner sink."""
+        self._inner.maintain()
+
+    def check(self) -> Sequence[Check]:
+        """What the inner sink says."""
+        return self._inner.check()
+
+    def abort(self) -> None:
+        """Cut a call of the inner sink."""
+        self._inner.abort()
+
+    def close(self) -> None:
+        """Close the inner sink."""
+        self._inner.close()

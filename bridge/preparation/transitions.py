@@ -1,0 +1,64 @@
+"""The state machine of a preparation, as one table; values in, values out.
+
+A preparation begins as `preparing`: a command, an approval that waits, or the deadline asked for
+it, and a record that asks the sink is in the outbox. `Preparations` finds out what happened and
+carries out what the table says. docs/prepare-and-recover.md shows the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from wire.preparation import State
+
+
+class Happening(Enum):
+    """What happened to a preparation since it was last looked at."""
+
+    OVER = "the event is over, or does not name this VM any more"
+    CHANGED = "the event has changed"
+    DONE = "the program ended with 0"
+    GIVEN_UP = "the program gave up"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """What becomes of a preparation."""
+
+    state: State
+    reason: str | None = None
+    """Of a state `failed`; None if the program said why."""
+
+
+# fmt: off
+TABLE: Final[Mapping[State, Mapping[Happening, Step]]] = {
+    "preparing": {
+        Happening.DONE: Step(state="prepared"),
+        Happening.GIVEN_UP: Step(state="failed"),
+        Happening.CHANGED: Step(state="failed", reason="event_changed"),
+        Happening.OVER: Step(state="failed", reason="unknown_event"),
+    },
+    # The row goes once the program has been told that the event is over: that is `recovered`.
+    "prepared": {},
+    # The program gave up, and a person has had it tried again.
+    "failed": {Happening.DONE: Step(state="prepared")},
+    "recovered": {},
+}
+# fmt: on
+
+
+def after(state: State, happening: Happening) -> Step | None:
+    """What follows; None if the state stays."""
+    return TABLE[state].get(happening)
+
+
+def printed() -> list[Sequence[str]]:
+    """The table as rows of text."""
+    return [
+        (state, happening.value, f"{step.state}{f': {step.reason}' if step.reason else ''}")
+        for state, row in TABLE.items()
+        for happening, step in row.items()
+    ]

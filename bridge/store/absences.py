@@ -1,0 +1,103 @@
+"""What a sink gets of the time in which it was not named: what is pending, and the ends of what it
+may know. It gets no event that came and went meanwhile.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+LAST_RECORDS: Final = 1_000
+"""More than any sink takes at once."""
+MATTERS: Final = (
+    "SELECT max(sequence) AS sequence FROM records "
+    "WHERE event IN (SELECT key FROM events WHERE pending UNION SELECT event FROM awaited) "
+    "GROUP BY event UNION SELECT max(sequence) FROM records "
+    "WHERE affects AND event IN (SELECT event FROM awaited) GROUP BY event"
+)
+"""The newest record of each event that is pending, or whose end a sink may need; of these also the
+newest one that concerns this VM, for a sink that follows its events alone."""
+IS_DUE: Final = (
+    "NOT EXISTS (SELECT 1 FROM absences WHERE absences.sink = ?2 AND first < records.sequence "
+    "AND records.sequence <= ifnull(last, records.sequence) "
+    "AND records.sequence NOT IN (SELECT sequence FROM late WHERE late.sink = ?2))"
+)
+"""A condition for `records`: a sink (parameter 2) is to get them, as far as absences go."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Absence:
+    """The records past `first` and up to `last`, of which the sink gets the `late` ones only."""
+
+    first: int
+    last: int
+    late: frozenset[int]
+
+    def hides(self, sequence: int) -> bool:
+        """Whether the sink does not get the record."""
+        return self.first < sequence <= self.last and sequence not in self.late
+
+
+def leave(connection: sqlite3.Connection, sink: str, cursor: int, head: int) -> None:
+    """The sink is not named any more: note the events of which it may have got something, but not
+    the end. Raises `sqlite3.Error`.
+    """
+    connection.execute("INSERT INTO absences (sink, first) VALUES (?, ?)", (sink, head))
+    connection.execute(
+        "INSERT OR IGNORE INTO awaited (sink, event) "
+        "SELECT ?1, key FROM events WHERE pending "
+        "UNION SELECT ?1, event FROM acknowledged JOIN records USING (event) "
+        "WHERE sink = ?1 AND records.sequence > ?2 "
+        # What came last may have arrived, although that was not written.
+        "UNION SELECT ?1, event FROM (SELECT event FROM records WHERE sequence > ?2 "
+        "ORDER BY sequence LIMIT ?3) WHERE event IS NOT NULL",
+        (sink, cursor, LAST_RECORDS),
+    )
+
+
+def come(connection: sqlite3.Connection, sink: str, head: int, *, known: bool) -> None:
+    """The sink is named; `known` if it was so in an earlier run. Raises `sqlite3.Error`."""
+    if not known:
+        connection.execute("INSERT INTO absences (sink, first) VALUES (?, 0)", (sink,))
+    connection.execute(
+        "INSERT OR IGNORE INTO late (sink, sequence) "  # noqa: S608  # our own words
+        f"SELECT ?1, sequence FROM ({MATTERS}) JOIN records USING (sequence) "
+        "WHERE sequence > (SELECT first FROM absences WHERE sink = ?1 AND last IS NULL) "
+        "AND event IN (SELECT key FROM events WHERE pending "
+        "UNION SELECT event FROM awaited WHERE sink = ?1)",
+        (sink,),
+    )
+    connection.execute("DELETE FROM awaited WHERE sink = ?", (sink,))
+    connection.execute("UPDATE absences SET last = ? WHERE sink = ? AND last IS NULL", (head, sink))
+
+
+def begin_of_late(connection: sqlite3.Connection, sink: str, head: int) -> int:
+    """The cursor of a new sink, before the first record that it gets. Raises `sqlite3.Error`."""
+    (first,) = connection.execute(
+        "SELECT min(sequence) FROM late WHERE sink = ?", (sink,)
+    ).fetchone()
+    return head if first is None else int(first) - 1
+
+
+def tidy(connection: sqlite3.Connection) -> None:
+    """Delete what every sink has behind it. Raises `sqlite3.Error`."""
+    behind = "(SELECT cursor FROM sinks WHERE name = sink)"
+    connection.execute(f"DELETE FROM absences WHERE last <= {behind}")  # noqa: S608  # ours
+    connection.execute(f"DELETE FROM late WHERE sequence <= {behind}")  # noqa: S608  # ours
+
+
+def absences_of(connection: sqlite3.Connection, sinks: Iterable[str]) -> dict[str, list[Absence]]:
+    """The absences that each sink has not behind it. Raises `sqlite3.Error`."""
+    found: dict[str, list[Absence]] = {}
+    for sink in sinks:
+        rows = connection.execute("SELECT sequence FROM late WHERE sink = ?", (sink,))
+        late = frozenset(sequence for (sequence,) in rows)
+        found[sink] = [
+            Absence(first=first, last=last, late=late)
+            for first, last in connection.execute(
+                "SELECT first, last FROM absences WHERE sink = ? AND last IS NOT NULL", (sink,)
+            )
+        ]
+    return found

@@ -1,0 +1,98 @@
+"""The preparations in the store, one row for each event that this VM was asked to prepare for."""
+
+from __future__ import annotations
+
+import sqlite3
+from dataclasses import astuple, dataclass, replace
+from typing import Final
+
+from bridge.store.database import Store
+from wire.preparation import State
+from wire.record import Record, RecordDraft, RecordError, read_record
+
+
+@dataclass(frozen=True, slots=True)
+class Preparation:
+    """How far the preparation for one event has come."""
+
+    event: str
+    """The key of the event."""
+    event_id: str
+    fingerprint: str
+    """Of the state of the event that it is for."""
+    sink: str
+    cause: str
+    state: State
+    asked: int
+    """Sequence of the record by which the sink was asked."""
+    first_seen: str
+    """When the event appeared, RFC 3339: what returned later is another one."""
+    is_over: bool = False
+    """Whether the event has changed or ended since: whatever comes has to be prepared again."""
+
+
+_COLUMNS: Final = "event, event_id, fingerprint, sink, cause, state, asked, first_seen, is_over"
+
+
+class PreparationRows:
+    """The preparations of one store. All methods may be called from any thread."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def all(self) -> list[Preparation]:
+        """Every row. Raises `StoreError`."""
+        rows = self._store.read(f"SELECT {_COLUMNS} FROM preparations")  # noqa: S608  # ours
+        return [replace(Preparation(*row), is_over=bool(row[-1])) for row in rows]
+
+    def ask_sink(self, preparation: Preparation, record: RecordDraft) -> Preparation:
+        """Commit a new preparation together with the record that asks the sink, synced; the row
+        with that record's sequence. Raises `StoreError`; then neither is written.
+        """
+
+        def write(connection: sqlite3.Connection) -> None:
+            # The record is the newest one of this transaction.
+            ((head,),) = connection.execute("SELECT max(sequence) FROM records")
+            _put(connection, preparation, asked=head)
+
+        (written,) = self._store.commit([record], also=write)
+        return replace(preparation, asked=written.sequence)
+
+    def put(self, preparation: Preparation, record: RecordDraft | None = None) -> None:
+        """Write a row, with a record that says so, synced. Raises `StoreError`."""
+
+        def write(connection: sqlite3.Connection) -> None:
+            _put(connection, preparation, asked=preparation.asked)
+
+        self._store.commit([] if record is None else [record], also=write)
+
+    def finish(self, preparation: Preparation, record: RecordDraft | None = None) -> None:
+        """Delete a row, with a record that says so, synced. Raises `StoreError`."""
+
+        def write(connection: sqlite3.Connection) -> None:
+            connection.execute("DELETE FROM preparations WHERE event = ?", (preparation.event,))
+
+        self._store.commit([] if record is None else [record], also=write)
+
+    def shown(self, event: str) -> Record | None:
+        """The newest record that shows an event as it is coming. Raises `StoreError`."""
+        rows = self._store.read(
+            "SELECT body FROM records WHERE event = ? "
+            "AND type IN ('seb.event.scheduled.v1', 'seb.event.updated.v1') "
+            "ORDER BY sequence DESC LIMIT 1",
+            (event,),
+        )
+        try:
+            return read_record(bytes(rows[0][0])) if rows else None
+        except RecordError:
+            return None  # a damaged row; the sink's own queue reports it
+
+
+def _put(connection: sqlite3.Connection, preparation: Preparation, *, asked: int) -> None:
+    values = [*astuple(preparation)]
+    values[_COLUMNS.split(", ").index("asked")] = asked
+    connection.execute(
+        f"INSERT OR REPLACE INTO preparations ({_COLUMNS}) "  # noqa: S608  # our own words
+        f"VALUES ({', '.join('?' * len(values))})",
+        values,
+    )

@@ -1,0 +1,379 @@
+"""The state machine of a decision: what happens next, as a table.
+
+In each state the first row that holds is taken. `python -m console.approvals.machine` prints it.
+
+It never lets two VMs work on one event: the next reporter is asked only once the token of the last
+has expired, the event is Scheduled with the same fingerprint, and no VM has reported anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from console.approvals.situation import (
+    GRACE_SECONDS,
+    SHORT_SECONDS,
+    Ask,
+    End,
+    Send,
+    Situation,
+    Step,
+    Wait,
+    expiry,
+)
+from console.fleet.reporters import PULL, first
+
+STATES: Final = (
+    "second",
+    "left",
+    "unsent",
+    "sent",
+    "accepted",
+    "posted",
+    "refused",
+    "confirmed",
+)
+_MOVED: Final = ("already_started", "unknown_event")
+"""Reasons of a VM that was asked too late."""
+
+Condition = Callable[[Situation], bool]
+Action = Callable[[Situation], Step]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """In a state, if a condition holds: what is done."""
+
+    state: str
+    when: Condition
+    then: Action
+
+
+def next_step(situation: Situation) -> Step:
+    """The next step of a decision that is not over."""
+    state = state_of(situation)
+    rows = (row for row in TABLE if row.state == state)
+    return next(row.then(situation) for row in rows if row.when(situation))
+
+
+def state_of(situation: Situation) -> str:
+    """The state of a decision that is not over, one of `STATES`."""
+    decision = situation.decision
+    if decision.state == "second":
+        return "second"
+    if decision.kind == "leave":
+        return "left"
+    for reported in ("confirmed", "posted", "accepted"):
+        if situation.reached(reported) is not None:
+            return reported
+    if situation.answered:
+        return "refused"
+    last = situation.last
+    is_unsent = last is not None and last.sent_at is None
+    return "unsent" if is_unsent and situation.now < situation.deadline else "sent"
+
+
+# Conditions. The first line of each says what a row of the table says.
+
+
+def always(_situation: Situation) -> bool:
+    """In any other case."""
+    return True
+
+
+def is_as_decided(situation: Situation) -> bool:
+    """The event is Scheduled and as it was decided."""
+    seen, decision = situation.seen, situation.decision
+    return (
+        seen is not None and seen.state == "scheduled" and seen.fingerprint == decision.fingerprint
+    )
+
+
+def has_changed(situation: Situation) -> bool:
+    """The event is Scheduled and another than was decided."""
+    seen = situation.seen
+    return seen is not None and seen.state == "scheduled" and not is_as_decided(situation)
+
+
+def is_known(situation: Situation) -> bool:
+    """The event has started or ended."""
+    return situation.seen is not None and situation.seen.state != "scheduled"
+
+
+def others_approved(situation: Situation) -> bool:
+    """A VM reports that a rule, or a person on it, approved the event."""
+    return situation.approved_by(or_confirmed=True) is not None
+
+
+def is_out_of_reach(situation: Situation) -> bool:
+    """Others are approving the event, or it is not as it was decided."""
+    return situation.approved_by() is not None or not is_as_decided(situation)
+
+
+def answers_may_come(situation: Situation) -> bool:
+    """The event is not as decided, or is approved by others, and a receipt may be on its way."""
+    return is_out_of_reach(situation) and situation.now < situation.answers_until
+
+
+def receipts_may_come(situation: Situation) -> bool:
+    """A receipt of a command may still be on its way."""
+    return situation.now < situation.answers_until
+
+
+def has_begun_lately(situation: Situation) -> bool:
+    """The event is not Scheduled any more, and the VM may still report that."""
+    return has_begun(situation) and situation.now < _begun_at(situation) + GRACE_SECONDS
+
+
+def has_begun(situation: Situation) -> bool:
+    """The event is not Scheduled any more."""
+    return situation.seen is None or situation.seen.state != "scheduled"
+
+
+def has_time(situation: Situation) -> bool:
+    """The VM has time to report the end."""
+    return situation.now < situation.deadline
+
+
+def waits_for_poll(situation: Situation) -> bool:
+    """The VM is to poll for the command, and the token is good."""
+    return _is_pulled(situation) and situation.now < _last_expires_at(situation)
+
+
+def had_no_chance(situation: Situation) -> bool:
+    """The VM could not poll for it, because this console did not run."""
+    ran_before = situation.up_since <= _last_expires_at(situation) - SHORT_SECONDS
+    return _is_pulled(situation) and not ran_before
+
+
+def was_not_polled(situation: Situation) -> bool:
+    """The VM did not poll for it, and another reporter can be asked."""
+    return _is_pulled(situation) and situation.following is not None
+
+
+def was_never_polled(situation: Situation) -> bool:
+    """The VM did not poll for it, and no other reporter can be asked."""
+    return _is_pulled(situation)
+
+
+def is_claimed(situation: Situation) -> bool:
+    """A console has claimed the sending."""
+    until = situation.decision.claimed_until
+    return until is not None and until > situation.now
+
+
+def has_its_time(situation: Situation) -> bool:
+    """The VM has time to answer, or the last token is good."""
+    return situation.now < situation.asked_next_at
+
+
+def cannot_be_heard(situation: Situation) -> bool:
+    """The source of a command is not connected, or has just been connected again."""
+    away = any(situation.cannot_hear(each) for each in situation.commands)
+    return away and situation.now < situation.deadline
+
+
+def can_ask(situation: Situation) -> bool:
+    """Another reporter can be asked."""
+    return situation.following is not None
+
+
+def was_asked_too_late(situation: Situation) -> bool:
+    """The VM was asked too late, because others had approved the event."""
+    return others_approved(situation) and _worst(situation).reason in _MOVED
+
+
+# Actions.
+
+
+def wait(_situation: Situation) -> Wait:
+    """Wait."""
+    return Wait()
+
+
+def wait_for_receipts(situation: Situation) -> Wait:
+    """Wait until no receipt can come any more."""
+    return Wait(until=situation.answers_until)
+
+
+def wait_for_start(situation: Situation) -> Wait:
+    """Wait some seconds for the receipt."""
+    return Wait(until=_begun_at(situation) + GRACE_SECONDS)
+
+
+def wait_for_end(situation: Situation) -> Wait:
+    """Wait until the deadline."""
+    return Wait(until=situation.deadline)
+
+
+def wait_for_poll(situation: Situation) -> Wait:
+    """Wait until the token expires."""
+    return Wait(until=_last_expires_at(situation))
+
+
+def wait_for_claim(situation: Situation) -> Wait:
+    """Wait until the claim ends."""
+    return Wait(until=situation.decision.claimed_until)
+
+
+def wait_for_answer(situation: Situation) -> Wait:
+    """Wait until the next reporter may be asked."""
+    return Wait(until=situation.asked_next_at)
+
+
+def wait_for_source(situation: Situation) -> Wait:
+    """Look again in a second."""
+    return Wait(until=situation.now + 1)
+
+
+def send(situation: Situation) -> Send:
+    """Sign the command and send it."""
+    command = situation.last
+    assert command is not None  # noqa: S101  # the state says so
+    # It may have been sent without a note of that: a life that has not ended is kept.
+    until = command.expires_at
+    if until <= situation.now + 1:
+        others = situation.following is not None
+        until = expiry(situation.now, situation.decision.not_before, others=others)
+    return Send(command=command, expires_at=until)
+
+
+def ask(situation: Situation) -> Ask:
+    """Ask the next reporter."""
+    reporter = situation.following
+    assert reporter is not None  # noqa: S101  # the condition says so
+    tried = {reporter.vm_id, *(each.vm_id for each in situation.commands)}
+    others = first(situation.reporters, tried) is not None
+    until = expiry(situation.now, situation.decision.not_before, others=others)
+    return Ask(reporter=reporter, expires_at=until)
+
+
+def end_confirmed(_situation: Situation) -> End:
+    """It is over: confirmed."""
+    return End(outcome="confirmed")
+
+
+def end_left(_situation: Situation) -> End:
+    """It is over: left."""
+    return End(outcome="left")
+
+
+def end_changed(_situation: Situation) -> End:
+    """It is over: overtaken by a change of the event."""
+    return End(outcome="overtaken", reason="changed")
+
+
+def end_started(_situation: Situation) -> End:
+    """It is over: overtaken by the event's start."""
+    return End(outcome="overtaken", reason="started")
+
+
+def end_gone(_situation: Situation) -> End:
+    """It is over: overtaken by the event's end."""
+    return End(outcome="overtaken", reason="ended")
+
+
+def end_by_others(situation: Situation) -> End:
+    """It is over: overtaken by those others."""
+    return End(outcome="overtaken", reason=situation.approved_by(or_confirmed=True))
+
+
+def end_out_of_reach(situation: Situation) -> End:
+    """It is over: overtaken by those others, or by what became of the event."""
+    seen, by = situation.seen, situation.approved_by()
+    if by is not None:
+        return End(outcome="overtaken", reason=by)
+    if has_changed(situation):
+        return end_changed(situation)
+    return End(outcome="overtaken", reason="ended" if seen is None else seen.state)
+
+
+def end_without_end(_situation: Situation) -> End:
+    """It is over: the VM has not reported the end."""
+    return End(outcome="unanswered", reason="no_end")
+
+
+def end_without_answer(_situation: Situation) -> End:
+    """It is over: no VM has answered."""
+    return End(outcome="unanswered", reason="no_answer")
+
+
+def end_by_answer(situation: Situation) -> End:
+    """It is over: failed or rejected, as the VM says; a failure counts more."""
+    worst = _worst(situation)
+    return End(outcome=worst.outcome, reason=worst.reason)
+
+
+def _worst(situation: Situation) -> End:
+    order = ("failed", "rejected")
+    said = min(situation.answered, key=lambda each: order.index(each.state))
+    return End(outcome=said.state, reason=said.reason)
+
+
+def _begun_at(situation: Situation) -> float:
+    return situation.reached("posted") or 0.0
+
+
+def _is_pulled(situation: Situation) -> bool:
+    return situation.last is not None and situation.last.channel == PULL
+
+
+def _last_expires_at(situation: Situation) -> float:
+    return 0.0 if situation.last is None else situation.last.expires_at
+
+
+TABLE: Final = tuple(
+    Row(state=state, when=when, then=then)
+    for state, when, then in (
+        ("second", is_as_decided, wait),
+        ("second", has_changed, end_changed),
+        ("second", is_known, end_started),
+        ("second", always, end_gone),
+        ("left", is_as_decided, wait),
+        ("left", has_changed, end_changed),
+        ("left", others_approved, end_by_others),
+        ("left", always, end_left),
+        ("unsent", answers_may_come, wait_for_receipts),
+        ("unsent", is_out_of_reach, end_out_of_reach),
+        ("unsent", waits_for_poll, wait_for_poll),
+        ("unsent", had_no_chance, send),
+        ("unsent", was_not_polled, ask),
+        ("unsent", was_never_polled, end_without_answer),
+        ("unsent", is_claimed, wait_for_claim),
+        ("unsent", always, send),
+        ("sent", answers_may_come, wait_for_receipts),
+        ("sent", is_out_of_reach, end_out_of_reach),
+        ("sent", has_its_time, wait_for_answer),
+        ("sent", cannot_be_heard, wait_for_source),
+        ("sent", can_ask, ask),
+        ("sent", receipts_may_come, wait_for_receipts),
+        ("sent", always, end_without_answer),
+        ("accepted", has_time, wait_for_end),
+        ("accepted", always, end_without_end),
+        ("posted", has_begun_lately, wait_for_start),
+        ("posted", has_begun, end_confirmed),
+        ("posted", has_time, wait_for_end),
+        ("posted", always, end_without_end),
+        ("refused", receipts_may_come, wait_for_receipts),
+        ("refused", was_asked_too_late, end_by_others),
+        ("refused", always, end_by_answer),
+        ("confirmed", always, end_confirmed),
+    )
+)
+
+
+def printed() -> str:
+    """The table as text: state, condition and action, a row each."""
+    lines = [(row.state, _words(row.when), _words(row.then)) for row in TABLE]
+    wide = max(len(when) for _, when, _ in lines)
+    return "\n".join(f"{state:9}  {when:{wide}}  {then}" for state, when, then in lines)
+
+
+def _words(function: Condition | Action) -> str:
+    return (function.__doc__ or "").strip().splitlines()[0]
+
+
+if __name__ == "__main__":
+    print(printed())  # noqa: T201  # what it was started for

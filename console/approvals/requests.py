@@ -1,0 +1,230 @@
+"""What becomes of a person's request, as a table: values in, an action or a refusal out.
+
+The first row that holds is taken. `python -m console.approvals.requests` prints it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from console.access.people import Person
+from console.access.scope import decides_event
+from console.approvals.refused import WORDS, Why
+from console.fleet.commands import working
+from console.fleet.reporters import Reporter
+from console.fleet.values import Decision, KnownEvent
+
+LONGEST_REASON: Final = 300
+"""Characters; a token's text may have 512."""
+What = Literal["approve", "leave"]
+Action = Literal["note_first", "note_leave", "keep_first", "keep_left", "send"]
+ACTIONS: Final[dict[Action, str]] = {
+    "note_first": "Note the first of two persons.",
+    "note_leave": "Note that it is left until its notBefore.",
+    "keep_first": "Answer that a second person is needed; nothing is written.",
+    "keep_left": "Answer that it is left; nothing is written.",
+    "send": "Write decision and command; what is to be sent is sent after the commit.",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What a person asks for, of an event as the person saw it."""
+
+    what: What
+    person: Person
+    event_id: str
+    fingerprint: str
+    reason: str
+    can_sign: bool
+    """Whether the console has a key."""
+    four_eyes: int = 0
+    """From so many named VMs on a second person is needed; 0: never."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """A request, and what it meets in the transaction that decides it."""
+
+    request: Request
+    known: KnownEvent | None
+    standing: Decision | None
+    """The decision on the event that is not over."""
+    reporters: Sequence[Reporter]
+    """The VMs that can be asked now, the best first."""
+
+    @property
+    def first_of_two(self) -> Decision | None:
+        """The first person's approval of just this, if it waits for a second one."""
+        standing = self.standing
+        if standing is None or standing.state != "second":
+            return None
+        return standing if standing.fingerprint == self.request.fingerprint else None
+
+
+Condition = Callable[[Case], bool]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """If a condition holds for a request: why it is refused, or what is done."""
+
+    what: tuple[What, ...]
+    when: Condition
+    then: Why | Action
+
+
+def outcome_of(case: Case) -> Why | Action:
+    """Why a request is refused, or what is done."""
+    rows = (row for row in TABLE if case.request.what in row.what)
+    return next(row.then for row in rows if row.when(case))
+
+
+def is_reason(text: str) -> bool:
+    """Whether a text can be the reason of a decision: one line, and not too long."""
+    return 0 < len(text) <= LONGEST_REASON and text.isprintable() and not text.isspace()
+
+
+# Conditions. The first line of each says what a row of the table says.
+
+
+def always(_case: Case) -> bool:
+    """In any other case."""
+    return True
+
+
+def has_no_role(case: Case) -> bool:
+    """The person does not have the role approver."""
+    return "approver" not in case.request.person.roles
+
+
+def is_of_other_sites(case: Case) -> bool:
+    """The event concerns another site than the person's own."""
+    known = case.known
+    if known is None:
+        return False
+    sites = (each.site for each in known.named.values())
+    return not decides_event(case.request.person, known.event, sites)
+
+
+def has_no_reason(case: Case) -> bool:
+    """The reason is not one line of some length."""
+    return not is_reason(case.request.reason)
+
+
+def is_unknown(case: Case) -> bool:
+    """There is no such event."""
+    return case.known is None
+
+
+def is_under_way(case: Case) -> bool:
+    """A VM has, or will have, something to do for this event."""
+    standing, known = case.standing, case.known
+    if standing is not None and standing.kind == "approve" and standing.state == "open":
+        return True
+    return known is not None and known.event.state == "scheduled" and bool(working(known.receipts))
+
+
+def is_not_what_was_seen(case: Case) -> bool:
+    """The event is not Scheduled, or another than the person saw."""
+    known = case.known
+    if known is None or known.event.state != "scheduled":
+        return True
+    return known.shown.facts.fingerprint != case.request.fingerprint
+
+
+def is_news(case: Case) -> bool:
+    """The event only tells something."""
+    return case.known is not None and case.known.event.is_news
+
+
+def cannot_sign(case: Case) -> bool:
+    """The console has no key."""
+    return not case.request.can_sign
+
+
+def is_unproven(case: Case) -> bool:
+    """What is shown cannot be checked against the fingerprint."""
+    return case.known is not None and not case.known.shown.facts.is_proven
+
+
+def is_first_of_two(case: Case) -> bool:
+    """Two persons are needed, and this is the first."""
+    return _needs_two(case) and case.first_of_two is None
+
+
+def is_the_same_person(case: Case) -> bool:
+    """Two persons are needed, and this one was the first."""
+    waiting = case.first_of_two
+    is_same = waiting is not None and waiting.actor == case.request.person.name
+    return _needs_two(case) and is_same
+
+
+def is_second_token(case: Case) -> bool:
+    """Two persons are needed, and the second is a program."""
+    return _needs_two(case) and case.request.person.is_token
+
+
+def nobody_can_be_asked(case: Case) -> bool:
+    """No VM that the event names is heard and takes commands."""
+    return not case.reporters
+
+
+def is_left_already(case: Case) -> bool:
+    """Just this has been left already."""
+    standing = case.standing
+    if standing is None or standing.kind != "leave":
+        return False
+    return standing.fingerprint == case.request.fingerprint
+
+
+def _needs_two(case: Case) -> bool:
+    least, known = case.request.four_eyes, case.known
+    return known is not None and 0 < least <= len(known.shown.facts.resources)
+
+
+_BOTH: Final[tuple[What, ...]] = ("approve", "leave")
+_APPROVE: Final[tuple[What, ...]] = ("approve",)
+_LEAVE: Final[tuple[What, ...]] = ("leave",)
+TABLE: Final = (
+    Row(what=_BOTH, when=has_no_role, then="role"),
+    Row(what=_BOTH, when=is_of_other_sites, then="site"),
+    Row(what=_BOTH, when=has_no_reason, then="reason"),
+    Row(what=_BOTH, when=is_unknown, then="unknown"),
+    Row(what=_BOTH, when=is_under_way, then="under_way"),
+    Row(what=_BOTH, when=is_not_what_was_seen, then="changed"),
+    Row(what=_BOTH, when=is_news, then="not_approvable"),
+    Row(what=_APPROVE, when=cannot_sign, then="no_key"),
+    Row(what=_APPROVE, when=is_unproven, then="unproven"),
+    Row(what=_APPROVE, when=is_first_of_two, then="note_first"),
+    Row(what=_APPROVE, when=is_the_same_person, then="keep_first"),
+    Row(what=_APPROVE, when=is_second_token, then="second"),
+    Row(what=_APPROVE, when=nobody_can_be_asked, then="no_witness"),
+    Row(what=_APPROVE, when=always, then="send"),
+    Row(what=_LEAVE, when=is_left_already, then="keep_left"),
+    Row(what=_LEAVE, when=always, then="note_leave"),
+)
+
+
+def printed() -> str:
+    """The table as text: request, condition and outcome, a row each."""
+    lines = []
+    for row in TABLE:
+        what = " or ".join(row.what)
+        then = _words(row.then)
+        lines.append((what, (row.when.__doc__ or "").strip().splitlines()[0], then))
+    wide = max(len(when) for _, when, _ in lines)
+    return "\n".join(f"{what:16}  {when:{wide}}  {then}" for what, when, then in lines)
+
+
+def _words(outcome: Why | Action) -> str:
+    for action, words in ACTIONS.items():
+        if action == outcome:
+            return words
+    return f"Refuse ({outcome}): {WORDS[outcome]}"  # type: ignore[index]  # it is no action
+
+
+if __name__ == "__main__":
+    print(printed())  # noqa: T201  # what it was started for

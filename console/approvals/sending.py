@@ -1,0 +1,79 @@
+"""Signs a command and hands it to the channel that its VM has."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from math import floor
+from typing import Final
+
+from console.approvals.signer import Signer, SigningError
+from console.fleet.reporters import PULL
+from console.fleet.values import Command
+from console.ingest.readers import Publisher
+from sinks.base import SinkError
+from sinks.mqtt.messages import Message, topics_of
+
+_LOG: Final = logging.getLogger("console")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outgoing:
+    """A command that is claimed and stored, and where its VM is."""
+
+    command: Command
+    site: str
+
+
+Answered = Callable[[Command, str | None], None]
+"""Called with a command once the broker has it, or with why it refuses it."""
+
+
+class CommandSender:
+    """What sends commands; from any thread."""
+
+    def __init__(
+        self,
+        signer: Signer | None,
+        publishers: Mapping[str, Publisher],
+        *,
+        offer: Callable[[str, str], None],
+        clock: Callable[[], float],
+    ) -> None:
+        self._signer = signer
+        self._publishers = publishers
+        self._offer = offer
+        self._clock = clock
+
+    def send(self, outgoing: Outgoing, answered: Answered) -> bool:
+        """Sign and send; whether it is on its way. `answered` is told once the broker has it.
+
+        A VM that asks over HTTPS is only woken: the token is signed when it has asked.
+        """
+        command = outgoing.command
+        if command.channel == PULL:
+            self._offer(command.vm_id, command.jti)
+            return True
+        publisher = self._publishers.get(command.channel)
+        if publisher is None:
+            return False
+        try:
+            where = topics_of(site=outgoing.site, vm_id=command.vm_id)
+            token = self.token(command)
+        except (SinkError, SigningError) as error:
+            _LOG.error("%s", error, extra={"action": "command_not_sent", "jti": command.jti})
+            return False
+        message = Message(
+            topic=where.command,
+            payload=token,
+            content_type="application/jwt",
+            expiry=max(1, floor(command.expires_at - self._clock())),
+        )
+        return publisher.publish(message, lambda why: answered(command, why))
+
+    def token(self, command: Command) -> bytes:
+        """The signed token of a command, which is stored nowhere. Raises `SigningError`."""
+        if self._signer is None:
+            raise SigningError("SEB_CONSOLE_KEY is not set")
+        return self._signer.sign(command, self._clock())

@@ -1,0 +1,102 @@
+"""Signs commands. It alone reads the private key, and never keeps or logs a token."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Protocol
+
+from console.config.settings import Settings
+from console.errors import ConfigurationError, ConsoleError
+from console.fleet.values import Command
+from wire.command import Order, sign
+from wire.keys import MAX_FILE_BYTES, KeyFileError, parse_jwk, parse_private, public
+
+
+class SigningError(ConsoleError):
+    """The command cannot be signed now; the message says why, and shows nothing of the key."""
+
+
+class Signer(Protocol):
+    """A key that the bridges trust."""
+
+    def sign(self, command: Command, now: float) -> bytes:
+        """The token of a command, good until it expires; `now` in seconds since 1970.
+
+        Raises `SigningError`.
+        """
+
+    def public_key(self) -> dict[str, Any]:
+        """The public half, as it stands in the bridges' SEB_APPROVAL__TRUST.
+
+        Raises `SigningError`.
+        """
+
+
+class FileSigner:
+    """The key in a file, which is read each time: a new one is used without a restart."""
+
+    def __init__(self, file: Path) -> None:
+        """Raises `ConfigurationError` if the file holds no private key."""
+        self._file = file
+        try:
+            parse_private(_content(file), name=file)
+        except KeyFileError as error:
+            raise ConfigurationError(f"SEB_CONSOLE_KEY: {error}") from None
+
+    def sign(self, command: Command, now: float) -> bytes:
+        """See `Signer`."""
+        try:
+            key = parse_private(_content(self._file), name=self._file)
+            return sign(
+                order_of(command),
+                key,
+                now=moment_of(now),
+                lifetime=int(command.expires_at) - int(now),
+            )
+        except (KeyFileError, ValueError) as error:
+            raise SigningError(f"SEB_CONSOLE_KEY: {error}") from None
+
+    def public_key(self) -> dict[str, Any]:
+        """See `Signer`."""
+        try:
+            return public(parse_jwk(_content(self._file), name=self._file))
+        except KeyFileError as error:
+            raise SigningError(f"SEB_CONSOLE_KEY: {error}") from None
+
+
+def _content(file: Path) -> bytes:
+    try:
+        with file.open("rb") as opened:
+            return opened.read(MAX_FILE_BYTES + 1)
+    except OSError as error:
+        raise KeyFileError(f"{file} cannot be read: {error.strerror}") from None
+
+
+def moment_of(now: float) -> datetime:
+    """Seconds since 1970 as a moment."""
+    return datetime.fromtimestamp(now, UTC)
+
+
+def order_of(command: Command) -> Order:
+    """What the token says."""
+    return Order(
+        vm_id=command.vm_id,
+        subject=command.subject,
+        event_id=command.event_id,
+        fingerprint=command.fingerprint,
+        why=command.reason,
+        jti=command.jti,
+    )
+
+
+def signer_of(settings: Settings) -> Signer | None:
+    """The signer that the settings name; None: nothing can be approved.
+
+    Raises `ConfigurationError` if its key cannot be used.
+    """
+    if settings.key_vault.key is not None:
+        from console.approvals.vault import VaultSigner  # noqa: PLC0415  # an optional extra
+
+        return VaultSigner(settings.key_vault)
+    return None if settings.key is None else FileSigner(settings.key)

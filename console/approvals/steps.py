@@ -1,0 +1,210 @@
+"""One step of a decision, in a transaction: read again, found again, written, and then sent.
+
+Two consoles that find the same step at once take turns here, and the second finds it done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from uuid import uuid4
+
+from console.approvals.machine import next_step
+from console.approvals.sending import Outgoing
+from console.approvals.situation import Ask, End, Seen, Send, Situation, Step
+from console.approvals.transaction import LEASE_SECONDS
+from console.audit import log
+from console.db import decisions as rows
+from console.db.snapshot import Snapshot
+from console.fleet.commands import stand
+from console.fleet.reporters import PULL, reporters
+from console.fleet.values import Command, Decision, KnownEvent
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What a step follows from beside the rows."""
+
+    up_since: float
+    console: str
+    """Name of this run of this console."""
+    connected: Mapping[str, float | None]
+    """For each source of this console, since when it is connected."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Written:
+    """What a step has written, and what is to be sent after the commit."""
+
+    wait_until: float | None = None
+    decisions: list[Decision] = field(default_factory=list)
+    commands: list[Command] = field(default_factory=list)
+    outgoing: Outgoing | None = None
+
+
+def look(
+    snapshot: Snapshot, several: Sequence[Decision], around: Surroundings
+) -> list[tuple[Decision, Step]]:
+    """The next step of decisions that are not over; nothing is written."""
+    events = {
+        (each.event.event_id, each.event.scope): each
+        for each in snapshot.events.some({one.event_id for one in several})
+    }
+    return [
+        (each, next_step(_situation(snapshot, each, events.get(each.key), around)))
+        for each in several
+    ]
+
+
+def take_step(snapshot: Snapshot, decision_id: str, around: Surroundings, number: int) -> Written:
+    """Take the next step of a decision, if it is still to be taken."""
+    decision = rows.read_decision(snapshot.connection, decision_id)
+    if decision is None or decision.state == "over":
+        return Written()
+    known = snapshot.events.one(decision.event_id)
+    situation = _situation(snapshot, decision, known, around)
+    step = next_step(situation)
+    if isinstance(step, End):
+        return _end(snapshot, situation, step, number)
+    if isinstance(step, Ask):
+        return _ask(snapshot, situation, step, around, number)
+    if isinstance(step, Send):
+        return _send(snapshot, situation, step, around, number)
+    return Written(wait_until=step.until)
+
+
+def note_taken(
+    snapshot: Snapshot, taken: Sequence[tuple[Command, str | None, float]], number: int
+) -> Written:
+    """Write down that the broker took commands, each at a time, or why it refused one for good."""
+    written = Written()
+    for command, refusal, at in taken:
+        known = rows.read_command(snapshot.connection, command.jti)
+        if known is None or known[0].sent_at is not None:
+            continue
+        if refusal is None:
+            sent = replace(known[0], sent_at=at)
+            rows.change_command(snapshot.connection, sent, number)
+            written.commands.append(sent)
+            continue
+        decision = rows.read_decision(snapshot.connection, command.decision_id)
+        if decision is not None and decision.state == "open":
+            over = _over(decision, End(outcome="failed", reason="not_sent"), at)
+            rows.change_decision(snapshot.connection, over, number)
+            written.decisions.append(over)
+            written.commands += _given_up(snapshot, [known[0]], at, number)
+    return written
+
+
+def _situation(
+    snapshot: Snapshot, decision: Decision, now: KnownEvent | None, around: Surroundings
+) -> Situation:
+    seen, found = None, []
+    if now is not None:
+        seen = Seen(state=now.event.state, fingerprint=now.shown.facts.fingerprint)
+        found = reporters(now, snapshot.now, snapshot.listening)
+    return Situation(
+        decision=decision,
+        commands=rows.read_commands(snapshot.connection, decision.id),
+        receipts=() if now is None else now.receipts,
+        seen=seen,
+        reporters=found,
+        connected=around.connected,
+        now=snapshot.now,
+        up_since=around.up_since,
+    )
+
+
+def _end(snapshot: Snapshot, situation: Situation, step: End, number: int) -> Written:
+    over = _over(situation.decision, step, situation.now)
+    rows.change_decision(snapshot.connection, over, number)
+    silent = [
+        each for each in situation.commands if stand(each, situation.receipts).state == "sent"
+    ]
+    given_up = _given_up(snapshot, silent, situation.now, number)
+    return Written(decisions=[over], commands=given_up)
+
+
+def _over(decision: Decision, end: End, at: float) -> Decision:
+    return replace(
+        decision,
+        state="over",
+        outcome=end.outcome,
+        outcome_reason=end.reason,
+        over_at=at,
+        claimed_by=None,
+        claimed_until=None,
+    )
+
+
+def _ask(
+    snapshot: Snapshot, situation: Situation, step: Ask, around: Surroundings, number: int
+) -> Written:
+    decision, first = situation.decision, situation.commands[0]
+    command = replace(
+        first,
+        jti=str(uuid4()),
+        vm_id=step.reporter.vm_id,
+        channel=step.reporter.channel,
+        made_at=situation.now,
+        expires_at=step.expires_at,
+        sent_at=None,
+        unanswered_at=None,
+    )
+    log.append(
+        snapshot.connection,
+        at=situation.now,
+        actor=command.subject,
+        action="take_over",
+        event_id=command.event_id,
+        jti=command.jti,
+        decision=decision.id,
+        fingerprint=command.fingerprint,
+        reason=command.reason,
+        vm_id=command.vm_id,
+        channel=command.channel,
+        unanswered=situation.commands[-1].jti,
+    )
+    rows.put_command(snapshot.connection, command, number)
+    silent = _given_up(snapshot, situation.commands, situation.now, number)
+    claimed = _claim(snapshot, decision, around, number)
+    return Written(
+        decisions=[claimed],
+        commands=[*silent, command],
+        outgoing=_outgoing(snapshot, command),
+    )
+
+
+def _send(
+    snapshot: Snapshot, situation: Situation, step: Send, around: Surroundings, number: int
+) -> Written:
+    command = step.command
+    if command.channel != PULL and around.connected.get(command.channel) is None:
+        return Written(wait_until=situation.now + 1)  # another console may be connected
+    if command.expires_at != step.expires_at:
+        command = replace(command, expires_at=step.expires_at)
+        rows.change_command(snapshot.connection, command, number)
+    claimed = _claim(snapshot, situation.decision, around, number)
+    return Written(decisions=[claimed], commands=[command], outgoing=_outgoing(snapshot, command))
+
+
+def _claim(snapshot: Snapshot, decision: Decision, around: Surroundings, number: int) -> Decision:
+    until = snapshot.now + LEASE_SECONDS
+    claimed = replace(decision, claimed_by=around.console, claimed_until=until)
+    rows.change_decision(snapshot.connection, claimed, number)
+    return claimed
+
+
+def _outgoing(snapshot: Snapshot, command: Command) -> Outgoing | None:
+    site = rows.site_of(snapshot.connection, command.vm_id)
+    return None if site is None else Outgoing(command=command, site=site)
+
+
+def _given_up(
+    snapshot: Snapshot, commands: Sequence[Command], at: float, number: int
+) -> list[Command]:
+    """The console stops waiting for the answers to these."""
+    changed = [replace(each, unanswered_at=at) for each in commands if each.unanswered_at is None]
+    for each in changed:
+        rows.change_command(snapshot.connection, each, number)
+    return changed

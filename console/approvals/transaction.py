@@ -1,0 +1,220 @@
+"""The transaction of a decision: checked against the newest rows, audited, and written, or refused.
+
+Nothing here signs or sends. What is to be sent has its audit row in the same transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final, cast
+from uuid import uuid4
+
+from console.approvals.refused import DecisionRefused, Why
+from console.approvals.requests import ACTIONS, Case, Request, outcome_of
+from console.approvals.sending import Outgoing
+from console.approvals.situation import expiry
+from console.audit import log
+from console.audit.flood import Flood
+from console.db import decisions as rows
+from console.db.snapshot import Snapshot
+from console.fleet.commands import working
+from console.fleet.decisions import DecisionState, open_word
+from console.fleet.reporters import Reporter, first, reporters
+from console.fleet.values import Command, Decision, KnownEvent
+
+LEASE_SECONDS: Final = 5.0
+"""How long another console leaves the sending of a command to the one that has claimed it."""
+_AUDITED: Final = ("changed", "under_way", "no_witness", "no_key", "unproven", "not_approvable")
+_MOST_NAMES: Final = 100
+"""Resources that stand in an audit row by name."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Made:
+    """What a transaction has decided and written."""
+
+    state: DecisionState = "none"
+    jti: str | None = None
+    refused: DecisionRefused | None = None
+    decisions: list[Decision] = field(default_factory=list)
+    commands: list[Command] = field(default_factory=list)
+    outgoing: Outgoing | None = None
+    """What is to be sent after the commit."""
+
+
+class DecisionTransaction:
+    """One transaction in which a request is checked and carried out."""
+
+    def __init__(self, snapshot: Snapshot, number: int, *, console: str, flood: Flood) -> None:
+        """`snapshot`: what the transaction sees; `number` is its own."""
+        self._snapshot = snapshot
+        self._connection = snapshot.connection
+        self._number = number
+        self._now = snapshot.now
+        self._console = console  # this run of this console
+        self._flood = flood
+
+    def decide(self, asked: Request) -> Made:
+        """Carry out what a person asks for, or refuse it."""
+        known = self._snapshot.events.one(asked.event_id)
+        case = Case(
+            request=asked,
+            known=known,
+            standing=self._standing(known),
+            reporters=() if known is None else self._reporters(known),
+        )
+        outcome = outcome_of(case)
+        if known is None or outcome not in ACTIONS:
+            return self._refuse(cast("Why", outcome), case)
+        if outcome == "keep_first":
+            return Made(state="second")
+        if outcome == "keep_left":
+            return Made(state="left")
+        if outcome == "send":
+            return self._send(case, known)
+        is_leave = outcome == "note_leave"
+        kind, state = ("leave", "open") if is_leave else ("approve", "second")
+        return self._note(case, known, self._decision(asked, known, kind=kind, state=state))
+
+    def _reporters(self, known: KnownEvent) -> Sequence[Reporter]:
+        return reporters(known, self._now, self._snapshot.listening)
+
+    def _refuse(self, why: Why, case: Case) -> Made:
+        """What a person may not do is audited before this, what cannot be done now is here."""
+        asked = case.request
+        jti = self._jti_under_way(case) if why == "under_way" else None
+        kind = (asked.person.name, asked.what, why, asked.event_id, asked.fingerprint)
+        if why in _AUDITED and (unwritten := self._flood.passes(*kind)) is not None:
+            log.append(
+                self._connection,
+                at=self._now,
+                actor=asked.person.name,
+                action="refused",
+                event_id=asked.event_id,
+                jti=jti,
+                what=asked.what,
+                reason=why,
+                fingerprint=asked.fingerprint,
+                unwritten=unwritten or None,
+            )
+        return Made(refused=DecisionRefused(why, jti=jti), jti=jti)
+
+    def _jti_under_way(self, case: Case) -> str | None:
+        if case.standing is not None:
+            commands = rows.read_commands(self._connection, case.standing.id)
+            if commands:
+                return commands[-1].jti
+        begun = [] if case.known is None else working(case.known.receipts)
+        return begun[0].facts.jti if begun else None
+
+    def _note(self, case: Case, known: KnownEvent, new: Decision) -> Made:
+        """Write a decision that sends nothing, in the place of the one that stands."""
+        made = Made(state=open_word(new) or "none")
+        self._replace(case.standing, made)
+        action = "leave" if new.kind == "leave" else "approve_first"
+        self._audit(action, case.request, known, new)
+        self._write(made, new)
+        return made
+
+    def _send(self, case: Case, now: KnownEvent) -> Made:
+        asked, found, waiting = case.request, case.reporters, case.first_of_two
+        made, reporter = Made(state="approving"), found[0]
+        if waiting is None:
+            self._replace(case.standing, made)
+            decision = self._decision(asked, now, kind="approve", state="open")
+        else:
+            decision = replace(waiting, state="open", second_actor=asked.person.name)
+        decision = self._claimed(decision)
+        others = first(found, {reporter.vm_id}) is not None
+        command = Command(
+            jti=str(uuid4()),
+            decision_id=decision.id,
+            event_id=asked.event_id,
+            scope=now.event.scope,
+            fingerprint=asked.fingerprint,
+            vm_id=reporter.vm_id,
+            channel=reporter.channel,
+            subject=asked.person.name,
+            reason=asked.reason,
+            made_at=self._now,
+            expires_at=expiry(self._now, decision.not_before, others=others),
+        )
+        made.jti = command.jti
+        self._audit("approve", asked, now, decision, command)
+        self._write(made, decision, is_new=waiting is None)
+        rows.put_command(self._connection, command, self._number)
+        made.commands.append(command)
+        site = rows.site_of(self._connection, command.vm_id)
+        made.outgoing = None if site is None else Outgoing(command=command, site=site)
+        return made
+
+    def _standing(self, known: KnownEvent | None) -> Decision | None:
+        """The decision on the event that is not over."""
+        if known is None:
+            return None
+        return rows.read_open(self._connection, (known.event.event_id, known.event.scope))
+
+    def _decision(self, asked: Request, now: KnownEvent, *, kind: str, state: str) -> Decision:
+        return Decision(
+            id=str(uuid4()),
+            event_id=asked.event_id,
+            scope=now.event.scope,
+            fingerprint=asked.fingerprint,
+            kind=kind,
+            state=state,
+            actor=asked.person.name,
+            reason=asked.reason,
+            at=self._now,
+            not_before=now.event.not_before,
+        )
+
+    def _claimed(self, decision: Decision) -> Decision:
+        until = self._now + LEASE_SECONDS
+        return replace(decision, claimed_by=self._console, claimed_until=until)
+
+    def _replace(self, standing: Decision | None, made: Made) -> None:
+        """End the decision that a new one takes the place of."""
+        if standing is not None:
+            after = replace(
+                standing,
+                state="over",
+                outcome="overtaken",
+                outcome_reason="decided",
+                over_at=self._now,
+            )
+            rows.change_decision(self._connection, after, self._number)
+            made.decisions.append(after)
+
+    def _write(self, made: Made, decision: Decision, *, is_new: bool = True) -> None:
+        write = rows.put_decision if is_new else rows.change_decision
+        write(self._connection, decision, self._number)
+        made.decisions.append(decision)
+
+    def _audit(
+        self,
+        action: str,
+        asked: Request,
+        now: KnownEvent,
+        decision: Decision,
+        command: Command | None = None,
+    ) -> None:
+        facts = now.shown.facts
+        log.append(
+            self._connection,
+            at=self._now,
+            actor=asked.person.name,
+            action=action,
+            event_id=asked.event_id,
+            jti=None if command is None else command.jti,
+            decision=decision.id,
+            fingerprint=asked.fingerprint,
+            reason=asked.reason,
+            first_actor=None if decision.second_actor is None else decision.actor,
+            event_type=facts.event_type,
+            not_before=facts.not_before,
+            resources=list(facts.resources[:_MOST_NAMES]),
+            named=len(facts.resources),
+            vm_id=None if command is None else command.vm_id,
+            channel=None if command is None else command.channel,
+        )

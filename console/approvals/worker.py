@@ -1,0 +1,220 @@
+"""One thread that carries every open decision on, whichever console it was made at.
+
+No console leads: each step is taken in a transaction that reads everything again, and a command
+is left for a few seconds to the console that has claimed it. A token is only ever signed for a
+command that was committed with its audit row.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+from uuid import uuid4
+
+from console.approvals.sending import CommandSender, Outgoing
+from console.approvals.situation import Wait
+from console.approvals.steps import Surroundings, Written, look, note_taken, take_step
+from console.db import decisions as rows
+from console.db.snapshot import Snapshots
+from console.db.transactions import write_to
+from console.errors import ConsoleError
+from console.fleet.values import Command, Decision
+
+_LOG: Final = logging.getLogger("console")
+_ALL_SECONDS: Final = 5.0
+"""How often every open decision is looked at, whatever comes in."""
+_TROUBLE_SECONDS: Final = 0.5
+
+
+class DecisionWorker:
+    """`note` and `send` may be called from any thread."""
+
+    def __init__(
+        self,
+        snapshots: Snapshots,
+        sender: CommandSender,
+        *,
+        connected: Callable[[], Mapping[str, float | None]],
+        committed: Callable[[], None],
+    ) -> None:
+        self.console = uuid4().hex
+        """Name of this run of this console, in claims."""
+        self._snapshots = snapshots
+        self._database = snapshots.database
+        self._connected = connected
+        self._committed = committed
+        self._clock = snapshots.clock
+        self._up_since = snapshots.clock()
+        self._changed = threading.Condition()
+        self._outgoing: deque[Outgoing] = deque()
+        self._taken: deque[tuple[Command, str | None, float]] = deque()
+        self._since: int | None = None
+        """Number of the transaction after which rows were written that were not looked at yet."""
+        self._due: dict[str, float] = {}
+        """When an open decision is to be looked at next, by event id."""
+        self._all_at = 0.0
+        self._stopping = False
+        self._sender = sender
+        self._thread = threading.Thread(target=self._run, name="decisions", daemon=True)
+
+    def start(self) -> None:
+        """Begin; decisions that were open before are carried on."""
+        self._thread.start()
+
+    def stop(self, timeout: float = 5.0) -> None:
+        """End after what is under way; harmless if it has not started."""
+        with self._changed:
+            self._stopping = True
+            self._changed.notify()
+        if self._thread.is_alive():
+            self._thread.join(timeout)
+
+    def changed(self, since: int | None) -> None:
+        """Rows were written after the transaction of a number; None: any may have been."""
+        with self._changed:
+            if since is None:
+                self._all_at = 0.0
+            elif self._since is None or since < self._since:
+                self._since = since
+            self._changed.notify()
+
+    def send(self, outgoing: Outgoing) -> None:
+        """Send a command that has just been committed, and claimed by this console."""
+        with self._changed:
+            self._outgoing.append(outgoing)
+            self._changed.notify()
+
+    def answered(self, command: Command, why: str | None) -> None:
+        """The broker has taken a command, or has refused it, and why."""
+        if why is not None:
+            fields = {"action": "command_refused", "jti": command.jti, "source": command.channel}
+            _LOG.error("the broker refused a command: %s", why, extra=fields)
+        with self._changed:
+            self._taken.append((command, why, self._clock()))
+            self._changed.notify()
+
+    def fetched(self, commands: Iterable[Command]) -> None:
+        """A VM has been given these commands."""
+        for each in commands:
+            self.answered(each, None)
+
+    def _run(self) -> None:
+        while self._wait():
+            try:
+                self._work()
+            except ConsoleError as error:
+                _LOG.warning("%s", error, extra={"action": "decisions_wait"})
+                with self._changed:
+                    self._all_at = time.monotonic() + _TROUBLE_SECONDS
+                    self._changed.wait(_TROUBLE_SECONDS)
+            except Exception:  # noqa: BLE001  # logged with its trace
+                _LOG.exception("this is a bug in the console", extra={"action": "decisions_bug"})
+                with self._changed:
+                    self._changed.wait(_TROUBLE_SECONDS)
+
+    def _wait(self) -> bool:
+        """Until there is something to do; False at the end."""
+        with self._changed:
+            while not self._stopping:
+                if self._outgoing or self._taken or self._since is not None:
+                    return True
+                rest = min(self._all_at - time.monotonic(), self._next_due() - self._clock())
+                if rest <= 0:
+                    return True
+                self._changed.wait(rest)
+        return False
+
+    def _next_due(self) -> float:
+        return min(self._due.values(), default=float("inf"))
+
+    def _work(self) -> None:
+        while self._outgoing:
+            self._give(self._outgoing.popleft())
+        self._note_taken()
+        with self._changed:
+            since, self._since = self._since, None
+        whole = time.monotonic() >= self._all_at
+        if whole:
+            self._all_at = time.monotonic() + _ALL_SECONDS
+        try:
+            self._look(since, whole=whole)
+        except ConsoleError:
+            self.changed(since)
+            raise
+
+    def _look(self, since: int | None, *, whole: bool) -> None:
+        """Take every step that is to be taken now: of every open decision, or of those on events
+        about which something was written after a transaction, or whose time has come.
+        """
+        around = self._around()
+        with self._snapshots.take() as snapshot:
+            found = rows.read_all_open(snapshot.connection)
+            if not whole:
+                touched = [event_id for event_id, at in self._due.items() if at <= snapshot.now]
+                if since is not None and found:
+                    touched += snapshot.events.changed_since(since)
+                found = [each for each in found if each.event_id in touched]
+            steps = look(snapshot, found, around)
+        if whole:
+            self._due.clear()
+        for each, step in steps:
+            self._due.pop(each.event_id, None)
+            if isinstance(step, Wait):
+                self._remember(each.event_id, step.until)
+                continue
+            try:
+                self._take(each, around)
+            except ConsoleError:
+                raise
+            except Exception:  # noqa: BLE001  # one bad decision must not hold up the others
+                fields = {"action": "decisions_bug", "decision": each.id}
+                _LOG.exception("this is a bug in the console", extra=fields)
+
+    def _take(self, decision: Decision, around: Surroundings) -> None:
+        with write_to(self._database) as (connection, number):
+            snapshot = self._snapshots.within(connection)
+            written = take_step(snapshot, decision.id, around, number)
+        self._tell(written)
+        over = any(each.state == "over" for each in written.decisions)
+        if not over:
+            self._remember(decision.event_id, written.wait_until)
+            if written.wait_until is None:  # what comes next is found once this is written
+                self._remember(decision.event_id, self._clock())
+        if written.outgoing is not None:
+            self._give(written.outgoing)
+
+    def _give(self, outgoing: Outgoing) -> None:
+        """Send; what is not on its way is found again once its claim has ended."""
+        self._sender.send(outgoing, self.answered)
+
+    def _note_taken(self) -> None:
+        """Write down, in one transaction, which commands are on their way."""
+        with self._changed:
+            taken = list(self._taken)
+        if not taken:
+            return
+        with write_to(self._database) as (connection, number):
+            written = note_taken(self._snapshots.within(connection), taken, number)
+        with self._changed:
+            for _ in taken:
+                self._taken.popleft()
+        self._tell(written)
+
+    def _tell(self, written: Written) -> None:
+        if written.decisions or written.commands:
+            self._committed()
+
+    def _around(self) -> Surroundings:
+        return Surroundings(
+            up_since=self._up_since,
+            console=self.console,
+            connected=self._connected(),
+        )
+
+    def _remember(self, event_id: str, until: float | None) -> None:
+        if until is not None:
+            self._due[event_id] = until

@@ -1,0 +1,48 @@
+"""`seb console retire`."""
+
+from __future__ import annotations
+
+import time
+from typing import TextIO
+
+import click
+
+from console.access.people import local_person
+from console.access.retirement import retire
+from console.cli import common
+from console.db.opening import existing_database
+from console.errors import NO, OK, RefusedError
+
+
+@click.command("retire")
+@click.argument("vm_ids", metavar="VMID…", nargs=-1)
+@click.option(
+    "--file", "listed", type=click.File(), metavar="LIST", help="A vmId per line; - reads stdin."
+)
+@click.option("--reason", required=True, metavar="TEXT", help="Why; it stands in the audit.")
+@common.set_option
+def command(
+    *, vm_ids: tuple[str, ...], listed: TextIO | None, reason: str, overrides: tuple[str, ...]
+) -> int:
+    """Say that VMs are gone: the console does not wait for them any more.
+
+    A VM that is heard again is back by itself. It works on the database of the settings, with or
+    without a running console. Exit codes: 0 each of them is retired, 1 one was not: the console
+    does not know it.
+    """
+    wanted = [*vm_ids, *(vm_id for vm_id, _ in common.listed_vms(listed))]
+    settings = common.read_settings(overrides)
+    database = existing_database(settings)
+    try:
+        database.join()
+        done = retire(database, wanted, actor=local_person().name, reason=reason, now=time.time())
+    except RefusedError as error:
+        raise click.UsageError(str(error)) from None
+    finally:
+        database.close()
+    for vm_id in done:
+        click.echo(f"{vm_id} is retired", err=True)
+    left = [each for each in wanted if each not in done]
+    for vm_id in left:
+        click.echo(f"{vm_id}: the console knows no such VM, or it is retired already", err=True)
+    return NO if left else OK

@@ -1,0 +1,34 @@
+"""A copy of the SQLite database, made while a console writes to it."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+from console.db.errors import StoreError
+
+
+def copy(source: Path, target: Path) -> None:
+    """A consistent copy, checked and on disk when this returns, for its owner alone.
+
+    Raises `OSError`, or `StoreError` if the database or its copy is damaged.
+    """
+    target.unlink(missing_ok=True)
+    os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+    try:
+        with (
+            closing(sqlite3.connect(f"{source.absolute().as_uri()}?mode=ro", uri=True)) as database,
+            closing(sqlite3.connect(target)) as made,
+        ):
+            # Not in small steps: each write of the console between two steps would begin it again.
+            database.backup(made)
+            made.execute("PRAGMA journal_mode=DELETE")
+            (said,) = made.execute("PRAGMA quick_check").fetchone()
+    except sqlite3.Error as error:
+        raise StoreError(str(error)) from None
+    if said != "ok":
+        raise StoreError(f"the copy is damaged: {said}")
+    with target.open("rb") as stream:
+        os.fsync(stream.fileno())

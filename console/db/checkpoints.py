@@ -1,0 +1,122 @@
+"""How far each partition of a hub has been read, and which console reads it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Protocol
+from uuid import uuid4
+
+from sqlalchemy import Connection, Engine, select, update
+from sqlalchemy.dialects import postgresql
+
+from console.db import tables
+from console.db.upsert import insert_of
+
+
+class Checkpoint(Protocol):
+    """A place in a partition."""
+
+    @property
+    def hub(self) -> str: ...  # noqa: D102
+    @property
+    def consumer_group(self) -> str: ...  # noqa: D102
+    @property
+    def partition(self) -> str: ...  # noqa: D102
+    @property
+    def offset(self) -> str: ...  # noqa: D102
+    @property
+    def sequence_number(self) -> int: ...  # noqa: D102
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """That a reader has a partition; `etag` changes with each claim."""
+
+    hub: str
+    consumer_group: str
+    partition: str
+    owner_id: str
+    etag: str | None = None
+    modified_at: float = 0.0
+
+
+def write_checkpoint(connection: Connection, checkpoint: Checkpoint) -> None:
+    """Note how far a partition has been read, in the transaction of its records.
+
+    Never back: a console that has lost the partition may still have a batch of it.
+    """
+    values = {
+        "hub": checkpoint.hub,
+        "consumer_group": checkpoint.consumer_group,
+        "partition": checkpoint.partition,
+        "offset": checkpoint.offset,
+        "sequence_number": checkpoint.sequence_number,
+    }
+    statement = insert_of(connection.dialect.name, tables.checkpoint).values(values)
+    connection.execute(
+        statement.on_conflict_do_update(
+            index_elements=["hub", "consumer_group", "partition"],
+            set_={
+                "offset": statement.excluded.offset,
+                "sequence_number": statement.excluded.sequence_number,
+            },
+            where=tables.checkpoint.c.sequence_number < statement.excluded.sequence_number,
+        )
+    )
+
+
+def read_checkpoints(engine: Engine, hub: str, consumer_group: str) -> list[Any]:
+    """The rows of a hub: partition, offset, sequence_number."""
+    c = tables.checkpoint.c
+    wanted = select(tables.checkpoint).where(c.hub == hub, c.consumer_group == consumer_group)
+    with engine.begin() as connection:
+        return list(connection.execute(wanted))
+
+
+def read_claims(engine: Engine, hub: str, consumer_group: str) -> list[Claim]:
+    """Who reads which partition of a hub."""
+    c = tables.ownership.c
+    wanted = select(tables.ownership).where(c.hub == hub, c.consumer_group == consumer_group)
+    with engine.begin() as connection:
+        return [Claim(**row._mapping) for row in connection.execute(wanted)]  # noqa: SLF001
+
+
+def write_claims(engine: Engine, claims: Iterable[Claim]) -> list[Claim]:
+    """Claim partitions; those that another console was quicker to claim are left out."""
+    with engine.begin() as connection:
+        return [got for claim in claims if (got := _claimed(connection, claim)) is not None]
+
+
+def claimed(claim: Claim) -> Claim:
+    """A claim as it stands from now on."""
+    return Claim(
+        hub=claim.hub,
+        consumer_group=claim.consumer_group,
+        partition=claim.partition,
+        owner_id=claim.owner_id,
+        etag=uuid4().hex,
+        modified_at=time.time(),
+    )
+
+
+def _claimed(connection: Connection, claim: Claim) -> Claim | None:
+    made = claimed(claim)
+    c = tables.ownership.c
+    if claim.etag is None:
+        values = {name: getattr(made, name) for name in Claim.__slots__}
+        statement: Any = postgresql.insert(tables.ownership).values(values).on_conflict_do_nothing()
+    else:
+        statement = (
+            update(tables.ownership)
+            .where(
+                c.hub == claim.hub,
+                c.consumer_group == claim.consumer_group,
+                c.partition == claim.partition,
+                c.etag == claim.etag,
+            )
+            .values(owner_id=made.owner_id, etag=made.etag, modified_at=made.modified_at)
+        )
+    done = connection.execute(statement.returning(c.etag)).first()
+    return None if done is None else made

@@ -1,0 +1,78 @@
+"""How each VM's bridge is heard, in SQL: from its row, from when consoles listened, and the time.
+
+A VM is silent if it has said nothing for its silent time, and somebody listened to its source
+through all of such a time; `learning` if it may have spoken while nobody listened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from sqlalchemy import (
+    ColumnElement,
+    and_,
+    case,
+    false,
+    func,
+    literal,
+    literal_column,
+    or_,
+)
+
+from console.fleet.contact import DEFAULT_INTERVAL, INTERVALS, Interval, Listening, merged
+
+
+def contact_of(vm: Any, now: float, listening: Listening) -> ColumnElement[str]:
+    """The word for the contact of each VM; `vm` is the table, or an alias of it."""
+    c = vm.c
+    patience = patience_of(vm, listening)
+    age = literal(now) - c.heard_at
+    return case(
+        (c.retired_at.is_not(None), _word("retired")),
+        (c.stopped_at.is_not(None), _word("stopped")),
+        (c.lost_at.is_not(None), _word("silent")),
+        (age <= patience / 2, _word("heard")),
+        (age <= patience, _word("late")),
+        (_was_missed(vm, patience, listening), _word("silent")),
+        else_=_word("learning"),
+    )
+
+
+def patience_of(vm: Any, listening: Listening) -> ColumnElement[float]:
+    """Seconds without a word after which each VM is silent."""
+    if listening.silent_after is not None:
+        return literal(listening.silent_after)
+    return INTERVALS * func.coalesce(vm.c.interval, DEFAULT_INTERVAL)
+
+
+def _was_missed(vm: Any, patience: Any, listening: Listening) -> ColumnElement[bool]:
+    """Whether somebody listened to a VM's source through the whole of its patience in vain."""
+    c = vm.c
+    by_source = [
+        and_(c.heard_by == source, _covered(c.heard_at, patience, intervals))
+        for source, intervals in listening.intervals.items()
+    ]
+    # Of a source that was given up, or renamed, any other console's or source's time counts.
+    everything = merged(each for several in listening.intervals.values() for each in several)
+    unknown = and_(
+        c.heard_by.not_in(sorted(listening.intervals)), _covered(c.heard_at, patience, everything)
+    )
+    return or_(false(), *by_source, unknown)
+
+
+def _covered(heard_at: Any, patience: Any, intervals: Iterable[Interval]) -> ColumnElement[bool]:
+    return or_(
+        false(),
+        *(
+            and_(
+                literal(each.until - each.since) >= patience,
+                heard_at <= literal(each.until) - patience,
+            )
+            for each in intervals
+        ),
+    )
+
+
+def _word(word: str) -> ColumnElement[str]:
+    return literal_column(f"'{word}'")

@@ -1,0 +1,122 @@
+"""The tables of what was decided: audit, decisions, commands, and what people were told."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sqlalchemy import BigInteger, Column, Float, Index, Integer, LargeBinary, Table, Text, text
+
+from console.db.tables import metadata
+
+# Append-only: a trigger refuses every UPDATE and DELETE. `body` is the row's canonical JSON
+# without its hash, `hash` the SHA-256 of it.
+audit: Final = Table(
+    "audit",
+    metadata,
+    Column("number", BigInteger, primary_key=True, autoincrement=False),
+    Column("at", Float(53), nullable=False),
+    Column("actor", Text, nullable=False),
+    Column("action", Text, nullable=False),
+    Column("event_id", Text),
+    Column("jti", Text),
+    Column("body", Text, nullable=False),
+    Column("hash", Text, nullable=False),
+    Index("audit_event", "event_id"),
+)
+
+# One row per decision; at most one of an event is not over.
+decision: Final = Table(
+    "decision",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("event_id", Text, nullable=False),
+    Column("fingerprint", Text, nullable=False),
+    Column("kind", Text, nullable=False),  # approve, leave
+    Column("state", Text, nullable=False),  # second, open, over
+    Column("actor", Text, nullable=False),
+    Column("second_actor", Text),
+    Column("reason", Text, nullable=False),
+    Column("at", Float(53), nullable=False),
+    Column("not_before", Float(53)),
+    Column("outcome", Text),  # confirmed, failed, rejected, unanswered, left, overtaken
+    Column("outcome_reason", Text),
+    Column("over_at", Float(53)),
+    Column("claimed_by", Text),
+    Column("claimed_until", Float(53)),
+    Column("changed", BigInteger, nullable=False),
+    Column("scope", Text, nullable=False, server_default=""),
+    Index("decision_event", "event_id"),
+    Index("decision_state", "state"),
+    Index("decision_changed", "changed"),
+    Index(
+        "decision_one_open",
+        "event_id",
+        "scope",
+        unique=True,
+        sqlite_where=text("state <> 'over'"),
+        postgresql_where=text("state <> 'over'"),
+    ),
+)
+
+# One row per command, written before its token is signed; the token itself is never stored: the
+# same jti can be signed again, and a bridge accepts it once.
+command: Final = Table(
+    "command",
+    metadata,
+    Column("jti", Text, primary_key=True),
+    Column("decision_id", Text, nullable=False),
+    Column("event_id", Text, nullable=False),
+    Column("fingerprint", Text, nullable=False),
+    Column("vm_id", Text, nullable=False),
+    Column("channel", Text, nullable=False),  # name of an mqtt source, or "pull"
+    Column("subject", Text, nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("made_at", Float(53), nullable=False),
+    Column("expires_at", Float(53), nullable=False),
+    Column("sent_at", Float(53)),
+    Column("unanswered_at", Float(53)),
+    Column("changed", BigInteger, nullable=False),
+    Column("scope", Text, nullable=False, server_default=""),
+    Index("command_decision", "decision_id"),
+    Index("command_event", "event_id"),
+    Index("command_vm", "vm_id"),
+    Index("command_changed", "changed"),
+)
+
+# What the console told people by itself: a stream of records. The id is made from the fact, so
+# several consoles, and one that starts again, tell it once.
+notice: Final = Table(
+    "notice",
+    metadata,
+    Column("number", BigInteger, primary_key=True, autoincrement=False),
+    Column("id", Text, nullable=False, unique=True),
+    Column("kind", Text, nullable=False),
+    Column("subject", Text, nullable=False),  # an event's or a VM's id
+    Column("at", Float(53), nullable=False),
+    Column("stream", Text, nullable=False),
+    Column("body", LargeBinary, nullable=False),
+    Index("notice_at", "at"),
+    Index("notice_subject", "subject", "kind"),
+)
+
+# What people were told about a VM and is not over: whatever opened with a key is ended with it.
+incident: Final = Table(
+    "incident",
+    metadata,
+    Column("vm_id", Text, primary_key=True),
+    Column("key", Text, nullable=False),  # the VM's id, or that of a group of VMs
+    Column("kind", Text, nullable=False),
+    Column("size", Integer, nullable=False),  # VMs that were told under the key
+    Column("at", Float(53), nullable=False),
+)
+
+# How far each sink has come, and which console delivers to it now; the row "*" is the number of
+# the last transaction whose events and decisions were looked at.
+notice_cursor: Final = Table(
+    "notice_cursor",
+    metadata,
+    Column("sink", Text, primary_key=True),
+    Column("number", BigInteger, nullable=False),
+    Column("claimed_by", Text),
+    Column("claimed_until", Float(53)),
+)

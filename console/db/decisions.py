@@ -1,0 +1,173 @@
+"""Decisions and commands in the database."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+from sqlalchemy import Connection, Select, insert, select, update
+
+from console.db import rows, tables
+from console.db.decision_tables import command, decision
+from console.db.upsert import portions
+from console.fleet.values import Command, Decided, Decision, Receipt
+
+OVER: Final = "over"
+Key = tuple[str, str]
+"""An event's id and scope."""
+
+
+def read_open(connection: Connection, key: Key) -> Decision | None:
+    """The decision on an event that is not over; there is one at most."""
+    c = decision.c
+    wanted = select(decision).where(c.event_id == key[0], c.scope == key[1], c.state != OVER)
+    row = connection.execute(wanted).first()
+    return None if row is None else rows.decision_of(row)
+
+
+def read_decision(connection: Connection, decision_id: str) -> Decision | None:
+    """A decision by its id."""
+    row = connection.execute(select(decision).where(decision.c.id == decision_id)).first()
+    return None if row is None else rows.decision_of(row)
+
+
+def decisions_by_id(connection: Connection, ids: Iterable[str]) -> dict[str, Decision]:
+    """Decisions by their ids."""
+    found: dict[str, Decision] = {}
+    for few in portions(set(ids)):
+        for row in connection.execute(select(decision).where(decision.c.id.in_(few))):
+            found[row.id] = rows.decision_of(row)
+    return found
+
+
+def read_all_open(connection: Connection) -> list[Decision]:
+    """Every decision that is not over, the oldest first."""
+    wanted = select(decision).where(decision.c.state.in_(("second", "open")))
+    return [rows.decision_of(row) for row in connection.execute(wanted.order_by(decision.c.at))]
+
+
+def read_commands(connection: Connection, decision_id: str) -> list[Command]:
+    """The commands of a decision, the oldest first."""
+    wanted = select(command).where(command.c.decision_id == decision_id)
+    return _commands(connection, wanted.order_by(command.c.made_at))
+
+
+def read_command(connection: Connection, jti: str) -> tuple[Command, list[Receipt]] | None:
+    """A command and the receipts that name it; None if there is none."""
+    row = connection.execute(select(command).where(command.c.jti == jti)).first()
+    if row is None:
+        return None
+    return rows.command_of(row), receipts_of(connection, [jti])
+
+
+def receipts_of(connection: Connection, jtis: Iterable[str]) -> list[Receipt]:
+    """The receipts that name some commands, the oldest first."""
+    found: list[Receipt] = []
+    for few in portions(jtis):
+        wanted = select(tables.receipt).where(tables.receipt.c.jti.in_(few))
+        found += [rows.receipt_of(row) for row in connection.execute(wanted)]
+    return sorted(found, key=lambda receipt: receipt.at)
+
+
+def commands_changed(connection: Connection, number: int) -> list[tuple[Command, list[Receipt]]]:
+    """The commands that a later transaction has changed or answered, each with its receipts."""
+    r = tables.receipt.c
+    answered = select(r.jti).where(r.changed > number)
+    wanted = select(command).where((command.c.changed > number) | command.c.jti.in_(answered))
+    found = _commands(connection, wanted)
+    receipts = receipts_of(connection, [each.jti for each in found])
+    return [(each, [one for one in receipts if one.facts.jti == each.jti]) for each in found]
+
+
+def waiting_commands(
+    connection: Connection, channel: str, now: float, *, vm_id: str | None = None
+) -> list[Command]:
+    """The commands over a channel that can still be sent, the oldest first; of one VM, or all."""
+    c = command.c
+    wanted = (
+        select(command)
+        .join(decision, decision.c.id == c.decision_id)
+        .where(c.channel == channel, c.expires_at > now + 1)
+        .where(decision.c.state == "open", c.unanswered_at.is_(None))
+    )
+    if vm_id is not None:
+        wanted = wanted.where(c.vm_id == vm_id)
+    return _commands(connection, wanted.order_by(c.made_at))
+
+
+def commands_to_fetch(connection: Connection, channel: str, number: int) -> list[Command]:
+    """The commands over a channel that a later transaction has changed, and that are not given up;
+    what was fetched and is not answered too, for the answer may have been lost.
+    """
+    c = command.c
+    wanted = select(command).where(
+        c.changed > number, c.channel == channel, c.unanswered_at.is_(None)
+    )
+    return _commands(connection, wanted)
+
+
+def decided_of(connection: Connection, event_ids: Iterable[str]) -> dict[Key, Decided]:
+    """All that was decided about some events; those without a decision are left out."""
+    newest: dict[Key, Decision] = {}
+    commands: dict[Key, list[Command]] = {}
+    for few in portions(event_ids):
+        wanted = select(decision).where(decision.c.event_id.in_(few)).order_by(decision.c.at)
+        for row in connection.execute(wanted):
+            newest[(row.event_id, row.scope)] = rows.decision_of(row)
+        several = select(command).where(command.c.event_id.in_(few)).order_by(command.c.made_at)
+        for row in connection.execute(several):
+            commands.setdefault((row.event_id, row.scope), []).append(rows.command_of(row))
+    return {
+        key: Decided(decision=each, commands=tuple(commands.get(key, ())))
+        for key, each in newest.items()
+    }
+
+
+def decisions_on(connection: Connection, key: Key) -> list[Decision]:
+    """Every decision on an event, the oldest first."""
+    c = decision.c
+    wanted = select(decision).where(c.event_id == key[0], c.scope == key[1]).order_by(c.at)
+    return [rows.decision_of(row) for row in connection.execute(wanted)]
+
+
+def decisions_over(
+    connection: Connection, moment: float, outcomes: Sequence[str]
+) -> list[Decision]:
+    """Decisions that ended after a moment with one of some outcomes."""
+    c = decision.c
+    wanted = select(decision).where(
+        c.state == OVER, c.over_at > moment, c.outcome.in_(list(outcomes))
+    )
+    return [rows.decision_of(row) for row in connection.execute(wanted)]
+
+
+def site_of(connection: Connection, vm_id: str) -> str | None:
+    """The site of a VM, which is a part of its topics; None if the VM is not known."""
+    wanted = select(tables.vm.c.site).where(tables.vm.c.vm_id == vm_id)
+    return connection.execute(wanted).scalar_one_or_none()
+
+
+def put_decision(connection: Connection, made: Decision, number: int) -> None:
+    """A new decision."""
+    connection.execute(insert(decision).values(**rows.decision_row(made, number)))
+
+
+def put_command(connection: Connection, made: Command, number: int) -> None:
+    """A new command."""
+    connection.execute(insert(command).values(**rows.command_row(made, number)))
+
+
+def change_decision(connection: Connection, after: Decision, number: int) -> None:
+    """A decision's row as it is from now on; writers take turns, so nothing came between."""
+    statement = update(decision).where(decision.c.id == after.id)
+    connection.execute(statement.values(**rows.decision_row(after, number)))
+
+
+def change_command(connection: Connection, after: Command, number: int) -> None:
+    """A command's row as it is from now on."""
+    statement = update(command).where(command.c.jti == after.jti)
+    connection.execute(statement.values(**rows.command_row(after, number)))
+
+
+def _commands(connection: Connection, wanted: Select[Any]) -> list[Command]:
+    return [rows.command_of(row) for row in connection.execute(wanted)]

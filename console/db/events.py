@@ -1,0 +1,259 @@
+"""Events in the database: each with all that its rows hold at one moment."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Select,
+    and_,
+    case,
+    func,
+    literal,
+    or_,
+    select,
+    tuple_,
+    union,
+)
+
+from console.db import decisions, rows
+from console.db.contact import contact_of
+from console.db.decision_tables import command, decision
+from console.db.tables import event, observation, receipt, resource
+from console.db.upsert import portions
+from console.db.vms import BEARER, OPEN, named
+from console.fleet.contact import Listening
+from console.fleet.reporters import PULL_SECONDS
+from console.fleet.values import (
+    UNDECIDED,
+    KnownEvent,
+    Named,
+    Observation,
+    Receipt,
+)
+
+ENDED: Final = "ended"
+NEVER: Final = 1e18
+"""Behind every event that has a notBefore."""
+Key = tuple[str, str]
+"""An event's id and scope."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WantedEvents:
+    """Which events a listing shows; None does not ask."""
+
+    q: str | None = None
+    site: str | None = None
+    type: str | None = None
+
+
+class Events:
+    """Questions about events within one transaction."""
+
+    def __init__(self, connection: Connection, now: float, listening: Listening) -> None:
+        self._connection = connection
+        self._now = now
+        self._listening = listening
+
+    def one(self, event_id: str) -> KnownEvent | None:
+        """The event of an id; None if there is none."""
+        return next(iter(self.some([event_id])), None)
+
+    def some(self, event_ids: Iterable[str]) -> list[KnownEvent]:
+        """The events of some ids, open or over, those that there are."""
+        found: list[KnownEvent] = []
+        for few in portions(event_ids):
+            found += self._known(_events().where(event.c.event_id.in_(few)))
+        return found
+
+    def open(
+        self,
+        wanted: WantedEvents | None = None,
+        *,
+        limit: int | None = None,
+        after: tuple[float, str] | None = None,
+    ) -> list[KnownEvent]:
+        """Open events by time left, those that have started first; `after` is a place in that
+        order, as `time_left` and the id give it.
+        """
+        left = _time_left()
+        query = _filtered(_events().where(event.c.state.in_(OPEN)), wanted)
+        if after is not None:
+            query = query.where(tuple_(left, event.c.event_id) > tuple_(*map(literal, after)))
+        return self._known(query.order_by(left, event.c.event_id).limit(limit))
+
+    def over(
+        self,
+        wanted: WantedEvents | None = None,
+        *,
+        limit: int | None = None,
+        after: tuple[float, str] | None = None,
+    ) -> list[KnownEvent]:
+        """Events that are over, the newest first, after a place in that order."""
+        c = event.c
+        query = _filtered(_events().where(c.state == ENDED), wanted)
+        if after is not None:
+            query = query.where(tuple_(c.shown_at, c.event_id) < tuple_(*map(literal, after)))
+        return self._known(query.order_by(c.shown_at.desc(), c.event_id.desc()).limit(limit))
+
+    def askable(self) -> list[KnownEvent]:
+        """Scheduled events about which a VM may be asked: a heard one that the event names, that
+        has reported it, and that says or shows that it takes commands.
+        """
+        contact = contact_of(BEARER, self._now, self._listening).label("contact")
+        names = named(contact).where(event.c.state == "scheduled", event.c.is_news == 0).subquery()
+        polls = func.coalesce(names.c.pulled_at, 0) > self._now - PULL_SECONDS
+        query = select(names.c.event_id).where(
+            names.c.rank == 1,
+            names.c.contact == "heard",
+            names.c.says.is_not(None),
+            or_(names.c.commands.is_not(None), polls),
+        )
+        return self.some(self._connection.execute(query.distinct()).scalars().all())
+
+    def count_open(self) -> int:
+        """How many events are not over."""
+        query = select(func.count()).select_from(event).where(event.c.state.in_(OPEN))
+        found: int = self._connection.execute(query).scalar_one()
+        return found
+
+    def observations(self, event_id: str, *, affected: bool = False) -> list[Observation]:
+        """What every reporter says of an event, the oldest first; `affected`: only what those say
+        that it names.
+        """
+        c = observation.c
+        wanted = select(observation).where(c.event_id == event_id).order_by(c.time, c.vm_id)
+        if affected:
+            wanted = wanted.where(c.affects == 1)
+        return [rows.observation_of(row) for row in self._connection.execute(wanted)]
+
+    def named_by(self, event_ids: Iterable[str]) -> set[str]:
+        """The VMs that some events name, open or over."""
+        found: set[str] = set()
+        names = named().subquery()
+        for few in portions(event_ids):
+            query = select(names.c.vm_id).where(names.c.rank == 1, names.c.event_id.in_(few))
+            found |= set(self._connection.execute(query).scalars())
+        return found
+
+    def changed_since(self, number: int) -> list[str]:
+        """The ids of events about which a later transaction has written anything."""
+        several = union(
+            *(
+                select(table.c.event_id).where(table.c.changed > number)
+                for table in (event, observation, receipt, decision, command)
+            )
+        )
+        return sorted(filter(None, self._connection.execute(several).scalars()))
+
+    def _known(self, query: Select[Any]) -> list[KnownEvent]:
+        """The events of a query, in its order, with what other tables hold of them."""
+        found = self._connection.execute(query).all()
+        ids = [row.event_id for row in found]
+        counts, names = self._counts(ids), self._named(ids)
+        receipts = self._receipts(ids)
+        decided = decisions.decided_of(self._connection, ids)
+        known = []
+        for row in found:
+            key = (row.event_id, row.scope)
+            seen_by, said = counts.get(key, (0, 0))
+            known.append(
+                KnownEvent(
+                    event=rows.event_of(row),
+                    shown=_shown_of(row),
+                    seen_by=seen_by,
+                    differing=said > 1,
+                    named=names.get(key, {}),
+                    receipts=receipts.get(key, ()),
+                    decided=decided.get(key, UNDECIDED),
+                )
+            )
+        return known
+
+    def _counts(self, event_ids: Sequence[str]) -> dict[Key, tuple[int, int]]:
+        """How many have reported each event, and in how many ways."""
+        c = observation.c
+        found: dict[Key, tuple[int, int]] = {}
+        for few in portions(event_ids):
+            query = select(c.event_id, c.scope, func.count(), func.count(c.says.distinct()))
+            query = query.where(c.event_id.in_(few)).group_by(c.event_id, c.scope)
+            for event_id, scope, seen_by, said in self._connection.execute(query):
+                found[(event_id, scope)] = (seen_by, said)
+        return found
+
+    def _named(self, event_ids: Sequence[str]) -> dict[Key, dict[str, Named]]:
+        """The VMs that each event names, by the name as it is compared."""
+        contact = contact_of(BEARER, self._now, self._listening).label("contact")
+        found: dict[Key, dict[str, Named]] = {}
+        for few in portions(event_ids):
+            names = named(contact).where(resource.c.event_id.in_(few)).subquery()
+            for row in self._connection.execute(select(names).where(names.c.rank == 1)):
+                found.setdefault((row.event_id, row.scope), {})[row.folded] = Named(
+                    folded=row.folded,
+                    vm_id=row.vm_id,
+                    contact=row.contact,
+                    heard_at=row.heard_at,
+                    commands=row.commands,
+                    pulled_at=row.pulled_at,
+                    says=row.says,
+                    site=row.site,
+                )
+        return found
+
+    def _receipts(self, event_ids: Sequence[str]) -> dict[Key, list[Receipt]]:
+        """Receipts of the VMs that each event names by their own records, the oldest first."""
+        own = and_(
+            observation.c.event_id == receipt.c.event_id,
+            observation.c.vm_id == receipt.c.vm_id,
+            observation.c.affects == 1,
+        )
+        found: dict[Key, list[Receipt]] = {}
+        for few in portions(event_ids):
+            query = select(receipt, observation.c.scope.label("of_event")).join(observation, own)
+            query = query.where(receipt.c.event_id.in_(few)).order_by(receipt.c.at)
+            for row in self._connection.execute(query):
+                found.setdefault((row.event_id, row.of_event), []).append(rows.receipt_of(row))
+        return found
+
+
+def time_left(known: KnownEvent) -> float:
+    """What open events are sorted by: started ones first, then by notBefore."""
+    if known.event.state == "started":
+        return 0.0
+    return NEVER if known.event.not_before is None else known.event.not_before
+
+
+def _time_left() -> ColumnElement[float]:
+    c = event.c
+    return case((c.state == "started", 0.0), else_=func.coalesce(c.not_before, NEVER))
+
+
+def _events() -> Select[Any]:
+    """Every event with what the reporter says by which it is shown."""
+    o = observation.c
+    shown = and_(o.event_id == event.c.event_id, o.vm_id == event.c.shown_by)
+    columns = [column.label(f"shown_{column.name}") for column in observation.columns]
+    return select(event, *columns).join(observation, shown)
+
+
+def _shown_of(row: Any) -> Observation:
+    return rows.observation_of(row, prefix="shown_")
+
+
+def _filtered(query: Select[Any], wanted: WantedEvents | None) -> Select[Any]:
+    if wanted is None:
+        return query
+    c = event.c
+    if wanted.q is not None:
+        query = query.where(c.words.contains(wanted.q.lower(), autoescape=True))
+    if wanted.site is not None:
+        query = query.where(c.sites.contains(json.dumps(wanted.site), autoescape=True))
+    if wanted.type is not None:
+        query = query.where(func.lower(c.event_type) == wanted.type.lower())
+    return query

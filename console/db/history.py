@@ -1,0 +1,87 @@
+"""What is past: the records of an event or a VM, gaps, and what was not a record."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from sqlalchemy import Connection, select
+
+from console.db import rows, tables
+from console.fleet.timeline import PastRecord
+from console.fleet.values import Gap, Observation, Receipt
+
+_MOST_RECORDS: Final = 2000
+_RECORD: Final = [column for column in tables.record.columns if column.name != "body"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PastVm:
+    """What has happened to a VM; records and observations newest first."""
+
+    records: list[PastRecord]
+    gaps: list[Gap]
+    observations: list[Observation]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quarantined:
+    """What was not a record of ours: of one source, for one reason."""
+
+    source: str
+    reason: str
+    count: int
+    first_at: float
+    last_at: float
+    message: str
+    """Of the last one."""
+
+
+def records_of_event(connection: Connection, event_id: str) -> list[PastRecord]:
+    """The records about an event, in order."""
+    r = tables.record.c
+    query = select(*_RECORD).where(r.event_id == event_id).order_by(r.time, r.received_at)
+    wanted = select(tables.receipt).where(tables.receipt.c.event_id == event_id)
+    receipts = [rows.receipt_of(row) for row in connection.execute(wanted)]
+    return _records(connection.execute(query.limit(_MOST_RECORDS)), receipts)
+
+
+def past_of_vm(connection: Connection, vm_id: str, limit: int) -> PastVm:
+    """The last records of a VM, its gaps, and the events that it saw."""
+    r, o, answers = tables.record.c, tables.observation.c, tables.receipt.c
+    query = select(*_RECORD).where(r.vm_id == vm_id).order_by(r.time.desc()).limit(limit)
+    found = connection.execute(query).all()
+    wanted = select(tables.receipt).where(answers.vm_id == vm_id).order_by(answers.at.desc())
+    receipts = [rows.receipt_of(row) for row in connection.execute(wanted.limit(limit))]
+    gaps = connection.execute(select(tables.gap).where(tables.gap.c.vm_id == vm_id))
+    seen = select(tables.observation).where(o.vm_id == vm_id).order_by(o.first_at.desc())
+    return PastVm(
+        records=_records(found, receipts),
+        gaps=[rows.gap_of(row) for row in gaps],
+        observations=[rows.observation_of(row) for row in connection.execute(seen.limit(limit))],
+    )
+
+
+def read_quarantine(connection: Connection) -> list[Quarantined]:
+    """What was not a record of ours, the newest first."""
+    wanted = [column for column in tables.quarantine.columns if column.name != "sample"]
+    query = select(*wanted).order_by(tables.quarantine.c.last_at.desc())
+    return [Quarantined(**row._mapping) for row in connection.execute(query)]  # noqa: SLF001  # SQLAlchemy's public name for it
+
+
+def _records(found: Iterable[Any], receipts: Iterable[Receipt]) -> list[PastRecord]:
+    by_record = {receipt.record_id: receipt for receipt in receipts}
+    return [
+        PastRecord(
+            id=row.id,
+            vm_id=row.vm_id,
+            type=row.type,
+            time=row.time,
+            received_at=row.received_at,
+            sequence=row.sequence,
+            event_id=row.event_id,
+            receipt=by_record.get(row.id),
+        )
+        for row in found
+    ]

@@ -1,0 +1,16 @@
+"""How Alembic reaches the database: over the connection that the console hands it."""
+
+from __future__ import annotations
+
+from alembic import context
+
+from console.db import access_tables, decision_tables  # noqa: F401  # they add their tables
+from console.db.tables import metadata
+
+context.configure(
+    connection=context.config.attributes["connection"],
+    target_metadata=metadata,
+    transaction_per_migration=False,
+)
+with context.begin_transaction():
+    context.run_migrations()

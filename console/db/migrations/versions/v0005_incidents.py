@@ -1,0 +1,31 @@
+"""What people were told about VMs and is not over, so that it is ended under the same key."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0005"
+down_revision = "0004"
+
+_FILL = """
+INSERT INTO incident (vm_id, key, kind, size, at)
+SELECT n.subject, n.subject, n.kind, 1, n.at FROM notice n
+WHERE n.kind IN ('vm-silent', 'vm-not-back') AND n.subject <> 'fleet' AND n.number = (
+    SELECT max(o.number) FROM notice o
+    WHERE o.subject = n.subject AND o.kind IN ('vm-silent', 'vm-not-back', 'vm-heard')
+)
+"""
+
+
+def upgrade() -> None:
+    """The last notice about a VM says whether it is over. Groups of VMs were never ended."""
+    op.create_table(
+        "incident",
+        sa.Column("vm_id", sa.Text(), primary_key=True),
+        sa.Column("key", sa.Text(), nullable=False),
+        sa.Column("kind", sa.Text(), nullable=False),
+        sa.Column("size", sa.Integer(), nullable=False),
+        sa.Column("at", sa.Float(53), nullable=False),
+    )
+    op.execute(_FILL)

@@ -1,0 +1,227 @@
+"""Notices in the database: told once by all consoles together, delivered in order to each sink.
+
+Numbers are never used again: retention keeps the newest notice.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from typing import Final, Protocol
+
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    bindparam,
+    delete,
+    exists,
+    func,
+    insert,
+    or_,
+    select,
+    update,
+)
+
+from console.db.decision_tables import incident, notice, notice_cursor
+from console.db.tables import event, observation
+from console.db.upsert import portions
+from wire.record import Record, read_record
+
+_LEASE_SECONDS: Final = 60.0
+_WATCH: Final = "*"
+_MOST_ENDS: Final = 500
+"""Ends that are told at once; the others are told at the next look."""
+
+
+class Tellable(Protocol):
+    """A notice that is not sealed yet."""
+
+    @property
+    def id(self) -> str:
+        """The same for the same fact."""
+
+    @property
+    def kind(self) -> str:
+        """What it is about."""
+
+    @property
+    def subject(self) -> str:
+        """The id of what it is about."""
+
+    @property
+    def at(self) -> float:
+        """Seconds since 1970."""
+
+    def sealed(self, *, number: int, stream: str, base: str, site: str) -> Record:
+        """The record."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Incident:
+    """What people were told about a VM, until it is over."""
+
+    vm_id: str
+    key: str
+    """Of the notices that open and end it: the VM's id, or that of a group of VMs."""
+    kind: str
+    """Of the notice that opened it."""
+    size: int = 1
+    """VMs that were told under the key."""
+
+
+def tell(connection: Connection, notices: Iterable[Tellable], *, base: str, site: str) -> int:
+    """Store those that were not told before, each with the next number; how many were new.
+
+    In a transaction that has taken its number: other consoles wait.
+    """
+    wanted = {each.id: each for each in notices}
+    known = set(
+        connection.execute(select(notice.c.id).where(notice.c.id.in_(list(wanted)))).scalars()
+    )
+    last = connection.execute(
+        select(notice.c.number, notice.c.stream).order_by(notice.c.number.desc()).limit(1)
+    ).first()
+    stream = str(uuid.uuid4()) if last is None else last.stream
+    number = newest_number(connection)
+    new = [each for key, each in wanted.items() if key not in known]
+    for each in new:
+        number += 1
+        record = each.sealed(number=number, stream=stream, base=base, site=site)
+        connection.execute(
+            insert(notice).values(
+                number=number,
+                id=each.id,
+                kind=each.kind,
+                subject=each.subject,
+                at=each.at,
+                stream=stream,
+                body=record.body,
+            )
+        )
+    return len(new)
+
+
+def incidents(connection: Connection) -> dict[str, Incident]:
+    """What people were told about VMs and is not over, by vmId."""
+    return {
+        row.vm_id: Incident(vm_id=row.vm_id, key=row.key, kind=row.kind, size=row.size)
+        for row in connection.execute(select(incident))
+    }
+
+
+def open_incidents(connection: Connection, opened: Iterable[Incident], at: float) -> None:
+    """Store incidents; one about the same VM is replaced. `at` in seconds since 1970."""
+    new = [{**asdict(each), "at": at} for each in opened]
+    end_incidents(connection, [each["vm_id"] for each in new])
+    if new:
+        connection.execute(insert(incident), new)
+
+
+def end_incidents(connection: Connection, vm_ids: Iterable[str]) -> None:
+    """Forget the incidents of some VMs."""
+    gone = [{"gone": vm_id} for vm_id in vm_ids]
+    if gone:
+        connection.execute(delete(incident).where(incident.c.vm_id == bindparam("gone")), gone)
+
+
+def newest_number(connection: Connection) -> int:
+    """The highest number that was ever used: a sink may have come further than the notices that
+    are left, if retention deleted all of them.
+    """
+    told = connection.execute(select(func.max(notice.c.number))).scalar()
+    delivered = connection.execute(
+        select(func.max(notice_cursor.c.number)).where(notice_cursor.c.sink != _WATCH)
+    ).scalar()
+    return max(told or 0, delivered or 0)
+
+
+def untold(connection: Connection, ids: Iterable[str]) -> set[str]:
+    """Those of some notices that were never stored."""
+    wanted = set(ids)
+    known: set[str] = set()
+    for few in portions(wanted):
+        known |= set(connection.execute(select(notice.c.id).where(notice.c.id.in_(few))).scalars())
+    return wanted - known
+
+
+def ended_untold(connection: Connection, since: float, settled: float) -> list[str]:
+    """The ids of events that ended after a moment and whose end was not told; those that ended
+    after `settled` only if every VM that they name has seen the end.
+    """
+    e, o = event.c, observation.c
+    was_told = exists().where(notice.c.subject == e.event_id, notice.c.kind == "event-over")
+    is_open = exists().where(o.event_id == e.event_id, o.affects == 1, o.over == 0)
+    wanted = select(e.event_id).where(e.state == "ended", e.shown_at > since, ~was_told)
+    wanted = wanted.where(or_(e.shown_at < settled, ~is_open)).order_by(e.shown_at)
+    return list(connection.execute(wanted.limit(_MOST_ENDS)).scalars())
+
+
+def add_sinks(connection: Connection, sinks: Iterable[str]) -> None:
+    """Give each new sink its place: behind what was told before it."""
+    known = set(connection.execute(select(notice_cursor.c.sink)).scalars())
+    newest = newest_number(connection)
+    for sink in set(sinks) - known:
+        connection.execute(insert(notice_cursor).values(sink=sink, number=newest))
+
+
+def is_waiting(connection: Connection, sink: str) -> bool:
+    """Whether a sink has notices before it."""
+    found = connection.execute(select(notice.c.number).where(_before(sink)).limit(1)).first()
+    return found is not None
+
+
+def claim(
+    connection: Connection, sink: str, console: str, *, now: float, limit: int
+) -> list[Record]:
+    """The next notices of a sink, in order, for a console that delivers them within a minute.
+
+    Nothing if another console does, whose minute is not over.
+    """
+    c = notice_cursor.c
+    free = or_(c.claimed_by.is_(None), c.claimed_by == console, c.claimed_until < now)
+    done = connection.execute(
+        update(notice_cursor)
+        .where(c.sink == sink, free)
+        .values(claimed_by=console, claimed_until=now + _LEASE_SECONDS)
+    )
+    if done.rowcount != 1:
+        return []
+    wanted = select(notice.c.body).where(_before(sink)).order_by(notice.c.number).limit(limit)
+    return [read_record(body) for body in connection.execute(wanted).scalars()]
+
+
+def _before(sink: str) -> ColumnElement[bool]:
+    """Whether a notice comes after what a sink has acknowledged."""
+    place = select(notice_cursor.c.number).where(notice_cursor.c.sink == sink).scalar_subquery()
+    return notice.c.number > place
+
+
+def release(connection: Connection, console: str) -> None:
+    """Let other consoles deliver at once."""
+    c = notice_cursor.c
+    connection.execute(
+        update(notice_cursor)
+        .where(c.claimed_by == console)
+        .values(claimed_by=None, claimed_until=None)
+    )
+
+
+def advance(connection: Connection, sink: str, console: str, number: int) -> None:
+    """The sink has acknowledged everything up to a number."""
+    c = notice_cursor.c
+    connection.execute(
+        update(notice_cursor)
+        .where(c.sink == sink, c.claimed_by == console, c.number < number)
+        .values(number=number)
+    )
+
+
+def begun(connection: Connection, now: float) -> float:
+    """When any console on this database looked for the first time, in seconds since 1970."""
+    c = notice_cursor.c
+    found = connection.execute(select(c.number).where(c.sink == _WATCH)).scalar()
+    if found is None:
+        connection.execute(insert(notice_cursor).values(sink=_WATCH, number=int(now)))
+        return now
+    return float(found)

@@ -1,0 +1,58 @@
+"""What is older than the retention goes, a few rows at a time; what is open or present stays."""
+
+from __future__ import annotations
+
+from sqlalchemy import Connection, Table, delete, func, select
+
+from console.db import tables
+from console.db.decision_tables import command, decision, notice
+
+
+def delete_before(connection: Connection, moment: float, limit: int) -> bool:
+    """Delete up to `limit` old rows of each kind; whether there may be more.
+
+    Records and receipts by the time at which they came in; events that are over by the time of
+    their end, with what was observed; gaps by the time at which they were found; decisions by the
+    time of their end; notices by their own, but for the newest, whose number the next one follows.
+    """
+    e, r = tables.event.c, tables.record.c
+    over = select(e.event_id).where(e.state == "ended", e.shown_at < moment).limit(limit)
+    gone = list(connection.execute(over).scalars())
+    for table in (tables.observation, tables.resource, tables.event):
+        connection.execute(delete(table).where(table.c.event_id.in_(gone)))
+    old = select(r.id).where(r.received_at < moment).limit(limit)
+    ids = list(connection.execute(old).scalars())
+    connection.execute(delete(tables.record).where(r.id.in_(ids)))
+    connection.execute(delete(tables.receipt).where(tables.receipt.c.record_id.in_(ids)))
+    n = notice.c
+    newest = select(func.max(n.number)).scalar_subquery()
+    told = select(n.number).where(n.at < moment, n.number < newest).limit(limit)
+    connection.execute(delete(notice).where(n.number.in_(list(connection.execute(told).scalars()))))
+    found = max(_old_gaps(connection, moment, limit), _old_decisions(connection, moment, limit))
+    return max(len(gone), len(ids), found) >= limit
+
+
+def _old_decisions(connection: Connection, moment: float, limit: int) -> int:
+    """Decisions that are over, with their commands. The audit's rows stay."""
+    c = decision.c
+    over = select(c.id).where(c.state == "over", c.over_at < moment).limit(limit)
+    ids = list(connection.execute(over).scalars())
+    connection.execute(delete(command).where(command.c.decision_id.in_(ids)))
+    connection.execute(delete(decision).where(c.id.in_(ids)))
+    return len(ids)
+
+
+def _old_gaps(connection: Connection, moment: float, limit: int) -> int:
+    """Gaps that nobody will fill any more; their VMs' counts shrink with them."""
+    table: Table = tables.gap
+    c = table.c
+    old = connection.execute(select(table).where(c.found_at < moment).limit(limit)).all()
+    for row in old:
+        same = (c.vm_id == row.vm_id, c.stream == row.stream, c.first == row.first)
+        connection.execute(delete(table).where(*same))
+        v = tables.vm
+        size = row.last - row.first + 1
+        connection.execute(
+            v.update().where(v.c.vm_id == row.vm_id).values(missing=v.c.missing - size)
+        )
+    return len(old)

@@ -1,0 +1,192 @@
+"""Values to rows, and back."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any, Final
+
+from pydantic_core import from_json, to_json
+from sqlalchemy import Row
+
+from console.db.upsert import Values
+from console.fleet.values import (
+    Command,
+    Decision,
+    Event,
+    Gap,
+    Observation,
+    Receipt,
+    Stream,
+    Vm,
+    folded,
+    sort_name,
+)
+from console.records.incoming import EventFacts, IncomingRecord, ReceiptFacts
+
+_VM: Final = tuple(each.name for each in fields(Vm))
+_STREAM: Final = tuple(each.name for each in fields(Stream))
+_GAP: Final = tuple(each.name for each in fields(Gap))
+_EVENT: Final = tuple(each.name for each in fields(Event))
+_OBSERVATION: Final = tuple(each.name for each in fields(Observation) if each.name != "facts")
+_FACTS: Final = tuple(each.name for each in fields(EventFacts))
+_DECISION: Final = tuple(each.name for each in fields(Decision))
+_COMMAND: Final = tuple(each.name for each in fields(Command))
+_NO_TAGS: Final = "{}"
+
+
+def vm_row(vm: Vm) -> Values:
+    """A VM's row."""
+    return {
+        **{name: getattr(vm, name) for name in _VM},
+        "tags": _json(vm.tags) if vm.tags else _NO_TAGS,
+        "place": vm.place,
+        "folded": folded(vm.name),
+        "sort_name": sort_name(vm.name),
+    }
+
+
+def vm_of(row: Row[Any]) -> Vm:
+    """A VM from its row, which may have further columns."""
+    values = {name: getattr(row, name) for name in _VM}
+    values["tags"] = {} if row.tags == _NO_TAGS else from_json(row.tags)
+    return Vm(**values)
+
+
+def stream_row(stream: Stream) -> Values:
+    """A stream's row."""
+    return {name: getattr(stream, name) for name in _STREAM}
+
+
+def stream_of(row: Row[Any]) -> Stream:
+    """A stream from its row."""
+    return Stream(**{name: getattr(row, name) for name in _STREAM})
+
+
+def gap_row(gap: Gap) -> Values:
+    """A gap's row."""
+    return {name: getattr(gap, name) for name in _GAP}
+
+
+def gap_of(row: Row[Any]) -> Gap:
+    """A gap from its row."""
+    return Gap(**{name: getattr(row, name) for name in _GAP})
+
+
+def record_row(record: IncomingRecord) -> Values:
+    """A record's row."""
+    about = record.event.event_id if record.event is not None else None
+    if record.receipt is not None:
+        about = record.receipt.event_id
+    return {
+        "id": record.id,
+        "vm_id": record.place.vm_id,
+        "stream": record.stream,
+        "sequence": record.sequence,
+        "type": record.type,
+        "time": record.time,
+        "received_at": record.received_at,
+        "event_id": about,
+        "body": record.body,
+    }
+
+
+def event_row(event: Event, number: int) -> Values:
+    """An event's row."""
+    values = {name: getattr(event, name) for name in _EVENT}
+    changed = {"sites": _json(event.sites), "is_news": int(event.is_news), "changed": number}
+    return {**values, **changed}
+
+
+def event_of(row: Row[Any]) -> Event:
+    """An event from its row, which may have further columns."""
+    values = {name: getattr(row, name) for name in _EVENT}
+    values |= {"sites": tuple(from_json(row.sites)), "is_news": bool(row.is_news)}
+    return Event(**values)
+
+
+def observation_row(observation: Observation, scope: str, number: int) -> Values:
+    """An observation's row; `scope` is that of its event."""
+    facts = observation.facts
+    return {
+        "event_id": observation.event_id,
+        "vm_id": observation.vm_id,
+        "record_id": observation.record_id,
+        "stream": observation.stream,
+        "sequence": observation.sequence,
+        "time": observation.time,
+        "first_at": observation.first_at,
+        "over": int(facts.state == "ended"),
+        "facts": _json({name: getattr(facts, name) for name in _FACTS}),
+        "changed": number,
+        "scope": scope,
+        "affects": int(facts.affects),
+        "says": observation.says,
+    }
+
+
+def observation_of(row: Row[Any], *, prefix: str = "") -> Observation:
+    """An observation from its row, whose columns may have names with a prefix."""
+    values = {name: getattr(row, prefix + name) for name in _OBSERVATION}
+    facts = from_json(getattr(row, f"{prefix}facts"))
+    facts["resources"] = tuple(facts["resources"])
+    return Observation(**values, facts=EventFacts(**facts))
+
+
+def receipt_row(receipt: Receipt, number: int) -> Values:
+    """A receipt's row."""
+    facts = receipt.facts
+    return {
+        "record_id": receipt.record_id,
+        "jti": facts.jti,
+        "vm_id": receipt.vm_id,
+        "event_id": facts.event_id,
+        "state": facts.state,
+        "reason": facts.reason,
+        "actor": facts.actor,
+        "at": receipt.at,
+        "changed": number,
+        "why": facts.why,
+        "scope": receipt.scope,
+    }
+
+
+def receipt_of(row: Row[Any]) -> Receipt:
+    """A receipt from its row."""
+    return Receipt(
+        record_id=row.record_id,
+        vm_id=row.vm_id,
+        at=row.at,
+        scope=row.scope,
+        facts=ReceiptFacts(
+            jti=row.jti,
+            event_id=row.event_id,
+            state=row.state,
+            reason=row.reason,
+            actor=row.actor,
+            why=row.why,
+        ),
+    )
+
+
+def decision_row(decision: Decision, number: int) -> Values:
+    """A decision's row."""
+    return {**{name: getattr(decision, name) for name in _DECISION}, "changed": number}
+
+
+def decision_of(row: Row[Any]) -> Decision:
+    """A decision from its row."""
+    return Decision(**{name: getattr(row, name) for name in _DECISION})
+
+
+def command_row(command: Command, number: int) -> Values:
+    """A command's row."""
+    return {**{name: getattr(command, name) for name in _COMMAND}, "changed": number}
+
+
+def command_of(row: Row[Any]) -> Command:
+    """A command from its row."""
+    return Command(**{name: getattr(row, name) for name in _COMMAND})
+
+
+def _json(value: object) -> str:
+    return to_json(value).decode()

@@ -1,0 +1,55 @@
+"""What the database holds at one moment: every answer of a page, the API or a notice is made from
+one snapshot, so that it does not contradict itself.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from sqlalchemy import Connection
+
+from console.db.events import Events
+from console.db.listening import read_listening
+from console.db.opening import Database
+from console.db.transactions import read_from
+from console.db.vms import Vms
+from console.fleet.contact import Listening
+
+Clock = Callable[[], float]
+
+
+class Snapshot:
+    """One transaction, at one time."""
+
+    def __init__(self, connection: Connection, now: float, silent_after: float | None) -> None:
+        self.connection: Final = connection
+        self.now: Final = now
+        """Seconds since 1970."""
+        self.listening: Final[Listening] = read_listening(connection, now, silent_after)
+        self.vms: Final = Vms(connection, now, self.listening)
+        self.events: Final = Events(connection, now, self.listening)
+
+
+class Snapshots:
+    """What takes snapshots, from any thread."""
+
+    def __init__(
+        self, database: Database, *, silent_after: float | None = None, clock: Clock = time.time
+    ) -> None:
+        """`silent_after` in seconds, if it is the same for every VM."""
+        self.database = database
+        self.silent_after = silent_after
+        self.clock = clock
+
+    @contextmanager
+    def take(self) -> Iterator[Snapshot]:
+        """The database as it is now. Raises `StoreError` if it does not answer."""
+        with read_from(self.database.reading) as connection:
+            yield self.within(connection)
+
+    def within(self, connection: Connection) -> Snapshot:
+        """The database as a transaction sees it that is open already."""
+        return Snapshot(connection, self.clock(), self.silent_after)

@@ -1,0 +1,225 @@
+"""The tables. A change here needs a migration in `migrations/versions`."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Float,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    Table,
+    Text,
+)
+
+metadata: Final = MetaData()
+
+# Every transaction of a writer takes the next number, and every row keeps that of its last change:
+# on PostgreSQL the row's lock makes writers take turns, and other consoles read what is newer.
+change: Final = Table(
+    "change",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("number", BigInteger, nullable=False),
+)
+
+vm: Final = Table(
+    "vm",
+    metadata,
+    Column("vm_id", Text, primary_key=True),
+    Column("name", Text, nullable=False),
+    Column("site", Text, nullable=False),
+    Column("resource_id", Text),
+    Column("subscription_id", Text),
+    Column("resource_group", Text),
+    Column("location", Text),
+    Column("zone", Text),
+    Column("scale_set", Text),
+    Column("tags", Text, nullable=False),
+    Column("version", Text),
+    Column("session", Text),
+    Column("stream", Text),
+    Column("sequence", BigInteger, nullable=False),
+    Column("record_time", Float(53), nullable=False),
+    Column("heard_at", Float(53), nullable=False),
+    Column("heard_by", Text, nullable=False),
+    Column("interval", Float(53)),
+    Column("stopped_at", Float(53)),
+    Column("lost_at", Float(53)),
+    Column("lost_session", Text),
+    Column("retired_at", Float(53)),
+    Column("retired_by", Text),
+    Column("commands", Text),
+    Column("missing", BigInteger, nullable=False),
+    Column("changed", BigInteger, nullable=False),
+    # When it last polled the HTTPS command channel; it takes commands there for a minute.
+    Column("pulled_at", Float(53)),
+    # Where its name is unique, and the name as it is compared and as lists are sorted by it.
+    Column("place", Text, nullable=False, server_default=""),
+    Column("folded", Text, nullable=False, server_default=""),
+    Column("sort_name", Text, nullable=False, server_default=""),
+    Index("vm_changed", "changed"),
+    Index("vm_place", "place", "folded"),
+    Index("vm_sorted", "sort_name", "vm_id"),
+)
+
+# When which console listened to which source: `until` grows while it is connected, `seen_at` while
+# the console runs and has such a source. A VM is only silent if somebody listened all the while.
+listening: Final = Table(
+    "listening",
+    metadata,
+    Column("console", Text, primary_key=True),
+    Column("source", Text, primary_key=True),
+    Column("since", Float(53), primary_key=True),
+    Column("until", Float(53), nullable=False),
+    Column("seen_at", Float(53), nullable=False),
+    Index("listening_seen", "seen_at"),
+)
+
+stream: Final = Table(
+    "stream",
+    metadata,
+    Column("vm_id", Text, primary_key=True),
+    Column("stream", Text, primary_key=True),
+    Column("low", BigInteger, nullable=False),
+    Column("high", BigInteger, nullable=False),
+    Column("high_time", Float(53), nullable=False),
+    Column("beat_time", Float(53)),
+)
+
+gap: Final = Table(
+    "gap",
+    metadata,
+    Column("vm_id", Text, primary_key=True),
+    Column("stream", Text, primary_key=True),
+    Column("first", BigInteger, primary_key=True),
+    Column("last", BigInteger, nullable=False),
+    Column("found_at", Float(53), nullable=False),
+    Column("seconds", Float(53), nullable=False),
+)
+
+record: Final = Table(
+    "record",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("vm_id", Text, nullable=False),
+    Column("stream", Text, nullable=False),
+    Column("sequence", BigInteger, nullable=False),
+    Column("type", Text, nullable=False),
+    Column("time", Float(53), nullable=False),
+    Column("received_at", Float(53), nullable=False),
+    Column("event_id", Text),
+    Column("body", LargeBinary, nullable=False),
+    Index("record_event", "event_id"),
+    Index("record_vm", "vm_id", "time"),
+    Index("record_received", "received_at"),
+)
+
+# One row per EventId and scope (subscription and resource group of its reporters).
+event: Final = Table(
+    "event",
+    metadata,
+    Column("event_id", Text, primary_key=True),
+    Column("scope", Text, primary_key=True),
+    Column("state", Text, nullable=False),
+    Column("shown_by", Text, nullable=False),
+    Column("shown_at", Float(53), nullable=False),
+    Column("first_at", Float(53), nullable=False),
+    Column("event_type", Text),
+    Column("not_before", Float(53)),
+    # It only tells something: nothing is due, and no VM's condition changes.
+    Column("is_news", Integer, nullable=False, server_default="0"),
+    Column("sites", Text, nullable=False),
+    Column("words", Text, nullable=False),
+    Column("changed", BigInteger, nullable=False),
+    Index("event_changed", "changed"),
+    Index("event_over", "state", "shown_at"),
+)
+
+# The names that an event lists, as its shown reporter says; each once, as names are compared.
+resource: Final = Table(
+    "resource",
+    metadata,
+    Column("event_id", Text, primary_key=True),
+    Column("scope", Text, primary_key=True),
+    Column("folded", Text, primary_key=True),
+    Index("resource_folded", "folded"),
+)
+
+# What one reporter says of one event: its newest record about it.
+observation: Final = Table(
+    "observation",
+    metadata,
+    Column("event_id", Text, primary_key=True),
+    Column("vm_id", Text, primary_key=True),
+    Column("record_id", Text, nullable=False),
+    Column("stream", Text, nullable=False),
+    Column("sequence", BigInteger, nullable=False),
+    Column("time", Float(53), nullable=False),
+    Column("first_at", Float(53), nullable=False),
+    Column("over", Integer, nullable=False),
+    Column("facts", Text, nullable=False),
+    Column("changed", BigInteger, nullable=False),
+    Column("scope", Text, nullable=False, server_default=""),
+    Column("affects", Integer, nullable=False, server_default="0"),
+    # Equal for two reporters that say the same: fingerprint and names.
+    Column("says", Text, nullable=False, server_default=""),
+    Index("observation_vm", "vm_id", "over"),
+    Index("observation_changed", "changed"),
+)
+
+receipt: Final = Table(
+    "receipt",
+    metadata,
+    Column("record_id", Text, primary_key=True),
+    Column("jti", Text, nullable=False),
+    Column("vm_id", Text, nullable=False),
+    Column("event_id", Text),
+    Column("state", Text, nullable=False),
+    Column("reason", Text),
+    Column("actor", Text, nullable=False),
+    Column("at", Float(53), nullable=False),
+    Column("changed", BigInteger, nullable=False),
+    Column("why", Text),
+    Column("scope", Text, nullable=False, server_default=""),
+    Index("receipt_event", "event_id"),
+    Index("receipt_jti", "jti"),
+    Index("receipt_changed", "changed"),
+)
+
+quarantine: Final = Table(
+    "quarantine",
+    metadata,
+    Column("source", Text, primary_key=True),
+    Column("reason", Text, primary_key=True),
+    Column("count", BigInteger, nullable=False),
+    Column("first_at", Float(53), nullable=False),
+    Column("last_at", Float(53), nullable=False),
+    Column("message", Text, nullable=False),
+    Column("sample", LargeBinary, nullable=False),
+)
+
+checkpoint: Final = Table(
+    "checkpoint",
+    metadata,
+    Column("hub", Text, primary_key=True),
+    Column("consumer_group", Text, primary_key=True),
+    Column("partition", Text, primary_key=True),
+    Column("offset", Text, nullable=False),
+    Column("sequence_number", BigInteger, nullable=False),
+)
+
+ownership: Final = Table(
+    "ownership",
+    metadata,
+    Column("hub", Text, primary_key=True),
+    Column("consumer_group", Text, primary_key=True),
+    Column("partition", Text, primary_key=True),
+    Column("owner_id", Text, nullable=False),
+    Column("etag", Text, nullable=False),
+    Column("modified_at", Float(53), nullable=False),
+)

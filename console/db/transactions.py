@@ -1,0 +1,36 @@
+"""Transactions whose failure is a `StoreError`, in words without secrets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from sqlalchemy import Connection, Engine
+from sqlalchemy.exc import SQLAlchemyError
+
+from console.db.errors import StoreError, told
+from console.db.opening import Database
+from console.db.writing import next_number
+
+
+@contextmanager
+def read_from(engine: Engine) -> Iterator[Connection]:
+    """One transaction that reads. Raises `StoreError` if the database does not answer."""
+    try:
+        with engine.begin() as connection:
+            yield connection
+    except SQLAlchemyError as error:
+        raise StoreError(told(error)) from error
+
+
+@contextmanager
+def write_to(database: Database) -> Iterator[tuple[Connection, int]]:
+    """One transaction that writes, and its number: writers take turns from here on.
+
+    Raises `StoreError`; then nothing was written.
+    """
+    try:
+        with database.writing.begin() as connection:
+            yield connection, next_number(connection)
+    except SQLAlchemyError as error:
+        raise StoreError(told(error)) from error

@@ -1,0 +1,313 @@
+"""VMs in the database: who they are, how they are heard, and which open events name them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Select,
+    and_,
+    case,
+    func,
+    or_,
+    select,
+    tuple_,
+    update,
+)
+
+from console.db import rows
+from console.db.contact import contact_of
+from console.db.tables import event, observation, resource, vm
+from console.db.upsert import portions
+from console.fleet.contact import Contact, Listening
+from console.fleet.reporters import PULL_SECONDS
+from console.fleet.values import CLEAR, Expectation, HeardVm, Vm, folded
+
+OPEN: Final = ("scheduled", "started")
+"""States of an event that is not over."""
+FILTERS: Final = (
+    "site",
+    "location",
+    "zone",
+    "scale_set",
+    "subscription_id",
+    "resource_group",
+)
+"""Columns that lists are filtered by."""
+_WORST_CONTACT: Final = ("silent", "late", "learning", "stopped", "heard", "retired")
+_CELL: Final = ("vm_id", "name", "site", "location", "zone", "scale_set")
+_SHOWN: Final = vm.alias("shown")
+BEARER: Final = vm.alias("bearer")
+"""The VM that bears a name, in `named`."""
+_CONTACT_COLUMNS: Final = ("commands", "pulled_at", "heard_at", "site")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WantedVms:
+    """Which VMs a listing shows; an empty text does not ask."""
+
+    q: str = ""
+    contact: str = ""
+    condition: str = ""
+    equal: Mapping[str, str] = field(default_factory=dict)
+    """Value by column, of `FILTERS`."""
+    sort: str = "name"
+    """name, heard or contact."""
+
+
+class Vms:
+    """Questions about VMs within one transaction."""
+
+    def __init__(self, connection: Connection, now: float, listening: Listening) -> None:
+        self._connection = connection
+        self._now = now
+        self._listening = listening
+        self._contact: ColumnElement[str] = contact_of(vm, now, listening).label("contact")
+
+    def one(self, vm_id: str) -> HeardVm | None:
+        """A VM by its id; None if nothing has come in from it."""
+        return next(iter(self.some([vm_id])), None)
+
+    def some(self, vm_ids: Iterable[str]) -> list[HeardVm]:
+        """VMs by their ids, those that are known."""
+        found: list[HeardVm] = []
+        for few in portions(vm_ids):
+            found += self._heard(select(vm, self._contact).where(vm.c.vm_id.in_(few)))
+        return found
+
+    def page(
+        self,
+        wanted: WantedVms,
+        *,
+        limit: int,
+        after: tuple[str, str] | None = None,
+        skip: int = 0,
+    ) -> list[HeardVm]:
+        """VMs in their order; `after` is a place in the order of names, as `place_of` gives it."""
+        query = self._matching(select(vm, self._contact), wanted)
+        if after is not None:
+            query = query.where(tuple_(vm.c.sort_name, vm.c.vm_id) > tuple_(*after))
+        query = query.order_by(*self._order(wanted.sort), vm.c.sort_name, vm.c.vm_id)
+        return self._heard(query.limit(limit).offset(skip))
+
+    def cells(self, wanted: WantedVms) -> list[tuple[HeardVm, str]]:
+        """Every VM that is wanted, in order, with its condition and no more than a map shows."""
+        columns = [vm.c[name] for name in _CELL]
+        query = self._matching(select(*columns, self._contact), wanted)
+        query = query.order_by(*self._order(wanted.sort), vm.c.sort_name, vm.c.vm_id)
+        names = _conditions().subquery()
+        rows_of_names = self._connection.execute(select(names.c.vm_id, names.c.condition))
+        condition = {row.vm_id: row.condition for row in rows_of_names}
+        found = []
+        for row in self._connection.execute(query):
+            cell = Vm(**dict(zip(_CELL, row, strict=False)))
+            heard = HeardVm(vm=cell, contact=row.contact)
+            found.append((heard, condition.get(cell.vm_id, CLEAR)))
+        return found
+
+    def counted(self, wanted: WantedVms | None = None) -> dict[str, int]:
+        """How many VMs there are of each contact."""
+        counts: Any = select(self._contact, func.count())
+        query = self._matching(counts, wanted or WantedVms())
+        found = self._connection.execute(query.group_by(self._contact))
+        return {row[0]: row[1] for row in found}
+
+    def conditions(self, wanted: WantedVms | None = None) -> dict[str, int]:
+        """How many VMs there are of each condition but clear."""
+        names = _conditions().subquery()
+        counts: Any = select(names.c.condition, func.count())
+        counts = counts.join(vm, vm.c.vm_id == names.c.vm_id)
+        query = self._matching(counts, wanted or WantedVms()).group_by(names.c.condition)
+        return {row[0]: row[1] for row in self._connection.execute(query)}
+
+    def count(self) -> int:
+        """How many VMs there are."""
+        found: int = self._connection.execute(select(func.count()).select_from(vm)).scalar_one()
+        return found
+
+    def missing(self) -> int:
+        """How many records never came, of all VMs."""
+        return int(self._connection.execute(select(func.sum(vm.c.missing))).scalar() or 0)
+
+    def options(self) -> dict[str, list[str]]:
+        """The values that each filter can have, in order."""
+        columns = [vm.c[name] for name in FILTERS]
+        found = self._connection.execute(select(*columns).distinct()).all()
+        return {
+            name: sorted({row[number] for row in found if row[number]})
+            for number, name in enumerate(FILTERS)
+        }
+
+    def expectations(self, vm_ids: Iterable[str]) -> dict[str, Expectation]:
+        """What some VMs expect, by vmId; those that no open event names are left out."""
+        found: dict[str, list[tuple[str, str]]] = {}
+        state = case((event.c.is_news == 1, CLEAR), else_=event.c.state).label("brings")
+        names = named(state).where(event.c.state.in_(OPEN)).subquery()
+        for few in portions(vm_ids):
+            query = select(names.c.vm_id, names.c.event_id, names.c.brings)
+            query = query.where(names.c.rank == 1, names.c.vm_id.in_(few)).distinct()
+            for row in self._connection.execute(query):
+                found.setdefault(row.vm_id, []).append((row.event_id, row.brings))
+        return {vm_id: _expectation(several) for vm_id, several in found.items()}
+
+    def changed_since(self, number: int) -> list[HeardVm]:
+        """VMs that a later transaction has changed."""
+        return self._heard(select(vm, self._contact).where(vm.c.changed > number))
+
+    def passed_since(self, then: float, before: Listening) -> list[HeardVm]:
+        """VMs whose contact or command channel is another one than at the moment `then`, by the
+        passing of time; `before`: when somebody had listened until then.
+        """
+        polled = func.coalesce(vm.c.pulled_at, 0)
+        return self._heard(
+            select(vm, self._contact).where(
+                or_(
+                    self._contact != contact_of(vm, then, before),
+                    (polled > then - PULL_SECONDS) != (polled > self._now - PULL_SECONDS),
+                )
+            )
+        )
+
+    def with_contact(
+        self, contacts: Iterable[Contact], *, limit: int | None = None
+    ) -> list[HeardVm]:
+        """The VMs that are heard in one of some ways, those that were heard last first."""
+        query = select(vm, self._contact).where(self._contact.in_(list(contacts)))
+        return self._heard(query.order_by(vm.c.heard_at.desc(), vm.c.sort_name).limit(limit))
+
+    def taken_away(self, since: float) -> dict[str, str]:
+        """By vmId of a silent or stopped VM, the newest event that has taken it away: one that has
+        begun, or has ended after a moment and after the VM was heard. A VM that is shut down in
+        order for its event has no chance to report that it started.
+        """
+        e = event.c
+        begun = or_(e.state == "started", and_(e.state == "scheduled", e.not_before <= self._now))
+        ended = and_(e.state == "ended", e.shown_at > since)
+        contact = contact_of(BEARER, self._now, self._listening).label("contact")
+        names = named(contact, e.shown_at).where(e.is_news == 0, or_(begun, ended)).subquery()
+        query = select(names.c.vm_id, names.c.event_id).where(
+            names.c.rank == 1,
+            names.c.contact.in_(("silent", "stopped")),
+            or_(names.c.state != "ended", names.c.heard_at < names.c.shown_at),
+        )
+        query = query.order_by(names.c.shown_at)
+        return {row.vm_id: row.event_id for row in self._connection.execute(query)}
+
+    def _matching(self, query: Select[Any], wanted: WantedVms) -> Select[Any]:
+        if wanted.q:
+            in_name = vm.c.folded.contains(folded(wanted.q), autoescape=True)
+            in_id = func.lower(vm.c.vm_id).contains(wanted.q.lower(), autoescape=True)
+            query = query.where(or_(in_name, in_id))
+        for name, value in wanted.equal.items():
+            query = query.where(vm.c[name] == value)
+        if wanted.contact:
+            query = query.where(self._contact == wanted.contact)
+        if wanted.condition:
+            names = _conditions().subquery()
+            those = select(names.c.vm_id)
+            if wanted.condition == CLEAR:
+                query = query.where(vm.c.vm_id.not_in(those))
+            else:
+                query = query.where(
+                    vm.c.vm_id.in_(those.where(names.c.condition == wanted.condition))
+                )
+        return query
+
+    def _order(self, sort: str) -> Sequence[ColumnElement[Any]]:
+        if sort == "heard":
+            return [vm.c.heard_at]
+        if sort == "contact":
+            names = _conditions().subquery()
+            started = select(names.c.vm_id).where(names.c.condition == "started")
+            scheduled = select(names.c.vm_id).where(names.c.condition == "scheduled")
+            worst = case(
+                *((self._contact == word, rank) for rank, word in enumerate(_WORST_CONTACT)),
+                else_=len(_WORST_CONTACT),
+            )
+            condition = case((vm.c.vm_id.in_(started), 0), (vm.c.vm_id.in_(scheduled), 1), else_=2)
+            return [condition, worst]
+        return []
+
+    def _heard(self, query: Select[Any]) -> list[HeardVm]:
+        return [
+            HeardVm(vm=rows.vm_of(row), contact=row.contact)
+            for row in self._connection.execute(query)
+        ]
+
+
+def place_of(known: Vm) -> tuple[str, str]:
+    """Where a VM stands in the order of names."""
+    return rows.vm_row(known)["sort_name"], known.vm_id
+
+
+def named(*columns: ColumnElement[Any]) -> Select[Any]:
+    """Which VM each name of each event is, as far as it is known: a bearer of the name in the place
+    of the reporter that shows the event. Of several, `rank` 1 has the one that counts: the reporter
+    itself, or one that has reported the event too, or the one that was heard last. `columns` are
+    further ones, of `BEARER` or of `event`.
+    """
+    best = case(
+        (BEARER.c.vm_id == event.c.shown_by, 0), (observation.c.vm_id.is_not(None), 1), else_=2
+    )
+    rank = func.row_number().over(
+        partition_by=(resource.c.event_id, resource.c.scope, resource.c.folded),
+        order_by=(best, BEARER.c.heard_at.desc(), BEARER.c.vm_id),
+    )
+    both = and_(
+        observation.c.event_id == resource.c.event_id, observation.c.vm_id == BEARER.c.vm_id
+    )
+    same_event = and_(event.c.event_id == resource.c.event_id, event.c.scope == resource.c.scope)
+    return (
+        select(
+            resource.c.event_id,
+            resource.c.scope,
+            resource.c.folded,
+            event.c.state,
+            event.c.is_news,
+            BEARER.c.vm_id,
+            observation.c.says,
+            rank.label("rank"),
+            *(BEARER.c[name] for name in _CONTACT_COLUMNS),
+            *columns,
+        )
+        .select_from(event)
+        .join(resource, same_event)
+        .join(_SHOWN, _SHOWN.c.vm_id == event.c.shown_by)
+        .join(BEARER, and_(BEARER.c.place == _SHOWN.c.place, BEARER.c.folded == resource.c.folded))
+        .outerjoin(observation, both)
+    )
+
+
+def _conditions() -> Select[Any]:
+    """The VMs that open events name, each with its condition."""
+    names = named().where(event.c.state.in_(OPEN), event.c.is_news == 0).subquery()
+    started = func.max(case((names.c.state == "started", 1), else_=0))
+    condition = case((started == 1, "started"), else_="scheduled").label("condition")
+    return select(names.c.vm_id, condition).where(names.c.rank == 1).group_by(names.c.vm_id)
+
+
+def _expectation(events: Sequence[tuple[str, str]]) -> Expectation:
+    brought = {state for _, state in events}
+    worst = next(word for word in ("started", "scheduled", CLEAR) if word in brought)
+    return Expectation(
+        condition=worst,
+        events=tuple(sorted(event_id for event_id, _ in events)),
+    )
+
+
+def retire_rows(
+    connection: Connection, vm_ids: Sequence[str], *, by: str, at: float, number: int
+) -> list[str]:
+    """Note that VMs are gone; those that are known and were not retired before, in their order."""
+    known = connection.execute(
+        select(vm.c.vm_id).where(vm.c.vm_id.in_(vm_ids), vm.c.retired_at.is_(None))
+    ).scalars()
+    there = set(known)
+    connection.execute(
+        update(vm).where(vm.c.vm_id.in_(there)).values(retired_at=at, retired_by=by, changed=number)
+    )
+    return [each for each in vm_ids if each in there]

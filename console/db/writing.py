@@ -1,0 +1,225 @@
+"""One transaction of the writer: what a batch needs to know, and what it changes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from sqlalchemy import Connection, Table, bindparam, delete, select, text, tuple_, update
+
+from console.db import rows, tables
+from console.db.upsert import insert_new, insert_of, portions, upsert
+from console.fleet.fold import Changes, Known, is_deletion
+from console.fleet.reporters import PULL_SECONDS
+from console.fleet.values import Event, folded
+from console.records.incoming import Incoming, IncomingRecord, IncomingState
+
+_NEXT: Final = text("UPDATE change SET number = number + 1 WHERE id = 1 RETURNING number")
+_PAIRS: Final = 1000
+"""Pairs in one statement."""
+
+
+def next_number(connection: Connection) -> int:
+    """Take the transaction's number; on PostgreSQL, wait until other writers are done."""
+    number: int = connection.execute(_NEXT).scalar_one()
+    return number
+
+
+def newest_number(connection: Connection) -> int:
+    """The number of the last transaction."""
+    number: int = connection.execute(select(tables.change.c.number)).scalar_one()
+    return number
+
+
+def load(connection: Connection, batch: Sequence[Incoming]) -> Known:
+    """What the database holds of the VMs, streams, records and events of a batch."""
+    known = Known()
+    vm_ids = {_vm_id(each) for each in batch}
+    records = [each for each in batch if isinstance(each, IncomingRecord)]
+    for row in _select_in(connection, tables.vm, "vm_id", vm_ids):
+        known.vms[row.vm_id] = rows.vm_of(row)
+    for row in _select_in(connection, tables.stream, "vm_id", vm_ids & set(known.vms)):
+        known.streams[(row.vm_id, row.stream)] = rows.stream_of(row)
+    with_gaps = {vm.vm_id for vm in known.vms.values() if vm.missing}
+    for row in _select_in(connection, tables.gap, "vm_id", with_gaps):
+        known.gaps.setdefault((row.vm_id, row.stream), []).append(rows.gap_of(row))
+    known.records |= _stored(connection, known, records)
+    _load_events(connection, known, batch)
+    _load_deleted(connection, known, records)
+    return known
+
+
+def write(connection: Connection, changes: Changes, number: int) -> None:
+    """Carry out what a batch changes."""
+    insert_new(connection, tables.record, map(rows.record_row, changes.records.values()))
+    altered = changes.altered
+    upsert(
+        connection,
+        tables.vm,
+        [
+            rows.vm_row(replace(vm, changed=number) if vm.vm_id in altered else vm)
+            for vm in changes.vms.values()
+        ],
+    )
+    upsert(connection, tables.stream, map(rows.stream_row, changes.streams.values()))
+    scopes = {event_id: event.scope for event_id, event in changes.events.items()}
+    upsert(
+        connection,
+        tables.observation,
+        [
+            rows.observation_row(each, scopes[each.event_id], number)
+            for each in changes.observations.values()
+        ],
+    )
+    upsert(connection, tables.event, [rows.event_row(e, number) for e in changes.events.values()])
+    _write_names(connection, changes, number)
+    insert_new(connection, tables.receipt, [rows.receipt_row(r, number) for r in changes.receipts])
+    for (vm_id, stream), gaps in changes.gaps.items():
+        connection.execute(
+            delete(tables.gap).where(tables.gap.c.vm_id == vm_id, tables.gap.c.stream == stream)
+        )
+        insert_new(connection, tables.gap, map(rows.gap_row, gaps))
+
+
+def quarantine(
+    connection: Connection, *, source: str, reason: str, message: str, sample: bytes, at: float
+) -> None:
+    """Count what was not a record of ours; the last one of each kind is kept, cut short."""
+    values = {
+        "source": source,
+        "reason": reason,
+        "count": 1,
+        "first_at": at,
+        "last_at": at,
+        "message": message[:500],
+        "sample": sample[:2000],
+    }
+    statement = insert_of(connection.dialect.name, tables.quarantine).values(values)
+    connection.execute(
+        statement.on_conflict_do_update(
+            index_elements=["source", "reason"],
+            set_={
+                "count": tables.quarantine.c.count + 1,
+                "last_at": statement.excluded.last_at,
+                "message": statement.excluded.message,
+                "sample": statement.excluded.sample,
+            },
+        )
+    )
+
+
+def write_polls(connection: Connection, polls: Mapping[str, float], number: int) -> set[str]:
+    """Write when VMs last polled the HTTPS channel, in seconds since 1970; the VMs that are known.
+
+    A VM that has begun to poll, or does so again, is a change of it.
+    """
+    table = tables.vm
+    found = {row.vm_id: row for row in _select_in(connection, table, "vm_id", polls)}
+    changed = []
+    for vm_id, row in found.items():
+        is_back = row.pulled_at is None or polls[vm_id] - row.pulled_at >= PULL_SECONDS
+        changed.append(
+            {"key": vm_id, "at": polls[vm_id], "new": number if is_back else row.changed}
+        )
+    if changed:
+        statement = (
+            update(table)
+            .where(table.c.vm_id == bindparam("key"))
+            .values(pulled_at=bindparam("at"), changed=bindparam("new"))
+        )
+        connection.execute(statement, changed)
+    return set(found)
+
+
+def _write_names(connection: Connection, changes: Changes, number: int) -> None:
+    """The names of events, in the place of those that they had; VMs that lose one have changed."""
+    r = tables.resource.c
+    before: dict[tuple[str, str], set[str]] = {}
+    for row in _select_in(connection, tables.resource, "event_id", changes.names):
+        before.setdefault((row.event_id, row.scope), set()).add(row.folded)
+    new, dropped = [], []
+    for event_id, names in changes.names.items():
+        event = changes.events[event_id]
+        had = before.get((event_id, event.scope), set())
+        key = {"event_id": event_id, "scope": event.scope}
+        new += [{**key, "folded": name} for name in sorted(names - had)]
+        dropped += [(event, name) for name in sorted(had - names)]
+    insert_new(connection, tables.resource, new)
+    for event, name in dropped:
+        same = (r.event_id == event.event_id, r.scope == event.scope, r.folded == name)
+        connection.execute(delete(tables.resource).where(*same))
+        _note_dropped(connection, event, name, number)
+
+
+def _note_dropped(connection: Connection, event: Event, name: str, number: int) -> None:
+    """The VM that an event named and names no more is changed by that."""
+    v = tables.vm
+    place = select(v.c.place).where(v.c.vm_id == event.shown_by).scalar_subquery()
+    dropped = update(v).where(v.c.place == place, v.c.folded == name)
+    connection.execute(dropped.values(changed=number))
+
+
+def _stored(connection: Connection, known: Known, records: Iterable[IncomingRecord]) -> set[str]:
+    """The ids of a batch that are in the store. One that is next in its stream cannot be."""
+    doubtful = set()
+    for each in records:
+        stream = known.streams.get((each.place.vm_id, each.stream))
+        if each.kind != "heartbeat" and (stream is None or each.sequence <= stream.high):
+            doubtful.add(each.id)
+    c = tables.record.c
+    found: set[str] = set()
+    for few in portions(doubtful):
+        found |= set(connection.execute(select(c.id).where(c.id.in_(few))).scalars())
+    return found
+
+
+def _vm_id(each: Incoming) -> str:
+    return each.place.vm_id if isinstance(each, IncomingRecord) else each.vm_id
+
+
+def _load_events(connection: Connection, known: Known, batch: Sequence[Incoming]) -> None:
+    pairs = {
+        (each.event.event_id, each.place.vm_id)
+        for each in batch
+        if isinstance(each, IncomingRecord) and each.event is not None
+    }
+    states = [each for each in batch if isinstance(each, IncomingState)]
+    pairs |= {(event.event_id, each.vm_id) for each in states for _, event in each.events}
+    event_ids = {event_id for event_id, _ in pairs}
+    c = tables.observation.c
+    if states:
+        pending = select(tables.observation).where(
+            c.over == 0, c.vm_id.in_({each.vm_id for each in states})
+        )
+        for row in connection.execute(pending):
+            known.observations[(row.event_id, row.vm_id)] = rows.observation_of(row)
+            event_ids.add(row.event_id)
+    for row in _select_in(connection, tables.event, "event_id", event_ids):
+        known.events[row.event_id] = rows.event_of(row)
+    # Of the reporters in the batch alone: an event may have thousands of others.
+    mine = {pair for pair in pairs if pair[0] in known.events}
+    for some in portions(mine, _PAIRS):
+        wanted = select(tables.observation).where(tuple_(c.event_id, c.vm_id).in_(some))
+        for row in connection.execute(wanted):
+            known.observations[(row.event_id, row.vm_id)] = rows.observation_of(row)
+
+
+def _load_deleted(connection: Connection, known: Known, records: Iterable[IncomingRecord]) -> None:
+    """The VMs of the names whose deletion a record reports; the fold looks at their place."""
+    names = {
+        folded(name)
+        for record in records
+        if record.event is not None and is_deletion(record.event)
+        for name in record.event.resources
+    }
+    for row in _select_in(connection, tables.vm, "folded", names):
+        known.vms.setdefault(row.vm_id, rows.vm_of(row))
+
+
+def _select_in(
+    connection: Connection, table: Table, column: str, values: Iterable[str]
+) -> Iterable[Any]:
+    """The rows of a table whose column is one of some texts."""
+    for few in portions(values):
+        yield from connection.execute(select(table).where(table.c[column].in_(few)))

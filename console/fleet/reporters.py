@@ -1,0 +1,65 @@
+"""Which VMs can be asked to approve an event, and which of them is asked first."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from console.fleet.contact import Listening
+from console.fleet.values import KnownEvent
+
+PULL: Final = "pull"
+"""Name of the HTTPS channel, where else the name of a source stands."""
+PULL_SECONDS: Final = 60.0
+"""A VM that polled the HTTPS channel takes commands there for so long."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reporter:
+    """A VM that can be asked, over which channel, and whether a console is connected to that."""
+
+    vm_id: str
+    channel: str
+    connected: bool
+    heard_at: float
+
+
+def channel_of(
+    commands: str | None, pulled_at: float | None, now: float, listening: Listening
+) -> str | None:
+    """Over which channel a VM takes commands: a source that is connected before HTTPS, and HTTPS
+    before one that is not; None if it takes none. `commands` is the source over which it says that
+    it takes them, `pulled_at` when it last polled.
+    """
+    pulls = pulled_at is not None and now - pulled_at < PULL_SECONDS
+    if commands is None or (pulls and not listening.connected.get(commands)):
+        return PULL if pulls else None
+    return commands if commands in listening.connected else None
+
+
+def reporters(known: KnownEvent, now: float, listening: Listening) -> list[Reporter]:
+    """The VMs that can be asked now, the best first: heard, named by the event, and seeing it as it
+    is shown. One that sees it otherwise would only refuse; and what cannot be checked against its
+    fingerprint is approved by nobody.
+    """
+    found: dict[str, Reporter] = {}
+    facts = known.shown.facts
+    if facts.is_news or not facts.is_proven:
+        return []
+    for named in known.named.values():
+        channel = channel_of(named.commands, named.pulled_at, now, listening)
+        if channel is None or named.contact != "heard" or named.says != known.shown.says:
+            continue
+        found[named.vm_id] = Reporter(
+            vm_id=named.vm_id,
+            channel=channel,
+            connected=channel == PULL or listening.connected.get(channel, False),
+            heard_at=named.heard_at,
+        )
+    return sorted(found.values(), key=lambda each: (not each.connected, -each.heard_at, each.vm_id))
+
+
+def first(found: Iterable[Reporter], tried: Collection[str] = ()) -> Reporter | None:
+    """The best VM that this decision has not tried yet; None after the last."""
+    return next((each for each in found if each.vm_id not in tried), None)

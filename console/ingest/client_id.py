@@ -1,0 +1,62 @@
+"""The console's own client id at a broker: the same at each start, and another for each console."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import socket
+from pathlib import Path
+from typing import Final
+from uuid import uuid4
+
+from console.db.opening import DATABASE_FILE
+
+_LOG: Final = logging.getLogger("console")
+
+
+def kept_client_id(directory: Path, source: str) -> str:
+    """The client id that the state directory keeps for a source, made at the first start.
+
+    If the directory cannot be written, the id is good for this run alone, and a warning says so.
+    """
+    file = directory / f"mqtt-client-id-{source}"
+    try:
+        if kept := file.read_text("ascii").strip():
+            return kept
+    except FileNotFoundError:
+        pass
+    except (OSError, UnicodeDecodeError) as error:
+        return _unkept(source, error)
+    made = _first(directory, source)
+    fresh = file.with_suffix(".new")
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        fresh.write_text(f"{made}\n", "ascii")
+        fresh.replace(file)
+    except OSError as error:
+        return _unkept(source, error)
+    return made
+
+
+def _first(directory: Path, source: str) -> str:
+    """A new id; with the database of a version up to 0.2.0, the one whose session has messages."""
+    if (directory / DATABASE_FILE).exists():
+        place = f"{socket.gethostname()}\n{directory.resolve()}\n{source}"
+        return f"seb-console-{hashlib.sha256(place.encode()).hexdigest()[:12]}"
+    return _new()
+
+
+def _new() -> str:
+    return f"seb-console-{uuid4().hex[:12]}"
+
+
+def _unkept(source: str, error: Exception) -> str:
+    why = getattr(error, "strerror", None) or type(error).__name__
+    _LOG.warning(
+        "the client id cannot be kept in SEB_CONSOLE_STATE_DIR (%s), so what comes while this "
+        "console restarts is lost; correct that, or set SEB_CONSOLE_SOURCE__%s__CLIENT_ID",
+        why,
+        source.upper(),
+        extra={"action": "client_id_not_kept", "source": source},
+    )
+    return _new()

@@ -1,0 +1,220 @@
+"""Records from an Event Hub: the SDK's consumer, in an event loop on a thread of its own.
+
+A batch is handed over whole, and the next is not read before its commit, so the hub is never read
+faster than the database takes it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import queue
+import random
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+from azure.eventhub import EventData, TransportType
+from azure.eventhub.aio import EventHubConsumerClient, PartitionContext
+
+from console.db.opening import Database
+from console.ingest.checkpoints import Checkpoints
+from console.ingest.delivery import Checkpoint, Delivery, Refused
+from console.ingest.settings import EventHubSource
+from console.ingest.state import SourceState
+from console.ingest.writer import Writer
+from console.records.incoming import Incoming, IncomingRecord
+from console.records.parse import NotOurs, parse_record
+from sinks.base import SinkError
+from sinks.eventhub.errors import diagnose
+from sinks.eventhub.tls import TlsSockets
+
+_LOG: Final = logging.getLogger("console")
+_BATCH: Final = 300
+_BALANCING_SECONDS: Final = 5.0
+_CLAIM_SECONDS: Final = 30.0
+_LONGEST_WAIT: Final = 30.0
+
+
+class EventHubReader:
+    """One thread that reads the partitions that this console has claimed."""
+
+    def __init__(
+        self,
+        settings: EventHubSource,
+        *,
+        state: SourceState,
+        writer: Writer,
+        database: Database,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self._settings = settings
+        self._state = state
+        self._writer = writer
+        self._checkpoints = Checkpoints(database)
+        self._now = now
+        self._stop = threading.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._thread = threading.Thread(target=self._run, name=f"hub {state.name}", daemon=True)
+
+    def start(self) -> None:
+        """Begin to read, once the database is open: the checkpoints are there."""
+        self._state.down("not connected yet")
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End; partitions are given back."""
+        self._stop.set()
+        loop, task = self._loop, self._task
+        if loop is not None and task is not None and loop.is_running():
+            loop.call_soon_threadsafe(task.cancel)
+        if self._thread.is_alive():
+            self._thread.join(5)
+
+    def _run(self) -> None:
+        while not self._writer.opened.wait(0.2):
+            if self._stop.is_set():
+                return
+        wait = 0.5
+        while not self._stop.is_set():
+            try:
+                asyncio.run(self._serve())
+            except Exception as error:  # noqa: BLE001  # a thread that ends would leave us deaf
+                self._trouble(error)
+            self._stop.wait(random.uniform(wait / 2, wait))  # noqa: S311  # jitter
+            wait = 0.5 if self._state.connected else min(_LONGEST_WAIT, wait * 2)
+
+    async def _serve(self) -> None:
+        self._loop, self._task = asyncio.get_running_loop(), asyncio.current_task()
+        if self._stop.is_set():
+            return
+        client = self._client()
+        try:
+            await client.receive_batch(
+                self._on_batch,
+                max_batch_size=_BATCH,
+                max_wait_time=5,
+                starting_position="-1",
+                on_error=self._on_error,
+                on_partition_initialize=self._on_partition,
+            )
+        except asyncio.CancelledError:
+            pass
+        finally:
+            await asyncio.wait_for(client.close(), 3)
+
+    def _client(self) -> EventHubConsumerClient:
+        address = self._settings.address()
+        common: dict[str, Any] = {
+            "consumer_group": self._settings.consumer_group,
+            "checkpoint_store": self._checkpoints,
+            "load_balancing_interval": _BALANCING_SECONDS,
+            "partition_ownership_expiration_interval": _CLAIM_SECONDS,
+            "transport_type": TransportType.Amqp,
+            "retry_total": 1,
+            "ssl_context": None if address.emulator else TlsSockets.trusting_the_system(),
+        }
+        if self._settings.namespace is None:
+            return EventHubConsumerClient.from_connection_string(
+                address.connection_string(), **common
+            )
+        return EventHubConsumerClient(
+            fully_qualified_namespace=address.host,
+            eventhub_name=address.hub,
+            credential=_managed_identity(),
+            **common,
+        )
+
+    async def _on_partition(self, context: PartitionContext) -> None:
+        if not self._state.connected:
+            self._state.up(self._now())
+            fields = {"action": "source_connected", "source": self._state.name}
+            _LOG.info("reading partition %s", context.partition_id, extra=fields)
+
+    async def _on_error(self, _context: PartitionContext | None, error: Exception) -> None:
+        self._trouble(error)
+
+    def _trouble(self, error: BaseException) -> None:
+        if self._stop.is_set():
+            return
+        words = str(error) if isinstance(error, SinkError) else diagnose(error).text("hub")
+        if self._state.trouble != words:
+            fields = {"action": "source_lost", "source": self._state.name}
+            _LOG.warning("%s", words, extra=fields)
+        self._state.down(words)
+
+    async def _on_batch(self, context: PartitionContext, events: list[EventData]) -> None:
+        if not self._state.connected:
+            self._state.up(self._now())
+        if not events:
+            return
+        last = events[-1]
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[bool] = loop.create_future()
+
+        def done(stored: bool) -> None:  # noqa: FBT001  # as Delivery.done
+            loop.call_soon_threadsafe(_settle, answer, stored)
+
+        items = [self._item(event) for event in events]
+        delivery = Delivery(
+            source=self._state.name,
+            items=items,
+            done=done,
+            size=sum(len(each.body) for each in items if isinstance(each, IncomingRecord)),
+            checkpoint=Checkpoint(
+                hub=f"{context.fully_qualified_namespace}/{context.eventhub_name}",
+                consumer_group=context.consumer_group,
+                partition=context.partition_id,
+                offset=str(last.offset),
+                sequence_number=int(last.sequence_number or 0),
+            ),
+        )
+        while True:
+            try:
+                self._writer.put(delivery, timeout=0)
+                break
+            except queue.Full:
+                await asyncio.sleep(0.05)
+        if not await answer:
+            raise asyncio.CancelledError  # the console ends: the batch comes again next time
+
+    def _item(self, event: EventData) -> Incoming | Refused:
+        now = self._now()
+        enqueued = event.enqueued_time
+        sent_at = now if enqueued is None else min(now, enqueued.timestamp())
+        self._state.lag = now - sent_at
+        body = b""
+        try:
+            body = _body(event)
+            return parse_record(body, source=self._state.name, received_at=now, sent_at=sent_at)
+        except NotOurs as error:
+            return Refused(reason=error.reason, message=str(error), sample=body[:2000], at=now)
+
+
+def _settle(answer: asyncio.Future[bool], stored: bool) -> None:  # noqa: FBT001
+    if not answer.done():
+        answer.set_result(stored)
+
+
+def _body(event: EventData) -> bytes:
+    """The bytes of a message. Raises `NotOurs` if it holds no plain bytes."""
+    body = event.body
+    if isinstance(body, bytes):
+        return body
+    try:
+        return b"".join(body)  # type: ignore[arg-type]
+    except TypeError:
+        raise NotOurs("not_json", "the message's body is not bytes") from None
+
+
+def _managed_identity() -> Any:
+    try:
+        from azure.identity.aio import DefaultAzureCredential  # noqa: PLC0415  # an optional extra
+    except ImportError:
+        raise SinkError(
+            "namespace: a managed identity needs a package that is not installed",
+            remedy="run pip install 'scheduled-events-bridge[azure-identity]' aiohttp",
+        ) from None
+    return DefaultAzureCredential()

@@ -1,0 +1,58 @@
+"""Deliveries that wait for the writer: bounded in number and in bytes, first in, first out."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections import deque
+
+from console.ingest.delivery import Delivery
+
+
+class Inbox:
+    """A queue between the sources' threads and the writer's."""
+
+    def __init__(self, *, most: int, most_bytes: int) -> None:
+        self._most = most
+        self._most_bytes = most_bytes
+        self._waiting: deque[Delivery] = deque()
+        self._bytes = 0
+        lock = threading.Lock()
+        self._arrived = threading.Condition(lock)
+        self._taken = threading.Condition(lock)
+
+    def __len__(self) -> int:
+        """Deliveries that wait."""
+        return len(self._waiting)
+
+    @property
+    def size(self) -> int:
+        """Bytes that wait."""
+        return self._bytes
+
+    def put(self, delivery: Delivery, timeout: float | None = None) -> None:
+        """Add one. One that alone is larger than the limit is taken when nothing else waits.
+
+        Raises `queue.Full` after `timeout` seconds without room.
+        """
+        with self._taken:
+            if not self._taken.wait_for(lambda: self._has_room(delivery), timeout):
+                raise queue.Full
+            self._waiting.append(delivery)
+            self._bytes += delivery.size
+            self._arrived.notify()
+
+    def take(self, timeout: float) -> Delivery | None:
+        """The one that waits longest; None if nothing comes within `timeout` seconds."""
+        with self._arrived:
+            if not self._arrived.wait_for(lambda: bool(self._waiting), timeout):
+                return None
+            delivery = self._waiting.popleft()
+            self._bytes -= delivery.size
+            self._taken.notify_all()
+            return delivery
+
+    def _has_room(self, delivery: Delivery) -> bool:
+        if not self._waiting:
+            return True
+        return len(self._waiting) < self._most and self._bytes + delivery.size <= self._most_bytes

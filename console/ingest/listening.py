@@ -1,0 +1,69 @@
+"""What this run of the console listens to, written down so that every console can judge contact."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from sqlalchemy import Connection
+
+from console.db.listening import (
+    GRACE_SECONDS,
+    Listened,
+    end_others,
+    forget_listening,
+    write_listening,
+)
+from console.ingest.state import SourceState
+
+_WRITE_SECONDS: Final = 4.0
+"""From one write to the next: after a kill, so much of the listening is not known."""
+
+
+class ListeningLog:
+    """Used on the writer's thread alone."""
+
+    def __init__(self, console: str, states: Iterable[SourceState]) -> None:
+        """`console` names this run."""
+        self._console = console
+        self._states = list(states)
+        self._listened: dict[str, Listened] = {}
+        self._known: dict[str, float | None] = {}
+        """Since when each source was connected, as last written."""
+        self._written_at: float | None = None
+
+    def is_due(self, now: float) -> bool:
+        """Whether there is something to write, now in seconds since 1970."""
+        if self._written_at is None or not 0 <= now - self._written_at < _WRITE_SECONDS:
+            return True
+        return any(self._known.get(each.name) != each.since for each in self._states)
+
+    def begin(self, connection: Connection, now: float, *, is_alone: bool) -> None:
+        """Write for the first time; `is_alone`: no other console can be at this database."""
+        if is_alone:
+            end_others(connection, self._console)
+        forget_listening(connection, now)
+        self.write(connection, now)
+
+    def write(self, connection: Connection, now: float) -> None:
+        """Write how it is now. Raises SQLAlchemy's errors; then it is still to be written."""
+        was_away = self._written_at is None or now - self._written_at > GRACE_SECONDS
+        listened = {}
+        known = {each.name: each.since for each in self._states}
+        for name, since in known.items():
+            last = self._listened.get(name)
+            if since is None:
+                listened[name] = last or Listened(source=name, since=now, until=now)
+            elif last is None or was_away or since != self._known.get(name):
+                listened[name] = Listened(source=name, since=min(since, now), until=now)
+            else:
+                listened[name] = Listened(source=name, since=last.since, until=now)
+            if was_away and last is not None and since is not None:
+                listened[name] = Listened(source=name, since=now, until=now)
+        write_listening(connection, self._console, listened.values(), seen_at=now)
+        self._listened, self._known, self._written_at = listened, known, now
+
+    def end(self, connection: Connection, now: float) -> None:
+        """Write that this run ends in order."""
+        self.write(connection, now)
+        write_listening(connection, self._console, self._listened.values(), seen_at=0.0)

@@ -1,0 +1,48 @@
+"""Whether a broker or a hub can be reached, for `seb console check`; nothing is read from it."""
+
+from __future__ import annotations
+
+from uuid import uuid4
+
+from console.errors import UnreachableError
+from console.ingest.settings import EventHubSource, MqttSource
+from sinks.base import SinkError
+
+_SECONDS = 15.0
+
+
+def reach(source: MqttSource | EventHubSource) -> str:
+    """Connect and disconnect; says where. Raises `UnreachableError` with the remedy."""
+    try:
+        return _broker(source) if isinstance(source, MqttSource) else _hub(source)
+    except SinkError as error:
+        raise UnreachableError(str(error)) from None
+
+
+def _broker(source: MqttSource) -> str:
+    from sinks.mqtt.client import plan_for  # noqa: PLC0415  # only where there is one
+    from sinks.mqtt.session import Session  # noqa: PLC0415
+
+    # Another client id than the running console's: it would take its session away.
+    session = Session(plan_for(source, client_id=f"seb-console-check-{uuid4().hex[:8]}"))
+    session.connect(timeout=_SECONDS)
+    session.close(timeout=_SECONDS)
+    return f"connected to {session.plan.address}"
+
+
+def _hub(source: EventHubSource) -> str:
+    from sinks.eventhub.errors import diagnose  # noqa: PLC0415  # only where there is one
+    from sinks.eventhub.producer import HubProducer  # noqa: PLC0415
+    from sinks.within import within  # noqa: PLC0415
+
+    address = source.address()
+    if source.namespace is not None:
+        return f"{address} (not tried: it needs the managed identity)"
+    link = HubProducer(address)
+    try:
+        partitions = within(_SECONDS, link.partitions)
+    except Exception as error:  # noqa: BLE001  # whatever the SDK raises, in our words
+        raise UnreachableError(diagnose(error).text(address)) from None
+    finally:
+        link.close()
+    return f"{address} has {partitions} partitions"

@@ -1,0 +1,267 @@
+"""The writer: takes deliveries from a bounded queue and commits many in one transaction.
+
+Nothing is acknowledged before its commit. If the database does not take it, the writer tries again
+for ever, the queue fills, and the sources stand still.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import Final, TypeGuard
+from uuid import uuid4
+
+from sqlalchemy.exc import InterfaceError, InternalError, OperationalError, SQLAlchemyError
+
+from console.db import writing
+from console.db.checkpoints import write_checkpoint
+from console.db.errors import told
+from console.db.opening import Database
+from console.db.retention import delete_before
+from console.errors import ConsoleError
+from console.fleet.fold import fold
+from console.ingest.delivery import Delivery, Refused
+from console.ingest.inbox import Inbox
+from console.ingest.listening import ListeningLog
+from console.ingest.progress import Progress
+from console.records.incoming import Incoming, IncomingRecord
+
+_LOG: Final = logging.getLogger("console")
+QUEUE: Final = 1000
+"""Deliveries that wait; beyond that, sources wait."""
+_QUEUE_BYTES: Final = 32 * 1024 * 1024
+"""Bytes of what waits; values in memory take some times that."""
+_MOST: Final = 2000
+"""Items in one transaction, and what the last delivery brings above that. The more there are, the
+less each costs: pages of an index that several of them change are written once.
+"""
+_MOST_BYTES: Final = 4 * 1024 * 1024
+"""The same in bytes."""
+_GATHER_SECONDS: Final = 0.05
+_GATHER_ITEMS: Final = 16
+"""A broker may send 20 unacknowledged messages at most: never wait for more than that."""
+_LONGEST_WAIT: Final = 5.0
+_BITE: Final = 500
+"""Rows of a table that retention deletes in one transaction."""
+_ABOUT_THE_DATABASE: Final = (OperationalError, InterfaceError, InternalError)
+"""What would fail with other data too."""
+
+
+class Writer:
+    """One thread that alone writes."""
+
+    def __init__(
+        self,
+        database: Database,
+        *,
+        opened: Callable[[], None],
+        committed: Callable[[], None],
+        listening: ListeningLog | None = None,
+        silent_after: float | None = None,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        """`opened` and `committed` are called on this thread. `listening`: what is written down of
+        when this console listened; `silent_after` in seconds, if it is the same for every VM.
+        """
+        self._database = database
+        self._listening = listening or ListeningLog(uuid4().hex, ())
+        self._silent_after = silent_after
+        self._when_opened = opened
+        self._committed = committed
+        self._now = now
+        self._inbox = Inbox(most=QUEUE, most_bytes=_QUEUE_BYTES)
+        self._retire_before: float | None = None
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="writer", daemon=True)
+        self.opened = threading.Event()
+        """Set once the database is open and its schema ours."""
+        self.progress = Progress()
+
+    def start(self) -> None:
+        """Begin; the database need not be reachable yet."""
+        self._thread.start()
+
+    def stop(self, timeout: float = 10.0) -> None:
+        """Commit what waits, if the database takes it, and end."""
+        self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join(timeout)
+
+    @property
+    def waiting(self) -> int:
+        """Deliveries in the queue."""
+        return len(self._inbox)
+
+    @property
+    def waiting_bytes(self) -> int:
+        """Bytes of the deliveries in the queue."""
+        return self._inbox.size
+
+    def put(self, delivery: Delivery, *, timeout: float | None = None) -> None:
+        """Hand over; waits while the queue is full. Raises `queue.Full` after `timeout` seconds."""
+        self._inbox.put(delivery, timeout)
+
+    def retire_before(self, moment: float) -> None:
+        """Delete records and past events from before a moment, a few at a time, when idle."""
+        self._retire_before = moment
+
+    def _run(self) -> None:
+        if not self._insist(self._open):
+            return
+        while True:
+            if self._retire_before is not None:
+                self._retire()
+            if self._listening.is_due(self._now()):
+                self._insist(self._note_listening)
+            batch = self._take()
+            if not batch:
+                if self._stop.is_set():
+                    self._end()
+                    return
+                continue
+            stored = self._insist(lambda batch=batch: self._commit(batch))  # type: ignore[misc]
+            for delivery in batch:
+                with suppress(Exception):  # a source that has gone must not end the writer
+                    delivery.done(stored)
+
+    def _retire(self) -> None:
+        """One bite; what comes in meanwhile need not wait for the rest."""
+        moment = self._retire_before
+
+        def work() -> None:
+            with self._database.writing.begin() as connection:
+                if moment is None or not delete_before(connection, moment, _BITE):
+                    self._retire_before = None
+
+        self._insist(work)
+
+    def _note_listening(self) -> None:
+        """Every few seconds, so that it is also known whether the database works."""
+        with self._database.writing.begin() as connection:
+            self._listening.write(connection, self._now())
+
+    def _end(self) -> None:
+        """Write that this console listens no more, if the database takes it."""
+        with suppress(SQLAlchemyError), self._database.writing.begin() as connection:
+            self._listening.end(connection, self._now())
+
+    def _open(self) -> None:
+        self._database.open()
+        with self._database.writing.begin() as connection:
+            self._listening.begin(connection, self._now(), is_alone=self._database.is_sqlite)
+        self.opened.set()
+        self._when_opened()
+
+    def _insist(self, work: Callable[[], None]) -> bool:
+        """Do it until it is done; False if the console ends before that."""
+        wait = 0.1
+        while True:
+            try:
+                work()
+            except (ConsoleError, SQLAlchemyError) as error:
+                words = told(error) if isinstance(error, SQLAlchemyError) else str(error)
+                if self.progress.failed(words):
+                    _LOG.error("%s", words, extra={"action": "database_failed"})
+                if self._stop.wait(random.uniform(wait / 2, wait)):  # noqa: S311  # jitter
+                    return False
+                wait = min(_LONGEST_WAIT, wait * 2)
+            else:
+                if self.progress.worked():
+                    _LOG.info("the database works again", extra={"action": "database_recovered"})
+                return True
+
+    def _take(self) -> list[Delivery]:
+        """Everything that waits; heartbeats alone wait a moment for company."""
+        first = self._inbox.take(timeout=0.2)
+        if first is None:
+            return []
+        batch, count, size = [first], len(first.items), first.size
+        patient = _only_heartbeats(first)
+        until = time.monotonic() + _GATHER_SECONDS
+        while count < _MOST and size < _MOST_BYTES:
+            wait = until - time.monotonic() if patient and count < _GATHER_ITEMS else 0.0
+            each = self._inbox.take(timeout=max(0.0, wait))
+            if each is None:
+                break
+            batch.append(each)
+            count += len(each.items)
+            size += each.size
+            patient = patient and _only_heartbeats(each)
+        return batch
+
+    def _commit(self, batch: Sequence[Delivery]) -> None:
+        try:
+            self._transact(batch)
+        except _ABOUT_THE_DATABASE:
+            raise
+        except Exception:  # noqa: BLE001  # something in the batch, or a bug that it brings out
+            for delivery in batch:
+                self._apart(delivery.source, delivery.items)
+                if delivery.checkpoint is not None:
+                    self._transact([replace(delivery, items=())])
+
+    def _apart(self, source: str, items: Sequence[Incoming | Refused]) -> None:
+        """Commit items, by halves until the one is found that cannot be stored; it goes to
+        quarantine instead.
+        """
+        if not items:
+            return
+        try:
+            self._transact([Delivery(source=source, items=items, done=_nothing)])
+        except _ABOUT_THE_DATABASE:
+            raise
+        except Exception as error:  # noqa: BLE001  # as above
+            if len(items) > 1:
+                middle = len(items) // 2
+                self._apart(source, items[:middle])
+                self._apart(source, items[middle:])
+                return
+            words = told(error) if isinstance(error, SQLAlchemyError) else repr(error)[:300]
+            fields = {"action": "record_not_stored", "source": source}
+            _LOG.exception("%s", words, extra=fields)
+            sample = items[0].body if isinstance(items[0], IncomingRecord) else b""
+            refused = Refused(reason="unstorable", message=words, sample=sample, at=self._now())
+            self._transact([Delivery(source=source, items=[refused], done=_nothing)])
+
+    def _transact(self, batch: Sequence[Delivery]) -> None:
+        items = [item for each in batch for item in each.items if _says_something(item)]
+        with self._database.writing.begin() as connection:
+            number = writing.next_number(connection)
+            known = writing.load(connection, items)
+            changes = fold(known, items, silent_after=self._silent_after)
+            writing.write(connection, changes, number)
+            for delivery in batch:
+                for item in delivery.items:
+                    if isinstance(item, Refused):
+                        writing.quarantine(
+                            connection,
+                            source=delivery.source,
+                            reason=item.reason,
+                            message=item.message,
+                            sample=item.sample,
+                            at=item.at,
+                        )
+                if delivery.checkpoint is not None:
+                    write_checkpoint(connection, delivery.checkpoint)
+        self.progress.count(batch, duplicates=changes.duplicates, at=self._now())
+        self._committed()
+
+
+def _says_something(item: Incoming | Refused) -> TypeGuard[Incoming]:
+    """Whether it is about a VM: neither refused nor sent to test the way."""
+    return not isinstance(item, Refused) and not (isinstance(item, IncomingRecord) and item.is_test)
+
+
+def _only_heartbeats(delivery: Delivery) -> bool:
+    return all(
+        isinstance(item, IncomingRecord) and item.kind == "heartbeat" for item in delivery.items
+    )
+
+
+def _nothing(_stored: bool) -> None:  # noqa: FBT001  # as Delivery.done
+    pass

@@ -1,1 +1,0 @@
-"""The one way into the store: a bounded queue, and one thread that commits many at a time."""

@@ -1,0 +1,124 @@
+"""What there is to tell now, from one snapshot of the database; nothing else is remembered."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from console.db import decisions
+from console.db import notices as store
+from console.db.audit import AuditRow, last_row
+from console.db.notices import Incident
+from console.db.snapshot import Snapshot
+from console.fleet.values import HeardVm
+from console.fleet.view import event_item
+from console.notify import events, vms
+from console.notify.notice import Notice
+from console.notify.vms import Seen
+
+_WINDOW_SECONDS: Final = 3600.0
+"""What ended longer ago than this is not told any more."""
+_SETTLE_SECONDS: Final = 60.0
+"""An event's end waits so long for the VMs that it names to say what it cost."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """What a look has found."""
+
+    notices: list[Notice]
+    """About events and the audit: those that were not told before."""
+    seen: list[Seen]
+    """The VMs about which there may be something to tell."""
+    incidents: Mapping[str, Incident]
+    """What was told about VMs and is not over, by vmId."""
+
+    def known(self, incidents: Mapping[str, Incident]) -> dict[str, Incident]:
+        """Those incidents about which this look can say something: one that another console has
+        opened meanwhile may be of a VM that was heard before.
+        """
+        looked_at = {*self.incidents, *(each.vm.vm_id for each in self.seen)}
+        return {vm_id: each for vm_id, each in incidents.items() if vm_id in looked_at}
+
+
+def look(snapshot: Snapshot, *, begun: float) -> Found:
+    """What is to be told; `begun` is when consoles of this database began to tell, in seconds since
+    1970.
+    """
+    since = max(begun, snapshot.now - _WINDOW_SECONDS)
+    found: list[Notice] = []
+    for known in snapshot.events.open():
+        item = event_item(known, snapshot.now, snapshot.listening)
+        found += events.of_open(item, snapshot.now)
+    found += _over(snapshot, since)
+    found += _failed(snapshot, since)
+    head = last_row(snapshot.connection)
+    if head is not None:
+        found.append(_of_head(head, snapshot.now))
+    untold = store.untold(snapshot.connection, [each.id for each in found])
+    incidents = store.incidents(snapshot.connection)
+    return Found(
+        notices=[each for each in found if each.id in untold],
+        seen=_seen(snapshot, since, incidents),
+        incidents=incidents,
+    )
+
+
+def _over(snapshot: Snapshot, since: float) -> list[Notice]:
+    """The ends that were not told yet, once the VMs that the event names have said what it cost."""
+    settled = snapshot.now - _SETTLE_SECONDS
+    ended = store.ended_untold(snapshot.connection, since, settled)
+    return [
+        events.over(known, snapshot.events.observations(known.event.event_id, affected=True))
+        for known in snapshot.events.some(ended)
+    ]
+
+
+def _failed(snapshot: Snapshot, since: float) -> list[Notice]:
+    failed = decisions.decisions_over(snapshot.connection, since, events.FAILURES)
+    known = {
+        each.event.event_id: each
+        for each in snapshot.events.some({each.event_id for each in failed})
+    }
+    return [events.approval_failed(each, known.get(each.event_id)) for each in failed]
+
+
+def _seen(snapshot: Snapshot, since: float, incidents: Mapping[str, Incident]) -> list[Seen]:
+    """The VMs that are silent, that an event has taken away, or that people were told about."""
+    cases = snapshot.vms.taken_away(since)
+    known = {
+        each.event.event_id: vms.case_of(each) for each in snapshot.events.some(set(cases.values()))
+    }
+    silent = {each.vm.vm_id: each for each in snapshot.vms.with_contact(["silent"])}
+    others = [vm_id for vm_id in {*incidents, *cases} if vm_id not in silent]
+    return [
+        Seen(
+            vm=each.vm,
+            contact=each.contact,
+            since=_silent_since(each, snapshot),
+            case=known.get(cases.get(each.vm.vm_id, "")),
+        )
+        for each in [*silent.values(), *snapshot.vms.some(others)]
+    ]
+
+
+def _silent_since(heard: HeardVm, snapshot: Snapshot) -> float:
+    if heard.vm.lost_at is not None:
+        return heard.vm.lost_at
+    return heard.vm.heard_at + snapshot.listening.patience(heard.vm.interval)
+
+
+def _of_head(head: AuditRow, now: float) -> Notice:
+    """The head of the audit's chain, so that a copy of it stands elsewhere."""
+    return Notice(
+        kind="audit-head",
+        subject="audit",
+        fact=(head.number, head.hash),
+        at=now,
+        title=f"The audit has {head.number} rows",
+        text=f"The hash of its last row is {head.hash}",
+        path="/audit",
+        vm={"name": "console"},
+        more={"number": head.number, "hash": head.hash},
+    )

@@ -1,0 +1,96 @@
+"""What the console tells people by itself: one fact, with its words and its link."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Final, Literal
+from uuid import UUID, uuid5
+
+from wire.record import Record, RecordDraft, seal
+
+Kind = Literal[
+    "decision-due",
+    "undecided",
+    "vm-silent",
+    "vm-not-back",
+    "vm-heard",
+    "vm-retired",
+    "approval-failed",
+    "event-over",
+    "audit-head",
+]
+TYPE: Final = "seb.console.{kind}.v1"
+_NAMESPACE: Final = UUID("0f0c3f6c-2b6a-5f52-9d3e-6f2a7a3f3c11")
+_ENDS: Final = ("vm-heard", "vm-retired", "event-over")
+"""Kinds that say that something is over: a pager resolves its incident."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notice:
+    """One thing to tell. `at` in seconds since 1970; `fact` makes its id: the same fact, the same
+    id, at every console and after every restart.
+    """
+
+    kind: Kind
+    subject: str
+    """The id of the event or of the VM that it is about; `audit` for the audit's head."""
+    fact: tuple[object, ...]
+    at: float
+    title: str
+    text: str
+    path: str
+    """Of the page that shows it, below the console's address."""
+    event: Mapping[str, Any] | None = None
+    """The event as records have it in `data.event`."""
+    transition: str | None = None
+    impact: str | None = None
+    vm: Mapping[str, Any] = field(default_factory=dict)
+    """`vmId` and `name` of the VM that it is about, or of the first that the event names."""
+    more: Mapping[str, Any] = field(default_factory=dict)
+    """Further fields of `data.notice`."""
+
+    @property
+    def id(self) -> str:
+        """The record's id."""
+        return str(uuid5(_NAMESPACE, json.dumps([self.kind, self.subject, *self.fact])))
+
+    def sealed(self, *, number: int, stream: str, base: str, site: str) -> Record:
+        """The notice as a record: CloudEvents 1.0, like those of a bridge.
+
+        `base` is the console's address in links. `data` has `vm`, `event` if it is about one, as a
+        bridge's records have them, and `notice`: kind, title, text, link, key (the same for
+        what opens and what ends an incident) and ends (whether this is the end of it).
+        """
+        data: dict[str, Any] = {
+            "vm": {"name": "console", "vmId": "", **self.vm},
+            "notice": {
+                "kind": self.kind,
+                "title": self.title,
+                "text": self.text,
+                "link": base + self.path,
+                "key": self.subject,
+                "ends": self.kind in _ENDS,
+                **self.more,
+            },
+            "bridge": {"site": site},
+        }
+        if self.event is not None:
+            data |= {
+                "event": dict(self.event),
+                "transition": self.transition,
+                "impact": self.impact,
+                "affectsThisVm": True,
+            }
+        draft = RecordDraft(
+            id=self.id,
+            type=TYPE.format(kind=self.kind),
+            source=base,
+            subject=self.path.removeprefix("/"),
+            time=datetime.fromtimestamp(self.at, UTC),
+            partition_key=self.subject,
+            data=data,
+        )
+        return seal(draft, sequence=number, stream=stream)

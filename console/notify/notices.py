@@ -1,0 +1,110 @@
+"""The part of a run that tells people: looks once a second, stores what is new, delivers it."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import uuid
+from collections.abc import Sequence
+from typing import Any, Final
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from console.db import notices as store
+from console.db.errors import told as words_of
+from console.db.snapshot import Snapshots
+from console.db.transactions import write_to
+from console.errors import ConsoleError
+from console.notify.look import look
+from console.notify.vms import Told, told_of
+from console.notify.worker import SinkWorker
+from sinks.base import Sink
+
+_LOG: Final = logging.getLogger("console")
+_LOOK_SECONDS: Final = 1.0
+
+
+class Notices:
+    """One thread that looks, and one for each sink. Without a sink it does nothing."""
+
+    def __init__(
+        self, sinks: Sequence[Sink[Any]], *, snapshots: Snapshots, base: str, site: str
+    ) -> None:
+        """`base` is the console's address in links."""
+        self._snapshots = snapshots
+        self._database = snapshots.database
+        self._base = base
+        self._site = site
+        # A SQLite file has one console: what a killed run had claimed is this one's at once.
+        self._console = "" if self._database.is_sqlite else str(uuid.uuid4())
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="notices", daemon=True)
+        self._begun: float | None = None
+        self.workers = [
+            SinkWorker(sink, database=self._database, console=self._console, now=snapshots.clock)
+            for sink in sinks
+        ]
+
+    def start(self) -> None:
+        """Begin; the database need not be open yet."""
+        if self.workers:
+            self._thread.start()
+
+    def stop(self) -> None:
+        """End, within seconds."""
+        self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join(5)
+        for each in self.workers:
+            each.stop()
+        if self._begun is not None:
+            try:
+                with self._database.writing.begin() as connection:
+                    store.release(connection, self._console)
+            except SQLAlchemyError as error:  # the claims end by themselves
+                _LOG.debug("%s", words_of(error))
+
+    def _run(self) -> None:
+        while not self._stop.wait(_LOOK_SECONDS):
+            try:
+                if self._begun is None:
+                    self._begun = self._begin()
+                self._look(self._begun)
+            except SQLAlchemyError as error:
+                _LOG.warning("%s", words_of(error), extra={"action": "notices_not_stored"})
+            except ConsoleError as error:
+                _LOG.warning("%s", error, extra={"action": "notices_not_stored"})
+            except Exception:  # noqa: BLE001  # if this thread ended, people would not be told
+                _LOG.exception("a look failed", extra={"action": "notices_failed"})
+
+    def _begin(self) -> float:
+        """Start the workers; since when consoles of this database tell."""
+        with write_to(self._database) as (connection, _):
+            begun = store.begun(connection, self._snapshots.clock())
+            store.add_sinks(connection, [each.name for each in self.workers])
+        for each in self.workers:
+            each.start()
+        return begun
+
+    def _look(self, begun: float) -> None:
+        """Find what there is to tell, and store it with the incidents that it opens and ends.
+
+        What was told is looked up again where it is written: whatever another console told
+        meanwhile, or a write that failed, is right in the next look.
+        """
+        with self._snapshots.take() as snapshot:
+            now, found = snapshot.now, look(snapshot, begun=begun)
+        if not found.notices and not _differs(told_of(found.seen, found.incidents, now)):
+            return
+        with write_to(self._database) as (connection, _):
+            told = told_of(found.seen, found.known(store.incidents(connection)), now)
+            store.end_incidents(connection, told.ended)
+            store.open_incidents(connection, told.opened, now)
+            every = [*found.notices, *told.notices]
+            store.tell(connection, every, base=self._base, site=self._site)
+        for worker in self.workers:
+            worker.wake()
+
+
+def _differs(told: Told) -> bool:
+    return bool(told.notices or told.opened or told.ended)

@@ -1,0 +1,63 @@
+"""The sinks that people are told over: the bridge's kinds, with the bridge's settings."""
+
+from __future__ import annotations
+
+import socket
+import uuid
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from console.config.load import checked, suggestion
+from console.config.variables import PREFIX
+from console.errors import ConfigurationError
+from console.ingest.messages import OWN_VM
+from console.notify.notice import TYPE
+from sinks import registry
+from sinks.base import Sink, SinkContext
+from wire.record import Record
+from wire.vm import VmIdentity
+
+_PART: Final = "SINK__"
+AUDIT_HEAD: Final = TYPE.format(kind="audit-head")
+SITE: Final = "console"
+"""Where an MQTT topic has the site of a VM."""
+
+
+def read_sinks(declared: Mapping[str, Mapping[str, Any]], *, version: str) -> dict[str, Sink[Any]]:
+    """The sinks by name, each checked and not open. Raises `ConfigurationError`."""
+    context = SinkContext(
+        identity=lambda: VmIdentity(vm_id=f"{OWN_VM}{socket.gethostname()}", name="console"),
+        now=lambda: datetime.now(UTC),
+        site=SITE,
+        version=version,
+        instance_id=str(uuid.uuid4()),
+    )
+    found: dict[str, Sink[Any]] = {}
+    for name, fields in declared.items():
+        variable = f"{PREFIX}{_PART}{name.upper()}"
+        if not name.replace("_", "").replace("-", "").isalnum():
+            raise ConfigurationError(f"{variable}: a sink's name is letters, digits, - and _")
+        kind = str(fields.get("kind", name))
+        try:
+            loaded = registry.load(kind) if kind in registry.kinds() else None
+        except registry.BrokenKindError as error:
+            raise ConfigurationError(f"{variable}: {error}") from None
+        if loaded is None:
+            raise ConfigurationError(
+                f"{variable}: there is no kind of sink {kind!r}; the kinds are "
+                f"{', '.join(registry.kinds())}{suggestion(kind, registry.kinds())}. The kind is "
+                f"the sink's name unless {variable}__KIND says otherwise"
+            )
+        settings = checked(loaded.Settings, {"kind": kind, **fields}, prefix=f"{variable}__")
+        found[name] = loaded(name, settings, context)
+    return found
+
+
+def accepts(sink: Sink[Any], record: Record) -> bool:
+    """Whether a notice is for this sink: by its TYPES, and if those are not given, the head of the
+    audit is not for a chat or a pager.
+    """
+    if sink.settings.types is None and not sink.wants_heartbeats and record.type == AUDIT_HEAD:
+        return False
+    return sink.accepts(record.type, record.affects_this_vm)

@@ -1,0 +1,264 @@
+"""Which VMs have fallen silent, have not come back after their event, and are heard again.
+
+The rows of what was told are an argument, so that several consoles, or one and its restart, tell
+each thing once. What opens under a key ends under the same key.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+from urllib.parse import quote
+
+from console.db.notices import Incident
+from console.fleet.contact import Contact
+from console.fleet.moments import moment
+from console.fleet.values import KnownEvent, Vm
+from console.notify.notice import Kind, Notice
+from console.text import visible
+
+PATIENCE: Final = 30.0
+"""Seconds for which a VM stays silent before people are told: connections come and go."""
+GATHER: Final = 60.0
+"""Seconds for which VMs that fall silent are gathered, if it is more than one."""
+RETURN_SECONDS: Final = 600.0
+"""Seconds that a VM may take to come back after the start of its event, beyond its duration."""
+MANY: Final = 10
+"""VMs that are told one by one; more than that are one notice."""
+_LISTED: Final = 20
+_IDS: Final = 100
+_DELETES: Final = "delete"
+_NAMESPACE: Final = uuid.UUID("7c1f8a52-54c6-4c39-a3c1-2b0a5d0f6a3e")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """An event that a VM should have come back from by `due`."""
+
+    event_id: str
+    kind: str
+    due: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """A VM as one look sees it; `since`: from when on it was silent, if it is."""
+
+    vm: Vm
+    contact: Contact
+    since: float
+    case: Case | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class Told:
+    """What a look leads to: notices, and how the incidents change."""
+
+    notices: list[Notice] = field(default_factory=list)
+    opened: list[Incident] = field(default_factory=list)
+    ended: list[str] = field(default_factory=list)
+    """The vmIds of incidents that are over."""
+
+
+def told_of(seen: Sequence[Seen], incidents: Mapping[str, Incident], now: float) -> Told:
+    """What there is to tell about VMs, given what was told before, by vmId."""
+    told = Told()
+    _tell_not_back(told, seen, incidents, now)
+    _tell_silent(told, [each for each in seen if each.vm.vm_id not in incidents], now)
+    _tell_ends(told, seen, incidents, now)
+    return told
+
+
+def _tell_not_back(
+    told: Told, seen: Sequence[Seen], incidents: Mapping[str, Incident], now: float
+) -> None:
+    """VMs that their event has stopped, and that were not heard since."""
+    for each in seen:
+        vm = each.vm
+        case = each.case
+        if case is None or each.contact not in ("silent", "stopped") or now < case.due:
+            continue
+        incident = incidents.get(vm.vm_id)
+        if incident is not None and incident.kind == "vm-not-back":
+            continue
+        name = visible(vm.name)
+        text = f"Its bridge was last heard at {moment(vm.heard_at)}, before its {case.kind} event."
+        told.notices.append(
+            _about(
+                vm,
+                "vm-not-back",
+                fact=(case.event_id, vm.heard_at),
+                at=now,
+                title=f"{name} has not come back after its {case.kind}",
+                text=f"{text} Look at the VM, and at its bridge: systemctl status seb",
+                more={"eventId": case.event_id},
+            )
+        )
+        told.opened.append(Incident(vm_id=vm.vm_id, key=vm.vm_id, kind="vm-not-back"))
+
+
+def _tell_silent(told: Told, seen: Iterable[Seen], now: float) -> None:
+    """VMs without an incident that have been silent for long enough.
+
+    A VM that falls silent alone is told after its patience. Where several do, they are gathered,
+    so that a broker that is away does not page four hundred times.
+    """
+    silent = [each for each in seen if each.contact == "silent" and each.case is None]
+    if not silent:
+        return
+    first = min(each.since for each in silent)
+    if now - first < PATIENCE + (GATHER if len(silent) > 1 else 0):
+        return
+    vms = [each.vm for each in silent if now - each.since >= PATIENCE]
+    if len(vms) > MANY:
+        _tell_group(told, vms, now)
+        return
+    for vm in vms:
+        told.notices.append(
+            _about(
+                vm,
+                "vm-silent",
+                fact=(vm.heard_at,),
+                at=now,
+                title=f"{visible(vm.name)} is silent",
+                text=f"Its bridge was last heard at {moment(vm.heard_at)}. Look at the VM, at "
+                "its bridge (systemctl status seb), and at its network.",
+            )
+        )
+        told.opened.append(Incident(vm_id=vm.vm_id, key=vm.vm_id, kind="vm-silent"))
+
+
+def _tell_group(told: Told, vms: list[Vm], now: float) -> None:
+    ordered = sorted(vms, key=lambda vm: (vm.name.lower(), vm.vm_id))
+    facts = [f"{vm.vm_id} {vm.heard_at}" for vm in ordered]
+    key = f"vms-{uuid.uuid5(_NAMESPACE, ' '.join(facts)).hex[:16]}"
+    names = ", ".join(visible(vm.name) for vm in ordered[:_LISTED])
+    more = f" and {len(vms) - _LISTED} more" if len(vms) > _LISTED else ""
+    told.notices.append(
+        _about_group(
+            key,
+            "vm-silent",
+            at=now,
+            title=f"{len(vms)} VMs are silent",
+            text=f"{names}{more}. So many at once point to a network or a broker.",
+            count=len(vms),
+            vm_ids=[vm.vm_id for vm in ordered[:_IDS]],
+        )
+    )
+    told.opened += [
+        Incident(vm_id=vm.vm_id, key=key, kind="vm-silent", size=len(vms)) for vm in ordered
+    ]
+
+
+def _tell_ends(
+    told: Told, seen: Sequence[Seen], incidents: Mapping[str, Incident], now: float
+) -> None:
+    """Incidents of VMs that are heard again, or that nobody awaits any more."""
+    by_id = {each.vm.vm_id: each for each in seen}
+    moved = {each.vm_id: each for each in told.opened}
+    open_keys = {each.key for each in told.opened}
+    over: dict[str, list[Incident]] = {}
+    for vm_id, incident in incidents.items():
+        if vm_id in moved:
+            if moved[vm_id].key != incident.key:
+                over.setdefault(incident.key, []).append(incident)
+        elif _is_over(incident, by_id.get(vm_id)):
+            told.ended.append(vm_id)
+            over.setdefault(incident.key, []).append(incident)
+        else:
+            open_keys.add(incident.key)
+    for key, several in over.items():
+        if key not in open_keys:
+            one = by_id.get(several[0].vm_id) if key == several[0].vm_id else None
+            told.notices.append(_end(several[0], one, now))
+
+
+def _is_over(incident: Incident, seen: Seen | None) -> bool:
+    """Whether a VM was heard since, was retired, or is not known any more."""
+    if seen is None or seen.contact in ("heard", "late", "retired"):
+        return True
+    return seen.contact == "stopped" and incident.kind != "vm-not-back"
+
+
+def _end(incident: Incident, seen: Seen | None, now: float) -> Notice:
+    """The notice that ends a key; `seen` is the VM that the key is about, if it is one VM's."""
+    if incident.size > 1:
+        return _about_group(
+            incident.key,
+            "vm-heard",
+            at=now,
+            title=f"{incident.size} VMs are not silent any more",
+            text="Each of them was heard again, was retired, or has an incident of its own.",
+            count=incident.size,
+        )
+    if seen is None or seen.contact == "retired":
+        name = incident.vm_id if seen is None else visible(seen.vm.name)
+        return Notice(
+            kind="vm-retired",
+            subject=incident.vm_id,
+            fact=(incident.kind, round(now)),
+            at=now,
+            title=f"{name} is retired",
+            text="Nobody waits for it any more.",
+            path=_path(incident.vm_id),
+            vm={"vmId": incident.vm_id, "name": name},
+        )
+    vm = seen.vm
+    return _about(
+        vm,
+        "vm-heard",
+        fact=(incident.kind, round(vm.heard_at)),
+        at=now,
+        title=f"{visible(vm.name)} is heard again",
+        text=f"Its bridge was last heard at {moment(vm.heard_at)}.",
+    )
+
+
+def case_of(known: KnownEvent) -> Case | None:
+    """From when on a VM that an event has taken away should be back; None if it is not awaited:
+    the event deletes it, costs it nothing, or did not take place.
+    """
+    facts, event = known.shown.facts, known.event
+    if facts.impact in (_DELETES, "none") or facts.status == "Canceled":
+        return None
+    is_coming = event.state == "scheduled" and event.not_before is not None
+    begun = event.not_before if is_coming and event.not_before else event.shown_at
+    return Case(
+        event_id=event.event_id,
+        kind=visible(facts.event_type or "event"),
+        due=begun + max(0, facts.duration or 0) + RETURN_SECONDS,
+    )
+
+
+def _about(vm: Vm, kind: Kind, **given: object) -> Notice:
+    values: dict[str, object] = {
+        "subject": vm.vm_id,
+        "path": _path(vm.vm_id),
+        "vm": {
+            "vmId": vm.vm_id,
+            "name": visible(vm.name),
+            "resourceId": vm.resource_id,
+            "location": vm.location,
+        },
+    }
+    return Notice(kind=kind, **values, **given)  # type: ignore[arg-type]
+
+
+def _about_group(
+    key: str, kind: Kind, *, count: int, vm_ids: Sequence[str] = (), **given: object
+) -> Notice:
+    return Notice(
+        kind=kind,
+        subject=key,
+        fact=(),
+        path="/fleet?contact=silent",
+        vm={"name": f"{count} VMs"},
+        more={"count": count, "vmIds": list(vm_ids)},
+        **given,  # type: ignore[arg-type]
+    )
+
+
+def _path(vm_id: str) -> str:
+    return f"/vms/{quote(vm_id, safe='')}"

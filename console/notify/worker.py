@@ -1,0 +1,187 @@
+"""Brings notices to one sink, in order, at least once; one console at a time delivers to it."""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from console.db import notices as store
+from console.db.errors import told
+from console.db.opening import Database
+from console.errors import ConsoleError
+from console.notify.sinks import accepts
+from sinks.base import Sink, SinkError, SinkRejected
+from wire.record import Record
+
+_LOG: Final = logging.getLogger("console")
+_LONGEST_WAIT: Final = 60.0
+_IDLE_SECONDS: Final = 5.0
+
+
+class SinkWorker:
+    """The thread of one sink."""
+
+    def __init__(
+        self,
+        sink: Sink[Any],
+        *,
+        database: Database,
+        console: str,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        """`console` names this run, for the claim; `now` in seconds since 1970."""
+        self._sink = sink
+        self._database = database
+        self._console = console
+        self._now = now
+        self._wake = threading.Event()
+        self._stop = threading.Event()
+        self._open = False
+        self._refused = ""
+        self._refusals = 0
+        self._thread = threading.Thread(target=self._run, name=f"to {sink.name}", daemon=True)
+        self.trouble: str | None = None
+        """Why the sink does not take notices now; None if it does."""
+        self.delivered = 0
+        self.rejected = 0
+
+    @property
+    def name(self) -> str:
+        """The sink's name."""
+        return self._sink.name
+
+    def start(self) -> None:
+        """Begin, once the database is open."""
+        self._thread.start()
+
+    def wake(self) -> None:
+        """There is something new."""
+        self._wake.set()
+
+    def stop(self) -> None:
+        """End, within seconds; what was not acknowledged is delivered by the next run."""
+        self._stop.set()
+        self._wake.set()
+        if self._thread.is_alive():
+            self._thread.join(2)
+            if self._thread.is_alive():
+                self._sink.abort()
+                self._thread.join(3)
+
+    def _run(self) -> None:
+        wait = 0.5
+        while not self._stop.is_set():
+            self._wake.clear()
+            try:
+                more = self._turn()
+            except Exception as error:  # noqa: BLE001  # a sink may raise anything
+                self._failed(error)
+                asked = getattr(error, "retry_after", None) or 0
+                self._stop.wait(max(asked, random.uniform(wait / 2, wait)))  # noqa: S311  # jitter
+                wait = min(_LONGEST_WAIT, wait * 2)
+                continue
+            wait = 0.5
+            if not more:
+                self._wake.wait(_IDLE_SECONDS)
+        self._close()
+
+    def _turn(self) -> bool:
+        """Deliver what waits; whether there may be more at once."""
+        batch = self._claimed()
+        if not batch:
+            if self._open:
+                self._sink.maintain()
+            return False
+        wanted = [record for record in batch if accepts(self._sink, record)]
+        done = self._delivered(wanted) or batch[-1].sequence
+        self._advance(done)
+        if self.trouble is not None:
+            self.trouble = None
+            _LOG.info("the sink takes notices", extra={"action": "sink_up", "sink": self.name})
+        return True
+
+    def _claimed(self) -> list[Record]:
+        """The next notices, if this console is the one that delivers to the sink."""
+        with self._database.reading.begin() as connection:
+            if not store.is_waiting(connection, self.name):
+                return []
+        with self._database.writing.begin() as connection:
+            return store.claim(
+                connection, self.name, self._console, now=self._now(), limit=self._sink.BATCH
+            )
+
+    def _delivered(self, wanted: list[Record]) -> int:
+        """Hand notices to the sink; the number of one that it refused for good, or 0.
+
+        Raises what the sink raises, once what it took before that is settled.
+        """
+        if not wanted:
+            return 0
+        if not self._open:
+            self._sink.open()
+            self._open = True
+        try:
+            self._sink.deliver(wanted)
+        except SinkRejected as error:
+            self._settle(wanted[: error.delivered])
+            return self._rejected(wanted[error.delivered], error)
+        except SinkError as error:
+            self._settle(wanted[: error.delivered])
+            raise
+        self.delivered += len(wanted)
+        return 0
+
+    def _settle(self, taken: list[Record]) -> None:
+        """The sink has acknowledged these, and not the ones behind them."""
+        self.delivered += len(taken)
+        if taken:
+            self._advance(taken[-1].sequence)
+
+    def _rejected(self, record: Record, error: SinkRejected) -> int:
+        """Skip a notice that the sink can never take; the sequence up to which all is done.
+
+        Raises `SinkError` as long as another try may help.
+        """
+        self._refusals = self._refusals + 1 if self._refused == record.id else 1
+        self._refused = record.id
+        if self._refusals < error.tries:
+            raise SinkError(str(error)) from None
+        self.rejected += 1
+        _LOG.error(
+            "%s; this notice is not delivered there",
+            error,
+            extra={"action": "notice_rejected", "sink": self.name, "id": record.id},
+        )
+        return record.sequence
+
+    def _advance(self, number: int) -> None:
+        with self._database.writing.begin() as connection:
+            store.advance(connection, self.name, self._console, number)
+
+    def _failed(self, error: Exception) -> None:
+        if isinstance(error, SQLAlchemyError):
+            words = told(error)
+        elif isinstance(error, (SinkError, ConsoleError)):
+            words = str(error)
+        else:
+            words = f"{type(error).__name__} in the sink"
+            _LOG.exception("%s", words, extra={"action": "sink_bug", "sink": self.name})
+        if self.trouble != words and not self._stop.is_set():
+            _LOG.warning("%s", words, extra={"action": "sink_down", "sink": self.name})
+        self.trouble = words
+        if not isinstance(error, SQLAlchemyError):
+            self._close()
+
+    def _close(self) -> None:
+        if self._open:
+            self._open = False
+            try:
+                self._sink.close()
+            except Exception:  # noqa: BLE001  # as above
+                _LOG.exception("close", extra={"action": "sink_bug", "sink": self.name})

@@ -1,0 +1,83 @@
+"""The change feed: notices when something was committed, by this console or another."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from console.db.errors import StoreError
+from console.db.opening import Database
+from console.db.transactions import read_from
+from console.db.writing import newest_number
+
+_LOG: Final = logging.getLogger("console")
+_OTHERS_SECONDS: Final = 0.25
+"""How often it looks for what other consoles, or commands, on the same database committed."""
+_REST_SECONDS: Final = 0.01
+"""After each look, so that many small commits are taken at once."""
+
+Changed = Callable[[int | None, int], None]
+"""Called at each look with the number of the transaction up to which everything has been read, and
+with that of the newest one. None: everything may be different. Raises `StoreError` if it cannot
+read; then it is called again with the same number.
+"""
+
+
+class ChangeFeed:
+    """One thread that looks at the number of the newest transaction, and lets others read on."""
+
+    def __init__(self, database: Database, changed: Sequence[Changed]) -> None:
+        self._database = database
+        self._changed = changed
+        self._wake = threading.Event()
+        self._stop = threading.Event()
+        self._number: int | None = None
+        self.looks = 0
+        """How often it has looked, and everybody has read what was new."""
+        self.ready = False
+        """Whether it has looked once."""
+        self._thread = threading.Thread(target=self._run, name="changes", daemon=True)
+
+    def start(self) -> None:
+        """Begin to look, once the database is open."""
+        self._thread.start()
+
+    def wake(self) -> None:
+        """This console has opened the database, or committed something; from any thread."""
+        self._wake.set()
+
+    def stop(self) -> None:
+        """End; harmless if it has not started."""
+        self._stop.set()
+        self._wake.set()
+        if self._thread.is_alive():
+            self._thread.join(5)
+
+    def _run(self) -> None:
+        self._wake.wait()
+        while not self._stop.is_set():
+            self._wake.clear()
+            try:
+                self._look()
+            except StoreError as error:
+                _LOG.warning("%s", error, extra={"action": "database_not_read"})
+                self._wake.set()
+                self._stop.wait(1)
+            except Exception:  # noqa: BLE001  # what is new must be seen after it, too
+                _LOG.exception("this is a bug in the console", extra={"action": "changes_bug"})
+                self._stop.wait(1)
+            self._stop.wait(_REST_SECONDS)
+            self._wake.wait(_OTHERS_SECONDS)
+
+    def _look(self) -> None:
+        with read_from(self._database.reading) as connection:
+            number = newest_number(connection)
+        # A number that went back: the database was restored, or is another one.
+        since = None if self._number is None or number < self._number else self._number
+        for changed in self._changed:
+            changed(since, number)
+        self._number = number
+        self.ready = True
+        self.looks += 1

@@ -1,0 +1,69 @@
+"""Who is away in which group, and why: a pure function of one reading."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from console.turns.situation import Away, EventFacts, Situation, VmFacts, Why
+
+STARTED = "Started"
+
+
+def away_by_group(situation: Situation, *, with_unsure: bool = False) -> dict[str, dict[str, Away]]:
+    """For each group, the VMs that are away, by vmId, with the first reason that holds.
+
+    `with_unsure` counts a VM as silent if the console cannot know yet whether it is: for a budget
+    what may be away is away.
+    """
+    found: dict[str, dict[str, Away]] = {key: {} for key in situation.groups}
+    for turn in situation.turns.values():
+        if not turn.is_held:
+            continue
+        for holder in turn.still_away:
+            since = turn.since if turn.taken_at is None else turn.taken_at
+            reason = Away(vm_id=holder.vm_id, why="turn", since=since, event_key=turn.event_key)
+            vm = situation.vms.get(holder.vm_id)
+            # Where it was when the turn was taken, and where it is now.
+            for key in holder.groups | (vm.groups if vm else frozenset()):
+                found.setdefault(key, {}).setdefault(holder.vm_id, reason)
+    started = _started(situation.events)
+    for vm in situation.vms.values():
+        reason_now = _reason(vm, started, with_unsure=with_unsure)
+        if reason_now is not None:
+            for key in vm.groups:
+                found.setdefault(key, {}).setdefault(vm.vm_id, reason_now)
+    return found
+
+
+def is_preparing(vm: VmFacts) -> str | None:
+    """The key of an event for which its preparation has begun and it has not recovered."""
+    for event_key in {each.event_key for each in vm.preparations}:
+        newest = vm.preparation(event_key)
+        if newest is not None and newest.state != "recovered":
+            return event_key
+    return None
+
+
+def _reason(vm: VmFacts, started: Mapping[str, EventFacts], *, with_unsure: bool) -> Away | None:
+    preparing = is_preparing(vm)
+    if preparing is not None:
+        newest = vm.preparation(preparing)
+        since = vm.heard_at if newest is None else newest.at
+        return Away(vm_id=vm.vm_id, why="preparing", since=since, event_key=preparing)
+    event = started.get(vm.vm_id)
+    if event is not None:
+        since = vm.heard_at if event.started_at is None else event.started_at
+        return Away(vm_id=vm.vm_id, why="started", since=since, event_key=event.key)
+    if vm.contact in ("silent", "stopped") or (with_unsure and vm.contact == "learning"):
+        why: Why = "stopped" if vm.contact == "stopped" else "silent"
+        return Away(vm_id=vm.vm_id, why=why, since=vm.contact_since)
+    return None
+
+
+def _started(events: Mapping[str, EventFacts]) -> dict[str, EventFacts]:
+    """For each VM the started event that names it; the earliest of several."""
+    found: dict[str, EventFacts] = {}
+    for event in sorted(events.values(), key=lambda each: each.order, reverse=True):
+        if event.status == STARTED:
+            found |= dict.fromkeys(event.named, event)
+    return found

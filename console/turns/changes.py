@@ -1,0 +1,94 @@
+"""What a plan makes of the turns: values in, values out. The driver writes down what changed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from console.turns.machine import after
+from console.turns.schedule import Back, Move, Plan, Take
+from console.turns.situation import EventFacts, Holder, Situation, Turn
+
+
+def changed_turns(situation: Situation, plan: Plan, now: float) -> dict[str, Turn]:
+    """The turns that the plan begins or changes, by the key of their event."""
+    turns = dict(situation.turns)
+    for back in plan.backs:
+        turns[back.event_key] = _with_back(turns[back.event_key], back, now)
+    for join in plan.joins:
+        turns[join.event_key] = _with_holders(turns[join.event_key], join.groups)
+    for move in plan.moves:
+        event = situation.events.get(move.event_key)
+        turns[move.event_key] = moved(turns[move.event_key], move, event, now)
+    for take in plan.takes:
+        event = situation.events[take.event_key]
+        turns[take.event_key] = taken(turns.get(take.event_key), take, event, now)
+    for key in plan.waiting:
+        if key not in turns:
+            turns[key] = waiting(situation.events[key], now)
+    return {key: turn for key, turn in turns.items() if turn is not situation.turns.get(key)}
+
+
+def waiting(event: EventFacts, now: float) -> Turn:
+    """The turn of an event that waits for it."""
+    return Turn(
+        event_key=event.key,
+        event_id=event.event_id,
+        fingerprint=event.fingerprint,
+        state="waiting",
+        since=now,
+    )
+
+
+def taken(before: Turn | None, take: Take, event: EventFacts, now: float) -> Turn:
+    """The turn once it was taken: its VMs are away from this moment on."""
+    known = before or waiting(event, now)
+    begun = replace(
+        known,
+        state=after(known.state, "taken"),
+        fingerprint=event.fingerprint,
+        since=now,
+        taken_at=now,
+        by=take.actor,
+        is_forced=take.is_forced,
+        holders=(),
+    )
+    return _with_holders(begun, take.groups)
+
+
+def moved(turn: Turn, move: Move, event: EventFacts | None, now: float) -> Turn:
+    """The turn after something happened to it."""
+    state = after(turn.state, move.happening)
+    fingerprint = turn.fingerprint
+    if move.happening in ("changed", "returned") and event is not None:
+        fingerprint = event.fingerprint
+    over_at = turn.over_at
+    if move.happening == "gone" and over_at is None:
+        over_at = now
+    elif move.happening == "returned":
+        over_at = None
+    return replace(
+        turn,
+        state=state,
+        since=turn.since if state == turn.state else now,
+        fingerprint=fingerprint,
+        reason=turn.reason if move.reason is None else move.reason,
+        over_at=over_at,
+    )
+
+
+def _with_holders(turn: Turn, groups: Mapping[str, frozenset[str]]) -> Turn:
+    new = tuple(Holder(vm_id=vm_id, groups=groups[vm_id]) for vm_id in sorted(groups))
+    return replace(turn, holders=(*turn.holders, *new))
+
+
+def _with_back(turn: Turn, back: Back, now: float) -> Turn:
+    return replace(
+        turn,
+        holders=tuple(
+            replace(each, back_at=now)
+            if each.vm_id == back.vm_id and each.back_at is None
+            else each
+            for each in turn.holders
+        ),
+    )

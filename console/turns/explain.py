@@ -1,0 +1,56 @@
+"""Groups in sentences, for the person who wrote them; values in, text out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from console.config.groups import GroupSettings, Window
+from console.turns.groups import Group
+
+
+def sentence(rule: GroupSettings) -> str:
+    """What a group is made of, what it allows, and what it approves by itself."""
+    return f"{rule.name}: {_who(rule)}; {_budget(rule)}; {_approval(rule)}."
+
+
+def members(group: Group, names: Sequence[str]) -> str:
+    """The members of a group today, by name, and how many of them may be away."""
+    shown = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")  # noqa: PLR2004  # as many as a line holds
+    noun = "VM" if len(names) == 1 else "VMs"
+    return f"{group.key}: {len(names)} {noun} ({shown}), at most {group.at_most} away"
+
+
+def _who(rule: GroupSettings) -> str:
+    if rule.match:
+        fields = [f"{name} is {' or '.join(globs)}" for name, globs in rule.match.items()]
+        who = f"VMs whose {' and '.join(fields)}"
+    else:
+        who = "every VM"
+    return f"{who}, one group for each {', '.join(rule.by)}" if rule.by else who
+
+
+def _budget(rule: GroupSettings) -> str:
+    how_many = f"{rule.at_most} of them" if isinstance(rule.at_most, str) else str(rule.at_most)
+    rest = f", and each rests {rule.rest:g} s after it is back" if rule.rest else ""
+    return f"at most {how_many} may be away at once{rest}"
+
+
+def _approval(rule: GroupSettings) -> str:
+    wanted = rule.approve
+    if wanted is None:
+        return "people approve"
+    parts = []
+    if wanted.event_type:
+        parts.append(" or ".join(wanted.event_type))
+    if wanted.event_source:
+        parts.append(f"from {' or '.join(wanted.event_source)}")
+    if wanted.max_duration is not None:
+        parts.append(f"of at most {wanted.max_duration:g} s")
+    what = " ".join(parts) or "every event"
+    when = " or ".join(_window(window) for window in rule.window)
+    return f"{what} is for the console to approve by itself{f', {when}' if when else ''}"
+
+
+def _window(window: Window) -> str:
+    days = ", ".join(window.days)
+    return f"{days} from {window.begin:%H:%M} to {window.end:%H:%M} {window.zone}"

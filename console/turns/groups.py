@@ -1,0 +1,149 @@
+"""Which VM belongs to which group, how many of a group may be away, and what goes by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from fnmatch import fnmatchcase
+from typing import Final
+from zoneinfo import ZoneInfo
+
+from console.config.groups import DAYS, TAG, GroupSettings, Window
+
+ATTRIBUTES: Final = {
+    "site": "site",
+    "location": "location",
+    "zone": "zone",
+    "scaleSet": "scale_set",
+    "resourceGroup": "resource_group",
+    "name": "name",
+}
+"""The fields of `settings.FIELDS`, and the attributes of a member that hold them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Member:
+    """A VM as groups see it: a value that enrolment bound stands here in place of the VM's own."""
+
+    vm_id: str
+    name: str
+    site: str = ""
+    location: str = ""
+    zone: str = ""
+    scale_set: str = ""
+    resource_group: str = ""
+    tags: Mapping[str, str] = field(default_factory=dict)
+
+    def value(self, name: str) -> str:
+        """The value of a group's field; empty if Azure did not name one."""
+        if name.startswith(TAG):
+            wanted = name.removeprefix(TAG).casefold()
+            # Azure: the name of a tag is the same in any case, its value is not.
+            return next((v for k, v in self.tags.items() if k.casefold() == wanted), "")
+        return str(getattr(self, ATTRIBUTES[name]))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """The VMs of a rule that share one budget."""
+
+    key: str
+    rule: GroupSettings
+    members: frozenset[str]
+    """Their vmIds, without the VMs that are retired."""
+
+    @property
+    def at_most(self) -> int:
+        """How many of its VMs may be away at once."""
+        return budget(self.rule.at_most, len(self.members))
+
+
+def matches(rule: GroupSettings, member: Member) -> bool:
+    """Whether every field of the rule has a pattern that the VM's value fits, in any case."""
+    return all(
+        any(fnmatchcase(member.value(name).casefold(), glob.casefold()) for glob in globs)
+        for name, globs in rule.match.items()
+    )
+
+
+def key_of(rule: GroupSettings, member: Member) -> str | None:
+    """The key of the VM's group by that rule; None if the rule does not match the VM."""
+    if not matches(rule, member):
+        return None
+    if not rule.by:
+        return rule.name
+    # Azure's names are the same in any case; two spellings must not become two budgets.
+    return "/".join([rule.name, *(member.value(name).casefold() for name in rule.by)])
+
+
+def keys_of(rules: Iterable[GroupSettings], member: Member) -> frozenset[str]:
+    """The keys of all groups that the VM belongs to."""
+    return frozenset(key for rule in rules if (key := key_of(rule, member)) is not None)
+
+
+def groups_of(rules: Sequence[GroupSettings], members: Iterable[Member]) -> dict[str, Group]:
+    """Every group that has a member, by key, in the order of the rules and of the keys."""
+    found: dict[str, set[str]] = {}
+    rule_of: dict[str, GroupSettings] = {}
+    everybody = list(members)
+    for rule in rules:
+        mine: dict[str, set[str]] = {}
+        for member in everybody:
+            key = key_of(rule, member)
+            if key is not None:
+                mine.setdefault(key, set()).add(member.vm_id)
+                rule_of[key] = rule
+        found |= dict(sorted(mine.items()))
+    return {
+        key: Group(key=key, rule=rule_of[key], members=frozenset(vms)) for key, vms in found.items()
+    }
+
+
+def budget(at_most: int | str, members: int) -> int:
+    """How many of so many members may be away at once: a share is rounded down, and at least 1."""
+    if isinstance(at_most, int):
+        return at_most
+    return max(1, members * int(at_most.removesuffix("%")) // 100)
+
+
+def is_open(windows: Sequence[Window], now: datetime) -> bool:
+    """Whether the console may approve by itself now; always if no window is given."""
+    return not windows or any(_is_within(window, now) for window in windows)
+
+
+def _is_within(window: Window, now: datetime) -> bool:
+    here = now.astimezone(ZoneInfo(window.zone))
+    today = DAYS[here.weekday()]
+    at = here.time().replace(tzinfo=None)
+    if window.begin < window.end:
+        return today in window.days and window.begin <= at < window.end
+    if at >= window.begin:
+        return today in window.days
+    # After midnight the window is still the one that began the day before.
+    yesterday = DAYS[(here - timedelta(days=1)).weekday()]
+    return at < window.end and yesterday in window.days
+
+
+def approves(
+    rule: GroupSettings,
+    *,
+    event_type: str | None,
+    event_source: str | None,
+    duration: float | None,
+) -> bool:
+    """Whether the group approves such an event by itself; `duration` is in seconds."""
+    wanted = rule.approve
+    if wanted is None:
+        return False
+    if wanted.max_duration is not None and (
+        duration is None or not 0 <= duration <= wanted.max_duration
+    ):
+        return False
+    return _is_listed(event_type, wanted.event_type) and _is_listed(
+        event_source, wanted.event_source
+    )
+
+
+def _is_listed(word: str | None, words: Sequence[str]) -> bool:
+    return not words or (word or "").casefold() in {each.casefold() for each in words}

@@ -1,0 +1,105 @@
+"""The states of a turn as a table: which thing that happens leads from which state to which.
+
+This file decides nothing and does nothing. `schedule` finds out what happened, and the driver
+writes it down.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+State = Literal[
+    "waiting",
+    "preparing",
+    "prepared",
+    "approving",
+    "away",
+    "over",
+    "forced",
+    "failed",
+    "stuck",
+]
+Happening = Literal[
+    "taken",
+    "all_prepared",
+    "not_prepared",
+    "changed",
+    "approve_sent",
+    "not_approved",
+    "started",
+    "gone",
+    "returned",
+    "never_fits",
+    "all_back",
+    "hour_passed",
+    "ended_by_person",
+]
+
+HOLDING: Final[frozenset[State]] = frozenset(
+    {"preparing", "prepared", "approving", "failed", "away", "stuck"}
+)
+"""The states in which the VMs of the event hold a turn: they count as away."""
+
+TABLE: Final[dict[State, dict[Happening, State]]] = {
+    "waiting": {
+        "taken": "preparing",
+        "never_fits": "forced",
+        "started": "forced",
+        "gone": "over",
+        "changed": "waiting",
+    },
+    "preparing": {
+        "all_prepared": "prepared",
+        "not_prepared": "failed",
+        "changed": "preparing",
+        "started": "away",
+        "gone": "away",
+        "ended_by_person": "over",
+    },
+    "prepared": {
+        "approve_sent": "approving",
+        "not_prepared": "failed",
+        "changed": "preparing",
+        "started": "away",
+        "gone": "away",
+        "ended_by_person": "over",
+    },
+    "approving": {
+        "not_approved": "failed",
+        "changed": "preparing",
+        "started": "away",
+        "gone": "away",
+        "ended_by_person": "over",
+    },
+    # Azure starts the event at its time. A changed event is another chance to prepare.
+    "failed": {
+        "changed": "preparing",
+        "started": "away",
+        "gone": "away",
+        "ended_by_person": "over",
+    },
+    # An event that was over and is announced again has to be prepared again.
+    "away": {
+        "returned": "preparing",
+        "all_back": "over",
+        "hour_passed": "stuck",
+        "ended_by_person": "over",
+    },
+    "stuck": {"returned": "preparing", "all_back": "over", "ended_by_person": "over"},
+    "forced": {"taken": "preparing", "gone": "over", "changed": "waiting"},
+    "over": {},
+}
+"""For each state, what can happen in it and where that leads. What is not here changes nothing."""
+
+
+def after(state: State, happening: Happening) -> State:
+    """The state after something happened; the same state if the table has no entry for it."""
+    return TABLE[state].get(happening, state)
+
+
+def printed() -> str:
+    """The table as lines of Markdown, for people."""
+    lines = ["| state | what happens | next state |", "| --- | --- | --- |"]
+    for state, ways in TABLE.items():
+        lines += [f"| `{state}` | `{happening}` | `{then}` |" for happening, then in ways.items()]
+    return "\n".join(lines)

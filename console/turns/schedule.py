@@ -1,0 +1,412 @@
+"""Whose turn it is: what is to be done about turns now, from one reading and the time.
+
+Pure: it sends nothing and writes nothing. The driver carries out what `steps` returns, in one
+transaction with the reading.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Final
+
+from console.turns.away import away_by_group
+from console.turns.groups import approves, is_open
+from console.turns.machine import Happening
+from console.turns.situation import Away, EventFacts, Situation, Turn, VmFacts
+
+TOO_LATE_SECONDS: Final = 30.0
+"""Before notBefore: what is not prepared by then is not approved any more."""
+STUCK_SECONDS: Final = 3600.0
+"""After the end of its event a turn that has not ended is stuck."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiting:
+    """Why an event does not have its turn yet."""
+
+    event_key: str
+    groups: tuple[str, ...]
+    reason: str
+    behind: tuple[str, ...] = ()
+    """Keys of the events that are before it: they hold a turn, or wait in front of it."""
+    needs_people: bool = False
+    """Whether it goes on only if a person asks."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Take:
+    """Give an event its turn: its VMs are away from now on."""
+
+    event_key: str
+    groups: Mapping[str, frozenset[str]]
+    """For each VM the keys of its groups."""
+    actor: str
+    is_forced: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Join:
+    """Add VMs to a turn that is held: its event names them since it changed."""
+
+    event_key: str
+    groups: Mapping[str, frozenset[str]]
+    """For each VM the keys of its groups."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Move:
+    """Something happened to a turn."""
+
+    event_key: str
+    happening: Happening
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Back:
+    """A VM's part of a turn has ended."""
+
+    event_key: str
+    vm_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """All that follows from one reading."""
+
+    takes: tuple[Take, ...] = ()
+    joins: tuple[Join, ...] = ()
+    moves: tuple[Move, ...] = ()
+    backs: tuple[Back, ...] = ()
+    prepares: tuple[tuple[str, str], ...] = ()
+    """Event key and vmId of each VM that is to prepare, and has not said that it has."""
+    approvals: tuple[str, ...] = ()
+    """Keys of the events that are prepared, and within the budget now."""
+    waiting: Mapping[str, Waiting] = field(default_factory=dict)
+    """By event key."""
+
+
+def plan(situation: Situation, now: float) -> Plan:
+    """What is to be done now."""
+    away = away_by_group(situation, with_unsure=True)
+    joins: list[Join] = []
+    moves: list[Move] = []
+    backs: list[Back] = []
+    prepares: list[tuple[str, str]] = []
+    approvals: list[str] = []
+    for turn in situation.turns.values():
+        if turn.is_held:
+            joins += _joins(turn, situation, away)
+            backs += _back(turn, situation, now)
+            moves += _moves(turn, situation, now, backs)
+            prepares += _prepares(turn, situation)
+            if turn.state == "prepared" and _fits_again(turn, situation, away):
+                approvals.append(turn.event_key)
+        else:
+            moves += _moves_without_turn(turn, situation)
+    takes, waiting = _queue(situation, away, now)
+    return Plan(
+        takes=tuple(takes),
+        joins=tuple(joins),
+        moves=tuple(moves),
+        backs=tuple(backs),
+        prepares=tuple(prepares),
+        approvals=tuple(approvals),
+        waiting=waiting,
+    )
+
+
+def groups_touched(event: EventFacts, situation: Situation) -> tuple[str, ...]:
+    """The keys of the groups of the VMs that the event names."""
+    keys = {key for vm in _named(event, situation) for key in vm.groups}
+    return tuple(sorted(keys & situation.groups.keys()))
+
+
+def never_fits(event: EventFacts, situation: Situation) -> str | None:
+    """The key of a group of which the event by itself names more VMs than may be away."""
+    for key in groups_touched(event, situation):
+        group = situation.groups[key]
+        if len(event.named & group.members) > group.at_most:
+            return key
+    return None
+
+
+def over_budget(
+    event: EventFacts, situation: Situation, away: Mapping[str, Mapping[str, Away]]
+) -> tuple[str, ...]:
+    """The keys of the groups in which the event does not fit beside what is away already."""
+    return tuple(
+        key
+        for key in groups_touched(event, situation)
+        if len(away.get(key, {}).keys() | (event.named & situation.groups[key].members))
+        > situation.groups[key].at_most
+    )
+
+
+def holders(
+    event: EventFacts, situation: Situation, away: Mapping[str, Mapping[str, Away]]
+) -> tuple[Away, ...]:
+    """Who is away in the groups of the event, besides the VMs that it names."""
+    found = {
+        each.vm_id: each
+        for key in groups_touched(event, situation)
+        for each in away.get(key, {}).values()
+        if each.vm_id not in event.named
+    }
+    return tuple(found[vm_id] for vm_id in sorted(found))
+
+
+def _queue(
+    situation: Situation, away: dict[str, dict[str, Away]], now: float
+) -> tuple[list[Take], dict[str, Waiting]]:
+    """Give turns in order; an event that waits blocks those behind it in its groups."""
+    takes: list[Take] = []
+    waiting: dict[str, Waiting] = {}
+    blocked: dict[str, list[str]] = {}
+    for event in sorted(situation.events.values(), key=lambda each: each.order):
+        turn = situation.turns.get(event.key)
+        keys = groups_touched(event, situation)
+        if not keys or event.status != "Scheduled" or (turn is not None and turn.is_held):
+            continue
+        behind = [each for key in keys for each in blocked.get(key, [])]
+        reason = _for_people(event, situation, now)
+        if reason is None and not over_budget(event, situation, away) and not behind:
+            takes.append(_take(event, situation, keys))
+            _mark_away(event, _named(event, situation), away, now)
+            continue
+        held_by = [each.event_key for each in holders(event, situation, away) if each.event_key]
+        waiting[event.key] = Waiting(
+            event_key=event.key,
+            groups=keys,
+            reason=reason or _waits_for(event, situation, away, behind),
+            behind=tuple(dict.fromkeys([*held_by, *behind])),
+            needs_people=reason is not None,
+        )
+        if reason is None:
+            for key in keys:
+                blocked.setdefault(key, []).append(event.key)
+    return takes, waiting
+
+
+def _for_people(event: EventFacts, situation: Situation, now: float) -> str | None:
+    """Why the console does not take the event up by itself; None if it may."""
+    return (
+        _about_its_vms(event, situation)
+        or _about_the_event(event, now)
+        or _about_its_groups(event, situation, now)
+    )
+
+
+def _about_its_vms(event: EventFacts, situation: Situation) -> str | None:
+    named = _named(event, situation)
+    full = never_fits(event, situation)
+    if full is not None:
+        at_most = situation.groups[full].at_most
+        return f"it names more VMs of {full} than the {at_most} that may be away"
+    if event.strangers:
+        return f"the console does not know {', '.join(event.strangers)}"
+    silent = sorted(vm.name for vm in named if not vm.is_heard)
+    if silent:
+        return f"the console does not hear {', '.join(silent)}"
+    if not any(vm.takes_commands for vm in named):
+        return "no VM that it names takes commands"
+    return None
+
+
+def _about_the_event(event: EventFacts, now: float) -> str | None:
+    if event.is_disputed:
+        return "the VMs that report it do not agree"
+    if event.is_left:
+        return "a person left it until Azure starts it"
+    if _is_too_late(event, now):
+        return "Azure starts it too soon"
+    return None
+
+
+def _about_its_groups(event: EventFacts, situation: Situation, now: float) -> str | None:
+    for key in groups_touched(event, situation):
+        rule = situation.groups[key].rule
+        if not approves(
+            rule,
+            event_type=event.event_type,
+            event_source=event.event_source,
+            duration=event.duration,
+        ):
+            return f"{key} leaves it to people"
+        if not is_open(rule.window, datetime.fromtimestamp(now, UTC)):
+            return f"the window of {key} is closed"
+    return None
+
+
+def _waits_for(
+    event: EventFacts,
+    situation: Situation,
+    away: Mapping[str, Mapping[str, Away]],
+    behind: list[str],
+) -> str:
+    full = over_budget(event, situation, away)
+    if full:
+        key = full[0]
+        count = len(away.get(key, {}))
+        return f"{count} of {key} away, and {situation.groups[key].at_most} may be"
+    return f"it is behind {len(behind)} other" + ("s" if len(behind) > 1 else "")
+
+
+def _take(event: EventFacts, situation: Situation, keys: tuple[str, ...]) -> Take:
+    first = situation.groups[keys[0]].rule.name
+    return Take(
+        event_key=event.key,
+        groups={vm.vm_id: vm.groups for vm in _named(event, situation)},
+        actor=f"group:{first}",
+    )
+
+
+def _moves(turn: Turn, situation: Situation, now: float, backs: list[Back]) -> Iterator[Move]:
+    """What happened to a turn that is held."""
+    event = situation.events.get(turn.event_key)
+    if turn.state in ("away", "stuck"):
+        yield from _while_away(turn, event, now, backs)
+    elif event is None:
+        yield Move(event_key=turn.event_key, happening="gone")
+    elif event.status != "Scheduled":
+        yield Move(event_key=turn.event_key, happening="started")
+    elif event.fingerprint != turn.fingerprint:
+        yield Move(event_key=turn.event_key, happening="changed")
+    elif turn.state == "preparing":
+        yield from _while_preparing(turn, event, situation, now)
+    elif turn.state == "prepared" and _is_too_late(event, now) and not turn.is_forced:
+        yield Move(event_key=turn.event_key, happening="not_prepared", reason="no time was left")
+
+
+def _while_away(
+    turn: Turn, event: EventFacts | None, now: float, backs: list[Back]
+) -> Iterator[Move]:
+    came = {each.vm_id for each in backs if each.event_key == turn.event_key}
+    if event is not None:
+        if event.status == "Scheduled":
+            yield Move(event_key=turn.event_key, happening="returned")
+    elif turn.over_at is None:
+        yield Move(event_key=turn.event_key, happening="gone")
+    elif all(each.vm_id in came for each in turn.still_away):
+        yield Move(event_key=turn.event_key, happening="all_back")
+    elif now - turn.over_at >= STUCK_SECONDS:
+        yield Move(event_key=turn.event_key, happening="hour_passed")
+
+
+def _while_preparing(
+    turn: Turn, event: EventFacts, situation: Situation, now: float
+) -> Iterator[Move]:
+    preparing = [vm for vm in _named(event, situation) if vm.prepares]
+    said = {vm.name: vm.preparation(event.key) for vm in preparing}
+    failed = sorted(
+        name
+        for name, each in said.items()
+        if each is not None and each.state == "failed" and each.fingerprint == event.fingerprint
+    )
+    if failed:
+        reason = f"{', '.join(failed)} could not prepare"
+        yield Move(event_key=turn.event_key, happening="not_prepared", reason=reason)
+    elif event.named <= turn.vm_ids and all(_is_prepared(vm, event) for vm in preparing):
+        yield Move(event_key=turn.event_key, happening="all_prepared")
+    elif _is_too_late(event, now):
+        late = sorted(vm.name for vm in _named(event, situation) if not _is_ready(vm, turn, event))
+        reason = f"{', '.join(late)} did not prepare in time"
+        yield Move(event_key=turn.event_key, happening="not_prepared", reason=reason)
+
+
+def _moves_without_turn(turn: Turn, situation: Situation) -> Iterator[Move]:
+    """What happened to an event that waits, or that goes without a turn."""
+    event = situation.events.get(turn.event_key)
+    if event is None:
+        yield Move(event_key=turn.event_key, happening="gone")
+    elif event.fingerprint != turn.fingerprint:
+        yield Move(event_key=turn.event_key, happening="changed")
+    elif turn.state == "waiting" and event.status != "Scheduled":
+        yield Move(event_key=turn.event_key, happening="started")
+    elif turn.state == "waiting" and (key := never_fits(event, situation)) is not None:
+        reason = f"it names more VMs of {key} than may be away"
+        yield Move(event_key=turn.event_key, happening="never_fits", reason=reason)
+
+
+def _prepares(turn: Turn, situation: Situation) -> Iterator[tuple[str, str]]:
+    event = situation.events.get(turn.event_key)
+    if turn.state != "preparing" or event is None or event.fingerprint != turn.fingerprint:
+        return
+    for vm in _named(event, situation):
+        if vm.vm_id in turn.vm_ids and vm.prepares and vm.is_heard and not _is_prepared(vm, event):
+            yield turn.event_key, vm.vm_id
+
+
+def _joins(turn: Turn, situation: Situation, away: dict[str, dict[str, Away]]) -> Iterator[Join]:
+    """The VMs that a changed event names and that hold no turn yet, once there is room for them."""
+    event = situation.events.get(turn.event_key)
+    if turn.state != "preparing" or event is None or event.fingerprint != turn.fingerprint:
+        return
+    new = [vm for vm in _named(event, situation) if vm.vm_id not in turn.vm_ids]
+    if not new or (not turn.is_forced and over_budget(event, situation, away)):
+        return
+    _mark_away(event, new, away, turn.since)
+    yield Join(event_key=turn.event_key, groups={vm.vm_id: vm.groups for vm in new})
+
+
+def _mark_away(
+    event: EventFacts, vms: Iterable[VmFacts], away: dict[str, dict[str, Away]], since: float
+) -> None:
+    for vm in vms:
+        gone = Away(vm_id=vm.vm_id, why="turn", since=since, event_key=event.key)
+        for key in vm.groups:
+            away.setdefault(key, {}).setdefault(vm.vm_id, gone)
+
+
+def _is_ready(vm: VmFacts, turn: Turn, event: EventFacts) -> bool:
+    return vm.vm_id in turn.vm_ids and (not vm.prepares or _is_prepared(vm, event))
+
+
+def _is_prepared(vm: VmFacts, event: EventFacts) -> bool:
+    """Whether it said so of this state of the event."""
+    said = vm.preparation(event.key)
+    return said is not None and said.state == "prepared" and said.fingerprint == event.fingerprint
+
+
+def _is_too_late(event: EventFacts, now: float) -> bool:
+    return event.not_before is not None and event.not_before - now < TOO_LATE_SECONDS
+
+
+def _fits_again(turn: Turn, situation: Situation, away: Mapping[str, Mapping[str, Away]]) -> bool:
+    """Whether its VMs and what is away now are still within the budget of each group."""
+    event = situation.events.get(turn.event_key)
+    if event is None or event.status != "Scheduled" or event.fingerprint != turn.fingerprint:
+        return False
+    is_whole = event.named <= turn.vm_ids and not event.strangers
+    return is_whole and (turn.is_forced or not over_budget(event, situation, away))
+
+
+def _back(turn: Turn, situation: Situation, now: float) -> Iterator[Back]:
+    """The VMs that are back: the event is over, they were heard since, recovered and rested."""
+    if turn.event_key in situation.events or turn.over_at is None:
+        return
+    for holder in turn.still_away:
+        vm = situation.vms.get(holder.vm_id)
+        if vm is None:  # retired: it is no member any more
+            yield Back(event_key=turn.event_key, vm_id=holder.vm_id)
+        elif vm.is_heard and vm.heard_at >= turn.over_at and _has_recovered(vm, turn):
+            said = vm.preparation(turn.event_key)
+            since = turn.over_at if said is None else max(said.at, turn.over_at)
+            if now - since >= _rest(holder.groups, situation):
+                yield Back(event_key=turn.event_key, vm_id=holder.vm_id)
+
+
+def _has_recovered(vm: VmFacts, turn: Turn) -> bool:
+    said = vm.preparation(turn.event_key)
+    return said is None or said.state == "recovered"
+
+
+def _rest(keys: frozenset[str], situation: Situation) -> float:
+    """Seconds, the longest of its groups."""
+    return max((g.rule.rest for key in keys if (g := situation.groups.get(key))), default=0.0)
+
+
+def _named(event: EventFacts, situation: Situation) -> list[VmFacts]:
+    return [situation.vms[vm_id] for vm_id in sorted(event.named) if vm_id in situation.vms]

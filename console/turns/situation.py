@@ -1,0 +1,154 @@
+"""What turns are decided from: one reading of the fleet, its events and its turns, as values.
+
+Times are seconds since 1970.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from console.turns.groups import Group
+from console.turns.machine import HOLDING, State
+
+Why = Literal["turn", "preparing", "started", "silent", "stopped"]
+Progress = Literal["preparing", "prepared", "failed", "recovered"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preparation:
+    """What a VM last said about its preparation for one event."""
+
+    event_key: str
+    fingerprint: str
+    state: Progress
+    at: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VmFacts:
+    """One VM that is not retired."""
+
+    vm_id: str
+    name: str
+    groups: frozenset[str]
+    """Keys of the groups that it belongs to now."""
+    contact: Literal["heard", "late", "silent", "stopped", "learning"]
+    heard_at: float
+    contact_since: float = 0.0
+    """Since when it is silent or stopped."""
+    prepares: bool = False
+    """Whether its status says that it has a program that prepares."""
+    takes_commands: bool = False
+    preparations: Sequence[Preparation] = ()
+
+    @property
+    def is_heard(self) -> bool:
+        """Whether its word is recent enough to rely on."""
+        return self.contact in ("heard", "late")
+
+    def preparation(self, event_key: str) -> Preparation | None:
+        """What it last said about its preparation for that event."""
+        found = [each for each in self.preparations if each.event_key == event_key]
+        return max(found, key=lambda each: each.at) if found else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventFacts:
+    """One event that is open, as its named VMs report it."""
+
+    key: str
+    event_id: str
+    fingerprint: str
+    status: str
+    """Azure's word."""
+    named: frozenset[str]
+    """vmIds of the VMs that it names, as far as the console knows them."""
+    strangers: tuple[str, ...] = ()
+    """Names of `resources` that the console cannot resolve."""
+    event_type: str | None = None
+    event_source: str | None = None
+    duration: float | None = None
+    """Seconds; None if unknown."""
+    not_before: float | None = None
+    started_at: float | None = None
+    is_left: bool = False
+    """Whether a person left it until its notBefore."""
+    is_disputed: bool = False
+    """Whether its reporters differ, or it is in conflict: a matter for people."""
+
+    @property
+    def order(self) -> tuple[float, str]:
+        """Where it stands among those that wait: by notBefore, and then by eventId."""
+        return (float("inf") if self.not_before is None else self.not_before, self.event_id)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holder:
+    """One VM's part of a turn."""
+
+    vm_id: str
+    groups: frozenset[str]
+    """Keys of its groups when the turn was taken: it stays away in them until it is back."""
+    back_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """The turn of one event."""
+
+    event_key: str
+    event_id: str
+    fingerprint: str
+    """Of the state of the event that its commands name."""
+    state: State
+    since: float
+    """When it came into that state."""
+    taken_at: float | None = None
+    holders: tuple[Holder, ...] = ()
+    over_at: float | None = None
+    """When its event was over."""
+    by: str | None = None
+    """The actor of the approval: `group:<name>`, or the person who asked."""
+    is_forced: bool = False
+    """Whether a person overrode the budget."""
+    reason: str | None = None
+    """Why it failed or was forced, in words for people."""
+
+    @property
+    def is_held(self) -> bool:
+        """Whether its VMs count as away."""
+        return self.state in HOLDING
+
+    @property
+    def vm_ids(self) -> frozenset[str]:
+        """The VMs that hold it."""
+        return frozenset(each.vm_id for each in self.still_away)
+
+    @property
+    def still_away(self) -> tuple[Holder, ...]:
+        """The VMs that have not come back."""
+        return tuple(each for each in self.holders if each.back_at is None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Away:
+    """Why one VM is away in a group."""
+
+    vm_id: str
+    why: Why
+    since: float
+    event_key: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Situation:
+    """One reading of the database: what turns are decided from."""
+
+    groups: Mapping[str, Group]
+    vms: Mapping[str, VmFacts]
+    events: Mapping[str, EventFacts] = field(default_factory=dict)
+    """The open ones, by key."""
+    turns: Mapping[str, Turn] = field(default_factory=dict)
+    """Those that are not over, by the key of their event."""

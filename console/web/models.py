@@ -1,0 +1,441 @@
+"""The API's answers, queries and bodies; `/openapi.json` is generated from them.
+
+A field of an answer is named here, once, and where its value is made (`console/fleet`): an answer
+that has another field is a bug, which the tests find.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StringConstraints,
+)
+from pydantic.alias_generators import to_camel
+
+from console.fleet.contact import Contact
+from console.fleet.decisions import DecisionState
+
+DEFAULT_LIMIT: Final = 100
+MOST: Final = 1000
+"""Items of one page."""
+LONGEST: Final = 300
+"""Characters of a parameter, and of a reason."""
+MOST_VMS: Final = 1000
+"""VMs of one enrolment."""
+_LARGEST_NUMBER: Final = 10**18 - 1
+
+Condition = Literal["clear", "scheduled", "started"]
+EventState = Literal["scheduled", "started", "ended"]
+CommandState = Literal[
+    "sent", "accepted", "posted", "confirmed", "failed", "rejected", "unanswered"
+]
+Moment = Annotated[str, Field(json_schema_extra={"format": "date-time"})]
+Count = Annotated[int, Field(ge=0)]
+
+
+class Model(BaseModel):
+    """Fields are camelCase on the wire, as Azure's are."""
+
+    model_config = ConfigDict(
+        alias_generator=to_camel, populate_by_name=True, extra="forbid", hide_input_in_errors=True
+    )
+
+
+class Error(Model):
+    """Why a request was refused."""
+
+    error: str
+
+
+class Source(Model):
+    """Where records come from."""
+
+    name: str
+    kind: str
+    connected: bool
+    last_record_at: Moment | None
+    trouble: str | None
+    quarantined: Count
+
+
+class Contacts(Model):
+    """VMs by how their bridges are heard."""
+
+    total: Count
+    heard: Count
+    late: Count
+    silent: Count
+    stopped: Count
+    learning: Count
+    retired: Count
+
+
+class Conditions(Model):
+    """VMs by what they expect."""
+
+    clear: Count
+    scheduled: Count
+    started: Count
+
+
+class Overview(Model):
+    """The fleet in numbers."""
+
+    now: Moment
+    vms: Contacts
+    conditions: Conditions
+    decisions_due: Count
+    sources: list[Source]
+
+
+class Quarantined(Model):
+    """What was not a record of ours, of one source for one reason."""
+
+    source: str
+    reason: str
+    count: Count
+    first_at: Moment | None
+    last_at: Moment | None
+    message: str
+
+
+class QuarantinedList(Model):
+    """All of it, the newest first."""
+
+    items: list[Quarantined]
+
+
+class Resource(Model):
+    """A name that an event lists, and the VM that it was found to be."""
+
+    name: str
+    vm_id: str | None
+    contact: Contact | None
+
+
+class Decision(Model):
+    """How the decision on an event stands."""
+
+    state: DecisionState
+    by: str | None
+    reason: str | None
+    at: Moment | None
+
+
+class Event(Model):
+    """An event as a list shows it."""
+
+    event_id: str
+    state: EventState
+    event_status: str
+    event_type: str | None
+    event_source: str | None
+    impact: str | None
+    not_before: Moment | None
+    duration_in_seconds: int | None
+    description: str | None
+    fingerprint: str
+    differing: bool
+    resources: list[Resource]
+    seen_by: Count
+    first_seen_at: Moment | None
+    decision: Decision
+
+
+class EventPage(Model):
+    """One page of events; `next` is the cursor of the following one."""
+
+    items: list[Event]
+    next: str | None
+
+
+class Reporter(Model):
+    """What one VM says of an event."""
+
+    vm_id: str
+    name: str | None
+    contact: Contact | None
+    affects_this_vm: bool
+    state: EventState
+    event_status: str
+    fingerprint: str
+    last_seen_at: Moment | None
+    notice_seconds: float | None
+    pause_seconds: float | None
+    downtime_seconds: float | None
+
+
+class RecordFact(Model):
+    """A record came in."""
+
+    kind: Literal["record"]
+    at: Moment | None
+    id: str
+    vm_id: str
+    event_id: str | None
+    type: str
+    transition: str | None
+
+
+class ReceiptFact(Model):
+    """A VM said what became of an approval."""
+
+    kind: Literal["receipt"]
+    at: Moment | None
+    id: str
+    vm_id: str
+    event_id: str | None
+    jti: str
+    state: str
+    reason: str | None
+    by: str | None
+    rsn: str | None
+
+
+class DecisionFact(Model):
+    """Somebody decided, or the decision ended."""
+
+    kind: Literal["decision"]
+    at: Moment | None
+    id: str
+    event_id: str
+    action: str
+    by: str
+    reason: str | None
+    outcome: str | None
+    words: str | None
+
+
+class CommandFact(Model):
+    """A VM was asked, or did not answer."""
+
+    kind: Literal["command"]
+    at: Moment | None
+    jti: str
+    event_id: str
+    vm_id: str
+    channel: str
+    state: str
+
+
+Fact = Annotated[RecordFact | ReceiptFact | DecisionFact | CommandFact, Field(discriminator="kind")]
+
+
+class EventDetail(Event):
+    """An event with its reporters and its timeline."""
+
+    witnesses: list[Reporter]
+    timeline: list[Fact]
+
+
+class Vm(Model):
+    """A VM as a list shows it."""
+
+    vm_id: str
+    name: str
+    site: str
+    resource_id: str | None
+    location: str | None
+    zone: str | None
+    scale_set: str | None
+    contact: Contact
+    condition: Condition
+    last_heard_at: Moment | None
+    bridge_version: str | None
+    gaps: int
+    events: list[str]
+
+
+class VmPage(Model):
+    """One page of VMs; `next` is the cursor of the following one."""
+
+    items: list[Vm]
+    next: str | None
+
+
+class Gap(Model):
+    """Records that never came."""
+
+    stream: str
+    first: int
+    last: int
+    found_at: Moment | None
+
+
+class PastEvent(Model):
+    """What an event was for one VM."""
+
+    event_id: str
+    event_type: str | None
+    impact: str | None
+    state: EventState
+    event_status: str
+    affects_this_vm: bool
+    not_before: Moment | None
+    first_seen_at: Moment | None
+    last_seen_at: Moment | None
+    notice_seconds: float | None
+    duration_in_seconds: int | None
+    pause_seconds: float | None
+    downtime_seconds: float | None
+
+
+class VmDetail(Vm):
+    """A VM with its history."""
+
+    subscription_id: str | None
+    resource_group: str | None
+    tags: dict[str, str]
+    takes_commands: bool
+    retired_by: str | None
+    missing: list[Gap]
+    history: list[PastEvent]
+    timeline: list[Fact]
+
+
+class CommandStep(Model):
+    """A state that a command has had."""
+
+    state: CommandState
+    at: Moment | None
+    reason: str | None
+
+
+class Command(Model):
+    """What became of a command."""
+
+    jti: str
+    event_id: str
+    vm_id: str
+    state: CommandState
+    reason: str | None
+    history: list[CommandStep]
+
+
+class Decided(Model):
+    """A decision was taken; `jti` is null while a second person is needed."""
+
+    jti: str | None
+    state: DecisionState
+
+
+class Conflict(EventDetail):
+    """The event as it is now, and the jti if it is being approved already."""
+
+    error: str
+    jti: str | None
+
+
+class Enrolled(Model):
+    """The settings of one VM's bridge, secrets among them."""
+
+    vm_id: str
+    generation: int
+    settings: dict[str, str]
+
+
+class EnrolledList(Model):
+    """One for each VM that was asked for."""
+
+    items: list[Enrolled]
+
+
+# What is asked.
+
+
+def _given(value: Any) -> Any:
+    """A parameter without its outer spaces; an empty one is not given."""
+    return (value.strip() or None) if isinstance(value, str) else value
+
+
+Words = Annotated[
+    Annotated[str, StringConstraints(max_length=LONGEST, pattern=r"^[^\x00]*$")] | None,
+    BeforeValidator(_given),
+]
+Number = BeforeValidator(_given)
+
+
+def _printable(text: str) -> str:
+    if not text.isprintable():
+        raise ValueError("it holds signs that cannot be seen, or several lines")
+    return text
+
+
+Line = Annotated[
+    str, StringConstraints(min_length=1, max_length=LONGEST), AfterValidator(_printable)
+]
+
+
+class NoQuery(Model):
+    """No parameter."""
+
+
+class _Paged(Model):
+    limit: Annotated[
+        Annotated[int, Field(ge=1, le=MOST)] | None,
+        Number,
+        Field(description=f"How many items; {DEFAULT_LIMIT} unless given"),
+    ] = None
+    cursor: Annotated[str | None, Field(description="`next` of the page before")] = None
+
+    @property
+    def items(self) -> int:
+        """How many are wanted."""
+        return self.limit or DEFAULT_LIMIT
+
+
+class EventsQuery(_Paged):
+    """Which events."""
+
+    state: Annotated[Literal["open", "over"] | None, Number, Field(description="Only those")] = None
+    q: Annotated[
+        Words, Field(description="A part of a VM's name, an event's id or a resource's name")
+    ] = None
+    site: Annotated[Words, Field(description="The site")] = None
+    type: Annotated[Words, Field(description="The event's type")] = None
+
+
+class VmsQuery(_Paged):
+    """Which VMs."""
+
+    contact: Annotated[Contact | None, Number, Field(description="How its bridge is heard")] = None
+    condition: Annotated[Condition | None, Number, Field(description="What it expects")] = None
+    site: Annotated[Words, Field(description="The site")] = None
+    location: Annotated[Words, Field(description="The location")] = None
+    zone: Annotated[Words, Field(description="The zone")] = None
+    scale_set: Annotated[Words, Field(description="The scale set")] = None
+    q: Annotated[Words, Field(description="A part of the VM's name or of its id")] = None
+
+
+class AuditQuery(Model):
+    """Which rows of the audit."""
+
+    after: Annotated[
+        Annotated[int, Field(ge=0, le=_LARGEST_NUMBER)] | None,
+        Number,
+        Field(description="The number of the last row that you have"),
+    ] = None
+    limit: Annotated[
+        Annotated[int, Field(ge=1, le=MOST)] | None,
+        Number,
+        Field(description=f"How many rows; {DEFAULT_LIMIT} unless given"),
+    ] = None
+
+
+class DecisionBody(Model):
+    """What a person, or a program, says about an event as it was seen."""
+
+    fingerprint: Line
+    reason: Line
+
+
+class EnrolmentBody(Model):
+    """VMs to enroll."""
+
+    vm_ids: Annotated[list[str], Field(min_length=1, max_length=MOST_VMS)]

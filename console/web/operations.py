@@ -1,0 +1,93 @@
+"""One path of the API: what answers it, what it may be asked, and what it answers.
+
+The route, the check of a request's parameters and `/openapi.json` are all made from this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from inspect import iscoroutinefunction
+from typing import Final, TypeVar
+
+from pydantic import BaseModel, ValidationError
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from console.config.load import suggestion
+from console.web.answers import refuse
+from console.web.models import NoQuery
+
+Endpoint = Callable[..., Response] | Callable[..., Awaitable[Response]]
+M = TypeVar("M", bound=BaseModel)
+_UNKNOWN: Final = "extra_forbidden"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operation:
+    """A path and a method. `endpoint` is called with the request, and with the query if any."""
+
+    path: str
+    endpoint: Endpoint
+    summary: str
+    answers: Mapping[str, type[BaseModel] | None] = field(default_factory=dict)
+    """The model of each answer by its status; None: text."""
+    query: type[BaseModel] = NoQuery
+    body: type[BaseModel] | None = None
+    """Of a POST; a GET has none."""
+    media_type: str = "application/json"
+
+    @property
+    def method(self) -> str:
+        """GET or POST."""
+        return "GET" if self.body is None else "POST"
+
+    def route(self) -> Route:
+        """The route, whose endpoint gets checked parameters only."""
+        return Route(self.path, checked(self.endpoint, self.query), methods=[self.method])
+
+
+def checked(endpoint: Endpoint, query: type[BaseModel]) -> Endpoint:
+    """The endpoint behind a check of the request's parameters; it gets them, if it has any."""
+
+    def arguments(request: Request) -> tuple[BaseModel, ...]:
+        found = query_of(request, query)
+        return () if query is NoQuery else (found,)
+
+    if iscoroutinefunction(endpoint):
+
+        async def called(request: Request) -> Response:
+            response: Response = await endpoint(request, *arguments(request))
+            return response
+
+        return called
+
+    def called_on_a_thread(request: Request) -> Response:
+        response = endpoint(request, *arguments(request))
+        assert isinstance(response, Response)  # noqa: S101  # it is no coroutine function
+        return response
+
+    return called_on_a_thread
+
+
+def query_of(request: Request, query: type[M]) -> M:
+    """The parameters of a request. Raises an answer of 400 for an unknown one, 422 for a value."""
+    known = [each.alias or name for name, each in query.model_fields.items()]
+    for name in request.query_params:
+        if name not in known:
+            likely = suggestion(name, known)
+            raise refuse(400, f"there is no parameter {name[:100]!r} here{likely}")
+    try:
+        return query.model_validate(dict(request.query_params))
+    except ValidationError as error:
+        raise refuse(422, problem_of(error)) from None
+
+
+def problem_of(error: ValidationError) -> str:
+    """The first thing that is wrong, in a sentence that repeats nothing of what was sent."""
+    first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+    name = ".".join(str(part) for part in first["loc"])
+    if first["type"] == _UNKNOWN:
+        return f"{name[:100]!r} is not a field"
+    return f"{name}: {first['msg'][0].lower()}{first['msg'][1:]}" if name else first["msg"]

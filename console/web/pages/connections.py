@@ -1,0 +1,57 @@
+"""Whether the console itself hears anything: what the red bar says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from console.web.state import AppState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trouble:
+    """One reason why the page may not show what is so; the texts may come from outside."""
+
+    title: str
+    detail: str | None = None
+    remedy: str | None = None
+
+
+def troubles(state: AppState) -> list[Trouble]:
+    """Why the console is deaf, fully or in part; empty if it hears."""
+    found = []
+    if state.writer.progress.trouble is not None:
+        found.append(
+            Trouble(
+                title="The database does not work",
+                detail=state.writer.progress.trouble,
+                remedy="No record is lost: the sources wait until the database works again.",
+            )
+        )
+    elif not state.is_ready():
+        found.append(Trouble(title="Starting", detail="The fleet is read from the database."))
+    sources = list(state.sources.values())
+    if not sources:
+        found.append(
+            Trouble(
+                title="The console is deaf: it has no source",
+                remedy="Set SEB_CONSOLE_SOURCE__WEBHOOK__KIND=webhook, or a source of the kind "
+                "mqtt or eventhub, and start the console again.",
+            )
+        )
+    away = [source for source in sources if not source.connected]
+    for source in away:
+        whole = len(away) == len(sources)
+        who = (
+            f"source {source.name}"
+            if source.name == source.kind
+            else (f"source {source.name} ({source.kind})")
+        )
+        title = "The console is deaf" if whole else "The console is deaf in part"
+        found.append(
+            Trouble(
+                title=f"{title}: {who} is not connected",
+                detail=source.trouble or "It is connecting.",
+                remedy="What this page shows of its VMs may be old.",
+            )
+        )
+    return found

@@ -1,0 +1,50 @@
+"""From a form to a decision, and its answer in the page's words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from console.access.people import Person
+from console.approvals.refused import DecisionRefused
+from console.db.errors import StoreError
+from console.web.decide import STATUS
+from console.web.pages.decide import CHANGED, Decide, Outcome
+from console.web.state import AppState
+
+_DONE: Final[Mapping[str, Outcome]] = {
+    "approving": Outcome(kind="sent", words="Approved: a VM is being asked."),
+    "approved": Outcome(kind="sent", words="Approved."),
+    "second": Outcome(kind="second", words="Your approval is noted. A second person is needed."),
+    "left": Outcome(kind="left", words="Left until its time."),
+}
+_ALREADY: Final = "It is being approved already. Nothing more is sent."
+
+
+def deciding(state: AppState) -> Decide:
+    """What carries a decision of the pages out."""
+
+    async def decide(person: Person, action: str, seen: Mapping[str, Any], reason: str) -> Outcome:
+        decisions = state.decisions
+        carry_out = decisions.approve if action == "approve" else decisions.leave
+        try:
+            made = await carry_out(person, seen["eventId"], seen["fingerprint"], reason)
+        except DecisionRefused as refused:
+            return _refused(refused)
+        except StoreError as error:
+            words = f"Nothing is signed, because the audit cannot be written: {error}"
+            return Outcome(kind="refused", words=words, status=503)
+        return _DONE[made.state]
+
+    return decide
+
+
+def _refused(refused: DecisionRefused) -> Outcome:
+    if refused.why == "changed":
+        return Outcome(kind="changed", words=CHANGED)
+    if refused.why == "under_way":
+        return Outcome(kind="already", words=_ALREADY)
+    words = str(refused)
+    return Outcome(
+        kind="refused", words=f"{words[:1].upper()}{words[1:]}.", status=STATUS[refused.why]
+    )

@@ -1,0 +1,38 @@
+"""The page of a request that does not come in: a sentence, and the way to log in or out."""
+
+from __future__ import annotations
+
+import time
+
+from starlette.responses import Response
+
+from console.config.settings import Settings
+from console.web.pages.rendering import Renderer
+
+_TITLES = {
+    401: "Not logged in",
+    403: "Not permitted",
+    503: "Not now",
+}
+
+
+class LoginPages:
+    """Draws it."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._renderer = Renderer()
+        self._is_oidc = settings.login.mode == "oidc"
+
+    def answer(
+        self, status: int, words: str, *, title: str | None = None, login: bool = False
+    ) -> Response:
+        """The page; `login` offers to log in, otherwise the way is out."""
+        return self._renderer.answer(
+            "entrance.html",
+            now=time.time(),
+            status=status,
+            title=title or _TITLES.get(status, "Refused"),
+            words=words[:1].upper() + words[1:],
+            may_log_in=login and self._is_oidc,
+            may_log_out=not login and self._is_oidc,
+        )

@@ -1,0 +1,67 @@
+"""The state of the application: what a running console is made of, as far as requests use it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from console.access.identity import Access
+from console.approvals.service import Decisions
+from console.config.settings import Settings
+from console.db.opening import Database
+from console.db.snapshot import Snapshots
+from console.fleet.moments import moment
+from console.ingest.enrolment import Enrolments
+from console.ingest.state import SourceState
+from console.ingest.writer import Writer
+from console.notify.worker import SinkWorker
+from console.web.polls import Polls
+from console.web.pull_queue import PullQueue
+
+
+@dataclass(slots=True, kw_only=True)
+class AppState:
+    """Made once for a run."""
+
+    settings: Settings
+    database: Database
+    snapshots: Snapshots
+    writer: Writer
+    sources: Mapping[str, SourceState]
+    access: Access
+    decisions: Decisions
+    enrolments: Enrolments
+    pull_queue: PullQueue
+    polls: Polls
+    sink_workers: Sequence[SinkWorker]
+    """To the sinks that people are told over."""
+    is_ready: Callable[[], bool]
+    """Whether the database has been read once: whose secrets were revoked is known."""
+    clock: Callable[[], float]
+
+    def now(self) -> float:
+        """Seconds since 1970."""
+        return self.clock()
+
+    def trouble(self) -> str | None:
+        """Why the console cannot serve now; None if it can."""
+        if self.writer.progress.trouble is not None:
+            return self.writer.progress.trouble
+        return None if self.is_ready() else "the console is reading its database"
+
+    def source_items(self) -> list[dict[str, Any]]:
+        """The sources as the API shows them."""
+        progress = self.writer.progress
+        last = progress.last_record_at
+        return [
+            {
+                "name": state.name,
+                "kind": state.kind,
+                "connected": state.connected,
+                "lastRecordAt": moment(last.get(state.name)),
+                "trouble": state.trouble,
+                "quarantined": sum(progress.refused(state.name).values()),
+            }
+            for state in self.sources.values()
+        ]

@@ -1,0 +1,87 @@
+#!/bin/sh
+# Hands the master's role over without losing a write and stops this Redis server before a scheduled
+# event, and starts it again afterwards. For Redis 6.2 or later with Sentinel.
+# It is for the program sink of the bridge; README.md beside it has the steps.
+#
+#   REDIS_SELF           host:port of this server, as Sentinel shows it
+#   REDIS_OTHERS         host:port of all other servers, with spaces between them
+#   REDIS_SENTINEL       host:port of a Sentinel, best of this VM's own
+#   REDIS_MASTER         the name that Sentinel has for the master
+#   REDIS_PASSWORD_FILE  a file with the password of the servers and Sentinels, if they have one
+#   REDIS_UNIT           the name of the server's service
+set -eu
+: "${REDIS_SELF:?}" "${REDIS_OTHERS:?}" "${REDIS_SENTINEL:=127.0.0.1:26379}"
+: "${REDIS_MASTER:=mymaster}" "${REDIS_UNIT:=redis-server}"
+[ -z "${REDIS_PASSWORD_FILE:-}" ] || REDISCLI_AUTH=$(cat "$REDIS_PASSWORD_FILE")
+export REDISCLI_AUTH="${REDISCLI_AUTH:-}"
+[ -n "$REDISCLI_AUTH" ] || unset REDISCLI_AUTH
+
+at() { # HOST:PORT COMMAND...
+    place=$1
+    shift
+    timeout --foreground 8 redis-cli -h "${place%:*}" -p "${place##*:}" "$@" | tr -d '\r'
+}
+service() { timeout --foreground 40 systemctl --no-ask-password "$1" "$REDIS_UNIT"; }
+master() { at "$REDIS_SENTINEL" sentinel get-master-addr-by-name "$REDIS_MASTER" | paste -sd: -; }
+fact() { at "$1" info replication | sed -n "s/^$2://p"; } # HOST:PORT NAME
+
+prepare() {
+    master=$(master)
+    [ -n "$master" ] || later "Sentinel at $REDIS_SENTINEL does not answer, or knows no $REDIS_MASTER"
+    all=$(($(echo "$REDIS_OTHERS" | wc -w) + 1))
+    quorum=$(at "$REDIS_SENTINEL" sentinel ckquorum "$REDIS_MASTER")
+    [ "${quorum#"OK $all usable"}" != "$quorum" ] || later "Sentinels are one short already: $quorum"
+    for other in $REDIS_OTHERS; do
+        [ "$other" = "$master" ] || [ "$(fact "$other" master_link_status)" = up ] ||
+            later "the servers are one short already: $other is no replica that is in touch with its master"
+    done
+    mark
+    take_turn
+    [ "$master" != "$REDIS_SELF" ] || hand_over
+    service stop || later "$REDIS_UNIT cannot be stopped"
+}
+
+# One server at a time: a key at the master keeps whose turn it is, and ends after an hour.
+take_turn() {
+    at "$master" set seb:turn "$REDIS_SELF" nx ex 3600 >/dev/null
+    holder=$(at "$master" get seb:turn)
+    [ "$holder" = "$REDIS_SELF" ] || later "it is the turn of ${holder:-nobody: $master takes no writes}"
+}
+
+# Sentinel alone would lose what is written between the promotion and the end of the old master.
+# So writes wait meanwhile; if this is killed, they wait no longer than 15 s.
+hand_over() {
+    at "$REDIS_SELF" client pause 15000 write >/dev/null
+    within 3 copied || give_up "no replica has every write within 3 s"
+    [ "$(at "$REDIS_SENTINEL" sentinel failover "$REDIS_MASTER")" = OK ] || give_up "Sentinel refuses"
+    within 9 has_moved || give_up "no other server is the master within 9 s"
+    at "$REDIS_SELF" replicaof "${master%:*}" "${master##*:}" >/dev/null
+    at "$REDIS_SELF" config rewrite >/dev/null
+    at "$REDIS_SELF" client unpause >/dev/null
+}
+copied() {
+    written=$(fact "$REDIS_SELF" master_repl_offset)
+    for other in $REDIS_OTHERS; do
+        [ "$(fact "$other" slave_repl_offset)" = "$written" ] || return 1
+    done
+}
+has_moved() {
+    master=$(master)
+    [ "$master" != "$REDIS_SELF" ] && [ "$(fact "$master" role)" = master ]
+}
+give_up() {
+    at "$REDIS_SELF" client unpause >/dev/null
+    later "$1"
+}
+
+recover() {
+    service start || again "$REDIS_UNIT cannot be started"
+    within 60 is_back || again "this server is no replica that is in touch 60 s after its start"
+    [ "$(at "$master" get seb:turn)" != "$REDIS_SELF" ] || at "$master" del seb:turn >/dev/null
+}
+is_back() {
+    master=$(master)
+    [ "$master" = "$REDIS_SELF" ] || [ "$(fact "$REDIS_SELF" master_link_status)" = up ]
+}
+
+. "${0%/*}/recipe.sh"

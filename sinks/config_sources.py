@@ -1,0 +1,110 @@
+"""Where settings come from, for bridge and console: command line, environment and files.
+
+No message shows a value.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from dotenv import dotenv_values
+
+CONFIG_VARIABLE: Final = "SEB_CONFIG"
+SECRETS_VARIABLE: Final = "SEB_SECRETS_DIR"
+SYSTEMD_VARIABLE: Final = "CREDENTIALS_DIRECTORY"
+"""Where systemd puts what LoadCredential= names."""
+ENV_FILE: Final = Path(".env")
+_ENCODING: Final = "utf-8-sig"  # editors on Windows put a byte order mark in front
+
+
+class ConfigSourceError(ValueError):
+    """A source cannot be read, or holds something else than text."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigSources:
+    """What each source holds, in the order of precedence."""
+
+    overrides: Mapping[str, str]
+    environ: Mapping[str, str]
+    dotenv: Mapping[str, str]
+    toml: dict[str, Any]
+    secrets: Mapping[str, str]
+
+    @property
+    def variables(self) -> tuple[Mapping[str, str], ...]:
+        """The sources that use the environment's spelling."""
+        return (self.overrides, self.environ, self.dotenv, self.secrets)
+
+
+def read_config_sources(
+    overrides: Mapping[str, str], environ: Mapping[str, str], *, prefix: str
+) -> ConfigSources:
+    """Read every source for names with a prefix. Raises `ConfigSourceError`."""
+    dotenv = _dotenv()
+    named = {**dotenv, **environ, **overrides}
+    directory = named.get(SECRETS_VARIABLE) or environ.get(SYSTEMD_VARIABLE)
+    sources = ConfigSources(
+        overrides=overrides,
+        environ=environ,
+        dotenv=dotenv,
+        toml=_toml(named.get(CONFIG_VARIABLE)),
+        secrets=_secrets(directory, prefix),
+    )
+    for source in sources.variables:
+        for name, value in source.items():
+            # Python keeps bytes that are not UTF-8 as lone surrogates, which fail much later.
+            if name.upper().startswith(prefix) and re.search("[\0\ud800-\udfff]", value):
+                raise ConfigSourceError(f"{name.upper()}: this is not UTF-8 text")
+    return sources
+
+
+def _dotenv() -> dict[str, str]:
+    try:
+        if not ENV_FILE.is_file():
+            return {}
+        # Not expanded: a secret may contain ${, and no other source expands it.
+        read = dotenv_values(ENV_FILE, encoding=_ENCODING, interpolate=False)
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigSourceError(f"{ENV_FILE} cannot be read ({_why(error)})") from None
+    return {name: value or "" for name, value in read.items()}
+
+
+def _secrets(directory: str | None, prefix: str) -> dict[str, str]:
+    """Files named like variables, one secret each (a mounted secret, systemd's credentials)."""
+    if not directory:
+        return {}
+    secrets = {}
+    path = Path(directory)
+    try:
+        for path in sorted(Path(directory).iterdir()):
+            if path.name.upper().startswith(prefix) and path.is_file():
+                secrets[path.name] = path.read_text(encoding=_ENCODING).rstrip("\r\n")
+    except (OSError, ValueError) as error:
+        raise ConfigSourceError(
+            f"{SECRETS_VARIABLE}: {path} cannot be read ({_why(error)}); this user must be able "
+            f"to read the directory and every {prefix} file in it"
+        ) from None
+    return secrets
+
+
+def _toml(path: str | None) -> dict[str, Any]:
+    if not path:
+        return {}
+    try:
+        return tomllib.loads(Path(path).read_text(encoding=_ENCODING))
+    except OSError as error:
+        raise ConfigSourceError(
+            f"{CONFIG_VARIABLE}: {path} cannot be read ({_why(error)})"
+        ) from None
+    except ValueError as error:  # TOMLDecodeError and UnicodeDecodeError; neither shows a value
+        raise ConfigSourceError(f"{CONFIG_VARIABLE}: {path} is not TOML: {error}") from None
+
+
+def _why(error: OSError | ValueError) -> str:
+    return getattr(error, "strerror", None) or "it is not UTF-8 text"

@@ -1,0 +1,184 @@
+"""The few requests to the API server, each about the sink's own node. It decides nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import httpx2
+from lightkube import Client, KubeConfig
+from lightkube.core.client import FieldSelector
+from lightkube.core.exceptions import ApiError, ConfigError
+from lightkube.models.authorization_v1 import ResourceAttributes, SelfSubjectAccessReviewSpec
+from lightkube.models.core_v1 import EventSource, ObjectReference
+from lightkube.models.meta_v1 import DeleteOptions, ObjectMeta, Preconditions
+from lightkube.resources.authorization_v1 import SelfSubjectAccessReview
+from lightkube.resources.core_v1 import Event, Node, NodeStatus, Pod, PodEviction
+from lightkube.types import PatchType
+
+from sinks.base import Problem, SinkError
+from sinks.kubernetes.conflict import ConflictError
+
+T = TypeVar("T")
+
+COMPONENT: Final = "scheduled-events-bridge"
+_NAMESPACE: Final = "default"
+"""Where Kubernetes keeps the events of nodes, which are in no namespace themselves."""
+_REMEDIES: Final = {
+    HTTPStatus.UNAUTHORIZED: "see that the pod mounts the token of its service account",
+    HTTPStatus.FORBIDDEN: "see the role of the service account: the chart's `kubernetes.enabled` "
+    "makes it, and its policy allows a change of the pod's own node only",
+    HTTPStatus.NOT_FOUND: "see NODE: it is the name of the node in the cluster",
+}
+
+
+class Api:
+    """The API server, as far as one node needs it. All methods raise `SinkError`."""
+
+    def __init__(self, node: str, *, kubeconfig: Path | None, timeout: float) -> None:
+        self._node = node
+        try:
+            config = (
+                KubeConfig.from_service_account()
+                if kubeconfig is None
+                else KubeConfig.from_file(kubeconfig)
+            )
+            self._client = Client(
+                config=config.get(),
+                namespace=_NAMESPACE,
+                timeout=httpx2.Timeout(timeout),
+                field_manager=COMPONENT,
+                trust_env=False,
+            )
+        except (ConfigError, OSError, ValueError, KeyError, TypeError) as error:
+            where = "the pod's service account" if kubeconfig is None else str(kubeconfig)
+            raise SinkError(
+                f"{where} gives no way to the API server: {error}",
+                remedy="run it as a pod with a service account, or set KUBECONFIG to a file",
+            ) from None
+
+    def close(self) -> None:
+        """Close the connections; may be called from another thread."""
+        self._client.close()
+
+    def node(self) -> Mapping[str, Any]:
+        """The node as it is now."""
+        return _plain(self._asked(lambda: self._client.get(Node, self._node)))
+
+    def patch(self, patch: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Change the node. Raises `ConflictError` if somebody else was faster."""
+        return _plain(
+            self._asked(
+                lambda: self._client.patch(
+                    Node, self._node, dict(patch), patch_type=PatchType.MERGE
+                )
+            )
+        )
+
+    def patch_status(self, patch: Mapping[str, Any]) -> None:
+        """Change the node's conditions."""
+        self._asked(lambda: self._client.patch(NodeStatus, self._node, dict(patch)))
+
+    def add_event(
+        self, name: str, *, uid: str, reason: str, message: str, at: str, warning: bool, record: str
+    ) -> None:
+        """Write a Kubernetes Event about the node; one that is there already is the same."""
+        event = Event(
+            metadata=ObjectMeta(name=name, annotations={f"{COMPONENT}/record": record}),
+            involvedObject=ObjectReference(kind="Node", name=self._node, uid=uid),
+            reason=reason,
+            message=message[:1024],
+            type="Warning" if warning else "Normal",
+            source=EventSource(component=COMPONENT, host=self._node),
+            firstTimestamp=datetime.fromisoformat(at),
+            lastTimestamp=datetime.fromisoformat(at),
+            count=1,
+            reportingComponent=COMPONENT,
+            reportingInstance=self._node,
+        )
+        try:
+            self._asked(lambda: self._client.create(event, namespace=_NAMESPACE))
+        except ConflictError:
+            return  # the record was delivered before
+
+    def pods(self) -> list[Mapping[str, Any]]:
+        """The pods on the node."""
+        fields: FieldSelector = {"spec.nodeName": self._node}
+        return self._asked(
+            lambda: [_plain(pod) for pod in self._client.list(Pod, namespace="*", fields=fields)]
+        )
+
+    def evict(self, pod: Mapping[str, Any]) -> bool:
+        """Ask for a pod's eviction; False if its disruption budget does not allow it now."""
+        metadata = pod["metadata"]
+        eviction = PodEviction(
+            metadata=ObjectMeta(name=metadata["name"], namespace=metadata["namespace"]),
+            # Another pod under the same name is not the one that was to leave.
+            deleteOptions=DeleteOptions(preconditions=Preconditions(uid=metadata["uid"])),
+        )
+        try:
+            self._client.create(eviction, metadata["name"], namespace=metadata["namespace"])
+        except ApiError as error:
+            code = error.status.code
+            if code == HTTPStatus.TOO_MANY_REQUESTS:
+                return False
+            # Gone, or another pod under the same name: what was to leave has left.
+            if code not in (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT):
+                raise _error(error) from None
+        except (httpx2.HTTPError, OSError, ValueError) as error:
+            raise _error(error) from None
+        return True
+
+    def delete(self, pod: Mapping[str, Any]) -> None:
+        """Delete a pod, whatever its disruption budget says."""
+        metadata = pod["metadata"]
+        try:
+            self._client.delete(Pod, metadata["name"], namespace=metadata["namespace"])
+        except ApiError as error:
+            if error.status.code != HTTPStatus.NOT_FOUND:
+                raise _error(error) from None
+        except (httpx2.HTTPError, OSError, ValueError) as error:
+            raise _error(error) from None
+
+    def may(self, verb: str, resource: str, *, subresource: str = "", name: str = "") -> bool:
+        """Whether the service account may do that."""
+        wanted = ResourceAttributes(
+            verb=verb, resource=resource, subresource=subresource, name=name
+        )
+        review = SelfSubjectAccessReview(
+            spec=SelfSubjectAccessReviewSpec(resourceAttributes=wanted)
+        )
+        found = self._asked(lambda: self._client.create(review))
+        return found.status is not None and bool(found.status.allowed)
+
+    def _asked(self, request: Callable[[], T]) -> T:
+        try:
+            return request()
+        except ApiError as error:
+            if error.status.code == HTTPStatus.CONFLICT:
+                raise ConflictError from None
+            raise _error(error) from None
+        except (httpx2.HTTPError, OSError, ValueError) as error:
+            raise _error(error) from None
+
+
+def _error(error: Exception) -> SinkError:
+    if isinstance(error, ApiError):
+        code = error.status.code or 0
+        remedy = _REMEDIES.get(HTTPStatus(code)) if code in set(HTTPStatus) else None
+        found = Problem(
+            f"the API server answered {code}: {(error.status.message or '')[:300]}", remedy
+        )
+        after = error.response.headers.get("retry-after", "") if error.response else ""
+        return SinkError(found, retry_after=float(after) if after.isdecimal() else None)
+    return SinkError(
+        f"the API server cannot be reached: {type(error).__name__}: {str(error)[:300]}",
+        remedy="see that the pod's network reaches the API server",
+    )
+
+
+def _plain(found: Any) -> Mapping[str, Any]:
+    return dict(found.to_dict())

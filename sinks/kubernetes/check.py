@@ -1,0 +1,55 @@
+"""The lines of `seb check` about a node, one per step. It changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from sinks.base import Check, SinkError
+from sinks.kubernetes.settings import KubernetesSettings
+from wire.vm import VmIdentity
+
+if TYPE_CHECKING:
+    from sinks.kubernetes.api import Api
+
+_ROLE: Final = "install the chart with kubernetes.enabled=true, or give the role of docs/aks.md"
+
+
+def look_at(api: Api, node: str, settings: KubernetesSettings, vm: VmIdentity) -> Iterator[Check]:
+    """The node, whether it is this VM, and each right; ends at the first step that fails."""
+    try:
+        found = api.node()
+        yield Check.ok(f"the API server answers, and there is a node {node}")
+        provider = str(found.get("spec", {}).get("providerID") or "")
+        if vm.resource_id and provider and not _is_same(provider, vm.resource_id):
+            yield Check.fail(
+                f"the node {node} is {provider}, and this VM is {vm.resource_id}",
+                "set NODE to the name of this VM's own node",
+            )
+            return
+        for verb, resource, subresource in _needed(settings):
+            name = node if resource == "nodes" else ""
+            if not api.may(verb, resource, subresource=subresource, name=name):
+                what = "/".join(filter(None, (resource, subresource)))
+                yield Check.fail(f"the service account may not {verb} {what}", _ROLE)
+                return
+        yield Check.ok("the service account may do what is asked for")
+    except SinkError as error:
+        yield Check.problem(error.problem, "see that the pod's network reaches the API server")
+
+
+def _needed(settings: KubernetesSettings) -> Iterator[tuple[str, str, str]]:
+    yield "get", "nodes", ""
+    yield "patch", "nodes", ""
+    yield "patch", "nodes", "status"
+    yield "create", "events", ""
+    if settings.drain:
+        yield "list", "pods", ""
+        yield "create", "pods", "eviction"
+    if settings.drain and settings.force:
+        yield "delete", "pods", ""
+
+
+def _is_same(provider: str, resource_id: str) -> bool:
+    """Azure: a providerID is `azure://` and the ARM id, in any case."""
+    return provider.casefold().removeprefix("azure://") == resource_id.casefold()

@@ -1,0 +1,197 @@
+"""What the sink leaves on its node, and how it is taken back; values in, values out.
+
+One annotation says what is ours: which events, and whether it was this sink that cordoned. It is
+written in the same request as the taint and the cordon, so that no crash can separate them, and
+the next bridge, restarted or on another VM under the same name, takes back what is over.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+DOMAIN: Final = "scheduled-events-bridge"
+ANNOTATION: Final = f"{DOMAIN}/marks"
+TAINT: Final = f"{DOMAIN}/event"
+CONDITION: Final = "ScheduledEvent"
+_VERSION: Final = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mark:
+    """One event that is coming to the node."""
+
+    event_type: str
+    not_before: str | None
+    """RFC 3339; None once it has begun, or if Azure did not say."""
+    acts: bool
+    """Whether it taints, cordons and drains; if not, it is shown only."""
+    vm_id: str
+    """Of the VM whose bridge marked it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Marks:
+    """All that is ours on a node."""
+
+    events: Mapping[str, Mark] = field(default_factory=dict)
+    """By eventId in small letters."""
+    cordoned: bool = False
+    """Whether this sink cordoned the node: it never takes back another's cordon."""
+
+    @property
+    def nearest(self) -> Mark | None:
+        """The event that comes first: one that has begun, then the earliest notBefore."""
+        if not self.events:
+            return None
+        return min(self.events.values(), key=lambda each: (each.not_before or "", each.event_type))
+
+    @property
+    def acting(self) -> bool:
+        """Whether an event stands on the node that taints, cordons and drains."""
+        return any(each.acts for each in self.events.values())
+
+    def with_event(self, event_id: str, mark: Mark) -> Marks:
+        """The marks with an event that is new or has changed."""
+        return replace(self, events={**self.events, event_id.casefold(): mark})
+
+    def without(self, event_id: str) -> Marks:
+        """The marks without an event that is over."""
+        key = event_id.casefold()
+        return replace(self, events={k: v for k, v in self.events.items() if k != key})
+
+    def only(self, pending: frozenset[str], vm_id: str) -> Marks:
+        """The marks of this VM's events that are pending; keys are in small letters."""
+        kept = {
+            key: mark
+            for key, mark in self.events.items()
+            if key in pending and mark.vm_id.casefold() == vm_id.casefold()
+        }
+        return replace(self, events=kept)
+
+
+def read_marks(annotations: Mapping[str, str] | None) -> Marks:
+    """The marks that stand in a node's annotations; none if the annotation is not ours."""
+    try:
+        found = json.loads((annotations or {})[ANNOTATION])
+        events = {
+            str(key): Mark(
+                event_type=str(each["type"]),
+                not_before=None if each["notBefore"] is None else str(each["notBefore"]),
+                acts=each["acts"] is True,
+                vm_id=str(each["vmId"]),
+            )
+            for key, each in found["events"].items()
+        }
+        return Marks(events=events, cordoned=found["cordoned"] is True)
+    except (KeyError, ValueError, TypeError, AttributeError):
+        return Marks()
+
+
+def dump_marks(marks: Marks) -> str | None:
+    """The text of the annotation; None if nothing of ours is left."""
+    if not marks.events and not marks.cordoned:
+        return None
+    events = {
+        key: {
+            "type": each.event_type,
+            "notBefore": each.not_before,
+            "acts": each.acts,
+            "vmId": each.vm_id,
+        }
+        for key, each in sorted(marks.events.items())
+    }
+    found = {"version": _VERSION, "cordoned": marks.cordoned, "events": events}
+    return json.dumps(found, separators=(",", ":"))
+
+
+def patch_of(
+    node: Mapping[str, Any], marks: Marks, *, taint: bool, cordon: bool, is_new: bool
+) -> dict[str, Any] | None:
+    """The merge patch that brings the node to the marks; None if it is there already.
+
+    `is_new` says that an event was added: only then a node is cordoned again that somebody else
+    has opened since. The patch names the version of the node that it was made from, so that the
+    API server refuses it if somebody else was faster.
+    """
+    metadata = node.get("metadata", {})
+    spec = node.get("spec", {})
+    is_closed = spec.get("unschedulable") is True
+    changed: dict[str, Any] = {}
+    if cordon and marks.acting and not is_closed and (is_new or not marks.cordoned):
+        changed["unschedulable"] = True
+        marks = replace(marks, cordoned=True)
+    elif marks.cordoned and not (cordon and marks.acting):
+        changed |= {"unschedulable": None} if is_closed else {}
+        marks = replace(marks, cordoned=False)
+    taints = spec.get("taints") or []
+    wanted = _taints(taints, marks, taint=taint)
+    if wanted != taints:
+        changed["taints"] = wanted
+    text = dump_marks(marks)
+    stands = (metadata.get("annotations") or {}).get(ANNOTATION)
+    if text == stands and not changed:
+        return None
+    patch: dict[str, Any] = {
+        "metadata": {
+            "resourceVersion": metadata.get("resourceVersion"),
+            "annotations": {ANNOTATION: text},
+        }
+    }
+    return {**patch, "spec": changed} if changed else patch
+
+
+def condition_patch(node: Mapping[str, Any], marks: Marks, *, now: str) -> dict[str, Any] | None:
+    """The strategic patch of the node's status; None if its condition says that already."""
+    conditions = node.get("status", {}).get("conditions") or []
+    before = next((each for each in conditions if each.get("type") == CONDITION), None)
+    nearest = marks.nearest
+    if nearest is None:
+        if before is None:
+            return None
+        return {"status": {"conditions": [{"$patch": "delete", "type": CONDITION}]}}
+    wanted = {
+        "type": CONDITION,
+        "status": "True",
+        "reason": _reason(nearest.event_type),
+        "message": message_of(marks),
+    }
+    if before is not None and all(before.get(key) == value for key, value in wanted.items()):
+        return None
+    since = now if before is None else before.get("lastTransitionTime", now)
+    times = {"lastHeartbeatTime": now, "lastTransitionTime": since}
+    return {"status": {"conditions": [{**wanted, **times}]}}
+
+
+def message_of(marks: Marks) -> str:
+    """What is coming and until when, for people; one clause for each event."""
+    return "; ".join(
+        f"{each.event_type} {key}: "
+        + (
+            "it may start at any time"
+            if each.not_before is None
+            else f"not before {each.not_before}"
+        )
+        for key, each in sorted(marks.events.items(), key=lambda item: item[1].not_before or "")
+    )
+
+
+def _taints(taints: Sequence[Any], marks: Marks, *, taint: bool) -> list[Any]:
+    others = [each for each in taints if each.get("key") != TAINT]
+    acting = [each for each in marks.events.values() if each.acts]
+    if not taint or not acting:
+        return others
+    nearest = min(acting, key=lambda each: (each.not_before or "", each.event_type))
+    ours: Mapping[str, Any] = next((each for each in taints if each.get("key") == TAINT), {})
+    value = _reason(nearest.event_type)
+    # An API server adds fields of its own, such as timeAdded: what fits stays as it is.
+    kept = ours if (ours.get("value"), ours.get("effect")) == (value, "NoSchedule") else None
+    return [*others, kept or {"key": TAINT, "value": value, "effect": "NoSchedule"}]
+
+
+def _reason(event_type: str) -> str:
+    """One word that a condition and a taint accept."""
+    word = "".join(sign for sign in event_type if sign.isascii() and sign.isalnum())[:63]
+    return word if word[:1].isalpha() else "ScheduledEvent"

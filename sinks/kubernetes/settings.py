@@ -1,0 +1,73 @@
+"""Which node the sink looks after, and what it may do to it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Final
+
+from pydantic import AfterValidator, Field
+
+from sinks.base import JsonList, SinkSettings
+
+IMPACTS: Final = ("none", "pause", "restart", "redeploy", "delete")
+"""The words of a record's `data.impact`."""
+
+
+def _known_impacts(words: tuple[str, ...]) -> tuple[str, ...]:
+    for word in words:
+        if word not in IMPACTS:
+            raise ValueError(f"there is no impact {word!r}; there are {', '.join(IMPACTS)}")
+    return words
+
+
+class KubernetesSettings(SinkSettings):
+    """What the sink does on its own node. Showing an event is always done, the rest if asked."""
+
+    node: str | None = Field(
+        default=None, description="Name of the node; the pod's own (`SEB_NODE__NODE`) unless given"
+    )
+    affects_this_vm_only: bool = Field(
+        default=True,
+        description="Leave out events that do not name this VM; they do not concern this node",
+    )
+    types: JsonList | None = Field(
+        default=("seb.event.*",),
+        description="JSON list of globs of record types that the sink gets",
+    )
+    taint: bool = Field(
+        default=False, description="Taint the node `NoSchedule` while an event is coming"
+    )
+    cordon: bool = Field(
+        default=False, description="Let no new pod onto the node while an event is coming"
+    )
+    drain: bool = Field(
+        default=False,
+        description="Evict the node's pods, within their disruption budgets; it cordons, too",
+    )
+    impacts: Annotated[JsonList, AfterValidator(_known_impacts)] = Field(
+        default=("restart", "redeploy", "delete"),
+        description="JSON list of the impacts that taint, cordon and drain; others are shown only",
+    )
+    lead: float = Field(
+        default=120.0,
+        ge=0,
+        le=86_400,
+        allow_inf_nan=False,
+        description="Seconds before notBefore until which disruption budgets are honoured",
+    )
+    force: bool = Field(
+        default=False,
+        description="Then delete the pods that are left; if false they stay, and the record of the "
+        "event is dead, with the reason",
+    )
+    kubeconfig: Path | None = Field(
+        default=None,
+        description="File with the way to the API server; the pod's service account unless given",
+    )
+    timeout: float = Field(
+        default=10.0,
+        gt=0,
+        le=60,
+        allow_inf_nan=False,
+        description="Seconds that one request to the API server may take",
+    )

@@ -1,0 +1,179 @@
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from support.documents.documents import NOW, entry
+from support.store_helpers import AN_APPROVAL
+
+from bridge.approval.transitions import (
+    TABLE,
+    Fact,
+    Observation,
+    Stage,
+    answer_of,
+    printed,
+    stage_of,
+)
+from bridge.events.tracked import TrackedEvent
+from bridge.imds.document import parse_event
+from bridge.imds.exchange import ImdsError
+from bridge.store.approvals import Act
+from wire.receipt import FAILURES, REFUSALS
+
+ANSWERS = list(Fact)[list(Fact).index(Fact.TAKEN) :]
+FACTS = [each for each in Fact if each not in ANSWERS]
+
+
+def tracked(*, pending: bool = True, **fields: Any) -> TrackedEvent:
+    """An event that names this VM alone and is shown by the newest document."""
+    event = parse_event(entry(**fields))
+    return TrackedEvent(
+        event=event,
+        status=event.event_status,
+        revision=1,
+        first_seen=NOW,
+        not_before=event.not_before,
+        affects_this_vm=True,
+        pending=pending,
+        shown=True,
+    )
+
+
+def observed(known: TrackedEvent | None, **changes: Any) -> Observation:
+    """An observation in which nothing stands against a request."""
+    approval = replace(AN_APPROVAL, fingerprint=tracked().fingerprint, expires=None)
+    seen = Observation(
+        approval=approval,
+        known=known,
+        first_seen=NOW,
+        basis=None,
+        current=True,
+        paused=False,
+        now=NOW,
+    )
+    return replace(seen, **changes)
+
+
+def test_every_fact_has_a_transition_for_every_stage() -> None:
+    """The table is whole, and in the order of the facts, which decides."""
+    assert list(TABLE) == list(Fact)
+    assert all(list(row) == list(Stage) for row in TABLE.values())
+
+
+def test_only_what_is_ready_is_posted() -> None:
+    """One fact alone leads to a request, and to none where IMDS has taken one."""
+    posting = {(fact, stage) for fact, row in TABLE.items() for stage in row if row[stage].post}
+    quiet = (Stage.POSTED, Stage.PREPARING)
+    assert posting == {(Fact.READY, stage) for stage in Stage if stage not in quiet}
+
+
+def test_a_wish_to_prepare_never_sends_a_request() -> None:
+    """It is confirmed once the VM is prepared, and fails if it cannot be."""
+    column = {fact: row[Stage.PREPARING] for fact, row in TABLE.items()}
+    assert not any(transition.post for transition in column.values())
+    assert column[Fact.READY].end == "confirmed"
+    assert column[Fact.NOT_PREPARED].reason == "not_prepared"
+    assert column[Fact.UNPREPARED].end is None
+
+
+def test_what_has_expired_waits_only_if_a_request_may_have_worked() -> None:
+    """Past `exp` there is an end at once, or the event's own."""
+    ends = {stage: transition.reason for stage, transition in TABLE[Fact.EXPIRED].items()}
+    assert ends == dict.fromkeys(Stage) | {
+        Stage.UNTRIED: "expired",
+        Stage.IN_VAIN: "expired",
+    }
+
+
+def test_every_stage_ends_with_its_event() -> None:
+    """Whatever stage an approval is in, once the event has begun or is over it has an end."""
+    for fact in (Fact.BEGUN, Fact.OVER):
+        assert all(transition.end for transition in TABLE[fact].values())
+
+
+def test_every_reason_is_one_of_the_closed_list() -> None:
+    """No receipt has a reason that the documentation does not explain."""
+    reasons = {each.reason for row in TABLE.values() for each in row.values()} - {None}
+    assert reasons <= {*REFUSALS, *FAILURES}
+
+
+@pytest.mark.parametrize(
+    ("known", "changes", "expected"),
+    [
+        (tracked(), {}, Fact.READY),
+        (tracked(), {"paused": True}, Fact.PAUSED),
+        (tracked(), {"paused": True, "current": False}, Fact.NOT_SHOWN),
+        (replace(tracked(), shown=False), {}, Fact.NOT_SHOWN),
+        (tracked(), {"basis": Fact.WAITING, "current": False}, Fact.WAITING),
+        (tracked(), {"basis": Fact.WITHDRAWN}, Fact.WITHDRAWN),
+        (tracked(), {"preparation": "none"}, Fact.UNPREPARED),
+        (tracked(), {"preparation": "preparing", "paused": True}, Fact.UNPREPARED),
+        (tracked(), {"preparation": "preparing", "current": False}, Fact.NOT_SHOWN),
+        (tracked(), {"preparation": "failed"}, Fact.NOT_PREPARED),
+        (tracked(), {"preparation": "prepared"}, Fact.READY),
+        (tracked(resources=["web_3", "web_4"]), {"basis": Fact.WAITING}, Fact.CHANGED),
+        (tracked(status="Advisory"), {}, Fact.CHANGED),
+        (tracked(status="Started"), {"basis": Fact.WITHDRAWN}, Fact.BEGUN),
+        (tracked(status="Started", pending=False), {}, Fact.BEGUN),
+        (tracked(pending=False), {}, Fact.OVER),
+        (tracked(status="Started"), {"first_seen": NOW - timedelta(hours=1)}, Fact.OVER),
+        (None, {}, Fact.OVER),
+    ],
+)
+def test_the_first_fact_that_holds(
+    known: TrackedEvent | None, changes: dict[str, Any], expected: Fact
+) -> None:
+    """What rules out a request for good stands before what only delays it."""
+    assert observed(known, **changes).fact is expected
+
+
+@pytest.mark.parametrize(("seconds", "expected"), [(-1, Fact.READY), (0, Fact.EXPIRED)])
+def test_a_command_expires_at_its_time(seconds: int, expected: Fact) -> None:
+    """From `exp` on, not after it."""
+    seen = observed(tracked())
+    expires = int(NOW.timestamp())
+    now = NOW + timedelta(seconds=seconds)
+    assert replace(seen, approval=replace(seen.approval, expires=expires), now=now).fact is expected
+
+
+@pytest.mark.parametrize(
+    ("reason", "expected"),
+    [
+        ("http_400", Fact.REFUSED),
+        ("http_405", Fact.REFUSED),
+        ("http_404", Fact.NOT_REACHED),
+        ("http_429", Fact.NOT_REACHED),
+        ("refused", Fact.NOT_REACHED),
+        ("unreachable", Fact.NOT_REACHED),
+        ("http_503", Fact.SERVER_ERROR),
+        ("timeout", Fact.LOST),
+        ("connection", Fact.LOST),
+        ("a word of tomorrow", Fact.LOST),
+    ],
+)
+def test_what_imds_answered(reason: str, expected: Fact) -> None:
+    """What is not known to be harmless may have started the event."""
+    assert answer_of(ImdsError("no", reason=reason), refused_before=False) is expected
+    again = Fact.REFUSED_AGAIN if expected is Fact.REFUSED else expected
+    assert answer_of(ImdsError("no", reason=reason), refused_before=True) is again
+    assert answer_of(None, refused_before=False) is Fact.TAKEN
+
+
+def test_a_stage_is_stored_and_read_back() -> None:
+    """Over a restart nothing becomes more certain; an effect that is unknown may be any."""
+    for stage in Stage:
+        act: Act = "prepare" if stage is Stage.PREPARING else "approve"
+        kept = replace(AN_APPROVAL, state=stage.state, effect=stage.effect, act=act)
+        assert stage_of(kept) is stage
+    odd: Any = "a word of tomorrow"
+    assert stage_of(replace(AN_APPROVAL, effect=odd)) is Stage.UNSURE
+    assert stage_of(replace(AN_APPROVAL, state="posted", effect="none")) is Stage.POSTED
+
+
+def test_the_table_can_be_printed() -> None:
+    """A line for each fact, a column for each stage, in words."""
+    rows = {row[0]: row[1:] for row in printed()}
+    assert rows["none of these"] == (*("**POST**",) * 4, "", "`confirmed`")
+    assert rows["its command has expired"][0] == "`failed`: `expired`"
+    assert "`event_changed`" in rows[Fact.CHANGED.value][0]

@@ -1,0 +1,310 @@
+"""Enrolment with generations: by the command, over HTTPS, and in a console that runs."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import tomllib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+import requests
+import yaml
+from support.console.process import ConsoleProcess
+from support.console.pulling import PullClient
+from support.console.records import FakeVm
+from support.eventually import eventually
+from support.process.bridge import run_seb
+
+from console.access import enrolment
+from console.audit.log import read
+from console.db.enrolment import generations_since
+from console.db.opening import Database
+from console.errors import RefusedError
+from console.ingest.enrolment import (
+    EVERY_VM,
+    Enrolments,
+    pull_token,
+    read_key,
+    secret_text,
+    webhook_secret,
+)
+
+KEY = bytes(range(32))
+AT = 1_800_000_000.0
+
+
+def generations(database: Database) -> dict[str, int]:
+    """The rows, as a console reads them."""
+    with database.reading.begin() as connection:
+        return generations_since(connection, 0)
+
+
+def test_the_first_generation_gives_the_secrets_of_today() -> None:
+    """VMs that were enrolled before there were generations stay enrolled."""
+    assert pull_token(KEY, "vm-1") == "kuwM6LSzxkeBTS46Zi5CGaI4Uw0C49fhHJKMoriKBYs"
+    assert (
+        secret_text(webhook_secret(KEY, "vm-1"))
+        == "whsec_TYRXrDZado/4M/COshrQFQDqVy5tKxD4qB5dUJty0LQ="
+    )
+
+
+def test_a_vm_keeps_its_secrets_until_they_are_revoked(database: Database) -> None:
+    """Enrolling twice gives the same; revoking gives the next generation."""
+    assert enrolment.enroll(database, ["vm-1", "vm-2"], actor="mia", now=AT) == {
+        "vm-1": 1,
+        "vm-2": 1,
+    }
+    enrolment.revoke(database, ["vm-1"], actor="mia", now=AT)
+    assert generations(database) == {"vm-1": 2, "vm-2": 1}
+    assert enrolment.enroll(database, ["vm-1", "vm-2"], actor="mia", now=AT) == {
+        "vm-1": 2,
+        "vm-2": 1,
+    }
+
+
+def test_a_vm_that_was_never_enrolled_can_be_revoked(database: Database) -> None:
+    """Its first generation needs no row, and may be in the wrong hands all the same."""
+    enrolment.revoke(database, ["vm-1"], actor="mia", now=AT)
+    assert generations(database) == {"vm-1": 2}
+
+
+def test_revoking_all_ends_every_generation(database: Database) -> None:
+    """Of VMs that are known, however often they were revoked, and of all others."""
+    for _ in range(3):
+        enrolment.revoke(database, ["vm-1"], actor="mia", now=AT)
+    enrolment.revoke_all(database, actor="mia", now=AT)
+    enrolled = enrolment.enroll(database, ["vm-1", "vm-2"], actor="mia", now=AT)
+    assert enrolled == {"vm-1": 5, "vm-2": 5}
+    enrolment.revoke_all(database, actor="mia", now=AT)
+    assert enrolment.enroll(database, ["vm-2"], actor="mia", now=AT) == {"vm-2": 6}
+
+
+def test_each_is_a_row_of_the_audit_without_a_secret(database: Database) -> None:
+    """Who, which VM, which generation."""
+    enrolment.enroll(database, ["vm-1"], actor="mia", now=AT)
+    enrolment.revoke(database, ["vm-1"], actor="joe", now=AT)
+    enrolment.revoke_all(database, actor="joe", now=AT)
+    rows = [json.loads(row.body) for row in read(database.reading)]
+    told = [
+        {name: row.get(name) for name in ("actor", "action", "vmId", "generation")} for row in rows
+    ]
+    assert told == [
+        {"actor": "mia", "action": "vm_enrolled", "vmId": "vm-1", "generation": 1},
+        {"actor": "joe", "action": "vm_revoked", "vmId": "vm-1", "generation": 1},
+        {"actor": "joe", "action": "all_vms_revoked", "vmId": None, "generation": 2},
+    ]
+
+
+def test_what_is_not_a_vm_id_is_refused(database: Database) -> None:
+    """Nothing of the call is carried out."""
+    for vm_id in ("", "*", "a b", "a\nb", "a/b", "a+b", "a#b", "\u202evm", "x" * 129, "\0"):
+        for change in (enrolment.enroll, enrolment.revoke):
+            with pytest.raises(RefusedError, match="not a vmId"):
+                change(database, ["vm-1", vm_id], actor="mia", now=AT)
+    assert generations(database) == {}
+
+
+def test_many_vms_are_enrolled_in_portions(database: Database) -> None:
+    """A list of a whole fleet, each VM once."""
+    vm_ids = [f"vm-{number}" for number in range(1200)]
+    found = enrolment.enroll(database, [*vm_ids, *vm_ids], actor="mia", now=AT)
+    assert list(found) == vm_ids
+    assert len(generations(database)) == 1200
+
+
+def test_an_old_generation_opens_nothing() -> None:
+    """In memory: of one VM, and of all."""
+    enrolments = Enrolments(KEY)
+    assert enrolments.opens("vm-1", pull_token(KEY, "vm-1"))
+    assert enrolments.put({"vm-1": 2, "vm-2": 1}) == {"vm-1"}
+    assert not enrolments.opens("vm-1", pull_token(KEY, "vm-1"))
+    assert enrolments.opens("vm-1", pull_token(KEY, "vm-1", 2))
+    assert enrolments.opens("vm-2", pull_token(KEY, "vm-2"))
+    assert EVERY_VM in enrolments.put({EVERY_VM: 3})
+    assert not enrolments.opens("vm-3", pull_token(KEY, "vm-3"))
+    assert enrolments.webhook_secret("vm-1") == webhook_secret(KEY, "vm-1", 3)
+    assert not Enrolments(None).opens("vm-1", "")
+
+
+@pytest.fixture(scope="module")
+def console(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConsoleProcess]:
+    """A console that serves the channel."""
+    with ConsoleProcess(tmp_path_factory.mktemp("console"), PULL="true") as running:
+        yield running
+
+
+def enroll(
+    console: ConsoleProcess, *words: str, given: str = ""
+) -> subprocess.CompletedProcess[str]:
+    """Run `seb console enroll` beside it."""
+    if not given:
+        return console.run("enroll", *words)
+    return subprocess.run(
+        console.command("enroll", *words),
+        env=console.environ,
+        input=given,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def lines_of(text: str) -> dict[str, str]:
+    """Settings from the lines of a seb.env."""
+    return dict(line.split("=", maxsplit=1) for line in text.splitlines())
+
+
+def test_a_revoked_vm_is_refused_within_a_second(console: ConsoleProcess) -> None:
+    """By its webhooks and its polls, the one that is held included; new secrets are good."""
+    vm = FakeVm(name="rotated")
+    with PullClient(console.url, console.key_file) as client:
+        assert console.post(vm.heartbeat()).status_code == 204
+        held = client.asking(vm.vm_id)
+        eventually(lambda: console.metric("seb_console_polls_held") == 1, what="the poll")
+        assert enroll(console, "--revoke", vm.vm_id).returncode == 0
+        assert held.result(1.5).status_code == 401
+        assert client.ask(vm.vm_id, wait=0).status_code == 401
+        assert console.post(vm.heartbeat()).status_code == 401
+        lines = lines_of(enroll(console, vm.vm_id).stdout)
+        token = lines["SEB_COMMANDS__PULL_TOKEN"]
+        assert token == client.token(vm.vm_id, generation=2)
+        assert client.ask(vm.vm_id, wait=0, token=token).status_code == 204
+        assert console.post(vm.heartbeat(), generation=2).status_code == 204
+
+
+def test_a_list_is_enrolled_in_blocks_and_as_json(console: ConsoleProcess) -> None:
+    """From a file or standard input; comments and empty lines say nothing."""
+    given = "# web tier\nvm-a\n\nvm-b\n"
+    blocks = enroll(console, "--file", "-", given=given).stdout.split("\n\n")
+    assert [block.splitlines()[0] for block in blocks] == ["# VM vm-a", "# VM vm-b"]
+    items = json.loads(enroll(console, "--file", "-", "--json", given=given).stdout)["items"]
+    assert [(item["vmId"], item["generation"]) for item in items] == [("vm-a", 1), ("vm-b", 1)]
+    key = read_key(console.key_file)
+    assert items[1]["settings"]["SEB_COMMANDS__PULL_TOKEN"] == pull_token(key, "vm-b")
+
+
+def test_a_fleet_gets_a_file_for_each_vm(console: ConsoleProcess, tmp_path: Path) -> None:
+    """Under the name of its line, or its vmId; each for its owner alone, with the printed lines."""
+    out = tmp_path / "enrolled"
+    given = "# the fleet\nvm-a web-01\nvm-b\n"
+    assert enroll(console, "--file", "-", "--out", str(out), given=given).returncode == 0
+    assert sorted(path.name for path in out.iterdir()) == ["vm-b.env", "web-01.env"]
+    if os.name == "posix":
+        assert {path.stat().st_mode & 0o077 for path in out.iterdir()} == {0}
+    text = (out / "web-01.env").read_text()
+    assert lines_of(text) == lines_of(enroll(console, "vm-a").stdout)
+
+
+def test_the_form_that_ansible_takes(console: ConsoleProcess, tmp_path: Path) -> None:
+    """A file of host_vars, whose variable holds the lines as the role writes them."""
+    words = ("--file", "-", "--out", str(tmp_path), "--format", "ansible")
+    assert enroll(console, *words, given="vm-a web-01\n").returncode == 0
+    read = yaml.safe_load((tmp_path / "web-01.yml").read_text())
+    assert lines_of(read["seb_enrolment"]) == lines_of(enroll(console, "vm-a").stdout)
+
+
+def test_the_form_that_windows_takes(console: ConsoleProcess, tmp_path: Path) -> None:
+    """Tables of seb.toml with the names and the values of the lines."""
+    path = tmp_path / "seb.toml"
+    path.write_text(enroll(console, "vm-a", "--format", "windows").stdout)
+    tables = tomllib.loads(path.read_text())
+    flat = {
+        f"SEB_{'__'.join(names)}".upper(): value
+        for names, value in (
+            *((("sink", "console", key), text) for key, text in tables["sink"]["console"].items()),
+            *((("commands", key), text) for key, text in tables["commands"].items()),
+        )
+    }
+    assert flat == lines_of(enroll(console, "vm-a").stdout)
+    good = enroll(
+        console, "vm-a", "--format", "windows", "--set", "SEB_CONSOLE_PUBLIC_URL=https://c"
+    )
+    path.write_text(good.stdout)
+    said = run_seb("config", "show", home=tmp_path, env={"SEB_CONFIG": str(path)})
+    assert said.code == 0, said.err
+
+
+@pytest.mark.parametrize("given", ["vm-a ../x\n", "vm-a web\nvm-b web\n"])
+def test_a_name_that_is_no_file_is_refused(
+    console: ConsoleProcess, tmp_path: Path, given: str
+) -> None:
+    """Neither a path nor one name for two VMs: nothing is written."""
+    done = enroll(console, "--file", "-", "--out", str(tmp_path / "out"), given=given)
+    assert done.returncode == 2
+    assert not (tmp_path / "out").exists()
+
+
+def test_lines_that_would_not_work_have_a_note(console: ConsoleProcess) -> None:
+    """On standard error, so that standard output is settings and nothing else."""
+    notes = enroll(console, "vm-a").stderr
+    assert "SEB_CONSOLE_PUBLIC_URL" in notes
+    assert "SEB_COMMANDS__" not in notes
+    overrides = ("--set", "SEB_CONSOLE_PULL=false")
+    good = ("--set", "SEB_CONSOLE_PUBLIC_URL=https://console.example")
+    done = enroll(console, "vm-a", *overrides, *good)
+    assert "SEB_COMMANDS__" in done.stderr
+    assert "SEB_CONSOLE_PUBLIC_URL" not in done.stderr
+    url = lines_of(done.stdout)["SEB_COMMANDS__PULL_URL"]
+    assert url == "https://console.example/pull/v1/commands"
+
+
+@pytest.mark.parametrize("words", [("--revoke",), ("a b",), ("--revoke-all", "vm-a")])
+def test_a_wrong_call_is_a_usage_error(console: ConsoleProcess, words: Sequence[str]) -> None:
+    """Exit code 2, and nothing is done."""
+    done = enroll(console, *words)
+    assert (done.returncode, done.stdout) == (2, "")
+
+
+def test_enrolment_without_a_console_that_runs(tmp_path: Path) -> None:
+    """The command makes the database if there is none, and lets go of it."""
+    console = ConsoleProcess(tmp_path, PULL="true")
+    assert enroll(console, "vm-1").returncode == 0
+    assert enroll(console, "--revoke-all").returncode == 0
+    with console, PullClient(console.url, console.key_file) as client:
+        assert client.ask("vm-1", wait=0).status_code == 401
+        token = lines_of(enroll(console, "vm-1").stdout)["SEB_COMMANDS__PULL_TOKEN"]
+        assert client.ask("vm-1", wait=0, token=token).status_code == 204
+        held = client.asking("vm-1", token=token)
+        eventually(lambda: console.metric("seb_console_polls_held") == 1, what="the poll")
+        assert enroll(console, "--revoke-all").returncode == 0
+        assert held.result(5).status_code == 401
+        console.kill()
+        console.start()
+        assert client.ask("vm-1", wait=0, token=token).status_code == 401
+
+
+def asked_for(console: ConsoleProcess, body: object, token: str | None = None) -> requests.Response:
+    """What a provisioning tool gets."""
+    headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+    address = f"{console.url}/api/v1/enrolments"
+    return console.http.post(address, json=body, headers=headers, timeout=30)
+
+
+def test_a_provisioning_tool_enrolls_with_an_admins_token(console: ConsoleProcess) -> None:
+    """It gets the lines of the command, no cache keeps them, and the audit names the token."""
+    token = console.token("terraform", role="admin")
+    answer = asked_for(console, {"vmIds": ["vm-t"]}, token)
+    assert (answer.status_code, answer.headers["Cache-Control"]) == (200, "no-store")
+    (item,) = answer.json()["items"]
+    assert item["settings"] == lines_of(enroll(console, "vm-t").stdout)
+    rows = [row for row in console.audit("vm_enrolled") if row["vmId"] == "vm-t"]
+    assert rows[0]["actor"] == "token:terraform"
+    assert item["settings"]["SEB_COMMANDS__PULL_TOKEN"] not in json.dumps(rows)
+
+
+def test_only_an_admin_of_every_site_enrolls(console: ConsoleProcess) -> None:
+    """Another role, and a token for one site, are 403; what is not a list of vmIds is 422."""
+    refused = [
+        console.token("reads", role="viewer"),
+        console.token("approves", role="approver"),
+        console.token("of-a-site", "--site", "paris", role="admin"),
+    ]
+    for token in refused:
+        assert asked_for(console, {"vmIds": ["vm-x"]}, token).status_code == 403
+    for body in ({}, [], {"vmIds": []}, {"vmIds": "vm-x"}, {"vmIds": [1]}, {"vmIds": ["a b"]}):
+        assert asked_for(console, body).status_code == 422
+    assert not [row for row in console.audit("vm_enrolled") if row["vmId"] == "vm-x"]

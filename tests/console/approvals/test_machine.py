@@ -1,0 +1,251 @@
+"""What is done next for a decision: who is asked, when the next one is, and how it ends."""
+
+from __future__ import annotations
+
+import pytest
+from support.console.cases import AT, command, decision, receipt, reporter, situation
+
+from console.approvals.machine import STATES, TABLE, always, next_step, printed
+from console.approvals.situation import (
+    END_SECONDS,
+    GRACE_SECONDS,
+    Ask,
+    End,
+    Seen,
+    Send,
+    Wait,
+    expiry,
+)
+
+STARTED = Seen(state="started", fingerprint="sha256:2")
+CHANGED = Seen(state="scheduled", fingerprint="sha256:2")
+ENDED = Seen(state="ended", fingerprint="sha256:3")
+OTHERS = "jti of a rule"
+
+
+def rule(state: str, vm_id: str = "vm-9") -> object:
+    """What a VM says of an approval by its own rule."""
+    return receipt(state, vm_id=vm_id, jti=OTHERS, actor="rule:quick")
+
+
+def test_a_token_is_short_while_another_reporter_could_be_asked() -> None:
+    """It has ended when the next one is asked; and it never lives long after notBefore."""
+    assert expiry(AT + 0.9, AT + 600, others=True) == AT + 8
+    assert expiry(AT, AT + 600, others=False) == AT + 60
+    assert expiry(AT, None, others=False) == AT + 60
+    assert expiry(AT, AT + 20, others=False) == AT + 28
+    assert expiry(AT, AT - 50, others=False) == AT + 8
+
+
+def test_the_next_reporter_is_asked_after_ten_seconds() -> None:
+    """Not before, not one that was asked already, and for a short time if more are left."""
+    assert next_step(situation(command(), after=9)) == Wait(until=AT + 10)
+    step = next_step(situation(command(), after=10))
+    assert step == Ask(reporter=reporter("vm-2"), expires_at=AT + 70)
+    three = [reporter(f"vm-{n}") for n in (1, 2, 3)]
+    step = next_step(situation(command(), after=10, reporters=three))
+    assert step == Ask(reporter=reporter("vm-2"), expires_at=AT + 18)
+
+
+def test_no_second_command_while_the_first_is_good() -> None:
+    """A token for the only reporter lives longer, and another that turns up later waits for it."""
+    alone = command(expires_at=AT + 60)
+    assert next_step(situation(alone, after=59)) == Wait(until=AT + 60)
+    assert isinstance(next_step(situation(alone, after=60)), Ask)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        receipt("accepted"),
+        receipt("posted"),
+        receipt("rejected", "expired"),
+        receipt("rejected", "replayed"),
+        receipt("failed", "imds_refused"),
+        rule("accepted"),
+        rule("posted"),
+    ],
+    ids=lambda each: f"{each.facts.state} {each.facts.reason or each.facts.actor}",
+)
+def test_no_takeover_once_any_vm_has_answered(said: object) -> None:
+    """Whatever was reported, by the VM that was asked or for a rule of another: no second VM."""
+    for after in (10, 12, 30, 300):
+        step = next_step(situation(command(), after=after, receipts=[said]))
+        assert not isinstance(step, (Ask, Send)), step
+
+
+@pytest.mark.parametrize("seen", [STARTED, CHANGED, ENDED, None])
+def test_no_takeover_of_an_event_that_has_moved(seen: Seen | None) -> None:
+    """It waits for a late answer, then the decision is overtaken."""
+    late = AT + 8 + GRACE_SECONDS
+    assert next_step(situation(command(), after=12, seen=seen)) == Wait(until=late)
+    step = next_step(situation(command(), after=18, seen=seen))
+    words = {"started": "started", "scheduled": "changed", "ended": "ended"}
+    assert step == End(outcome="overtaken", reason=words[seen.state] if seen else "ended")
+
+
+@pytest.mark.parametrize("since", [None, AT + 9])
+def test_a_deaf_console_asks_no_second_vm(since: float | None) -> None:
+    """The first one's receipt may lie at a broker that is away, or is just back."""
+    deaf = situation(command(), after=11, connected={"broker": since})
+    assert next_step(deaf) == Wait(until=AT + 12)
+
+
+def test_a_late_receipt_of_the_first_counts() -> None:
+    """The first VM was slow, the second has found the event started: it was approved once."""
+    asked = [command(), command("vm-2", made_at=AT + 10, sent_at=AT + 10, expires_at=AT + 70)]
+    said = [receipt("accepted", after=9), receipt("rejected", "already_started", vm_id="vm-2")]
+    step = next_step(situation(*asked, after=20, receipts=said))
+    assert step == Wait(until=AT + 600 + END_SECONDS)
+    said.append(receipt("confirmed", after=21))
+    assert next_step(situation(*asked, after=22, receipts=said)) == End(outcome="confirmed")
+
+
+def test_a_rejection_waits_for_the_other_vm() -> None:
+    """The first refuses what came too late; the second is still to answer."""
+    asked = [command(), command("vm-2", made_at=AT + 10, sent_at=AT + 10, expires_at=AT + 18)]
+    said = [receipt("rejected", "expired", after=11)]
+    assert next_step(situation(*asked, after=12, receipts=said)) == Wait(until=AT + 28)
+    step = next_step(situation(*asked, after=28, receipts=said))
+    assert step == End(outcome="rejected", reason="expired")
+
+
+@pytest.mark.parametrize("state", ["failed", "rejected"])
+def test_an_answer_is_the_end(state: str) -> None:
+    """With the receipt's reason, at once."""
+    said = [receipt(state, "event_changed")]
+    step = next_step(situation(command(), after=1, receipts=said))
+    assert step == End(outcome=state, reason="event_changed")
+
+
+def test_the_copy_that_was_refused_undoes_nothing() -> None:
+    """`replayed` alone is waited upon; after an acceptance it means nothing."""
+    refused = receipt("rejected", "replayed", after=2)
+    assert next_step(situation(command(), after=3, receipts=[refused])) == Wait(until=AT + 18)
+    step = next_step(situation(command(), after=18, receipts=[refused]))
+    assert step == End(outcome="rejected", reason="replayed")
+    late = receipt("rejected", "expired", after=3)
+    said = [receipt("accepted"), refused, late]
+    assert isinstance(next_step(situation(command(), after=4, receipts=said)), Wait)
+    said.append(receipt("confirmed", after=5))
+    assert next_step(situation(command(), after=6, receipts=said)) == End(outcome="confirmed")
+
+
+def test_another_vms_word_about_a_command_is_nothing() -> None:
+    """A receipt counts from the VM that was asked; a third one cannot confirm or stop anything."""
+    forged = [receipt("confirmed", vm_id="vm-3", jti=command().jti)]
+    assert next_step(situation(command(), after=9, receipts=forged)) == Wait(until=AT + 10)
+    assert isinstance(next_step(situation(command(), after=10, receipts=forged)), Ask)
+
+
+def test_nobody_answers() -> None:
+    """Without another reporter the decision is unanswered once a receipt cannot come any more."""
+    alone = situation(command(expires_at=AT + 60), after=69, reporters=[reporter("vm-1")])
+    assert next_step(alone) == Wait(until=AT + 70)
+    alone = situation(command(expires_at=AT + 60), after=70, reporters=[reporter("vm-1")])
+    assert next_step(alone) == End(outcome="unanswered", reason="no_answer")
+
+
+def test_what_was_accepted_is_waited_for_beyond_its_time() -> None:
+    """A VM reports the end after its reboot; a VM that never does is not waited for for ever."""
+    said = [receipt("accepted")]
+    waiting = situation(command(), after=700, receipts=said, seen=STARTED)
+    assert next_step(waiting) == Wait(until=AT + 600 + END_SECONDS)
+    late = situation(command(), after=600 + END_SECONDS, receipts=said, seen=ENDED)
+    assert next_step(late) == End(outcome="unanswered", reason="no_end")
+
+
+@pytest.mark.parametrize("seen", [STARTED, ENDED, None])
+def test_a_last_receipt_that_was_lost_is_not_missed(seen: Seen | None) -> None:
+    """Azure took the request and the event has begun: all that the VM can still report is that."""
+    said = [receipt("accepted"), receipt("posted", after=3)]
+    waiting = situation(command(), after=12, receipts=said, seen=seen)
+    assert next_step(waiting) == Wait(until=AT + 3 + GRACE_SECONDS)
+    late = situation(command(), after=13, receipts=said, seen=seen)
+    assert next_step(late) == End(outcome="confirmed")
+    pending = situation(command(), after=300, receipts=said)
+    assert next_step(pending) == Wait(until=AT + 600 + END_SECONDS)
+
+
+def test_an_unsent_command_is_sent_by_whoever_lives() -> None:
+    """Once its claim has ended, with its own jti, and for a new time if the old one is over."""
+    claimed = decision(claimed_by="other", claimed_until=AT + 5)
+    unsent = command(sent_at=None)
+    assert next_step(situation(unsent, after=4, decision=claimed)) == Wait(until=AT + 5)
+    assert next_step(situation(unsent, after=5, decision=claimed)) == Send(
+        command=unsent, expires_at=AT + 8
+    )
+    step = next_step(situation(unsent, after=100, decision=claimed))
+    assert step == Send(command=unsent, expires_at=AT + 108)
+
+
+def test_an_unsent_command_is_given_up_in_the_end() -> None:
+    """A broker that is gone for good, and the events with it, leaves no approval open for ever."""
+    deaf = {"broker": None}
+    unsent = command(sent_at=None)
+    long = situation(unsent, after=599 + END_SECONDS, connected=deaf, reporters=[])
+    assert isinstance(next_step(long), Send)
+    over = situation(unsent, after=600 + END_SECONDS, connected=deaf, reporters=[])
+    assert next_step(over) == End(outcome="unanswered", reason="no_answer")
+
+
+@pytest.mark.parametrize("seen", [STARTED, CHANGED, ENDED])
+def test_an_unsent_command_is_dropped_if_the_event_has_moved(seen: Seen) -> None:
+    """Nothing is signed for what a person has not seen."""
+    step = next_step(situation(command(sent_at=None), after=6, seen=seen))
+    assert isinstance(step, End)
+    assert step.outcome == "overtaken"
+
+
+def test_a_vm_that_does_not_fetch_is_passed_over() -> None:
+    """Over HTTPS the VM must come; the next reporter is asked when the token could not be good."""
+    waiting = command(channel="pull", sent_at=None)
+    assert next_step(situation(waiting, after=5)) == Wait(until=AT + 8)
+    assert isinstance(next_step(situation(waiting, after=8)), Ask)
+    alone = situation(waiting, after=8, reporters=[])
+    assert next_step(alone) == End(outcome="unanswered", reason="no_answer")
+    restarted = situation(waiting, after=30, up_since=AT + 29)
+    assert next_step(restarted) == Send(command=waiting, expires_at=AT + 38)
+
+
+def test_left_and_second_end_with_the_event() -> None:
+    """What waits for nobody but the event ends when it changes, starts or ends."""
+    for waiting in (decision(kind="leave"), decision(state="second")):
+        assert next_step(situation(after=5, decision=waiting)) == Wait()
+        changed = next_step(situation(after=5, decision=waiting, seen=CHANGED))
+        assert changed == End(outcome="overtaken", reason="changed")
+    left = situation(after=5, decision=decision(kind="leave"), seen=STARTED)
+    assert next_step(left) == End(outcome="left")
+    alone = situation(after=5, decision=decision(state="second"), seen=STARTED)
+    assert next_step(alone) == End(outcome="overtaken", reason="started")
+
+
+def test_a_rule_overtakes_what_was_left() -> None:
+    """Shown as what it is."""
+    left = situation(
+        after=5, decision=decision(kind="leave"), seen=STARTED, receipts=[rule("confirmed")]
+    )
+    assert next_step(left) == End(outcome="overtaken", reason="rule:quick")
+
+
+def test_a_rule_was_quicker() -> None:
+    """The VM finds the event started because its rule, or a person on it, has approved it."""
+    said = [rule("confirmed"), receipt("rejected", "already_started")]
+    step = next_step(situation(command(), after=2, receipts=said))
+    assert step == End(outcome="overtaken", reason="rule:quick")
+
+
+def test_the_table_has_an_answer_for_every_state() -> None:
+    """The last row of each state holds in any case, and no row stands behind it."""
+    for state in STATES:
+        rows = [row for row in TABLE if row.state == state]
+        assert [row.when is always for row in rows] == [False] * (len(rows) - 1) + [True]
+    assert {row.state for row in TABLE} == set(STATES)
+
+
+def test_the_table_can_be_read() -> None:
+    """A line for each row, in words."""
+    lines = printed().splitlines()
+    assert len(lines) == len(TABLE)
+    assert lines[0].split("  ")[0] == "second"
+    assert all(line.rstrip().endswith(".") for line in lines)

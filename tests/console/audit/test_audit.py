@@ -1,0 +1,204 @@
+"""The audit: rows that can only be added, and a chain that shows what was done to them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+from sqlalchemy import text
+from sqlalchemy.exc import DatabaseError
+from support.console.stage import ConsoleStage
+
+from console.audit import log
+from console.audit.chain import START, Head, as_json, head_of, sealed, verify
+from console.db.audit import AuditRow
+from console.db.opening import Database
+from console.db.writing import next_number
+from wire.strictjson import canonical_json
+
+AT = 1_800_000_000.25
+
+
+def appended(database: Database, *actions: str) -> list[AuditRow]:
+    """Rows of ada's, each in a transaction of its own."""
+    rows = []
+    for action in actions:
+        with database.writing.begin() as connection:
+            next_number(connection)
+            rows.append(
+                log.append(
+                    connection, at=AT, actor="ada", action=action, event_id="E", not_before="soon"
+                )
+            )
+    return rows
+
+
+def chain(length: int) -> list[AuditRow]:
+    """Rows that follow each other."""
+    rows: list[AuditRow] = []
+    for number in range(length):
+        rows.append(
+            sealed(
+                head_of(rows[-1] if rows else None),
+                at=AT + number,
+                actor="ada",
+                action=f"action {number}",
+                event_id=None,
+                jti=None,
+                facts={"reason": "why not"},
+            )
+        )
+    return rows
+
+
+def told(rows: list[AuditRow], *known: Head) -> list[str]:
+    """The sentences about some rows."""
+    return [fault.words for fault in verify(rows, known=known)]
+
+
+def test_a_row_is_json_whose_hash_anyone_can_make(database: Database) -> None:
+    """The hash is the SHA-256 of the row's canonical JSON without `hash`, `at` is RFC 3339."""
+    first, second = appended(database, "one", "two")
+    shown = as_json(second)
+    assert shown == {
+        "number": 2,
+        "at": "2027-01-15T08:00:00.250Z",
+        "actor": "ada",
+        "action": "two",
+        "eventId": "E",
+        "notBefore": "soon",
+        "previous": first.hash,
+        "hash": second.hash,
+    }
+    del shown["hash"]
+    assert sha256(canonical_json(shown)).hexdigest() == second.hash
+    assert as_json(first)["previous"] == START.hash == "0" * 64
+
+
+def test_rows_come_back_as_they_were_added(database: Database) -> None:
+    """The oldest first, after a number, as many as are wanted; and nothing is wrong with them."""
+    rows = appended(database, "one", "two", "three")
+    assert log.read(database.reading) == rows
+    assert log.read(database.reading, after=1, limit=1) == rows[1:2]
+    assert log.read(database.reading, event_id="other") == []
+    assert list(log.faults(database.reading, [head_of(rows[-1])])) == []
+    with database.reading.begin() as connection:
+        assert log.head(connection) == Head(number=3, hash=rows[-1].hash)
+
+
+def test_a_transaction_that_is_given_up_leaves_no_row(database: Database) -> None:
+    """The audit's row stands or falls with what it is about."""
+    with database.writing.connect() as connection, connection.begin() as transaction:
+        next_number(connection)
+        log.append(connection, at=AT, actor="ada", action="approve")
+        transaction.rollback()
+    assert log.read(database.reading) == []
+
+
+AGAIN = "INSERT INTO audit SELECT number, at, 'eve', action, event_id, jti, body, hash FROM audit"
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        *("UPDATE audit SET actor = 'eve'", "DELETE FROM audit"),
+        f"{AGAIN} WHERE true ON CONFLICT (number) DO UPDATE SET actor = 'eve'",
+        f"{AGAIN.replace('INSERT', 'INSERT OR REPLACE')}",
+    ],
+)
+def test_the_database_refuses_to_change_a_row(database: Database, statement: str) -> None:
+    """A statement that gets past the program is refused by the table itself."""
+    appended(database, "one")
+    words = "append-only" if database.is_sqlite or "REPLACE" not in statement else "syntax error"
+    with (
+        pytest.raises(DatabaseError, match=words),
+        database.writing.begin() as connection,
+    ):
+        connection.execute(text(statement))
+    assert [row.actor for row in log.read(database.reading)] == ["ada"]
+
+
+def test_any_text_can_be_audited(database: Database) -> None:
+    """NUL, half a surrogate pair and a long text are stored in a form that both databases take."""
+    with database.writing.begin() as connection:
+        next_number(connection)
+        log.append(connection, at=AT, actor="a\0\ud800", action="x", event_id="漢" * 5000)
+    (row,) = log.read(database.reading)
+    assert row.actor == "a\N{REPLACEMENT CHARACTER}?"
+    assert row.event_id == "漢" * 2000
+    assert list(log.faults(database.reading)) == []
+
+
+def test_a_good_chain_has_no_fault() -> None:
+    """Also a part of one, from the row before it, and with heads that were kept."""
+    rows = chain(5)
+    assert told(rows, *(head_of(row) for row in rows)) == []
+    assert list(verify(rows[2:], start=head_of(rows[1]))) == []
+    assert told([]) == []
+
+
+def changed(row: AuditRow) -> AuditRow:
+    """A row with another actor, whose body and hash fit each other."""
+    body = row.body.replace("ada", "eve")
+    return replace(row, actor="eve", body=body, hash=sha256(body.encode()).hexdigest())
+
+
+def swapped(rows: list[AuditRow]) -> list[AuditRow]:
+    """The second and the third have changed places, and numbers."""
+    one, two = rows[1], rows[2]
+    return [rows[0], replace(two, number=one.number), replace(one, number=two.number), *rows[3:]]
+
+
+TAMPERED: list[tuple[str, Callable[[list[AuditRow]], list[AuditRow]], str]] = [
+    ("column", lambda r: [r[0], replace(r[1], actor="eve"), *r[2:]], "row 2 is changed: its col"),
+    (
+        "time",
+        lambda r: [r[0], replace(r[1], at=1.0), *r[2:]],
+        "row 2 is changed: its column for at",
+    ),
+    ("body", lambda r: [r[0], replace(r[1], body="{}"), *r[2:]], "row 2 is changed: its hash"),
+    ("not JSON", lambda r: [replace(r[0], body="{"), *r[1:]], "row 1 is changed: its hash"),
+    ("resealed", lambda r: [r[0], changed(r[1]), *r[2:]], "row 3 does not follow row 2"),
+    ("missing", lambda r: [*r[:2], *r[4:]], "rows 3 to 4 are missing"),
+    ("one missing", lambda r: [*r[:2], *r[3:]], "row 3 is missing"),
+    ("missing in front", lambda r: r[2:], "rows 1 to 2 are missing"),
+    ("swapped", swapped, "row 2 does not follow row 1"),
+    ("doubled", lambda r: [*r[:2], *r[1:]], "row 2 is out of order"),
+]
+
+
+@pytest.mark.parametrize(("what", "tamper", "words"), TAMPERED, ids=[each[0] for each in TAMPERED])
+def test_what_was_done_to_the_rows_is_found(
+    what: str, tamper: Callable[[list[AuditRow]], list[AuditRow]], words: str
+) -> None:
+    """A changed, a missing and a swapped row, each in a sentence with its number."""
+    assert any(words in each for each in told(tamper(chain(5)))), told(tamper(chain(5)))
+
+
+def test_what_is_missing_at_the_end_needs_a_head() -> None:
+    """And so does an audit that somebody has written all over again."""
+    rows = chain(5)
+    assert told(rows[:3]) == []
+    assert told(rows[:3], head_of(rows[4])) == ["rows 4 to 5 are missing at the end"]
+    again = chain(1)
+    forged = changed(rows[0])
+    assert told([forged]) == []
+    assert told([forged], head_of(again[0])) == [
+        "row 1 is not the one whose hash was kept: the audit was rewritten"
+    ]
+
+
+def test_the_api_gives_lines_that_verify(tmp_path: Path) -> None:
+    """Oldest first, a page at a time; what is no number is refused."""
+    with ConsoleStage(tmp_path) as stage:
+        rows = appended(stage.console.database, "one", "two", "three")
+        answer = stage.http.get(f"{stage.url}/api/v1/audit?after=1&limit=1", timeout=10)
+        assert answer.headers["content-type"] == "application/x-ndjson"
+        assert [json.loads(line) for line in answer.text.splitlines()] == [as_json(rows[1])]
+        for bad in ("-1", "x", "1e3", "9" * 30):
+            refused = stage.http.get(f"{stage.url}/api/v1/audit?after={bad}", timeout=10)
+            assert refused.status_code == 422

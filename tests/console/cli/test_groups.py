@@ -1,0 +1,46 @@
+"""`seb console groups check`: groups in sentences, with the members of today."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from click.testing import CliRunner
+
+from console.cli import command
+from console.cli.groups import member_of
+from console.config.load import load
+from console.db.opening import Database, database_url
+from console.fleet.values import Vm
+
+GROUPS = json.dumps([{"name": "db", "match": {"name": ["db-*"]}, "approve": {}}])
+
+
+def test_a_group_without_a_member_says_so(tmp_path: Path) -> None:
+    """A pattern that fits nothing is found before it is trusted."""
+    variables = {"SEB_CONSOLE_STATE_DIR": str(tmp_path), "SEB_CONSOLE_GROUPS": GROUPS}
+    database = Database(database_url(load(environ=variables)))
+    database.open()
+    database.close()
+    done = CliRunner().invoke(command, ["groups", "check"], env=variables)
+    assert done.exit_code == 0, done.output
+    assert done.output.splitlines() == [
+        (
+            "db: VMs whose name is db-*; at most 1 may be away at once; "
+            "every event is for the console to approve by itself."
+        ),
+        "  no VM of today belongs to it",
+    ]
+
+
+def test_a_group_that_is_wrong_ends_with_78(tmp_path: Path) -> None:
+    """The console would not start with it either."""
+    variables = {"SEB_CONSOLE_STATE_DIR": str(tmp_path), "SEB_CONSOLE_GROUPS": '[{"name": ""}]'}
+    done = CliRunner().invoke(command, ["groups", "check"], env=variables, standalone_mode=False)
+    assert done.return_value == 78
+
+
+def test_a_member_has_what_groups_are_made_of() -> None:
+    """What Azure did not say is empty, and fits no pattern that wants a sign."""
+    member = member_of(Vm(vm_id="v", name="db-1", zone="2", tags={"role": "db"}))
+    assert (member.zone, member.scale_set, member.value("tag:role")) == ("2", "", "db")

@@ -1,0 +1,156 @@
+"""How a bridge is heard, from its row, from when consoles listened, and the time."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from sqlalchemy import Connection, select
+
+from console.db import rows, tables
+from console.db.contact import contact_of
+from console.db.listening import (
+    GRACE_SECONDS,
+    Listened,
+    end_others,
+    read_listening,
+    write_listening,
+)
+from console.db.opening import Database
+from console.db.upsert import upsert
+from console.fleet.contact import Contact, Interval, Listening, merged
+from console.fleet.values import Vm
+
+START = 1_000_000.0
+LISTENING = Listening(
+    silent_after=100.0,
+    intervals={"mqtt": [Interval(since=START - 1000, until=START + 1000)]},
+    connected={"mqtt": True},
+)
+VM = Vm(vm_id="id", name="web-1", heard_at=START, heard_by="mqtt")
+
+
+def judged(database: Database, vm: Vm, now: float, listening: Listening) -> str:
+    """The word for a VM, as the database finds it."""
+    with database.writing.begin() as connection:
+        upsert(connection, tables.vm, [rows.vm_row(vm)])
+        word: str = connection.execute(select(contact_of(tables.vm, now, listening))).scalar_one()
+    return word
+
+
+@pytest.mark.parametrize(
+    ("age", "expected"),
+    [(0, "heard"), (50, "heard"), (50.5, "late"), (100, "late"), (100.5, "silent")],
+)
+def test_silence_grows_in_three_steps(database: Database, age: float, expected: Contact) -> None:
+    """Late past half of the silent time, silent past it, and not a moment before."""
+    listening = replace(LISTENING, intervals={"mqtt": [Interval(since=START, until=START + age)]})
+    assert expected == judged(database, VM, START + age, listening)
+
+
+def test_three_heartbeats_are_the_silent_time_unless_given(database: Database) -> None:
+    """Each VM's own interval counts; the setting wins over it."""
+    unset = replace(LISTENING, silent_after=None)
+    assert unset.patience(None) == 180
+    assert unset.patience(10.0) == 30
+    assert LISTENING.patience(10.0) == 100
+    assert judged(database, VM, START + 179, unset) == "late"
+    assert judged(database, replace(VM, interval=10.0), START + 31, unset) == "silent"
+    assert judged(database, replace(VM, interval=10.0), START + 31, LISTENING) == "heard"
+
+
+def test_a_vm_is_learning_while_nobody_listened_for_its_silent_time(database: Database) -> None:
+    """It may have spoken meanwhile; silent needs a silent time of listening."""
+    away = replace(LISTENING, intervals={"mqtt": [Interval(since=START + 500, until=START + 599)]})
+    assert judged(database, VM, START + 599, away) == "learning"
+    back = replace(LISTENING, intervals={"mqtt": [Interval(since=START + 500, until=START + 601)]})
+    assert judged(database, VM, START + 601, back) == "silent"
+    assert judged(database, VM, START + 601, replace(LISTENING, intervals={})) == "learning"
+
+
+def test_a_restart_of_three_seconds_changes_nothing(database: Database) -> None:
+    """A VM that was heard before it is heard; one that was silent before it is silent."""
+    around = [
+        Interval(since=START - 1000, until=START + 20),
+        Interval(since=START + 23, until=START + 24),
+    ]
+    listening = replace(LISTENING, intervals={"mqtt": around})
+    assert judged(database, VM, START + 24, listening) == "heard"
+    silent = replace(VM, heard_at=START - 200)
+    assert judged(database, silent, START + 24, listening) == "silent"
+
+
+def test_a_source_that_was_given_up_is_judged_by_the_others(database: Database) -> None:
+    """A VM that was heard by it, and is not heard since, is silent after a while."""
+    gone = replace(VM, heard_by="old")
+    assert judged(database, gone, START + 101, LISTENING) == "silent"
+    assert judged(database, gone, START + 99, LISTENING) == "late"
+
+
+def test_a_lost_connection_is_silent_at_once(database: Database) -> None:
+    """A last will needs no silent time, whoever listens."""
+    lost = replace(VM, lost_at=START + 1)
+    assert judged(database, lost, START + 1, LISTENING) == "silent"
+    assert judged(database, lost, START + 2, Listening()) == "silent"
+
+
+def test_a_stopped_one_stays_stopped(database: Database) -> None:
+    """A farewell is not silence, however long ago."""
+    stopped = replace(VM, stopped_at=START)
+    assert judged(database, stopped, START + 10_000_000, LISTENING) == "stopped"
+    assert judged(database, replace(stopped, lost_at=START), START + 2, LISTENING) == "stopped"
+
+
+def test_a_retired_one_is_retired(database: Database) -> None:
+    """Whatever else is known of it."""
+    retired = replace(VM, retired_at=START, stopped_at=START, lost_at=START)
+    assert judged(database, retired, START + 1, LISTENING) == "retired"
+
+
+def test_a_clock_that_goes_back_silences_nobody(database: Database) -> None:
+    """The console's own clock may be set back: a VM heard in the future is heard."""
+    assert judged(database, VM, START - 3600, LISTENING) == "heard"
+
+
+def test_two_consoles_listen_together() -> None:
+    """What one of them missed, the other may have heard; only the time of neither is a gap."""
+    one = [Interval(since=0, until=10), Interval(since=30, until=40)]
+    two = [Interval(since=5, until=20)]
+    assert merged([*one, *two]) == [Interval(since=0, until=20), Interval(since=30, until=40)]
+
+
+def listened(connection: Connection, console: str, since: float, until: float) -> None:
+    """A console has listened to the source mqtt, and runs until then."""
+    row = Listened(source="mqtt", since=since, until=until)
+    write_listening(connection, console, [row], seen_at=until)
+
+
+def test_what_was_written_counts_after_a_restart(database: Database) -> None:
+    """An interval grows while its console writes; one that stands still ends with its last word."""
+    with database.writing.begin() as connection:
+        listened(connection, "a", START, START + 50)
+        now = read_listening(connection, START + 52, None)
+        assert now.connected == {"mqtt": True}
+        assert now.intervals == {"mqtt": [Interval(since=START, until=START + 52)]}
+        later = read_listening(connection, START + 51 + GRACE_SECONDS, None)
+        assert later.connected == {}
+        assert later.intervals == {"mqtt": [Interval(since=START, until=START + 50)]}
+
+
+def test_the_next_run_at_a_file_ends_the_one_before(database: Database) -> None:
+    """After a kill nobody counts it as listening, not even for some seconds."""
+    with database.writing.begin() as connection:
+        listened(connection, "a", START, START + 50)
+        end_others(connection, "b")
+        now = read_listening(connection, START + 51, None)
+    assert now.connected == {}
+    assert now.intervals == {"mqtt": [Interval(since=START, until=START + 50)]}
+
+
+def test_a_source_that_is_not_connected_is_known(database: Database) -> None:
+    """A VM that takes commands over it still takes them, as soon as it is back."""
+    with database.writing.begin() as connection:
+        row = Listened(source="mqtt", since=START, until=START + 9)
+        write_listening(connection, "a", [row], seen_at=START + 20)
+        now = read_listening(connection, START + 21, None)
+    assert now.connected == {"mqtt": False}

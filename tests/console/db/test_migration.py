@@ -1,0 +1,174 @@
+"""A database of version 0.2.0 opens with everything in it, on SQLite and on PostgreSQL."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+from alembic import command
+from alembic.config import Config
+from pydantic import SecretStr
+from sqlalchemy import text
+from support.postgresql import PostgreSql
+
+from console.config.settings import Settings
+from console.db import decisions
+from console.db.opening import Database, database_url
+from console.db.snapshot import Snapshots
+
+_NUMBERS = count(1)
+AT = 1_800_000_000.0
+_OF_0_2_0 = "0004"
+_MIGRATIONS = Path(__file__).parents[3] / "console" / "db" / "migrations"
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def old(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
+    """A database whose schema is that of 0.2.0, and empty."""
+    url = None
+    if request.param == "postgresql":
+        server: PostgreSql = request.getfixturevalue("postgresql")
+        url = SecretStr(server.database(f"old_{next(_NUMBERS)}"))
+    made = Database(database_url(Settings(state_dir=tmp_path, database=url)))
+    config = Config()
+    config.set_main_option("script_location", str(_MIGRATIONS))
+    with made.writing.connect() as connection, connection.begin():
+        config.attributes["connection"] = connection
+        command.upgrade(config, _OF_0_2_0)
+    yield made
+    made.close()
+
+
+def put(database: Database, table: str, **values: Any) -> None:
+    """A row, as 0.2.0 wrote it."""
+    names = ", ".join(f'"{name}"' for name in values)
+    marks = ", ".join(f":{name}" for name in values)
+    with database.writing.begin() as connection:
+        connection.execute(text(f"INSERT INTO {table} ({names}) VALUES ({marks})"), values)
+
+
+def fill(database: Database) -> None:
+    """Two VMs, an open event that both report, one that is over, and a decision on the first."""
+    for number in (1, 2):
+        put(
+            database,
+            "vm",
+            vm_id=f"id-{number}",
+            name=f"Web-{number}",
+            site="north",
+            subscription_id="S",
+            resource_group="G",
+            tags="{}",
+            sequence=7,
+            record_time=AT,
+            heard_at=AT,
+            heard_by="web",
+            missing=1,
+            changed=1,
+        )
+    put(database, "asked", vm_id="id-1", at=AT - 5, changed=1)
+    for event_id, state in (("OPEN", "scheduled"), ("OVER", "ended")):
+        put(
+            database,
+            "event",
+            event_id=event_id,
+            state=state,
+            shown_by="id-1",
+            shown_at=AT,
+            first_at=AT - 60,
+            event_type="Reboot",
+            sites='["north"]',
+            words=f"{event_id}\nweb-1\nweb-2".lower(),
+            changed=1,
+        )
+        for vm_id in ("id-1", "id-2"):
+            put(
+                database,
+                "sighting",
+                event_id=event_id,
+                vm_id=vm_id,
+                record_id=f"{event_id} {vm_id}",
+                stream="s",
+                sequence=3,
+                time=AT,
+                first_at=AT - 60,
+                over=int(state == "ended"),
+                facts=json.dumps(facts(event_id, state)),
+                changed=1,
+            )
+    put(
+        database,
+        "receipt",
+        record_id="r",
+        jti="j",
+        vm_id="id-1",
+        event_id="OVER",
+        state="confirmed",
+        actor="ada",
+        at=AT,
+        changed=1,
+    )
+    put(
+        database,
+        "decision",
+        id="d",
+        event_id="OPEN",
+        fingerprint="sha256:1",
+        kind="leave",
+        state="open",
+        actor="ada",
+        reason="not today",
+        at=AT,
+        changed=1,
+    )
+
+
+def facts(event_id: str, state: str) -> dict[str, Any]:
+    """What a reporter says, as 0.2.0 stored it."""
+    return {
+        "event_id": event_id,
+        "event_type": "Reboot",
+        "event_source": "Platform",
+        "status": "Completed" if state == "ended" else "Scheduled",
+        "not_before": "2027-01-15T09:00:00.000Z",
+        "description": None,
+        "duration": 9,
+        "resources": ["WEB-1", "web-2"],
+        "transition": state,
+        "affects": True,
+        "impact": "restart",
+        "revision": 1,
+        "fingerprint": "sha256:1",
+        "notice": None,
+        "pause": None,
+        "downtime": None,
+        "goes_on": False,
+    }
+
+
+def test_a_database_of_0_2_0_opens_with_everything(old: Database) -> None:
+    """VMs, events and who they name, receipts, decisions, and when a VM last polled."""
+    fill(old)
+    old.open()
+    with Snapshots(old, clock=lambda: AT + 1).take() as snapshot:
+        (known,) = snapshot.events.open()
+        (past,) = snapshot.events.over()
+        assert (known.seen_by, known.differing) == (2, False)
+        assert known.event.scope == "s/g"
+        assert known.event.not_before == AT + 3600
+        assert {name: each.vm_id for name, each in known.named.items()} == {
+            "web-1": "id-1",
+            "web-2": "id-2",
+        }
+        assert known.decided.decision is not None
+        assert known.decided.decision.reason == "not today"
+        assert decisions.read_open(snapshot.connection, ("OPEN", "s/g")) is not None
+        assert [each.facts.state for each in past.receipts] == ["confirmed"]
+        one = snapshot.vms.one("id-1")
+        assert one is not None
+        assert (one.vm.pulled_at, one.vm.missing, one.contact) == (AT - 5, 1, "heard")
+        assert snapshot.vms.expectations(["id-2"])["id-2"].events == ("OPEN",)

@@ -1,0 +1,363 @@
+"""The writer and what it leaves in the database: the same on SQLite and on PostgreSQL."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from datetime import UTC, datetime
+from random import Random
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from sqlalchemy import func, select, text
+from support.console.records import FakeVm
+from support.eventually import eventually
+
+from console.db import tables
+from console.db.checkpoints import Claim, read_checkpoints, read_claims, write_claims
+from console.db.opening import REVISIONS, Database
+from console.db.snapshot import Snapshot, Snapshots
+from console.db.transactions import write_to
+from console.db.vms import WantedVms
+from console.db.writing import newest_number, write_polls
+from console.errors import ConfigurationError
+from console.ingest.delivery import Checkpoint, Delivery, Refused
+from console.ingest.writer import Writer
+from console.records.incoming import Incoming
+from console.records.parse import parse_record, parse_state
+from wire.record import Record
+
+AT = 1_800_000_000.0
+
+
+class Taking:
+    """A writer, and what it answered."""
+
+    def __init__(self, database: Database) -> None:
+        self.writer = Writer(database, opened=lambda: None, committed=lambda: None)
+        self.writer.start()
+
+    def take(self, *items: Incoming | Refused, checkpoint: Checkpoint | None = None) -> None:
+        """Hand over, and wait for the commit."""
+        stored = threading.Event()
+        answers: list[bool] = []
+
+        def done(answer: bool) -> None:
+            answers.append(answer)
+            stored.set()
+
+        delivery = Delivery(source="s", items=items, done=done, checkpoint=checkpoint)
+        self.writer.put(delivery, timeout=10)
+        assert stored.wait(30)
+        assert answers == [True]
+
+
+@pytest.fixture
+def taking(database: Database) -> Iterator[Taking]:
+    """A running writer, which ends before its database."""
+    made = Taking(database)
+    yield made
+    made.writer.stop()
+
+
+def taken(record: Record, at: float = AT) -> Incoming:
+    """A record as it comes in."""
+    return parse_record(record.body, source="s", received_at=at)
+
+
+def counted(database: Database, table: str) -> int:
+    """How many rows a table has."""
+    with database.reading.begin() as connection:
+        number: int = connection.execute(text(f"SELECT count(*) FROM {table}")).scalar_one()
+        return number
+
+
+def test_a_heartbeat_is_never_a_row_of_its_own(database: Database, taking: Taking) -> None:
+    """A thousand heartbeats leave one row per VM, and no record."""
+    vms = [FakeVm(name=f"web-{n}") for n in range(10)]
+    taking.take(*(taken(vm.heartbeat()) for _ in range(100) for vm in vms))
+    assert counted(database, "record") == 0
+    assert counted(database, "vm") == counted(database, "stream") == 10
+
+
+def test_a_record_is_stored_once_with_its_bytes(database: Database, taking: Taking) -> None:
+    """Copies in one batch and in the next change nothing; the bytes are what the bridge signed."""
+    record = FakeVm().event("E", description="quote ' \" and \u202e and 漢字")
+    taking.take(taken(record), taken(record))
+    taking.take(taken(record))
+    assert counted(database, "record") == 1
+    with database.reading.begin() as connection:
+        body = connection.execute(select(tables.record.c.body)).scalar_one()
+    assert bytes(body) == record.body
+
+
+def look(database: Database) -> AbstractContextManager[Snapshot]:
+    """What the rows say, at the time of the tests."""
+    return Snapshots(database, clock=lambda: AT).take()
+
+
+def test_everything_comes_back_from_the_rows(database: Database, taking: Taking) -> None:
+    """What came in is read as it was."""
+    vm = FakeVm(scale_set="set")
+    first = vm.event("E1", resources=["web-1", "other"])
+    vm.event("LOST")
+    last = vm.event("E2", transition="started")
+    told = {
+        "actor": "a" * 512,
+        "jti": "j" * 512,
+        "rsn": "r" * 512,
+    }  # as long as a token may have it
+    taking.take(taken(first), taken(last), taken(vm.receipt("E2", "posted", **told)))
+    with look(database) as snapshot:
+        heard = snapshot.vms.one(vm.vm_id)
+        known = {each.event.event_id: each for each in snapshot.events.open()}
+    assert heard is not None
+    assert heard.vm.missing == 1
+    assert heard.vm.scope == "sub-1/group-1"
+    assert {event_id: each.event.state for event_id, each in known.items()} == {
+        "E1": "scheduled",
+        "E2": "started",
+    }
+    assert known["E1"].shown.facts.resources == ("web-1", "other")
+    assert known["E1"].event.scope == "sub-1/group-1"
+    (receipt,) = (each.facts for each in known["E2"].receipts)
+    assert (receipt.state, receipt.why) == ("posted", told["rsn"])
+    assert (receipt.actor, receipt.jti) == (told["actor"], told["jti"])
+
+
+def test_what_changed_since_a_number_is_found(database: Database, taking: Taking) -> None:
+    """Whoever reads the rows after a number finds what later transactions changed, and no more."""
+    one, two = FakeVm(name="one"), FakeVm(name="two")
+    taking.take(taken(one.event("E", resources=["one"])), taken(two.event("E", resources=["one"])))
+    with look(database) as snapshot:
+        before = newest_number(snapshot.connection)
+    taking.take(taken(one.heartbeat(), at=AT + 1), taken(two.heartbeat(), at=AT + 1))
+    with look(database) as snapshot:
+        assert snapshot.events.changed_since(before) == []
+    taking.take(taken(one.event("E", transition="ended", resources=["one"]), at=AT + 9))
+    with look(database) as snapshot:
+        assert snapshot.events.changed_since(before) == ["E"]
+        assert [each.event.state for each in snapshot.events.some(["E"])] == ["ended"]
+
+
+def test_a_heartbeat_is_no_change_of_its_vm(database: Database, taking: Taking) -> None:
+    """Ten thousand VMs send 170 a second; only one that ends a silence is news for a page."""
+    vm = FakeVm()
+    taking.take(taken(vm.heartbeat()))
+    taking.take(taken(vm.heartbeat(), at=AT + 1))
+    with look(database) as snapshot:
+        number = newest_number(snapshot.connection)
+    taking.take(taken(vm.heartbeat(), at=AT + 61))
+    with look(database) as snapshot:
+        assert snapshot.vms.changed_since(number) == []
+    taking.take(taken(vm.heartbeat(), at=AT + 999))
+    with look(database) as snapshot:
+        assert [each.vm.heard_at for each in snapshot.vms.changed_since(number)] == [AT + 999]
+
+
+def test_a_name_that_an_event_dropped_is_somebody_elses(database: Database, taking: Taking) -> None:
+    """An event's resources shrink and it ends; then a VM with the dropped name is first seen, and
+    another takes it by a rename: whatever else is in their batch is stored and shown.
+    """
+    one = FakeVm(name="one")
+    taking.take(taken(one.event("E", resources=["one", "two"])))
+    taking.take(taken(one.event("E", transition="updated", resources=["one"]), at=AT + 1))
+    taking.take(taken(one.event("E", transition="ended", resources=["one"]), at=AT + 2))
+    two, third = FakeVm(name="two"), FakeVm(name="three")
+    others = [FakeVm(name=f"other-{n}") for n in range(20)]
+    taking.take(taken(two.heartbeat(), at=AT + 3), *(taken(each.event("F")) for each in others))
+    third.name = "one"
+    taking.take(taken(third.heartbeat(), at=AT + 4), *(taken(each.event("G")) for each in others))
+    with look(database) as snapshot:
+        assert {each.event.event_id for each in snapshot.events.open()} == {"F", "G"}
+        assert snapshot.events.one("G").seen_by == 20
+        assert snapshot.vms.count() == 23
+        assert [each.vm.name for each in snapshot.vms.page(WantedVms(q="one"), limit=9)] == [
+            "one",
+            "one",
+        ]
+
+
+def test_an_event_of_the_retained_state_alone_is_ended_by_it(
+    database: Database, taking: Taking
+) -> None:
+    """Its record never came; a later state that lacks it says that it is over."""
+    vm = FakeVm()
+    record = vm.event("E")
+
+    def state(*records: Record, after: float) -> Incoming:
+        at = datetime.fromtimestamp(AT + after, UTC)
+        return parse_state(
+            vm.state(*records, now=at),
+            source="s",
+            received_at=AT + after,
+            vm_id=vm.vm_id,
+            site="default",
+        )
+
+    taking.take(state(record, after=1))
+    with look(database) as snapshot:
+        assert [each.event.state for each in snapshot.events.open()] == ["scheduled"]
+    taking.take(state(after=2))
+    with look(database) as snapshot:
+        assert snapshot.events.open() == []
+        assert snapshot.events.one("E").shown.facts.status == "Unknown"
+    taking.take(state(record, after=3))
+    with look(database) as snapshot:
+        assert [each.event.state for each in snapshot.events.open()] == ["scheduled"]
+
+
+def test_when_a_vm_polled_is_written_once_it_is_known(database: Database, taking: Taking) -> None:
+    """A poll of a VM of which no record has come is not lost: it waits until there is a row."""
+    vm = FakeVm()
+    with write_to(database) as (connection, number):
+        assert write_polls(connection, {vm.vm_id: AT}, number) == set()
+    taking.take(taken(vm.heartbeat()))
+    with write_to(database) as (connection, number):
+        assert write_polls(connection, {vm.vm_id: AT}, number) == {vm.vm_id}
+    with look(database) as snapshot:
+        assert [each.vm.pulled_at for each in snapshot.vms.changed_since(number - 1)] == [AT]
+    with write_to(database) as (connection, number):
+        write_polls(connection, {vm.vm_id: AT + 20}, number)
+    with look(database) as snapshot:
+        assert snapshot.vms.changed_since(number - 1) == []
+        assert snapshot.vms.one(vm.vm_id).vm.pulled_at == AT + 20
+
+
+@pytest.mark.parametrize("nul", ["\\u0000", "\\u0000\\u0000x"])
+def test_no_sign_in_a_text_breaks_the_database(
+    database: Database, taking: Taking, nul: str
+) -> None:
+    """A NUL, which PostgreSQL cannot hold, becomes a sign that says that one was there."""
+    record = FakeVm().event("E", description="NUL")
+    body = record.body.replace(b"NUL", nul.encode())
+    taking.take(parse_record(body, source="s", received_at=AT))
+    assert counted(database, "event") == 1
+
+
+def test_one_record_that_cannot_be_stored_does_not_stop_the_others(
+    database: Database, taking: Taking
+) -> None:
+    """It alone is set aside, with the database's reason; the rest of its batch is committed."""
+    vm = FakeVm()
+    good, bad, last = taken(vm.event("E1")), taken(vm.event("E2")), taken(vm.event("E3"))
+    object.__setattr__(bad, "sequence", 2**70)
+    taking.take(good, bad, last)
+    assert counted(database, "record") == 2
+    with database.reading.begin() as connection:
+        reason = connection.execute(select(tables.quarantine.c.reason)).scalar_one()
+    assert reason == "unstorable"
+
+
+def test_quarantine_has_one_row_per_reason(database: Database, taking: Taking) -> None:
+    """A million bad messages are a number, not a million rows."""
+    bad = [Refused(reason="not_json", message="m", sample=b"\xff" * 9000, at=AT)] * 50
+    taking.take(*bad)
+    taking.take(*bad, Refused(reason="too_large", message="m", sample=b"", at=AT))
+    with database.reading.begin() as connection:
+        found = connection.execute(
+            select(tables.quarantine.c.reason, tables.quarantine.c.count)
+        ).all()
+    assert dict(map(tuple, found)) == {"not_json": 100, "too_large": 1}
+
+
+def test_a_checkpoint_is_committed_with_its_records(database: Database, taking: Taking) -> None:
+    """And never goes back, when a console that has lost the partition is late."""
+    place = {"hub": "ns/hub", "consumer_group": "g", "partition": "0"}
+    for number in (5, 9, 7):
+        checkpoint = Checkpoint(**place, offset=str(number), sequence_number=number)
+        taking.take(taken(FakeVm().event(f"E{number}")), checkpoint=checkpoint)
+    rows = read_checkpoints(database.reading, "ns/hub", "g")
+    assert [(row.partition, row.offset) for row in rows] == [("0", "9")]
+
+
+def test_a_partition_is_claimed_by_one(database: Database) -> None:
+    """Of two consoles that claim at once, one gets it; a claim is changed only by its etag."""
+    if database.is_sqlite:
+        pytest.skip("a SQLite file has one console, which keeps its claims in memory")
+    claim = Claim(hub="ns/hub", consumer_group="g", partition="0", owner_id="one")
+    got = write_claims(database.writing, [claim])
+    assert [each.owner_id for each in got] == ["one"]
+    assert write_claims(database.writing, [claim]) == []
+    other = Claim(hub="ns/hub", consumer_group="g", partition="0", owner_id="two", etag="wrong")
+    assert write_claims(database.writing, [other]) == []
+    assert read_claims(database.reading, "ns/hub", "g") == got
+
+
+def test_a_newer_schema_is_refused(database: Database) -> None:
+    """A console never touches a database that a newer one has migrated."""
+    with database.writing.begin() as connection:
+        connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+    with pytest.raises(ConfigurationError, match=r"9999 is newer .* upgrade the console"):
+        database.open()
+
+
+def test_the_migrations_make_the_tables(database: Database) -> None:
+    """The schema that Alembic makes is the one in `tables`: there is nothing left to change."""
+    with database.reading.connect() as connection:
+        context = MigrationContext.configure(connection, opts={"compare_type": True})
+        assert compare_metadata(context, tables.metadata) == []
+        assert context.get_current_revision() == REVISIONS[-1]
+
+
+def test_old_records_go(database: Database, taking: Taking) -> None:
+    """What is older than the retention goes, with events that are over; what is open stays."""
+    vm, quiet = FakeVm(), FakeVm(name="quiet")
+    over = [vm.event("OVER"), vm.event("OVER", transition="ended")]
+    taking.take(
+        *(taken(each) for each in [*over, quiet.event("OPEN"), vm.receipt("OVER", "confirmed")])
+    )
+    taking.take(taken(vm.event("NEW"), at=AT + 100))
+    taking.writer.retire_before(AT + 1)
+    eventually(lambda: counted(database, "record") == 1, what="the deletion")
+    with database.reading.begin() as connection:
+        ids = set(connection.execute(select(tables.event.c.event_id)).scalars())
+        kept = set(connection.execute(select(tables.record.c.event_id)).scalars())
+        left = connection.execute(select(func.count()).select_from(tables.observation)).scalar_one()
+    assert ids == {"OPEN", "NEW"}
+    assert kept == {"NEW"}
+    assert left == 2
+    with look(database) as snapshot:
+        assert snapshot.events.one("OVER") is None
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_batches_at_random_leave_what_one_batch_leaves(database: Database, seed: int) -> None:
+    """However records of a fleet are cut into batches and doubled, the rows are the same."""
+    random = Random(seed)
+    vms = [FakeVm(name=f"web-{n}", scale_set="set") for n in range(5)]
+    names = [vm.name for vm in vms]
+    records = [
+        each
+        for n in range(8)
+        for vm in vms
+        for each in (vm.event(f"E{n}", resources=names), vm.heartbeat())
+    ]
+    items: Sequence[Incoming] = [taken(record) for record in records]
+    taking = Taking(database)
+    rest = list(items) + random.sample(list(items), 20)
+    random.shuffle(rest)
+    while rest:
+        size = random.randint(1, 30)
+        taking.take(*rest[:size])
+        rest = rest[size:]
+    taking.writer.stop()
+    assert counted(database, "record") == 40
+    assert counted(database, "observation") == 40
+    with look(database) as snapshot:
+        rows = snapshot.vms.page(WantedVms(), limit=100)
+    assert {each.vm.name: each.vm.sequence for each in rows} == dict.fromkeys(names, 16)
+    assert sum(each.vm.missing for each in rows) == 0
+
+
+def test_a_state_of_a_vm_ends_what_it_does_not_list(database: Database, taking: Taking) -> None:
+    """The open events of a VM are found for its state document, whatever the batch is about."""
+    vm = FakeVm()
+    taking.take(taken(vm.event("E1")))
+    body = vm.state()
+    state = parse_state(body, source="s", received_at=AT, vm_id=vm.vm_id, site="default")
+    taking.take(state)
+    with look(database) as snapshot:
+        assert snapshot.events.open() == []

@@ -1,0 +1,307 @@
+"""What a batch of records changes, without a database."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from random import Random
+
+import pytest
+from support.console.records import FakeVm
+
+from console.fleet.fold import Known, fold
+from console.records.incoming import Incoming, IncomingRecord
+from console.records.parse import parse_record, parse_state, parse_status
+from wire.record import Record
+
+NOW = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)
+AT = NOW.timestamp()
+
+
+def taken(record: Record, *, at: float = AT, sent_at: float | None = None) -> IncomingRecord:
+    """A record as it comes in at a time."""
+    return parse_record(record.body, source="mqtt", received_at=at, sent_at=sent_at)
+
+
+def take(known: Known, *records: Record, at: float = AT) -> None:
+    """Fold records into what is known."""
+    fold(known, [taken(record, at=at) for record in records])
+
+
+def missing(known: Known, vm: FakeVm) -> int:
+    """How many records of a VM never came; the row and the gaps agree."""
+    row = known.vms[vm.vm_id].missing
+    assert row == sum(gap.size for gaps in known.gaps.values() for gap in gaps)
+    return row
+
+
+def events(vm: FakeVm, count: int) -> list[Record]:
+    """Records of so many events, a second apart."""
+    return [vm.event(f"E{n}", now=NOW + timedelta(seconds=n)) for n in range(count)]
+
+
+def test_a_hole_in_the_sequence_is_counted_and_filled() -> None:
+    """Two records that never came are two; when they come late, they are none."""
+    known, vm = Known(), FakeVm()
+    records = events(vm, 5)
+    take(known, records[0], records[3], records[4])
+    assert missing(known, vm) == 2
+    take(known, records[2])
+    assert missing(known, vm) == 1
+    take(known, records[1])
+    assert missing(known, vm) == 0
+
+
+def test_records_before_the_first_are_taken_too() -> None:
+    """A console that joined in the middle of a stream takes what comes late from before."""
+    known, vm = Known(), FakeVm()
+    records = events(vm, 4)
+    take(known, records[3])
+    assert missing(known, vm) == 0
+    take(known, records[0])
+    assert missing(known, vm) == 2
+    take(known, records[1], records[2])
+    assert missing(known, vm) == 0
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_any_order_and_any_number_of_copies_come_to_the_same(seed: int) -> None:
+    """Every record is stored once and nothing is missing, in whatever order the copies come."""
+    random, known, vm = Random(seed), Known(), FakeVm()
+    records = events(vm, 12)
+    records.append(vm.event("E0", transition="ended", now=NOW + timedelta(minutes=1)))
+    batch: list[Incoming] = [taken(record) for record in records * 3]
+    random.shuffle(batch)
+    stored: set[str] = set()
+    while batch:
+        size = random.randint(1, 6)
+        stored |= set(fold(known, batch[:size]).records)
+        batch = batch[size:]
+    assert stored == {record.id for record in records}
+    assert missing(known, vm) == 0
+    assert known.vms[vm.vm_id].sequence == 13
+    assert known.events["E0"].state == "ended"
+
+
+def test_heartbeats_that_were_replaced_are_not_gaps() -> None:
+    """A heartbeat says which is the newest record that is none: the rest were heartbeats."""
+    known, vm = Known(), FakeVm()
+    take(known, vm.event("E1", now=NOW))
+    beats = [vm.heartbeat(now=NOW + timedelta(seconds=n)) for n in range(5)]
+    take(known, beats[4])
+    assert missing(known, vm) == 0
+
+
+def test_a_record_that_a_heartbeat_knows_of_is_a_gap() -> None:
+    """An event that was lost among replaced heartbeats is counted all the same."""
+    known, vm = Known(), FakeVm()
+    take(known, vm.event("E1", now=NOW))
+    vm.heartbeat(now=NOW)
+    lost = vm.event("E2", now=NOW)
+    vm.heartbeat(now=NOW)
+    take(known, vm.heartbeat(now=NOW + timedelta(seconds=1)))
+    assert missing(known, vm) == 2
+    take(known, lost)
+    assert missing(known, vm) == 1
+
+
+def test_heartbeats_of_a_long_absence_are_not_gaps() -> None:
+    """As many as were due in the time between two records are taken for heartbeats."""
+    known, vm = Known(), FakeVm()
+    take(known, vm.heartbeat(now=NOW), vm.event("E1", now=NOW))
+    for minute in range(1, 11):
+        vm.heartbeat(now=NOW + timedelta(minutes=minute))
+    take(known, vm.event("E2", now=NOW + timedelta(minutes=10, seconds=1)))
+    assert missing(known, vm) == 0
+
+
+@pytest.mark.parametrize("lost", [0, 1])
+@pytest.mark.parametrize("second", [1, 59])
+def test_heartbeats_are_told_from_losses_by_their_clock(second: int, lost: int) -> None:
+    """Between two events that lie across heartbeats, one lost record is one, and none is none."""
+    known, vm = Known(), FakeVm()
+    take(known, vm.heartbeat(now=NOW))
+    take(known, vm.event("E1", now=NOW + timedelta(seconds=second)))
+    for minute in (1, 2, 3):
+        vm.heartbeat(now=NOW + timedelta(minutes=minute))
+    for number in range(lost):
+        vm.event(f"LOST-{number}", now=NOW)
+    take(known, vm.event("E2", now=NOW + timedelta(minutes=3, seconds=60 - second)))
+    assert missing(known, vm) == lost
+
+
+def test_a_heartbeat_that_was_made_beside_an_observation_is_not_a_gap() -> None:
+    """An event that was observed just before a heartbeat, and committed just after it."""
+    known, vm = Known(), FakeVm(interval=1.0)
+    take(known, vm.heartbeat(now=NOW))
+    for second in (1, 2, 3):
+        vm.heartbeat(now=NOW + timedelta(seconds=second * 1.02))
+    take(known, vm.event("E", now=NOW + timedelta(seconds=2.99)))
+    assert missing(known, vm) == 0
+
+
+@pytest.mark.parametrize(("interval", "left"), [(1.0, 0), (60.0, 1)])
+def test_a_gap_before_the_first_heartbeat_is_judged_by_it(interval: float, left: int) -> None:
+    """Until a heartbeat came nobody knows their interval; then what may have been one is none."""
+    known, vm = Known(), FakeVm(interval=interval)
+    take(known, vm.event("E1", now=NOW))
+    vm.heartbeat(now=NOW)
+    take(known, vm.event("E2", now=NOW + timedelta(seconds=1)))
+    assert missing(known, vm) == 1
+    take(known, vm.heartbeat(now=NOW + timedelta(seconds=2)))
+    assert missing(known, vm) == left
+
+
+def test_a_new_stream_begins_at_its_own_number() -> None:
+    """A store that was lost begins another stream: that is no gap, and the newer stream counts."""
+    known, vm = Known(), FakeVm()
+    take(known, *events(vm, 3))
+    again = FakeVm(stream="another-stream", version="2.0.0", revisions=dict(vm.revisions))
+    take(known, again.event("E9", now=NOW + timedelta(minutes=1)))
+    assert missing(known, vm) == 0
+    assert known.vms[vm.vm_id].version == "2.0.0"
+    take(known, vm.event("E5", now=NOW + timedelta(seconds=30)))
+    assert known.vms[vm.vm_id].version == "2.0.0"
+
+
+def test_an_event_is_shown_by_the_newest_of_its_witnesses() -> None:
+    """By time, not by arrival; each witness counts with its own newest record."""
+    known = Known()
+    one, two = FakeVm(name="one"), FakeVm(name="two")
+    names = ["one", "two"]
+    first = one.event("E", resources=names, now=NOW)
+    started = one.event("E", transition="started", resources=names, now=NOW + timedelta(seconds=9))
+    late = two.event("E", resources=names, now=NOW + timedelta(seconds=1))
+    take(known, started, first, late, at=AT + 60)
+    assert known.events["E"].state == "started"
+    assert known.events["E"].shown_by == one.vm_id
+    assert known.observations[("E", two.vm_id)].facts.state == "scheduled"
+
+
+def test_an_event_that_goes_on_without_a_witness_is_not_over() -> None:
+    """A bridge that records only its own events ends one that names it no more; others see it."""
+    known = Known()
+    left, named = FakeVm(name="left"), FakeVm(name="named")
+    first = [vm.event("E", resources=["left", "named"], now=NOW) for vm in (left, named)]
+    without = {"goesOnWithoutThisVm": True}
+    ended = left.event("E", transition="ended", status="Unknown", now=NOW, observation=without)
+    take(known, first[0], first[1], ended)
+    assert known.events["E"].state == "scheduled"
+
+
+def test_a_clock_that_is_a_day_ahead_does_not_win_for_a_day() -> None:
+    """A record's time counts at most as the time at which it came in."""
+    known = Known()
+    ahead, right = FakeVm(name="ahead"), FakeVm(name="right")
+    names = ["ahead", "right"]
+    take(known, ahead.event("E", resources=names, now=NOW + timedelta(days=1)))
+    ended = right.event("E", transition="ended", resources=names, now=NOW + timedelta(seconds=5))
+    take(known, ended, at=AT + 6)
+    assert known.events["E"].state == "ended"
+    assert known.vms[ahead.vm_id].heard_at == AT
+
+
+def test_a_clock_that_was_a_day_ahead_hides_no_new_store() -> None:
+    """A VM that was made anew, with its clock right, has its new name, and its farewell counts."""
+    known, vm = Known(), FakeVm(name="before")
+    take(known, vm.started(now=NOW + timedelta(days=1)))
+    anew = FakeVm(name="after", vm_id=vm.vm_id, stream="stream-2")
+    take(known, anew.started(now=NOW + timedelta(seconds=60)), at=AT + 61)
+    assert known.vms[vm.vm_id].name == "after"
+    take(known, anew.stopped(now=NOW + timedelta(seconds=90)), at=AT + 91)
+    assert known.vms[vm.vm_id].stopped_at is not None
+
+
+@pytest.mark.parametrize("impact", ["delete", "restart"])
+def test_a_deletion_that_a_peer_reports_retires_the_vm(impact: str) -> None:
+    """Only a deletion, only in the witness's own scope, and hearing it again ends that."""
+    known = Known()
+    peer, gone = FakeVm(name="a", scale_set="set"), FakeVm(name="b", scale_set="set")
+    namesake = FakeVm(name="b", scale_set="other")
+    take(known, gone.event("E", resources=["b"], now=NOW), namesake.heartbeat(now=NOW))
+    ended = peer.event("E", transition="ended", resources=["b"], impact=impact, now=NOW)
+    take(known, ended, at=AT + 10)
+    assert (known.vms[gone.vm_id].retired_at is not None) == (impact == "delete")
+    assert known.vms[namesake.vm_id].retired_at is None
+    take(known, gone.heartbeat(now=NOW), at=AT + 20)
+    assert known.vms[gone.vm_id].retired_at is None
+
+
+def test_its_own_report_of_its_deletion_retires_nobody() -> None:
+    """A VM that reports its own end is there to report it."""
+    known, vm = Known(), FakeVm(name="b")
+    take(known, vm.event("E", transition="ended", impact="delete", now=NOW))
+    assert known.vms[vm.vm_id].retired_at is None
+
+
+def said(vm: FakeVm, status: str, *, at: float = AT, **more: object) -> Incoming:
+    """A status as it comes in."""
+    body = vm.status(status, **more)  # type: ignore[arg-type]
+    return parse_status(body, source="mqtt", received_at=at, vm_id=vm.vm_id, site="default")
+
+
+def test_a_stopped_bridge_that_is_lost_has_stopped() -> None:
+    """Its farewell counts, whatever the broker says of its connection afterwards."""
+    known, vm = Known(), FakeVm()
+    take(known, vm.started(now=NOW), vm.stopped(now=NOW))
+    fold(known, [said(vm, "offline", reason="closed", at=AT + 1)])
+    assert known.vms[vm.vm_id].stopped_at is not None
+    again = FakeVm(session="session-2")
+    fold(known, [said(again, "online", at=AT + 60)])
+    assert known.vms[vm.vm_id].stopped_at is None
+
+
+def test_a_will_that_is_told_again_changes_nothing() -> None:
+    """A broker tells a retained will at each connect; a VM that was heard since is not lost."""
+    known, vm = Known(), FakeVm()
+    will = said(vm, "offline", reason="lost")
+    fold(known, [will])
+    assert known.vms[vm.vm_id].lost_at is not None
+    take(known, vm.heartbeat(now=NOW), at=AT + 10)
+    assert known.vms[vm.vm_id].lost_at is None
+    fold(known, [said(vm, "offline", reason="lost", at=AT + 20)])
+    assert known.vms[vm.vm_id].lost_at is None
+
+
+def states(vm: FakeVm, pending: Sequence[Record], *, after: float) -> Incoming:
+    """A state document of so many seconds later."""
+    body = vm.state(*pending, now=NOW + timedelta(seconds=after))
+    return parse_state(body, source="mqtt", received_at=AT + after, vm_id=vm.vm_id, site="default")
+
+
+def test_a_state_rebuilds_what_was_missed() -> None:
+    """Events that are pending appear, those that are not are over, and records still win."""
+    known, vm = Known(), FakeVm()
+    first, second = vm.event("E1", now=NOW), vm.event("E2", now=NOW + timedelta(seconds=5))
+    take(known, first)
+    fold(known, [states(vm, [second], after=10)])
+    assert {key: event.state for key, event in known.events.items()} == {
+        "E1": "ended",
+        "E2": "scheduled",
+    }
+    assert known.observations[("E1", vm.vm_id)].facts.status == "Unknown"
+    ended = vm.event("E1", transition="ended", status="Canceled", now=NOW + timedelta(seconds=8))
+    take(known, second, ended, at=AT + 20)
+    assert known.observations[("E1", vm.vm_id)].facts.status == "Canceled"
+    assert known.events["E1"].state == "ended"
+    assert known.observations[("E2", vm.vm_id)].facts.event_source == "Platform"
+
+
+def test_a_state_that_is_older_than_a_record_ends_nothing() -> None:
+    """A state that was retained before the event was seen says nothing about it."""
+    known, vm = Known(), FakeVm()
+    take(known, vm.event("E1", now=NOW + timedelta(seconds=30)), at=AT + 31)
+    fold(known, [states(vm, [], after=10)])
+    assert known.events["E1"].state == "scheduled"
+
+
+def test_a_store_that_was_put_back_is_believed() -> None:
+    """Its sequences come a second time, with other records: the later one says how the event is."""
+    known, vm = Known(), FakeVm()
+    first = vm.event("E0", now=NOW)
+    copy = replace(vm, revisions=dict(vm.revisions))
+    for minute in range(1, 5):
+        take(known, first, vm.event("E0", now=NOW + timedelta(minutes=minute)))
+    take(known, copy.event("E0", transition="ended", now=NOW + timedelta(minutes=9)), at=AT + 540)
+    assert known.events["E0"].state == "ended"

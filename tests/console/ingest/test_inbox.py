@@ -1,0 +1,64 @@
+"""What waits for the writer is bounded in number and in bytes."""
+
+from __future__ import annotations
+
+import queue
+import threading
+
+import pytest
+
+from console.ingest.delivery import Delivery
+from console.ingest.inbox import Inbox
+
+
+def delivery(size: int) -> Delivery:
+    """A delivery of so many bytes."""
+    return Delivery(source="s", items=(), done=lambda _stored: None, size=size)
+
+
+def test_first_in_first_out() -> None:
+    """Deliveries come out in the order in which they went in, and their bytes are counted."""
+    inbox = Inbox(most=10, most_bytes=100)
+    one, two = delivery(10), delivery(20)
+    inbox.put(one)
+    inbox.put(two)
+    assert (len(inbox), inbox.size) == (2, 30)
+    assert one is inbox.take(timeout=0)
+    assert two is inbox.take(timeout=0)
+    assert inbox.take(timeout=0) is None
+    assert (len(inbox), inbox.size) == (0, 0)
+
+
+@pytest.mark.parametrize(("most", "most_bytes"), [(2, 1000), (1000, 20)], ids=["number", "bytes"])
+def test_a_full_inbox_refuses(most: int, most_bytes: int) -> None:
+    """Beyond either limit there is no room, until something is taken."""
+    inbox = Inbox(most=most, most_bytes=most_bytes)
+    inbox.put(delivery(10))
+    inbox.put(delivery(10))
+    with pytest.raises(queue.Full):
+        inbox.put(delivery(10), timeout=0)
+    inbox.take(timeout=0)
+    inbox.put(delivery(10), timeout=0)
+
+
+def test_one_that_is_too_large_is_taken_alone() -> None:
+    """A delivery above the limit would otherwise wait for ever."""
+    inbox = Inbox(most=10, most_bytes=20)
+    inbox.put(delivery(1))
+    with pytest.raises(queue.Full):
+        inbox.put(delivery(50), timeout=0)
+    inbox.take(timeout=0)
+    inbox.put(delivery(50), timeout=0)
+
+
+def test_who_waits_for_room_goes_on() -> None:
+    """A source that stands still goes on as soon as the writer has taken something."""
+    inbox = Inbox(most=1, most_bytes=100)
+    inbox.put(delivery(1))
+    waiting = threading.Thread(target=inbox.put, args=(delivery(2), 20))
+    waiting.start()
+    inbox.take(timeout=0)
+    found = inbox.take(timeout=20)
+    waiting.join(20)
+    assert found is not None
+    assert found.size == 2

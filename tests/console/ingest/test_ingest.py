@@ -1,0 +1,121 @@
+"""Records over signed webhooks, through a real console."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy import text
+from support.console.process import ConsoleProcess
+from support.console.records import FakeVm
+from support.console.stage import ConsoleStage
+from support.eventually import eventually
+
+from console.ingest.enrolment import read_key, webhook_secret
+from sinks.webhook.signature import SigningKey, signature_headers
+
+
+@pytest.fixture(scope="module")
+def console(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConsoleProcess]:
+    """One console for the tests that do not restart it."""
+    with ConsoleProcess(tmp_path_factory.mktemp("console")) as running:
+        yield running
+
+
+def test_a_signed_record_is_on_the_page_and_in_the_api(console: ConsoleProcess) -> None:
+    """What was answered 204 is shown as an event and as its VM."""
+    vm = FakeVm(name="shown")
+    assert console.post(vm.event("E-SHOWN")).status_code == 204
+    eventually(lambda: "E-SHOWN" in console.events(), what="the event")
+    event = console.events()["E-SHOWN"]
+    assert event["state"] == "scheduled"
+    assert event["resources"] == [{"name": "shown", "vmId": vm.vm_id, "contact": "heard"}]
+    assert console.vms()["shown"]["condition"] == "scheduled"
+    assert "shown" in console.http.get(console.url, timeout=10).text
+
+
+def test_a_second_copy_is_taken_and_changes_nothing(console: ConsoleProcess) -> None:
+    """A record that comes twice is answered 204 twice and counted once."""
+    record = FakeVm(name="twice").event("E-TWICE")
+    assert [console.post(record).status_code for _ in range(2)] == [204, 204]
+    eventually(lambda: "E-TWICE" in console.events(), what="the event")
+    assert console.events()["E-TWICE"]["seenBy"] == 1
+
+
+def test_a_vm_speaks_for_itself_only(console: ConsoleProcess) -> None:
+    """One VM's secret does not sign another VM's record."""
+    record, other = FakeVm(name="victim").event("E-FORGED"), FakeVm(name="forger")
+    answer = console.post(record, signed_for=other.vm_id)
+    assert answer.status_code == 401
+    assert "E-FORGED" not in console.events()
+
+
+@pytest.mark.parametrize(
+    ("body", "status"), [(b"{}", 400), (b"\xff", 400), (b"[" * 100_000, 400), (b" " * 262_145, 413)]
+)
+def test_what_is_not_a_record_is_refused(console: ConsoleProcess, body: bytes, status: int) -> None:
+    """Bytes that are no record, or too many, are refused with the reason."""
+    assert console.post_body(body, vm_id="anybody").status_code == status
+
+
+def test_a_timestamp_of_yesterday_is_refused_in_words(console: ConsoleProcess) -> None:
+    """The answer says that the clock is wrong, which is what an operator must mend."""
+    answer = console.post(FakeVm(name="yesterday").event("E-OLD"), skew=-86_400)
+    assert answer.status_code == 401
+    assert "clock" in answer.text
+
+
+def test_a_restart_keeps_everything(tmp_path: Path) -> None:
+    """VMs and open events are there again after kill -9; a VM that was heard is heard."""
+    console = ConsoleProcess(tmp_path)
+    with console:
+        assert console.post(FakeVm(name="kept").event("E-KEPT")).status_code == 204
+        console.kill()
+        console.start()
+        assert list(console.events()) == ["E-KEPT"]
+        assert console.contacts() == {"kept": "heard"}
+        assert console.stop() == 0
+
+
+def test_a_second_console_on_the_same_file_is_refused(
+    console: ConsoleProcess, tmp_path: Path
+) -> None:
+    """Two consoles never share a SQLite file; the second says what to do, with exit code 78."""
+    done = console.run("run", SEB_CONSOLE_LISTEN="127.0.0.1:0")
+    assert done.returncode == 78
+    assert "PostgreSQL" in done.stderr
+
+
+def test_enroll_prints_what_a_bridge_needs(console: ConsoleProcess) -> None:
+    """The lines are settings of the bridge, and the secret is that VM's."""
+    done = console.run("enroll", "some-vm")
+    assert done.returncode == 0, done.stderr
+    lines = dict(line.split("=", maxsplit=1) for line in done.stdout.splitlines())
+    assert list(lines) == [
+        "SEB_SINK__CONSOLE__KIND",
+        "SEB_SINK__CONSOLE__URL",
+        "SEB_SINK__CONSOLE__SECRET",
+        "SEB_COMMANDS__PULL_URL",
+        "SEB_COMMANDS__PULL_TOKEN",
+    ]
+    assert lines["SEB_SINK__CONSOLE__URL"] == f"{console.url}/ingest/v1/records"
+
+
+def test_what_cannot_be_stored_is_not_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """503 and when to come again, as long as the database takes nothing."""
+    monkeypatch.setattr("console.web.receiving._COMMIT_SECONDS", 0.3)
+    vm = FakeVm()
+    with ConsoleStage(tmp_path) as stage:
+        body = vm.event("E", now=stage.now).body
+        secret = SigningKey(webhook_secret(read_key(tmp_path / "enroll.key"), vm.vm_id, 1))
+        at = int(stage.now.timestamp())
+        headers = signature_headers([secret], message_id="r", timestamp=at, body=body)
+        with stage.console.database.writing.begin() as connection:
+            connection.execute(text("SELECT 1"))
+            answer = stage.http.post(f"{stage.url}/ingest/v1/records", data=body, headers=headers)
+        assert (answer.status_code, answer.headers["Retry-After"]) == (503, "5")
+        answer = stage.http.post(f"{stage.url}/ingest/v1/records", data=body, headers=headers)
+        assert answer.status_code == 204

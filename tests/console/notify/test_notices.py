@@ -1,0 +1,667 @@
+"""What the console tells people: once, in order, over kill -9, to sinks of the bridge's kinds."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+from sqlalchemy import delete, select, text
+from support.console.mqtt import Fleet as Publisher
+from support.console.process import ConsoleProcess
+from support.console.records import FakeVm
+from support.eventually import eventually
+from support.mqtt.mosquitto import Mosquitto
+from support.sinks.http_server import HttpServer
+
+from console.config.settings import Settings
+from console.db import notices as store
+from console.db import writing
+from console.db.decision_tables import notice as notice_table
+from console.db.errors import StoreError
+from console.db.listening import Listened, write_listening
+from console.db.notices import Incident
+from console.db.opening import Database, database_url
+from console.db.retention import delete_before
+from console.db.snapshot import Snapshots
+from console.db.transactions import write_to
+from console.db.writing import next_number
+from console.fleet.contact import Contact
+from console.fleet.fold import fold
+from console.fleet.values import UNDECIDED, Decision, Event, KnownEvent, Observation, Vm
+from console.notify.events import approval_failed, of_open, over
+from console.notify.look import look
+from console.notify.notice import Notice
+from console.notify.notices import Notices
+from console.notify.vms import GATHER, MANY, PATIENCE, RETURN_SECONDS, Case, Seen, told_of
+from console.records.incoming import EventFacts, Incoming
+from console.records.parse import parse_record, parse_status
+from sinks.base import Sink, SinkContext, SinkSettings
+from sinks.webhook.template import compile_template, render
+from wire.moment import rfc3339
+from wire.record import Record
+from wire.vm import VmIdentity
+
+NOW = 1_800_000_000.0
+DOCS = Path(__file__).parents[3] / "docs" / "webhook-templates.md"
+TEMPLATES = dict(
+    re.findall(
+        r"^## (\w+)\n.*?```jinja\n(.*?)```", DOCS.read_text("utf-8"), re.MULTILINE | re.DOTALL
+    )
+)
+
+
+def facts(**given: Any) -> EventFacts:
+    """What a reporter says of an event."""
+    said: dict[str, Any] = {
+        "event_id": "E",
+        "event_type": "Reboot",
+        "event_source": "Platform",
+        "status": "Scheduled",
+        "not_before": None,
+        "description": "maintenance",
+        "duration": 30,
+        "resources": ("web-1",),
+        "transition": "scheduled",
+        "affects": True,
+        "impact": "restart",
+        "revision": 1,
+        "fingerprint": "sha256:1",
+    }
+    return EventFacts(**said | given)
+
+
+def known(at: float = NOW, **given: Any) -> KnownEvent:
+    """An event as its one reporter, web-1, shows it."""
+    shown = Observation(
+        event_id="E",
+        vm_id="vm-1",
+        record_id="r",
+        stream="s",
+        sequence=1,
+        time=at,
+        first_at=at,
+        facts=facts(**given),
+    )
+    state = shown.facts.state
+    event = Event(event_id="E", state=state, shown_by="vm-1", shown_at=at, first_at=at)
+    return KnownEvent(
+        event=event,
+        shown=shown,
+        seen_by=1,
+        differing=False,
+        named={},
+        receipts=(),
+        decided=UNDECIDED,
+    )
+
+
+class Fleet:
+    """VMs whose records are in a database, and a look at what is to be told."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+        self.now = NOW
+        self.snapshots = Snapshots(database, clock=lambda: self.now)
+        with database.writing.begin() as connection:
+            row = Listened(source="web", since=NOW - 86_400, until=NOW + 86_400)
+            write_listening(connection, "test", [row], seen_at=NOW + 86_400)
+
+    def take(self, *items: Incoming) -> None:
+        """Commit what came in."""
+        with write_to(self.database) as (connection, number):
+            writing.write(connection, fold(writing.load(connection, items), items), number)
+
+    def say(self, *records: Record) -> None:
+        """Commit records, each received now."""
+        self.take(
+            *(parse_record(each.body, source="web", received_at=self.now) for each in records)
+        )
+
+    def lose(self, *vms: FakeVm) -> None:
+        """The broker says that the connections of these were lost."""
+        self.status("offline", *vms, reason="lost")
+
+    def status(self, status: str, *vms: FakeVm, reason: str | None = None) -> None:
+        """The retained status of these."""
+        for vm in vms:
+            body = vm.status(status, reason=reason)
+            about = {"source": "web", "vm_id": vm.vm_id, "site": "default"}
+            self.take(parse_status(body, received_at=self.now, **about))
+
+    def moment(self) -> datetime:
+        """Now, for a record."""
+        return datetime.fromtimestamp(self.now, UTC)
+
+    def tell(self, at: float) -> list[Notice]:
+        """What is told at a moment; it is written down."""
+        self.now = at
+        with self.snapshots.take() as snapshot:
+            found = look(snapshot, begun=NOW - 86_400)
+        told = told_of(found.seen, found.incidents, at)
+        every = [*found.notices, *told.notices]
+        with write_to(self.database) as (connection, _):
+            store.end_incidents(connection, told.ended)
+            store.open_incidents(connection, told.opened, at)
+            store.tell(connection, every, base="http://c", site="console")
+        return every
+
+
+@pytest.fixture
+def fleet(tmp_path: Path) -> Iterator[Fleet]:
+    """An empty database on SQLite."""
+    database = Database(database_url(Settings(state_dir=tmp_path)))
+    database.open()
+    yield Fleet(database)
+    database.close()
+
+
+def vm(number: int = 1, **given: Any) -> Vm:
+    """A VM that was heard at NOW."""
+    said: dict[str, Any] = {"vm_id": f"vm-{number}", "name": f"web-{number}", "heard_at": NOW}
+    return Vm(**said | given)
+
+
+def kinds(found: list[Notice]) -> list[tuple[str, str]]:
+    """What was found, in short."""
+    return [(each.kind, each.subject) for each in found]
+
+
+def test_a_decision_that_is_due_is_told_and_told_again_before_its_time() -> None:
+    """Once when it falls due, and once five minutes before notBefore; then never again."""
+    item = {
+        "eventId": "E",
+        "eventType": "Reboot",
+        "fingerprint": "f",
+        "notBefore": "2027-01-15T08:15:00.000Z",
+        "decision": {"state": "due"},
+        "resources": [{"name": "web-1", "vmId": "vm-1"}],
+    }
+    early = of_open(item, NOW)
+    assert kinds(early) == [("decision-due", "E")]
+    assert early[0].title == "Reboot of web-1: a decision is due"
+    late = of_open(item, NOW + 601)
+    assert kinds(late) == [("decision-due", "E"), ("undecided", "E")]
+    assert late[0].id == early[0].id
+    assert of_open(item | {"decision": {"state": "left"}}, NOW + 601) == []
+
+
+def test_an_end_says_what_it_cost() -> None:
+    """The longest interruption that a named VM measured."""
+    ended = known(transition="ended", status="Completed", pause=4.25)
+    told = over(ended, [ended.shown])
+    assert told.text.endswith("The longest interruption measured: 4.2 s.")
+    assert told.more == {"interruptionSeconds": 4.25}
+
+
+def test_an_approval_that_failed_names_who_gave_it_and_why() -> None:
+    """With and without the event in sight; what a person typed cannot turn the line."""
+    failed = Decision(
+        id="d",
+        event_id="E",
+        fingerprint="f",
+        kind="approve",
+        state="over",
+        actor="a",
+        reason="r",
+        at=NOW,
+        outcome="rejected",
+        outcome_reason="the\u202e end",
+        over_at=NOW,
+    )
+    told = approval_failed(failed, known())
+    assert told.title == "Reboot of web-1: the approval of a was rejected"
+    alone = approval_failed(failed, None)
+    assert "\u202e" not in alone.text
+    assert "\\u202e" in alone.text
+
+
+class Teller:
+    """Looks of a console that keeps its incidents as the database would; `told` is what it told."""
+
+    def __init__(self, incidents: dict[str, Incident] | None = None) -> None:
+        self.incidents = incidents if incidents is not None else {}
+
+    def look(
+        self, vms: Sequence[Vm], now: float, cases: Mapping[str, Case] = MappingProxyType({})
+    ) -> list[Notice]:
+        """One look at a fleet of some VMs."""
+        seen = [
+            Seen(
+                vm=each,
+                contact=contact(each),
+                since=each.lost_at or now,
+                case=cases.get(each.vm_id),
+            )
+            for each in vms
+        ]
+        told = told_of(seen, self.incidents, now)
+        for vm_id in told.ended:
+            del self.incidents[vm_id]
+        self.incidents.update({each.vm_id: each for each in told.opened})
+        return told.notices
+
+    def restarted(self) -> Teller:
+        """Another run, or another console, on the same database."""
+        return Teller(self.incidents)
+
+
+def contact(vm: Vm) -> Contact:
+    """How a VM is heard that was retired, or lost, or is there."""
+    if vm.retired_at is not None:
+        return "retired"
+    return "heard" if vm.lost_at is None else "silent"
+
+
+def test_a_silent_vm_is_told_once_and_once_when_it_is_heard_again() -> None:
+    """A connection that comes back within half a minute is not worth a word."""
+    teller, lost = Teller(), [vm(lost_at=NOW)]
+    assert teller.look(lost, NOW) == []
+    assert teller.look([vm(heard_at=NOW + 5)], NOW + 5) == []
+    assert teller.look(lost, NOW + 10) == []
+    opened = teller.look(lost, NOW + 10 + PATIENCE)
+    assert kinds(opened) == [("vm-silent", "vm-1")]
+    assert teller.look(lost, NOW + 20 + PATIENCE) == []
+    back = [vm(heard_at=NOW + 99)]
+    ended = teller.look(back, NOW + 99)
+    assert kinds(ended) == [("vm-heard", "vm-1")]
+    assert teller.look(back, NOW + 100) == []
+
+
+def test_what_was_told_before_a_restart_is_not_told_again() -> None:
+    """Another run, or another console, reads the incidents that are open, and ends them."""
+    lost = [vm(lost_at=NOW)]
+    teller = Teller()
+    for now in (NOW, NOW + PATIENCE):
+        teller.look(lost, now)
+    other = teller.restarted()
+    for seconds in (1, PATIENCE + 1, 2 * PATIENCE + 2):
+        assert other.look(lost, NOW + PATIENCE + seconds) == []
+    found = other.look([vm(heard_at=NOW + 500)], NOW + 500)
+    assert kinds(found) == [("vm-heard", "vm-1")]
+
+
+def test_four_hundred_vms_that_fall_silent_and_come_back_are_a_handful_of_notices() -> None:
+    """Spread over three minutes, on the way out and on the way back; each key is ended once."""
+    teller = Teller()
+    notices = []
+    away = {number: NOW + number * 0.45 for number in range(400)}
+    for second in range(0, 600, 2):
+        now = NOW + second
+        fleet = [
+            *(
+                vm(number, lost_at=at) if at <= now < at + 300 else vm(number, heard_at=now)
+                for number, at in away.items()
+            )
+        ]
+        notices += teller.look(fleet, now)
+    assert len(notices) <= 8
+    opened = [each.subject for each in notices if each.kind == "vm-silent"]
+    ended = [each.subject for each in notices if each.kind == "vm-heard"]
+    assert sorted(opened) == sorted(ended)
+    assert len(set(opened)) == len(opened)
+    assert sum(each.more["count"] for each in notices if each.kind == "vm-silent") == 400
+    assert teller.incidents == {}
+
+
+def test_many_silent_vms_are_one_notice_with_the_first_names() -> None:
+    """A broker that is away must not page four hundred times, nor list every name."""
+    lost = [vm(number, lost_at=NOW) for number in range(5000)]
+    teller = Teller()
+    teller.look(lost, NOW)
+    assert teller.look(lost, NOW + PATIENCE) == []
+    (told,) = teller.look(lost, NOW + PATIENCE + GATHER)
+    assert told.title == "5000 VMs are silent"
+    assert "web-0, web-1, web-10" in told.text
+    assert "and 4980 more" in told.text
+    assert len(told.more["vmIds"]) == 100
+    record = told.sealed(number=1, stream="s", base="http://c", site="console")
+    assert len(record.body) < 10_000
+    back = [vm(number, heard_at=NOW + 200) for number in range(5000)]
+    (ended,) = teller.look(back, NOW + 200)
+    assert (ended.kind, ended.subject) == ("vm-heard", told.subject)
+
+
+def test_a_group_ends_when_the_last_of_it_is_back_or_retired() -> None:
+    """One that is still away keeps it open; one that is retired does not."""
+    vms = [vm(number, lost_at=NOW) for number in range(MANY + 1)]
+    teller = Teller()
+    for now in (NOW, NOW + PATIENCE + GATHER):
+        (*_, told) = teller.look([*vms], now) or [None]
+    assert told is not None
+    back = [vm(number, heard_at=NOW + 200) for number in range(MANY)]
+    assert teller.look([*back, vms[-1]], NOW + 200) == []
+    retired = replace(vms[-1], retired_at=NOW + 300)
+    (ended,) = teller.look([*back, retired], NOW + 300)
+    assert (ended.kind, ended.subject) == ("vm-heard", told.subject)
+
+
+@pytest.mark.parametrize("is_gone", [True, False])
+def test_a_vm_that_is_retired_ends_its_incident(is_gone: bool) -> None:
+    """It is not said to be heard; nor is one whose row is gone."""
+    teller, lost = Teller(), vm(lost_at=NOW)
+    for now in (NOW, NOW + PATIENCE):
+        teller.look([lost], now)
+    left = [] if is_gone else [replace(lost, retired_at=NOW + 50)]
+    assert kinds(teller.look([*left], NOW + 50)) == [("vm-retired", "vm-1")]
+    assert teller.incidents == {}
+
+
+@pytest.mark.parametrize("is_past", [True, False])
+def test_a_vm_that_does_not_come_back_from_its_event(fleet: Fleet, is_past: bool) -> None:
+    """Silence during its event is expected; after its time it is told as what it is."""
+    vm, peer = FakeVm(name="web-1"), FakeVm(name="peer")
+    fleet.say(vm.heartbeat(now=fleet.moment()))
+    fleet.lose(vm)
+    fleet.now = NOW + 1
+    names = {"resources": ["web-1"], "now": fleet.moment()}
+    fleet.say(peer.event("E", transition="ended" if is_past else "started", **names))
+    silent = [("vm-silent", vm.vm_id)]
+    for seconds in (2, PATIENCE + 2, RETURN_SECONDS):
+        told = kinds(fleet.tell(NOW + seconds))
+        assert silent[0] not in told
+        assert ("vm-not-back", vm.vm_id) not in told
+    found = kinds(fleet.tell(NOW + RETURN_SECONDS + 40))
+    assert ("vm-not-back", vm.vm_id) in found
+    assert ("vm-not-back", vm.vm_id) not in kinds(fleet.tell(NOW + RETURN_SECONDS + 50))
+
+
+def test_a_vm_that_stopped_in_order_and_does_not_come_back(fleet: Fleet) -> None:
+    """Its bridge has said farewell before it could see the event started."""
+    vm = FakeVm(name="web-1")
+    start = rfc3339(fleet.moment() + timedelta(seconds=30))
+    fleet.say(vm.event("E", now=fleet.moment(), not_before=start))
+    fleet.now = NOW + 10
+    fleet.say(vm.stopped(now=fleet.moment()))
+    for seconds in (10, 100, RETURN_SECONDS):
+        assert ("vm-not-back", vm.vm_id) not in kinds(fleet.tell(NOW + seconds))
+    assert ("vm-not-back", vm.vm_id) in kinds(fleet.tell(NOW + RETURN_SECONDS + 90))
+
+
+def test_a_group_is_ended_though_one_of_it_got_an_incident_of_its_own() -> None:
+    """A VM that does not come back from its event leaves the group that it was told with."""
+    vms = [vm(number, lost_at=NOW) for number in range(1, MANY + 2)]
+    teller = Teller()
+    for now in (NOW, NOW + PATIENCE + GATHER):
+        found = teller.look(vms, now)
+    (group,) = found
+    back = [vm(number, heard_at=NOW + 200) for number in range(2, MANY + 2)]
+    assert teller.look([vms[0], *back], NOW + 200) == []
+    case = {"vm-1": Case(event_id="E", kind="Reboot", due=NOW + 900)}
+    found = teller.look([vms[0], *back], NOW + 1000, case)
+    assert kinds(found) == [("vm-not-back", "vm-1"), ("vm-heard", group.subject)]
+
+
+@pytest.mark.parametrize("kind", ["Terminate", "Preempt"])
+def test_a_deleted_vm_is_not_awaited(fleet: Fleet, kind: str) -> None:
+    """What its event deletes does not come back; that it is silent is told."""
+    vm = FakeVm(name="web-1")
+    now = fleet.moment()
+    fleet.say(vm.event("E", event_type=kind, impact="delete", transition="started", now=now))
+    fleet.lose(vm)
+    assert kinds(fleet.tell(NOW + PATIENCE)) == [("vm-silent", vm.vm_id)]
+
+
+def test_an_end_is_told_once_and_costs_nothing_afterwards(fleet: Fleet) -> None:
+    """Of five hundred ended events that many VMs saw, a look reads those that were not told."""
+    vms = [FakeVm(name=f"web-{number}") for number in range(3)]
+    for number in range(5):
+        for transition in ("started", "ended"):
+            more = {"transition": transition, "now": fleet.moment(), "resources": ["web-0"]}
+            fleet.say(*(vm.event(f"E{number}", **more) for vm in vms))
+    ended = [("event-over", f"E{number}") for number in range(5)]
+    assert sorted(kinds(fleet.tell(NOW + 1))) == ended
+    with fleet.snapshots.take() as snapshot:
+        assert store.ended_untold(snapshot.connection, NOW - 3600, NOW) == []
+    assert fleet.tell(NOW + 2) == []
+
+
+def notice(**given: Any) -> Notice:
+    """Something to tell."""
+    return replace(over(known(transition="ended", status="Completed"), []), **given)
+
+
+def tell(database: Database, *found: Notice) -> int:
+    """Store notices; how many were new."""
+    with database.writing.begin() as connection:
+        next_number(connection)
+        return store.tell(connection, found, base="http://c", site="console")
+
+
+def claimed(database: Database, sink: str, console: str, now: float) -> list[int]:
+    """The numbers of the notices that a console may deliver."""
+    with database.writing.begin() as connection:
+        found = store.claim(connection, sink, console, now=now, limit=10)
+        return [each.sequence for each in found]
+
+
+def advance(database: Database, sink: str, console: str, number: int) -> None:
+    """A sink has acknowledged everything up to a number."""
+    with database.writing.begin() as connection:
+        store.advance(connection, sink, console, number)
+
+
+def test_a_fact_is_stored_once_and_each_sink_has_its_place(database: Database) -> None:
+    """Two consoles that find the same fact tell it once; a new sink begins behind it."""
+    with database.writing.begin() as connection:
+        store.add_sinks(connection, ["one"])
+    assert tell(database, notice(), notice()) == 1
+    assert tell(database, notice(), notice(subject="other")) == 1
+    with database.writing.begin() as connection:
+        store.add_sinks(connection, ["one", "two"])
+        assert store.is_waiting(connection, "one")
+        assert not store.is_waiting(connection, "two")
+    assert claimed(database, "two", "a", NOW) == []
+    assert claimed(database, "one", "a", NOW) == [1, 2]
+    assert claimed(database, "one", "b", NOW + 30) == []
+    advance(database, "one", "b", 2)
+    advance(database, "one", "a", 1)
+    assert claimed(database, "one", "b", NOW + 61) == [2]
+    advance(database, "one", "b", 2)
+    assert claimed(database, "one", "b", NOW + 62) == []
+
+
+@pytest.mark.parametrize("is_emptied", [True, False])
+def test_a_number_is_never_used_again(database: Database, is_emptied: bool) -> None:
+    """Not after retention, nor where an earlier version has emptied the table."""
+    with database.writing.begin() as connection:
+        store.add_sinks(connection, ["one"])
+    for each in ("a", "b", "c"):
+        assert tell(database, notice(subject=each)) == 1
+    claimed(database, "one", "x", NOW)
+    advance(database, "one", "x", 3)
+    with database.writing.begin() as connection:
+        if is_emptied:
+            connection.execute(delete(notice_table))
+        else:
+            delete_before(connection, NOW + 1_000_000, 500)
+            left = connection.execute(select(notice_table.c.number)).scalars().all()
+            assert left == [3]
+    assert tell(database, notice(subject="d")) == 1
+    assert claimed(database, "one", "x", NOW) == [4]
+
+
+def test_incidents_are_kept_until_they_are_ended(database: Database) -> None:
+    """One VM has one: the newer replaces the older."""
+    one = Incident(vm_id="vm-1", key="vms-1", kind="vm-silent", size=2)
+    two = replace(one, vm_id="vm-2")
+    moved = Incident(vm_id="vm-1", key="vm-1", kind="vm-not-back")
+    with database.writing.begin() as connection:
+        store.open_incidents(connection, [one, two], NOW)
+        store.open_incidents(connection, [moved], NOW)
+        assert store.incidents(connection) == {"vm-1": moved, "vm-2": two}
+        store.end_incidents(connection, ["vm-1", "vm-2", "vm-3"])
+        store.end_incidents(connection, [])
+        assert store.incidents(connection) == {}
+
+
+class Memory(Sink[SinkSettings]):
+    """A sink that keeps what it gets."""
+
+    KIND = "memory"
+    Settings = SinkSettings
+
+    def open(self) -> None:
+        self.got: list[Record] = []
+
+    def deliver(self, records: Sequence[Record]) -> None:
+        self.got += records
+
+    def check(self) -> list[Any]:
+        return []
+
+    def close(self) -> None:
+        pass
+
+
+def console_of(fleet: Fleet) -> Notices:
+    """The notices of a console that shows a fleet."""
+    context = SinkContext(
+        identity=lambda: VmIdentity(vm_id="c", name="c"),
+        now=lambda: datetime.now(UTC),
+        site="console",
+        version="1",
+        instance_id="i",
+    )
+    sink = Memory("memory", SinkSettings(kind="memory"), context)
+    return Notices([sink], snapshots=fleet.snapshots, base="http://c", site="console")
+
+
+def test_what_could_not_be_written_is_told_by_the_next_look(database: Database) -> None:
+    """A database that refuses one write costs no notice."""
+    fleet, vm = Fleet(database), FakeVm()
+    fleet.say(vm.heartbeat(now=fleet.moment()))
+    fleet.lose(vm)
+    fleet.now = NOW + PATIENCE
+    one, other = console_of(fleet), console_of(fleet)
+    for each in (one, other):
+        each._begun = each._begin()
+    with database.writing.begin() as connection:
+        connection.execute(text("ALTER TABLE incident RENAME TO away"))
+    for _ in range(2):
+        with pytest.raises(StoreError):
+            one._look(NOW)
+    with database.writing.begin() as connection:
+        connection.execute(text("ALTER TABLE away RENAME TO incident"))
+    for each in (one, other, one):
+        each._look(NOW)
+    with database.reading.begin() as connection:
+        assert connection.execute(select(notice_table.c.kind)).scalars().all() == ["vm-silent"]
+    for each in (one, other):
+        each.stop()
+
+
+@pytest.mark.parametrize("service", sorted(TEMPLATES))
+def test_the_documented_templates_take_notices(service: str) -> None:
+    """Slack, Teams and PagerDuty get the notice's words and its link, about events and VMs."""
+    teller = Teller()
+    lost = [vm(lost_at=NOW, name='web"1')]
+    teller.look(lost, NOW)
+    told = [notice(), *teller.look(lost, NOW + PATIENCE)]
+    assert len(told) == 2
+    for each in told:
+        record = each.sealed(number=1, stream="s", base="http://console", site="console")
+        body = render(compile_template(TEMPLATES[service]), record).body.decode()
+        assert isinstance(json.loads(body), dict)
+        assert json.dumps(each.title, ensure_ascii=False)[1:-1] in body
+        assert f"http://console{each.path}" in body
+
+
+ENVELOPE = {
+    "type": "object",
+    "required": ["specversion", "id", "source", "type", "subject", "time", "data", "sequence"],
+    "properties": {
+        "specversion": {"const": "1.0"},
+        "type": {"pattern": r"^seb\.console\.[a-z-]+\.v1$"},
+        "data": {
+            "type": "object",
+            "required": ["vm", "notice"],
+            "properties": {"notice": {"required": ["kind", "title", "text", "link", "key"]}},
+        },
+    },
+}
+
+
+def told_in(file: Path) -> list[dict[str, Any]]:
+    """The notices in a file, each once: a kill may bring the last one again."""
+    if not file.exists():
+        return []
+    told = [json.loads(line) for line in file.read_text("utf-8").splitlines()]
+    return list({each["id"]: each for each in told}.values())
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[Mosquitto]:
+    """A broker of the test's own."""
+    with Mosquitto(tmp_path / "broker") as running:
+        yield running
+
+
+def ids(hook: HttpServer) -> list[str]:
+    """The ids of what a webhook got."""
+    return [each.headers["webhook-id"] for each in hook.requests()]
+
+
+@pytest.fixture
+def hook() -> Iterator[HttpServer]:
+    """A chat's webhook."""
+    with HttpServer() as running:
+        yield running
+
+
+def test_from_a_record_to_people_over_kill_9(
+    broker: Mosquitto, hook: HttpServer, tmp_path: Path
+) -> None:
+    """Due and over reach a file, a webhook and a broker, each once, with a link; a sink that was
+    away gets them in order after a kill.
+    """
+    file = tmp_path / "notices.jsonl"
+    broker_settings = {"HOST": broker.host, "PORT": str(broker.port)}
+    settings = {
+        "PUBLIC_URL": "https://console.example",
+        "SOURCE__BROKER__KIND": "mqtt",
+        **{f"SOURCE__BROKER__{name}": value for name, value in broker_settings.items()},
+        "SINK__FILE__PATH": str(file),
+        "SINK__CHAT__KIND": "webhook",
+        "SINK__CHAT__URL": hook.origin,
+        "SINK__CHAT__SECRET": "whsec_c2VjcmV0IG9mIHRoZSBjaGF0IGZvciB0ZXN0cw==",
+        "SINK__BUS__KIND": "mqtt",
+        **{f"SINK__BUS__{name}": value for name, value in broker_settings.items()},
+    }
+    target = FakeVm(name="web-1")
+    with (
+        ConsoleProcess(tmp_path / "console", **settings) as console,
+        Publisher(broker) as fleet,
+    ):
+        hook.stop()
+        fleet.retain(target, "status", target.status("online", commands=True))
+        fleet.say(target, target.event("E"))
+        eventually(lambda: len(told_in(file)) == 1, what="due")
+        console.kill()
+        hook.start()
+        console.start()
+        fleet.say(target, target.event("E", transition="started"))
+        fleet.say(target, target.event("E", transition="ended"))
+        eventually(lambda: len(told_in(file)) == 2, what="over")
+        eventually(lambda: len(set(ids(hook))) == 2, what="the chat")
+        found = told_in(file)
+        assert [each["type"] for each in found] == [
+            "seb.console.decision-due.v1",
+            "seb.console.event-over.v1",
+        ]
+        assert found[0]["data"]["notice"]["link"] == "https://console.example/events/E"
+        for each in found:
+            Draft202012Validator(ENVELOPE).validate(each)
+        metrics = console.http.get(f"{console.url}/metrics", timeout=5).text
+        assert "seb_console_quarantined_total{" not in metrics
+        assert 'seb_console_sink_up{sink="chat"} 1.0' in metrics
+        assert set(console.vms()) == {"web-1"}
+        assert console.stop() == 0
+    assert list(dict.fromkeys(ids(hook))) == [each["id"] for each in found]

@@ -1,0 +1,31 @@
+"""The console's log never holds up the console."""
+
+import json
+import logging
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from console.service import logs
+
+
+@pytest.fixture(autouse=True)
+def loggers_as_they_were() -> Iterator[None]:
+    """What a test does to the loggers is undone."""
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+
+
+def test_a_log_that_no_program_reads_makes_nobody_wait() -> None:
+    """More lines than a pipe holds are logged at once; they come when they are read."""
+    reader, writer = os.pipe()
+    with os.fdopen(writer, "w") as stream:
+        logs.configure(form="json", level="info", stream=stream)
+        for number in range(1_000):
+            logging.getLogger("x").info("m", extra={"action": "a", "number": number})
+        with os.fdopen(reader) as lines:
+            assert [json.loads(next(lines))["number"] for _ in range(1_000)] == list(range(1_000))

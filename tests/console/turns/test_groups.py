@@ -1,0 +1,177 @@
+"""Groups: which VM belongs where, how many may be away, and when the console acts by itself."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+from pydantic import TypeAdapter, ValidationError
+
+from console.config.groups import GroupSettings, check_names
+from console.turns.groups import Member, approves, budget, groups_of, is_open, key_of, keys_of
+
+DB = Member(
+    vm_id="v1",
+    name="db-1",
+    site="west",
+    location="westeurope",
+    zone="1",
+    scale_set="db",
+    resource_group="Prod",
+    tags={"Role": "db", "team": "orders"},
+)
+
+
+def rule(**keys: object) -> GroupSettings:
+    """A group as it stands in the settings."""
+    return GroupSettings.model_validate({"name": "etcd", **keys})
+
+
+@pytest.mark.parametrize(
+    ("match", "expected"),
+    [
+        ({}, True),
+        ({"name": ["db-*"]}, True),
+        ({"name": ["DB-?"]}, True),
+        ({"name": ["web-*"]}, False),
+        ({"name": ["web-*", "db-1"]}, True),
+        ({"name": ["db-*"], "zone": ["2"]}, False),
+        ({"resourceGroup": ["prod"]}, True),
+        ({"tag:role": ["db"]}, True),
+        ({"tag:owner": ["*"]}, True),
+        ({"tag:owner": ["?*"]}, False),
+    ],
+)
+def test_a_rule_matches_if_each_field_fits_one_of_its_patterns(
+    match: dict[str, list[str]], expected: bool
+) -> None:
+    """Patterns of one field are alternatives, fields are all needed, and case does not count."""
+    assert (key_of(rule(match=match), DB) is not None) == expected
+
+
+def test_a_key_is_the_name_and_the_values_of_by() -> None:
+    """VMs that are equal in the fields of `by` are one group, whatever the case of the values."""
+    by = rule(by=["site", "resourceGroup"])
+    assert key_of(by, DB) == "etcd/west/prod"
+    assert key_of(by, Member(vm_id="v2", name="x", site="West", resource_group="PROD")) == (
+        "etcd/west/prod"
+    )
+    assert key_of(rule(), DB) == "etcd"
+
+
+def test_a_vm_can_be_in_several_groups() -> None:
+    """Each rule that matches makes it a member of one group."""
+    rules = [rule(), rule(name="zones", by=["zone"])]
+    assert keys_of(rules, DB) == {"etcd", "zones/1"}
+    assert {key: each.members for key, each in groups_of(rules, [DB]).items()} == {
+        "etcd": {"v1"},
+        "zones/1": {"v1"},
+    }
+
+
+@pytest.mark.parametrize(
+    ("at_most", "members", "expected"),
+    [(1, 3, 1), (2, 3, 2), ("25%", 3, 1), ("25%", 8, 2), ("25%", 11, 2), ("100%", 5, 5)],
+)
+def test_a_share_is_rounded_down_and_at_least_one(
+    at_most: int | str, members: int, expected: int
+) -> None:
+    """A share of few members still lets one be away."""
+    assert budget(at_most, members) == expected
+
+
+@pytest.mark.parametrize(
+    ("keys", "problem"),
+    [
+        ({"name": ""}, "name"),
+        ({"name": "a/b"}, "name"),
+        ({"at_most": 0}, "at_most"),
+        ({"at_most": True}, "at_most"),
+        ({"at_most": "0%"}, "at_most"),
+        ({"at_most": "half"}, "at_most"),
+        ({"match": {"nmae": ["x"]}}, "match"),
+        ({"match": {"tag:": ["x"]}}, "match"),
+        ({"match": {"name": []}}, "match"),
+        ({"by": ["rack"]}, "by"),
+        ({"most": 1}, "most"),
+        ({"approve": {"type": ["Reboot"]}}, "approve"),
+        ({"window": [{"from": "02:00", "to": "25:00"}]}, "window"),
+        ({"window": [{"from": "02:00", "to": "02:00"}]}, "window"),
+        ({"window": [{"from": "02:00", "to": "03:00", "zone": "Mars/Base"}]}, "window"),
+        ({"window": [{"days": ["Someday"], "from": "02:00", "to": "03:00"}]}, "window"),
+        ({"rest": -1}, "rest"),
+    ],
+)
+def test_what_is_not_a_group_is_refused(keys: dict[str, object], problem: str) -> None:
+    """A typo is an error that names its key, and never a group that matches everything."""
+    with pytest.raises(ValidationError) as refused:
+        rule(**keys)
+    assert problem in {str(each["loc"][0]) for each in refused.value.errors()}
+
+
+def test_a_name_that_stands_twice_is_refused() -> None:
+    """Two groups of one name would share a key."""
+    with pytest.raises(ValueError, match="two groups have the name 'etcd'"):
+        check_names((rule(), rule(name="ETCD")))
+
+
+SATURDAY_NIGHT = [
+    {"days": ["Sat"], "from": "22:00", "to": "06:00", "zone": "Europe/Berlin"},
+]
+
+
+@pytest.mark.parametrize(
+    ("moment", "expected"),
+    [
+        ("2026-06-06T19:59", False),  # 21:59 in Berlin, in summer
+        ("2026-06-06T20:00", True),
+        ("2026-06-07T03:59", True),  # Sunday, in the window that began on Saturday
+        ("2026-06-07T04:00", False),
+        ("2026-06-07T20:30", False),  # Sunday evening
+        ("2026-06-06T02:00", False),  # early on Saturday: that is Friday's night
+        ("2026-12-05T21:00", True),  # 22:00 in Berlin, in winter
+        ("2026-12-05T20:59", False),
+    ],
+)
+def test_a_window_over_midnight_belongs_to_the_day_on_which_it_begins(
+    moment: str, expected: bool
+) -> None:
+    """Days, hours and summer time are those of the window's own zone."""
+    windows = rule(window=SATURDAY_NIGHT).window
+    assert is_open(windows, datetime.fromisoformat(moment).replace(tzinfo=UTC)) == expected
+
+
+def test_without_a_window_it_is_always_open() -> None:
+    """A group that names no hours acts at all hours."""
+    assert is_open((), datetime(2026, 6, 6, tzinfo=UTC))
+
+
+@pytest.mark.parametrize(
+    ("approve", "duration", "expected"),
+    [
+        (None, 9.0, False),
+        ({}, None, True),
+        ({"event_type": ["freeze"]}, None, True),
+        ({"event_type": ["Reboot"]}, None, False),
+        ({"event_source": ["User"]}, None, False),
+        ({"max_duration": 10}, 9.0, True),
+        ({"max_duration": 10}, 11.0, False),
+        ({"max_duration": 10}, None, False),
+        ({"max_duration": 10}, -1.0, False),
+    ],
+)
+def test_a_group_approves_what_its_keys_match(
+    approve: dict[str, object] | None, duration: float | None, expected: bool
+) -> None:
+    """Without `approve` people approve; an unknown duration fits no limit."""
+    found = approves(
+        rule(approve=approve), event_type="Freeze", event_source="Platform", duration=duration
+    )
+    assert found == expected
+
+
+def test_settings_are_read_from_json() -> None:
+    """The list of `SEB_CONSOLE_GROUPS` reads as it is documented."""
+    text = b'[{"name": "etcd", "match": {"tag:role": ["etcd"]}, "at_most": 1, "approve": {}}]'
+    found = TypeAdapter(tuple[GroupSettings, ...]).validate_json(text)
+    assert found[0].match == {"tag:role": ("etcd",)}

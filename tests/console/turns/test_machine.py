@@ -1,0 +1,43 @@
+"""The table of a turn's states."""
+
+from __future__ import annotations
+
+from console.turns.machine import HOLDING, TABLE, after, printed
+
+
+def test_every_state_leads_to_over() -> None:
+    """No turn can be held for ever."""
+    for state in TABLE:
+        reached, todo = {state}, [state]
+        while todo:
+            found = set(TABLE[todo.pop()].values()) - reached
+            reached |= found
+            todo += found
+        assert "over" in reached
+
+
+def test_a_person_can_end_every_turn_that_is_held() -> None:
+    """Nobody waits for a turn that no person can end."""
+    assert {after(state, "ended_by_person") for state in HOLDING} == {"over"}
+
+
+def test_what_does_not_fit_the_state_changes_nothing() -> None:
+    """A repeated or late happening is harmless."""
+    assert after("over", "started") == "over"
+    assert after("waiting", "all_back") == "waiting"
+
+
+def test_only_prepared_turns_are_approved() -> None:
+    """There is one way to `approving`, and it begins at `prepared`."""
+    ways = [
+        (state, happening)
+        for state, row in TABLE.items()
+        for happening, then in row.items()
+        if then == "approving"
+    ]
+    assert ways == [("prepared", "approve_sent")]
+
+
+def test_the_table_can_be_printed() -> None:
+    """People read the same table that the console follows."""
+    assert "| `prepared` | `approve_sent` | `approving` |" in printed()

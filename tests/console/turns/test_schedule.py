@@ -1,0 +1,262 @@
+"""Turns: who gets the next one, what blocks whom, and when a turn ends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from console.config.groups import GroupSettings
+from console.turns.away import away_by_group
+from console.turns.changes import changed_turns
+from console.turns.groups import Group, Member, groups_of
+from console.turns.schedule import STUCK_SECONDS, Plan, plan
+from console.turns.situation import EventFacts, Preparation, Situation, Turn, VmFacts
+
+NOW = 1_000_000.0
+SOON = NOW + 900
+
+
+def rule(**keys: object) -> GroupSettings:
+    """A group that approves everything by itself, unless the keys say otherwise."""
+    return GroupSettings.model_validate({"name": "etcd", "approve": {}, **keys})
+
+
+def groups(*rules: GroupSettings, count: int = 3) -> dict[str, Group]:
+    """The groups of `count` VMs, v1 and so on."""
+    members = [Member(vm_id=f"v{n}", name=f"db-{n}") for n in range(1, count + 1)]
+    return groups_of(rules or [rule()], members)
+
+
+def vm(vm_id: str, **facts: object) -> VmFacts:
+    """A VM that is heard, takes commands and prepares."""
+    given = {
+        "name": vm_id.replace("v", "db-"),
+        "groups": frozenset({"etcd"}),
+        "contact": "heard",
+        "heard_at": NOW,
+        "prepares": True,
+        "takes_commands": True,
+    }
+    return VmFacts(vm_id=vm_id, **{**given, **facts})  # type: ignore[arg-type]
+
+
+def event(key: str, *named: str, **facts: object) -> EventFacts:
+    """A scheduled event that names these VMs."""
+    given = {"event_id": key, "fingerprint": f"{key}-1", "status": "Scheduled", "not_before": SOON}
+    return EventFacts(key=key, named=frozenset(named), **{**given, **facts})  # type: ignore[arg-type]
+
+
+def situation(
+    events: Iterable[EventFacts] = (),
+    vms: Iterable[VmFacts] = (),
+    turns: Iterable[Turn] = (),
+    *rules: GroupSettings,
+) -> Situation:
+    """One reading; three VMs that are heard, unless others are given."""
+    found = {f"v{n}": vm(f"v{n}") for n in range(1, 4)} | {each.vm_id: each for each in vms}
+    return Situation(
+        groups=groups(*rules),
+        vms=found,
+        events={each.key: each for each in events},
+        turns={each.event_key: each for each in turns},
+    )
+
+
+def done(before: Situation, now: float = NOW) -> tuple[Situation, Plan]:
+    """The reading after everything that is to be done now was written down, and the plan."""
+    todo = plan(before, now)
+    turns = {**before.turns, **changed_turns(before, todo, now)}
+    return replace(before, turns={k: v for k, v in turns.items() if v.state != "over"}), todo
+
+
+def said(event_key: str, state: str, at: float = NOW) -> Preparation:
+    """A preparation as a VM reported it."""
+    return Preparation(event_key=event_key, fingerprint=f"{event_key}-1", state=state, at=at)  # type: ignore[arg-type]
+
+
+def test_of_two_events_the_one_that_begins_first_gets_the_turn() -> None:
+    """The second waits, and says behind whom."""
+    first, second = event("b", "v1", not_before=SOON), event("a", "v2", not_before=SOON + 1)
+    after, todo = done(situation([second, first]))
+    assert [take.event_key for take in todo.takes] == ["b"]
+    assert todo.waiting["a"].behind == ("b",)
+    assert after.turns["b"].state == "preparing"
+    assert after.turns["a"].state == "waiting"
+
+
+def test_each_named_vm_that_prepares_is_asked_to() -> None:
+    """A VM that prepares nothing gets no command."""
+    reading = situation([event("a", "v1", "v2")], [vm("v2", prepares=False)], (), rule(at_most=2))
+    after, _ = done(reading)
+    assert plan(after, NOW).prepares == (("a", "v1"),)
+
+
+def test_it_is_approved_once_every_vm_is_prepared() -> None:
+    """A word about another state of the event does not count."""
+    start = situation([event("a", "v1")])
+    preparing, _ = done(start)
+    other = Preparation(event_key="a", fingerprint="a-0", state="prepared", at=NOW)
+    still, _ = done(replace(preparing, vms={**preparing.vms, "v1": vm("v1", preparations=[other])}))
+    assert still.turns["a"].state == "preparing"
+    ready = vm("v1", preparations=[said("a", "prepared")])
+    prepared, todo = done(replace(preparing, vms={**preparing.vms, "v1": ready}))
+    assert (prepared.turns["a"].state, todo.approvals) == ("prepared", ())
+    assert plan(prepared, NOW).approvals == ("a",)
+
+
+def test_what_is_prepared_waits_while_another_member_is_away() -> None:
+    """Azure's own starts and crashes count, and delay only."""
+    ready = vm("v1", preparations=[said("a", "prepared")])
+    turn = replace(taken("a", "v1"), state="prepared")
+    reading = situation([event("a", "v1")], [ready, vm("v2", contact="silent")], [turn])
+    assert plan(reading, NOW).approvals == ()
+    assert plan(replace(reading, vms={**reading.vms, "v2": vm("v2")}), NOW).approvals == ("a",)
+
+
+def test_a_failed_preparation_approves_nothing() -> None:
+    """The turn stays held: the VM may be half prepared when Azure starts the event."""
+    preparing, _ = done(situation([event("a", "v1")]))
+    failed = vm("v1", preparations=[said("a", "failed")])
+    after, _ = done(replace(preparing, vms={**preparing.vms, "v1": failed}))
+    assert (after.turns["a"].state, after.turns["a"].reason) == ("failed", "db-1 could not prepare")
+    assert plan(after, NOW).approvals == ()
+
+
+def test_a_preparation_that_has_not_ended_in_time_approves_nothing() -> None:
+    """Thirty seconds before notBefore it is too late."""
+    preparing, _ = done(situation([event("a", "v1")]))
+    assert done(preparing, SOON - 30)[0].turns["a"].state == "preparing"
+    late = done(preparing, SOON - 29)[0].turns["a"]
+    assert (late.state, late.reason) == ("failed", "db-1 did not prepare in time")
+
+
+def test_an_event_for_people_blocks_no_other_event() -> None:
+    """One without an `approve` that matches, or with a VM that is not heard, is left to people."""
+    strange = event("a", "v1", strangers=("db-9",), not_before=NOW + 100)
+    todo = plan(situation([strange, event("b", "v2")]), NOW)
+    assert [take.event_key for take in todo.takes] == ["b"]
+    assert todo.waiting["a"].reason == "the console does not know db-9"
+    silent = plan(situation([event("a", "v1")], [vm("v1", contact="silent")]), NOW)
+    assert silent.waiting["a"].reason == "the console does not hear db-1"
+    manual = plan(situation([event("a", "v1")], (), (), rule(approve=None)), NOW)
+    assert (manual.takes, manual.waiting["a"].needs_people) == ((), True)
+
+
+def test_an_event_in_several_groups_goes_by_itself_only_if_all_approve_it() -> None:
+    """The group that leaves it to people is named."""
+    both = frozenset({"etcd", "rack"})
+    reading = situation(
+        [event("a", "v1")],
+        [vm("v1", groups=both)],
+        (),
+        rule(),
+        rule(name="rack", approve=None),
+    )
+    assert plan(reading, NOW).waiting["a"].reason == "rack leaves it to people"
+
+
+def test_an_event_that_names_too_many_never_gets_a_turn() -> None:
+    """It is shown as forced from the start, with the reason, and blocks nothing."""
+    reading = situation([event("a", "v1", "v2"), event("b", "v3", not_before=SOON + 9)])
+    waiting, todo = done(reading)
+    assert [take.event_key for take in todo.takes] == ["b"]
+    forced = done(waiting)[0].turns["a"]
+    assert (forced.state, forced.reason) == ("forced", "it names more VMs of etcd than may be away")
+
+
+def test_what_azure_starts_without_a_turn_is_forced() -> None:
+    """It counts as away, and the others wait."""
+    waiting, _ = done(situation([event("a", "v1"), event("b", "v2", not_before=SOON + 1)]))
+    started = event("b", "v2", status="Started")
+    after, _ = done(replace(waiting, events={**waiting.events, "b": started}))
+    assert after.turns["b"].state == "forced"
+    assert {each.why for each in away_by_group(after)["etcd"].values()} == {"turn", "started"}
+
+
+def test_a_turn_ends_once_its_vm_is_back() -> None:
+    """The event is over, the VM was heard since, has recovered, and `rest` has passed."""
+    turn = taken("a", "v1")
+    over = situation((), [vm("v1", preparations=[said("a", "prepared")])], [turn], rule(rest=60))
+    over, _ = done(over, NOW + 10)
+    assert over.turns["a"].over_at == NOW + 10
+    assert "a" in done(over, NOW + 20)[0].turns
+    back = vm("v1", heard_at=NOW + 30, preparations=[said("a", "recovered", NOW + 30)])
+    recovered = replace(over, vms={**over.vms, "v1": back})
+    assert done(recovered, NOW + 89)[0].turns.keys() == {"a"}
+    assert done(recovered, NOW + 90)[0].turns == {}
+
+
+def test_a_peer_alone_ends_no_turn() -> None:
+    """The event is over by a peer's word, and its VM was not heard since."""
+    over, _ = done(situation((), [vm("v1", prepares=False)], [taken("a", "v1")]), NOW + 10)
+    assert done(over, NOW + 700)[0].turns["a"].state == "away"
+    heard = replace(over, vms={**over.vms, "v1": vm("v1", prepares=False, heard_at=NOW + 11)})
+    assert done(heard, NOW + 11)[0].turns == {}
+
+
+def test_a_turn_that_does_not_end_is_stuck_after_an_hour() -> None:
+    """It is still held, and ends if its VM comes back after all."""
+    over, _ = done(situation((), (), [taken("a", "v1")]), NOW + 10)
+    lost = replace(over, vms={**over.vms, "v1": vm("v1", contact="silent")})
+    stuck, _ = done(lost, NOW + 10 + STUCK_SECONDS)
+    assert stuck.turns["a"].state == "stuck"
+    assert away_by_group(stuck)["etcd"].keys() == {"v1"}
+    later = NOW + STUCK_SECONDS + 99
+    back = replace(stuck, vms={**stuck.vms, "v1": vm("v1", prepares=False, heard_at=later)})
+    assert done(back, later)[0].turns == {}
+
+
+def test_a_vm_that_changes_its_group_stays_away_in_both() -> None:
+    """Until it is back it counts where it was and where it is."""
+    moved = vm("v1", groups=frozenset({"other"}))
+    reading = situation((), [moved], [taken("a", "v1")], rule(), rule(name="other"))
+    away = away_by_group(reading)
+    assert (away["etcd"].keys(), away["other"].keys()) == ({"v1"}, {"v1"})
+
+
+def test_an_event_that_changes_is_prepared_again() -> None:
+    """What was prepared for the state before does not count for the new one."""
+    ready = vm("v1", preparations=[said("a", "prepared")])
+    turn = replace(taken("a", "v1"), state="prepared")
+    changed = situation([event("a", "v1", fingerprint="a-2")], [ready], [turn])
+    after, _ = done(changed)
+    assert (after.turns["a"].state, after.turns["a"].fingerprint) == ("preparing", "a-2")
+    assert plan(after, NOW).prepares == (("a", "v1"),)
+
+
+def test_a_vm_that_a_changed_event_names_besides_joins_the_turn_within_the_budget() -> None:
+    """It is asked to prepare once there is room for it, and nothing is approved before that."""
+    turn = replace(taken("a", "v1"), state="preparing")
+    ready = vm("v1", preparations=[said("a", "prepared")])
+    grown = event("a", "v1", "v2")
+    full = situation([grown], [ready], [turn])
+    after, todo = done(full)
+    assert (todo.joins, after.turns["a"].state) == ((), "preparing")
+    room = situation([grown], [ready], [turn], rule(at_most=2))
+    after, todo = done(room)
+    assert after.turns["a"].vm_ids == {"v1", "v2"}
+    assert plan(after, NOW).prepares == (("a", "v2"),)
+
+
+def test_a_vm_that_prepares_at_its_own_deadline_is_away() -> None:
+    """The console did not ask it; it counts all the same."""
+    own = vm("v2", preparations=[said("z", "preparing")])
+    reading = situation([event("a", "v1")], [own])
+    assert plan(reading, NOW).takes == ()
+    assert away_by_group(reading)["etcd"]["v2"].why == "preparing"
+
+
+def test_while_the_console_learns_it_releases_nothing_beside_a_vm_that_may_be_gone() -> None:
+    """A member that was not heard yet may be away; it is not shown as away."""
+    reading = situation([event("a", "v1")], [vm("v2", contact="learning")])
+    assert plan(reading, NOW).takes == ()
+    assert away_by_group(reading)["etcd"] == {}
+
+
+def taken(key: str, vm_id: str) -> Turn:
+    """A turn that one VM holds while its event has started."""
+    start = situation([event(key, vm_id)])
+    preparing, _ = done(start)
+    started = {key: event(key, vm_id, status="Started")}
+    away, _ = done(replace(preparing, events=started))
+    return away.turns[key]

@@ -1,0 +1,268 @@
+"""A model of turns over time: VMs, lost and late messages, Azure, and one oracle on the VMs' side.
+
+The console sees only what VMs reported, late and in part. The oracle counts on the VMs themselves
+who is away because the console asked: never more of a group than it allows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from console.config.groups import GroupSettings
+from console.turns.changes import changed_turns, moved
+from console.turns.groups import Member, groups_of, keys_of
+from console.turns.schedule import Move, plan
+from console.turns.situation import EventFacts, Preparation, Situation, Turn, VmFacts
+
+RULES = (
+    GroupSettings.model_validate({"name": "all", "at_most": 2, "approve": {}}),
+    GroupSettings.model_validate({"name": "zone", "by": ["zone"], "approve": {}}),
+)
+MEMBERS = {f"v{n}": Member(vm_id=f"v{n}", name=f"db-{n}", zone=str(n % 2 + 1)) for n in range(1, 6)}
+SILENT_AFTER = 180.0
+NOTICE = 900.0
+
+vm_ids = st.sampled_from(sorted(MEMBERS))
+event_ids = st.sampled_from(["e1", "e2", "e3", "e4"])
+
+
+@dataclass(slots=True, kw_only=True)
+class SimulatedVm:
+    """One VM as it really is."""
+
+    vm_id: str
+    is_up: bool = True
+    preparations: dict[str, Preparation] = field(default_factory=dict)
+    by_us: set[str] = field(default_factory=set)
+    """Events for which the console sent it away, until it is really back."""
+    inbox: list[tuple[str, str, str]] = field(default_factory=list)
+    """Commands on their way: act, event, fingerprint."""
+
+
+@dataclass(slots=True, kw_only=True)
+class SimulatedEvent:
+    """One event as Azure has it."""
+
+    key: str
+    named: frozenset[str]
+    not_before: float
+    revision: int = 1
+    status: str = "Scheduled"
+
+    @property
+    def fingerprint(self) -> str:
+        return f"{self.key}-{self.not_before}-{self.revision}"
+
+
+class TurnsModel(RuleBasedStateMachine):
+    """Any order of announcements, starts, ends, losses, delays, crashes and steps of consoles."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = 1_000_000.0
+        self.vms = {vm_id: SimulatedVm(vm_id=vm_id) for vm_id in MEMBERS}
+        self.events: dict[str, SimulatedEvent] = {}
+        self.turns: dict[str, Turn] = {}
+        # What the console knows: rows that its sources brought.
+        self.heard_at = dict.fromkeys(MEMBERS, self.now)
+        self.known: dict[str, dict[str, Preparation]] = {vm_id: {} for vm_id in MEMBERS}
+        self.shown: dict[str, EventFacts] = {}
+
+    @rule(key=event_ids, named=st.sets(vm_ids, min_size=1, max_size=2))
+    def announce(self, key: str, named: set[str]) -> None:
+        """Azure announces an event."""
+        if key not in self.events:
+            self.events[key] = SimulatedEvent(
+                key=key, named=frozenset(named), not_before=self.now + NOTICE
+            )
+
+    @rule(key=event_ids)
+    def change(self, key: str) -> None:
+        """Azure changes an event that has not begun."""
+        event = self.events.get(key)
+        if event is not None and event.status == "Scheduled":
+            event.revision += 1
+            event.not_before = self.now + NOTICE
+
+    @rule(key=event_ids)
+    def start(self, key: str) -> None:
+        """Azure starts an event at its time, whoever was asked."""
+        event = self.events.get(key)
+        if event is not None and event.status == "Scheduled" and self.now >= event.not_before:
+            self._begin(event)
+
+    @rule(key=event_ids)
+    def end(self, key: str) -> None:
+        """An event is over: completed, or cancelled."""
+        if key in self.events:
+            event = self.events.pop(key)
+            for vm_id in event.named:
+                self.vms[vm_id].is_up = True
+
+    @rule(vm_id=vm_ids)
+    def come_back(self, vm_id: str) -> None:
+        """A VM recovers from what is over."""
+        vm = self.vms[vm_id]
+        if not vm.is_up:
+            return
+        for key, said in list(vm.preparations.items()):
+            if key not in self.events and said.state != "recovered":
+                vm.preparations[key] = replace(said, state="recovered", at=self.now)
+        vm.by_us = {key for key in vm.by_us if key in self.events}
+
+    @rule(vm_id=vm_ids)
+    def crash(self, vm_id: str) -> None:
+        """A VM stands still without a word."""
+        self.vms[vm_id].is_up = False
+
+    @rule(vm_id=vm_ids)
+    def report(self, vm_id: str) -> None:
+        """A VM's records and heartbeat reach the console."""
+        vm = self.vms[vm_id]
+        if not vm.is_up:
+            return
+        self.heard_at[vm_id] = self.now
+        self.known[vm_id] = dict(vm.preparations)
+        for key in sorted({*self.shown, *self.events}):
+            event = self.events.get(key)
+            if event is None:
+                # One reporter's word is enough for the end of the event, not of a turn.
+                self.shown.pop(key, None)
+            elif vm_id in event.named:
+                self.shown[key] = EventFacts(
+                    key=key,
+                    event_id=key,
+                    fingerprint=event.fingerprint,
+                    status=event.status,
+                    named=event.named,
+                    not_before=event.not_before,
+                )
+
+    @rule(steps=st.integers(1, 4), reports=st.booleans(), receives=st.booleans())
+    def quiet_seconds(self, steps: int, reports: bool, receives: bool) -> None:
+        """Some seconds in which the console steps, and VMs report or receive without a fault."""
+        for _ in range(steps):
+            self.now += 1.0
+            for vm_id, vm in self.vms.items() if receives else ():
+                for _ in range(len(vm.inbox)):
+                    self.receive(vm_id, works=True)
+            for vm_id in MEMBERS if reports else ():
+                self.report(vm_id)
+            self.step(dies=False, skew=0.0)
+
+    @rule(vm_id=vm_ids, works=st.booleans())
+    def receive(self, vm_id: str, works: bool) -> None:
+        """The oldest command reaches a VM, which does what its bridge would do."""
+        vm = self.vms[vm_id]
+        if not vm.inbox or not vm.is_up:
+            return
+        act, key, fingerprint = vm.inbox.pop(0)
+        event = self.events.get(key)
+        if event is None or event.status != "Scheduled" or event.fingerprint != fingerprint:
+            return
+        if act == "approve":
+            self._begin(event)
+            for each in event.named:
+                self.vms[each].by_us.add(key)
+            return
+        vm.by_us.add(key)
+        state = "prepared" if works else "failed"
+        said = Preparation(event_key=key, fingerprint=fingerprint, state=state, at=self.now)  # type: ignore[arg-type]
+        vm.preparations[key] = said
+
+    @rule(vm_id=vm_ids, twice=st.booleans())
+    def disturb(self, vm_id: str, twice: bool) -> None:
+        """The oldest command to a VM comes twice, or is lost."""
+        inbox = self.vms[vm_id].inbox
+        if twice:
+            inbox += inbox[:1]
+        else:
+            del inbox[:1]
+
+    @rule(seconds=st.sampled_from([1.0, 2.0, 5.0, 10.0, 60.0, 200.0, 900.0, 3700.0]))
+    def pass_time(self, seconds: float) -> None:
+        """Time passes."""
+        self.now += seconds
+
+    @rule(
+        dies=st.sampled_from(["never", "after the commit"]), skew=st.sampled_from([-5.0, 0.0, 5.0])
+    )
+    def step(self, dies: bool, skew: float) -> None:
+        """A console takes a step; it may die after the commit, before it sends anything."""
+        now = self.now + skew
+        situation = self._situation()
+        todo = plan(situation, now)
+        turns = {**self.turns, **changed_turns(situation, todo, now)}
+        for key in todo.approvals:
+            # The decision is committed together with the turn; the command is sent after that.
+            move = Move(event_key=key, happening="approve_sent")
+            turns[key] = moved(turns[key], move, situation.events[key], now)
+        self.turns = {key: turn for key, turn in turns.items() if turn.state != "over"}
+        if not dies:
+            self._send(situation, todo.prepares, todo.approvals)
+
+    def _send(
+        self,
+        situation: Situation,
+        prepares: tuple[tuple[str, str], ...],
+        approvals: tuple[str, ...],
+    ) -> None:
+        for key, vm_id in prepares:
+            fingerprint = situation.events[key].fingerprint
+            self.vms[vm_id].inbox.append(("prepare", key, fingerprint))
+        for key in approvals:
+            event = situation.events[key]
+            self.vms[min(event.named)].inbox.append(("approve", key, event.fingerprint))
+
+    def _begin(self, event: SimulatedEvent) -> None:
+        event.status = "Started"
+        for vm_id in event.named:
+            self.vms[vm_id].is_up = False
+
+    def _situation(self) -> Situation:
+        vms = {}
+        for vm_id, member in MEMBERS.items():
+            is_silent = self.now - self.heard_at[vm_id] > SILENT_AFTER
+            vms[vm_id] = VmFacts(
+                vm_id=vm_id,
+                name=member.name,
+                groups=keys_of(RULES, member),
+                contact="silent" if is_silent else "heard",
+                heard_at=self.heard_at[vm_id],
+                prepares=True,
+                takes_commands=True,
+                preparations=tuple(self.known[vm_id].values()),
+            )
+        return Situation(
+            groups=groups_of(RULES, MEMBERS.values()),
+            vms=vms,
+            events=dict(self.shown),
+            turns=dict(self.turns),
+        )
+
+    @invariant()
+    def the_budget_holds(self) -> None:
+        """Of no group are more VMs away by the console's doing than it allows."""
+        for key, group in groups_of(RULES, MEMBERS.values()).items():
+            sent = {vm_id for vm_id in group.members if self.vms[vm_id].by_us}
+            assert len(sent) <= group.at_most, f"{sorted(sent)} of {key} are away by our doing"
+
+    @invariant()
+    def nothing_is_approved_before_it_is_prepared(self) -> None:
+        """A turn in `approving` has a word of each of its VMs that it is prepared."""
+        for turn in self.turns.values():
+            if turn.state == "approving":
+                for holder in turn.holders:
+                    said = self.known[holder.vm_id].get(turn.event_key)
+                    assert said is not None
+                    assert (said.state, said.fingerprint) == ("prepared", turn.fingerprint) or (
+                        said.state == "recovered"
+                    )
+
+
+TestTurns = TurnsModel.TestCase
+TestTurns.settings = settings(max_examples=60, stateful_step_count=60, deadline=None)

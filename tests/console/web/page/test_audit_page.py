@@ -1,0 +1,98 @@
+"""`/audit`: who, when, what and why, newest first; and a chain that was tampered with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from playwright.sync_api import Browser, Page, expect
+from sqlalchemy import text
+from support.console.stage import ConsoleStage
+from support.page.browser import check_views
+
+from console.audit import log
+from console.db.writing import next_number
+
+BAD = "<script>window.hit=1</script>\u202e\x07"
+SEEN = "<script>window.hit=1</script>\\u202e\\u0007"
+
+
+def audited(stage: ConsoleStage, **row: Any) -> None:
+    """A row, as a decision would write it."""
+    with stage.console.database.writing.begin() as connection:
+        next_number(connection)
+        told = {"actor": "mia", "action": "approve", "event_id": "E", "reason": "patching", **row}
+        log.append(connection, at=stage.now.timestamp(), **told)
+
+
+def test_the_newest_row_is_first(stage: ConsoleStage, page: Page) -> None:
+    """Who, what with its event, why, and whether all of it is unchanged."""
+    audited(stage, outcome="confirmed")
+    audited(stage, actor="ann", action="leave", event_id="E/2")
+    page.goto(f"{stage.url}/audit")
+    rows = page.locator("tbody tr")
+    expect(rows).to_have_count(2)
+    expect(rows.nth(0)).to_contain_text("ann")
+    expect(rows.nth(1)).to_contain_text("patching")
+    expect(rows.nth(1)).to_contain_text("outcome: confirmed")
+    expect(page.locator(".chain")).to_contain_text("Complete and unchanged up to row 2")
+    check_views(page, "console-audit-rows")
+    rows.nth(0).get_by_role("link", name="E/2").click()
+    expect(page.locator("h1")).to_have_text("There is no such event")
+
+
+def test_the_filters_of_the_audit_stand_in_the_url(stage: ConsoleStage, page: Page) -> None:
+    """By actor, event and action; older rows are a page away."""
+    for number in range(60):
+        audited(stage, event_id=f"E{number}")
+    audited(stage, actor="ann", action="leave")
+    page.goto(f"{stage.url}/audit")
+    expect(page.locator("tbody tr")).to_have_count(50)
+    page.get_by_role("link", name="Older").click()
+    expect(page.locator("tbody tr")).to_have_count(11)
+    page.goto(f"{stage.url}/audit")
+    page.locator("select[name=action]").select_option("leave")
+    expect(page.locator("tbody tr")).to_have_count(1)
+    assert "action=leave" in page.url
+    page.goto(f"{stage.url}/audit?actor=mia&event=E7")
+    expect(page.locator("tbody tr")).to_have_count(1)
+    page.goto(f"{stage.url}/audit?actor=' OR 1=1 --")
+    expect(page.locator("main")).to_contain_text("No row matches.")
+
+
+def test_a_changed_row_is_a_red_line(stage: ConsoleStage, page: Page) -> None:
+    """It names the row, and what to do."""
+    audited(stage)
+    audited(stage)
+    with stage.console.database.writing.begin() as connection:
+        for (name,) in connection.execute(
+            text("SELECT name FROM sqlite_master WHERE type = 'trigger'")
+        ).all():
+            connection.execute(text(f"DROP TRIGGER {name}"))
+        connection.execute(text("UPDATE audit SET actor = 'eve' WHERE number = 1"))
+    page.goto(f"{stage.url}/audit")
+    expect(page.locator(".wrong")).to_contain_text("row 1 is changed")
+    expect(page.locator(".wrong")).to_contain_text("seb console audit verify")
+
+
+def test_texts_of_the_audit_stay_texts(stage: ConsoleStage, page: Page) -> None:
+    """In every field."""
+    audited(stage, actor=BAD, action=BAD, event_id=BAD, reason=BAD, more=BAD)
+    page.goto(f"{stage.url}/audit")
+    cells = page.locator("tbody tr").first.locator("td")
+    for number in (0, 1, 2, 4):
+        expect(cells.nth(number)).to_contain_text(SEEN)
+    assert page.evaluate("window.hit") is None
+    assert page.locator("main script").count() == 0
+
+
+def test_the_audit_is_readable_without_javascript(stage: ConsoleStage, browser: Browser) -> None:
+    """The form alone filters."""
+    audited(stage)
+    audited(stage, actor="ann")
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(f"{stage.url}/audit")
+    page.locator("input[name=actor]").fill("ann")
+    page.locator(".filters button").click()
+    expect(page.locator("tbody tr")).to_have_count(1)
+    context.close()

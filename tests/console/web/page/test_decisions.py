@@ -1,0 +1,406 @@
+"""Deciding on an event's page, in a real browser: what is signed is what was seen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+from support.console.deciding import audit, made_key
+from support.console.records import FakeVm
+from support.console.stage import ConsoleStage
+from support.page.browser import check_views, watched_page
+
+from console.approvals.signer import FileSigner
+
+ROLES = '{"viewer": ["user:vic"], "approver": ["user:ann", "user:bob"]}'
+BAD = "<img src=x onerror='window.hit=1'><script>window.hit=1</script>\u202etxt\u0007"
+SOME = '{"eventId":"E","fingerprint":"f"}'
+SEEN = "<img src=x onerror='window.hit=1'><script>window.hit=1</script>\\u202etxt\\u0007"
+
+
+def opened(directory: Path, **settings: str) -> ConsoleStage:
+    """A console behind a proxy on this machine, with a key."""
+    key, _ = made_key(directory / "keys")
+    proxy = {"LOGIN__MODE": "proxy", "LOGIN__PROXIES": '["127.0.0.1"]', "ROLES": ROLES}
+    return ConsoleStage(directory, **{"KEY": str(key), **proxy, **settings})
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Iterator[ConsoleStage]:
+    """Ann and Bob approve, Vic looks on."""
+    with opened(tmp_path) as made:
+        made.http.headers["X-Forwarded-User"] = "ann"
+        yield made
+
+
+@pytest.fixture
+def page(browser: Browser, stage: ConsoleStage) -> Iterator[Page]:
+    """Ann's page."""
+    with watched_page(browser, stage.url) as made:
+        log_in(made, "ann")
+        yield made
+
+
+def log_in(page: Page, name: str) -> None:
+    """Be somebody else from here on."""
+    page.set_extra_http_headers({"X-Forwarded-User": name})
+
+
+def announced(
+    stage: ConsoleStage, event_id: str = "E", *, names: int = 2, **event: Any
+) -> list[FakeVm]:
+    """An event that waits for a decision, and the VMs that it names."""
+    vms = [FakeVm(name=f"web-{number}") for number in range(names)]
+    told = {"not_before": stage.moment(872), "event_type": "Freeze", **event}
+    for vm in vms:
+        named = told.get("resources") or [each.name for each in vms]
+        stage.put(vm.event(event_id, now=stage.now, **{**told, "resources": named}))
+        stage.takes_commands(vm)
+    return vms
+
+
+def approve(page: Page, reason: str = "window of tonight") -> None:
+    """Fill the form in, and press the button."""
+    page.get_by_label("Reason").fill(reason)
+    page.get_by_role("button", name="Approve now").click()
+
+
+def test_four_lines_say_what_is_decided(stage: ConsoleStage, page: Page) -> None:
+    """What, all VMs by name, until when, and what approving does; readable in every size."""
+    announced(stage, names=40)
+    page.goto(f"{stage.url}/events/E")
+    lines = page.locator(".lines dd")
+    expect(lines).to_have_count(4)
+    expect(lines.nth(0)).to_contain_text("Freeze: short pause.")
+    expect(lines.nth(1).locator("li")).to_have_text([f"web-{number}" for number in range(40)])
+    expect(lines.nth(2)).to_contain_text("02:29:00 UTC")
+    expect(lines.nth(3)).to_contain_text("releases every VM that the event lists: all 40 of them")
+    expect(page.get_by_role("button", name="Leave it until 02:29:00 UTC")).to_be_visible()
+    expect(page.get_by_role("button", name="reject")).to_have_count(0)
+    check_views(page, "console-decision")
+
+
+def test_an_approval_goes_its_way_on_an_open_page(stage: ConsoleStage, page: Page) -> None:
+    """One row in the audit with name and reason; each receipt appears without a reload."""
+    first, _ = announced(stage)
+    page.goto(f"{stage.url}/events/E")
+    approve(page)
+    expect(page.locator("#decision h2")).to_contain_text("Being approved")
+    expect(page.locator("#decision")).to_contain_text("by ann")
+    expect(page.locator("form.decide")).to_have_count(0)
+    (row,) = audit(stage)
+    assert (row["actor"], row["action"], row["reason"]) == ("ann", "approve", "window of tonight")
+    asked = next(vm for vm in (first, *announced_names(stage)) if vm.vm_id == row["vmId"])
+    for number, state in enumerate(("accepted", "posted", "confirmed")):
+        when = stage.now + timedelta(seconds=number)
+        told = {"jti": row["jti"], "actor": "ann", "now": when}
+        stage.put(asked.receipt("E", state, **told))
+        words = ("accepted by the VM", "given to Azure", "confirmed")[number]
+        expect(page.locator(".steps .step-now, .steps .step-done").last).to_contain_text(words)
+    expect(page.locator("#decision h2")).to_contain_text("Approved")
+    check_views(page, "console-approved")
+
+
+def announced_names(stage: ConsoleStage) -> list[FakeVm]:
+    """The VMs of `announced` again, with the numbers that their bridges have reached."""
+    return [FakeVm(name=f"web-{number}", sequence=50) for number in range(2)]
+
+
+def test_the_form_works_without_javascript(stage: ConsoleStage, browser: Browser) -> None:
+    """It leads back to the page, which may be loaded again."""
+    announced(stage)
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    log_in(page, "ann")
+    page.goto(f"{stage.url}/events/E")
+    approve(page)
+    expect(page.locator("#decision h2")).to_contain_text("Being approved")
+    assert page.url.startswith(f"{stage.url}/events/E")
+    page.reload()
+    expect(page.locator("#decision h2")).to_contain_text("Being approved")
+    assert len(audit(stage)) == 1
+    context.close()
+
+
+def test_an_event_that_has_changed_is_not_signed(stage: ConsoleStage, page: Page) -> None:
+    """The difference is shown field by field, with a fresh form that can be sent."""
+    first, _ = announced(stage)
+    page.goto(f"{stage.url}/events/E")
+    page.evaluate("stop()")
+    later = stage.now + timedelta(seconds=1)
+    stage.put(
+        first.event(
+            "E",
+            transition="updated",
+            resources=["web-0", "web-1", "web-2"],
+            event_type="Reboot",
+            not_before=stage.moment(600),
+            now=later,
+        )
+    )
+    approve(page)
+    expect(page.locator("#problem")).to_contain_text("Nothing is signed and nothing is sent")
+    cells = page.locator(".changes tbody tr > *")
+    expect(cells).to_have_text(
+        [
+            *("Type", "Freeze", "Reboot"),
+            *("Not before", "02:29:00 UTC", "02:24:28 UTC"),
+            *("Named VMs", "web-0, web-1", "web-0, web-1, web-2"),
+        ]
+    )
+    assert [row["action"] for row in audit(stage)] == ["refused"]
+    expect(page.get_by_label("Reason")).to_have_value("window of tonight")
+    check_views(page, "console-changed")
+    page.get_by_role("button", name="Approve now").click()
+    expect(page.locator("#decision h2")).to_contain_text("Being approved")
+    assert [row["action"] for row in audit(stage)] == ["refused", "approve"]
+
+
+def test_a_change_on_an_open_page_does_not_slip_into_the_form(
+    stage: ConsoleStage, page: Page
+) -> None:
+    """The page shows the new state, and says that the form is about the old one."""
+    first, _ = announced(stage)
+    page.goto(f"{stage.url}/events/E")
+    expect(page.locator("#live")).to_have_attribute("data-state", "live")
+    page.get_by_label("Reason").fill("as I saw it")
+    later = stage.now + timedelta(seconds=1)
+    changed = {"transition": "updated", "resources": ["web-0"], "event_type": "Freeze"}
+    stage.put(first.event("E", not_before=stage.moment(872), now=later, **changed))
+    expect(page.locator(".lines dd").nth(1)).to_contain_text("1 VM:")
+    expect(page.locator("[data-changed]")).to_be_visible()
+    expect(page.get_by_label("Reason")).to_have_value("as I saw it")
+    page.get_by_role("button", name="Approve now").click()
+    expect(page.locator(".changes tbody th")).to_have_text(["Named VMs"])
+    assert [row["action"] for row in audit(stage)] == ["refused"]
+
+
+def test_what_somebody_types_is_not_lost_when_the_event_is_over(
+    stage: ConsoleStage, page: Page
+) -> None:
+    """The end of the event leaves the form and its text, and the form says what has happened."""
+    first, second = announced(stage)
+    page.goto(f"{stage.url}/events/E")
+    expect(page.locator("#live")).to_have_attribute("data-state", "live")
+    page.get_by_label("Reason").fill("half a sente")
+    for seconds, vm in ((1, first), (2, second)):
+        now = stage.now + timedelta(seconds=seconds)
+        stage.put(vm.event("E", transition="ended", now=now))
+    expect(page.locator("#said")).to_contain_text("The event is over")
+    expect(page.get_by_label("Reason")).to_be_focused()
+    expect(page.get_by_label("Reason")).to_have_value("half a sente")
+    expect(page.locator("[data-changed]")).to_be_visible()
+
+
+def test_an_event_can_be_left_until_its_time(stage: ConsoleStage, page: Page) -> None:
+    """With name and reason; it can still be approved."""
+    announced(stage)
+    page.goto(f"{stage.url}/events/E")
+    page.get_by_label("Reason").fill("traffic is low then")
+    page.get_by_role("button", name="Leave it").click()
+    expect(page.locator("#decision")).to_contain_text("Left until its time by ann")
+    expect(page.locator("#decision q")).to_have_text("traffic is low then")
+    approve(page, "after all")
+    expect(page.locator("#decision h2")).to_contain_text("Being approved")
+
+
+def test_a_viewer_sees_no_form_but_why(stage: ConsoleStage, page: Page) -> None:
+    """On the event's page, and on that of several."""
+    announced(stage)
+    log_in(page, "vic")
+    for path in ("/events/E", "/decide", "/decide/confirm"):
+        page.goto(stage.url + path)
+        expect(page.locator(".notice").last).to_contain_text("you do not have the role approver")
+        expect(page.locator("form[method=post]")).to_have_count(0)
+    expect(page.locator(".who")).to_contain_text("vic viewer")
+    forged = stage.http.post(
+        f"{stage.url}/events/E",
+        data={"action": "approve", "reason": "x", "seen": '{"eventId":"E","fingerprint":"f"}'},
+        headers={"X-Forwarded-User": "vic", "Sec-Fetch-Site": "same-origin"},
+        timeout=10,
+    )
+    assert forged.status_code == 403
+    assert [row["action"] for row in audit(stage)] == ["refused"]
+
+
+@pytest.mark.parametrize("site", ["cross-site", "same-site", "none"])
+def test_another_sites_form_is_refused(stage: ConsoleStage, site: str) -> None:
+    """Before anything is looked at."""
+    for path in ("/events/E", "/decide/confirm"):
+        answer = stage.http.post(
+            stage.url + path,
+            data={"action": "approve", "reason": "x"},
+            headers={"Sec-Fetch-Site": site},
+            timeout=10,
+        )
+        assert answer.status_code == 403
+    assert "approve" not in [row["action"] for row in audit(stage)]
+
+
+def test_without_a_key_the_page_says_what_to_set(tmp_path: Path, browser: Browser) -> None:
+    """An event can still be left."""
+    with ConsoleStage(tmp_path) as stage, watched_page(browser, stage.url) as page:
+        announced(stage)
+        page.goto(f"{stage.url}/events/E")
+        expect(page.locator("form .notice").last).to_contain_text("Set SEB_CONSOLE_KEY")
+        expect(page.get_by_role("button", name="Approve now")).to_have_count(0)
+        check_views(page, "console-no-key")
+        page.get_by_label("Reason").fill("no key")
+        page.get_by_role("button", name="Leave it").click()
+        expect(page.locator("#decision")).to_contain_text("Left until its time")
+
+
+def test_a_key_in_a_vault_is_a_key(tmp_path: Path) -> None:
+    """The pages ask whether the console can sign, not where its key is."""
+    key, _ = made_key(tmp_path / "keys")
+    with ConsoleStage(tmp_path) as stage:
+        announced(stage)
+        stage.state.decisions.signer = FileSigner(key)
+        for path in ("/events/E", "/decide/confirm"):
+            assert 'value="approve"' in stage.page(path)
+
+
+def test_four_eyes_show_who_was_first(tmp_path: Path, browser: Browser) -> None:
+    """The first one is told to wait, the second one what the approval does."""
+    with (
+        opened(tmp_path, APPROVAL__FOUR_EYES="2") as stage,
+        watched_page(browser, stage.url) as page,
+    ):
+        stage.http.headers["X-Forwarded-User"] = "ann"
+        announced(stage)
+        log_in(page, "ann")
+        page.goto(f"{stage.url}/events/E")
+        expect(page.locator(".lines")).to_contain_text("It needs two people")
+        approve(page)
+        expect(page.locator("#decision")).to_contain_text("First approval by ann")
+        expect(page.locator("#decision")).to_contain_text("You were the first to approve")
+        expect(page.locator("form.decide")).to_have_count(0)
+        log_in(page, "bob")
+        page.goto(f"{stage.url}/events/E")
+        expect(page.locator(".lines")).to_contain_text("You are the second person")
+        check_views(page, "console-second")
+        approve(page, "I agree")
+        expect(page.locator("#decision h2")).to_contain_text("Being approved")
+        expect(page.locator("#decision")).to_contain_text("by ann, bob")
+        assert [row["action"] for row in audit(stage)] == ["approve_first", "approve"]
+
+
+def test_a_rejected_approval_says_why_and_can_be_repeated(stage: ConsoleStage, page: Page) -> None:
+    """The reason of the VM in plain words, and what to do."""
+    vms = announced(stage, names=1)
+    page.goto(f"{stage.url}/events/E")
+    approve(page)
+    expect(page.locator("#decision h2")).to_contain_text("Being approved")
+    row = audit(stage)[-1]
+    told = {"jti": row["jti"], "actor": "ann", "reason": "unknown_key"}
+    stage.put(vms[0].receipt("E", "rejected", now=stage.now + timedelta(seconds=1), **told))
+    stage.now += timedelta(seconds=30)
+    expect(page.locator(".bad")).to_contain_text("The VM does not know the key")
+    expect(page.locator(".bad")).to_contain_text("seb console trust")
+    expect(page.locator("#decision h2")).to_contain_text("Decision due")
+    check_views(page, "console-rejected")
+
+
+@pytest.mark.parametrize(
+    ("actor", "words"),
+    [("rule:patching", "the rule patching of the VM"), ("local:mia", "mia on the VM")],
+)
+def test_a_decision_elsewhere_shows_as_what_it_is(
+    stage: ConsoleStage, page: Page, actor: str, words: str
+) -> None:
+    """A rule, or a person on the VM; there is nothing left to decide here."""
+    vms = announced(stage)
+    stage.put(vms[0].receipt("E", "posted", actor=actor, now=stage.now))
+    page.goto(f"{stage.url}/events/E")
+    expect(page.locator("#decision")).to_contain_text(words)
+    expect(page.locator("form.decide")).to_have_count(0)
+
+
+def test_a_reason_is_required(stage: ConsoleStage, page: Page) -> None:
+    """By the browser, and by the server for whoever gets past it."""
+    announced(stage)
+    page.goto(f"{stage.url}/events/E")
+    page.get_by_role("button", name="Approve now").click()
+    expect(page.locator("#decision h2")).to_contain_text("Decision due")
+    approve(page, "   ")
+    expect(page.locator("#problem")).to_contain_text("Give a reason")
+    assert audit(stage) == []
+
+
+def test_the_keyboard_decides_only_on_purpose(stage: ConsoleStage, page: Page) -> None:
+    """Enter in the reason is a new line; the buttons are next, in their order."""
+    announced(stage)
+    page.goto(f"{stage.url}/events/E")
+    page.get_by_label("Reason").focus()
+    page.keyboard.type("line j")
+    page.keyboard.press("Enter")
+    expect(page.get_by_label("Reason")).to_have_value("line j\n")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.value") == "approve"
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.value") == "leave"
+    assert audit(stage) == []
+    page.keyboard.press("Enter")
+    expect(page.locator("#decision q")).to_have_text("line j")
+
+
+def test_texts_from_outside_stay_texts_in_decisions(stage: ConsoleStage, page: Page) -> None:
+    """Names of VMs, types, ids, actors and reasons, in lines, form, difference and audit."""
+    vm = FakeVm(name=BAD)
+    event = {"event_type": BAD, "resources": [BAD, "b"], "not_before": stage.moment(600)}
+    stage.put(vm.event(BAD, now=stage.now, **event))
+    stage.takes_commands(vm)
+    page.goto(stage.url)
+    page.locator(".answer-what a").click()
+    for line in (0, 1):
+        expect(page.locator(".lines dd").nth(line)).to_contain_text(SEEN)
+    page.evaluate("stop()")
+    stage.put(
+        vm.event(
+            BAD,
+            transition="updated",
+            now=stage.now + timedelta(seconds=1),
+            **{**event, "resources": [BAD]},
+        )
+    )
+    approve(page, "<b>reason</b>")
+    expect(page.locator(".changes")).to_contain_text(SEEN)
+    page.get_by_role("button", name="Approve now").click()
+    expect(page.locator("#decision q")).to_have_text("<b>reason</b>")
+    page.goto(f"{stage.url}/decide")
+    page.goto(f"{stage.url}/audit")
+    expect(page.locator("tbody tr").first).to_contain_text(SEEN)
+    assert page.evaluate("window.hit") is None
+    assert page.locator("main img, main script").count() == 0
+
+
+FORMS: list[dict[str, Any]] = [
+    {"data": b"action=approve", "headers": {"Content-Type": "text/plain"}},
+    {"files": {"action": b"approve"}},
+    {"json": {"action": "approve", "reason": "r"}},
+    {"data": {"action": "reject", "reason": "r"}},
+    {"data": {"action": ["approve", "leave"], "reason": "r"}},
+    {"data": {"action": "approve", "reason": "r", "seen": '{"eventId":"E"}'}},
+    {"data": {"action": "approve", "reason": "r", "seen": "x" * 5_000_000}},
+    {"data": {"action": "approve", "reason": "a\u202eb", "seen": SOME}},
+    {"data": {"action": "approve", "reason": "r", "seen": [SOME, SOME]}},
+]
+
+
+@pytest.mark.parametrize("path", ["/events/E", "/decide/confirm"])
+def test_a_form_that_no_page_sends_decides_nothing(stage: ConsoleStage, path: str) -> None:
+    """It is answered by the page, with what is wrong; nor does an address decide."""
+    announced(stage, names=1)
+    for each in FORMS:
+        headers = {"Sec-Fetch-Site": "same-origin", **each.get("headers", {})}
+        sent = {name: value for name, value in each.items() if name != "headers"}
+        answer = stage.http.post(stage.url + path, headers=headers, timeout=20, **sent)
+        assert answer.status_code == 422, answer.text
+        assert 'id="problem"' in answer.text
+    query = {"action": "approve", "reason": "r", "seen": SOME}
+    assert stage.http.get(stage.url + path, params=query, timeout=20).status_code == 400
+    assert audit(stage) == []

@@ -1,0 +1,118 @@
+"""The first page: the answer of five seconds, and whether the console itself is deaf."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from playwright.sync_api import Browser, Page, expect
+from support.console.records import FakeVm
+from support.console.stage import ConsoleStage, fleet_of_all_states
+
+
+def test_the_first_page_answers_the_five_questions(stage: ConsoleStage, page: Page) -> None:
+    """Is a decision due, for whom, how long is left, who is silent; started ones come after it."""
+    fleet_of_all_states(stage)
+    page.goto(stage.url)
+    expect(page.locator("h1")).to_have_text("1 decision is due")
+    expect(page.locator(".answer-names")).to_have_text("coming-1, named-1, alone-1")
+    expect(page.locator(".answer")).to_contain_text("names 3 VMs, seen by 3")
+    expect(page.locator(".answer .count time")).to_contain_text("14:")
+    expect(page.locator(".answer-count")).to_contain_text("02:29:00 UTC")
+    expect(page.locator(".events h4 a")).to_have_text(["Freeze", "Reboot"])
+    expect(page.locator("#silent-title + ul a")).to_have_text(["silent-1"])
+    expect(page.locator("#troubles")).to_be_empty()
+    assert page.title() == "1 decision is due · Scheduled events"
+
+
+def test_each_state_of_contact_is_a_word_and_a_shape(stage: ConsoleStage, page: Page) -> None:
+    """The counts name all six, and no two share a drawing."""
+    fleet_of_all_states(stage)
+    page.goto(stage.url)
+    counts = page.locator(".counts li")
+    expect(counts).to_have_text(
+        ["6 heard", "1 late", "1 silent", "1 stopped", "0 learning", "1 retired"],
+        use_inner_text=False,
+    )
+    shapes = page.locator(".counts use").evaluate_all(
+        "uses => uses.map(each => document.querySelector(each.getAttribute('href')).innerHTML)"
+    )
+    assert len(set(shapes)) == 6
+
+
+def test_a_started_console_learns_before_it_calls_anybody_silent(
+    stage: ConsoleStage, page: Page
+) -> None:
+    """Known VMs that were not heard in this run are learning, and the page says so."""
+    stage.put(FakeVm().heartbeat(now=stage.now - timedelta(hours=2)))
+    stage.begin_to_listen(10)
+    page.goto(stage.url)
+    expect(page.locator("h1")).to_have_text("Learning: heard 0 of 1 VM")
+
+
+def test_a_source_that_is_away_is_a_red_bar(stage: ConsoleStage, page: Page) -> None:
+    """It names the source and its trouble, so that no news is not taken for good news."""
+    stage.state.sources["web"].down("connection refused by broker.example:8883")
+    page.goto(stage.url)
+    bar = page.locator("#troubles .alarm")
+    expect(bar).to_contain_text("The console is deaf: source web (webhook) is not connected")
+    expect(bar).to_contain_text("connection refused by broker.example:8883")
+
+
+def test_a_database_that_fails_is_a_red_bar(stage: ConsoleStage, page: Page) -> None:
+    """As long as it can be read, the page shows what is in it, and says what does not work."""
+    stage.put(FakeVm().event("E-HERE", now=stage.now))
+    stage.console.writer.stop()  # what it does from time to time would say that all is well
+    stage.state.writer.progress.failed("database: disk I/O error")
+    page.goto(stage.url)
+    expect(page.locator("#troubles")).to_contain_text("The database does not work")
+    expect(page.locator("#troubles")).to_contain_text("disk I/O error")
+    expect(page.locator(".events")).to_contain_text("web-1")
+
+
+def test_a_time_that_has_come_says_that_it_may_start_any_second(
+    stage: ConsoleStage, page: Page
+) -> None:
+    """The countdown ends in words, without a word from the server."""
+    stage.put(FakeVm().event("E-SOON", not_before=stage.moment(3), now=stage.now))
+    stage.let_time_pass()
+    page.goto(stage.url)
+    expect(page.locator(".answer .count")).to_have_text("may start any second")
+
+
+def test_the_page_is_readable_without_javascript(stage: ConsoleStage, browser: Browser) -> None:
+    """Countdown, names, counts and the filters of the fleet work as the server drew them."""
+    fleet_of_all_states(stage)
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(stage.url)
+    expect(page.locator(".answer .count")).to_have_text("14:32")
+    page.goto(f"{stage.url}/fleet")
+    page.locator("input[name=q]").fill("late")
+    page.locator(".filters button").click()
+    expect(page.locator("tbody th")).to_have_text(["late-1"])
+    assert "q=late" in page.url
+    context.close()
+
+
+def test_texts_from_outside_stay_texts(stage: ConsoleStage, page: Page) -> None:
+    """Markup is shown as it is written, and what cannot be seen is written out."""
+    bad = "<img src=x onerror='window.hit=1'><script>window.hit=1</script>\u202etxt.exe\u0007"
+    seen = "<img src=x onerror='window.hit=1'><script>window.hit=1</script>\\u202etxt.exe\\u0007"
+    vm = FakeVm(name=bad, site=bad, group=bad, scale_set=bad, version=bad)
+    stage.put(vm.event(bad, description=bad, event_type=bad, now=stage.now, impact=bad))
+    stage.state.sources["web"].down(bad)
+    for path, places in (
+        ("/", (".answer-what", ".answer-names", "#troubles", ".events h4")),
+        ("/fleet", ("tbody th", "tbody")),
+        ("/fleet?view=map&by=scale_set", (".group h2",)),
+        (f"/vms/{vm.vm_id}", ("h1", ".facts", ".crumb")),
+    ):
+        page.goto(stage.url + path)
+        for place in places:
+            expect(page.locator(place).first).to_contain_text(seen)
+        assert page.locator("main img, main script").count() == 0
+    page.goto(stage.url)
+    page.locator(".answer-what a").click()
+    for place in ("h1", "blockquote", ".witnesses", ".facts"):
+        expect(page.locator(place).first).to_contain_text(seen)
+    assert page.evaluate("window.hit") is None

@@ -1,0 +1,60 @@
+"""Every page in every size and theme: nothing is wider than its window, nothing is hidden."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser, expect
+from support.console.stage import ConsoleStage, fleet_of_all_states
+from support.page.browser import check_views, watched_page
+
+from console.db.vms import WantedVms
+
+
+@pytest.fixture(scope="module")
+def full(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConsoleStage]:
+    """A console with VMs in every state."""
+    with ConsoleStage(tmp_path_factory.mktemp("console")) as made:
+        fleet_of_all_states(made)
+        yield made
+
+
+def _id_of(stage: ConsoleStage, name: str) -> str:
+    with stage.state.snapshots.take() as snapshot:
+        return next(each.vm.vm_id for each in snapshot.vms.page(WantedVms(q=name), limit=1))
+
+
+@pytest.mark.parametrize(
+    ("name", "path"),
+    [
+        ("now", "/"),
+        ("fleet", "/fleet"),
+        ("map", "/fleet?view=map&by=scale_set"),
+        ("event", "/events/E-COMING"),
+        ("over", "/events/E-GONE"),
+        ("vm", "/vms/{late-1}"),
+        ("audit", "/audit"),
+        ("missing", "/events/none"),
+    ],
+)
+def test_every_page_is_readable_for_everybody(
+    full: ConsoleStage, browser: Browser, name: str, path: str
+) -> None:
+    """At 360 and 1,280 px, by day and by night: no overflow, and no serious fault for axe-core."""
+    if "{" in path:
+        path = path.replace("{late-1}", _id_of(full, "late-1"))
+    with watched_page(browser, full.url) as page:
+        page.goto(full.url + path)
+        expect(page.locator("#live")).to_have_attribute("data-state", "live")
+        check_views(page, f"console-{name}")
+
+
+def test_a_console_without_vms_says_what_to_do(stage: ConsoleStage, browser: Browser) -> None:
+    """The first page of a new console leads to the first VM."""
+    with watched_page(browser, stage.url) as page:
+        page.goto(stage.url)
+        expect(page.locator("h1")).to_have_text("No VM has reported yet")
+        expect(page.locator(".answer")).to_contain_text("seb console enroll VMID")
+        expect(page.locator("#live")).to_have_attribute("data-state", "live")
+        check_views(page, "console-empty")

@@ -1,0 +1,145 @@
+"""How VMs are heard and what is due, in a real console over real time."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.console.deciding import decide, made_key
+from support.console.mqtt import Fleet
+from support.console.process import ConsoleProcess
+from support.console.pulling import PullClient
+from support.console.records import FakeVm
+from support.eventually import eventually
+from support.mqtt.mosquitto import Mosquitto
+
+
+def contact_of(console: ConsoleProcess, name: str) -> str | None:
+    """How a VM is heard."""
+    return console.contacts().get(name)
+
+
+def test_silence_comes_by_itself_and_is_told(tmp_path: Path) -> None:
+    """Heard, late, silent: without any message, and an open page is told of the turn."""
+    with ConsoleProcess(tmp_path, SILENT_AFTER="3") as console:
+        vm = FakeVm(name="quiet")
+        assert console.post(vm.heartbeat()).status_code == 204
+        eventually(lambda: contact_of(console, "quiet") == "heard", what="heard")
+        with console.http.get(f"{console.url}/api/v1/stream", stream=True, timeout=30) as stream:
+            told = []
+            for line in stream.iter_lines(decode_unicode=True):
+                if line.startswith("data: ") and '"contact"' in line:
+                    told.append(json.loads(line[6:])["contact"])
+                if "silent" in told:
+                    break
+        assert told == ["late", "silent"]
+        assert contact_of(console, "quiet") == "silent"
+        assert console.get("overview")["vms"]["silent"] == 1
+        assert console.post(vm.heartbeat()).status_code == 204
+        eventually(lambda: contact_of(console, "quiet") == "heard", what="heard again")
+
+
+def test_a_restart_changes_no_contact_and_forgets_no_farewell(tmp_path: Path) -> None:
+    """A VM that was heard a moment ago is heard; it is silent once somebody has listened for its
+    silent time in vain. One that stopped stays stopped.
+    """
+    with ConsoleProcess(tmp_path, SILENT_AFTER="6") as console:
+        stopped, known = FakeVm(name="stopped"), FakeVm(name="known")
+        for record in (stopped.started(), stopped.stopped(), known.heartbeat()):
+            assert console.post(record).status_code == 204
+        eventually(lambda: contact_of(console, "stopped") == "stopped", what="stopped")
+        assert console.stop() == 0
+        console.start()
+        assert contact_of(console, "known") in ("heard", "late", "learning")
+        assert contact_of(console, "stopped") == "stopped"
+        eventually(
+            lambda: console.contacts() == {"known": "silent", "stopped": "stopped"},
+            what="silent",
+            timeout=30,
+        )
+        assert console.post(stopped.started()).status_code == 204
+        eventually(lambda: contact_of(console, "stopped") == "heard", what="started again")
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[Mosquitto]:
+    """A broker of the test's own."""
+    with Mosquitto(tmp_path / "broker") as running:
+        yield running
+
+
+def test_a_decision_is_due_while_a_heard_vm_can_take_it(broker: Mosquitto, tmp_path: Path) -> None:
+    """Due needs a heard witness that the event names and that takes commands; receipts follow."""
+    settings = {
+        "SOURCE__BROKER__KIND": "mqtt",
+        "SOURCE__BROKER__HOST": broker.host,
+        "SOURCE__BROKER__PORT": str(broker.port),
+    }
+    with ConsoleProcess(tmp_path / "console", **settings) as console, Fleet(broker) as fleet:
+        vm, onlooker = FakeVm(name="named"), FakeVm(name="onlooker")
+
+        def decision() -> dict[str, Any]:
+            found: dict[str, Any] = console.events().get("E", {}).get("decision", {})
+            return found
+
+        fleet.retain(onlooker, "status", onlooker.status("online", commands=True))
+        fleet.retain(vm, "status", vm.status("online", commands=False))
+        for each in (vm, onlooker):
+            fleet.say(each, each.event("E", resources=["named"]))
+        eventually(lambda: decision().get("state") == "none", what="nobody can be asked")
+        fleet.retain(vm, "status", vm.status("online", commands=True))
+        eventually(lambda: decision()["state"] == "due", what="due")
+        assert console.get("overview")["decisionsDue"] == 1
+        fleet.retain(vm, "status", vm.status("offline", reason="lost", commands=True))
+        eventually(lambda: decision()["state"] == "none", what="silent, so not due")
+        fleet.retain(vm, "status", vm.status("online", commands=True))
+        fleet.say(vm, vm.heartbeat(), vm.receipt("E", "posted", actor="rule:patching"))
+        eventually(lambda: decision()["state"] == "approving", what="approving")
+        fleet.say(vm, vm.receipt("E", "confirmed", actor="rule:patching"))
+        eventually(lambda: decision()["state"] == "approved", what="approved")
+        assert decision()["by"] == "rule:patching"
+        fleet.say(vm, vm.event("E", transition="started", resources=["named"]))
+        eventually(lambda: console.events()["E"]["state"] == "started", what="started")
+        assert decision()["state"] == "approved"
+        assert console.vms()["named"]["condition"] == "started"
+        assert console.vms()["onlooker"]["condition"] == "clear"
+
+
+def test_a_vm_whose_broker_was_taken_out_takes_commands_over_https(
+    broker: Mosquitto, tmp_path: Path
+) -> None:
+    """Without its source, what a retained status said is no way to a VM; asking over HTTPS is."""
+    key, _ = made_key(tmp_path / "keys")
+    console = ConsoleProcess(tmp_path / "console", KEY=str(key), PULL="true")
+    own = dict(console.environ)
+    console.environ |= {
+        "SEB_CONSOLE_SOURCE__BROKER__KIND": "mqtt",
+        "SEB_CONSOLE_SOURCE__BROKER__HOST": broker.host,
+        "SEB_CONSOLE_SOURCE__BROKER__PORT": str(broker.port),
+    }
+    vm = FakeVm(name="moved")
+
+    def decision() -> dict[str, Any]:
+        return dict(console.get("events/E")["decision"])
+
+    with console, Fleet(broker) as fleet:
+        fleet.retain(vm, "status", vm.status("online", commands=True))
+        assert console.post(vm.event("E")).status_code == 204
+        eventually(lambda: decision()["state"] == "due", what="due")
+        assert console.get(f"vms/{vm.vm_id}")["takesCommands"]
+        assert console.stop() == 0
+        console.environ = own
+        console.start()
+        assert console.post(vm.heartbeat()).status_code == 204
+        eventually(lambda: contact_of(console, "moved") == "heard", what="heard")
+        assert decision()["state"] == "none"
+        assert not console.get(f"vms/{vm.vm_id}")["takesCommands"]
+        with PullClient(console.url, console.key_file) as client:
+            assert client.ask(vm.vm_id, wait=0).status_code == 204
+            eventually(lambda: decision()["state"] == "due", what="due")
+            assert console.get(f"vms/{vm.vm_id}")["takesCommands"]
+            assert decide(console, console.events()["E"]).status_code == 202
+            assert len(client.ask(vm.vm_id, wait=5).json()) == 1

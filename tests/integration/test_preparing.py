@@ -1,0 +1,311 @@
+"""The sink that prepares: a command, an approval or the deadline asks it, and nothing else does."""
+
+import json
+import os
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from support.eventually import eventually
+from support.process.bridge import BridgeProcess, run_seb
+from support.process.launch import Launch
+from support.process.scripts import python_script
+
+from bridge.simulator.events import SimulatedEvent
+from bridge.simulator.simulator import Simulator
+
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs POSIX scripts")
+
+# A line a run; how it ends is what the file `code` says: 0 unless the test wrote another.
+PROGRAM = """
+import json, os, sys, time
+home = sys.argv[1]
+json.load(sys.stdin)
+with open(os.path.join(home, 'runs'), 'a') as file:
+    file.write(os.environ['SEB_EVENT_TRANSITION'] + '\\n')
+hold = os.path.join(home, 'hold')
+while os.path.exists(hold):
+    time.sleep(0.02)
+code = os.path.join(home, 'code')
+sys.exit(int(open(code).read()) if os.path.exists(code) else 0)
+"""
+
+
+class Preparing:
+    """A bridge whose program prepares, and what the program has been told."""
+
+    def __init__(self, launch: Launch) -> None:
+        self._launch = launch
+        self.home = launch.home
+        self.bridge: BridgeProcess
+
+    def start(self, *, name: str = "DRAIN", **variables: str) -> BridgeProcess:
+        """Start the bridge; the sink has that name."""
+        program = python_script(self.home / "drain", PROGRAM)
+        sink = {
+            f"SEB_SINK__{name}__KIND": "program",
+            f"SEB_SINK__{name}__COMMAND": json.dumps([str(program), str(self.home)]),
+            f"SEB_SINK__{name}__PREPARES": "true",
+        }
+        self.bridge = self._launch(**{"SEB_SINK__STDOUT__FORMAT": "json", **sink, **variables})
+        self.bridge.wait_for_records(1)
+        return self.bridge
+
+    def ends_with(self, code: int) -> None:
+        """How the program ends from now on."""
+        (self.home / "code").write_text(str(code))
+
+    def hold(self) -> None:
+        """The program does not end until `go`."""
+        (self.home / "hold").touch()
+
+    def go(self) -> None:
+        """Let it end."""
+        (self.home / "hold").unlink()
+
+    def runs(self) -> list[str]:
+        """The transition of each run."""
+        path = self.home / "runs"
+        return path.read_text().split() if path.exists() else []
+
+    def states(self) -> list[tuple[str, str, str | None]]:
+        """State, cause (its first word) and reason of each preparation record."""
+        return [
+            (each["data"]["state"], each["data"]["cause"].partition(":")[0], each["data"]["reason"])
+            for each in self.bridge.records
+            if each["type"] == "seb.preparation.v1"
+        ]
+
+    def receipts(self) -> list[tuple[str, str | None]]:
+        """State and reason of each receipt."""
+        return [
+            (each["data"]["state"], each["data"]["reason"])
+            for each in self.bridge.records
+            if each["type"] == "seb.approval.v1"
+        ]
+
+
+def cli(launch: Launch, *words: str, **variables: str) -> Any:
+    """The outcome of a command on the VM."""
+    return run_seb(*words, env={**launch.env, **variables}, home=launch.home)
+
+
+@pytest.fixture
+def preparing(launch: Launch) -> Preparing:
+    """A bridge with a program that prepares, not yet started."""
+    return Preparing(launch)
+
+
+def an_event(seconds: float = 900, **fields: Any) -> SimulatedEvent:
+    """A reboot of this VM in so many seconds."""
+    soon = datetime.now(UTC) + timedelta(seconds=seconds)
+    return SimulatedEvent(**{"event_type": "Reboot", "not_before": soon, **fields})
+
+
+RULE = json.dumps([{"name": "all"}])
+
+
+def test_an_event_reaches_the_program_only_once_it_is_asked(
+    preparing: Preparing, simulator: Simulator, launch: Launch
+) -> None:
+    """Its announcement does not; a person does; a second wish is answered without a second run."""
+    preparing.start()
+    event = simulator.announce(an_event())
+    preparing.bridge.wait_for_records(1, types="seb.event.scheduled")
+    assert preparing.runs() == []
+    first = cli(launch, "prepare", event.event_id, "--json")
+    assert first.code == 0, first.err
+    assert [json.loads(line)["state"] for line in first.out.splitlines()][-1] == "confirmed"
+    assert cli(launch, "prepare", event.event_id).code == 0
+    assert preparing.runs() == ["scheduled"]
+    assert preparing.states() == [("preparing", "command", None), ("prepared", "command", None)]
+    assert simulator.approvals == []
+    simulator.end_event(event.event_id)
+    preparing.bridge.wait_for_records(3, types="seb.preparation")
+    assert preparing.runs() == ["scheduled", "ended"]
+    assert preparing.states()[-1] == ("recovered", "command", None)
+
+
+def test_an_event_that_ends_unasked_never_reaches_the_program(
+    preparing: Preparing, simulator: Simulator
+) -> None:
+    """There is nothing to recover from."""
+    preparing.start()
+    event = simulator.announce(an_event())
+    preparing.bridge.wait_for_records(1, types="seb.event.scheduled")
+    simulator.end_event(event.event_id)
+    preparing.bridge.wait_for_records(1, types="seb.event.ended")
+    assert preparing.bridge.stop() == 0
+    assert preparing.runs() == []
+
+
+def test_an_approval_waits_for_the_program(preparing: Preparing, simulator: Simulator) -> None:
+    """The rule approves at once; IMDS hears of it when the program has ended with 0."""
+    preparing.hold()
+    preparing.start(SEB_APPROVAL__RULES=RULE)
+    simulator.announce(an_event())
+    eventually(lambda: preparing.runs() == ["scheduled"], what="the program")
+    assert simulator.wait_until_served(gets=3)
+    assert simulator.approvals == []
+    preparing.go()
+    preparing.bridge.wait_for_records(1, types="seb.event.started")
+    assert preparing.receipts()[:2] == [("accepted", None), ("posted", None)]
+    assert preparing.states()[:2] == [
+        ("preparing", "approval", None),
+        ("prepared", "approval", None),
+    ]
+
+
+def test_a_program_that_gives_up_stops_the_approval(
+    preparing: Preparing, simulator: Simulator
+) -> None:
+    """Exit code 65: nothing is posted, and the receipt says why."""
+    preparing.ends_with(65)
+    preparing.start(SEB_APPROVAL__RULES=RULE)
+    simulator.announce(an_event())
+    eventually(lambda: ("failed", "not_prepared") in preparing.receipts(), what="the receipt")
+    assert [state for state, _, _ in preparing.states()] == ["preparing", "failed"]
+    assert simulator.wait_until_served(gets=3)
+    assert simulator.approvals == []
+
+
+def test_lead_seconds_before_the_event_the_program_is_asked_anyway(
+    preparing: Preparing, simulator: Simulator
+) -> None:
+    """A console that is away must not leave the VM unprepared."""
+    preparing.start(SEB_SINK__DRAIN__LEAD="600")
+    simulator.announce(an_event(seconds=605))
+    preparing.bridge.wait_for_records(2, types="seb.preparation")
+    assert preparing.states() == [("preparing", "deadline", None), ("prepared", "deadline", None)]
+
+
+def test_an_event_that_ends_while_the_program_runs_fails_the_preparation(
+    preparing: Preparing, simulator: Simulator, launch: Launch
+) -> None:
+    """The receipt says what became of the event, and the program is told of the end."""
+    preparing.hold()
+    preparing.start()
+    event = simulator.announce(an_event())
+    preparing.bridge.wait_for_records(1, types="seb.event.scheduled")
+    cli(launch, "prepare", event.event_id, "--wait", "0.1")
+    eventually(lambda: preparing.runs() == ["scheduled"], what="the program")
+    simulator.end_event(event.event_id)
+    eventually(lambda: ("failed", "unknown_event") in preparing.receipts(), what="the receipt")
+    preparing.go()
+    eventually(lambda: preparing.runs() == ["scheduled", "ended"], what="the end")
+    eventually(lambda: len(preparing.states()) == 3, what="the last state")
+    assert [(state, why) for state, _, why in preparing.states()] == [
+        ("preparing", None),
+        ("failed", "unknown_event"),
+        ("recovered", None),
+    ]
+
+
+def test_a_preparation_survives_kill_9(preparing: Preparing, simulator: Simulator) -> None:
+    """What was not reported is done again; what was reported is not."""
+    preparing.hold()
+    preparing.start(SEB_APPROVAL__RULES=RULE)
+    event = simulator.announce(an_event())
+    eventually(lambda: preparing.runs() == ["scheduled"], what="the program")
+    preparing.bridge.kill()
+    preparing.go()
+    preparing.start(SEB_APPROVAL__RULES=RULE)
+    preparing.bridge.wait_for_records(1, types="seb.event.started")
+    assert preparing.runs()[:2] == ["scheduled", "scheduled"]
+    preparing.bridge.kill()
+    preparing.start(SEB_APPROVAL__RULES=RULE)
+    simulator.end_event(event.event_id)
+    eventually(lambda: "ended" in preparing.runs(), what="the end")
+    assert preparing.runs().count("scheduled") == 2
+
+
+def test_an_event_that_changes_and_changes_back_is_prepared_again(
+    preparing: Preparing, simulator: Simulator, launch: Launch
+) -> None:
+    """What was given up because the event moved on is not given up for good."""
+    preparing.start()
+    event = simulator.announce(an_event())
+    assert cli(launch, "prepare", event.event_id).code == 0
+    before = event.not_before
+    assert before is not None
+    for count, moment in enumerate((before + timedelta(seconds=60), before), start=1):
+        simulator.move(event.event_id, moment)
+        preparing.bridge.wait_for_records(count, types="seb.event.updated")
+    assert cli(launch, "prepare", event.event_id).code == 0
+    assert preparing.runs() == ["scheduled", "updated"]
+
+
+def test_a_wish_without_a_sink_that_prepares_fails(
+    preparing: Preparing, simulator: Simulator, launch: Launch
+) -> None:
+    """The sink is taken out while it is asked: nothing was prepared, and nothing says so."""
+    preparing.ends_with(1)
+    preparing.start()
+    event = simulator.announce(an_event())
+    preparing.bridge.wait_for_records(1, types="seb.event.scheduled")
+    cli(launch, "prepare", event.event_id, "--wait", "0.1")
+    eventually(lambda: preparing.runs() != [], what="the program")
+    assert preparing.bridge.stop() == 0
+    preparing.start(SEB_SINK__DRAIN__PREPARES="false", SEB_SINK__DRAIN__TYPES="[]")
+    eventually(lambda: ("failed", "not_prepared") in preparing.receipts(), what="the receipt")
+
+
+def test_a_sink_of_another_name_is_asked_again(
+    preparing: Preparing, simulator: Simulator, launch: Launch
+) -> None:
+    """What the old name was asked for and did not do, the new one does."""
+    preparing.ends_with(1)
+    preparing.start()
+    event = simulator.announce(an_event())
+    preparing.bridge.wait_for_records(1, types="seb.event.scheduled")
+    cli(launch, "prepare", event.event_id, "--wait", "0.1")
+    eventually(lambda: preparing.runs() != [], what="the program")
+    assert preparing.bridge.stop() == 0
+    preparing.ends_with(0)
+    preparing.start(name="OTHER")
+    eventually(lambda: ("confirmed", None) in preparing.receipts(), what="the receipt")
+
+
+def test_a_preparation_that_was_given_up_can_be_tried_again(
+    preparing: Preparing, simulator: Simulator, launch: Launch
+) -> None:
+    """`seb outbox retry` runs the program again, and then the VM is prepared."""
+    preparing.ends_with(65)
+    preparing.start()
+    event = simulator.announce(an_event())
+    preparing.bridge.wait_for_records(1, types="seb.event.scheduled")
+    assert cli(launch, "prepare", event.event_id).code == 1
+    preparing.ends_with(0)
+    assert cli(launch, "outbox", "retry", "drain").code == 0
+    eventually(lambda: preparing.states()[-1][0] == "prepared", what="the preparation")
+    assert cli(launch, "prepare", event.event_id).code == 0
+
+
+def test_a_sink_that_begins_to_prepare_gets_the_end_of_what_it_was_told(
+    preparing: Preparing, simulator: Simulator
+) -> None:
+    """A VM that was drained by a plain sink must not stay drained."""
+    preparing.start(SEB_SINK__DRAIN__PREPARES="false")
+    event = simulator.announce(an_event())
+    eventually(lambda: preparing.runs() == ["scheduled"], what="the program")
+    assert preparing.bridge.stop() == 0
+    preparing.start()
+    simulator.end_event(event.event_id)
+    eventually(lambda: preparing.runs()[-1:] == ["ended"], what="the end")
+
+
+def test_two_sinks_that_prepare_are_refused(launch: Launch) -> None:
+    """Only one can be waited for."""
+    done = cli(
+        launch,
+        "config",
+        "show",
+        SEB_SINK__A__KIND="program",
+        SEB_SINK__A__COMMAND="true",
+        SEB_SINK__A__PREPARES="true",
+        SEB_SINK__B__KIND="program",
+        SEB_SINK__B__COMMAND="true",
+        SEB_SINK__B__PREPARES="true",
+    )
+    assert done.code == 78
+    assert "at most one sink prepares this VM" in done.err

@@ -1,0 +1,438 @@
+"""The kubernetes sink: what stands on a node, what is evicted, and that all of it is taken back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.kubernetes.fake_api import FakeApi
+
+from sinks.base import SinkContext, SinkError, SinkRejected
+from sinks.kubernetes import KubernetesSink
+from sinks.kubernetes.marks import ANNOTATION, CONDITION, TAINT
+from sinks.kubernetes.settings import KubernetesSettings
+from sinks.testing import (
+    SAMPLE_TIME,
+    SAMPLE_VM,
+    SinkContract,
+    sample_context,
+    sample_record,
+)
+from wire.event import Event
+from wire.record import Record
+from wire.state import PendingEvent
+
+NODE = "aks-1"
+
+
+@pytest.fixture
+def cluster() -> Iterator[FakeApi]:
+    """A cluster with one node."""
+    with FakeApi() as api:
+        api.add_node(NODE)
+        yield api
+
+
+@pytest.fixture(autouse=True)
+def _looks_at_pods_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stand-in's pods leave at once."""
+    monkeypatch.setattr("sinks.kubernetes.sink._LOOK_SECONDS", 0.01)
+    monkeypatch.setattr("sinks.kubernetes.sink._PASS_SECONDS", 0.2)
+
+
+class KubernetesDestination:
+    """The cluster as the conformance suite wants a destination."""
+
+    def __init__(self, path: Path) -> None:
+        self.api = FakeApi()
+        self.api.start()
+        self.api.add_node(NODE)
+        config = self.api.kubeconfig(path / "config")
+        self.settings: Mapping[str, Any] = {"node": NODE, "kubeconfig": config}
+        self.secrets: Sequence[str] = ("a-secret-token",)
+
+    def received(self) -> Sequence[bytes]:
+        """The records in the events of the node."""
+        name = "scheduled-events-bridge/record"
+        return [each["metadata"]["annotations"][name].encode() for each in self.api.events]
+
+    def stop(self) -> None:
+        """Become unreachable."""
+        self.api.stop()
+
+    def start(self) -> None:
+        """Become reachable again."""
+        self.api.start()
+
+
+class TestContract(SinkContract):
+    """The contract that every sink keeps."""
+
+    sink_class = KubernetesSink
+
+    @pytest.fixture
+    def destination(self, tmp_path: Path) -> Iterator[KubernetesDestination]:
+        """A cluster that can go away."""
+        made = KubernetesDestination(tmp_path)
+        yield made
+        made.stop()
+
+
+MakeBench = Callable[..., "Bench"]
+
+
+@pytest.fixture
+def make_bench(cluster: FakeApi, tmp_path: Path) -> Iterator[MakeBench]:
+    """Makes a bench with these settings of the sink, and closes its connections."""
+    made: list[Bench] = []
+
+    def make(**settings: object) -> Bench:
+        made.append(Bench(cluster, tmp_path, **settings))
+        return made[-1]
+
+    yield make
+    for bench in made:
+        bench.sink.close()
+
+
+class Bench:
+    """A sink on a cluster, with the pending events that a bridge would know."""
+
+    def __init__(self, cluster: FakeApi, path: Path, **settings: object) -> None:
+        self.cluster = cluster
+        self.pending: list[PendingEvent] = []
+        self.now = SAMPLE_TIME
+        self._settings = KubernetesSettings(
+            kind="kubernetes", node=NODE, kubeconfig=cluster.kubeconfig(path / "c"), **settings
+        )
+        self.sink: KubernetesSink = None  # type: ignore[assignment]  # made by the next line
+        self.restart()
+
+    def restart(self) -> KubernetesSink:
+        """The sink of another run: it knows only what stands on the node."""
+        if self.sink is not None:
+            self.sink.close()
+        plain = sample_context()
+        context: SinkContext = replace(
+            plain, pending=lambda: list(self.pending), now=lambda: self.now
+        )
+        self.sink = KubernetesSink("k8s", self._settings, context)
+        self.sink.open()
+        return self.sink
+
+    @property
+    def node(self) -> dict[str, Any]:
+        """The node as it stands."""
+        return self.cluster.nodes[NODE]
+
+    @property
+    def condition(self) -> dict[str, Any] | None:
+        """Our condition of the node."""
+        found = self.node["status"]["conditions"]
+        return next((each for each in found if each["type"] == CONDITION), None)
+
+    def is_clean(self) -> bool:
+        """Whether nothing of ours is left on the node."""
+        annotations = self.node["metadata"].get("annotations") or {}
+        taints = self.node["spec"].get("taints") or []
+        return (
+            ANNOTATION not in annotations
+            and not self.node["spec"].get("unschedulable")
+            and not [each for each in taints if each["key"] == TAINT]
+            and self.condition is None
+        )
+
+
+def record(transition: str, event_type: str = "Reboot", event_id: str = "e-1") -> Record:
+    """A record of an event that names this VM."""
+    impact = {"Reboot": "restart", "Freeze": "pause", "Redeploy": "redeploy"}[event_type]
+    made = sample_record(1, record_type=f"seb.event.{transition}.v1", event_id=event_id)
+    event = {**made.data["event"], "eventType": event_type}
+    data = {**made.data, "event": event, "impact": impact, "affectsThisVm": True}
+    return replace(made, id=f"{event_id}-{transition}", data=data)
+
+
+def pending(event_id: str = "e-1") -> PendingEvent:
+    """The event as the bridge shows it while it is pending."""
+    event = Event(
+        event_id=event_id,
+        event_type="Reboot",
+        resource_type="VirtualMachine",
+        resources=(SAMPLE_VM.name,),
+        event_status="Scheduled",
+        not_before=SAMPLE_TIME + timedelta(minutes=15),
+        description=None,
+        event_source="Platform",
+        duration_in_seconds=-1,
+    )
+    return PendingEvent(
+        record_id="r",
+        event=event,
+        affects_this_vm=True,
+        impact=event.impact,
+        revision=1,
+        fingerprint=event.fingerprint,
+    )
+
+
+def test_an_event_is_shown_as_condition_and_event(cluster: FakeApi, make_bench: MakeBench) -> None:
+    """Type and deadline stand where `kubectl describe node` shows them; nothing else is touched."""
+    bench = make_bench()
+    bench.sink.deliver([record("scheduled")])
+    found = bench.condition
+    assert found is not None
+    assert (found["status"], found["reason"]) == ("True", "Reboot")
+    assert "not before 2026-03-01T12:15:00Z" in found["message"]
+    assert [each["reason"] for each in cluster.events] == ["EventScheduled"]
+    assert cluster.events[0]["involvedObject"]["uid"] == bench.node["metadata"]["uid"]
+    assert "unschedulable" not in bench.node["spec"]
+    assert not bench.node["spec"].get("taints")
+
+
+def test_taint_and_cordon_go_with_the_event(cluster: FakeApi, make_bench: MakeBench) -> None:
+    """Taints of others stay as they are."""
+    cluster.nodes[NODE]["spec"]["taints"] = [{"key": "gpu", "effect": "NoSchedule"}]
+    bench = make_bench(taint=True, cordon=True)
+    bench.sink.deliver([record("scheduled")])
+    assert bench.node["spec"]["unschedulable"] is True
+    assert bench.node["spec"]["taints"][1] == {
+        "key": TAINT,
+        "value": "Reboot",
+        "effect": "NoSchedule",
+    }
+    bench.sink.deliver([record("started"), record("ended")])
+    assert bench.is_clean()
+    assert bench.node["spec"]["taints"] == [{"key": "gpu", "effect": "NoSchedule"}]
+
+
+def test_a_pause_is_shown_only(cluster: FakeApi, make_bench: MakeBench) -> None:
+    """A node is not emptied for a pause of seconds, unless IMPACTS says so."""
+    bench = make_bench(taint=True, cordon=True, drain=True)
+    cluster.add_pod("web", NODE)
+    bench.sink.deliver([record("scheduled", "Freeze")])
+    assert bench.condition is not None
+    assert not bench.node["spec"].get("unschedulable")
+    assert list(cluster.pods) == ["shop/web"]
+
+
+def test_another_cordon_is_not_taken_back(cluster: FakeApi, make_bench: MakeBench) -> None:
+    """A person closed the node before the event; it stays closed after it."""
+    cluster.nodes[NODE]["spec"]["unschedulable"] = True
+    bench = make_bench(cordon=True)
+    bench.sink.deliver([record("scheduled"), record("ended")])
+    assert bench.node["spec"]["unschedulable"] is True
+    assert ANNOTATION not in (bench.node["metadata"].get("annotations") or {})
+
+
+def test_who_opens_the_node_is_not_overruled(cluster: FakeApi, make_bench: MakeBench) -> None:
+    """Until another event comes, the node stays as the person left it."""
+    bench = make_bench(cordon=True)
+    bench.pending = [pending()]
+    bench.sink.deliver([record("scheduled")])
+    del bench.node["spec"]["unschedulable"]
+    bench.sink.maintain()
+    assert "unschedulable" not in bench.node["spec"]
+    bench.sink.deliver([record("scheduled", "Redeploy", "e-2")])
+    assert bench.node["spec"]["unschedulable"] is True
+
+
+def test_two_events_end_one_after_the_other(cluster: FakeApi, make_bench: MakeBench) -> None:
+    """The node is opened when the last one is over; the nearer one stands in the condition."""
+    bench = make_bench(cordon=True, taint=True)
+    bench.sink.deliver([record("scheduled"), record("scheduled", "Redeploy", "e-2")])
+    bench.sink.deliver([record("ended")])
+    assert bench.node["spec"]["unschedulable"] is True
+    assert bench.condition is not None
+    assert bench.condition["reason"] == "Redeploy"
+    bench.sink.deliver([record("ended", "Redeploy", "e-2")])
+    assert bench.is_clean()
+
+
+def test_mirror_and_daemon_pods_are_not_evicted(cluster: FakeApi, make_bench: MakeBench) -> None:
+    """The delivery is acknowledged once they have left."""
+    cluster.add_pod("web", NODE)
+    cluster.add_pod("other", "aks-2")
+    cluster.add_pod("agent", NODE, daemon=True)
+    cluster.add_pod("static", NODE, mirror=True)
+    bench = make_bench(drain=True)
+    bench.sink.deliver([record("scheduled")])
+    assert sorted(cluster.pods) == ["shop/agent", "shop/other", "shop/static"]
+    assert bench.node["spec"]["unschedulable"] is True
+
+
+def test_a_disruption_budget_is_honoured(cluster: FakeApi, make_bench: MakeBench) -> None:
+    """The delivery is tried again, and says which pods are held."""
+    cluster.add_pod("web", NODE)
+    cluster.protected.add("shop/web")
+    bench = make_bench(drain=True)
+    with pytest.raises(SinkError, match="1 pods are held by a disruption budget: shop/web"):
+        bench.sink.deliver([record("scheduled")])
+    cluster.protected.clear()
+    bench.sink.deliver([record("scheduled")])
+    assert not cluster.pods
+
+
+@pytest.mark.parametrize("force", [True, False])
+def test_lead_seconds_before_the_event_force_decides(
+    cluster: FakeApi, make_bench: MakeBench, force: bool
+) -> None:
+    """With FORCE what is left is deleted; without it the record is dead, with the reason."""
+    cluster.add_pod("web", NODE)
+    cluster.protected.add("shop/web")
+    bench = make_bench(drain=True, lead=60, force=force)
+    bench.now = SAMPLE_TIME + timedelta(minutes=14)
+    if force:
+        bench.sink.deliver([record("scheduled")])
+        assert not cluster.pods
+    else:
+        with pytest.raises(SinkRejected, match="1 pods are still on the node, and FORCE is not"):
+            bench.sink.deliver([record("scheduled")])
+        assert list(cluster.pods) == ["shop/web"]
+
+
+def test_an_event_that_is_over_drains_nothing(cluster: FakeApi, make_bench: MakeBench) -> None:
+    """A backlog that holds the end of the event does not empty the node for it."""
+    cluster.add_pod("web", NODE)
+    bench = make_bench(drain=True)
+    bench.sink.deliver([record("scheduled"), record("ended")])
+    assert list(cluster.pods) == ["shop/web"]
+    assert bench.is_clean()
+
+
+def test_an_event_that_stops_to_name_this_vm_is_over_for_its_node(
+    cluster: FakeApi, make_bench: MakeBench
+) -> None:
+    """Its `updated` is the last word that concerns this node."""
+    bench = make_bench(cordon=True)
+    bench.sink.deliver([record("scheduled")])
+    left = record("updated")
+    left = replace(left, data={**left.data, "affectsThisVm": False, "concernsThisVm": True})
+    bench.sink.deliver([left])
+    assert bench.is_clean()
+
+
+def test_a_run_whose_store_was_lost_leaves_nothing(cluster: FakeApi, make_bench: MakeBench) -> None:
+    """The next run takes back the marks of events that are not pending."""
+    bench = make_bench(cordon=True, taint=True)
+    bench.sink.deliver([record("scheduled")])
+    bench.restart().maintain()
+    assert bench.is_clean()
+
+
+def test_a_run_that_was_killed_keeps_marks(cluster: FakeApi, make_bench: MakeBench) -> None:
+    """The marks stay until the event is over, whichever run hears of that."""
+    bench = make_bench(cordon=True)
+    bench.sink.deliver([record("scheduled")])
+    bench.pending = [pending()]
+    bench.restart().maintain()
+    assert bench.node["spec"]["unschedulable"] is True
+    bench.sink.deliver([record("ended")])
+    assert bench.is_clean()
+
+
+def test_marks_of_another_vm_under_the_same_name_are_taken_back(
+    cluster: FakeApi, make_bench: MakeBench
+) -> None:
+    """The VM before it was deleted while its node was cordoned."""
+    bench = make_bench(cordon=True)
+    bench.sink.deliver([record("scheduled")])
+    annotations = bench.node["metadata"]["annotations"]
+    annotations[ANNOTATION] = annotations[ANNOTATION].replace(SAMPLE_VM.vm_id, "another")
+    bench.pending = [pending()]
+    bench.restart().maintain()
+    assert bench.is_clean()
+
+
+def test_a_node_made_anew_gets_its_marks_again(cluster: FakeApi, make_bench: MakeBench) -> None:
+    """A pending event still stands after the Node object was deleted and came back."""
+    bench = make_bench(cordon=True)
+    bench.pending = [pending()]
+    bench.sink.deliver([record("scheduled")])
+    cluster.add_node(NODE)
+    bench.sink.maintain()
+    assert bench.node["spec"]["unschedulable"] is True
+    assert bench.condition is not None
+
+
+def test_somebody_who_is_faster_is_not_overwritten(cluster: FakeApi, make_bench: MakeBench) -> None:
+    """A change in between is read again, and both hold."""
+    bench = make_bench(taint=True)
+
+    def add_taint() -> None:
+        cluster.before_patch = lambda: None
+        bench.node["spec"]["taints"] = [{"key": "gpu", "effect": "NoSchedule"}]
+        bench.node["metadata"]["resourceVersion"] = "999"
+
+    cluster.before_patch = add_taint
+    bench.sink.deliver([record("scheduled")])
+    assert [each["key"] for each in bench.node["spec"]["taints"]] == ["gpu", TAINT]
+
+
+@pytest.mark.parametrize("code", [401, 403, 404, 429, 500, 503])
+def test_a_refusal_is_tried_again_and_names_a_remedy(
+    cluster: FakeApi, make_bench: MakeBench, code: int
+) -> None:
+    """Nothing is lost by an API server that is away, busy, or that refuses."""
+    bench = make_bench(cordon=True)
+    cluster.refusals = [code]
+    with pytest.raises(SinkError, match=f"the API server answered {code}"):
+        bench.sink.deliver([record("scheduled")])
+    bench.sink.deliver([record("scheduled")])
+    assert bench.node["spec"]["unschedulable"] is True
+
+
+def test_a_record_is_one_event_however_often_it_is_delivered(
+    cluster: FakeApi, make_bench: MakeBench
+) -> None:
+    """Its name is the record's id."""
+    bench = make_bench()
+    bench.sink.deliver([record("scheduled")])
+    bench.sink.deliver([record("scheduled")])
+    assert len(cluster.events) == 1
+
+
+def test_a_quiet_node_is_left_alone(cluster: FakeApi, make_bench: MakeBench) -> None:
+    """Looking after it each few seconds costs the API server nothing."""
+    bench = make_bench()
+    bench.sink.maintain()
+    before = len(cluster.requests)
+    for _ in range(10):
+        bench.sink.maintain()
+    assert len(cluster.requests) == before
+
+
+def test_check_names_the_right_that_is_missing(cluster: FakeApi, make_bench: MakeBench) -> None:
+    """Each right that the settings need is looked at."""
+    bench = make_bench(drain=True)
+    cluster.forbidden.add(("create", "pods/eviction"))
+    lines = [line for line in bench.sink.check() if line.level == "fail"]
+    assert [line.text for line in lines] == ["the service account may not create pods/eviction"]
+
+
+def test_check_finds_a_node_that_is_another_vm(cluster: FakeApi, make_bench: MakeBench) -> None:
+    """A wrong NODE would cordon somebody else's node."""
+    cluster.nodes[NODE]["spec"]["providerID"] = "azure:///subscriptions/other"
+    bench = make_bench()
+    failed = [line for line in bench.sink.check() if line.level == "fail"]
+    assert failed
+    assert failed[0].remedy == "set NODE to the name of this VM's own node"
+
+
+def test_settings_refuse_an_unknown_impact(cluster: FakeApi, make_bench: MakeBench) -> None:
+    """A typo would drain on nothing."""
+    with pytest.raises(ValueError, match="there is no impact 'reboot'"):
+        make_bench(impacts=["reboot"])
+
+
+def test_the_annotation_says_what_is_ours(cluster: FakeApi, make_bench: MakeBench) -> None:
+    """People and the next run read which events marked the node."""
+    bench = make_bench(cordon=True)
+    bench.sink.deliver([record("scheduled")])
+    found = json.loads(bench.node["metadata"]["annotations"][ANNOTATION])
+    assert found["cordoned"] is True
+    assert list(found["events"]) == ["e-1"]

@@ -1,0 +1,132 @@
+"""Connections to a host that has several addresses, some of them dead."""
+
+import socket
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import SecretStr
+from support.sinks.http_server import HttpServer
+
+from sinks.samples import sample_context, sample_record
+from sinks.sockets import NEXT_ADDRESS_SECONDS, connect
+from sinks.webhook import WebhookSink
+from sinks.webhook.settings import WebhookSettings
+
+Where = tuple[str, int]
+
+
+class Addresses:
+    """Addresses of one host on loopback: some that never answer, one that refuses, one that takes
+    connections.
+    """
+
+    def __init__(self, stack: ExitStack) -> None:
+        self._stack = stack
+
+    def live(self) -> Where:
+        """It takes connections."""
+        listener = self._stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+        return "127.0.0.1", listener.getsockname()[1]
+
+    def closed(self) -> Where:
+        """It refuses them."""
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            return "127.0.0.1", listener.getsockname()[1]
+
+    def dead(self) -> Where:
+        """It answers nothing: its queue is full, and nobody takes from it."""
+        listener = self._stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
+        where: Where = listener.getsockname()
+        for _ in range(8):
+            filler = self._stack.enter_context(socket.socket())
+            filler.setblocking(False)
+            filler.connect_ex(where)
+        return where
+
+    @staticmethod
+    def of(monkeypatch: pytest.MonkeyPatch, *all_of_them: Where) -> None:
+        """Let every name stand for these addresses, in this order."""
+        found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", where) for where in all_of_them]
+
+        def resolved(*_: Any, **__: Any) -> Sequence[Any]:
+            return list(found)
+
+        monkeypatch.setattr(socket, "getaddrinfo", resolved)
+
+
+@pytest.fixture
+def addresses() -> Iterator[Addresses]:
+    """Whatever listens is closed with the test."""
+    with ExitStack() as stack:
+        yield Addresses(stack)
+
+
+def test_dead_addresses_cost_little(addresses: Addresses, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The one that lives is reached, though three before it never answer."""
+    live = addresses.live()
+    dead = [addresses.dead() for _ in range(3)]
+    addresses.of(monkeypatch, *dead, live)
+    begun = time.monotonic()
+    with connect("receiver.example", 443, timeout=20) as connection:
+        assert connection.getpeername() == live
+        assert connection.gettimeout() == 20
+    assert time.monotonic() - begun >= 3 * NEXT_ADDRESS_SECONDS
+    assert time.monotonic() - begun < 10
+
+
+def test_an_address_that_answers_late_is_waited_for(
+    addresses: Addresses, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next ones fail at once; the first one takes its time, and it is the one."""
+    slow = addresses.live()
+    addresses.of(monkeypatch, addresses.dead(), addresses.closed(), slow)
+    with connect("receiver.example", 443, timeout=20) as connection:
+        assert connection.getpeername() == slow
+
+
+def test_all_are_refused(addresses: Addresses, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error is the last address's, and comes at once."""
+    addresses.of(monkeypatch, addresses.closed(), addresses.closed())
+    with pytest.raises(ConnectionRefusedError):
+        connect("receiver.example", 443, timeout=20)
+
+
+def test_none_answers_in_time(addresses: Addresses, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One limit for all of them together."""
+    addresses.of(monkeypatch, addresses.dead(), addresses.closed(), addresses.dead())
+    begun = time.monotonic()
+    with pytest.raises(TimeoutError):
+        connect("receiver.example", 443, timeout=0.6)
+    assert time.monotonic() - begun < 10
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="counts descriptors in /proc")
+def test_no_socket_is_left_behind(addresses: Addresses, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Attempts that were not chosen are closed."""
+    addresses.of(monkeypatch, addresses.dead(), addresses.closed(), addresses.live())
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    for _ in range(3):
+        connect("receiver.example", 443, timeout=20).close()
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
+def test_a_webhook_reaches_the_one_that_lives(
+    addresses: Addresses, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A host with three dead addresses before the live one gets its record, soon."""
+    with HttpServer() as server:
+        dead = [addresses.dead() for _ in range(3)]
+        settings = WebhookSettings(kind="webhook", url=SecretStr("http://receiver.example/hook"))
+        sink = WebhookSink("hook", settings, sample_context())
+        addresses.of(monkeypatch, *dead, ("127.0.0.1", server.port))
+        begun = time.monotonic()
+        sink.open()
+        sink.deliver([sample_record()])
+        sink.close()
+        assert time.monotonic() - begun < 10
+        assert len(server.requests()) == 1

@@ -1,0 +1,210 @@
+"""Three VMs with one service on them, a bridge on each, a simulator of IMDS for each, a console."""
+
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, ClassVar, Self
+from uuid import NAMESPACE_URL, uuid5
+
+from support.console.process import ConsoleProcess
+
+from bridge.simulator.simulator import Simulator
+from bridge.simulator.vm import SimulatedVm
+from console.ingest.enrolment import read_key, secret_text, webhook_secret
+from tests.survive.machine import Machine, Unit
+
+ROOT = Path(__file__).resolve().parents[2]
+RECIPES = ROOT / "deploy" / "recipes"
+MEMBERS = 3
+
+
+class Cluster(ABC):
+    """A service of three members; a context manager that ends everything it started."""
+
+    NAME: ClassVar[str]
+    """The directory of its recipe."""
+    TITLE: ClassVar[str]
+    NOTE: ClassVar[str] = ""
+    """What the page says below its table."""
+    TOOLS: ClassVar[tuple[str, ...]]
+    """The commands that its recipe runs."""
+
+    def __init__(self) -> None:
+        self.directory = Path(tempfile.mkdtemp(prefix=f"seb-survive-{self.NAME}-"))
+        self.directory.chmod(0o755)
+        self.simulators = [
+            Simulator(
+                vm=SimulatedVm(
+                    name=f"{self.NAME}-{number}",
+                    vm_id=str(uuid5(NAMESPACE_URL, f"seb-survive/{self.NAME}/{number}")),
+                ),
+                approval_delay=0.5,
+            )
+            for number in range(MEMBERS)
+        ]
+        self.machines = [
+            Machine(simulator.vm.name, self.directory / simulator.vm.name)
+            for simulator in self.simulators
+        ]
+        self.console = ConsoleProcess(self.directory / "console")
+        self.console.begin = _begin
+        self._install()
+
+    # What each service says of itself.
+
+    @abstractmethod
+    def units(self, number: int) -> Mapping[str, Unit]:
+        """What a member runs."""
+
+    @abstractmethod
+    def recipe_environment(self, number: int) -> Mapping[str, str]:
+        """The variables that the recipe's page asks for."""
+
+    @abstractmethod
+    def leader(self) -> int:
+        """The member that an event hurts most."""
+
+    @abstractmethod
+    def is_whole(self) -> bool:
+        """Whether every member takes part, and no recipe holds anything."""
+
+    @abstractmethod
+    def client(self) -> Mapping[str, Any]:
+        """What `load.py` needs to reach it."""
+
+    @abstractmethod
+    def versions(self) -> str:
+        """What was run, with versions."""
+
+    def prepare_once(self) -> None:  # noqa: B027  # most services need none
+        """What is done once, once the cluster is whole and before the first client."""
+
+    def start_shared(self) -> None:  # noqa: B027  # most services need none
+        """Start what stands on no member."""
+
+    def stop_shared(self) -> None:  # noqa: B027  # most services need none
+        """End what `start_shared` started."""
+
+    # The same for all.
+
+    @property
+    def program(self) -> Path:
+        """The recipe's program, as its page has it installed."""
+        return self.directory / "lib" / f"{self.NAME}.sh"
+
+    def _install(self) -> None:
+        self.program.parent.mkdir()
+        for each in (RECIPES / "recipe.sh", RECIPES / self.NAME / self.program.name):
+            shutil.copy(each, self.program.parent)
+        self.program.chmod(0o755)
+
+    def bridge(self, number: int, *, enabled: bool) -> Unit:
+        """The bridge of a member, with the settings of the recipe's page."""
+        machine, vm = self.machines[number], self.simulators[number].vm
+        secret = webhook_secret(read_key(self.console.key_file), vm.vm_id)
+        rule = {
+            "name": self.NAME,
+            "event_type": ["Freeze", "Reboot", "Redeploy"],
+            "after": ["recipe"],
+        }
+        settings = {
+            "SEB_IMDS__URL": self.simulators[number].url,
+            "SEB_STATE_DIR": str(machine.directory / "seb"),
+            "SEB_HTTP__LISTEN": "",
+            "SEB_SITE": self.NAME,
+            "SEB_SINK__CONSOLE__KIND": "webhook",
+            "SEB_SINK__CONSOLE__URL": f"{self.console.url}/ingest/v1/records",
+            "SEB_SINK__CONSOLE__SECRET": secret_text(secret),
+            "SEB_SINK__RECIPE__KIND": "program",
+            "SEB_SINK__RECIPE__COMMAND": str(self.program),
+            "SEB_SINK__RECIPE__TYPES": '["seb.event.*"]',
+            "SEB_SINK__RECIPE__AFFECTS_THIS_VM_ONLY": "true",
+            "SEB_APPROVAL__RULES": json.dumps([rule]),
+        }
+        return Unit(
+            command=[sys.executable, "-m", "bridge", "run"],
+            env={"PYTHONPATH": str(ROOT), **settings, **self.recipe_variables(number)},
+            cwd=str(machine.directory),
+            enabled=enabled,
+        )
+
+    def recipe_variables(self, number: int) -> dict[str, str]:
+        """The recipe's own, and a place for its marks."""
+        marks = self.machines[number].directory / "marks"
+        return {"MARKS": str(marks), **self.recipe_environment(number)}
+
+    def use_bridges(self, *, wanted: bool) -> None:
+        """Run a bridge on every member, or on none."""
+        for number, machine in enumerate(self.machines):
+            machine.define("seb", self.bridge(number, enabled=wanted))
+            machine.ask("start" if wanted else "stop", "seb")
+        if wanted:
+            for simulator in self.simulators:
+                gets = simulator.gets
+                assert simulator.wait_for_gets(gets + 2, timeout=60), "a bridge does not poll"
+
+    def __enter__(self) -> Self:
+        try:
+            self.console.start()
+            for simulator in self.simulators:
+                simulator.start()
+            self.start_shared()
+            for number, machine in enumerate(self.machines):
+                for name, unit in self.units(number).items():
+                    machine.define(name, unit)
+                machine.boot()
+            wait_for(self.is_whole, what=f"{self.NAME}: a whole cluster", seconds=120)
+            self.prepare_once()
+        except BaseException:
+            self.end()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
+
+    def end(self) -> None:
+        """End every process; what they wrote stays in `directory`."""
+        for machine in self.machines:
+            machine.kill()
+        for simulator in self.simulators:
+            simulator.stop()
+        self.stop_shared()
+        self.console.kill()
+
+
+def holds(done: Callable[[], bool]) -> bool:
+    """Whether it holds; a service that does not answer does not."""
+    try:
+        return done()
+    except (OSError, ValueError, KeyError, IndexError, subprocess.SubprocessError):
+        return False
+
+
+def wait_for(done: Callable[[], bool], *, what: str, seconds: float) -> float:
+    """Look five times a second; the seconds that it took. Raises `TimeoutError`."""
+    begun = time.monotonic()
+    while not holds(done):
+        if time.monotonic() - begun > seconds:
+            raise TimeoutError(f"{what} did not come within {seconds:g} s")
+        time.sleep(0.2)
+    return time.monotonic() - begun
+
+
+def _begin(
+    arguments: list[str], *, env: Mapping[str, str], out: Path, err: Path
+) -> subprocess.Popen[bytes]:
+    with out.open("ab") as log:
+        return subprocess.Popen(
+            [sys.executable, "-m", "bridge", *arguments],
+            env={**env, "PYTHONPATH": str(ROOT)},
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+        )

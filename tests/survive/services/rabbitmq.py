@@ -1,0 +1,117 @@
+"""RabbitMQ: three nodes and a quorum queue."""
+
+import os
+import subprocess
+from collections.abc import Mapping
+from typing import Any
+
+from support.ports import free_port
+
+from tests.survive.clients import load
+from tests.survive.cluster import MEMBERS, Cluster, wait_for
+from tests.survive.machine import Unit
+
+TOOLS = "/usr/lib/rabbitmq/bin"  # those in /usr/sbin insist on an account
+
+
+class RabbitMq(Cluster):
+    """The defaults for every time limit; the messages are in a quorum queue."""
+
+    NAME = "rabbitmq"
+    TITLE = "RabbitMQ"
+    NOTE = (
+        "The queue is a quorum queue, and the publisher waits for each confirmation. A client that "
+        "is connected to a node which stands still waits until that goes on; a node that is killed "
+        "closes its connections at once, and little is left to gain."
+    )
+    TOOLS = ("rabbitmqctl", "rabbitmq-queues", "rabbitmq-upgrade")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._epmd_port = free_port()
+        self._ports = [free_port() for _ in range(MEMBERS)]
+        self._distribution = [free_port() for _ in range(MEMBERS)]
+        self.nodes = [f"{vm.name}@localhost" for vm in self.machines]
+        self._epmd: subprocess.Popen[bytes] | None = None
+        self._secret = os.urandom(12).hex()
+        for number, vm in enumerate(self.machines):
+            vm.tools = TOOLS
+            cookie = vm.directory / ".erlang.cookie"
+            cookie.write_text(self._secret)
+            cookie.chmod(0o400)
+            names = [
+                f"cluster_formation.classic_config.nodes.{place} = {name}\n"
+                for place, name in enumerate(self.nodes, 1)
+            ]
+            (vm.directory / "rabbitmq.conf").write_text(
+                f"listeners.tcp.local = 127.0.0.1:{self._ports[number]}\n"
+                "cluster_formation.peer_discovery_backend = classic_config\n"
+                f"{''.join(names)}"
+            )
+
+    def _env(self, number: int) -> dict[str, str]:
+        directory = self.machines[number].directory
+        return {
+            "HOME": str(directory),
+            "ERL_EPMD_PORT": str(self._epmd_port),
+            "RABBITMQ_NODENAME": self.nodes[number],
+            "RABBITMQ_DIST_PORT": str(self._distribution[number]),
+            "RABBITMQ_CONFIG_FILE": str(directory / "rabbitmq.conf"),
+            "RABBITMQ_ENABLED_PLUGINS_FILE": str(directory / "enabled_plugins"),
+            "RABBITMQ_MNESIA_BASE": str(directory / "mnesia"),
+            "RABBITMQ_LOG_BASE": str(directory / "log"),
+            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": (
+                "-kernel inet_dist_use_interface {127,0,0,1} +S 1:1 +sbwt none"
+            ),
+        }
+
+    def start_shared(self) -> None:
+        command = ["epmd", "-address", "127.0.0.1", "-port", str(self._epmd_port)]
+        with (self.directory / "epmd.log").open("wb") as log:
+            self._epmd = subprocess.Popen(command, stdout=log, stderr=log)
+
+    def stop_shared(self) -> None:
+        if self._epmd is not None:
+            self._epmd.kill()
+            self._epmd.wait()
+
+    def units(self, number: int) -> Mapping[str, Unit]:
+        return {"rabbitmq": Unit(command=[f"{TOOLS}/rabbitmq-server"], env=self._env(number))}
+
+    def recipe_environment(self, number: int) -> Mapping[str, str]:
+        env = self._env(number)
+        kept = {name: env[name] for name in ("HOME", "ERL_EPMD_PORT")}
+        return {**kept, "RABBITMQ_NODE": self.nodes[number]}
+
+    def _ctl(self, number: int, *words: str) -> str:
+        command = [f"{TOOLS}/rabbitmqctl", "-q", "-n", self.nodes[number], *words]
+        env = {**self.machines[number].environment, **self._env(number)}
+        done = subprocess.run(
+            command, capture_output=True, text=True, check=True, timeout=20, env=env
+        )
+        return done.stdout
+
+    def leader(self) -> int:
+        up = next(number for number, vm in enumerate(self.machines) if vm.is_up)
+        said = self._ctl(up, "list_queues", "leader", "--no-table-headers").strip()
+        return self.nodes.index(said)
+
+    def is_whole(self) -> bool:
+        for number in range(MEMBERS):
+            said = self._ctl(number, "list_queues", "name", "online", "--no-table-headers")
+            if said and said.count("@localhost") < MEMBERS:
+                return False
+        status = self._ctl(0, "cluster_status")
+        return status.count("not under maintenance") == MEMBERS
+
+    def prepare_once(self) -> None:
+        with load(self.client()):  # the first client declares the queue
+            pass
+        wait_for(self.is_whole, what="a whole queue", seconds=60)
+
+    def client(self) -> Mapping[str, Any]:
+        return {"kind": "rabbitmq", "ports": self._ports}
+
+    def versions(self) -> str:
+        said = subprocess.check_output([f"{TOOLS}/rabbitmqctl", "version"], text=True)
+        return f"RabbitMQ {said.strip()}"

@@ -1,0 +1,89 @@
+import json
+from typing import Any
+
+import pytest
+
+from sinks.samples import SAMPLE_VM, sample_record, sample_records
+from wire.event import EventData
+from wire.fields import read_object
+from wire.observer import BridgeRun, Observer
+from wire.preparation import PreparationData
+from wire.record import DATA_OF, Record, RecordError, check_record, read_record
+
+
+@pytest.mark.parametrize("record", sample_records(), ids=lambda record: record.type)
+def test_every_kind_of_record_is_read_into_values(record: Record) -> None:
+    """The same record as without checks, and the values that its data was made from."""
+    found, data = check_record(record.body)
+    assert found == record == read_record(record.body)
+    assert type(data) is DATA_OF[record.type]
+    assert data.to_wire() == record.data
+    assert data.vm == SAMPLE_VM
+
+
+def changed(*path: str, to: Any) -> bytes:
+    """A record that somebody changed on the way."""
+    record = json.loads(sample_record().body)
+    node = record
+    for name in path[:-1]:
+        node = node[name]
+    if to is ...:
+        del node[path[-1]]
+    else:
+        node[path[-1]] = to
+    return json.dumps(record).encode()
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        (b"", "not_json"),
+        (b'{"time": NaN}', "not_json"),
+        (b"[]", "wrong_type"),
+        (changed("time", to="today"), "wrong_type"),
+        (changed("sequence", to="1"), "wrong_type"),
+        (changed("sequence", to="9" * 20), "wrong_type"),
+        (changed("stream", to=...), "missing_field"),
+        (changed("source", to=...), "missing_field"),
+        (changed("type", to="org.example.v1"), "unknown_type"),
+        (changed("type", to="seb.event.scheduled.v2"), "newer_version"),
+        (changed("dataschema", to="urn:other"), "newer_version"),
+        (changed("partitionkey", to="another"), "foreign_vm"),
+        (changed("data", "vm", "vmId", to="a/b"), "wrong_type"),
+        (changed("data", "event", "resources", to=["another"]), "wrong_type"),
+        (changed("data", "revision", to=...), "missing_field"),
+    ],
+)
+def test_what_is_no_record_of_ours_is_told_in_one_word(body: bytes, reason: str) -> None:
+    """The word is for a metric, the message for a person."""
+    with pytest.raises(RecordError) as caught:
+        check_record(body)
+    assert caught.value.reason == reason
+
+
+def test_a_newer_bridge_is_understood_as_far_as_it_is_known() -> None:
+    """Unknown fields are ignored, unknown words are taken, an unknown type says who sent it."""
+    _, data = check_record(changed("data", "event", "newField", to=1))
+    assert isinstance(data, EventData)
+    _, data = check_record(changed("data", "impact", to="teleport"))
+    assert isinstance(data, EventData)
+    assert data.impact == "teleport"
+    _, data = check_record(changed("type", to="seb.other.v1"))
+    assert type(data) is Observer
+
+
+def test_the_cause_of_a_preparation_names_a_whole_jti() -> None:
+    """A token's jti has up to 512 characters, and a word stands before it."""
+    cause = f"command:{'j' * 512}"
+    data = PreparationData(
+        vm=SAMPLE_VM,
+        node=None,
+        bridge=BridgeRun(version="1", instance_id="run"),
+        evt="E-1",
+        evh=f"sha256:{0:064x}",
+        sink="drain",
+        cause=cause,
+        state="preparing",
+        reason=None,
+    )
+    assert read_object(PreparationData, data.to_wire()) == data

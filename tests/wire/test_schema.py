@@ -1,0 +1,47 @@
+import json
+from pathlib import Path
+from typing import Any
+
+from wire.schema import schema
+
+BEFORE = json.loads(
+    Path(__file__).with_name("record-0.2.0.schema.json").read_text(encoding="utf-8")
+)
+
+
+def fields(node: Any, place: str = "") -> dict[str, Any]:
+    """Each field of a schema with its type or words, without the rules for types of records."""
+    found: dict[str, Any] = {}
+    for name, field in (node.get("properties") or {}).items():
+        found[f"{place}.{name}"] = {
+            key: value for key, value in field.items() if key in ("type", "enum", "const", "$ref")
+        }
+        found |= fields(field, f"{place}.{name}")
+    for name, definition in (node.get("$defs") or {}).items():
+        found |= fields(definition, name)
+    return found
+
+
+def test_no_field_of_0_2_0_is_gone_or_means_another_thing() -> None:
+    """Fields may be added, and words to a list of words; nothing else may change."""
+    now = fields(schema())
+    changed = {
+        place: (before, now.get(place))
+        for place, before in fields(BEFORE).items()
+        if now.get(place) != before and not is_longer(before, now.get(place))
+    }
+    assert changed == {}
+
+
+def is_longer(before: dict[str, Any], after: dict[str, Any] | None) -> bool:
+    """Whether a list of words has more of them, or any word may stand there now."""
+    if after is None or "enum" not in before:
+        return False
+    return after == {"type": "string"} or set(before["enum"]) <= set(after.get("enum", []))
+
+
+def test_each_call_makes_a_schema_of_its_own() -> None:
+    """Somebody who changes it changes nobody else's."""
+    first = schema()
+    first["properties"].clear()
+    assert schema()["properties"]

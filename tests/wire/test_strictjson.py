@@ -1,0 +1,81 @@
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wire.strictjson import JsonError, load_json, same_json
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"]))
+SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | TEXT
+JSON = st.recursive(
+    SCALARS.filter(lambda value: value not in (float("inf"), -float("inf"))),
+    lambda inner: st.lists(inner) | st.dictionaries(TEXT, inner),
+    max_leaves=20,
+)
+
+
+@pytest.mark.parametrize(
+    ("document", "expected"),
+    [
+        (b'\xef\xbb\xbf{"EventId":"bom"}', "bom"),
+        (b'{"EventId":"half \\ud83d"}', "half �"),
+        (b'{"EventId":"\\udc00\\ud83dx"}', "��x"),
+        (b'{"EventId":"whole \\ud83d\\ude00"}', "whole 😀"),
+        (b'{"EventId":"C:\\\\users\\\\ud83d"}', "C:\\users\\ud83d"),
+        (b'{"EventId":"nul \\u0000"}', "nul \0"),
+        ('{"EventId":"é\u2028"}'.encode(), "é\u2028"),
+    ],
+)
+def test_odd_text_is_kept_or_made_whole(document: bytes, expected: str) -> None:
+    """A byte order mark is no data; half a surrogate pair cannot be written again."""
+    assert {"EventId": expected} == load_json(document)
+
+
+@given(JSON)
+def test_what_everybody_writes_is_read_as_it_is(value: object) -> None:
+    """Strictness costs nobody anything who writes plain JSON."""
+    assert value == load_json(json.dumps(value).encode())
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (b" ", "the answer is empty"),
+        (b"\xff", "the answer is not UTF-8"),
+        (b'"\xed\xa0\x80"', "the answer is not UTF-8"),
+        (b"[NaN]", "NaN is not JSON"),
+        (b"[-Infinity]", "-Infinity is not JSON"),
+        (b"[1e400]", "a number is too large"),
+        (b"9" * 5000, "a number is too large"),
+        (b'{"a":1,"a":1}', "an object has the same key twice"),
+        (b'{"\\ud800":1,"\\udbff":1}', "an object has the same key twice"),
+        (b"[" * 100 + b"]" * 100, "the JSON is nested too deeply"),
+        (b"[" * 100_000, "the JSON is nested too deeply"),
+    ],
+)
+def test_an_error_says_what_is_wrong(text: bytes, expected: str) -> None:
+    """In words that repeat nothing of the text."""
+    with pytest.raises(JsonError) as caught:
+        load_json(text)
+    assert str(caught.value) == expected
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "expected"),
+    [
+        (1, 1.0, True),
+        (1, True, False),
+        (0, False, False),
+        (False, False, True),
+        ({"a": 1, "b": [0, None]}, {"b": [0.0, None], "a": 1}, True),
+        ({"a": [0]}, {"a": [False]}, False),
+        ({"a": {"b": True}}, {"a": {"b": 1}}, False),
+        ({"a": 1}, {"b": 1}, False),
+        ([1], [1, 1], False),
+        ([], {}, False),
+    ],
+)
+def test_true_is_no_number(one: object, other: object, *, expected: bool) -> None:
+    """Python holds 1 and true for equal; whoever reads JSON does not."""
+    assert (expected, expected) == (same_json(one, other), same_json(other, one))

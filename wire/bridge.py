@@ -1,0 +1,176 @@
+"""What the bridge tells about itself: the data of its heartbeat, start, stop and troubles."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated, Any, Final
+
+from wire.fields import (
+    BOOLEAN,
+    POSITION,
+    TEXT,
+    TIME,
+    Field,
+    FieldError,
+    Kind,
+    list_of,
+    number,
+    object_of,
+    or_null,
+    whole_number,
+    word_of,
+)
+from wire.observer import Observer
+
+_LONGEST_INTERVAL: Final = 10 * 24 * 3600
+
+
+def _interval(value: Any) -> float:
+    seconds: float = number().read(value)
+    if not 0 < seconds <= _LONGEST_INTERVAL:
+        raise FieldError("this is no interval of heartbeats")
+    return seconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heartbeat:
+    """The bridge is alive."""
+
+    interval_seconds: Annotated[
+        float, Field(Kind({"type": "number"}, _interval), "Seconds until the next one is due")
+    ]
+    last_poll_time: Annotated[
+        datetime | None, Field(or_null(TIME), "When IMDS last gave a good document")
+    ]
+    pending_events: Annotated[int, Field(whole_number(least=0), "How many events are pending")]
+    last_record_sequence: Annotated[
+        int,
+        Field(
+            POSITION,
+            "Sequence of the newest record that is not a heartbeat; a gap in the stream above it "
+            "hides only heartbeats that newer ones replaced",
+        ),
+    ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Started:
+    """A run of the bridge began."""
+
+    sinks: Annotated[tuple[str, ...], Field(list_of(TEXT), "Names of the configured sinks")]
+    restarted: Annotated[
+        bool | None,
+        Field(or_null(BOOLEAN), "The VM's boot id changed since the last run; null: not known"),
+    ]
+    gap_seconds: Annotated[
+        float | None,
+        Field(or_null(number()), "Seconds since IMDS was last looked at; null: never"),
+    ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stopped:
+    """A run of the bridge ended in good order."""
+
+    reason: Annotated[str, Field(TEXT, "What ended it")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreReset:
+    """The store was lost and a new one begun."""
+
+    reason: Annotated[str, Field(TEXT, "What was wrong with the old one")]
+    previous_stream: Annotated[
+        str | None, Field(or_null(TEXT), "Stream id of the old store, where it could be read")
+    ]
+    kept_as: Annotated[
+        str | None, Field(or_null(TEXT), "File name that the old store was renamed to")
+    ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadLetter:
+    """A sink refused a record for good."""
+
+    sink: Annotated[str, Field(TEXT, "The sink's name")]
+    record_id: Annotated[str, Field(TEXT)]
+    record_type: Annotated[str, Field(TEXT)]
+    record_sequence: Annotated[int, Field(POSITION, "Its sequence")]
+    reason: Annotated[str, Field(TEXT, "Why")]
+    attempts: Annotated[int, Field(whole_number(least=1), "How often it was tried")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gap:
+    """For a while IMDS was not polled."""
+
+    since: Annotated[datetime, Field(TIME, "The last good look before", name="from")]
+    until: Annotated[datetime, Field(TIME, "The first good look after")]
+    seconds: Annotated[float, Field(number(least=0), "How long")]
+    reason: Annotated[
+        str,
+        Field(
+            word_of("restart", "reboot", "pause", "imds"),
+            "restart, reboot, pause, or imds (not answering)",
+        ),
+    ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeartbeatData(Observer):
+    """`data` of a heartbeat."""
+
+    heartbeat: Annotated[Heartbeat, Field(object_of(Heartbeat), "The bridge is alive")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartedData(Observer):
+    """`data` of the record of a start."""
+
+    started: Annotated[Started, Field(object_of(Started), "A run of the bridge began")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoppedData(Observer):
+    """`data` of the record of an end in good order."""
+
+    stopped: Annotated[
+        Stopped, Field(object_of(Stopped), "A run of the bridge ended in good order")
+    ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreResetData(Observer):
+    """`data` of the record of a store that was lost."""
+
+    store_reset: Annotated[
+        StoreReset,
+        Field(
+            object_of(StoreReset),
+            "The store was lost and a new one begun: the stream id is new, and revisions start "
+            "again",
+        ),
+    ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadLetterData(Observer):
+    """`data` of the record of a dead letter."""
+
+    dead_letter: Annotated[
+        DeadLetter, Field(object_of(DeadLetter), "A sink refused a record for good")
+    ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GapData(Observer):
+    """`data` of the record of a gap."""
+
+    gap: Annotated[
+        Gap,
+        Field(
+            object_of(Gap),
+            "For a while IMDS was not polled; events that came and went meanwhile were not seen",
+        ),
+    ]

@@ -1,0 +1,166 @@
+"""The command: a compact JWS that asks one VM for one thing.
+
+It is signed and read here, and the shape of its claims is checked. Whether it is carried out is for
+the bridge to decide.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Final
+
+from wire.keys import SigningKey
+from wire.strictjson import parse_json
+
+MAX_TOKEN_BYTES: Final = 8192
+"""The largest signed command; of a longer one, a channel hands in one byte more."""
+MAX_LIFETIME_SECONDS: Final = 900
+TYPE: Final = "seb-command+jwt"
+ABOUT_AN_EVENT: Final = ("approve", "prepare")
+ACTS: Final = (*ABOUT_AN_EVENT, "ping")
+HEADERS: Final = frozenset({"alg", "kid", "typ"})
+"""What a header has: no crit, no b64, no key of its own."""
+TEXT_CLAIMS: Final = ("iss", "sub", "jti", "act")
+TIME_CLAIMS: Final = ("iat", "nbf", "exp")
+_MAX_TEXT: Final = 512
+_MAX_TIME: Final = 1 << 40
+"""Seconds since 1970 that every clock and every reader of JSON can hold."""
+_PARTS: Final = 3  # header, claims, signature
+_BASE64URL: Final = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_")
+_MAX_BRACKETS: Final = 64
+"""Nothing in a command is nested; how deep Python reads differs from version to version."""
+
+
+class SignatureInvalidError(Exception):
+    """The bytes were not signed with this key."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """What a token is to say: an approval, a preparation, or, without an event, a ping."""
+
+    vm_id: str
+    subject: str
+    """Who gives it."""
+    event_id: str | None = None
+    fingerprint: str | None = None
+    why: str | None = None
+    prepare: bool = False
+    """Whether the VM is to prepare for the event only, and not to approve it."""
+    jti: str = field(default_factory=lambda: str(uuid.uuid4()))
+
+
+def sign(order: Order, key: SigningKey, *, now: datetime, lifetime: int) -> bytes:
+    """The token, a compact JWS, valid for `lifetime` seconds. Raises `ValueError` if too long."""
+    import jwt  # noqa: PLC0415  # as in `signed_bytes`
+
+    payload = _claims(order, key, now, lifetime)
+    return (
+        jwt.PyJWS()
+        .encode(payload, key.key, algorithm=key.alg, headers={"kid": key.kid, "typ": TYPE})
+        .encode()
+    )
+
+
+def signing_input(order: Order, key: SigningKey, *, now: datetime, lifetime: int) -> bytes:
+    """What a service signs that alone has the private key; a dot and the signature make it the
+    token. Raises as `sign`.
+    """
+    header = json.dumps({"alg": key.alg, "kid": key.kid, "typ": TYPE}).encode()
+    parts = (header, _claims(order, key, now, lifetime))
+    return b".".join(base64.urlsafe_b64encode(part).rstrip(b"=") for part in parts)
+
+
+def _claims(order: Order, key: SigningKey, now: datetime, lifetime: int) -> bytes:
+    if not 0 < lifetime <= MAX_LIFETIME_SECONDS:
+        raise ValueError(f"a command lives for 1 to {MAX_LIFETIME_SECONDS} seconds")
+    issued = int(now.timestamp())
+    claims = {
+        "iss": key.issuer,
+        "sub": order.subject,
+        "aud": f"urn:seb:vm:{order.vm_id}",
+        "iat": issued,
+        "nbf": issued,
+        "exp": issued + lifetime,
+        "jti": order.jti,
+        "act": _act(order),
+        "evt": order.event_id,
+        "evh": order.fingerprint,
+        "rsn": order.why,
+    }
+    return json.dumps({name: each for name, each in claims.items() if each is not None}).encode()
+
+
+def _act(order: Order) -> str:
+    if order.event_id is None:
+        return "ping"
+    return "prepare" if order.prepare else "approve"
+
+
+def header_of(token: bytes) -> bytes:
+    """The header, or `ValueError`; lenient base64 would allow a token in many spellings."""
+    parts = token.split(b".")
+    if len(parts) != _PARTS or not all(_is_base64url(part) for part in parts):
+        raise ValueError("not three parts of base64url")
+    return base64.urlsafe_b64decode(parts[0] + b"==")
+
+
+def read_object(text: bytes) -> dict[str, Any]:
+    """A JSON object: no key twice, no NaN, no nesting. Raises `ValueError`."""
+    if text.count(b"[") + text.count(b"{") > _MAX_BRACKETS:
+        raise ValueError("nested")
+    loaded = parse_json(text.decode())
+    if not isinstance(loaded, dict):
+        raise ValueError("not an object")  # noqa: TRY004  # to the caller it is one error
+    return loaded
+
+
+def signed_bytes(token: bytes, key: Any, alg: str) -> bytes:
+    """The claims that the key has signed. Raises `SignatureInvalidError`, or `ValueError`."""
+    import jwt  # noqa: PLC0415  # slow to import, and most bridges take no commands
+
+    try:
+        payload: bytes = jwt.PyJWS(algorithms=[alg]).decode(token, key=key, algorithms=[alg])
+    except jwt.InvalidSignatureError:
+        raise SignatureInvalidError from None
+    except (jwt.PyJWTError, TypeError):
+        raise ValueError("not a token") from None
+    return payload
+
+
+def is_well_typed(claims: Mapping[str, Any]) -> bool:
+    """Whether each claim is of its type; PyJWT takes a text for a time."""
+    if not all(is_text(claims.get(name)) for name in TEXT_CLAIMS):
+        return False
+    if not all(is_moment(claims.get(name)) for name in TIME_CLAIMS):
+        return False
+    about = [claims.get("evt"), claims.get("evh")]
+    if claims["act"] in ABOUT_AN_EVENT:
+        right = all(is_text(each) for each in about)
+    elif claims["act"] == "ping":
+        right = about == [None, None]
+    else:
+        right = all(each is None or is_text(each) for each in about)
+    return right and (claims.get("rsn") is None or is_text(claims["rsn"]))
+
+
+def is_text(value: object) -> bool:
+    """Whether a claim is text that may stand in a receipt and in a log."""
+    return isinstance(value, str) and 0 < len(value) <= _MAX_TEXT and value.isprintable()
+
+
+def is_moment(value: object) -> bool:
+    """Whether a claim is a time in whole seconds; a bool is an int only to Python."""
+    return type(value) is int and 0 <= value < _MAX_TIME
+
+
+def _is_base64url(part: bytes) -> bool:
+    if not part or len(part) % 4 == 1 or set(part) - _BASE64URL:
+        return False
+    again = base64.urlsafe_b64encode(base64.urlsafe_b64decode(part + b"=="))
+    return again.rstrip(b"=") == part

@@ -1,0 +1,341 @@
+"""How objects on the wire are defined: frozen dataclasses whose fields say their kind and meaning.
+
+A field is defined once, as `name: Annotated[<type in Python>, Field(<kind>, <meaning>)]`. Writing,
+strict reading and the JSON Schema follow from that. Names on the wire are in camelCase: `event_id`
+is `eventId`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING, dataclass, fields
+from datetime import UTC, datetime
+from typing import Any, Final, NamedTuple, TypeVar, get_type_hints
+
+from wire.moment import moment_text, rfc3339
+
+MAX_WORD: Final = 300
+"""Characters of a name, a word or an id that a reader takes: what can stand in an index."""
+MAX_VM_ID: Final = 128
+MAX_TEXT: Final = 20_000
+"""Characters of any other text that a reader takes."""
+MAX_ITEMS: Final = 20_000
+"""Items of a list that a reader takes."""
+POSITION_DIGITS: Final = 20
+BIGGEST: Final = 2**63 - 1
+"""The largest whole number that a reader takes: what 64 bits hold."""
+
+_STRING: Final = {"type": "string"}
+_NO_VM_ID: Final = re.compile(r"[\s/+#\x00-\x1f]")
+
+T = TypeVar("T")
+
+
+class FieldError(ValueError):
+    """A value does not fit its field; `place` is the path to it, such as `event.eventId`."""
+
+    def __init__(self, what: str, *, place: str = "", is_missing: bool = False) -> None:
+        super().__init__(f"{place}: {what}" if place else what)
+        self.what = what
+        self.place = place
+        self.is_missing = is_missing
+
+    def within(self, place: str | int) -> FieldError:
+        """The same error, seen from the object or list around it."""
+        path = f"{place}.{self.place}" if self.place else str(place)
+        return FieldError(self.what, place=path, is_missing=self.is_missing)
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """The type of a field: its JSON Schema, and how its value is read and written."""
+
+    schema: Mapping[str, Any]
+    read: Callable[[Any], Any]
+    """From JSON to the value. Raises `FieldError`."""
+    write: Callable[[Any], Any] = lambda value: value
+    """From the value to JSON."""
+    is_nullable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One field of an object on the wire."""
+
+    kind: Kind
+    doc: str = ""
+    """What it means: the description in the JSON Schema and in the documentation. An object with a
+    definition of its own is described there.
+    """
+    is_optional: bool = False
+    """Whether valid objects may lack it. One whose value is None is left out, unless it may be
+    null.
+    """
+    in_fingerprint: bool = False
+    """Whether an approver must have seen it. A new field is not in the fingerprint: records of
+    older bridges would get another one.
+    """
+    name: str | None = None
+    """Its name on the wire, where that is not the attribute's in camelCase."""
+
+
+class Named(NamedTuple):
+    """A field with its names."""
+
+    attribute: str
+    wire: str
+    field: Field
+    has_default: bool
+
+
+def fields_of(kind: type[Any]) -> tuple[Named, ...]:
+    """The fields of a dataclass that stand on the wire, in their order."""
+    if kind not in _KNOWN:
+        _KNOWN[kind] = _fields_of(kind)
+    return _KNOWN[kind]
+
+
+def _fields_of(kind: type[Any]) -> tuple[Named, ...]:
+    hints = get_type_hints(kind, include_extras=True)
+    named = []
+    for each in fields(kind):
+        marks = getattr(hints[each.name], "__metadata__", ())
+        field = next((mark for mark in marks if isinstance(mark, Field)), None)
+        if field is not None:
+            has_default = each.default is not MISSING or each.default_factory is not MISSING
+            wire = field.name or _camel_case(each.name)
+            named.append(Named(each.name, wire, field, has_default))
+    return tuple(named)
+
+
+_KNOWN: Final[dict[type[Any], tuple[Named, ...]]] = {}
+"""The fields of the classes that were asked for."""
+
+
+def to_object(value: object) -> dict[str, Any]:
+    """The JSON object of such a dataclass."""
+    written = {}
+    for attribute, wire, field, _ in fields_of(type(value)):
+        found = getattr(value, attribute)
+        if found is not None:
+            written[wire] = field.kind.write(found)
+        elif field.kind.is_nullable:
+            written[wire] = None
+    return written
+
+
+def read_object(kind: type[T], found: object) -> T:
+    """Such a dataclass from its JSON object, strictly; fields that are not known are ignored.
+
+    A nullable field that is missing is None. Raises `FieldError`.
+    """
+    return kind(**read_fields(kind, found))
+
+
+def read_fields(kind: type, found: object) -> dict[str, Any]:
+    """The values of such a dataclass by their attributes, as `read_object` reads them."""
+    if not isinstance(found, Mapping):
+        raise FieldError("this is not an object")
+    values = {}
+    for attribute, wire, field, has_default in fields_of(kind):
+        if wire in found:
+            try:
+                values[attribute] = field.kind.read(found[wire])
+            except FieldError as error:
+                raise error.within(wire) from None
+        elif field.kind.is_nullable and not has_default:
+            values[attribute] = None
+        elif not has_default:
+            raise FieldError("it is missing", place=wire, is_missing=True)
+    return values
+
+
+def object_schema(kind: type, doc: str | None = None) -> dict[str, Any]:
+    """The JSON Schema of such a dataclass."""
+    named = fields_of(kind)
+    schema = {
+        "type": "object",
+        "description": doc,
+        "additionalProperties": False,
+        "required": [each.wire for each in named if not each.field.is_optional],
+        "properties": {each.wire: _described(each.field) for each in named},
+    }
+    return {name: value for name, value in schema.items() if value is not None}
+
+
+def _described(field: Field) -> dict[str, Any]:
+    return {**({"description": field.doc} if field.doc else {}), **field.kind.schema}
+
+
+def _camel_case(attribute: str) -> str:
+    first, *others = attribute.split("_")
+    return first + "".join(each.capitalize() for each in others)
+
+
+def _text(*, least: int = 0, most: int = MAX_TEXT, schema: Mapping[str, Any] = _STRING) -> Kind:
+    def read(value: Any) -> str:
+        if not isinstance(value, str):
+            raise FieldError("this is not a text")
+        if not least <= len(value) <= most:
+            raise FieldError(f"a text of {len(value)} characters; it has {least} to {most}")
+        return value
+
+    return Kind(schema, read)
+
+
+def _moment(write: Callable[[datetime], str | None]) -> Kind:
+    def read(value: Any) -> datetime:
+        try:
+            moment = datetime.fromisoformat(value)
+            in_utc = moment.astimezone(UTC)
+        except (ValueError, TypeError, OverflowError):
+            raise FieldError("this is not a moment of RFC 3339") from None
+        if moment.tzinfo is None:
+            raise FieldError("this moment has no zone")
+        return in_utc
+
+    return Kind({"type": "string", "format": "date-time"}, read, write)
+
+
+def whole_number(*, least: int | None = None) -> Kind:
+    """A whole number of at least so much, and at most 64 bits."""
+    low = -BIGGEST if least is None else least
+
+    def read(value: Any) -> int:
+        if type(value) is not int:
+            raise FieldError("this is not a whole number")
+        if not low <= value <= BIGGEST:
+            raise FieldError("a number out of range")
+        return value
+
+    return Kind({"type": "integer"} | ({} if least is None else {"minimum": least}), read)
+
+
+def number(*, least: int | None = None) -> Kind:
+    """A number of at least so much."""
+
+    def read(value: Any) -> float:
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            raise FieldError("this is not a number")
+        if not -BIGGEST <= value <= BIGGEST or (least is not None and value < least):
+            raise FieldError("a number out of range")
+        return value
+
+    return Kind({"type": "number"} | ({} if least is None else {"minimum": least}), read)
+
+
+def one_of(*words: str | None) -> Kind:
+    """One of these words; None for null."""
+
+    def read(value: Any) -> str | None:
+        if not (value is None or isinstance(value, str)) or value not in words:
+            raise FieldError(f"this is not one of {', '.join(str(word) for word in words)}")
+        return value
+
+    return Kind({"enum": list(words)}, read, is_nullable=None in words)
+
+
+def word_of(*words: str | None) -> Kind:
+    """One of these words, None for null; a reader takes other words too, of newer bridges."""
+    read = or_null(WORD).read if None in words else WORD.read
+    return Kind({"enum": list(words)}, read, is_nullable=None in words)
+
+
+def list_of(kind: Kind, *, least: int = 0, most: int = MAX_ITEMS) -> Kind:
+    """A list, as a tuple."""
+
+    def read(value: Any) -> tuple[Any, ...]:
+        if not isinstance(value, Sequence) or isinstance(value, str):
+            raise FieldError("this is not a list")
+        if not least <= len(value) <= most:
+            raise FieldError(f"a list of {len(value)}; it has {least} to {most}")
+        items = []
+        for place, each in enumerate(value):
+            try:
+                items.append(kind.read(each))
+            except FieldError as error:
+                raise error.within(place) from None
+        return tuple(items)
+
+    schema = {"type": "array", "items": kind.schema} | ({"minItems": least} if least else {})
+    return Kind(schema, read, lambda value: [kind.write(each) for each in value])
+
+
+def object_of(kind: type, *, ref: str | None = None, is_nullable: bool = False) -> Kind:
+    """An object of a dataclass like these; with `ref`, its schema has that name in `$defs`."""
+    schema = {"$ref": f"#/$defs/{ref}"} if ref else object_schema(kind)
+    found = Kind(schema, lambda value: read_object(kind, value), to_object)
+    return or_null(found) if is_nullable else found
+
+
+def or_null(kind: Kind) -> Kind:
+    """The same, or null for None."""
+    schema = dict(kind.schema)
+    if "type" in schema:
+        schema["type"] = [schema["type"], "null"]
+    return Kind(
+        schema,
+        lambda value: None if value is None else kind.read(value),
+        lambda value: None if value is None else kind.write(value),
+        is_nullable=True,
+    )
+
+
+def _vm_id(value: Any) -> str:
+    text: str = WORD.read(value)
+    if _NO_VM_ID.search(text) or len(text) > MAX_VM_ID:
+        raise FieldError("this cannot be a vmId: it stands in topics")
+    return text
+
+
+def _boolean(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise FieldError("this is not true or false")
+    return value
+
+
+def _object(value: Any) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise FieldError("this is not an object")
+    return value
+
+
+def _texts(value: Any) -> Mapping[str, str]:
+    if not all(isinstance(each, str) for each in _object(value).values()):
+        raise FieldError("this is not an object of texts")
+    return dict(value)
+
+
+def _position(value: Any) -> int:
+    if (
+        not isinstance(value, str)
+        or len(value) != POSITION_DIGITS
+        or not (value.isascii() and value.isdigit())
+    ):
+        raise FieldError("this is not a number of 20 digits")
+    if int(value) > BIGGEST:
+        raise FieldError("a number out of range")
+    return int(value)
+
+
+TEXT: Final = _text()
+WORD: Final = _text(least=1, most=MAX_WORD)
+"""A name, a word or an id."""
+ID: Final = Kind({**_STRING, "minLength": 1}, WORD.read)
+"""As `WORD`; the JSON Schema says that it is not empty."""
+VM_ID: Final = Kind(_STRING, _vm_id)
+CLAIM: Final = _text(least=1, most=600)
+"""What a token says: a bridge takes texts of up to 512 characters, and puts a word before some."""
+TIME: Final = _moment(rfc3339)
+"""A moment in UTC, written with milliseconds."""
+MOMENT: Final = _moment(moment_text)
+"""A moment in UTC, written with a fraction only where there is one."""
+BOOLEAN: Final = Kind({"type": "boolean"}, _boolean)
+OBJECT: Final = Kind({"type": "object"}, _object, dict)
+TEXTS: Final = Kind({"type": "object", "additionalProperties": {"type": "string"}}, _texts, dict)
+FINGERPRINT: Final = Kind({**_STRING, "pattern": "^sha256:[0-9a-f]{64}$"}, WORD.read)
+POSITION: Final = Kind(
+    {"type": "string", "pattern": "^[0-9]{20}$"}, _position, lambda value: f"{value:020d}"
+)
+"""A place in a stream of records: a number that is written with 20 digits."""

@@ -1,0 +1,175 @@
+"""What a broker retains of each VM: its pending events, and whether its bridge is online."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated, Any, Final, TypeVar
+
+from wire.event import EVENT_FIELDS, FINGERPRINTED, Event
+from wire.fields import (
+    BOOLEAN,
+    FINGERPRINT,
+    TEXT,
+    TIME,
+    VM_ID,
+    WORD,
+    Field,
+    FieldError,
+    Kind,
+    list_of,
+    object_of,
+    one_of,
+    or_null,
+    read_fields,
+    read_object,
+    to_object,
+    whole_number,
+    word_of,
+)
+from wire.preparation import NONE
+from wire.strictjson import canonical_json
+from wire.vm import VmIdentity
+
+NOT_IN_STATE: Final = frozenset({"description"})
+"""Fields of an event that its record alone shows: retained messages are kept short."""
+_OF_THE_EVENT: Final = tuple(name for name in EVENT_FIELDS if name not in NOT_IN_STATE)
+_MOST_EVENTS: Final = 10_000
+
+T = TypeVar("T")
+
+
+class StateError(ValueError):
+    """The bytes are not such a document; `reason` says why in one word, for a metric."""
+
+    def __init__(self, message: str, *, reason: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PendingEvent:
+    """An event as it stands now: what a state topic or a status page shows of it."""
+
+    record_id: Annotated[str, Field(WORD, "Id of its newest record")]
+    event: Event
+    affects_this_vm: Annotated[bool, Field(BOOLEAN, "Whether resources names this VM")]
+    impact: Annotated[str | None, Field(or_null(WORD), "What it means for the VM")]
+    revision: Annotated[int, Field(whole_number(least=1), "Grows with each change of the event")]
+    fingerprint: Annotated[str, Field(FINGERPRINT, "Of the newest record")]
+    preparation: Annotated[
+        str | None,
+        Field(
+            word_of(NONE, "preparing", "prepared", "failed", None),
+            "How far the VM has prepared for this state of the event; null if it prepares nothing",
+            is_optional=True,
+        ),
+    ] = None
+
+    @property
+    def is_what_it_shows(self) -> bool:
+        """Whether the fingerprint is that of the event that is shown.
+
+        It is not where a bridge of version 0.1.0 wrote the document, which has fewer fields: what
+        an approver must have seen is then not known.
+        """
+        return self.fingerprint == self.event.fingerprint
+
+    def to_wire(self) -> dict[str, Any]:
+        """The object as topics and pages show it."""
+        event = self.event.to_wire()
+        return {name: event[name] for name in _OF_THE_EVENT} | to_object(self)
+
+    @classmethod
+    def from_wire(cls, found: Any) -> PendingEvent:
+        """Read what `to_wire` wrote, strictly; fields that are not known are ignored.
+
+        Raises `FieldError`, also where all that the fingerprint covers is there and the fingerprint
+        is another one.
+        """
+        event = read_object(Event, found)
+        pending = cls(event=event, **read_fields(cls, found))
+        if not pending.is_what_it_shows and _is_whole(found):
+            raise FieldError("it is not that of the event", place="fingerprint")
+        return pending
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShortVm:
+    """As much of a VM as says which one it is."""
+
+    vm_id: Annotated[str, Field(VM_ID, "Azure's unique id of the VM")]
+    name: Annotated[str | None, Field(or_null(WORD), "What Resources lists")]
+    resource_id: Annotated[str | None, Field(or_null(TEXT), "ARM id")]
+
+    @classmethod
+    def of(cls, vm: VmIdentity) -> ShortVm:
+        """Of a whole identity."""
+        return cls(vm_id=vm.vm_id, name=vm.name, resource_id=vm.resource_id)
+
+
+_PENDING: Final = Kind({"type": "object"}, PendingEvent.from_wire, PendingEvent.to_wire)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VmState:
+    """The document on `…/state`: the events that are pending on a VM."""
+
+    vm: Annotated[ShortVm | None, Field(object_of(ShortVm, is_nullable=True), "The VM")]
+    time: Annotated[datetime, Field(TIME, "When it was written")]
+    events: Annotated[tuple[PendingEvent, ...], Field(list_of(_PENDING, most=_MOST_EVENTS))]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VmStatus:
+    """The document on `…/status`: whether the bridge of a VM is online."""
+
+    status: Annotated[str, Field(one_of("online", "offline"), "Whether the bridge is connected")]
+    reason: Annotated[
+        str | None,
+        Field(or_null(WORD), "Why it is offline; `lost` if the connection ended without a message"),
+    ]
+    time: Annotated[datetime | None, Field(or_null(TIME), "When; null in the last will")]
+    version: Annotated[str, Field(WORD, "Version of the bridge")]
+    session: Annotated[str, Field(WORD, "The bridge's instance id")]
+    sink: Annotated[str | None, Field(or_null(TEXT), "Name of the sink that is connected")]
+    commands: Annotated[bool, Field(BOOLEAN, "Whether the bridge takes commands here")] = False
+    prepares: Annotated[
+        bool, Field(BOOLEAN, "Whether a program prepares the VM", is_optional=True)
+    ] = False
+    vm: Annotated[ShortVm | None, Field(object_of(ShortVm, is_nullable=True), "The VM")]
+
+
+def write_document(document: VmState | VmStatus) -> bytes:
+    """The bytes of a state or a status."""
+    return canonical_json(to_object(document))
+
+
+def read_state(body: bytes) -> VmState:
+    """A state, strictly. Raises `StateError`."""
+    return _read(VmState, body)
+
+
+def read_status(body: bytes) -> VmStatus:
+    """A status, strictly. Raises `StateError`."""
+    return _read(VmStatus, body)
+
+
+def _read(kind: type[T], body: bytes) -> T:
+    from pydantic_core import from_json  # noqa: PLC0415  # costs 30 ms, and is for readers only
+
+    try:
+        found = from_json(body, allow_inf_nan=False)
+    except ValueError as error:
+        raise StateError(str(error), reason="not_json") from None
+    try:
+        return read_object(kind, found)
+    except FieldError as error:
+        reason = "missing_field" if error.is_missing else "wrong_type"
+        raise StateError(str(error), reason=reason) from None
+
+
+def _is_whole(found: Mapping[str, Any]) -> bool:
+    """Whether all is there that the fingerprint covers."""
+    return set(FINGERPRINTED) <= found.keys()
