@@ -62,7 +62,8 @@ class LoginSettings(Section):
 
     mode: Mode = Field(
         "none",
-        description="none (only if LISTEN is loopback), proxy (a header of a named proxy), or oidc",
+        description="none (only if LISTEN and PUBLIC_URL are loopback), proxy (a header of a named "
+        "proxy), or oidc",
     )
     proxies: Addresses = Field(
         (), description="proxy: JSON list of the addresses whose headers are believed"

@@ -19,6 +19,7 @@ from pydantic import (
 from console.config.groups import GroupSettings, check_names
 from console.config.key_vault import KeyVaultSettings
 from console.config.login import LoginSettings, Section, from_json
+from sinks.http.address import is_loopback
 
 Role = Literal["viewer", "approver", "admin"]
 ROLES: Final[tuple[Role, ...]] = ("viewer", "approver", "admin")
@@ -187,6 +188,12 @@ class Settings(Section):
             raise ValueError(
                 "login: without a login the console listens on loopback only; set LOGIN__MODE to "
                 "proxy or oidc, or LISTEN to 127.0.0.1:9470"
+            )
+        public = urlsplit(self.public_url or f"http://{self.listen}").hostname or ""
+        if self.login.mode == "none" and not is_loopback(public):
+            raise ValueError(
+                "login: everybody who comes through a proxy would be the local user; set "
+                "LOGIN__MODE to proxy or oidc before PUBLIC_URL leads others here"
             )
         if self.login.mode == "oidc" and self.public_url is None and not self.is_loopback:
             raise ValueError(

@@ -40,6 +40,8 @@ _HEADERS: Final = (
     (b"cross-origin-opener-policy", b"same-origin"),
     (b"cross-origin-resource-policy", b"same-origin"),
 )
+_FORWARDING: Final = ("forwarded", "via", "x-client-ip", "x-real-ip", "x-original-for")
+"""What proxies add, besides everything that begins with X-Forwarded-."""
 _DECIDES: Final = "approver"
 _FORBIDDEN: Final = 403
 _UNAUTHORIZED: Final = 401
@@ -75,6 +77,7 @@ class Admission:
         self._access = access
         self._hosts = _own_hosts(settings)
         self._pages = pages
+        self._serves_this_machine_only = settings.login.mode == "none"
         self._leads = access.login is not None
         self._open = OPEN if self._leads else ()
 
@@ -102,10 +105,9 @@ class Admission:
 
     async def _look(self, scope: Scope, headers: Headers) -> Identity | _Refusal | None:
         """Who comes in, None where everybody may, or why not. Raises `StoreError`."""
-        if not self._is_own(headers.get("host", ""), scope.get("server")):
-            words = "this host name is not the console's; see SEB_CONSOLE_PUBLIC_URL"
-            return _Refusal(status=421, words=words)
         path = scope["path"]
+        if (misled := self._misled(scope, headers)) is not None:
+            return misled
         if path in _OPEN or path.startswith((*_OF_MACHINES, _STATIC)):
             return None
         try:
@@ -125,6 +127,22 @@ class Admission:
                 actor=UNKNOWN if identity is None else identity.person.name,
             )
         return None if path in self._open else _without_right(identity, scope) or identity
+
+    def _misled(self, scope: Scope, headers: Headers) -> _Refusal | None:
+        """Why a request has no business on this way to the console, whoever makes it."""
+        if self._serves_this_machine_only and scope["path"].startswith(_OF_MACHINES):
+            return None  # VMs may come through a proxy: each has a secret of its own
+        if not self._is_own(headers.get("host", ""), scope.get("server")):
+            words = "this host name is not the console's; see SEB_CONSOLE_PUBLIC_URL"
+            return _Refusal(status=421, words=words)
+        if self._serves_this_machine_only and _came_through_a_proxy(scope, headers):
+            return _Refusal(
+                status=_FORBIDDEN,
+                words="without a login the console serves its own machine only, and this request "
+                "came through a proxy; set SEB_CONSOLE_LOGIN__MODE to proxy or oidc",
+                reason="through_proxy",
+            )
+        return None
 
     def _answer(self, found: _Refusal, scope: Scope, headers: Headers) -> Response:
         """JSON for programs, a page for people, and the way to the login if that is missing."""
@@ -182,6 +200,14 @@ def _without_right(identity: Identity | None, scope: Scope) -> _Refusal | None:
 def _is_form(scope: Scope) -> bool:
     """Whether it is a form of the pages, all of which decide about one event or several."""
     return scope["method"] not in _SAFE and not scope["path"].startswith(_API)
+
+
+def _came_through_a_proxy(scope: Scope, headers: Headers) -> bool:
+    """Whether a request shows that it does not come from its author's own connection."""
+    # No browser, and no client of ours, speaks HTTP/1.0; nginx does unless it is told otherwise.
+    if scope.get("http_version") == "1.0":
+        return True
+    return any(name.startswith("x-forwarded") or name in _FORWARDING for name in headers)
 
 
 def _own_hosts(settings: Settings) -> frozenset[str]:

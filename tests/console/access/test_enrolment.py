@@ -34,6 +34,12 @@ from console.ingest.enrolment import (
 
 KEY = bytes(range(32))
 AT = 1_800_000_000.0
+PUBLIC = (
+    *("--set", "SEB_CONSOLE_PUBLIC_URL=https://console.example"),
+    *("--set", "SEB_CONSOLE_LOGIN__MODE=proxy"),
+    *("--set", 'SEB_CONSOLE_LOGIN__PROXIES=["127.0.0.1"]'),
+)
+"""Where others reach the console, with the login that it needs then."""
 
 
 def generations(database: Database) -> dict[str, int]:
@@ -220,9 +226,7 @@ def test_the_form_that_windows_takes(console: ConsoleProcess, tmp_path: Path) ->
         )
     }
     assert flat == lines_of(enroll(console, "vm-a").stdout)
-    good = enroll(
-        console, "vm-a", "--format", "windows", "--set", "SEB_CONSOLE_PUBLIC_URL=https://c"
-    )
+    good = enroll(console, "vm-a", "--format", "windows", *PUBLIC)
     path.write_text(good.stdout)
     said = run_seb("config", "show", home=tmp_path, env={"SEB_CONFIG": str(path)})
     assert said.code == 0, said.err
@@ -244,8 +248,7 @@ def test_lines_that_would_not_work_have_a_note(console: ConsoleProcess) -> None:
     assert "SEB_CONSOLE_PUBLIC_URL" in notes
     assert "SEB_COMMANDS__" not in notes
     overrides = ("--set", "SEB_CONSOLE_PULL=false")
-    good = ("--set", "SEB_CONSOLE_PUBLIC_URL=https://console.example")
-    done = enroll(console, "vm-a", *overrides, *good)
+    done = enroll(console, "vm-a", *overrides, *PUBLIC)
     assert "SEB_COMMANDS__" in done.stderr
     assert "SEB_CONSOLE_PUBLIC_URL" not in done.stderr
     url = lines_of(done.stdout)["SEB_COMMANDS__PULL_URL"]

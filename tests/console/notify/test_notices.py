@@ -625,7 +625,7 @@ def test_from_a_record_to_people_over_kill_9(
     file = tmp_path / "notices.jsonl"
     broker_settings = {"HOST": broker.host, "PORT": str(broker.port)}
     settings = {
-        "PUBLIC_URL": "https://console.example",
+        "PUBLIC_URL": "https://console.localhost",
         "SOURCE__BROKER__KIND": "mqtt",
         **{f"SOURCE__BROKER__{name}": value for name, value in broker_settings.items()},
         "SINK__FILE__PATH": str(file),
@@ -656,7 +656,7 @@ def test_from_a_record_to_people_over_kill_9(
             "seb.console.decision-due.v1",
             "seb.console.event-over.v1",
         ]
-        assert found[0]["data"]["notice"]["link"] == "https://console.example/events/E"
+        assert found[0]["data"]["notice"]["link"] == "https://console.localhost/events/E"
         for each in found:
             Draft202012Validator(ENVELOPE).validate(each)
         metrics = console.http.get(f"{console.url}/metrics", timeout=5).text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator
 from typing import Any
 
@@ -78,6 +79,47 @@ def test_every_answer_forbids_frames_and_foreign_code(console: ConsoleProcess) -
         assert answer.headers["x-content-type-options"] == "nosniff"
 
 
+@pytest.fixture(scope="module")
+def unprotected(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConsoleProcess]:
+    """A console without a login, for the person at this machine."""
+    with ConsoleProcess(tmp_path_factory.mktemp("unprotected")) as running:
+        yield running
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"X-Forwarded-For": "10.0.0.9"},
+        {"X-Forwarded-Proto": "https"},
+        {"X-Real-IP": "10.0.0.9"},
+        {"Forwarded": "for=10.0.0.9"},
+        {"Via": "1.1 proxy"},
+        {"Host": "console.example"},
+    ],
+)
+@pytest.mark.parametrize("path", ["/", "/api/v1/vms", "/api/v1/stream", "/static/page.js"])
+def test_nothing_but_what_vms_ask_is_reached_through_a_proxy(
+    unprotected: ConsoleProcess, path: str, headers: dict[str, str]
+) -> None:
+    """Without a login everybody is the local user, who has every role: a proxy must not be it."""
+    get = unprotected.http.get
+    assert get(unprotected.url + path, headers=headers, timeout=10).status_code in (403, 421)
+    address = f"{unprotected.url}/ingest/v1/records"
+    answer = unprotected.http.post(address, data=b"{}", headers=headers, timeout=10)
+    assert answer.status_code == 400
+    assert "record" in answer.text
+
+
+def test_a_proxy_that_says_nothing_of_itself_is_seen_by_its_protocol(
+    unprotected: ConsoleProcess,
+) -> None:
+    """As nginx comes if it is told nothing but the address: with HTTP/1.0."""
+    with socket.create_connection(("127.0.0.1", unprotected.port), 10) as connection:
+        head = f"GET /api/v1/vms HTTP/1.0\r\nHost: 127.0.0.1:{unprotected.port}\r\n\r\n"
+        connection.sendall(head.encode())
+        assert b" 403 " in connection.recv(65536).split(b"\r\n")[0]
+
+
 def test_only_the_connections_own_peer_is_a_proxy() -> None:
     """A header that names a proxy's address makes nobody one."""
     login = load(
@@ -130,6 +172,7 @@ def test_a_group_is_not_a_user() -> None:
     ("environ", "told"),
     [
         ({"LISTEN": "0.0.0.0:9470"}, "SEB_CONSOLE_LOGIN"),
+        ({"PUBLIC_URL": "https://console.example"}, "set LOGIN__MODE to proxy or oidc before"),
         ({"LISTEN": "nowhere"}, "SEB_CONSOLE_LISTEN: this is not ADDRESS:PORT"),
         ({"LOGIN__MODE": "proxy"}, "SEB_CONSOLE_LOGIN__PROXIES"),
         ({"LOGIN__MODE": "proxy", "LOGIN__PROXIES": '["all"]'}, "SEB_CONSOLE_LOGIN__PROXIES"),
