@@ -117,7 +117,7 @@ class Console:
             pull_queue=self.pull_queue,
             polls=Polls(self.database),
             sink_workers=self.notices.workers,
-            is_ready=lambda: self.feed.ready,
+            is_ready=lambda: self.feed.ready and self.writer.opened.is_set(),
             clock=clock,
         )
         self._loop: asyncio.AbstractEventLoop | None = None

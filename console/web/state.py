@@ -37,7 +37,9 @@ class AppState:
     sink_workers: Sequence[SinkWorker]
     """To the sinks that people are told over."""
     is_ready: Callable[[], bool]
-    """Whether the database has been read once: whose secrets were revoked is known."""
+    """Whether the database has been read once, so that whose secrets were revoked is known, and
+    whether it has been written that this run listens: before that no VM could be asked.
+    """
     clock: Callable[[], float]
 
     def now(self) -> float:

@@ -75,16 +75,24 @@ def answer(vms: Mapping[str, int], rows: Sequence[Row]) -> dict[str, Any]:
     if said:
         rest = " and ".join(words for _, words in said[1:])
         more = f"Besides, {rest}." if rest else ""
-        return {"kind": said[0][0], "title": said[0][1], "event": rows[0], "rest": more}
-    expected = vms["total"] - vms["retired"]
-    if not vms["total"]:
-        kind, title = "empty", "No VM has reported yet"
-    elif vms["learning"] * 2 > expected:
-        kind, title = "learning", f"Learning: heard {vms['heard']:,} of {plural(expected, 'VM')}"
+        kind, title, event = said[0][0], said[0][1], rows[0]
     else:
-        kind, title = "clear", "Nothing is coming"
-    rest = "There is news from Azure that needs no decision." if rows else ""
-    return {"kind": kind, "title": title, "event": None, "rest": rest}
+        more = "There is news from Azure that needs no decision." if rows else ""
+        kind, title, event = "clear", "Nothing is coming", None
+        if not vms["total"]:
+            kind, title = "empty", "No VM has reported yet"
+        elif vms["learning"] * 2 > vms["total"] - vms["retired"]:
+            kind, title = "learning", "Nothing is known to be coming"
+    if vms["learning"]:
+        expected = plural(vms["total"] - vms["retired"], "VM")
+        title += f"; {vms['learning']:,} of {expected} not known yet"
+    return {
+        "kind": kind,
+        "title": title,
+        "event": event,
+        "rest": more,
+        "unknown": vms["learning"],
+    }
 
 
 def parts(vms: Mapping[str, int]) -> list[dict[str, Any]]:

@@ -71,7 +71,7 @@ CONTACT_MEANINGS: Final[Mapping[str, str]] = MappingProxyType(
         "late": "More than half of the silent time has passed since its last message.",
         "silent": "Its bridge does not report any more, or its connection was lost.",
         "stopped": "Its bridge said that it stops.",
-        "learning": "Known from before; this console has not heard it since it started to listen.",
+        "learning": "Not heard for its silent time, while the console or its source was away.",
         "retired": "It is not expected any more.",
     }
 )

@@ -46,7 +46,24 @@ def test_a_started_console_learns_before_it_calls_anybody_silent(
     stage.put(FakeVm().heartbeat(now=stage.now - timedelta(hours=2)))
     stage.begin_to_listen(10)
     page.goto(stage.url)
-    expect(page.locator("h1")).to_have_text("Learning: heard 0 of 1 VM")
+    expect(page.locator("h1")).to_have_text(
+        "Nothing is known to be coming; 1 of 1 VM not known yet"
+    )
+
+
+def test_the_headline_says_that_a_part_of_the_fleet_is_not_known(
+    stage: ConsoleStage, page: Page
+) -> None:
+    """A console that was away does not say that all is quiet; whom it has heard is known."""
+    stage.put(FakeVm(name="away").heartbeat(now=stage.now - timedelta(hours=2)))
+    stage.begin_to_listen(10)
+    here = FakeVm(name="here")
+    stage.put(here.event("E", not_before=stage.moment(600), now=stage.now))
+    stage.takes_commands(here)
+    page.goto(stage.url)
+    expect(page.locator("h1")).to_have_text("1 decision is due; 1 of 2 VMs not known yet")
+    page.locator("#unknown a").click()
+    expect(page.locator("tbody th")).to_have_text(["away"])
 
 
 def test_a_source_that_is_away_is_a_red_bar(stage: ConsoleStage, page: Page) -> None:
