@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from console.access.people import Person
+from console.access.people import Person, is_same_person
 from console.access.scope import decides_event
 from console.approvals.refused import WORDS, Why
 from console.fleet.commands import working
@@ -158,8 +158,11 @@ def is_first_of_two(case: Case) -> bool:
 def is_the_same_person(case: Case) -> bool:
     """Two persons are needed, and this one was the first."""
     waiting = case.first_of_two
-    is_same = waiting is not None and waiting.actor == case.request.person.name
-    return _needs_two(case) and is_same
+    return (
+        _needs_two(case)
+        and waiting is not None
+        and is_same_person(waiting.actor, case.request.person.name)
+    )
 
 
 def is_second_token(case: Case) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from console.access.people import Person
+from console.access.people import Person, is_same_person
 from console.config.settings import Settings
 from console.fleet.differences import differences, names_of
 from console.fleet.moments import seconds_of
@@ -71,7 +71,7 @@ def values(
         "by": None if by is None else words.actor_words(by, here=is_here),
         "at": seconds_of(decision["at"]),
         "reason": decision["reason"],
-        "is_first": first is not None and first == person.name,
+        "is_first": first is not None and is_same_person(first, person.name),
         "names": names_of(item),
         "four_eyes": needs_second(item, settings),
         "form": why_not is None,
@@ -124,7 +124,7 @@ def _why_not(item: Mapping[str, Any], person: Person) -> tuple[str, str] | None:
             "You can look, but not decide: you do not have the role approver.",
             "Whoever runs the console gives it with SEB_CONSOLE_ROLES.",
         )
-    if decision["state"] == "second" and decision["by"] == person.name:
+    if decision["state"] == "second" and is_same_person(decision["by"], person.name):
         return (
             "You were the first to approve. Another approver has to be the second.",
             "Send them the address of this page.",

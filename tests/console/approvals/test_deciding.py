@@ -18,6 +18,17 @@ from support.console.stage import ConsoleStage
 from support.eventually import eventually
 
 ADA, BOB, EVE = ("ada", "approvers"), ("bob", "approvers"), ("eve", "viewers")
+SAME = (
+    "JÖRG@example.com",
+    "jörg@example.com ",
+    "jo\N{COMBINING DIAERESIS}rg@example.com",
+    "jörg\N{ZERO WIDTH SPACE}@example.com",
+    "jörg\N{VARIATION SELECTOR-16}@example.com",
+    "jörg\N{HANGUL FILLER}@example.com",
+    "\N{FULLWIDTH LATIN SMALL LETTER J}örg@example.com",
+    "\N{NO-BREAK SPACE}jörg@example.com",
+)
+"""What one person could be called besides jörg@example.com."""
 LOGIN = {
     "LOGIN__MODE": "proxy",
     "LOGIN__PROXIES": '["127.0.0.1"]',
@@ -54,9 +65,9 @@ class DecisionBench:
         return found
 
     @staticmethod
-    def as_(who: tuple[str, str]) -> dict[str, str]:
+    def as_(who: tuple[str, str]) -> dict[str, bytes]:
         """The headers of a proxy."""
-        return {"X-Forwarded-User": who[0], "X-Forwarded-Groups": who[1]}
+        return {"X-Forwarded-User": who[0].encode(), "X-Forwarded-Groups": who[1].encode()}
 
     def decide(
         self,
@@ -324,6 +335,19 @@ class TestFourEyes:
         rows = [(row["actor"], row["action"], row.get("firstActor")) for row in bench.audited()]
         assert rows == [("ada", "approve_first", None), ("bob", "approve", "ada")]
         assert bench.event()["decision"]["by"] == "ada, bob"
+
+    @pytest.mark.parametrize("name", SAME)
+    def test_nobody_is_their_own_second_person(self, stage: ConsoleStage, name: str) -> None:
+        """Names are compared as people read them."""
+        bench = DecisionBench(stage, names=2)
+        assert bench.decide(("jörg@example.com", "approvers")).json()["state"] == "second"
+        answer = bench.decide((name, "approvers"))
+        if answer.status_code == 202:
+            assert answer.json() == {"jti": None, "state": "second"}
+        else:  # it is no name that a provider can give
+            assert answer.status_code in (401, 403)
+        assert bench.broker.sent == []
+        assert bench.decide(BOB).json()["state"] == "approving"
 
     def test_a_changed_event_voids_the_first(self, stage: ConsoleStage) -> None:
         """The second person's approval of what it has become is a first one."""
