@@ -19,6 +19,22 @@
 {{- fail "settings: there is nothing in it; write settings: {}" -}}
 {{- end -}}
 {{- $sinks := .Values.settings.sink | default dict -}}
+{{- $kubernetes := include "seb.kubernetesNames" . | fromJsonArray -}}
+{{- if gt (len $kubernetes) 1 -}}
+{{- fail (printf "settings.sink: %s are all of kind kubernetes; a node has one, for each would take back the marks of the others" (join " and " $kubernetes)) -}}
+{{- end -}}
+{{- range $kubernetes -}}
+{{- $sink := get $sinks . -}}
+{{- if $sink.node -}}
+{{- fail (printf "settings.sink.%s.node: each pod looks after its own node, whose name the chart gives it; leave it out" .) -}}
+{{- end -}}
+{{- if not (or $.Values.kubernetes.enabled $sink.kubeconfig) -}}
+{{- fail (printf "settings.sink.%s: it has no rights in the cluster; set kubernetes.enabled, which makes its role, its token and the policy that binds them to the own node" .) -}}
+{{- end -}}
+{{- end -}}
+{{- if and .Values.kubernetes.enabled (eq (include "seb.serviceAccountName" .) "default") -}}
+{{- fail "kubernetes.enabled: the pods would run as the service account `default`, and every pod of the namespace that does would get the rights; set serviceAccount.create or serviceAccount.name" -}}
+{{- end -}}
 {{- range $name, $_ := .Values.secrets.variables -}}
 {{- if hasPrefix "SEB_SINK__" $name -}}
 {{- $sink := regexReplaceAll "^SEB_SINK__(.+?)__.*$" $name "${1}" | lower -}}

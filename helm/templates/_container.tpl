@@ -80,6 +80,11 @@ seccompProfile:
   mountPath: /etc/seb/secrets
   readOnly: true
 {{- end }}
+{{- if .Values.kubernetes.enabled }}
+- name: api-token
+  mountPath: /var/run/secrets/kubernetes.io/serviceaccount
+  readOnly: true
+{{- end }}
 {{- range $name, $_ := .Values.files }}
 - name: files-{{ $name }}
   mountPath: /etc/seb/files/{{ $name }}
@@ -118,6 +123,26 @@ seccompProfile:
   secret:
     secretName: {{ . }}
     defaultMode: 0440
+{{- end }}
+{{- if .Values.kubernetes.enabled }}
+# What automountServiceAccountToken would mount into every container, for the bridge alone.
+- name: api-token
+  projected:
+    defaultMode: 0440
+    sources:
+      - serviceAccountToken:
+          path: token
+          expirationSeconds: 3607
+      - configMap:
+          name: kube-root-ca.crt
+          items:
+            - key: ca.crt
+              path: ca.crt
+      - downwardAPI:
+          items:
+            - path: namespace
+              fieldRef:
+                fieldPath: metadata.namespace
 {{- end }}
 {{- range $name, $from := .Values.files }}
 - name: files-{{ $name }}

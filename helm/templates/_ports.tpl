@@ -25,6 +25,10 @@
 {{- if $sink.namespace -}}{{- $ports = append $ports "443" -}}{{- end -}}
 {{- end -}}
 {{- end -}}
+{{- if .Values.kubernetes.enabled -}}
+{{- /* The API server's Service, and where managed and other clusters have the server behind it. */ -}}
+{{- $ports = concat $ports (list "443" "6443") -}}
+{{- end -}}
 {{- $commands := .Values.settings.commands | default dict -}}
 {{- if or $commands.pull_url (hasKey .Values.secrets.variables "SEB_COMMANDS__PULL_URL") -}}
 {{- $ports = append $ports (include "seb.urlPort" ($commands.pull_url | default "https://in-a-secret")) -}}

@@ -39,5 +39,5 @@ ConfigMap should read as its owner wrote it. JSON's strings, numbers, booleans a
 
 {{/* The bridge's TOML file. */}}
 {{- define "seb.settings" -}}
-{{- include "seb.toml" (dict "table" .Values.settings "path" "") | trim -}}
+{{- include "seb.toml" (dict "table" (include "seb.settingsWithKubernetes" . | fromJson) "path" "") | trim -}}
 {{- end -}}

@@ -27,6 +27,8 @@ SINKS = {
     "eventhub-identity": {"eventhub"},
     "everything": {"audit", "eventhub", "mqtt", "ops", "pull", "stdout"},
     "hostnetwork": {"stdout"},
+    "kubernetes": {"kubernetes"},
+    "kubernetes-drain": {"node"},
     "minimal": {"stdout"},
     "monitoring": {"stdout"},
     "mqtt": {"mqtt"},

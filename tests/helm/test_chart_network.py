@@ -34,6 +34,7 @@ def sink_ports(objects: list[dict[str, Any]]) -> set[int]:
         ("eventhub-identity", {443, 5671}),
         ("webhook", {443, 8443}),
         ("everything", {80, 443, 5671, 8080, 8883}),
+        ("kubernetes-drain", {443, 6443}),
     ],
 )
 def test_sinks_have_their_ports(case: str, ports: set[int]) -> None:

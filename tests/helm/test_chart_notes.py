@@ -48,6 +48,8 @@ def test_they_say_what_it_does_to_a_vm(chart: Path, case: str) -> None:
         ("emptydir", "is lost, and the store", "hostPath volumes"),
         ("hostnetwork", "owned by 65532 with mode 0700", "port-forward"),
         ("webhook", "the ports 443, 8443.", "Nothing is delivered"),
+        ("kubernetes", "the condition ScheduledEvent", "it will:"),
+        ("kubernetes-drain", "it will: taint, cordon, drain.", "Nothing is delivered"),
     ],
 )
 def test_they_say_what_matters_here(chart: Path, case: str, told: str, not_told: str) -> None:
