@@ -39,7 +39,7 @@ def main() -> None:
         for each in module.figures(figures):
             ratio = "" if each.ratio is None else f"{each.ratio:.2f} x"
             verdict = {True: "", False: "NOT MET", None: ""}[each.is_met]
-            print(f"  {each.what}: {each.ours} ({ratio} {each.limit}) {verdict}", flush=True)
+            print(f"  {each.what}: {each.ours} ({ratio} {each.limit or ''}) {verdict}", flush=True)
         page.write(found)  # after each: what is measured stays, whatever comes next
     page.write(found)
 

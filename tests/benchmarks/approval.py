@@ -14,7 +14,7 @@ from support.console.deciding import World, audit, decide
 from support.console.process import ConsoleProcess
 from support.eventually import eventually
 
-from tests.benchmarks.frame import Figure, ms
+from tests.benchmarks.frame import Figure, Limit, ms
 
 TITLE: Final = "From approving to Azure"
 OURS: Final = "the console"
@@ -68,9 +68,7 @@ def figures(found: Any) -> list[Figure]:
         Figure(
             what="a person approves \u2192 the VM's request arrives at Azure",
             ours=f"{ms(post['median'])} median, {ms(post['p95'])} p95",
-            peer=ms(LONGEST),
-            ratio=post["median"] / LONGEST,
-            at_most=1.0,
+            limit=Limit(measured=post["median"], unit="ms", at_most=LONGEST),
             why="three writes that are synced lie in between: the audit's row with the command, "
             "the bridge's entry, and its note before it asks",
         ),

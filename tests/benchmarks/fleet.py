@@ -25,7 +25,7 @@ from tests.benchmarks.fleet_paper import (
     message_bytes,
     wave_line,
 )
-from tests.benchmarks.frame import Figure, bars, bullets, table
+from tests.benchmarks.frame import Figure, bars, bullets, growth, table
 from tests.benchmarks.measure import child
 
 TITLE: Final = "A fleet at one broker"
@@ -164,7 +164,7 @@ def _histogram(notes: Notes, begun: float) -> list[int]:
 def figures(found: Any) -> list[Figure]:
     """How much of a fleet comes back at once; a few VMs are no fleet."""
     return [
-        Figure(
+        growth(
             what=f"{size} VMs return to a broker that was away for {away} s",
             ours=f"{back['connections_in_busiest_second']} in the busiest second, all within "
             f"{back['seconds']:.1f} s",

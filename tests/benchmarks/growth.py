@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tests.benchmarks import growth_document, growth_sinks, growth_store
-from tests.benchmarks.frame import Figure, ms, table
+from tests.benchmarks.frame import Figure, growth, ms, table
 
 TITLE: Final = "Growth"
 LINEAR: Final = 1.5
@@ -47,7 +47,7 @@ def _document(found: Any) -> Iterator[Figure]:
     few, many = list(grid)[len(grid) // 2], list(grid)[-1]
     for names in (next(iter(grid)), many):
         whole = f"{int(many):,} records are one transaction, which is long with such records"
-        yield Figure(
+        yield growth(
             what=f"per change, {many} events of {names} resources come at once",
             ours=ms(grid[many][names]),
             peer=f"{ms(grid[few][names])} of {few} events",
@@ -58,7 +58,7 @@ def _document(found: Any) -> Iterator[Figure]:
     first = next(iter(among))
     for size in list(among)[1:]:
         each = among[size]
-        yield Figure(
+        yield growth(
             what=f"one event changes, {int(size) - 1} others do not",
             ours=ms(each["moved_ms"]),
             peer=f"{ms(among[first]['moved_ms'])} alone",
@@ -71,7 +71,7 @@ def _document(found: Any) -> Iterator[Figure]:
             "hold a handful",
         )
     last = among[list(among)[-1]]
-    yield Figure(
+    yield growth(
         what=f"a poll that finds the same {last['bytes']:,} bytes again",
         ours=ms(last["same_ms"]),
         peer=f"{ms(last['json_ms'])}: only reading their JSON",
@@ -87,7 +87,7 @@ def _store(found: Any) -> Iterator[Figure]:
         first, last = next(iter(sizes)), list(sizes)[-1]
         for step, told in _STEPS.items():
             small, large = sizes[first][step], sizes[last][step]
-            yield Figure(
+            yield growth(
                 what=f"{told}, {int(last):,} records {words}",
                 ours=ms(large),
                 peer=f"{ms(small)} with {first}",
@@ -98,7 +98,7 @@ def _store(found: Any) -> Iterator[Figure]:
     waiting = found["waiting"]
     few, many = list(waiting)[-2], list(waiting)[-1]
     each = {size: 1000 * waiting[size]["backlog_ms"] / max(int(size), 1) for size in (few, many)}
-    yield Figure(
+    yield growth(
         what=f"counting a backlog, as metrics do, per 1,000 of {int(many):,} records that wait",
         ours=ms(each[many]),
         peer=f"{ms(each[few])} of {int(few):,}",
@@ -111,7 +111,7 @@ def _store(found: Any) -> Iterator[Figure]:
 
 def _sinks(found: Any) -> Iterator[Figure]:
     first, last = next(iter(found)), list(found)[-1]
-    yield Figure(
+    yield growth(
         what=f"one change to the last of {last} sinks, per sink",
         ours=ms(found[last]["last_ms"] / int(last)),
         peer=f"{ms(found[first]['last_ms'] / int(first))} with {first}",

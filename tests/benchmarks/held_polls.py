@@ -18,7 +18,7 @@ import requests
 from support.ports import free_port
 
 from console.service.connections import Limits
-from tests.benchmarks.frame import Figure
+from tests.benchmarks.frame import Figure, Limit
 from tests.benchmarks.measure import PYTHON, SEB, cpu_seconds, environment, resident_mib, running
 
 TITLE: Final = "Commands over HTTPS"
@@ -140,9 +140,8 @@ def figures(found: Any) -> list[Figure]:
         Figure(
             what=f"a console that holds the polls of {vms:,} VMs, whose heartbeats it has",
             ours=f"{found['memory_mib']:.0f} MiB resident, {found['cpu'] * 100:.1f} % of a core",
-            peer=f"{LIMIT_MIB:.0f} MiB; without VMs it has {found['alone_mib']:.0f} MiB",
-            ratio=found["memory_mib"] / LIMIT_MIB,
-            at_most=1.0,
+            peer=f"without VMs it has {found['alone_mib']:.0f} MiB",
+            limit=Limit(measured=found["memory_mib"], unit="MiB", at_most=LIMIT_MIB),
             why="about 16 KiB for each held request, and what a VM is in memory",
         ),
         Figure(

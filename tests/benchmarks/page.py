@@ -40,10 +40,10 @@ _HEAD: Final = """\
 For the person who asks what it costs. At the end you know what the bridge and the console need,
 against what you would use instead.
 
-How fast and how lean the bridge is, against what people would use instead. Every figure is a ratio,
-measured side by side in one run: both sides take turns, on the same machine, against the same far
-ends, and medians are compared. Everything runs on loopback, so what a network adds is missing on
-both sides.
+How fast and how lean the bridge is, and what the smallest program of your own would need in its
+place. Both are measured side by side in one run: they take turns, on the same machine, against the
+same far ends, and medians are compared. The comparison has no limit; the limits are about what
+users feel. Everything runs on loopback, so what a network adds is missing on both sides.
 
 `make bench` measures it all again and writes this page; `python -m tests.benchmarks --only latency`
 measures one part.
@@ -109,9 +109,9 @@ def _section(name: str, module: ModuleType, found: Mapping[str, Any]) -> Iterato
 def _row(figure: Figure) -> tuple[str, ...]:
     ratio = "" if figure.ratio is None else f"{figure.ratio:.2f} \u00d7"
     verdict = _VERDICTS[figure.is_met]
-    return (figure.what, figure.ours, figure.peer, ratio, figure.limit, verdict)
+    return (figure.what, figure.ours, figure.peer, ratio, str(figure.limit or ""), verdict)
 
 
 def _reason(figure: Figure) -> str:
     why = figure.why or "the cause is not known yet"
-    return f"{figure.what}: {figure.ratio:.2f} \u00d7, {figure.limit}. Why: {why}."
+    return f"{figure.what}: {figure.ours}, {figure.limit}. Why: {why}."
