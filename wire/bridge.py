@@ -52,6 +52,9 @@ class Heartbeat:
             "hides only heartbeats that newer ones replaced",
         ),
     ]
+    prepares: Annotated[
+        bool, Field(BOOLEAN, "Whether a program prepares the VM", is_optional=True)
+    ] = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +70,9 @@ class Started:
         float | None,
         Field(or_null(number()), "Seconds since IMDS was last looked at; null: never"),
     ]
+    prepares: Annotated[
+        bool, Field(BOOLEAN, "Whether a program prepares the VM", is_optional=True)
+    ] = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

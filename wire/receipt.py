@@ -28,6 +28,7 @@ REFUSALS: Final = (
     "rate_limited",
 )
 """Why a command is rejected, before IMDS is asked."""
+ACTS: Final = ("approve", "prepare", "ping")
 FAILURES: Final = ("not_prepared", "imds_refused", "imds_unreachable")
 """Why an approval that was accepted fails, beside reasons that are refusals too."""
 _WHY: Final = Kind(
@@ -72,6 +73,14 @@ class ReceiptData(Observer):
             _WHY,
             "Why, in the approver's own words: the command's rsn, or seb approve --reason; null "
             "where none was given, and for a rule. Receipts of version 0.1.0 have none",
+            is_optional=True,
+        ),
+    ] = None
+    act: Annotated[
+        str | None,
+        Field(
+            word_of(*ACTS, None),
+            "What was asked for; null where it is not known, as in receipts up to version 0.2.0",
             is_optional=True,
         ),
     ] = None

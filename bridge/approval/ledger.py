@@ -95,6 +95,7 @@ def receipt(approval: Approval, observer: Observer, now: datetime) -> RecordDraf
         issuer=approval.issuer,
         resources=approval.resources,
         rsn=approval.why,
+        act=None if approval.event_id is None else approval.act,
     )
     subject = about or f"bridge/{observer.bridge.instance_id}"
     return draft(APPROVAL, data, subject=subject, now=now)

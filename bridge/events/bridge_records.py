@@ -20,12 +20,14 @@ def started(
     sinks: Sequence[str],
     restarted: bool | None,
     gap_seconds: float | None,
+    prepares: bool = False,
 ) -> RecordDraft:
     """A run begins: its sinks, whether the VM booted meanwhile, and the seconds without a poll."""
     detail = bridge.Started(
         sinks=tuple(sinks),
         restarted=restarted,
         gap_seconds=None if gap_seconds is None else round(gap_seconds, 3),
+        prepares=prepares,
     )
     data = bridge.StartedData(
         vm=observer.vm, node=observer.node, bridge=observer.bridge, started=detail
@@ -52,6 +54,7 @@ def heartbeat(
     looked_at: datetime | None,
     pending: int,
     last_sequence: int,
+    prepares: bool = False,
 ) -> RecordDraft:
     """The bridge is alive: the next heartbeat is due in `interval` seconds."""
     detail = bridge.Heartbeat(
@@ -59,6 +62,7 @@ def heartbeat(
         last_poll_time=looked_at,
         pending_events=pending,
         last_record_sequence=last_sequence,
+        prepares=prepares,
     )
     data = bridge.HeartbeatData(
         vm=observer.vm, node=observer.node, bridge=observer.bridge, heartbeat=detail

@@ -41,6 +41,8 @@ class CurrentState:
     """What was wrong with the last poll; None where it went well."""
     preparation: Callable[[TrackedEvent], str | None] = lambda _: None
     """How far this VM has prepared for an event; None if it prepares nothing."""
+    prepares: bool = False
+    """Whether a sink prepares this VM."""
 
     @classmethod
     def after(

@@ -211,6 +211,7 @@ def _preparations(
         PreparingSpec(sink=name, lead=settings.lead), store, outbox, state, clock
     )
     state.preparation = preparations.state_of
+    state.prepares = True
     return preparations
 
 

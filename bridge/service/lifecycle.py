@@ -63,6 +63,7 @@ class Lifecycle:
             sinks=self._sinks,
             restarted=gaps.rebooted,
             gap_seconds=gaps.gap(now).seconds,
+            prepares=self._state.prepares,
         )
         self._store.commit([draft])
         log.info(
@@ -86,6 +87,7 @@ class Lifecycle:
                 looked_at=self._state.gaps.looked_at,
                 pending=len(self._state.pending()),
                 last_sequence=self._store.last_record_sequence,
+                prepares=self._state.prepares,
             )
         )
 

@@ -87,6 +87,7 @@ def order_of(command: Command) -> Order:
         fingerprint=command.fingerprint,
         why=command.reason,
         jti=command.jti,
+        prepare=command.act == "prepare",
     )
 
 

@@ -77,10 +77,38 @@ command: Final = Table(
     Column("unanswered_at", Float(53)),
     Column("changed", BigInteger, nullable=False),
     Column("scope", Text, nullable=False, server_default=""),
+    Column("act", Text, nullable=False, server_default="approve"),  # approve, prepare
     Index("command_decision", "decision_id"),
     Index("command_event", "event_id"),
     Index("command_vm", "vm_id"),
     Index("command_changed", "changed"),
+)
+
+# One row per event whose VMs belong to a group: whose turn it is, and who waits for whom. Lists are
+# JSON.
+turn: Final = Table(
+    "turn",
+    metadata,
+    Column("event_id", Text, primary_key=True),
+    Column("scope", Text, primary_key=True),
+    Column("fingerprint", Text, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("since", Float(53), nullable=False),
+    Column("taken_at", Float(53)),
+    Column("over_at", Float(53)),  # when its event was over
+    Column("by", Text),  # the actor of its approval
+    Column("asked", Text),  # a person's reason
+    Column("is_forced", Integer, nullable=False, server_default="0"),
+    Column("reason", Text),
+    Column("ended_by", Text),  # the person who ended it
+    Column("needs_people", Integer, nullable=False, server_default="0"),
+    Column("groups", Text, nullable=False),
+    Column("holders", Text, nullable=False),
+    Column("held_by", Text, nullable=False),
+    Column("behind", Text, nullable=False),
+    Column("changed", BigInteger, nullable=False),
+    Index("turn_state", "state"),
+    Index("turn_changed", "changed"),
 )
 
 # What the console told people by itself: a stream of records. The id is made from the fact, so

@@ -23,8 +23,8 @@ from sqlalchemy import (
 
 from console.db import decisions, rows
 from console.db.contact import contact_of
-from console.db.decision_tables import command, decision
-from console.db.tables import event, observation, receipt, resource
+from console.db.decision_tables import command, decision, turn
+from console.db.tables import event, observation, preparation, receipt, resource
 from console.db.upsert import portions
 from console.db.vms import BEARER, OPEN, named
 from console.fleet.contact import Listening
@@ -147,7 +147,7 @@ class Events:
         several = union(
             *(
                 select(table.c.event_id).where(table.c.changed > number)
-                for table in (event, observation, receipt, decision, command)
+                for table in (event, observation, receipt, preparation, decision, command, turn)
             )
         )
         return sorted(filter(None, self._connection.execute(several).scalars()))
@@ -216,7 +216,9 @@ class Events:
         found: dict[Key, list[Receipt]] = {}
         for few in portions(event_ids):
             query = select(receipt, observation.c.scope.label("of_event")).join(observation, own)
-            query = query.where(receipt.c.event_id.in_(few)).order_by(receipt.c.at)
+            # What became of a prepare command says nothing of an approval.
+            is_approval = func.coalesce(receipt.c.act, "") != "prepare"
+            query = query.where(receipt.c.event_id.in_(few), is_approval).order_by(receipt.c.at)
             for row in self._connection.execute(query):
                 found.setdefault((row.event_id, row.of_event), []).append(rows.receipt_of(row))
         return found

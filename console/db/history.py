@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from pydantic_core import from_json
 from sqlalchemy import Connection, select
 
 from console.db import rows, tables
 from console.fleet.timeline import PastRecord
 from console.fleet.values import Gap, Observation, Receipt
+from console.records.incoming import PreparationFacts
+from wire.record import PREPARATION
 
 _MOST_RECORDS: Final = 2000
 _RECORD: Final = [column for column in tables.record.columns if column.name != "body"]
@@ -44,7 +47,9 @@ def records_of_event(connection: Connection, event_id: str) -> list[PastRecord]:
     query = select(*_RECORD).where(r.event_id == event_id).order_by(r.time, r.received_at)
     wanted = select(tables.receipt).where(tables.receipt.c.event_id == event_id)
     receipts = [rows.receipt_of(row) for row in connection.execute(wanted)]
-    return _records(connection.execute(query.limit(_MOST_RECORDS)), receipts)
+    prepared = select(r.id, r.body).where(r.event_id == event_id, r.type == PREPARATION)
+    bodies = {row.id: row.body for row in connection.execute(prepared.limit(_MOST_RECORDS))}
+    return _records(connection.execute(query.limit(_MOST_RECORDS)), receipts, bodies)
 
 
 def past_of_vm(connection: Connection, vm_id: str, limit: int) -> PastVm:
@@ -54,10 +59,13 @@ def past_of_vm(connection: Connection, vm_id: str, limit: int) -> PastVm:
     found = connection.execute(query).all()
     wanted = select(tables.receipt).where(answers.vm_id == vm_id).order_by(answers.at.desc())
     receipts = [rows.receipt_of(row) for row in connection.execute(wanted.limit(limit))]
+    prepared = select(r.id, r.body).where(r.vm_id == vm_id, r.type == PREPARATION)
+    newest = prepared.order_by(r.time.desc()).limit(limit)
+    bodies = {row.id: row.body for row in connection.execute(newest)}
     gaps = connection.execute(select(tables.gap).where(tables.gap.c.vm_id == vm_id))
     seen = select(tables.observation).where(o.vm_id == vm_id).order_by(o.first_at.desc())
     return PastVm(
-        records=_records(found, receipts),
+        records=_records(found, receipts, bodies),
         gaps=[rows.gap_of(row) for row in gaps],
         observations=[rows.observation_of(row) for row in connection.execute(seen.limit(limit))],
     )
@@ -70,7 +78,10 @@ def read_quarantine(connection: Connection) -> list[Quarantined]:
     return [Quarantined(**row._mapping) for row in connection.execute(query)]  # noqa: SLF001  # SQLAlchemy's public name for it
 
 
-def _records(found: Iterable[Any], receipts: Iterable[Receipt]) -> list[PastRecord]:
+def _records(
+    found: Iterable[Any], receipts: Iterable[Receipt], preparations: Mapping[str, bytes]
+) -> list[PastRecord]:
+    """`preparations`: the bytes of the records that tell of one, by id."""
     by_record = {receipt.record_id: receipt for receipt in receipts}
     return [
         PastRecord(
@@ -82,6 +93,21 @@ def _records(found: Iterable[Any], receipts: Iterable[Receipt]) -> list[PastReco
             sequence=row.sequence,
             event_id=row.event_id,
             receipt=by_record.get(row.id),
+            preparation=_preparation(preparations.get(row.id)),
         )
         for row in found
     ]
+
+
+def _preparation(body: bytes | None) -> PreparationFacts | None:
+    """What a record tells of a preparation; it was checked when it came in."""
+    if body is None:
+        return None
+    data = from_json(body)["data"]
+    return PreparationFacts(
+        event_id=data["evt"],
+        fingerprint=data["evh"],
+        state=data["state"],
+        reason=data.get("reason"),
+        cause=data.get("cause"),
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlalchemy import Connection, Table, delete, func, select
 
 from console.db import tables
-from console.db.decision_tables import command, decision, notice
+from console.db.decision_tables import command, decision, notice, turn
 
 
 def delete_before(connection: Connection, moment: float, limit: int) -> bool:
@@ -18,7 +18,7 @@ def delete_before(connection: Connection, moment: float, limit: int) -> bool:
     e, r = tables.event.c, tables.record.c
     over = select(e.event_id).where(e.state == "ended", e.shown_at < moment).limit(limit)
     gone = list(connection.execute(over).scalars())
-    for table in (tables.observation, tables.resource, tables.event):
+    for table in (tables.observation, tables.resource, tables.preparation, turn, tables.event):
         connection.execute(delete(table).where(table.c.event_id.in_(gone)))
     old = select(r.id).where(r.received_at < moment).limit(limit)
     ids = list(connection.execute(old).scalars())

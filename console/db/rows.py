@@ -15,13 +15,14 @@ from console.fleet.values import (
     Event,
     Gap,
     Observation,
+    Preparation,
     Receipt,
     Stream,
     Vm,
     folded,
     sort_name,
 )
-from console.records.incoming import EventFacts, IncomingRecord, ReceiptFacts
+from console.records.incoming import EventFacts, IncomingRecord, PreparationFacts, ReceiptFacts
 
 _VM: Final = tuple(each.name for each in fields(Vm))
 _STREAM: Final = tuple(each.name for each in fields(Stream))
@@ -38,6 +39,7 @@ def vm_row(vm: Vm) -> Values:
     """A VM's row."""
     return {
         **{name: getattr(vm, name) for name in _VM},
+        "prepares": int(vm.prepares),
         "tags": _json(vm.tags) if vm.tags else _NO_TAGS,
         "place": vm.place,
         "folded": folded(vm.name),
@@ -48,6 +50,7 @@ def vm_row(vm: Vm) -> Values:
 def vm_of(row: Row[Any]) -> Vm:
     """A VM from its row, which may have further columns."""
     values = {name: getattr(row, name) for name in _VM}
+    values["prepares"] = bool(row.prepares)
     values["tags"] = {} if row.tags == _NO_TAGS else from_json(row.tags)
     return Vm(**values)
 
@@ -77,6 +80,8 @@ def record_row(record: IncomingRecord) -> Values:
     about = record.event.event_id if record.event is not None else None
     if record.receipt is not None:
         about = record.receipt.event_id
+    if record.preparation is not None:
+        about = record.preparation.event_id
     return {
         "id": record.id,
         "vm_id": record.place.vm_id,
@@ -146,6 +151,7 @@ def receipt_row(receipt: Receipt, number: int) -> Values:
         "at": receipt.at,
         "changed": number,
         "why": facts.why,
+        "act": facts.act,
         "scope": receipt.scope,
     }
 
@@ -164,6 +170,43 @@ def receipt_of(row: Row[Any]) -> Receipt:
             reason=row.reason,
             actor=row.actor,
             why=row.why,
+            act=row.act,
+        ),
+    )
+
+
+def preparation_row(preparation: Preparation, number: int) -> Values:
+    """A preparation's row."""
+    facts = preparation.facts
+    return {
+        "event_id": facts.event_id,
+        "scope": preparation.scope,
+        "vm_id": preparation.vm_id,
+        "fingerprint": facts.fingerprint,
+        "state": facts.state,
+        "reason": facts.reason,
+        "cause": facts.cause,
+        "stream": preparation.stream,
+        "sequence": preparation.sequence,
+        "time": preparation.time,
+        "changed": number,
+    }
+
+
+def preparation_of(row: Row[Any]) -> Preparation:
+    """A preparation from its row."""
+    return Preparation(
+        vm_id=row.vm_id,
+        scope=row.scope,
+        stream=row.stream,
+        sequence=row.sequence,
+        time=row.time,
+        facts=PreparationFacts(
+            event_id=row.event_id,
+            fingerprint=row.fingerprint,
+            state=row.state,
+            reason=row.reason,
+            cause=row.cause,
         ),
     )
 

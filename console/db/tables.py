@@ -56,6 +56,8 @@ vm: Final = Table(
     Column("commands", Text),
     Column("missing", BigInteger, nullable=False),
     Column("changed", BigInteger, nullable=False),
+    # Whether it has a program that prepares.
+    Column("prepares", Integer, nullable=False, server_default="0"),
     # When it last polled the HTTPS command channel; it takes commands there for a minute.
     Column("pulled_at", Float(53)),
     # Where its name is unique, and the name as it is compared and as lists are sorted by it.
@@ -186,9 +188,30 @@ receipt: Final = Table(
     Column("changed", BigInteger, nullable=False),
     Column("why", Text),
     Column("scope", Text, nullable=False, server_default=""),
+    Column("act", Text),
     Index("receipt_event", "event_id"),
     Index("receipt_jti", "jti"),
     Index("receipt_changed", "changed"),
+)
+
+# How far one VM has prepared for one event: the newest that it said of that.
+preparation: Final = Table(
+    "preparation",
+    metadata,
+    Column("event_id", Text, primary_key=True),
+    Column("scope", Text, primary_key=True),
+    Column("vm_id", Text, primary_key=True),
+    Column("fingerprint", Text, nullable=False),
+    Column("state", Text, nullable=False),  # preparing, prepared, failed, recovered
+    Column("reason", Text),
+    Column("cause", Text),
+    Column("stream", Text, nullable=False),
+    Column("sequence", BigInteger, nullable=False),
+    Column("time", Float(53), nullable=False),
+    Column("changed", BigInteger, nullable=False),
+    Index("preparation_vm", "vm_id"),
+    Index("preparation_state", "state"),
+    Index("preparation_changed", "changed"),
 )
 
 quarantine: Final = Table(

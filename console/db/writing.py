@@ -13,7 +13,7 @@ from console.db.upsert import insert_new, insert_of, portions, upsert
 from console.fleet.fold import Changes, Known, is_deletion
 from console.fleet.reporters import PULL_SECONDS
 from console.fleet.values import Event, folded
-from console.records.incoming import Incoming, IncomingRecord, IncomingState
+from console.records.incoming import Incoming, IncomingRecord, IncomingState, IncomingStatus
 
 _NEXT: Final = text("UPDATE change SET number = number + 1 WHERE id = 1 RETURNING number")
 _PAIRS: Final = 1000
@@ -47,6 +47,7 @@ def load(connection: Connection, batch: Sequence[Incoming]) -> Known:
     known.records |= _stored(connection, known, records)
     _load_events(connection, known, batch)
     _load_deleted(connection, known, records)
+    _load_preparations(connection, known, batch)
     return known
 
 
@@ -75,6 +76,11 @@ def write(connection: Connection, changes: Changes, number: int) -> None:
     upsert(connection, tables.event, [rows.event_row(e, number) for e in changes.events.values()])
     _write_names(connection, changes, number)
     insert_new(connection, tables.receipt, [rows.receipt_row(r, number) for r in changes.receipts])
+    upsert(
+        connection,
+        tables.preparation,
+        [rows.preparation_row(each, number) for each in changes.preparations.values()],
+    )
     for (vm_id, stream), gaps in changes.gaps.items():
         connection.execute(
             delete(tables.gap).where(tables.gap.c.vm_id == vm_id, tables.gap.c.stream == stream)
@@ -203,6 +209,17 @@ def _load_events(connection: Connection, known: Known, batch: Sequence[Incoming]
         wanted = select(tables.observation).where(tuple_(c.event_id, c.vm_id).in_(some))
         for row in connection.execute(wanted):
             known.observations[(row.event_id, row.vm_id)] = rows.observation_of(row)
+
+
+def _load_preparations(connection: Connection, known: Known, batch: Iterable[Incoming]) -> None:
+    vm_ids = {
+        _vm_id(each)
+        for each in batch
+        if not isinstance(each, IncomingStatus)
+        and (each.preparations if isinstance(each, IncomingState) else each.preparation)
+    }
+    for row in _select_in(connection, tables.preparation, "vm_id", vm_ids):
+        known.preparations[(row.event_id, row.vm_id)] = rows.preparation_of(row)
 
 
 def _load_deleted(connection: Connection, known: Known, records: Iterable[IncomingRecord]) -> None:

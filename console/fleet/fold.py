@@ -8,13 +8,14 @@ from dataclasses import dataclass, field, replace
 from console.fleet import gaps, vms
 from console.fleet.contact import Listening
 from console.fleet.observations import ended_unseen, of_pending, of_record, shown, supersedes
-from console.fleet.values import Event, Gap, Observation, Receipt, Stream, Vm, folded
+from console.fleet.values import Event, Gap, Observation, Preparation, Receipt, Stream, Vm, folded
 from console.records.incoming import (
     EventFacts,
     Incoming,
     IncomingRecord,
     IncomingState,
     IncomingStatus,
+    PreparationFacts,
 )
 
 Pair = tuple[str, str]
@@ -33,6 +34,8 @@ class Known:
     observations: dict[Pair, Observation] = field(default_factory=dict)
     """By event id and vmId."""
     events: dict[str, Event] = field(default_factory=dict)
+    preparations: dict[Pair, Preparation] = field(default_factory=dict)
+    """By event id and vmId."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -48,6 +51,7 @@ class Changes:
     observations: dict[Pair, Observation] = field(default_factory=dict)
     events: dict[str, Event] = field(default_factory=dict)
     receipts: list[Receipt] = field(default_factory=list)
+    preparations: dict[Pair, Preparation] = field(default_factory=dict)
     altered: set[str] = field(default_factory=set)
     """VMs of which more has changed than the time of their contact."""
     names: dict[str, frozenset[str]] = field(default_factory=dict)
@@ -98,6 +102,16 @@ def _record(known: Known, changes: Changes, record: IncomingRecord) -> None:
         put_back = not counted.fresh
         _observe(known, changes, of_record(record, record.event), put_back=put_back)
         _retire(known, changes, record, record.event)
+    if record.preparation is not None:
+        said = Preparation(
+            vm_id=vm_id,
+            scope=heard.scope,
+            facts=record.preparation,
+            stream=record.stream,
+            sequence=record.sequence,
+            time=min(record.time, record.received_at),
+        )
+        _prepare(known, changes, said)
     if not seen:
         known.records.add(record.id)
         changes.records[record.id] = record
@@ -153,11 +167,41 @@ def _state(known: Known, changes: Changes, state: IncomingState) -> None:
         before = known.observations.get((event.event_id, state.vm_id))
         if before is None or _is_newer(before, state, event):
             _observe(known, changes, of_pending(state, vm, record_id, event))
+    for prepared in state.preparations:
+        said = Preparation(
+            vm_id=state.vm_id,
+            scope=vm.scope,
+            facts=prepared,
+            stream=vm.stream or "",
+            sequence=0,
+            time=min(state.time, state.received_at),
+        )
+        _prepare(known, changes, said)
     for (event_id, vm_id), observation in list(known.observations.items()):
         if vm_id == state.vm_id and event_id not in pending and observation.time < state.time:
             over = ended_unseen(observation, state)
             if over is not None:
                 _observe(known, changes, over)
+
+
+def _prepare(known: Known, changes: Changes, said: Preparation) -> None:
+    """What a VM says of its preparation, unless it has said something newer."""
+    key = (said.facts.event_id, said.vm_id)
+    before = known.preparations.get(key)
+    if before is not None:
+        if said.sequence and said.stream == before.stream and before.sequence:
+            if said.sequence <= before.sequence:
+                return
+        elif said.time < before.time:
+            return
+        elif not said.sequence and _is_same(before.facts, said.facts):
+            return  # the record says more than the state document
+    known.preparations[key] = said
+    changes.preparations[key] = said
+
+
+def _is_same(one: PreparationFacts, other: PreparationFacts) -> bool:
+    return (one.fingerprint, one.state) == (other.fingerprint, other.state)
 
 
 def _is_newer(before: Observation, state: IncomingState, event: EventFacts) -> bool:

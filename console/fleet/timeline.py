@@ -9,6 +9,7 @@ from typing import Any, Final
 from console.fleet.moments import moment
 from console.fleet.outcomes import outcome_words
 from console.fleet.values import Command, Decision, Gap, Observation, Receipt
+from console.records.incoming import PreparationFacts
 
 Json = dict[str, Any]
 _EVENT: Final = "seb.event."
@@ -26,6 +27,7 @@ class PastRecord:
     sequence: int
     event_id: str | None
     receipt: Receipt | None = None
+    preparation: PreparationFacts | None = None
 
 
 def timeline_item(record: PastRecord) -> Json:
@@ -41,6 +43,14 @@ def timeline_item(record: PastRecord) -> Json:
             "reason": facts.reason,
             "by": facts.actor,
             "rsn": facts.why,
+            "act": facts.act,
+        }
+    if record.preparation is not None:
+        return common | {
+            "kind": "preparation",
+            "state": record.preparation.state,
+            "reason": record.preparation.reason,
+            "cause": record.preparation.cause,
         }
     transition = record.type.split(".")[2] if record.type.startswith(_EVENT) else None
     return common | {"kind": "record", "type": record.type, "transition": transition}

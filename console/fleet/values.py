@@ -9,7 +9,7 @@ from hashlib import sha256
 from typing import Final
 
 from console.fleet.contact import Contact
-from console.records.incoming import EventFacts, ReceiptFacts
+from console.records.incoming import EventFacts, PreparationFacts, ReceiptFacts
 
 CLEAR: Final = "clear"
 DEFAULT_SITE: Final = "default"
@@ -51,6 +51,8 @@ class Vm:
     retired_by: str | None = None
     commands: str | None = None
     """Name of the source over which it takes commands."""
+    prepares: bool = False
+    """Whether it has a program that prepares."""
     missing: int = 0
     """How many records never came."""
     pulled_at: float | None = None
@@ -180,6 +182,21 @@ class Receipt:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Preparation:
+    """How far a VM has prepared for an event: the newest that it said of that."""
+
+    vm_id: str
+    scope: str
+    """Of the VM."""
+    facts: PreparationFacts
+    stream: str
+    sequence: int
+    """Zero if it is from a state document."""
+    time: float
+    """By the VM's clock, but never later than it came in."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
     """What a person or a program said about an event, and how it ended."""
 
@@ -240,6 +257,8 @@ class Command:
     """When the console stopped waiting for its receipt."""
     scope: str = ""
     """Of the event."""
+    act: str = "approve"
+    """Or `prepare`: then it belongs to the turn of its event, and to no decision."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

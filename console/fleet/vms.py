@@ -55,6 +55,7 @@ def with_record(vm: Vm | None, record: IncomingRecord) -> Vm:
         stopped_at=record.sent_at if record.kind == "stopped" else None,
         lost_session=vm.lost_session,
         commands=vm.commands,
+        prepares=vm.prepares if record.prepares is None else record.prepares,
         missing=vm.missing,
         pulled_at=vm.pulled_at,
         changed=vm.changed,
@@ -81,6 +82,7 @@ def with_status(vm: Vm | None, status: IncomingStatus) -> Vm:
         vm = _heard(vm, status.heard_at, status.source)
     if not status.online:
         return vm
+    vm = replace(vm, prepares=status.prepares)
     returned = vm.stopped_at is not None and status.session != vm.session
     return replace(
         vm,

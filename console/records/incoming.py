@@ -89,6 +89,21 @@ class ReceiptFacts:
     actor: str
     why: str | None = None
     """The approver's own reason; bridges of version 0.1.0 send none."""
+    act: str | None = None
+    """`approve` or `prepare`; None for a ping, and from bridges up to version 0.2.0."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreparationFacts:
+    """How far a VM says that it has prepared for one state of an event."""
+
+    event_id: str
+    fingerprint: str
+    state: str
+    """`preparing`, `prepared`, `failed` or `recovered`."""
+    reason: str | None = None
+    cause: str | None = None
+    """Who asked: `command:<jti>`, `approval:<jti>` or `deadline`; None from a state document."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,6 +125,9 @@ class IncomingRecord:
     body: bytes
     event: EventFacts | None = None
     receipt: ReceiptFacts | None = None
+    preparation: PreparationFacts | None = None
+    prepares: bool | None = None
+    """Whether the VM has a program that prepares; None if the record does not say."""
     interval: float | None = None
     last_record: int | None = None
 
@@ -135,6 +153,7 @@ class IncomingStatus:
     version: str
     session: str
     commands: bool
+    prepares: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,6 +169,8 @@ class IncomingState:
     source: str
     events: tuple[tuple[str, EventFacts], ...]
     """Record id and event."""
+    preparations: tuple[PreparationFacts, ...] = ()
+    """How far the VM has prepared for those for which it was asked to."""
 
 
 Incoming = IncomingRecord | IncomingStatus | IncomingState

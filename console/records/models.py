@@ -128,6 +128,13 @@ class HeartbeatModel(_Model):
     # Zero is the test heartbeat of bridges up to version 0.2.0.
     intervalSeconds: Annotated[float, Field(ge=0, le=864_000)]
     lastRecordSequence: Sequence
+    prepares: bool = False
+
+
+class StartedModel(_Model):
+    """`data.started`."""
+
+    prepares: bool = False
 
 
 class DataModel(_Model):
@@ -143,12 +150,16 @@ class DataModel(_Model):
     fingerprint: Word | None = None
     observation: ObservationModel = ObservationModel()
     heartbeat: HeartbeatModel | None = None
+    started: StartedModel | None = None
     jti: Claim | None = None
     evt: Claim | None = None
     state: Word | None = None
     reason: Word | None = None
     actor: Claim | None = None
     rsn: Text | None = None
+    act: Word | None = None
+    evh: Word | None = None
+    cause: Claim | None = None
 
     @model_validator(mode="after")
     def _is_what_it_shows(self) -> Self:
@@ -183,6 +194,7 @@ class StatusModel(_Model):
     version: Word
     session: Word
     commands: bool = False
+    prepares: bool = False
     vm: Any = None
 
 
@@ -202,6 +214,7 @@ class PendingModel(_Model):
     resourceType: Text | None = None
     eventSource: Text | None = None
     durationInSeconds: Duration | None = None
+    preparation: Literal["none", "preparing", "prepared", "failed"] | None = None
 
     @model_validator(mode="after")
     def _is_what_it_shows(self) -> Self:

@@ -15,10 +15,12 @@ from console.records.incoming import (
     IncomingStatus,
     Kind,
     Place,
+    PreparationFacts,
     ReceiptFacts,
 )
 from console.records.models import DataModel, PendingModel, RecordModel, StateModel, StatusModel
-from wire.record import APPROVAL, BRIDGE_HEARTBEAT, BRIDGE_STOPPED, DATA_SCHEMA
+from wire import preparation
+from wire.record import APPROVAL, BRIDGE_HEARTBEAT, BRIDGE_STOPPED, DATA_SCHEMA, PREPARATION
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -77,6 +79,8 @@ def parse_record(
         body=body,
         event=_event(data) if model.type.startswith(_EVENT) else None,
         receipt=_receipt(data) if model.type == APPROVAL else None,
+        preparation=_preparation(data) if model.type == PREPARATION else None,
+        prepares=_prepares(data),
         interval=None if heartbeat is None else heartbeat.intervalSeconds,
         last_record=None if heartbeat is None else int(heartbeat.lastRecordSequence),
     )
@@ -108,6 +112,7 @@ def parse_status(
         version=model.version,
         session=model.session,
         commands=model.commands and model.status == "online",
+        prepares=model.prepares,
     )
 
 
@@ -126,6 +131,13 @@ def parse_state(
         received_at=received_at,
         source=source,
         events=tuple((event.recordId, _pending(event)) for event in model.events),
+        preparations=tuple(
+            PreparationFacts(
+                event_id=each.eventId, fingerprint=each.fingerprint, state=each.preparation
+            )
+            for each in model.events
+            if each.preparation not in (None, preparation.NONE)
+        ),
     )
 
 
@@ -235,7 +247,25 @@ def _receipt(data: DataModel) -> ReceiptFacts:
         reason=data.reason,
         actor=data.actor,
         why=data.rsn or None,
+        act=data.act,
     )
+
+
+def _preparation(data: DataModel) -> PreparationFacts:
+    if data.evt is None or data.evh is None or data.state not in preparation.STATES:
+        raise NotOurs("missing_field", "a preparation lacks evt, evh or state")
+    return PreparationFacts(
+        event_id=data.evt,
+        fingerprint=data.evh,
+        state=data.state,
+        reason=data.reason,
+        cause=data.cause,
+    )
+
+
+def _prepares(data: DataModel) -> bool | None:
+    said = data.heartbeat or data.started
+    return None if said is None else said.prepares
 
 
 def _named(vm: Any, vm_id: str) -> tuple[str | None, str | None]:

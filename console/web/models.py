@@ -196,6 +196,20 @@ class ReceiptFact(Model):
     reason: str | None
     by: str | None
     rsn: str | None
+    act: str | None
+
+
+class PreparationFact(Model):
+    """A VM told how far it has prepared."""
+
+    kind: Literal["preparation"]
+    at: Moment | None
+    id: str
+    vm_id: str
+    event_id: str | None
+    state: str
+    reason: str | None
+    cause: str | None
 
 
 class DecisionFact(Model):
@@ -224,7 +238,10 @@ class CommandFact(Model):
     state: str
 
 
-Fact = Annotated[RecordFact | ReceiptFact | DecisionFact | CommandFact, Field(discriminator="kind")]
+Fact = Annotated[
+    RecordFact | ReceiptFact | PreparationFact | DecisionFact | CommandFact,
+    Field(discriminator="kind"),
+]
 
 
 class EventDetail(Event):

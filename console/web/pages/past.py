@@ -16,6 +16,12 @@ _TRANSITIONS: Final[Mapping[str, tuple[str, str, str]]] = {
     "started": ("Started", "red", ""),
     "ended": ("Ended", "green", ""),
 }
+_PREPARATIONS: Final[Mapping[str, tuple[str, str, str]]] = {
+    "preparing": ("Preparing", "blue", "square"),
+    "prepared": ("Prepared", "green", "square"),
+    "failed": ("Preparation failed", "red", "square"),
+    "recovered": ("Recovered", "green", "square"),
+}
 _BRIDGE: Final[Mapping[str, tuple[str, str, str]]] = {
     "seb.bridge.started.v1": ("Bridge started", "soft", "square"),
     "seb.bridge.stopped.v1": ("Bridge stopped", "soft", "square"),
@@ -101,6 +107,10 @@ def _words(item: Mapping[str, Any]) -> tuple[str, str, str]:
         "leave": "soft",
         "left": "soft",
     }
+    if kind == "preparation":
+        return _PREPARATIONS.get(state, (state, "soft", "square"))
     label = {"receipt": "Approval", "command": "Command", "decision": "Decision"}
+    if item.get("act") == "prepare":
+        label["receipt"] = "Prepare command"
     title = f"{label.get(str(kind), str(kind))}: {words.COMMAND_STATES.get(state, state)}"
     return title, tone.get(state, "blue"), "square"

@@ -1,0 +1,136 @@
+"""How far VMs have prepared, as records, state and status tell it."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from sqlalchemy import select
+from support.console.records import FakeVm
+
+from console.db import tables, writing
+from console.db.history import records_of_event
+from console.db.opening import Database
+from console.db.snapshot import Snapshots
+from console.fleet.fold import fold
+from console.fleet.timeline import timeline_item
+from console.records.incoming import Incoming, IncomingRecord
+from console.records.parse import NotOurs, parse_record, parse_state, parse_status
+from wire.record import PREPARATION, Record
+from wire.strictjson import canonical_json
+
+NOW = datetime(2026, 11, 1, 12, tzinfo=UTC)
+EVENT = "EVENT-1"
+
+
+def told(vm: FakeVm, state: str, *, seconds: float = 0, evh: str = "sha256:a") -> Record:
+    """A record that tells of a preparation."""
+    data = {"evt": EVENT, "evh": evh, "sink": "drain", "cause": "deadline", "reason": None}
+    return vm.record(PREPARATION, data | {"state": state}, now=NOW + timedelta(seconds=seconds))
+
+
+def read(record: Record) -> IncomingRecord:
+    """As a source hands it in."""
+    return parse_record(record.body, source="web", received_at=NOW.timestamp() + 60)
+
+
+def stored(database: Database, *batch: Incoming) -> list[tuple[str, str]]:
+    """Commit a batch; fingerprint and state of every preparation after that."""
+    with database.writing.begin() as connection:
+        number = writing.next_number(connection)
+        known = writing.load(connection, batch)
+        writing.write(connection, fold(known, batch), number)
+        p = tables.preparation.c
+        found = connection.execute(select(p.fingerprint, p.state).order_by(p.vm_id))
+        return [(row.fingerprint, row.state) for row in found]
+
+
+def test_the_newest_record_of_a_vm_counts(database: Database) -> None:
+    """Records that come late, or twice, take nothing back."""
+    vm = FakeVm()
+    words = ("preparing", "prepared", "recovered")
+    first, second, third = (told(vm, word, seconds=n) for n, word in enumerate(words))
+    assert stored(database, read(second)) == [("sha256:a", "prepared")]
+    assert stored(database, read(first)) == [("sha256:a", "prepared")]
+    assert stored(database, read(second), read(third)) == [("sha256:a", "recovered")]
+    with database.reading.begin() as connection:
+        items = [timeline_item(each) for each in records_of_event(connection, EVENT)]
+    assert [(each["kind"], each["state"]) for each in items] == [
+        ("preparation", "preparing"),
+        ("preparation", "prepared"),
+        ("preparation", "recovered"),
+    ]
+
+
+def test_another_store_of_the_vm_counts_by_time(database: Database) -> None:
+    """A VM that lost its disk counts from one again."""
+    vm = FakeVm()
+    stored(database, read(told(vm, "preparing")), read(told(vm, "prepared")))
+    again = FakeVm(stream="another")
+    assert stored(database, read(told(again, "failed", seconds=5))) == [("sha256:a", "failed")]
+
+
+def state_of(vm: FakeVm, preparation: str | None, *, seconds: float) -> Incoming:
+    """A state document with one event."""
+    record = FakeVm().event(EVENT, now=NOW)
+    body: dict[str, Any] = json.loads(vm.state(record))
+    body["time"] = (NOW + timedelta(seconds=seconds)).isoformat().replace("+00:00", "Z")
+    body["events"][0]["preparation"] = preparation
+    return parse_state(
+        canonical_json(body),
+        source="mqtt",
+        received_at=NOW.timestamp() + 60,
+        vm_id=vm.vm_id,
+        site="default",
+    )
+
+
+def test_state_tells_what_records_have_not(database: Database) -> None:
+    """A state document fills in what was missed, and an older one takes nothing back."""
+    vm = FakeVm()
+    fingerprint = FakeVm().event(EVENT, now=NOW).data["fingerprint"]
+    assert stored(database, state_of(vm, "none", seconds=0)) == []
+    assert stored(database, state_of(vm, "preparing", seconds=1)) == [(fingerprint, "preparing")]
+    recovered = read(told(vm, "recovered", seconds=9, evh=fingerprint))
+    assert stored(database, recovered) == [(fingerprint, "recovered")]
+    assert stored(database, state_of(vm, "prepared", seconds=5)) == [(fingerprint, "recovered")]
+    assert stored(database, state_of(vm, "prepared", seconds=20)) == [(fingerprint, "prepared")]
+
+
+def test_whether_a_vm_prepares(database: Database) -> None:
+    """Status, heartbeat and the record of a start say so."""
+    snapshots = Snapshots(database)
+    vm = FakeVm()
+
+    def prepares() -> bool:
+        with snapshots.take() as snapshot:
+            heard = snapshot.vms.one(vm.vm_id)
+        return heard is not None and heard.vm.prepares
+
+    def status(**more: Any) -> Incoming:
+        return parse_status(
+            vm.status(**more),
+            source="mqtt",
+            received_at=NOW.timestamp(),
+            vm_id=vm.vm_id,
+            site="default",
+        )
+
+    stored(database, read(vm.event("OTHER", now=NOW)))
+    assert not prepares()
+    stored(database, status(prepares=True))
+    assert prepares()
+    stored(database, status())
+    assert not prepares()
+    stored(database, read(vm.heartbeat(now=NOW + timedelta(seconds=9), prepares=True)))
+    assert prepares()
+    stored(database, read(vm.event("OTHER", now=NOW + timedelta(seconds=10))))
+    assert prepares()
+
+
+def test_a_preparation_of_no_known_state_is_not_ours() -> None:
+    """It goes to quarantine."""
+    with pytest.raises(NotOurs):
+        read(told(FakeVm(), "done"))
