@@ -247,7 +247,7 @@ class Approvals:
         """Ask IMDS to start the event; whether a request was sent. Raises `StoreError`."""
         self._put_effect(each, "maybe")
         seen = self._observe(each)  # writing may have taken long
-        if not TABLE[seen.fact][each.stage].post or not self._is_newest(seen):
+        if not TABLE[seen.fact][each.stage].post or not self._still_holds(each, seen):
             self._put_effect(each, each.stage.effect)
             return False
         each.due = self._clock.monotonic() + MAX_RETRY_SECONDS  # whatever happens to this one
@@ -300,17 +300,30 @@ class Approvals:
         """WITHDRAWN or WAITING where the rule that decided, or the key that signed, says so."""
         if approval.act == "prepare":
             return None
-        if approval.by_rule:
-            answer = self._rules.answer(approval, known)
-            return {"approve": None, "wait": Fact.WAITING, "refuse": Fact.WITHDRAWN}[answer]
+        if not approval.by_rule:
+            return self._key_basis(approval)
+        answer = self._rules.answer(approval, known)
+        return {"approve": None, "wait": Fact.WAITING, "refuse": Fact.WITHDRAWN}[answer]
+
+    def _key_basis(self, approval: Approval) -> Fact | None:
+        """The same where the approval has a key."""
         if approval.issuer is None or (approval.key and self._trust.has(approval.key)):
             return None
         return Fact.WAITING if approval.key and self._trust.trouble else Fact.WITHDRAWN
 
-    def _is_newest(self, seen: Observation) -> bool:
-        """Whether no poll has committed a change that is not in the state yet."""
+    def _still_holds(self, each: OpenApproval, seen: Observation) -> bool:
+        """Whether the POST that an observation allows is allowed still. Raises `StoreError`."""
         known = seen.known
-        return known is not None and self._ledger.newest_record(known.event.key) == known.record_id
+        if known is None or self._ledger.newest_record(known.event.key) != known.record_id:
+            return False  # a poll has committed a change that is not in the state yet
+        # The store may have kept us waiting for a poll, and is not read again from here on.
+        latest = replace(
+            seen,
+            basis=self._key_basis(each.approval),
+            current=self._current.is_current(),
+            now=self._clock.now(),
+        )
+        return self._current.known.get(each.key) == known and TABLE[latest.fact][each.stage].post
 
     # What is kept
 

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import jsonschema
 import pytest
@@ -456,6 +456,76 @@ def test_a_change_that_is_recorded_and_not_yet_said_holds_the_post(court: Court)
     court.look()
     assert court.imds.posts == []
     assert court.story() == [("accepted", None), ("failed", "event_changed")]
+
+
+class WaitingLedger(Ledger):
+    """The look for the newest record takes its time, once: this happens meanwhile."""
+
+    meanwhile: ClassVar[list[Callable[[], object]]] = []
+
+    def newest_record(self, event: str) -> str | None:
+        answer = super().newest_record(event)
+        while self.meanwhile:
+            self.meanwhile.pop()()
+        return answer
+
+
+@pytest.fixture
+def waiting(court: Court) -> Court:
+    """Its ledger lets something happen; a rule approves while this VM is the first."""
+    court.make_ledger = lambda store: WaitingLedger(store, court.clock.now())  # type: ignore[method-assign]
+    WaitingLedger.meanwhile.clear()
+    court.decide_by(Rule(name="lead", leader="first", max_resources=2))
+    return court
+
+
+def test_a_poll_that_fails_before_the_post_holds_it(waiting: Court) -> None:
+    """What the store is waited for is a poll, perhaps, and that may have failed."""
+
+    def fail() -> None:
+        waiting.imds.silent = True
+        assert not waiting.poller.run()
+        waiting.imds.silent = False
+
+    WaitingLedger.meanwhile.append(fail)
+    waiting.announce()
+    assert (waiting.imds.posts, waiting.story()) == ([], [("accepted", None)])
+    waiting.look()
+    assert waiting.imds.posts == [EVENT_ID]
+
+
+def test_another_order_before_the_post_counts(waiting: Court) -> None:
+    """An order is no change that has a record, and says who leads."""
+
+    def reorder() -> None:
+        waiting.change(Resources=["web_4", "web_3"])
+        assert waiting.poller.run()
+
+    WaitingLedger.meanwhile.append(reorder)
+    waiting.announce(resources=("web_3", "web_4"))
+    waiting.look()
+    assert waiting.imds.posts == []
+    assert waiting.story() == [("accepted", None)]
+
+
+def test_a_key_that_is_taken_out_before_the_post_counts(waiting: Court) -> None:
+    """The trust file is read after the store."""
+    waiting.announce(resources=("web_4", "web_3"))
+    WaitingLedger.meanwhile.append(lambda: waiting.trust(waiting.other))
+    waiting.send(waiting.approve())
+    waiting.look()
+    assert waiting.imds.posts == []
+    assert waiting.story() == [("accepted", None), ("failed", "not_allowed")]
+
+
+def test_a_command_that_expires_before_the_post_counts(waiting: Court) -> None:
+    """Its time is looked at after the store was read."""
+    waiting.announce(resources=("web_4", "web_3"))
+    WaitingLedger.meanwhile.append(lambda: waiting.clock.advance(1))
+    waiting.send(waiting.approve(exp=waiting.seconds + 1))
+    assert waiting.imds.posts == []
+    waiting.look()
+    assert waiting.story() == [("accepted", None), ("failed", "expired")]
 
 
 def test_a_retry_needs_its_rule_still(court: Court) -> None:
