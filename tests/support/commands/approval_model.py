@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from support.commands.approval_world import SIGNERS, Setup, World
+from support.commands.approval_world import SIGNERS, Bugs, Setup, World
 from support.documents.documents import LATER, NOT_BEFORE, VM
 from support.faults.oracle import Figures
 
@@ -63,6 +63,10 @@ class Course:
 
     def live(self, steps: int) -> None:
         """Live through so many steps, and bring everything to its end."""
+        with Bugs() as bugs:
+            self._live(steps, bugs)
+
+    def _live(self, steps: int, bugs: Bugs) -> None:
         world = self.world
         world.begin(self.setup())
         for _ in range(steps):
@@ -76,7 +80,9 @@ class Course:
                 self.pick(self._rare)()
             if self.random.random() < 0.8:
                 world.work()
+            bugs.check()
         world.finish()
+        bugs.check()
         self.check_receipts()
         world.end()
 

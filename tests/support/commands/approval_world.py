@@ -4,6 +4,7 @@ unless a step says so, and each choice comes from one seed.
 """
 
 import json
+import logging
 import random
 import shutil
 from collections import Counter
@@ -12,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from support.commands.approving import (
     ObedientImds,
@@ -103,6 +104,33 @@ class TalkingImds(ObedientImds):
         if self.hanging:
             self._world.hang(event_id)
         super().start(event_id)
+
+
+class Bugs(logging.Handler):
+    """The errors that the bridge takes for bugs of its own: it logs them and goes on, also where
+    an onlooker raised them.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.found: list[BaseException] = []
+
+    def __enter__(self) -> Self:
+        logging.getLogger("bridge").addHandler(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        logging.getLogger("bridge").removeHandler(self)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep the error that a line was logged about."""
+        if record.exc_info and record.exc_info[1] is not None:
+            self.found.append(record.exc_info[1])
+
+    def check(self) -> None:
+        """Raise the first one."""
+        if self.found:
+            raise self.found[0]
 
 
 class Interrupted:
@@ -447,16 +475,17 @@ class World:
         return self._worked + (self.clock.monotonic() - self._begun if self._working else 0.0)
 
     def finish(self) -> None:
-        """All is well at last, and every event is over: every approval has its end."""
+        """All is well at last, nobody does anything, and every event is over: every approval has
+        its end.
+        """
+        self._busy = True
         self.disk(full=False)
         self.imds.hanging = False
         self.imds.failures.clear()
         self.imds.extra.clear()
         self.imds.events_now.clear()
         self.trust(frozenset(SIGNERS))
-        for _ in range(4):
-            # What happened while a request was under way may have filled the disk once more.
-            self.disk(full=False)
+        for _ in range(2):
             self.poll()
             self.work()
         assert self._waiting == {}, "a command that was never taken"
