@@ -111,7 +111,6 @@ class Cluster(ABC):
         rule = {
             "name": self.NAME,
             "event_type": ["Freeze", "Reboot", "Redeploy"],
-            "after": ["recipe"],
         }
         settings = {
             "SEB_IMDS__URL": self.simulators[number].url,
@@ -123,8 +122,8 @@ class Cluster(ABC):
             "SEB_SINK__CONSOLE__SECRET": secret_text(secret),
             "SEB_SINK__RECIPE__KIND": "program",
             "SEB_SINK__RECIPE__COMMAND": str(self.program),
-            "SEB_SINK__RECIPE__TYPES": '["seb.event.*"]',
-            "SEB_SINK__RECIPE__AFFECTS_THIS_VM_ONLY": "true",
+            "SEB_SINK__RECIPE__PREPARES": "true",
+            "SEB_SINK__RECIPE__LEAD": "120",
             "SEB_APPROVAL__RULES": json.dumps([rule]),
         }
         return Unit(
