@@ -60,11 +60,11 @@ def test_every_file_of_a_recipe_has_its_place_in_its_page(recipe: Path) -> None:
 
 @pytest.mark.parametrize("recipe", RECIPES, ids=lambda path: path.name)
 def test_the_settings_of_a_recipe_are_valid(recipe: Path, tmp_path: Path) -> None:
-    """They are accepted as they stand, and the rule waits for the recipe."""
+    """They are accepted as they stand, and the recipe is the preparation of its VM."""
     lines = [line for line in text_of(recipe / "seb.env").splitlines() if line.startswith("SEB_")]
     said = run_seb("config", "show", home=tmp_path, env=dict(x.split("=", 1) for x in lines))
     assert said.code == 0, said.err
-    assert "recipe" in said.out
+    assert re.search(r"SINK__RECIPE__PREPARES\W+true", said.out), said.out
     assert json.loads(text_of(recipe / "group.json"))[0]["at_most"] == 1
 
 
