@@ -21,6 +21,7 @@ from wire.fields import (
     TEXT,
     WORD,
     Field,
+    Kind,
     fields_of,
     list_of,
     number,
@@ -49,6 +50,10 @@ IMPACTS: Final = {
     "spotrebalancerecommendation": "none",
 }
 """What an event of a type, in small letters, does to a VM that it names."""
+_DURATION: Final = Kind(whole_number(least=0).schema, whole_number(least=-1).read)
+"""A reader also takes -1, by which Azure says that the duration is not known."""
+_RAW: Final = Kind(OBJECT.schema, lambda value: value if isinstance(value, Mapping) else {}, dict)
+"""A reader refuses no record for it: it is for people to look at."""
 MEASURED: Final = ("pauseSeconds", "restarted", "downtimeSeconds")
 """Fields of an observation that only records of `started` and `ended` have."""
 
@@ -110,7 +115,7 @@ class Event:
     duration_in_seconds: Annotated[
         int | None,
         Field(
-            or_null(whole_number(least=0)),
+            or_null(_DURATION),
             "Expected interruption in seconds; null when unknown",
             in_fingerprint=True,
         ),
@@ -168,8 +173,11 @@ def is_news(status: object) -> bool:
 
 
 def fingerprint(event: Mapping[str, Any]) -> str:
-    """The fingerprint of an event that is given as its object on the wire."""
-    seen = {name: event[name] for name in FINGERPRINTED} | {"resources": sorted(event["resources"])}
+    """The fingerprint of an event that is given as its object on the wire; what is missing in it
+    is null.
+    """
+    seen = {name: event.get(name) for name in FINGERPRINTED}
+    seen["resources"] = sorted(event["resources"])
     return f"sha256:{sha256(canonical_json(seen)).hexdigest()}"
 
 
@@ -297,13 +305,8 @@ class EventData(Observer):
     observation: Annotated[Observation, Field(object_of(Observation, ref="observation"))]
     raw: Annotated[
         Mapping[str, Any],
-        Field(OBJECT, "The IMDS object, untouched; on ended, as last seen"),
+        Field(_RAW, "The IMDS object, untouched; on ended, as last seen"),
     ] = field(default_factory=dict)
-
-    @property
-    def is_what_it_shows(self) -> bool:
-        """Whether the fingerprint is that of the event that is shown."""
-        return self.fingerprint == self.event.fingerprint
 
     def to_wire(self) -> dict[str, Any]:
         """The object that stands in a record as `data`."""

@@ -19,7 +19,7 @@ from wire.bridge import (
     StoppedData,
     StoreResetData,
 )
-from wire.event import EventData
+from wire.event import EventData, fingerprint
 from wire.fields import (
     OBJECT,
     POSITION,
@@ -243,7 +243,7 @@ def check_record(body: bytes) -> tuple[Record, Observer]:
     from pydantic_core import from_json  # noqa: PLC0415  # as in `_loaded`
 
     try:
-        found = from_json(body, allow_inf_nan=False)
+        found = from_json(body)  # NaN is refused where a number is read
     except ValueError as error:
         raise RecordError(str(error), reason="not_json") from None
     try:
@@ -255,7 +255,7 @@ def check_record(body: bytes) -> tuple[Record, Observer]:
         ) from None
     if envelope.partition_key != data.vm.vm_id:
         raise RecordError("partitionkey is not the vmId of data.vm", reason="foreign_vm")
-    if isinstance(data, EventData) and not data.is_what_it_shows:
+    if isinstance(data, EventData) and data.fingerprint != fingerprint(found["data"]["event"]):
         # A person approves what is shown, and the VM compares the hash alone: a record that shows
         # other VMs under the hash of an event would have them approve what they have not seen.
         raise RecordError("data.fingerprint: it is not that of the event")

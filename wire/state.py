@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any, Final, TypeVar
 
-from wire.event import EVENT_FIELDS, FINGERPRINTED, Event
+from wire.event import EVENT_FIELDS, FINGERPRINTED, Event, fingerprint
 from wire.fields import (
     BOOLEAN,
     FINGERPRINT,
@@ -66,15 +66,12 @@ class PendingEvent:
             is_optional=True,
         ),
     ] = None
+    is_what_it_shows: bool = True
+    """Whether the fingerprint is that of the event that is shown.
 
-    @property
-    def is_what_it_shows(self) -> bool:
-        """Whether the fingerprint is that of the event that is shown.
-
-        It is not where a bridge of version 0.1.0 wrote the document, which has fewer fields: what
-        an approver must have seen is then not known.
-        """
-        return self.fingerprint == self.event.fingerprint
+    It is not where a bridge of version 0.1.0 wrote the document, which has fewer fields: what an
+    approver must have seen is then not known.
+    """
 
     def to_wire(self) -> dict[str, Any]:
         """The object as topics and pages show it."""
@@ -89,10 +86,11 @@ class PendingEvent:
         is another one.
         """
         event = read_object(Event, found)
-        pending = cls(event=event, **read_fields(cls, found))
-        if not pending.is_what_it_shows and _is_whole(found):
+        values = read_fields(cls, found)
+        is_what_it_shows = values["fingerprint"] == fingerprint(found)
+        if not is_what_it_shows and _is_whole(found):
             raise FieldError("it is not that of the event", place="fingerprint")
-        return pending
+        return cls(event=event, **values, is_what_it_shows=is_what_it_shows)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,7 +158,7 @@ def _read(kind: type[T], body: bytes) -> T:
     from pydantic_core import from_json  # noqa: PLC0415  # costs 30 ms, and is for readers only
 
     try:
-        found = from_json(body, allow_inf_nan=False)
+        found = from_json(body)  # NaN is refused where a number is read
     except ValueError as error:
         raise StateError(str(error), reason="not_json") from None
     try:

@@ -185,7 +185,7 @@ def is_left_already(case: Case) -> bool:
 
 def _needs_two(case: Case) -> bool:
     least, known = case.request.four_eyes, case.known
-    return known is not None and 0 < least <= len(known.shown.facts.resources)
+    return known is not None and 0 < least <= len(known.shown.facts.event.resources)
 
 
 _BOTH: Final[tuple[What, ...]] = ("approve", "leave")

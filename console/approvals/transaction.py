@@ -22,6 +22,7 @@ from console.fleet.commands import working
 from console.fleet.decisions import DecisionState, open_word
 from console.fleet.reporters import Reporter, first, reporters
 from console.fleet.values import Command, Decision, KnownEvent
+from wire.moment import moment_text
 
 LEASE_SECONDS: Final = 5.0
 """How long another console leaves the sending of a command to the one that has claimed it."""
@@ -199,7 +200,7 @@ class DecisionTransaction:
         decision: Decision,
         command: Command | None = None,
     ) -> None:
-        facts = now.shown.facts
+        event = now.shown.facts.event
         log.append(
             self._connection,
             at=self._now,
@@ -211,10 +212,10 @@ class DecisionTransaction:
             fingerprint=asked.fingerprint,
             reason=asked.reason,
             first_actor=None if decision.second_actor is None else decision.actor,
-            event_type=facts.event_type,
-            not_before=facts.not_before,
-            resources=list(facts.resources[:_MOST_NAMES]),
-            named=len(facts.resources),
+            event_type=event.event_type,
+            not_before=moment_text(event.not_before),
+            resources=list(event.resources[:_MOST_NAMES]),
+            named=len(event.resources),
             vm_id=None if command is None else command.vm_id,
             channel=None if command is None else command.channel,
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Any, Final
 
+from pydantic import TypeAdapter
 from pydantic_core import from_json, to_json
 from sqlalchemy import Row
 
@@ -22,17 +23,18 @@ from console.fleet.values import (
     folded,
     sort_name,
 )
-from console.records.incoming import EventFacts, IncomingRecord, PreparationFacts, ReceiptFacts
+from console.records.incoming import EventReport, IncomingRecord, PreparationFacts, ReceiptFacts
 
 _VM: Final = tuple(each.name for each in fields(Vm))
 _STREAM: Final = tuple(each.name for each in fields(Stream))
 _GAP: Final = tuple(each.name for each in fields(Gap))
 _EVENT: Final = tuple(each.name for each in fields(Event))
 _OBSERVATION: Final = tuple(each.name for each in fields(Observation) if each.name != "facts")
-_FACTS: Final = tuple(each.name for each in fields(EventFacts))
 _DECISION: Final = tuple(each.name for each in fields(Decision))
 _COMMAND: Final = tuple(each.name for each in fields(Command))
 _NO_TAGS: Final = "{}"
+_FACTS: Final = TypeAdapter(EventReport)
+"""Its JSON in rows: the names are those of the attributes."""
 
 
 def vm_row(vm: Vm) -> Values:
@@ -77,14 +79,14 @@ def gap_of(row: Row[Any]) -> Gap:
 
 def record_row(record: IncomingRecord) -> Values:
     """A record's row."""
-    about = record.event.event_id if record.event is not None else None
+    about = record.event.event.event_id if record.event is not None else None
     if record.receipt is not None:
         about = record.receipt.event_id
     if record.preparation is not None:
         about = record.preparation.event_id
     return {
         "id": record.id,
-        "vm_id": record.place.vm_id,
+        "vm_id": record.vm.vm_id,
         "stream": record.stream,
         "sequence": record.sequence,
         "type": record.type,
@@ -121,10 +123,10 @@ def observation_row(observation: Observation, scope: str, number: int) -> Values
         "time": observation.time,
         "first_at": observation.first_at,
         "over": int(facts.state == "ended"),
-        "facts": _json({name: getattr(facts, name) for name in _FACTS}),
+        "facts": _FACTS.dump_json(facts).decode(),
         "changed": number,
         "scope": scope,
-        "affects": int(facts.affects),
+        "affects": int(facts.affects_this_vm),
         "says": observation.says,
     }
 
@@ -132,9 +134,7 @@ def observation_row(observation: Observation, scope: str, number: int) -> Values
 def observation_of(row: Row[Any], *, prefix: str = "") -> Observation:
     """An observation from its row, whose columns may have names with a prefix."""
     values = {name: getattr(row, prefix + name) for name in _OBSERVATION}
-    facts = from_json(getattr(row, f"{prefix}facts"))
-    facts["resources"] = tuple(facts["resources"])
-    return Observation(**values, facts=EventFacts(**facts))
+    return Observation(**values, facts=_FACTS.validate_json(getattr(row, f"{prefix}facts")))
 
 
 def receipt_row(receipt: Receipt, number: int) -> Values:

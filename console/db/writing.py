@@ -170,7 +170,7 @@ def _stored(connection: Connection, known: Known, records: Iterable[IncomingReco
     """The ids of a batch that are in the store. One that is next in its stream cannot be."""
     doubtful = set()
     for each in records:
-        stream = known.streams.get((each.place.vm_id, each.stream))
+        stream = known.streams.get((each.vm.vm_id, each.stream))
         if each.kind != "heartbeat" and (stream is None or each.sequence <= stream.high):
             doubtful.add(each.id)
     c = tables.record.c
@@ -181,17 +181,17 @@ def _stored(connection: Connection, known: Known, records: Iterable[IncomingReco
 
 
 def _vm_id(each: Incoming) -> str:
-    return each.place.vm_id if isinstance(each, IncomingRecord) else each.vm_id
+    return each.vm.vm_id if isinstance(each, IncomingRecord) else each.vm_id
 
 
 def _load_events(connection: Connection, known: Known, batch: Sequence[Incoming]) -> None:
     pairs = {
-        (each.event.event_id, each.place.vm_id)
+        (each.event.event.event_id, each.vm.vm_id)
         for each in batch
         if isinstance(each, IncomingRecord) and each.event is not None
     }
     states = [each for each in batch if isinstance(each, IncomingState)]
-    pairs |= {(event.event_id, each.vm_id) for each in states for _, event in each.events}
+    pairs |= {(event.event.event_id, each.vm_id) for each in states for _, event in each.events}
     event_ids = {event_id for event_id, _ in pairs}
     c = tables.observation.c
     if states:
@@ -228,7 +228,7 @@ def _load_deleted(connection: Connection, known: Known, records: Iterable[Incomi
         folded(name)
         for record in records
         if record.event is not None and is_deletion(record.event)
-        for name in record.event.resources
+        for name in record.event.event.resources
     }
     for row in _select_in(connection, tables.vm, "folded", names):
         known.vms.setdefault(row.vm_id, rows.vm_of(row))

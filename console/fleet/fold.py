@@ -10,7 +10,7 @@ from console.fleet.contact import Listening
 from console.fleet.observations import ended_unseen, of_pending, of_record, shown, supersedes
 from console.fleet.values import Event, Gap, Observation, Preparation, Receipt, Stream, Vm, folded
 from console.records.incoming import (
-    EventFacts,
+    EventReport,
     Incoming,
     IncomingRecord,
     IncomingState,
@@ -77,7 +77,7 @@ def fold(known: Known, batch: Iterable[Incoming], *, silent_after: float | None 
 
 
 def _record(known: Known, changes: Changes, record: IncomingRecord) -> None:
-    vm_id = record.place.vm_id
+    vm_id = record.vm.vm_id
     vm = known.vms.get(vm_id)
     key = (vm_id, record.stream)
     stream, missing = known.streams.get(key), known.gaps.get(key, [])
@@ -151,7 +151,7 @@ def _observe(
     known_event = known.events.get(observation.event_id)
     event = shown(known_event, observation, known.vms[observation.vm_id])
     if known_event is None or known_event.words != event.words:
-        names = frozenset(folded(name) for name in observation.facts.resources)
+        names = frozenset(folded(name) for name in observation.facts.event.resources)
         changes.names[event.event_id] = names
     known.events[event.event_id] = event
     changes.events[event.event_id] = event
@@ -163,8 +163,9 @@ def _state(known: Known, changes: Changes, state: IncomingState) -> None:
     _put(known, changes, vm)
     pending = set()
     for record_id, event in state.events:
-        pending.add(event.event_id)
-        before = known.observations.get((event.event_id, state.vm_id))
+        event_id = event.event.event_id
+        pending.add(event_id)
+        before = known.observations.get((event_id, state.vm_id))
         if before is None or _is_newer(before, state, event):
             _observe(known, changes, of_pending(state, vm, record_id, event))
     for prepared in state.preparations:
@@ -204,28 +205,29 @@ def _is_same(one: PreparationFacts, other: PreparationFacts) -> bool:
     return (one.fingerprint, one.state) == (other.fingerprint, other.state)
 
 
-def _is_newer(before: Observation, state: IncomingState, event: EventFacts) -> bool:
+def _is_newer(before: Observation, state: IncomingState, event: EventReport) -> bool:
     """Whether a state document knows more of an event than what was observed before."""
     if before.facts.revision != event.revision:
         return before.facts.revision < event.revision
     return before.facts.state == "ended" and before.time < state.time  # it was not over
 
 
-def _retire(known: Known, changes: Changes, record: IncomingRecord, event: EventFacts) -> None:
+def _retire(known: Known, changes: Changes, record: IncomingRecord, event: EventReport) -> None:
     """A VM whose deletion a peer reported as ended and Completed is not expected any more."""
     if not is_deletion(event):
         return
-    place = known.vms[record.place.vm_id].place
-    names = {name.casefold() for name in event.resources}
+    place = known.vms[record.vm.vm_id].place
+    names = {name.casefold() for name in event.event.resources}
     for vm in list(known.vms.values()):
         gone = vm.place == place and vm.name.casefold() in names
-        if not gone or vm.vm_id == record.place.vm_id or vm.retired_at is not None:
+        if not gone or vm.vm_id == record.vm.vm_id or vm.retired_at is not None:
             continue
         if vm.heard_at <= record.sent_at:
-            by = f"event {event.event_id}"
+            by = f"event {event.event.event_id}"
             _put(known, changes, replace(vm, retired_at=record.sent_at, retired_by=by))
 
 
-def is_deletion(event: EventFacts) -> bool:
+def is_deletion(event: EventReport) -> bool:
     """Whether it says that the VMs that it names are gone."""
-    return event.impact == "delete" and event.transition == "ended" and event.status == "Completed"
+    is_over = event.transition == "ended" and event.event.event_status == "Completed"
+    return is_over and event.impact == "delete"

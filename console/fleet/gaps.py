@@ -37,7 +37,7 @@ def count(
     """
     if stream is None:
         first = Stream(
-            vm_id=record.place.vm_id,
+            vm_id=record.vm.vm_id,
             stream=record.stream,
             low=record.sequence,
             high=record.sequence,

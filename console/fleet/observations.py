@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from console.fleet.moments import seconds_of
 from console.fleet.values import Event, Observation, Vm
-from console.records.incoming import EventFacts, IncomingRecord, IncomingState
+from console.records.incoming import EventReport, IncomingRecord, IncomingState
+from wire.event import UNKNOWN_STATUS
 
 
-def of_record(record: IncomingRecord, event: EventFacts) -> Observation:
+def of_record(record: IncomingRecord, event: EventReport) -> Observation:
     """What a record says; a VM whose clock is ahead is not newer than its peers for that."""
     at = min(record.time, record.received_at)
     return Observation(
-        event_id=event.event_id,
-        vm_id=record.place.vm_id,
+        event_id=event.event.event_id,
+        vm_id=record.vm.vm_id,
         record_id=record.id,
         stream=record.stream,
         sequence=record.sequence,
@@ -24,11 +24,11 @@ def of_record(record: IncomingRecord, event: EventFacts) -> Observation:
     )
 
 
-def of_pending(state: IncomingState, vm: Vm, record_id: str, event: EventFacts) -> Observation:
+def of_pending(state: IncomingState, vm: Vm, record_id: str, event: EventReport) -> Observation:
     """What a state document says of an event whose record has not come in."""
     at = min(state.time, state.received_at)
     return Observation(
-        event_id=event.event_id,
+        event_id=event.event.event_id,
         vm_id=state.vm_id,
         record_id=record_id,
         stream=vm.stream or "",
@@ -46,7 +46,8 @@ def ended_unseen(observation: Observation, state: IncomingState) -> Observation 
     """
     if observation.facts.state == "ended":
         return None
-    facts = replace(observation.facts, transition="ended", status="Unknown")
+    unknown = replace(observation.facts.event, event_status=UNKNOWN_STATUS)
+    facts = replace(observation.facts, transition="ended", event=unknown)
     return replace(observation, time=min(state.time, state.received_at), facts=facts)
 
 
@@ -73,7 +74,7 @@ def shown(event: Event | None, observation: Observation, vm: Vm) -> Event:
     facts = observation.facts
     if event is None:
         event = Event(
-            event_id=facts.event_id,
+            event_id=facts.event.event_id,
             scope=vm.scope,
             state=facts.state,
             shown_by=observation.vm_id,
@@ -85,15 +86,16 @@ def shown(event: Event | None, observation: Observation, vm: Vm) -> Event:
     older = observation.time < event.shown_at or facts.goes_on or not facts.is_proven
     if older and observation.vm_id != event.shown_by:
         return replace(event, sites=sites, first_at=first_at)
+    starts = facts.event.not_before
     return replace(
         event,
         state=facts.state,
         shown_by=observation.vm_id,
         shown_at=observation.time,
         first_at=first_at,
-        event_type=facts.event_type,
-        not_before=None if facts.not_before is None else seconds_of(facts.not_before),
+        event_type=facts.event.event_type,
+        not_before=None if starts is None else starts.timestamp(),
         is_news=facts.is_news,
         sites=sites,
-        words="\n".join([facts.event_id, *facts.resources]).lower(),
+        words="\n".join([facts.event.event_id, *facts.event.resources]).lower(),
     )

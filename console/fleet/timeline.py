@@ -116,18 +116,19 @@ def gap_item(gap: Gap) -> Json:
 def history_item(observation: Observation) -> Json:
     """What an event was for one VM: notice against promise, pause against announcement."""
     facts = observation.facts
+    fields = facts.event.to_wire()
     return {
-        "eventId": facts.event_id,
-        "eventType": facts.event_type,
+        "eventId": fields["eventId"],
+        "eventType": fields["eventType"],
         "impact": facts.impact,
         "state": facts.state,
-        "eventStatus": facts.status,
-        "affectsThisVm": facts.affects,
-        "notBefore": facts.not_before,
+        "eventStatus": fields["eventStatus"],
+        "affectsThisVm": facts.affects_this_vm,
+        "notBefore": fields["notBefore"],
         "firstSeenAt": moment(observation.first_at),
         "lastSeenAt": moment(observation.time),
-        "noticeSeconds": facts.notice,
-        "durationInSeconds": facts.duration,
-        "pauseSeconds": facts.pause,
-        "downtimeSeconds": facts.downtime,
+        "noticeSeconds": facts.notice_seconds,
+        "durationInSeconds": fields["durationInSeconds"],
+        "pauseSeconds": facts.pause_seconds,
+        "downtimeSeconds": facts.downtime_seconds,
     }

@@ -9,7 +9,7 @@ from hashlib import sha256
 from typing import Final
 
 from console.fleet.contact import Contact
-from console.records.incoming import EventFacts, PreparationFacts, ReceiptFacts
+from console.records.incoming import EventReport, PreparationFacts, ReceiptFacts
 
 CLEAR: Final = "clear"
 DEFAULT_SITE: Final = "default"
@@ -138,12 +138,12 @@ class Observation:
     """By the VM's clock, but never later than it came in."""
     first_at: float
     """The time of the reporter's first record about the event."""
-    facts: EventFacts
+    facts: EventReport
 
     @property
     def says(self) -> str:
         """Equal for two reporters that say the same."""
-        names = "\n".join(sorted(self.facts.resources))
+        names = "\n".join(sorted(self.facts.event.resources))
         return sha256(f"{self.facts.fingerprint}\n{names}".encode(errors="replace")).hexdigest()
 
 

@@ -14,12 +14,20 @@ from console.fleet.values import (
     Expectation,
     HeardVm,
     KnownEvent,
-    Named,
     Observation,
     folded,
 )
 
 CONDITIONS: Final = (CLEAR, "scheduled", "started")
+SHOWN_FIELDS: Final = (
+    "eventStatus",
+    "eventType",
+    "eventSource",
+    "notBefore",
+    "durationInSeconds",
+    "description",
+)
+"""Fields of an event, by their names in records, that the API shows as the records have them."""
 Json = dict[str, Any]
 
 
@@ -78,20 +86,16 @@ def decision_on(known: KnownEvent, now: float, listening: Listening) -> Standing
 def event_item(known: KnownEvent, now: float, listening: Listening) -> Json:
     """One event as `/api/v1/events` lists it."""
     event, facts = known.event, known.shown.facts
+    fields = facts.event.to_wire()
     decision = decision_on(known, now, listening)
     return {
         "eventId": event.event_id,
         "state": event.state,
-        "eventStatus": facts.status,
-        "eventType": facts.event_type,
-        "eventSource": facts.event_source,
         "impact": facts.impact,
-        "notBefore": facts.not_before,
-        "durationInSeconds": facts.duration,
-        "description": facts.description,
+        **{name: fields[name] for name in SHOWN_FIELDS},
         "fingerprint": facts.fingerprint,
         "differing": known.differing,
-        "resources": [_resource(name, known.named.get(folded(name))) for name in facts.resources],
+        "resources": [_resource(known, name) for name in facts.event.resources],
         "seenBy": known.seen_by,
         "firstSeenAt": moment(event.first_at),
         "decision": {
@@ -110,18 +114,19 @@ def reporter_item(observation: Observation, heard: HeardVm | None) -> Json:
         "vmId": observation.vm_id,
         "name": None if heard is None else heard.vm.name,
         "contact": None if heard is None else heard.contact,
-        "affectsThisVm": facts.affects,
+        "affectsThisVm": facts.affects_this_vm,
         "state": facts.state,
-        "eventStatus": facts.status,
+        "eventStatus": facts.event.event_status,
         "fingerprint": facts.fingerprint,
         "lastSeenAt": moment(observation.time),
-        "noticeSeconds": facts.notice,
-        "pauseSeconds": facts.pause,
-        "downtimeSeconds": facts.downtime,
+        "noticeSeconds": facts.notice_seconds,
+        "pauseSeconds": facts.pause_seconds,
+        "downtimeSeconds": facts.downtime_seconds,
     }
 
 
-def _resource(name: str, named: Named | None) -> Json:
+def _resource(known: KnownEvent, name: str) -> Json:
+    named = known.named.get(folded(name))
     return {
         "name": name,
         "vmId": None if named is None else named.vm_id,

@@ -28,24 +28,24 @@ _CONTACT: Final = ("heard_at", "heard_by", "lost_at", "retired_at", "retired_by"
 def with_record(vm: Vm | None, record: IncomingRecord) -> Vm:
     """The row after a record that is not a duplicate; an older one only proves contact."""
     if vm is None:
-        vm = Vm(vm_id=record.place.vm_id, name=record.place.name)
+        vm = Vm(vm_id=record.vm.vm_id, name=record.vm.name)
     if vm.stream is not None and not _is_newer(vm, record):
         return _heard(vm, record.sent_at, record.source)
-    place = record.place
+    identity = record.vm
     heard_at, heard_by, lost_at, retired_at, retired_by = _contact(
         vm, record.sent_at, record.source
     )
     return Vm(  # not `replace`: there are thousands a second, and few fields stay
         vm_id=vm.vm_id,
-        name=place.name,
-        site=place.site or vm.site,
-        resource_id=place.resource_id,
-        subscription_id=place.subscription_id,
-        resource_group=place.resource_group,
-        location=place.location,
-        zone=place.zone,
-        scale_set=place.scale_set,
-        tags=place.tags,
+        name=identity.name,
+        site=record.site or vm.site,
+        resource_id=identity.resource_id,
+        subscription_id=identity.subscription_id,
+        resource_group=identity.resource_group,
+        location=identity.location,
+        zone=identity.zone,
+        scale_set=identity.scale_set,
+        tags=identity.tags,
         version=record.version,
         session=record.session,
         stream=record.stream,

@@ -12,7 +12,7 @@ from console.db.audit import AuditRow, last_row
 from console.db.notices import Incident
 from console.db.snapshot import Snapshot
 from console.fleet.values import HeardVm
-from console.fleet.view import event_item
+from console.fleet.view import decision_on
 from console.notify import events, vms
 from console.notify.notice import Notice
 from console.notify.vms import Seen
@@ -49,8 +49,8 @@ def look(snapshot: Snapshot, *, begun: float) -> Found:
     since = max(begun, snapshot.now - _WINDOW_SECONDS)
     found: list[Notice] = []
     for known in snapshot.events.open():
-        item = event_item(known, snapshot.now, snapshot.listening)
-        found += events.of_open(item, snapshot.now)
+        state = decision_on(known, snapshot.now, snapshot.listening).state
+        found += events.of_open(known, state, snapshot.now)
     found += _over(snapshot, since)
     found += _failed(snapshot, since)
     head = last_row(snapshot.connection)

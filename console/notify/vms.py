@@ -221,14 +221,14 @@ def case_of(known: KnownEvent) -> Case | None:
     the event deletes it, costs it nothing, or did not take place.
     """
     facts, event = known.shown.facts, known.event
-    if facts.impact in (_DELETES, "none") or facts.status == "Canceled":
+    if facts.impact in (_DELETES, "none") or facts.event.event_status == "Canceled":
         return None
     is_coming = event.state == "scheduled" and event.not_before is not None
     begun = event.not_before if is_coming and event.not_before else event.shown_at
     return Case(
         event_id=event.event_id,
-        kind=visible(facts.event_type or "event"),
-        due=begun + max(0, facts.duration or 0) + RETURN_SECONDS,
+        kind=visible(facts.event.event_type or "event"),
+        due=begun + max(0, facts.event.duration_in_seconds or 0) + RETURN_SECONDS,
     )
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final, Literal
 
+from wire.event import Event
 from wire.record import TEST_STREAM
+from wire.vm import VmIdentity
 
 UNPROVEN: Final = "unproven:"
 """Before a fingerprint that may not be that of what is shown: nothing can be approved by it."""
@@ -14,48 +15,20 @@ Kind = Literal["event", "receipt", "heartbeat", "stopped", "other"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
-    """Who observed: the VM, as its newest record describes it."""
+class EventReport:
+    """What one reporter says of an event."""
 
-    vm_id: str
-    name: str
-    site: str | None = None
-    resource_id: str | None = None
-    subscription_id: str | None = None
-    resource_group: str | None = None
-    location: str | None = None
-    zone: str | None = None
-    scale_set: str | None = None
-    tags: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EventFacts:
-    """What a record says of an event."""
-
-    event_id: str
-    event_type: str | None
-    event_source: str | None
-    status: str
-    not_before: str | None
-    description: str | None
-    duration: int | None
-    resources: tuple[str, ...]
+    event: Event
     transition: str
-    affects: bool
+    affects_this_vm: bool
     impact: str | None
     revision: int
     fingerprint: str
-    notice: float | None = None
-    pause: float | None = None
-    downtime: float | None = None
+    notice_seconds: float | None = None
+    pause_seconds: float | None = None
+    downtime_seconds: float | None = None
     goes_on: bool = False
     """It ended for this reporter alone, which it names no more; others may still see it."""
-
-    def is_same(self, other: EventFacts) -> bool:
-        """Whether two VMs say the same."""
-        same = self.fingerprint == other.fingerprint
-        return same and sorted(self.resources) == sorted(other.resources)
 
     @property
     def is_proven(self) -> bool:
@@ -65,16 +38,15 @@ class EventFacts:
     @property
     def state(self) -> str:
         """`scheduled`, `started` or `ended`."""
-        if self.transition == "ended" or self.status in ("Completed", "Canceled"):
+        status = self.event.event_status
+        if self.transition == "ended" or status in ("Completed", "Canceled"):
             return "ended"
-        return (
-            "started" if self.status == "Started" or self.transition == "started" else "scheduled"
-        )
+        return "started" if status == "Started" or self.transition == "started" else "scheduled"
 
     @property
     def is_news(self) -> bool:
         """Whether it only tells something: nothing is due, and nothing can be approved."""
-        return self.state == "scheduled" and self.status != "Scheduled"
+        return self.state == "scheduled" and self.event.is_news
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,7 +85,8 @@ class IncomingRecord:
     id: str
     type: str
     kind: Kind
-    place: Place
+    vm: VmIdentity
+    site: str | None
     stream: str
     sequence: int
     time: float
@@ -123,7 +96,7 @@ class IncomingRecord:
     version: str
     session: str
     body: bytes
-    event: EventFacts | None = None
+    event: EventReport | None = None
     receipt: ReceiptFacts | None = None
     preparation: PreparationFacts | None = None
     prepares: bool | None = None
@@ -167,7 +140,7 @@ class IncomingState:
     time: float
     received_at: float
     source: str
-    events: tuple[tuple[str, EventFacts], ...]
+    events: tuple[tuple[str, EventReport], ...]
     """Record id and event."""
     preparations: tuple[PreparationFacts, ...] = ()
     """How far the VM has prepared for those for which it was asked to."""

@@ -44,7 +44,7 @@ class Ingest:
         if not enrolments.has_key:
             raise NotTaken(503, KEY_IS_MISSING)
         try:
-            secret = enrolments.webhook_secret(record.place.vm_id)
+            secret = enrolments.webhook_secret(record.vm.vm_id)
             verify(headers, body, secret=secret, now=now)
         except NotSigned as error:
             raise NotTaken(401, str(error)) from None

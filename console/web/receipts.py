@@ -40,7 +40,7 @@ class Receipts:
         except NotOurs as error:
             self._state.writer.progress.quarantined[(PULL, error.reason)] += 1
             raise NotTaken(400, f"not a record: {error}") from None
-        if not self._state.enrolments.opens(record.place.vm_id, token):
+        if not self._state.enrolments.opens(record.vm.vm_id, token):
             return not_its_token()
         if record.type != APPROVAL:
             raise NotTaken(400, f"not a receipt: its type is not {APPROVAL}")

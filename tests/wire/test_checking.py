@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from sinks.samples import SAMPLE_VM, sample_record, sample_records
-from wire.event import EventData
+from wire.event import EventData, fingerprint
 from wire.fields import read_object
 from wire.observer import BridgeRun, Observer
 from wire.preparation import PreparationData
@@ -38,7 +38,8 @@ def changed(*path: str, to: Any) -> bytes:
     ("body", "reason"),
     [
         (b"", "not_json"),
-        (b'{"time": NaN}', "not_json"),
+        (changed("data", "observation", "noticeSeconds", to=float("nan")), "wrong_type"),
+        (changed("data", "observation", "noticeSeconds", to=float("inf")), "wrong_type"),
         (b"[]", "wrong_type"),
         (changed("time", to="today"), "wrong_type"),
         (changed("sequence", to="1"), "wrong_type"),
@@ -87,3 +88,23 @@ def test_the_cause_of_a_preparation_names_a_whole_jti() -> None:
         reason=None,
     )
     assert read_object(PreparationData, data.to_wire()) == data
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("durationInSeconds", -1), ("notBefore", "2026-03-01T12:15:00.000Z"), ("notBefore", None)],
+)
+def test_the_fingerprint_is_checked_as_it_was_sent(name: str, value: Any) -> None:
+    """A sender may spell a moment or an unknown duration otherwise than this bridge does."""
+    event = {**json.loads(sample_record().body)["data"]["event"], name: value}
+    record = json.loads(changed("data", "event", name, to=value))
+    record["data"]["fingerprint"] = fingerprint(event)
+    _, data = check_record(json.dumps(record).encode())
+    assert isinstance(data, EventData)
+
+
+def test_what_only_people_look_at_refuses_no_record() -> None:
+    """`raw` is IMDS's object; what else stands there is left out."""
+    _, data = check_record(changed("data", "raw", to="text"))
+    assert isinstance(data, EventData)
+    assert data.raw == {}

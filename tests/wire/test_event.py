@@ -75,7 +75,7 @@ def test_azure_writes_the_same_names_with_a_capital() -> None:
         ({"resources": ["a", 1]}, "event.resources.1"),
         ({"resources": "a"}, "event.resources"),
         ({"durationInSeconds": True}, "event.durationInSeconds"),
-        ({"durationInSeconds": -1}, "event.durationInSeconds"),
+        ({"durationInSeconds": -2}, "event.durationInSeconds"),
         ({"durationInSeconds": 2**63}, "event.durationInSeconds"),
         ({"notBefore": "2026-03-01T12:15:00"}, "event.notBefore"),
         ({"notBefore": "soon"}, "event.notBefore"),

@@ -159,6 +159,18 @@ def test_a_database_of_0_2_0_opens_with_everything(old: Database) -> None:
         (past,) = snapshot.events.over()
         assert (known.seen_by, known.differing) == (2, False)
         assert known.event.scope == "s/g"
+        event = known.shown.facts.event
+        assert event.to_wire() == {
+            "eventId": "OPEN",
+            "eventType": "Reboot",
+            "resourceType": None,
+            "resources": ["WEB-1", "web-2"],
+            "eventStatus": "Scheduled",
+            "notBefore": "2027-01-15T09:00:00Z",
+            "description": None,
+            "eventSource": "Platform",
+            "durationInSeconds": 9,
+        }
         assert known.event.not_before == AT + 3600
         assert {name: each.vm_id for name, each in known.named.items()} == {
             "web-1": "id-1",

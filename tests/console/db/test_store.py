@@ -120,7 +120,7 @@ def test_everything_comes_back_from_the_rows(database: Database, taking: Taking)
         "E1": "scheduled",
         "E2": "started",
     }
-    assert known["E1"].shown.facts.resources == ("web-1", "other")
+    assert known["E1"].shown.facts.event.resources == ("web-1", "other")
     assert known["E1"].event.scope == "sub-1/group-1"
     (receipt,) = (each.facts for each in known["E2"].receipts)
     assert (receipt.state, receipt.why) == ("posted", told["rsn"])
@@ -203,7 +203,7 @@ def test_an_event_of_the_retained_state_alone_is_ended_by_it(
     taking.take(state(after=2))
     with look(database) as snapshot:
         assert snapshot.events.open() == []
-        assert snapshot.events.one("E").shown.facts.status == "Unknown"
+        assert snapshot.events.one("E").shown.facts.event.event_status == "Unknown"
     taking.take(state(record, after=3))
     with look(database) as snapshot:
         assert [each.event.state for each in snapshot.events.open()] == ["scheduled"]

@@ -280,12 +280,12 @@ def test_a_state_rebuilds_what_was_missed() -> None:
         "E1": "ended",
         "E2": "scheduled",
     }
-    assert known.observations[("E1", vm.vm_id)].facts.status == "Unknown"
+    assert known.observations[("E1", vm.vm_id)].facts.event.event_status == "Unknown"
     ended = vm.event("E1", transition="ended", status="Canceled", now=NOW + timedelta(seconds=8))
     take(known, second, ended, at=AT + 20)
-    assert known.observations[("E1", vm.vm_id)].facts.status == "Canceled"
+    assert known.observations[("E1", vm.vm_id)].facts.event.event_status == "Canceled"
     assert known.events["E1"].state == "ended"
-    assert known.observations[("E2", vm.vm_id)].facts.event_source == "Platform"
+    assert known.observations[("E2", vm.vm_id)].facts.event.event_source == "Platform"
 
 
 def test_a_state_that_is_older_than_a_record_ends_nothing() -> None:

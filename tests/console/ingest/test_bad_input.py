@@ -278,9 +278,8 @@ def test_a_week_that_is_repeated_changes_nothing(console: ConsoleProcess, fleet:
     for number in range(40):
         records.append(vm.heartbeat())
         records.append(vm.event(f"R-{number}"))
-        records.append(
-            vm.event(f"R-{number}", transition="ended")
-        )  # last: once it is seen, so are all before it
+        # The end is last: once it is seen, so is all that came before it.
+        records.append(vm.event(f"R-{number}", transition="ended"))
     fleet.say(vm, *records)
     eventually(lambda: len(console.events(state="over", q="R-", limit=200)) == 40, what="over")
     before = console.vms()["repeated"]

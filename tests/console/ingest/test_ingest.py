@@ -106,14 +106,14 @@ def test_what_cannot_be_stored_is_not_taken(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """503 and when to come again, as long as the database takes nothing."""
-    monkeypatch.setattr("console.web.receiving._COMMIT_SECONDS", 0.3)
     vm = FakeVm()
     with ConsoleStage(tmp_path) as stage:
         body = vm.event("E", now=stage.now).body
         secret = SigningKey(webhook_secret(read_key(tmp_path / "enroll.key"), vm.vm_id, 1))
         at = int(stage.now.timestamp())
         headers = signature_headers([secret], message_id="r", timestamp=at, body=body)
-        with stage.console.database.writing.begin() as connection:
+        with stage.console.database.writing.begin() as connection, monkeypatch.context() as short:
+            short.setattr("console.web.receiving._COMMIT_SECONDS", 0.3)
             connection.execute(text("SELECT 1"))
             answer = stage.http.post(f"{stage.url}/ingest/v1/records", data=body, headers=headers)
         assert (answer.status_code, answer.headers["Retry-After"]) == (503, "5")

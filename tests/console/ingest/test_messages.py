@@ -40,7 +40,7 @@ def test_the_fingerprint_covers_every_character_as_the_bridge_writes_it() -> Non
     record = vm.event("E", event_type=words, resources=[words[:200], "web-1"])
     found = come(record, vm.topic(), expiry=None)
     assert found.event is not None
-    assert found.event.event_type == words
+    assert found.event.event.event_type == words
 
 
 def test_a_clock_that_is_wrong_is_not_a_wait() -> None:

@@ -35,16 +35,18 @@ from console.db.transactions import write_to
 from console.db.writing import next_number
 from console.fleet.contact import Contact
 from console.fleet.fold import fold
-from console.fleet.values import UNDECIDED, Decision, Event, KnownEvent, Observation, Vm
+from console.fleet.observations import shown as shown_event
+from console.fleet.values import UNDECIDED, Decision, KnownEvent, Observation, Vm
 from console.notify.events import approval_failed, of_open, over
 from console.notify.look import look
 from console.notify.notice import Notice
 from console.notify.notices import Notices
 from console.notify.vms import GATHER, MANY, PATIENCE, RETURN_SECONDS, Case, Seen, told_of
-from console.records.incoming import EventFacts, Incoming
+from console.records.incoming import EventReport, Incoming
 from console.records.parse import parse_record, parse_status
 from sinks.base import Sink, SinkContext, SinkSettings
 from sinks.webhook.template import compile_template, render
+from wire.event import Event
 from wire.moment import rfc3339
 from wire.record import Record
 from wire.vm import VmIdentity
@@ -58,24 +60,30 @@ TEMPLATES = dict(
 )
 
 
-def facts(**given: Any) -> EventFacts:
-    """What a reporter says of an event."""
+def report(
+    *, transition: str = "scheduled", pause: float | None = None, **given: Any
+) -> EventReport:
+    """What a reporter says of an event; `given` are the event's own fields."""
     said: dict[str, Any] = {
         "event_id": "E",
         "event_type": "Reboot",
-        "event_source": "Platform",
-        "status": "Scheduled",
+        "resource_type": "VirtualMachine",
+        "resources": ("web-1",),
+        "event_status": "Scheduled",
         "not_before": None,
         "description": "maintenance",
-        "duration": 30,
-        "resources": ("web-1",),
-        "transition": "scheduled",
-        "affects": True,
-        "impact": "restart",
-        "revision": 1,
-        "fingerprint": "sha256:1",
+        "event_source": "Platform",
+        "duration_in_seconds": 30,
     }
-    return EventFacts(**said | given)
+    return EventReport(
+        event=Event(**said | given),
+        transition=transition,
+        affects_this_vm=True,
+        impact="restart",
+        revision=1,
+        fingerprint="sha256:1",
+        pause_seconds=pause,
+    )
 
 
 def known(at: float = NOW, **given: Any) -> KnownEvent:
@@ -88,10 +96,9 @@ def known(at: float = NOW, **given: Any) -> KnownEvent:
         sequence=1,
         time=at,
         first_at=at,
-        facts=facts(**given),
+        facts=report(**given),
     )
-    state = shown.facts.state
-    event = Event(event_id="E", state=state, shown_by="vm-1", shown_at=at, first_at=at)
+    event = shown_event(None, shown, Vm(vm_id="vm-1", name="web-1"))
     return KnownEvent(
         event=event,
         shown=shown,
@@ -176,26 +183,19 @@ def kinds(found: list[Notice]) -> list[tuple[str, str]]:
 
 def test_a_decision_that_is_due_is_told_and_told_again_before_its_time() -> None:
     """Once when it falls due, and once five minutes before notBefore; then never again."""
-    item = {
-        "eventId": "E",
-        "eventType": "Reboot",
-        "fingerprint": "f",
-        "notBefore": "2027-01-15T08:15:00.000Z",
-        "decision": {"state": "due"},
-        "resources": [{"name": "web-1", "vmId": "vm-1"}],
-    }
-    early = of_open(item, NOW)
+    open_event = known(not_before=datetime.fromtimestamp(NOW + 900, UTC))
+    early = of_open(open_event, "due", NOW)
     assert kinds(early) == [("decision-due", "E")]
     assert early[0].title == "Reboot of web-1: a decision is due"
-    late = of_open(item, NOW + 601)
+    late = of_open(open_event, "due", NOW + 601)
     assert kinds(late) == [("decision-due", "E"), ("undecided", "E")]
     assert late[0].id == early[0].id
-    assert of_open(item | {"decision": {"state": "left"}}, NOW + 601) == []
+    assert of_open(open_event, "left", NOW + 601) == []
 
 
 def test_an_end_says_what_it_cost() -> None:
     """The longest interruption that a named VM measured."""
-    ended = known(transition="ended", status="Completed", pause=4.25)
+    ended = known(transition="ended", event_status="Completed", pause=4.25)
     told = over(ended, [ended.shown])
     assert told.text.endswith("The longest interruption measured: 4.2 s.")
     assert told.more == {"interruptionSeconds": 4.25}
@@ -425,7 +425,7 @@ def test_an_end_is_told_once_and_costs_nothing_afterwards(fleet: Fleet) -> None:
 
 def notice(**given: Any) -> Notice:
     """Something to tell."""
-    return replace(over(known(transition="ended", status="Completed"), []), **given)
+    return replace(over(known(transition="ended", event_status="Completed"), []), **given)
 
 
 def tell(database: Database, *found: Notice) -> int:

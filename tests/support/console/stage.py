@@ -24,7 +24,7 @@ from console.db import tables
 from console.db.listening import Listened, write_listening
 from console.ingest.delivery import Delivery
 from console.records.incoming import Incoming
-from console.records.parse import parse_record, parse_status, seconds
+from console.records.parse import parse_record, parse_status
 from console.service.connections import Limits, protocol
 from console.service.console import Console
 from console.web.app import application
@@ -142,7 +142,11 @@ class ConsoleStage:
         """Bring in records, each received when it was made; returns once they are shown."""
         self._deliver(
             [
-                parse_record(record.body, source="web", received_at=seconds(record.time))
+                parse_record(
+                    record.body,
+                    source="web",
+                    received_at=datetime.fromisoformat(record.time).timestamp(),
+                )
                 for record in records
             ]
         )
