@@ -153,6 +153,7 @@ def receipt_row(receipt: Receipt, number: int) -> Values:
         "why": facts.why,
         "act": facts.act,
         "scope": receipt.scope,
+        "time": receipt.time,
     }
 
 
@@ -162,6 +163,7 @@ def receipt_of(row: Row[Any]) -> Receipt:
         record_id=row.record_id,
         vm_id=row.vm_id,
         at=row.at,
+        time=row.time,
         scope=row.scope,
         facts=ReceiptFacts(
             jti=row.jti,

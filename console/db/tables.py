@@ -138,8 +138,14 @@ event: Final = Table(
     Column("sites", Text, nullable=False),
     Column("words", Text, nullable=False),
     Column("changed", BigInteger, nullable=False),
+    # Azure's word for how it stands, and what was measured: by the VM that measured most.
+    Column("status", Text, nullable=False, server_default=""),
+    Column("started_at", Float(53)),
+    Column("notice", Float(53)),
+    Column("downtime", Float(53)),
     Index("event_changed", "changed"),
     Index("event_over", "state", "shown_at"),
+    Index("event_first", "first_at"),
 )
 
 # The names that an event lists, as its shown reporter says; each once, as names are compared.
@@ -189,6 +195,8 @@ receipt: Final = Table(
     Column("why", Text),
     Column("scope", Text, nullable=False, server_default=""),
     Column("act", Text),
+    # `at` is when it came in, `time` what its VM says, but never later than that.
+    Column("time", Float(53), nullable=False, server_default="0"),
     Index("receipt_event", "event_id"),
     Index("receipt_jti", "jti"),
     Index("receipt_changed", "changed"),
@@ -212,6 +220,20 @@ preparation: Final = Table(
     Index("preparation_vm", "vm_id"),
     Index("preparation_state", "state"),
     Index("preparation_changed", "changed"),
+)
+
+# Somebody is on it, until then: an event, by its id and scope, or a VM, whose scope is empty.
+taken: Final = Table(
+    "taken",
+    metadata,
+    Column("kind", Text, primary_key=True),  # event, vm
+    Column("subject", Text, primary_key=True),
+    Column("scope", Text, primary_key=True),
+    Column("actor", Text, nullable=False),
+    Column("at", Float(53), nullable=False),
+    Column("until", Float(53), nullable=False),
+    Column("changed", BigInteger, nullable=False),
+    Index("taken_changed", "changed"),
 )
 
 quarantine: Final = Table(

@@ -15,7 +15,7 @@ _IN_VAIN: Final = ("failed", "rejected", "unanswered")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """How a decision stands; `at` in seconds since 1970.
+    """How a decision stands; `at`, when it was decided, in seconds since 1970.
 
     While one is due, `by`, `reason` and `at` are those of the last approval that was in vain.
     """
@@ -105,8 +105,8 @@ def _by_receipt(state: DecisionState, receipt: Receipt, decided: Decided) -> Sta
     """Shown as what it is: a command's person, `rule:NAME`, or `local:USER`."""
     own = next((each for each in decided.commands if each.jti == receipt.facts.jti), None)
     reason = receipt.facts.why if own is None else own.reason
-    by = receipt.facts.actor
+    by, at = receipt.facts.actor, receipt.time
     decision = decided.decision
     if own is not None and decision is not None and decision.id == own.decision_id:
-        by = decision.actors
-    return Standing(state=state, by=by, reason=reason, at=receipt.at)
+        by, at = decision.actors, decision.at
+    return Standing(state=state, by=by, reason=reason, at=at)

@@ -121,6 +121,7 @@ def _record(known: Known, changes: Changes, record: IncomingRecord) -> None:
                     record_id=record.id,
                     vm_id=vm_id,
                     at=record.received_at,
+                    time=min(record.time, record.received_at),
                     facts=record.receipt,
                     scope=heard.scope,
                 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from console.fleet.values import Event, Observation, Vm
@@ -81,6 +82,7 @@ def shown(event: Event | None, observation: Observation, vm: Vm) -> Event:
             shown_at=observation.time,
             first_at=observation.first_at,
         )
+    event = _measured(event, observation)
     sites = event.sites if vm.site in event.sites else (*event.sites, vm.site)
     first_at = min(event.first_at, observation.first_at)
     older = observation.time < event.shown_at or facts.goes_on or not facts.is_proven
@@ -98,4 +100,24 @@ def shown(event: Event | None, observation: Observation, vm: Vm) -> Event:
         is_news=facts.is_news,
         sites=sites,
         words="\n".join([facts.event.event_id, *facts.event.resources]).lower(),
+        status=facts.event.event_status,
     )
+
+
+def _measured(event: Event, observation: Observation) -> Event:
+    """The event's row with what a reporter measured, whichever reporter shows it."""
+    facts = observation.facts
+    started_at, notice, downtime = event.started_at, event.notice, event.downtime
+    if facts.state == "started":
+        started_at = _best(min, started_at, observation.time)
+    if facts.affects_this_vm:
+        notice = _best(max, notice, facts.notice_seconds)
+        downtime = _best(max, downtime, facts.downtime_seconds or facts.pause_seconds)
+    return replace(event, started_at=started_at, notice=notice, downtime=downtime)
+
+
+def _best(
+    choose: Callable[[Iterable[float]], float], one: float | None, other: float | None
+) -> float | None:
+    known = [each for each in (one, other) if each is not None]
+    return choose(known) if known else None

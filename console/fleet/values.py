@@ -167,6 +167,14 @@ class Event:
     sites: tuple[str, ...] = ()
     words: str = ""
     """What `q` searches: event id and resource names, in small letters."""
+    status: str = ""
+    """Azure's word, as the shown reporter says; ours at the end."""
+    started_at: float | None = None
+    """When a reporter first saw it under way; None if none did."""
+    notice: float | None = None
+    """Seconds from when it was first seen until notBefore, on the VM that had most of it."""
+    downtime: float | None = None
+    """Seconds that a VM was away, of the VM that was away longest."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,6 +184,9 @@ class Receipt:
     record_id: str
     vm_id: str
     at: float
+    """When it came in: what the console waits for is counted from here."""
+    time: float
+    """When it was so, by the VM's clock, but never later than it came in."""
     facts: ReceiptFacts
     scope: str = ""
     """Of the VM."""

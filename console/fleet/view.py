@@ -104,6 +104,10 @@ def event_item(known: KnownEvent, now: float, listening: Listening) -> Json:
             "reason": decision.reason,
             "at": moment(decision.at),
         },
+        "startedAt": moment(event.started_at),
+        "endedAt": moment(event.shown_at) if event.state == "ended" else None,
+        "downtimeSeconds": event.downtime,
+        "noticeSeconds": event.notice,
     }
 
 

@@ -146,6 +146,10 @@ class Event(Model):
     seen_by: Count
     first_seen_at: Moment | None
     decision: Decision
+    started_at: Moment | None
+    ended_at: Moment | None
+    downtime_seconds: float | None
+    notice_seconds: float | None
 
 
 class EventPage(Model):

@@ -143,9 +143,9 @@ def facts(event_id: str, state: str) -> dict[str, Any]:
         "impact": "restart",
         "revision": 1,
         "fingerprint": "sha256:1",
-        "notice": None,
+        "notice": 900.0,
         "pause": None,
-        "downtime": None,
+        "downtime": 42.0 if state == "ended" else None,
         "goes_on": False,
     }
 
@@ -179,7 +179,8 @@ def test_a_database_of_0_2_0_opens_with_everything(old: Database) -> None:
         assert known.decided.decision is not None
         assert known.decided.decision.reason == "not today"
         assert decisions.read_open(snapshot.connection, ("OPEN", "s/g")) is not None
-        assert [each.facts.state for each in past.receipts] == ["confirmed"]
+        assert [(each.facts.state, each.time) for each in past.receipts] == [("confirmed", AT)]
+        assert (past.event.status, past.event.notice, past.event.downtime) == ("Completed", 900, 42)
         one = snapshot.vms.one("id-1")
         assert one is not None
         assert (one.vm.pulled_at, one.vm.missing, one.contact) == (AT - 5, 1, "heard")

@@ -305,3 +305,32 @@ def test_a_store_that_was_put_back_is_believed() -> None:
         take(known, first, vm.event("E0", now=NOW + timedelta(minutes=minute)))
     take(known, copy.event("E0", transition="ended", now=NOW + timedelta(minutes=9)), at=AT + 540)
     assert known.events["E0"].state == "ended"
+
+
+def test_an_event_keeps_what_was_measured_of_it() -> None:
+    """When it began, the longest notice, and how long the VM was away that was away longest; what
+    a VM measured that it does not name says nothing of it.
+    """
+    known = Known()
+    one, two, other = FakeVm(name="a"), FakeVm(name="b"), FakeVm(name="c")
+
+    def say(vm: FakeVm, transition: str, second: int, **measured: float) -> None:
+        record = vm.event(
+            "E",
+            transition=transition,
+            resources=["a", "b"],
+            now=NOW + timedelta(seconds=second),
+            observation={"noticeSeconds": None, **measured},
+        )
+        take(known, record, at=AT + second)
+
+    say(one, "scheduled", 0, noticeSeconds=890.0)
+    say(two, "scheduled", 5, noticeSeconds=885.0)
+    say(two, "started", 900)
+    say(one, "started", 901)
+    say(other, "ended", 930, downtimeSeconds=500.0)
+    say(one, "ended", 931, downtimeSeconds=30.0)
+    say(two, "ended", 940, pauseSeconds=9.0)
+    event = known.events["E"]
+    assert (event.status, event.started_at) == ("Completed", AT + 900)
+    assert (event.notice, event.downtime) == (890, 30)

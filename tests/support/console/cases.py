@@ -61,7 +61,11 @@ def receipt(
     jti = jti or f"jti of {vm_id}"
     facts = ReceiptFacts(jti=jti, event_id="E", state=state, reason=reason, actor=actor)
     return Receipt(
-        record_id=f"{jti} {state} {reason} {after}", vm_id=vm_id, at=AT + after, facts=facts
+        record_id=f"{jti} {state} {reason} {after}",
+        vm_id=vm_id,
+        at=AT + after,
+        time=AT + after,
+        facts=facts,
     )
 
 

@@ -138,14 +138,16 @@ class ConsoleStage:
         """So many seconds from the console's now, as RFC 3339."""
         return rfc3339(self.now + timedelta(seconds=seconds))
 
-    def put(self, *records: Record) -> None:
-        """Bring in records, each received when it was made; returns once they are shown."""
+    def put(self, *records: Record, late: float = 0) -> None:
+        """Bring in records, each received so many seconds after it was made; returns once they are
+        shown.
+        """
         self._deliver(
             [
                 parse_record(
                     record.body,
                     source="web",
-                    received_at=datetime.fromisoformat(record.time).timestamp(),
+                    received_at=datetime.fromisoformat(record.time).timestamp() + late,
                 )
                 for record in records
             ]

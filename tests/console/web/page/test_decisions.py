@@ -320,6 +320,20 @@ def test_a_decision_elsewhere_shows_as_what_it_is(
     expect(page.locator("form.decide")).to_have_count(0)
 
 
+def test_an_approval_has_the_time_of_its_receipt(stage: ConsoleStage, page: Page) -> None:
+    """Not that at which a receipt came in which had waited for ten minutes; so says the API."""
+    vm = announced(stage)[0]
+    stage.put(
+        vm.receipt("E", "confirmed", now=stage.now - timedelta(minutes=11), actor="local:mia"),
+        late=600,
+    )
+    page.goto(f"{stage.url}/events/E")
+    expect(page.locator("#decision")).to_contain_text("02:03:28 UTC")
+    expect(page.locator("#decision")).not_to_contain_text("02:13:28 UTC")
+    found = stage.http.get(f"{stage.url}/api/v1/events/E", timeout=20).json()
+    assert found["decision"]["at"] == "2026-03-02T02:03:28.000Z"
+
+
 def test_a_reason_is_required(stage: ConsoleStage, page: Page) -> None:
     """By the browser, and by the server for whoever gets past it."""
     announced(stage)
