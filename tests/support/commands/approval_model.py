@@ -199,7 +199,7 @@ class Course:
         assert record is not None, "POST for an event without a record"
         data, named = record["data"], shown["Resources"]
         assert data["transition"] != "ended", "POST for an event that is over"
-        assert _sorted(data["raw"]) == _sorted(shown), "POST for a state that has no record"
+        assert _state(data["raw"]) == _state(shown), "POST for a state that has no record"
         assert shown["EventStatus"] == "Scheduled", "POST for an event that is not Scheduled"
         assert isinstance(named, list), "POST for an event that lists no VMs"
         assert named, "POST for an event that lists no VMs"
@@ -297,10 +297,14 @@ def _matches(found: Rule, event: Mapping[str, Any]) -> bool:
     )
 
 
-def _sorted(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """An entry of IMDS, without the order of its VMs."""
+def _state(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """An entry of IMDS, without the order of its VMs and the case of its id."""
     named = entry.get("Resources")
-    return {**entry, "Resources": sorted(named, key=str) if isinstance(named, list) else named}
+    return {
+        **entry,
+        "EventId": entry["EventId"].casefold(),
+        "Resources": sorted(named, key=str) if isinstance(named, list) else named,
+    }
 
 
 def try_courses(seed: str, courses: int, steps: int) -> Figures:
