@@ -48,8 +48,8 @@ class Fact(Enum):
     EXPIRED = "its command has expired"
     NOT_PREPARED = "the program that prepares has given up"
     WAITING = "its rule waits, or the trusted keys cannot be read"
-    NOT_SHOWN = "the last poll failed, or is too old, or does not show the event"
     UNPREPARED = "the program that prepares has not ended with 0 yet"
+    NOT_SHOWN = "the last poll failed, or is too old, or does not show the event"
     PAUSED = "the pause after the last request is not over"
     READY = "none of these"
 
@@ -123,8 +123,8 @@ TABLE: Final[Mapping[Fact, Mapping[Stage, Transition]]] = {
     Fact.EXPIRED:       _row(_EXPIRED,   _EXPIRED,   _STAY,      _STAY,      _STAY,      _STAY),
     Fact.NOT_PREPARED:  _row(_NO_PREP,   _NO_PREP,   _STAY,      _STAY,      _STAY,      _NO_PREP),
     Fact.WAITING:       _row(_STAY,      _STAY,      _STAY,      _STAY,      _STAY,      _STAY),
-    Fact.NOT_SHOWN:     _row(_STAY,      _STAY,      _STAY,      _STAY,      _STAY,      _STAY),
     Fact.UNPREPARED:    _row(_STAY,      _STAY,      _STAY,      _STAY,      _STAY,      _STAY),
+    Fact.NOT_SHOWN:     _row(_STAY,      _STAY,      _STAY,      _STAY,      _STAY,      _STAY),
     Fact.PAUSED:        _row(_STAY,      _STAY,      _STAY,      _STAY,      _STAY,      _STAY),
     Fact.READY:         _row(_POST,      _POST,      _POST,      _POST,      _STAY,      _CONFIRM),
 
@@ -190,10 +190,10 @@ class Observation:
         # Without a sink that prepares, a wish to prepare cannot be fulfilled.
         if self.preparation == "failed" or (self.preparation is None and not is_posted):
             yield Fact.NOT_PREPARED
-        if not self.current or known is None or not known.shown:
-            yield Fact.NOT_SHOWN
         if self.preparation not in (None, "prepared"):
             yield Fact.UNPREPARED
+        if not self.current or known is None or not known.shown:
+            yield Fact.NOT_SHOWN
         if self.paused:
             yield Fact.PAUSED
         yield Fact.READY

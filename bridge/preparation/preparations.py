@@ -109,8 +109,6 @@ class Preparations(PreparationRows):
         with self._lock:
             for each in list(self._known.values()):
                 self._follow(each)
-        if not self._current.is_current():
-            return  # what is known may be over by now
         now = self._clock.now()
         for known in list(self._current.known.values()):
             if self._is_due(known, now):
@@ -200,11 +198,18 @@ class Preparations(PreparationRows):
     # What the approver's thread does
 
     def _is_due(self, known: TrackedEvent, now: datetime) -> bool:
-        is_coming = known.pending and known.shown and known.event.event_status == "Scheduled"
+        is_coming = known.pending and known.event.event_status == "Scheduled"
         if not is_coming or not known.affects_this_vm or self.state_of(known) != NONE:
             return False
+        is_shown = known.shown and self._current.is_current()
         not_before = known.event.not_before
-        return not_before is None or not_before - now <= timedelta(seconds=self.spec.lead)
+        if not_before is None:
+            return is_shown
+        if not_before - now > timedelta(seconds=self.spec.lead):
+            return False
+        # Azure does not wait for an IMDS that gives no document: what was seen last counts, until
+        # the event may have begun. One that is over by now costs a recovery.
+        return is_shown or now < not_before
 
     def _follow(self, each: Preparation) -> None:
         """Look whether the event is still the one that is prepared for."""

@@ -12,6 +12,7 @@ from support.process.launch import Launch
 from support.process.scripts import python_script
 
 from bridge.simulator.events import SimulatedEvent
+from bridge.simulator.faults import Status
 from bridge.simulator.simulator import Simulator
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs POSIX scripts")
@@ -177,6 +178,22 @@ def test_lead_seconds_before_the_event_the_program_is_asked_anyway(
     simulator.announce(an_event(seconds=605))
     preparing.bridge.wait_for_records(2, types="seb.preparation")
     assert preparing.states() == [("preparing", "deadline", None), ("prepared", "deadline", None)]
+
+
+def test_a_wish_is_fulfilled_while_imds_does_not_answer(
+    preparing: Preparing, simulator: Simulator, launch: Launch
+) -> None:
+    """It is asked when it is accepted, and confirmed once IMDS shows the event again."""
+    preparing.start()
+    event = simulator.announce(an_event())
+    preparing.bridge.wait_for_records(1, types="seb.event.scheduled")
+    simulator.fault(Status(503), times=None)
+    preparing.bridge.wait_for_log("imds_trouble")
+    cli(launch, "prepare", event.event_id, "--wait", "0.1")
+    preparing.bridge.wait_for_records(2, types="seb.preparation")
+    assert preparing.receipts() == [("accepted", None)]
+    simulator.heal()
+    eventually(lambda: ("confirmed", None) in preparing.receipts(), what="the receipt")
 
 
 def test_an_event_that_ends_while_the_program_runs_fails_the_preparation(

@@ -1,0 +1,78 @@
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.documents.documents import NOT_BEFORE, FakeClock, ScriptedImds, body, entry
+from support.imds.polling import looking
+
+from bridge.imds.client import ImdsError
+from bridge.preparation.preparations import Preparations, PreparingSpec
+from bridge.store.opening import open_store
+from bridge.store.outbox import Outbox, Recipient
+
+LEAD = 120.0
+NOTICE = 900.0
+"""Seconds from the first poll until NOT_BEFORE."""
+SILENCE = ImdsError("no: http_503", reason="http_503")
+
+
+class Preparing:
+    """A bridge with a sink that prepares, whose polls move by hand."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self.clock = FakeClock()
+        self.imds = ScriptedImds(body(entry(not_before=NOT_BEFORE)))
+        self.begin()
+
+    def begin(self) -> None:
+        """A run."""
+        self.store, _ = open_store(self._directory, self.clock.now())
+        self.current, self._poller = looking(self.store, self.imds, self.clock)
+        outbox = Outbox(self.store)
+        outbox.register({"drain": Recipient(kind="program")})
+        spec = PreparingSpec(sink="drain", lead=LEAD)
+        self.preparations = Preparations(spec, self.store, outbox, self.current, self.clock)
+
+    def poll(self, said: bytes | Exception, *, after: float = 0.0) -> list[str | None]:
+        """How far each event is prepared after a poll so many seconds later that is answered so."""
+        self.imds.said = said
+        self.clock.advance(after)
+        self._poller.run()
+        self.preparations.polled()
+        return [self.preparations.state_of(each) for each in self.current.known.values()]
+
+
+@pytest.fixture
+def preparing(tmp_path: Path) -> Iterator[Preparing]:
+    """A bridge that has seen an event."""
+    made = Preparing(tmp_path)
+    assert made.poll(body(entry())) == ["none"]
+    yield made
+    made.store.close()
+
+
+def test_the_deadline_comes_while_imds_does_not_answer(preparing: Preparing) -> None:
+    """What was seen last counts until the event may have begun: Azure does not wait for IMDS."""
+    assert preparing.poll(SILENCE, after=NOTICE - LEAD - 1) == ["none"]
+    assert preparing.poll(SILENCE, after=1) == ["preparing"]
+
+
+def test_the_deadline_comes_while_a_document_hides_the_event(preparing: Preparing) -> None:
+    """An entry that cannot be read may be the event, which is not over then."""
+    hidden = body({"EventStatus": "Scheduled"}, incarnation=2)
+    assert preparing.poll(hidden, after=NOTICE - LEAD) == ["preparing"]
+
+
+def test_the_deadline_comes_in_a_run_that_imds_does_not_answer(preparing: Preparing) -> None:
+    """What the run before has seen counts as much."""
+    preparing.store.close()
+    preparing.begin()
+    assert preparing.poll(SILENCE, after=NOTICE - LEAD) == ["preparing"]
+
+
+def test_what_may_have_begun_unseen_is_not_prepared(preparing: Preparing) -> None:
+    """A machine that slept past the event's time waits for the document that shows it."""
+    preparing.clock.suspend(NOTICE)
+    assert preparing.poll(SILENCE) == ["none"]
+    assert preparing.poll(body(entry())) == ["preparing"]
