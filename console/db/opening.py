@@ -7,7 +7,7 @@ import threading
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from sqlalchemy import Connection, Engine, create_engine, event, inspect, make_url
 from sqlalchemy.engine import URL
@@ -17,6 +17,9 @@ from console.config.settings import Settings
 from console.db.errors import StoreError, told
 from console.errors import ConfigurationError
 
+if TYPE_CHECKING:
+    from console.db.postgresql import Patience
+
 DATABASE_FILE: Final = "console.db"
 _BUSY_MILLISECONDS: Final = 5000
 _CACHE_KIB: Final = 16384
@@ -25,6 +28,7 @@ _MIGRATIONS: Final = Path(__file__).parent / "migrations"
 _REVISIONS: Final = "alembic_version"
 REVISIONS: Final = ("0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008", "0009")
 """What the migrations make of a database, the newest last."""
+_UPGRADE_SECONDS: Final = 600.0
 _MIGRATING: Final = threading.Lock()
 # Any number that other programs on the same server do not take for their own locks.
 _ADVISORY_LOCK: Final = 0x5EB_C0DE
@@ -33,7 +37,8 @@ _ADVISORY_LOCK: Final = 0x5EB_C0DE
 class Database:
     """The engines for writing and for reading; on SQLite, also the lock of the file."""
 
-    def __init__(self, url: URL) -> None:
+    def __init__(self, url: URL, *, patience: Patience | None = None) -> None:
+        """`patience`: how long PostgreSQL may take; SQLite has a limit of its own."""
         self.url = url
         self.is_sqlite = url.get_backend_name() == "sqlite"
         self._lock: sqlite3.Connection | None = None
@@ -41,7 +46,7 @@ class Database:
             self.writing = _sqlite_engine(url, begin="BEGIN IMMEDIATE", read_only=False)
             self.reading = _sqlite_engine(url, begin="BEGIN", read_only=True)
         else:
-            self.writing = _postgresql_engine(url)
+            self.writing = _postgresql_engine(url, patience)
             self.reading = self.writing.execution_options(isolation_level="REPEATABLE READ")
 
     @property
@@ -151,13 +156,10 @@ def _sqlite_engine(url: URL, *, begin: str, read_only: bool) -> Engine:
     return engine
 
 
-def _postgresql_engine(url: URL) -> Engine:
-    return create_engine(
-        url,
-        pool_size=4,
-        pool_pre_ping=True,
-        connect_args={"connect_timeout": 5, "application_name": "seb-console"},
-    )
+def _postgresql_engine(url: URL, patience: Patience | None) -> Engine:
+    from console.db import postgresql  # noqa: PLC0415  # SQLite does without its driver
+
+    return postgresql.engine_of(url, patience or postgresql.Patience())
 
 
 def _lock(file: Path) -> sqlite3.Connection:
@@ -195,10 +197,18 @@ def _is_ours(connection: Connection) -> bool:
 
 def _migrate(connection: Connection, *, is_sqlite: bool) -> None:
     with connection.begin():
-        if not is_sqlite:  # two consoles may start at once
-            connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_ADVISORY_LOCK})")
-        if not _is_ours(connection):
+        if _is_ours(connection):
+            return
+        if is_sqlite:
             _upgrade(connection)
+            return
+        from console.db.postgresql import with_time  # noqa: PLC0415  # as above
+
+        with with_time(connection, _UPGRADE_SECONDS):
+            # Two consoles may start at once.
+            connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_ADVISORY_LOCK})")
+            if not _is_ours(connection):
+                _upgrade(connection)
 
 
 def _upgrade(connection: Connection) -> None:

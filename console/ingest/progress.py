@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Final
 
 from console.ingest.delivery import Delivery, Refused
 from console.records.incoming import IncomingRecord
+
+_ANSWER_SECONDS: Final = 5.0
+"""After that a database that says nothing is in trouble."""
 
 
 class Progress:
     """Counters since the start, and the database's trouble if there is any."""
 
-    def __init__(self) -> None:
-        self.trouble: str | None = None
-        """What the database said last, while it fails."""
+    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._monotonic = monotonic
+        self._said: str | None = None
+        self._asked_at: float | None = None
+        """Since when an answer is waited for."""
         self.committed_at: float | None = None
         self.records: Counter[str] = Counter()
         """By source; duplicates and heartbeats count."""
@@ -24,16 +31,29 @@ class Progress:
         self.last_record_at: dict[str, float] = {}
         """By source."""
 
+    @property
+    def trouble(self) -> str | None:
+        """What is wrong with the database: what it said last, or that it says nothing."""
+        asked_at = self._asked_at
+        if self._said is None and asked_at is not None:
+            waited = self._monotonic() - asked_at
+            return "database: it does not answer" if waited > _ANSWER_SECONDS else None
+        return self._said
+
+    def asked(self) -> None:
+        """The database is asked to do something."""
+        self._asked_at = self._monotonic()
+
     def failed(self, words: str) -> bool:
         """The database failed; whether that is news."""
-        news = self.trouble != words
-        self.trouble = words
+        news = self._said != words
+        self._said, self._asked_at = words, None
         return news
 
     def worked(self) -> bool:
         """The database did what it was asked; whether that is news."""
-        news = self.trouble is not None
-        self.trouble = None
+        news = self._said is not None
+        self._said = self._asked_at = None
         return news
 
     def refused(self, source: str) -> dict[str, int]:

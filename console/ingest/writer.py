@@ -45,7 +45,7 @@ _MOST_BYTES: Final = 4 * 1024 * 1024
 _GATHER_SECONDS: Final = 0.05
 _GATHER_ITEMS: Final = 16
 """A broker may send 20 unacknowledged messages at most: never wait for more than that."""
-_LONGEST_WAIT: Final = 5.0
+_LONGEST_WAIT: Final = 3.0
 _BITE: Final = 500
 """Rows of a table that retention deletes in one transaction."""
 _ABOUT_THE_DATABASE: Final = (OperationalError, InterfaceError, InternalError)
@@ -161,6 +161,7 @@ class Writer:
         """Do it until it is done; False if the console ends before that."""
         wait = 0.1
         while True:
+            self.progress.asked()
             try:
                 work()
             except (ConsoleError, SQLAlchemyError) as error:

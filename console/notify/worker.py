@@ -21,6 +21,8 @@ from wire.record import Record
 
 _LOG: Final = logging.getLogger("console")
 _LONGEST_WAIT: Final = 60.0
+_DATABASE_WAIT: Final = 3.0
+"""The longest wait while it is the database that does not answer."""
 _IDLE_SECONDS: Final = 5.0
 
 
@@ -43,6 +45,8 @@ class SinkWorker:
         self._wake = threading.Event()
         self._stop = threading.Event()
         self._open = False
+        self._settled = 0
+        """Up to where the sink has acknowledged, and the database may not know it yet."""
         self._refused = ""
         self._refusals = 0
         self._thread = threading.Thread(target=self._run, name=f"to {sink.name}", daemon=True)
@@ -84,7 +88,8 @@ class SinkWorker:
                 self._failed(error)
                 asked = getattr(error, "retry_after", None) or 0
                 self._stop.wait(max(asked, random.uniform(wait / 2, wait)))  # noqa: S311  # jitter
-                wait = min(_LONGEST_WAIT, wait * 2)
+                longest = _DATABASE_WAIT if isinstance(error, SQLAlchemyError) else _LONGEST_WAIT
+                wait = min(longest, wait * 2)
                 continue
             wait = 0.5
             if not more:
@@ -93,6 +98,8 @@ class SinkWorker:
 
     def _turn(self) -> bool:
         """Deliver what waits; whether there may be more at once."""
+        if self._settled:  # what failed to be written down is not delivered again
+            self._advance(self._settled)
         batch = self._claimed()
         if not batch:
             if self._open:
@@ -161,8 +168,10 @@ class SinkWorker:
         return record.sequence
 
     def _advance(self, number: int) -> None:
+        self._settled = number
         with self._database.writing.begin() as connection:
             store.advance(connection, self.name, self._console, number)
+        self._settled = 0
 
     def _failed(self, error: Exception) -> None:
         if isinstance(error, SQLAlchemyError):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+import logging
 from typing import Any, Final
 
 from pydantic import BaseModel
@@ -12,6 +13,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
+_LOG: Final = logging.getLogger("console")
 _FARTHEST: Final = 1e18
 Json = dict[str, Any]
 
@@ -39,8 +41,9 @@ async def on_error(_request: Request, error: Exception) -> Response:
 
 
 async def on_store_error(_request: Request, error: Exception) -> Response:
-    """503: what is past cannot be read now."""
-    return answer({"error": str(error)}, 503)
+    """503: what is past cannot be read now. Where the database is stands in the log alone."""
+    _LOG.warning("%s", error, extra={"action": "request_without_database"})
+    return answer({"error": "the database does not answer; try again"}, 503)
 
 
 def place_in(text: str | None, *kinds: type) -> list[Any] | None:

@@ -52,12 +52,16 @@ class Overview:
         return PlainTextResponse("ok\n")
 
     async def ready(self, _request: Request) -> Response:
-        """503 without the database; a source that is away is told, and the page still serves."""
-        trouble = self._state.trouble()
-        if trouble is not None:
-            return PlainTextResponse(f"{trouble}\n", 503)
+        """503 without the database; a source that is away is told, and the page still serves.
+
+        Strangers may ask: why, with addresses, is in the log and on the page.
+        """
+        if self._state.writer.progress.trouble is not None:
+            return PlainTextResponse("the database does not answer; the log says why\n", 503)
+        if not self._state.is_ready():
+            return PlainTextResponse("the console is reading its database\n", 503)
         away = [
-            f"source {source.name}: {source.trouble}"
+            f"source {source.name}: not connected; the log says why"
             for source in self._state.sources.values()
             if not source.connected
         ]

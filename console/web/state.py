@@ -46,12 +46,6 @@ class AppState:
         """Seconds since 1970."""
         return self.clock()
 
-    def trouble(self) -> str | None:
-        """Why the console cannot serve now; None if it can."""
-        if self.writer.progress.trouble is not None:
-            return self.writer.progress.trouble
-        return None if self.is_ready() else "the console is reading its database"
-
     def source_items(self) -> list[dict[str, Any]]:
         """The sources as the API shows them."""
         progress = self.writer.progress

@@ -40,12 +40,12 @@ def trouble(console: ConsoleProcess, name: str) -> str:
 
 
 def told_of(console: ConsoleProcess, words: str, name: str) -> bool:
-    """Whether API, page and readiness say why a source brings nothing."""
+    """Whether API and page say why a source brings nothing, and readiness that it does."""
     ready = console.http.get(f"{console.url}/readyz", timeout=10)
     page = console.http.get(console.url, timeout=10).text
     return (
         words in trouble(console, name)
-        and (ready.status_code, words in ready.text) == (200, True)
+        and (ready.status_code, f"source {name}: not connected" in ready.text) == (200, True)
         and "The console is deaf in part" in page
     )
 

@@ -1,0 +1,112 @@
+"""Connections to PostgreSQL on which nothing waits for ever: not the console for an answer, and no
+other console for a lock that a console holds which has come to a standstill.
+
+Timeouts of TCP do not help where a proxy or a firewall acknowledges what it does not hand on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+import psycopg
+from psycopg.abc import PQGen
+from psycopg.pq import TransactionStatus
+from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy.engine import URL
+
+V = TypeVar("V")
+_INTERVAL: Final = 0.1
+_TCP_USER_TIMEOUT_SINCE: Final = 120_000
+"""The version of PostgreSQL that can be told so, as libpq counts them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Patience:
+    """Seconds that each of these may take."""
+
+    connect: int = 4
+    answer: float = 8.0
+    """From a statement to its answer, as the console sees it."""
+    statement: float = 7.0
+    """The same as the server sees it."""
+    lock: float = 4.0
+    idle: float = 7.0
+    """From one statement of a transaction to the next, until the server ends it."""
+    pool: float = 5.0
+    """For a connection while all are in use."""
+
+
+class PatientConnection(psycopg.Connection[Any]):
+    """One that ends if the server does not answer."""
+
+    patience: float | None = None
+    """Seconds that an answer may take; None: any time."""
+
+    def wait(self, gen: PQGen[V], interval: float = _INTERVAL, timeout: float | None = None) -> V:
+        """Every statement, commit and rollback waits here."""
+        try:
+            return super().wait(gen, interval, timeout or self.patience)
+        except psycopg.OperationalError:
+            if self.info.transaction_status != TransactionStatus.ACTIVE:
+                raise
+            # What the server says later must not be taken for the answer to the next statement.
+            self.close()
+            raise psycopg.OperationalError(f"no answer within {self.patience} s") from None
+
+
+def engine_of(url: URL, patience: Patience) -> Engine:
+    """An engine whose connections have these limits, on both sides."""
+    engine = create_engine(
+        url,
+        pool_size=4,
+        pool_pre_ping=True,
+        pool_timeout=patience.pool,
+        connect_args={"connect_timeout": patience.connect, "application_name": "seb-console"},
+    )
+
+    @event.listens_for(engine, "do_connect")
+    def _connect(_dialect: object, _record: object, words: Any, named: Any) -> PatientConnection:
+        connection = PatientConnection.connect(*words, **named)
+        connection.patience = patience.answer
+        try:
+            _limit(connection, patience)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    return engine
+
+
+def _limit(connection: PatientConnection, patience: Patience) -> None:
+    """Tell the server, for as long as the connection lasts."""
+    limits = {
+        "statement_timeout": patience.statement,
+        "lock_timeout": patience.lock,
+        "idle_in_transaction_session_timeout": patience.idle,
+    }
+    if connection.info.server_version >= _TCP_USER_TIMEOUT_SINCE:
+        # A console that reads no more: the server would wait for it while it holds its locks.
+        limits["tcp_user_timeout"] = patience.idle
+    connection.autocommit = True
+    for name, seconds in limits.items():
+        told = (name, str(round(seconds * 1000)))
+        connection.execute("SELECT set_config(%s, %s, false)", told)
+    connection.autocommit = False
+
+
+@contextmanager
+def with_time(connection: Connection, seconds: float) -> Iterator[None]:
+    """A part of a transaction that may take longer: a change of the schema."""
+    driver: Any = connection.connection.driver_connection
+    patience = driver.patience
+    driver.patience = seconds
+    for name in ("statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout"):
+        connection.exec_driver_sql(f"SET LOCAL {name} = {round(seconds * 1000)}")
+    try:
+        yield
+    finally:
+        driver.patience = patience

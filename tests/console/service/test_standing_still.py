@@ -1,0 +1,170 @@
+"""A database that stands still, and a console that does so while it holds a lock."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+
+import pytest
+from pydantic import SecretStr
+from sqlalchemy import text
+from support.console.faulty_line import FaultyLine
+from support.console.process import ConsoleProcess
+from support.eventually import eventually
+from support.ports import free_port
+from support.postgresql import PostgreSql
+
+from console.config.settings import Settings
+from console.db.errors import StoreError
+from console.db.opening import Database, database_url
+from console.db.postgresql import Patience
+from console.db.transactions import read_from, write_to
+from console.ingest.progress import Progress
+from console.ingest.writer import Writer
+
+_NUMBERS = count(1)
+SHORT = Patience(connect=2, answer=0.8, statement=0.6, lock=0.5, idle=0.5, pool=1)
+
+
+@pytest.fixture
+def url(postgresql: PostgreSql) -> str:
+    """The URL of an empty database."""
+    return postgresql.database(f"still_{next(_NUMBERS)}")
+
+
+@pytest.fixture
+def line(postgresql: PostgreSql) -> Iterator[FaultyLine]:
+    """A line to the server."""
+    with FaultyLine(postgresql.port) as running:
+        yield running
+
+
+def opened(url: str, *, line: FaultyLine | None = None, patience: Patience = SHORT) -> Database:
+    """An open database, behind a line if one is given."""
+    address = database_url(Settings(database=SecretStr(url)))
+    if line is not None:
+        address = address.set(port=line.port)
+    database = Database(address, patience=patience)
+    database.open()
+    return database
+
+
+def test_connections_that_vanish_without_a_word_are_given_up(url: str, line: FaultyLine) -> None:
+    """New connections work at once, so the console does too; the server ends what they held."""
+    database = opened(url, line=line)
+    for _ in range(2):
+        eventually(lambda: _vanishes(database, line), what="the end of the patience", timeout=30)
+        eventually(lambda: _writes(database), what="a write", timeout=30)
+    database.close()
+
+
+def _vanishes(database: Database, line: FaultyLine) -> bool:
+    """Lose the line within a transaction; whether the console has given up."""
+    try:
+        with write_to(database):
+            line.forget()
+    except StoreError as error:
+        return "no answer" in str(error)
+    return False
+
+
+@pytest.mark.parametrize("fault", ["silence", "freeze", "cut"])
+def test_a_database_that_stands_still_is_known_and_its_return_too(
+    url: str, line: FaultyLine, fault: str
+) -> None:
+    """The writer says so while nothing comes in, and works again by itself."""
+    database = opened(url, line=line)
+    writer = Writer(database, opened=lambda: None, committed=lambda: None)
+    writer.start()
+    try:
+        assert writer.opened.wait(30)
+        getattr(line, fault)()
+        eventually(lambda: writer.progress.trouble is not None, what="the trouble", timeout=30)
+        line.mend()
+        eventually(lambda: writer.progress.trouble is None, what="its end", timeout=30)
+    finally:
+        line.mend()
+        writer.stop()
+        database.close()
+
+
+def test_a_console_that_stands_still_loses_its_lock(url: str, line: FaultyLine) -> None:
+    """Others write again after seconds; what it had not committed is gone, and it hears so."""
+    frozen, other = opened(url, line=line), opened(url)
+    with pytest.raises(StoreError):
+        _stand_still(frozen, line, other)
+    assert _writes(frozen)
+    frozen.close()
+    other.close()
+
+
+def _stand_still(frozen: Database, line: FaultyLine, other: Database) -> None:
+    """Hold the lock until another console has it."""
+    with write_to(frozen):
+        line.freeze()
+        eventually(lambda: _writes(other), what="a write of the other", timeout=30)
+        line.mend()
+
+
+def _writes(database: Database) -> bool:
+    try:
+        with write_to(database):
+            return True
+    except StoreError:
+        return False
+
+
+def test_a_statement_that_takes_too_long_is_ended(url: str) -> None:
+    """By the server, so that it works on nothing whose answer is not awaited."""
+    database = opened(url)
+    with pytest.raises(StoreError, match="statement timeout"), read_from(database.reading) as found:
+        found.execute(text("SELECT pg_sleep(60)"))
+    with read_from(database.reading) as found:
+        assert found.execute(text("SELECT 1")).scalar() == 1
+    database.close()
+
+
+def test_a_change_of_the_schema_has_time(url: str) -> None:
+    """Two consoles that start at once at an empty database: one makes it, the other waits."""
+    made = [threading.Thread(target=lambda: opened(url).close()) for _ in range(2)]
+    for each in made:
+        each.start()
+    for each in made:
+        each.join(60)
+    database = opened(url)
+    assert _writes(database)
+    database.close()
+
+
+def test_a_database_that_does_not_answer_is_trouble_before_it_fails() -> None:
+    """After five seconds, whatever the limits of its connections are."""
+    now = 100.0
+    progress = Progress(lambda: now)
+    progress.asked()
+    now += 4
+    assert progress.trouble is None
+    now += 2
+    assert progress.trouble is not None
+    progress.worked()
+    assert progress.trouble is None
+
+
+def test_a_stranger_is_not_told_where_the_database_is(tmp_path: Path) -> None:
+    """/readyz says that it is away; the address is in the log."""
+    port = free_port()
+    url = f"postgresql://seb:hunter2@127.0.0.1:{port}/seb"
+    console = ConsoleProcess(tmp_path, DATABASE=url).start(ready=False)
+    try:
+        answer = console.http.get(f"{console.url}/readyz", timeout=10)
+        assert answer.status_code == 503
+        assert str(port) not in answer.text
+        assert "127.0.0.1" not in answer.text
+        shown = console.http.get(f"{console.url}/api/v1/vms", timeout=20)
+        assert shown.status_code == 503
+        assert str(port) not in shown.text
+        eventually(lambda: str(port) in console.log, what="the reason in the log")
+        assert "hunter2" not in console.log
+    finally:
+        console.kill()
