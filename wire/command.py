@@ -41,25 +41,24 @@ class SignatureInvalidError(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
-    """What a token is to say: an approval, a preparation, or, without an event, a ping."""
+class Command:
+    """What a VM is asked for: an approval, a preparation, or a ping, which is about no event."""
 
-    vm_id: str
     subject: str
-    """Who gives it."""
+    """Who asks."""
+    act: str
+    """One of `ACTS`."""
     event_id: str | None = None
     fingerprint: str | None = None
     why: str | None = None
-    prepare: bool = False
-    """Whether the VM is to prepare for the event only, and not to approve it."""
     jti: str = field(default_factory=lambda: str(uuid.uuid4()))
 
 
-def sign(order: Order, key: SigningKey, *, now: datetime, lifetime: int) -> bytes:
+def sign(command: Command, key: SigningKey, *, vm_id: str, now: datetime, lifetime: int) -> bytes:
     """The token, a compact JWS, valid for `lifetime` seconds. Raises `ValueError` if too long."""
     import jwt  # noqa: PLC0415  # as in `signed_bytes`
 
-    payload = _claims(order, key, now, lifetime)
+    payload = _claims(command, key, vm_id, now, lifetime)
     return (
         jwt.PyJWS()
         .encode(payload, key.key, algorithm=key.alg, headers={"kid": key.kid, "typ": TYPE})
@@ -67,39 +66,35 @@ def sign(order: Order, key: SigningKey, *, now: datetime, lifetime: int) -> byte
     )
 
 
-def signing_input(order: Order, key: SigningKey, *, now: datetime, lifetime: int) -> bytes:
+def signing_input(
+    command: Command, key: SigningKey, *, vm_id: str, now: datetime, lifetime: int
+) -> bytes:
     """What a service signs that alone has the private key; a dot and the signature make it the
     token. Raises as `sign`.
     """
     header = json.dumps({"alg": key.alg, "kid": key.kid, "typ": TYPE}).encode()
-    parts = (header, _claims(order, key, now, lifetime))
+    parts = (header, _claims(command, key, vm_id, now, lifetime))
     return b".".join(base64.urlsafe_b64encode(part).rstrip(b"=") for part in parts)
 
 
-def _claims(order: Order, key: SigningKey, now: datetime, lifetime: int) -> bytes:
+def _claims(command: Command, key: SigningKey, vm_id: str, now: datetime, lifetime: int) -> bytes:
     if not 0 < lifetime <= MAX_LIFETIME_SECONDS:
         raise ValueError(f"a command lives for 1 to {MAX_LIFETIME_SECONDS} seconds")
     issued = int(now.timestamp())
     claims = {
         "iss": key.issuer,
-        "sub": order.subject,
-        "aud": f"urn:seb:vm:{order.vm_id}",
+        "sub": command.subject,
+        "aud": f"urn:seb:vm:{vm_id}",
         "iat": issued,
         "nbf": issued,
         "exp": issued + lifetime,
-        "jti": order.jti,
-        "act": _act(order),
-        "evt": order.event_id,
-        "evh": order.fingerprint,
-        "rsn": order.why,
+        "jti": command.jti,
+        "act": command.act,
+        "evt": command.event_id,
+        "evh": command.fingerprint,
+        "rsn": command.why,
     }
     return json.dumps({name: each for name, each in claims.items() if each is not None}).encode()
-
-
-def _act(order: Order) -> str:
-    if order.event_id is None:
-        return "ping"
-    return "prepare" if order.prepare else "approve"
 
 
 def header_of(token: bytes) -> bytes:

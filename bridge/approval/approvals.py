@@ -28,10 +28,10 @@ from bridge.approval.transitions import (
 from bridge.approval.trusted_keys import Trust
 from bridge.approval.verification import (
     MAX_COMMANDS,
-    Command,
     LocalState,
     Rate,
     RefusedError,
+    SignedCommand,
     verify,
 )
 from bridge.clock import Clock
@@ -174,7 +174,7 @@ class Approvals:
 
     # Verification
 
-    def _verify(self, message: CommandMessage, known: Mapping[str, TrackedEvent]) -> Command:
+    def _verify(self, message: CommandMessage, known: Mapping[str, TrackedEvent]) -> SignedCommand:
         now = self._clock.now()
         local = LocalState(
             vm_id=self._current.observer.vm.vm_id,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Final
 
-from bridge.approval.verification import SKEW_SECONDS, Command
+from bridge.approval.verification import SKEW_SECONDS, SignedCommand
 from bridge.events.tracked import TrackedEvent
 from bridge.store.approvals import Approval, ApprovalRows
 from bridge.store.database import RESET_KEY, Store
@@ -58,12 +58,12 @@ def approval_of(
     )
 
 
-def cause_of(command: Command) -> str:
+def cause_of(command: SignedCommand) -> str:
     """What makes a command one and the same over every channel and after every restart."""
     return f"command\n{command.issuer}\n{command.jti}"
 
 
-def approval_of_command(command: Command, known: TrackedEvent | None) -> Approval:
+def approval_of_command(command: SignedCommand, known: TrackedEvent | None) -> Approval:
     """What a command asks for, of an event as far as it is known."""
     return Approval(
         cause=cause_of(command),

@@ -19,6 +19,7 @@ from wire.command import (
     MAX_TOKEN_BYTES,
     TIME_CLAIMS,
     TYPE,
+    Command,
     SignatureInvalidError,
     header_of,
     is_moment,
@@ -41,24 +42,18 @@ class RefusedError(Exception):
     somebody to answer. Before that, refusals are counted.
     """
 
-    def __init__(self, reason: str, command: Command | None = None) -> None:
+    def __init__(self, reason: str, command: SignedCommand | None = None) -> None:
         super().__init__(reason)
         self.reason = reason
         self.command = command
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Command:
-    """What a good signature asks for; what cannot be read is empty or None."""
+class SignedCommand(Command):
+    """A command in a good signature; what cannot be read of it is empty or None."""
 
     issuer: str
     """Whose key it is: never what the token says, which may be another's name."""
-    subject: str
-    jti: str
-    act: str
-    event_id: str | None
-    fingerprint: str | None
-    why: str | None
     issued: int
     """Seconds since 1970."""
     expires: int
@@ -74,7 +69,7 @@ class LocalState:
     vm_id: str
     now: datetime
     known: Mapping[str, TrackedEvent]
-    used: Callable[[Command], bool]
+    used: Callable[[SignedCommand], bool]
     """Whether this jti of this issuer has been used."""
     prepares: bool = False
     """Whether a sink of this VM prepares."""
@@ -99,7 +94,9 @@ class Rate:
         return True
 
 
-def verify(token: bytes, *, retained: bool, trust: Trust, local: LocalState, rate: Rate) -> Command:
+def verify(
+    token: bytes, *, retained: bool, trust: Trust, local: LocalState, rate: Rate
+) -> SignedCommand:
     """The command in a token, if everything about it is right. Raises `RefusedError`."""
     if len(token) > MAX_TOKEN_BYTES:
         raise RefusedError("too_large")
@@ -120,7 +117,7 @@ def verify(token: bytes, *, retained: bool, trust: Trust, local: LocalState, rat
     return command
 
 
-def _checked(payload: bytes, key: TrustedKey, local: LocalState) -> Command:
+def _checked(payload: bytes, key: TrustedKey, local: LocalState) -> SignedCommand:
     """What was asked, if it is asked rightly and of this VM, now, within local policy."""
     try:
         claims = read_object(payload)
@@ -147,7 +144,7 @@ def _checked(payload: bytes, key: TrustedKey, local: LocalState) -> Command:
     return command
 
 
-def _known(command: Command, local: LocalState) -> TrackedEvent | None:
+def _known(command: SignedCommand, local: LocalState) -> TrackedEvent | None:
     return local.known.get((command.event_id or "").casefold())
 
 
@@ -180,9 +177,9 @@ def _signed(token: bytes, key: TrustedKey) -> bytes:
         raise RefusedError("malformed") from None
 
 
-def _command(claims: Mapping[str, Any], key: TrustedKey) -> Command:
+def _command(claims: Mapping[str, Any], key: TrustedKey) -> SignedCommand:
     text = {name: value for name, value in claims.items() if is_text(value)}
-    return Command(
+    return SignedCommand(
         issuer=key.issuer,
         subject=text.get("sub", ""),
         jti=text.get("jti", ""),
@@ -196,7 +193,7 @@ def _command(claims: Mapping[str, Any], key: TrustedKey) -> Command:
     )
 
 
-def _check_times(claims: Mapping[str, Any], now: datetime, command: Command) -> None:
+def _check_times(claims: Mapping[str, Any], now: datetime, command: SignedCommand) -> None:
     seconds = now.timestamp()
     begins = max(claims["nbf"], claims["iat"])
     times = [claims[name] for name in TIME_CLAIMS]

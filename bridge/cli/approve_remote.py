@@ -25,7 +25,7 @@ from bridge.errors import (
     UnreachableError,
 )
 from sinks.base import CommandSender, SinkError, SinkRejected
-from wire.command import Order, sign
+from wire.command import Command, sign
 from wire.keys import KeyFileError, SigningKey
 
 STATE_SECONDS: Final = 5.0
@@ -94,38 +94,37 @@ def approve_from_afar(
                 "changed, or that bridge has version 0.1.0; approve on the VM itself"
             )
         agree(event, shown.vm)
-        order = Order(
-            vm_id=target.vm_id,
+        command = Command(
             subject=target.subject,
+            act="prepare" if prepare else "approve",
             event_id=str(event["eventId"]),
             fingerprint=str(event.get("fingerprint")),
             why=why,
-            prepare=prepare,
         )
-        return _carry_out(target, sender, order, key)
+        return _carry_out(target, sender, command, key)
 
 
 def ping(target: Target) -> int:
     """Prove the way to the VM's bridge and back; the exit code. Raises `SebError`."""
     key = _key(target.key_file)
     with _sender(target) as sender:
-        order = Order(vm_id=target.vm_id, subject=target.subject)
-        return _carry_out(target, sender, order, key)
+        command = Command(subject=target.subject, act="ping")
+        return _carry_out(target, sender, command, key)
 
 
-def _carry_out(target: Target, sender: CommandSender, order: Order, key: SigningKey) -> int:
+def _carry_out(target: Target, sender: CommandSender, command: Command, key: SigningKey) -> int:
     """Send the command, show each receipt, and end with the first that settles it."""
     now = datetime.now(UTC)
-    token = sign(order, key, now=now, lifetime=target.lifetime)
+    token = sign(command, key, vm_id=target.vm_id, now=now, lifetime=target.lifetime)
     if not sender.send(token, lifetime=target.lifetime):
         raise TryLaterError(
             "the broker reports that no client is subscribed to the commands of this VM",
             remedy="see that its bridge runs, and that its mqtt sink has COMMANDS=true",
         )
     last = None
-    for receipt in receipts(sender, order.jti, seconds=target.seconds):
+    for receipt in receipts(sender, command.jti, seconds=target.seconds):
         target.show(receipt)
-        code = verdict(receipt, is_ping=order.event_id is None, until=target.until)
+        code = verdict(receipt, is_ping=command.event_id is None, until=target.until)
         if code is not None:
             return code
         last = str(receipt["state"])

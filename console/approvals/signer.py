@@ -9,7 +9,8 @@ from typing import Any, Protocol
 from console.config.settings import Settings
 from console.errors import ConfigurationError, ConsoleError
 from console.fleet.values import Command
-from wire.command import Order, sign
+from wire.command import Command as WireCommand
+from wire.command import sign
 from wire.keys import MAX_FILE_BYTES, KeyFileError, parse_jwk, parse_private, public
 
 
@@ -49,8 +50,9 @@ class FileSigner:
         try:
             key = parse_private(_content(self._file), name=self._file)
             return sign(
-                order_of(command),
+                wire_command(command),
                 key,
+                vm_id=command.vm_id,
                 now=moment_of(now),
                 lifetime=int(command.expires_at) - int(now),
             )
@@ -78,16 +80,15 @@ def moment_of(now: float) -> datetime:
     return datetime.fromtimestamp(now, UTC)
 
 
-def order_of(command: Command) -> Order:
+def wire_command(command: Command) -> WireCommand:
     """What the token says."""
-    return Order(
-        vm_id=command.vm_id,
+    return WireCommand(
         subject=command.subject,
         event_id=command.event_id,
         fingerprint=command.fingerprint,
         why=command.reason,
         jti=command.jti,
-        prepare=command.act == "prepare",
+        act=command.act,
     )
 
 

@@ -7,7 +7,7 @@ import hashlib
 from collections.abc import Callable
 from typing import Any, Final, Protocol
 
-from console.approvals.signer import SigningError, moment_of, order_of
+from console.approvals.signer import SigningError, moment_of, wire_command
 from console.config.key_vault import KeyVaultSettings
 from console.errors import ConfigurationError
 from console.fleet.values import Command
@@ -45,8 +45,9 @@ class VaultSigner:
         lifetime = int(command.expires_at) - int(now)
         try:
             unsigned = signing_input(
-                order_of(command),
+                wire_command(command),
                 SigningKey(kid=self._kid, alg=_ALGORITHM, issuer=self._issuer, key=None),
+                vm_id=command.vm_id,
                 now=moment_of(now),
                 lifetime=lifetime,
             )

@@ -10,7 +10,7 @@ import pytest
 
 from bridge.cli.key_files import read_private
 from wire import keys
-from wire.command import Order, sign
+from wire.command import Command, sign
 from wire.keys import KeyFileError, SigningKey
 
 ISSUER = "https://control.example"
@@ -36,10 +36,15 @@ def test_every_claim_of_an_approval(alg: str, tmp_path: Path) -> None:
     """Header and claims are what the design lists, and no others; the public half verifies them."""
     jwk = make(alg, kid="key-1")
     key = read_private(written(tmp_path, jwk))
-    order = Order(
-        vm_id=VM, subject="anna", event_id="E-1", fingerprint="sha256:00", why="window", jti="j-1"
+    command = Command(
+        subject="anna",
+        act="approve",
+        event_id="E-1",
+        fingerprint="sha256:00",
+        why="window",
+        jti="j-1",
     )
-    token = sign(order, key, now=NOW, lifetime=120).decode()
+    token = sign(command, key, vm_id=VM, now=NOW, lifetime=120).decode()
     assert jwt.get_unverified_header(token) == {
         "alg": alg,
         "kid": "key-1",
@@ -63,9 +68,9 @@ def test_every_claim_of_an_approval(alg: str, tmp_path: Path) -> None:
     }
 
 
-def test_each_order_has_an_id_of_its_own() -> None:
+def test_each_command_has_an_id_of_its_own() -> None:
     """Or the second of two would be a replay."""
-    assert Order(vm_id=VM, subject="a").jti != Order(vm_id=VM, subject="a").jti
+    assert Command(subject="a", act="ping").jti != Command(subject="a", act="ping").jti
 
 
 @pytest.mark.parametrize("lifetime", [0, -1, 901])
@@ -73,7 +78,7 @@ def test_a_life_that_no_bridge_allows(lifetime: int, tmp_path: Path) -> None:
     """It is refused before it is signed."""
     key = read_private(written(tmp_path, make()))
     with pytest.raises(ValueError, match="1 to 900 seconds"):
-        sign(Order(vm_id=VM, subject="a"), key, now=NOW, lifetime=lifetime)
+        sign(Command(subject="a", act="ping"), key, vm_id=VM, now=NOW, lifetime=lifetime)
 
 
 def test_the_key_id_is_the_thumbprint_unless_given() -> None:

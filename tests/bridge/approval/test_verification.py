@@ -16,10 +16,10 @@ from bridge.approval.trusted_keys import Trust
 from bridge.approval.verification import (
     MAX_COMMANDS,
     RATE_SECONDS,
-    Command,
     LocalState,
     Rate,
     RefusedError,
+    SignedCommand,
     verify,
 )
 from wire.command import MAX_TOKEN_BYTES
@@ -41,7 +41,7 @@ def judge(
     retained: bool = False,
     rate: Rate | None = None,
     later: float = 0.0,
-) -> Command:
+) -> SignedCommand:
     """The command, verified so many seconds later; these jti are used."""
     local = LocalState(
         vm_id=VM.vm_id,
@@ -92,7 +92,7 @@ def test_a_good_command_is_what_its_claims_say(court: Court) -> None:
     event = at.soon["data"]
     key = Trust(court.trust_file).find(at.signer.kid)
     assert key is not None
-    expected = Command(
+    expected = SignedCommand(
         issuer=at.signer.issuer,
         subject="operator@control.example",
         jti="one",
