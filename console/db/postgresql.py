@@ -49,8 +49,9 @@ class PatientConnection(psycopg.Connection[Any]):
         """Every statement, commit and rollback waits here."""
         try:
             return super().wait(gen, interval, timeout or self.patience)
-        except psycopg.OperationalError:
-            if self.info.transaction_status != TransactionStatus.ACTIVE:
+        except psycopg.OperationalError as error:
+            has_said_why = error.sqlstate is not None
+            if has_said_why or self.info.transaction_status != TransactionStatus.ACTIVE:
                 raise
             # What the server says later must not be taken for the answer to the next statement.
             self.close()

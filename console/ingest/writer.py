@@ -49,7 +49,10 @@ _LONGEST_WAIT: Final = 3.0
 _BITE: Final = 500
 """Rows of a table that retention deletes in one transaction."""
 _ABOUT_THE_DATABASE: Final = (OperationalError, InterfaceError, InternalError)
-"""What would fail with other data too."""
+"""What would fail with other data too, but for what the next two say."""
+_ABOUT_DATA: Final = ("22", "54")
+"""Classes of SQLSTATE, such as a value that is too long for an index (54000)."""
+_TOOK_TOO_LONG: Final = "57014"
 
 
 class Writer:
@@ -198,13 +201,23 @@ class Writer:
     def _commit(self, batch: Sequence[Delivery]) -> None:
         try:
             self._transact(batch)
-        except _ABOUT_THE_DATABASE:
-            raise
+        except _ABOUT_THE_DATABASE as error:
+            if _sqlstate(error) == _TOOK_TOO_LONG and len(batch) > 1:
+                middle = len(batch) // 2
+                self._commit(batch[:middle])
+                self._commit(batch[middle:])
+                return
+            if not _sqlstate(error).startswith(_ABOUT_DATA):
+                raise
+            self._commit_apart(batch)
         except Exception:  # noqa: BLE001  # something in the batch, or a bug that it brings out
-            for delivery in batch:
-                self._apart(delivery.source, delivery.items)
-                if delivery.checkpoint is not None:
-                    self._transact([replace(delivery, items=())])
+            self._commit_apart(batch)
+
+    def _commit_apart(self, batch: Sequence[Delivery]) -> None:
+        for delivery in batch:
+            self._apart(delivery.source, delivery.items)
+            if delivery.checkpoint is not None:
+                self._transact([replace(delivery, items=())])
 
     def _apart(self, source: str, items: Sequence[Incoming | Refused]) -> None:
         """Commit items, by halves until the one is found that cannot be stored; it goes to
@@ -214,9 +227,10 @@ class Writer:
             return
         try:
             self._transact([Delivery(source=source, items=items, done=_nothing)])
-        except _ABOUT_THE_DATABASE:
-            raise
-        except Exception as error:  # noqa: BLE001  # as above
+        except Exception as error:
+            is_of_data = _sqlstate(error).startswith(_ABOUT_DATA)
+            if isinstance(error, _ABOUT_THE_DATABASE) and not is_of_data:
+                raise
             if len(items) > 1:
                 middle = len(items) // 2
                 self._apart(source, items[:middle])
@@ -262,6 +276,11 @@ def _only_heartbeats(delivery: Delivery) -> bool:
     return all(
         isinstance(item, IncomingRecord) and item.kind == "heartbeat" for item in delivery.items
     )
+
+
+def _sqlstate(error: Exception) -> str:
+    """PostgreSQL's own word for what is wrong; empty with SQLite."""
+    return getattr(getattr(error, "orig", None), "sqlstate", None) or ""
 
 
 def _nothing(_stored: bool) -> None:  # noqa: FBT001  # as Delivery.done

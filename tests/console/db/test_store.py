@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -26,7 +27,7 @@ from console.errors import ConfigurationError
 from console.ingest.delivery import Checkpoint, Delivery, Refused
 from console.ingest.writer import Writer
 from console.records.incoming import Incoming
-from console.records.parse import parse_record, parse_state
+from console.records.parse import NotOurs, parse_record, parse_state, parse_status
 from wire.record import Record
 
 AT = 1_800_000_000.0
@@ -249,6 +250,30 @@ def test_one_record_that_cannot_be_stored_does_not_stop_the_others(
     with database.reading.begin() as connection:
         reason = connection.execute(select(tables.quarantine.c.reason)).scalar_one()
     assert reason == "unstorable"
+
+
+def test_what_is_too_long_for_an_index_does_not_stop_the_others(
+    database: Database, taking: Taking
+) -> None:
+    """Random names as long as a message may have them: stored, or set aside, and never retried."""
+    draw = Random(7)
+
+    def name(length: int) -> str:
+        return "".join(chr(draw.randrange(0x20000, 0x2A6D0)) for _ in range(length))
+
+    def status(length: int) -> Incoming:
+        vm = {"vmId": "vm-long", "name": name(length)}
+        document = {"status": "online", "time": "2027-01-15T08:00:00.000Z", "version": "1"}
+        body = json.dumps({**document, "session": name(290), "commands": True, "vm": vm}).encode()
+        return parse_status(body, source="s", received_at=AT, vm_id="vm-long", site=name(100))
+
+    with pytest.raises(NotOurs):
+        status(12_000)
+    long = FakeVm(name=name(300), subscription=name(290), group=name(290))
+    event = long.event(name(300), resources=[name(300), long.name])
+    taking.take(status(300), taken(event), taken(FakeVm().event("E")))
+    with Snapshots(database, clock=lambda: AT).take() as snapshot:
+        assert snapshot.events.one("E") is not None
 
 
 def test_quarantine_has_one_row_per_reason(database: Database, taking: Taking) -> None:
