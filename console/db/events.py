@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from sqlalchemy import (
     ColumnElement,
+    CompoundSelect,
     Connection,
     Select,
     and_,
@@ -24,7 +25,8 @@ from sqlalchemy import (
 from console.db import decisions, rows
 from console.db.contact import contact_of
 from console.db.decision_tables import command, decision, turn
-from console.db.tables import event, observation, preparation, receipt, resource
+from console.db.search import ESCAPE, has_tag, is_pattern, pattern_of, tag_of
+from console.db.tables import event, observation, preparation, receipt, resource, vm
 from console.db.upsert import portions
 from console.db.vms import BEARER, OPEN, named
 from console.fleet.contact import Listening
@@ -35,11 +37,25 @@ from console.fleet.values import (
     Named,
     Observation,
     Receipt,
+    folded,
 )
 
 ENDED: Final = "ended"
 NEVER: Final = 1e18
 """Behind every event that has a notBefore."""
+SORTS: Final = {
+    "at": event.c.first_at,
+    "type": event.c.event_type,
+    "status": event.c.status,
+    "site": event.c.sites,
+    "started": event.c.started_at,
+    "notice": event.c.notice,
+    "downtime": event.c.downtime,
+}
+"""What past events can be sorted by."""
+_SHOWN: Final = vm.alias("shown_vm")
+_BEARER: Final = vm.alias("named_vm")
+_NAMED: Final = event.alias("naming")
 Key = tuple[str, str]
 """An event's id and scope."""
 
@@ -49,8 +65,21 @@ class WantedEvents:
     """Which events a listing shows; None does not ask."""
 
     q: str | None = None
+    """A part of a name or of the id, a pattern such as `db-*`, `tag=role:db`, or a part of the
+    reason of a decision: a change number.
+    """
     site: str | None = None
     type: str | None = None
+    status: str | None = None
+    by: str | None = None
+    """A part of the name of who approved it."""
+    vm: str | None = None
+    """Name or vmId of a VM that it names."""
+    tag: str | None = None
+    """Of a VM that it names: `role:db`, or a name alone."""
+    since: float | None = None
+    """Events of whose life some lies at this time or after it."""
+    until: float | None = None
 
 
 class Events:
@@ -101,6 +130,27 @@ class Events:
         if after is not None:
             query = query.where(tuple_(c.shown_at, c.event_id) < tuple_(*map(literal, after)))
         return self._known(query.order_by(c.shown_at.desc(), c.event_id.desc()).limit(limit))
+
+    def past(
+        self, wanted: WantedEvents, *, sort: str, descending: bool, limit: int, skip: int = 0
+    ) -> list[KnownEvent]:
+        """Events, open or over, by one of `SORTS`; those of which it is not known come last."""
+        column = SORTS[sort]
+        ordered = (column.is_(None), column.desc() if descending else column)
+        query = _filtered(_events(), wanted).order_by(*ordered, event.c.event_id)
+        return self._known(query.limit(limit).offset(skip))
+
+    def count(self, wanted: WantedEvents) -> int:
+        """How many events are wanted, open or over."""
+        query = _filtered(select(func.count()).select_from(event), wanted)
+        found: int = self._connection.execute(query).scalar_one()
+        return found
+
+    def words_of(self, name: str) -> list[str]:
+        """The values that all events have in a column, in order: `event_type` or `status`."""
+        column = event.c[name]
+        query = select(column).distinct().order_by(column)
+        return [value for value in self._connection.execute(query).scalars() if value]
 
     def askable(self) -> list[KnownEvent]:
         """Scheduled events about which a VM may be asked: a heard one that the event names, that
@@ -253,9 +303,81 @@ def _filtered(query: Select[Any], wanted: WantedEvents | None) -> Select[Any]:
         return query
     c = event.c
     if wanted.q is not None:
-        query = query.where(c.words.contains(wanted.q.lower(), autoescape=True))
+        query = query.where(_found(wanted.q))
     if wanted.site is not None:
         query = query.where(c.sites.contains(json.dumps(wanted.site), autoescape=True))
     if wanted.type is not None:
         query = query.where(func.lower(c.event_type) == wanted.type.lower())
+    if wanted.status is not None:
+        query = query.where(func.lower(c.status) == wanted.status.lower())
+    if wanted.since is not None:
+        query = query.where(or_(c.state.in_(OPEN), c.shown_at >= wanted.since))
+    if wanted.until is not None:
+        query = query.where(c.first_at <= wanted.until)
+    return _concerning(query, wanted)
+
+
+def _concerning(query: Select[Any], wanted: WantedEvents) -> Select[Any]:
+    """The events of a query that are about the wanted VMs, and were approved by whom is wanted."""
+    c = event.c
+    if wanted.by is not None:
+        query = query.where(c.event_id.in_(_approved_by(wanted.by)))
+    if wanted.vm is not None:
+        name, vm_ids = folded(wanted.vm), [wanted.vm, wanted.vm.lower()]
+        # A name that an event lists counts also where its VM is not known.
+        listing = select(resource.c.event_id).where(resource.c.folded == name)
+        same = _naming(lambda each: each.c.vm_id.in_(vm_ids))
+        query = query.where(or_(c.event_id.in_(same), c.event_id.in_(listing)))
+    if wanted.tag is not None:
+        tag = wanted.tag
+        query = query.where(c.event_id.in_(_naming(lambda each: has_tag(each, tag))))
     return query
+
+
+def _found(q: str) -> ColumnElement[bool]:
+    """Whether an event is what somebody searches for."""
+    c = event.c
+    tag = tag_of(q)
+    if tag is not None:
+        return c.event_id.in_(_naming(lambda each: has_tag(each, tag)))
+    if is_pattern(q):
+        return c.event_id.in_(
+            select(resource.c.event_id).where(
+                resource.c.folded.like(pattern_of(folded(q)), escape=ESCAPE)
+            )
+        )
+    words = c.words.contains(q.lower(), autoescape=True)
+    reason = func.lower(decision.c.reason).contains(q.lower(), autoescape=True)
+    return or_(words, c.event_id.in_(select(decision.c.event_id).where(reason)))
+
+
+def _naming(wanted: Callable[[Any], ColumnElement[bool]]) -> Select[Any]:
+    """The events that name a VM of which something is so; `wanted` says what, of a table of VMs."""
+    e, r = _NAMED.c, resource.c
+    bearer = (
+        select(literal(1))
+        .select_from(_NAMED)
+        .join(_SHOWN, _SHOWN.c.vm_id == e.shown_by)
+        .join(_BEARER, and_(_BEARER.c.place == _SHOWN.c.place, _BEARER.c.folded == r.folded))
+        .where(e.event_id == r.event_id, e.scope == r.scope, wanted(_BEARER))
+        .correlate(resource)
+    )
+    # Names first: they are few, and found by an index, where the events are many.
+    names = select(vm.c.folded).where(wanted(vm))
+    return select(r.event_id).where(r.folded.in_(names), bearer.exists())
+
+
+def _approved_by(name: str) -> CompoundSelect[Any]:
+    """The events that somebody approved, here or elsewhere."""
+    wanted = name.lower()
+    d, r = decision.c, receipt.c
+    actors = func.lower(d.actor + ", " + func.coalesce(d.second_actor, ""))
+    here = select(d.event_id).where(
+        d.kind == "approve", d.outcome == "confirmed", actors.contains(wanted, autoescape=True)
+    )
+    elsewhere = select(r.event_id).where(
+        r.state == "confirmed",
+        r.event_id.is_not(None),
+        func.lower(r.actor).contains(wanted, autoescape=True),
+    )
+    return union(here, elsewhere)

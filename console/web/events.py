@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 
 from console.access.people import Person
 from console.access.scope import sees_event
@@ -17,7 +18,8 @@ from console.fleet import view
 from console.fleet.timeline import timeline
 from console.fleet.values import KnownEvent
 from console.web.answers import Json, answer, cursor, place_in, refuse
-from console.web.models import EventDetail, EventPage, EventsQuery
+from console.web.csv import csv_lines
+from console.web.models import MOST, EventDetail, EventPage, EventsQuery
 from console.web.security import person_of
 
 
@@ -32,13 +34,30 @@ class Events:
         own = person_of(request).site
         if own is not None and query.site not in (None, own):
             return answer(EventPage(items=[], next=None))
-        wanted = WantedEvents(q=query.q, site=own or query.site, type=query.type)
+        wanted = wanted_of(query, own)
+        if query.format == "csv":
+            return csv_answer(self._rows(wanted, query))
         after = place_in(query.cursor, str, (int, float), str)  # type: ignore[arg-type]
         with self._snapshots.take() as snapshot:
             items, following = events_page(
                 snapshot, wanted, state=query.state, limit=query.items, after=after
             )
         return answer(EventPage.model_validate({"items": items, "next": following}))
+
+    def _rows(self, wanted: WantedEvents, query: EventsQuery) -> Iterator[Json]:
+        """Every event that is wanted, or as many as are asked for, some at a time."""
+        left, following = query.limit, query.cursor
+        while left is None or left > 0:
+            after = place_in(following, str, (int, float), str)  # type: ignore[arg-type]
+            limit = MOST if left is None else min(MOST, left)
+            with self._snapshots.take() as snapshot:
+                items, following = events_page(
+                    snapshot, wanted, state=query.state, limit=limit, after=after
+                )
+            yield from items
+            left = None if left is None else left - len(items)
+            if following is None:
+                return
 
     def one(self, request: Request) -> Response:
         """One event, with its timeline."""
@@ -47,6 +66,33 @@ class Events:
         if found is None:
             raise refuse(404, "there is no such event")
         return answer(EventDetail.model_validate(found))
+
+
+def wanted_of(query: EventsQuery, site: str | None) -> WantedEvents:
+    """What a query asks for; `site` is the one that somebody is bound to."""
+    return WantedEvents(
+        q=query.q,
+        site=site or query.site,
+        type=query.type,
+        status=query.status,
+        by=query.by,
+        vm=query.vm,
+        tag=query.tag,
+        since=query.since,
+        until=query.until,
+    )
+
+
+def csv_answer(items: Iterator[Json]) -> Response:
+    """Events as a table, a row each, as it is made."""
+    return StreamingResponse(
+        csv_lines(items),
+        headers={
+            "Cache-Control": "no-store",
+            "Content-Disposition": 'attachment; filename="events.csv"',
+        },
+        media_type="text/csv",
+    )
 
 
 def events_page(

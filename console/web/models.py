@@ -6,6 +6,7 @@ that has another field is a bug, which the tests find.
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import (
@@ -15,6 +16,7 @@ from pydantic import (
     ConfigDict,
     Field,
     StringConstraints,
+    WithJsonSchema,
 )
 from pydantic.alias_generators import to_camel
 
@@ -411,15 +413,50 @@ class _Paged(Model):
         return self.limit or DEFAULT_LIMIT
 
 
+def _time(value: Any) -> Any:
+    """RFC 3339; a time without a zone is UTC, as a browser's field for times has it."""
+    if not isinstance(value, str) or not value.strip():
+        return None
+    try:
+        found = datetime.fromisoformat(value.strip())
+    except ValueError:
+        raise ValueError("it is not a time such as 2026-03-02T02:00:00Z") from None
+    if found.tzinfo is None:
+        found = found.replace(tzinfo=UTC)
+    return found.timestamp()
+
+
+Time = Annotated[
+    float | None,
+    BeforeValidator(_time),
+    WithJsonSchema({"type": "string", "format": "date-time"}),
+]
+
+
 class EventsQuery(_Paged):
     """Which events."""
 
     state: Annotated[Literal["open", "over"] | None, Number, Field(description="Only those")] = None
     q: Annotated[
-        Words, Field(description="A part of a VM's name, an event's id or a resource's name")
+        Words,
+        Field(
+            description="A part of an event's id or of a resource's name, a pattern of such names "
+            "(db-*), tag=NAME:VALUE, or a part of the reason of a decision"
+        ),
     ] = None
     site: Annotated[Words, Field(description="The site")] = None
     type: Annotated[Words, Field(description="The event's type")] = None
+    status: Annotated[Words, Field(description="Azure's word, such as Completed")] = None
+    by: Annotated[Words, Field(description="A part of the name of who approved it")] = None
+    vm: Annotated[Words, Field(description="Name or vmId of a VM that it names")] = None
+    tag: Annotated[Words, Field(description="NAME:VALUE of a tag of a VM that it names")] = None
+    since: Annotated[
+        Time, Field(description="Events of whose life some lies at this time or after it")
+    ] = None
+    until: Annotated[Time, Field(description="And at this time or before it")] = None
+    format: Annotated[
+        Literal["json", "csv"] | None, Number, Field(description="csv: all of them, a row each")
+    ] = None
 
 
 class VmsQuery(_Paged):

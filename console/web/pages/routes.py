@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 
+from pydantic import ValidationError
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 from console.db.errors import StoreError
 from console.web.events import event_detail
+from console.web.operations import problem_of
 from console.web.pages import (
     audit_page,
     bulk,
@@ -17,6 +19,7 @@ from console.web.pages import (
     decision_block,
     event_page,
     fleet_page,
+    history_page,
     overview,
     vm_page,
 )
@@ -53,6 +56,7 @@ class Pages:
             Route("/decide/confirm", self._drawn(self.confirm, bulk.PARAMETERS)),
             Route("/decide/confirm", self._forms.several, methods=["POST"]),
             Route("/vms/{vm_id}", self._drawn(self.vm)),
+            Route("/history", self._drawn(self.history, history_page.PARAMETERS)),
             Route("/audit", self.audit),
             Route("/static/{name}", self.file),
         ]
@@ -84,6 +88,19 @@ class Pages:
         with self._state.snapshots.take() as snapshot:
             values = fleet_page.values(snapshot, choice)
         return self._answer(request, "fleet.html", values)
+
+    def history(self, request: Request) -> Response:
+        """What happened, of what is known."""
+        choice, problem = history_page.Choice(request.query_params), None
+        person = person_of(request)
+        with self._state.snapshots.take() as snapshot:
+            try:
+                values = history_page.values(snapshot, choice, person)
+            except ValidationError as error:
+                problem = problem_of(error)
+                values = history_page.values(snapshot, history_page.Choice({}), person)
+        status = 200 if problem is None else 422
+        return self._answer(request, "history.html", values | {"problem": problem}, status)
 
     def event(self, request: Request) -> Response:
         """One event, and the form that decides it."""

@@ -44,6 +44,7 @@ class FakeVm:
     sequence: int = 0
     last_record: int = 0
     revisions: dict[str, int] = field(default_factory=dict)
+    tags: dict[str, str] = field(default_factory=dict)
     vm_id: str = ""
     stream: str = ""
     session: str = "session-1"
@@ -70,6 +71,7 @@ class FakeVm:
             scale_set=self.scale_set,
             location="westeurope",
             zone="1",
+            tags=self.tags,
         )
 
     def event(

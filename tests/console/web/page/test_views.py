@@ -35,6 +35,7 @@ def _id_of(stage: ConsoleStage, name: str) -> str:
         ("over", "/events/E-GONE"),
         ("vm", "/vms/{late-1}"),
         ("audit", "/audit"),
+        ("history", "/history"),
         ("missing", "/events/none"),
     ],
 )

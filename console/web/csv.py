@@ -1,0 +1,42 @@
+"""Events as a table for a spreadsheet."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+from console.fleet.view import Json
+
+_FIELDS: Final = (
+    *("eventId", "state", "eventStatus", "eventType", "eventSource", "impact", "firstSeenAt"),
+    *("notBefore", "startedAt", "endedAt", "noticeSeconds", "durationInSeconds"),
+    *("downtimeSeconds", "seenBy", "description"),
+)
+_DECISION: Final = ("state", "by", "at", "reason")
+_FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
+"""How a text begins that a spreadsheet would compute."""
+
+
+def csv_lines(items: Iterable[Json]) -> Iterator[str]:
+    """The header, and a line per event."""
+    yield _line([*_FIELDS, "resources", *(f"decision.{name}" for name in _DECISION)])
+    for item in items:
+        names = " ".join(str(each["name"]) for each in item["resources"])
+        decision = item["decision"]
+        told = [item[name] for name in _FIELDS]
+        yield _line([*told, names, *(decision[name] for name in _DECISION)])
+
+
+def _line(values: Iterable[Any]) -> str:
+    buffer = io.StringIO()
+    csv.writer(buffer, lineterminator="\r\n").writerow(map(_cell, values))
+    return buffer.getvalue()
+
+
+def _cell(value: Any) -> Any:
+    """Texts come from outside: none of them may be a formula."""
+    if isinstance(value, str) and value.startswith(_FORMULA):
+        return f"'{value}"
+    return "" if value is None else value

@@ -1,0 +1,129 @@
+"""`/history`: what happened to whom, when, how it ended and who approved it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, Final
+from urllib.parse import urlencode
+
+from console.access.people import Person
+from console.db.events import SORTS
+from console.db.snapshot import Snapshot
+from console.fleet.moments import seconds_of
+from console.web.events import event_item, wanted_of
+from console.web.models import EventsQuery
+from console.web.pages import words
+from console.web.pages.text import DAY, HOUR
+
+PAGE: Final = 100
+"""Events on one page."""
+_FILTERS: Final = ("q", "since", "until", "type", "status", "site", "vm", "tag", "by")
+PARAMETERS: Final = (*_FILTERS, "sort", "page")
+"""What the address of this page may ask for."""
+_NAMES: Final = 3
+_LONGEST_PAGE: Final = 6
+COLUMNS: Final = (
+    ("at", "First seen"),
+    ("type", "Event"),
+    ("", "VMs"),
+    ("site", "Site"),
+    ("status", "Ended"),
+    ("notice", "Notice"),
+    ("downtime", "Away"),
+    ("", "Approved"),
+)
+"""What each column is sorted by, and its heading."""
+_PERIODS: Final = (("last hour", HOUR), ("last 12 hours", 12 * HOUR), ("last 7 days", 7 * DAY))
+
+
+class Choice:
+    """What the URL asks for."""
+
+    def __init__(self, query: Mapping[str, str]) -> None:
+        self.given: Final = {
+            name: value for name in PARAMETERS if (value := query.get(name, "").strip()[:300])
+        }
+        asked = self.given.get("sort", "-at")
+        self.sort: Final = asked.lstrip("-") if asked.lstrip("-") in SORTS else "at"
+        self.descending: Final = asked.startswith("-") or asked.lstrip("-") not in SORTS
+        number = self.given.get("page", "")
+        is_number = number.isascii() and number.isdecimal() and len(number) <= _LONGEST_PAGE
+        self.page: Final = max(1, int(number)) if is_number else 1
+
+    def __getitem__(self, name: str) -> str:
+        return self.given.get(name, "")
+
+    @property
+    def filters(self) -> dict[str, str]:
+        """The filters that are set: names and values as the API takes them too."""
+        return {name: value for name in _FILTERS if (value := self.given.get(name))}
+
+    def url(self, **changed: object) -> str:
+        """The address of this choice, some of it changed; another choice begins at page 1."""
+        chosen = {**self.given, "page": "", **changed}
+        query = {name: value for name, value in chosen.items() if value}
+        return f"/history?{urlencode(query)}" if query else "/history"
+
+    def sorted_by(self, column: str) -> str:
+        """The address that sorts by a column, and the other way if it does so already."""
+        is_same = column == self.sort
+        return self.url(sort=column if is_same and self.descending else f"-{column}")
+
+    def order(self, column: str) -> str | None:
+        """How a column is sorted, in the word of ARIA."""
+        if column != self.sort:
+            return None
+        return "descending" if self.descending else "ascending"
+
+
+def values(snapshot: Snapshot, choice: Choice, person: Person) -> dict[str, Any]:
+    """What the template shows. Raises pydantic's `ValidationError` if a time is none."""
+    wanted = wanted_of(EventsQuery.model_validate(choice.filters), person.site)
+    count = snapshot.events.count(wanted)
+    last = max(1, -(-count // PAGE))
+    page = min(choice.page, last)
+    first = (page - 1) * PAGE
+    found = snapshot.events.past(
+        wanted, sort=choice.sort, descending=choice.descending, limit=PAGE, skip=first
+    )
+    exported = urlencode(choice.filters)
+    return {
+        "choice": choice,
+        "columns": COLUMNS,
+        "rows": [_row(event_item(snapshot, each), each.event.sites) for each in found],
+        "count": count,
+        "first": first,
+        "page": page,
+        "last": last,
+        "types": snapshot.events.words_of("event_type"),
+        "statuses": snapshot.events.words_of("status"),
+        "sites": [person.site] if person.site else snapshot.vms.options()["site"],
+        "periods": [(words_, _moment(snapshot.now - length)) for words_, length in _PERIODS],
+        "json_url": f"/api/v1/events?{urlencode({**choice.filters, 'limit': 1000})}",
+        "csv_url": f"/api/v1/events?{f'{exported}&' if exported else ''}format=csv",
+    }
+
+
+def _row(item: Mapping[str, Any], sites: tuple[str, ...]) -> dict[str, Any]:
+    names = [each["name"] for each in item["resources"]]
+    kind = words.event_type(item["eventType"])
+    promised = None if kind.notice is None else kind.notice[0]
+    announced = item["durationInSeconds"]
+    return {
+        **item,
+        "names": names[:_NAMES],
+        "more_names": max(0, len(names) - _NAMES),
+        "sites": sites,
+        "first": seconds_of(item["firstSeenAt"]),
+        "started": seconds_of(item["startedAt"]),
+        "ended": seconds_of(item["endedAt"]),
+        "promised": promised,
+        "announced": announced if announced is not None and announced >= 0 else None,
+        "decided_at": seconds_of(item["decision"]["at"]),
+    }
+
+
+def _moment(at: float) -> str:
+    """As a browser's field for times has it."""
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M")

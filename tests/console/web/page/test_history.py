@@ -1,0 +1,132 @@
+"""What happened: the history with its filters, and the same as JSON and as CSV."""
+
+from __future__ import annotations
+
+import csv
+from datetime import timedelta
+
+import pytest
+from playwright.sync_api import Page, expect
+from support.console.records import FakeVm
+from support.console.stage import ConsoleStage
+
+
+def happened(
+    stage: ConsoleStage,
+    event_id: str,
+    vm: FakeVm,
+    *,
+    hours_ago: float,
+    event_type: str = "Reboot",
+    down: float | None = None,
+    by: str | None = None,
+) -> None:
+    """An event that began so long ago, and was over two minutes later."""
+    begin = stage.now - timedelta(hours=hours_ago)
+    told = {"event_type": event_type}
+    stage.put(vm.event(event_id, now=begin, **told))
+    if by is not None:
+        stage.put(vm.receipt(event_id, "confirmed", now=begin, actor=by))
+    stage.put(vm.event(event_id, transition="started", now=begin + timedelta(minutes=1), **told))
+    end = begin + timedelta(minutes=2)
+    measured = {"downtimeSeconds": down}
+    stage.put(vm.event(event_id, transition="ended", now=end, observation=measured, **told))
+
+
+@pytest.fixture
+def past(stage: ConsoleStage) -> ConsoleStage:
+    """A night: three events that are over, of two sites, and one that is open."""
+    db = FakeVm(name="db-3", site="dublin", tags={"role": "db"})
+    web = FakeVm(name="web-17", site="zurich", tags={"role": "web"})
+    happened(stage, "E-OLD", db, hours_ago=30, by="rule:patching")
+    happened(stage, "E-NIGHT", db, hours_ago=1, down=42.0, by="mia@example.com")
+    happened(stage, "E-SPOT", web, hours_ago=2, event_type="Preempt")
+    stage.put(web.event("E-OPEN", now=stage.now, not_before=stage.moment(600)))
+    return stage
+
+
+def ids(stage: ConsoleStage, query: str) -> list[str]:
+    """The ids that the API finds."""
+    answer = stage.http.get(f"{stage.url}/api/v1/events?{query}", timeout=20)
+    assert answer.status_code == 200, answer.text
+    return [item["eventId"] for item in answer.json()["items"]]
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ("since=2026-03-02T00:00:00Z&until=2026-03-02T01:00:00Z", ["E-SPOT"]),
+        ("since=2026-03-02T01:00:00Z&state=over", ["E-NIGHT"]),
+        ("until=2026-03-02T00:00", ["E-OLD"]),
+        ("vm=DB-3", ["E-NIGHT", "E-OLD"]),
+        ("tag=role:db", ["E-NIGHT", "E-OLD"]),
+        ("tag=ROLE&state=open", ["E-OPEN"]),
+        ("q=tag%3Drole:web&state=over", ["E-SPOT"]),
+        ("q=db-*", ["E-NIGHT", "E-OLD"]),
+        ("q=*-1?&state=open", ["E-OPEN"]),
+        ("by=mia", ["E-NIGHT"]),
+        ("by=rule:patching", ["E-OLD"]),
+        ("status=completed&type=preempt", ["E-SPOT"]),
+        ("site=zurich", ["E-OPEN", "E-SPOT"]),
+    ],
+)
+def test_the_past_can_be_asked_for(past: ConsoleStage, query: str, found: list[str]) -> None:
+    """By time, VM, tag, pattern, approver, end, type and site."""
+    assert ids(past, query) == found
+
+
+def test_an_event_says_when_it_was_and_what_it_cost(past: ConsoleStage) -> None:
+    """In lists, and in the table for a spreadsheet, in which no text from outside is a formula."""
+    (item,) = past.http.get(f"{past.url}/api/v1/events?q=E-NIGHT", timeout=20).json()["items"]
+    assert (item["startedAt"], item["endedAt"], item["downtimeSeconds"], item["noticeSeconds"]) == (
+        "2026-03-02T01:15:28.000Z",
+        "2026-03-02T01:16:28.000Z",
+        42.0,
+        900.0,
+    )
+    stage_vm = FakeVm(name="=cmd()")
+    past.put(stage_vm.event("+E", now=past.now))
+    answer = past.http.get(f"{past.url}/api/v1/events?format=csv", timeout=20)
+    assert answer.headers["content-type"].startswith("text/csv")
+    rows = {row["eventId"]: row for row in csv.DictReader(answer.text.splitlines())}
+    assert set(rows) == {"'+E", "E-OPEN", "E-NIGHT", "E-SPOT", "E-OLD"}
+    assert rows["'+E"]["resources"] == "'=cmd()"
+    assert rows["E-NIGHT"]["decision.by"] == "mia@example.com"
+    assert rows["E-NIGHT"]["downtimeSeconds"] == "42.0"
+    limited = past.http.get(f"{past.url}/api/v1/events?format=csv&limit=2", timeout=20)
+    assert len(limited.text.splitlines()) == 3
+
+
+def test_a_time_that_is_none_is_refused(past: ConsoleStage, page: Page) -> None:
+    """In words, by the API and by the page."""
+    answer = past.http.get(f"{past.url}/api/v1/events?since=yesterday", timeout=20)
+    assert answer.status_code == 422
+    assert "it is not a time such as" in answer.json()["error"]
+    page.goto(f"{past.url}/history?since=yesterday")
+    expect(page.get_by_role("alert").first).to_contain_text("it is not a time such as")
+
+
+def test_the_history_is_filtered_sorted_and_exported(past: ConsoleStage, page: Page) -> None:
+    """Filters and order stand in the URL, and the exports hold what the page shows."""
+    page.goto(f"{past.url}/history")
+    names = page.locator("tbody td:nth-child(3)")
+    expect(names).to_have_text(["web-17", "db-3", "web-17", "db-3"])
+    page.get_by_role("link", name="Away").click()
+    expect(names.first).to_have_text("db-3")
+    expect(page.locator("th[aria-sort=descending]")).to_have_text("Away")
+    page.get_by_role("link", name="First seen").click()
+    page.get_by_role("link", name="First seen").click()
+    expect(page.locator("th[aria-sort=ascending]")).to_have_text("First seen")
+    expect(names).to_have_text(["db-3", "web-17", "db-3", "web-17"])
+    page.get_by_label("From (UTC)").fill("2026-03-02T01:00")
+    page.get_by_label("To (UTC)").fill("2026-03-02T02:00")
+    expect(names).to_have_text(["db-3"])
+    row = page.locator("tbody tr")
+    expect(row).to_contain_text("42 s")
+    expect(row).to_contain_text("15 min of 15 min promised")
+    expect(row).to_contain_text("mia@example.com")
+    assert "since=2026-03-02T01%3A00" in page.url
+    for kind in ("CSV", "JSON"):
+        address = page.get_by_role("link", name=kind, exact=True).get_attribute("href")
+        text = past.http.get(past.url + str(address), timeout=20).text
+        assert ("E-NIGHT" in text, "E-SPOT" in text) == (True, False)
