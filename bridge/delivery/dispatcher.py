@@ -15,6 +15,7 @@ from bridge.delivery.worker import Delivered, Park, Worker
 from bridge.logs import Redactor
 from bridge.store.outbox import Outbox, Recipient
 from sinks.base import Sink, SinkContext, SinkSettings
+from sinks.settings import PreparingSettings
 from wire.record import BRIDGE_DEAD_LETTER, Record, RecordDraft
 
 log: Final = logging.getLogger(__name__)
@@ -57,7 +58,13 @@ def make_sink(spec: SinkSpec, context: SinkContext) -> Sink[Any]:
 
 def recipients(sinks: Iterable[Sink[Any]]) -> dict[str, Recipient]:
     """What the outbox knows of configured sinks."""
-    return {sink.name: Recipient(kind=sink.settings.kind, accepts=sink.accepts) for sink in sinks}
+    return {sink.name: Recipient(kind=_role(sink.settings), accepts=sink.accepts) for sink in sinks}
+
+
+def _role(settings: SinkSettings) -> str:
+    """A sink that prepares acknowledges unseen what it was not asked for."""
+    prepares = isinstance(settings, PreparingSettings) and settings.prepares
+    return f"{settings.kind} that prepares" if prepares else settings.kind
 
 
 class Dispatcher:

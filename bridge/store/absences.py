@@ -73,6 +73,28 @@ def come(connection: sqlite3.Connection, sink: str, head: int, *, known: bool) -
     connection.execute("UPDATE absences SET last = ? WHERE sink = ? AND last IS NULL", (head, sink))
 
 
+def begin_again(connection: sqlite3.Connection, sink: str) -> None:
+    """The sink is of another kind than before under its name: what it has behind it the former one
+    got, so it also gets the newest record of each pending event. Raises `sqlite3.Error`.
+    """
+    ((cursor,),) = connection.execute("SELECT cursor FROM sinks WHERE name = ?", (sink,))
+    connection.execute("DELETE FROM late WHERE sink = ? AND sequence <= ?", (sink, cursor))
+    connection.execute(
+        "INSERT OR IGNORE INTO late (sink, sequence) "  # noqa: S608  # our own words
+        f"SELECT ?1, sequence FROM ({MATTERS}) JOIN records USING (sequence) "
+        "WHERE sequence <= ?2 AND event IN (SELECT key FROM events WHERE pending)",
+        (sink, cursor),
+    )
+    first = begin_of_late(connection, sink, cursor)
+    if first < cursor:
+        connection.execute(
+            "INSERT INTO absences (sink, first, last) VALUES (?1, ?2, ?3) "
+            "ON CONFLICT (sink, first) DO UPDATE SET last = max(last, ?3)",
+            (sink, first, cursor),
+        )
+        connection.execute("UPDATE sinks SET cursor = ? WHERE name = ?", (first, sink))
+
+
 def begin_of_late(connection: sqlite3.Connection, sink: str, head: int) -> int:
     """The cursor of a new sink, before the first record that it gets. Raises `sqlite3.Error`."""
     (first,) = connection.execute(

@@ -57,18 +57,18 @@ class Acknowledged:
         )
         return bool(rows)
 
-    def knows_event(self, sink: str, kind: str, sequence: int) -> bool:
-        """Whether the sink, as that kind, has acknowledged any record of the event that the record
-        of this sequence is about.
+    def knows_event(self, sink: str, sequence: int) -> bool:
+        """Whether the sink has acknowledged any record of the event that the record of this
+        sequence is about, as whatever kind: what it got has its end.
         """
         rows = self._store.read(
             "SELECT event, EXISTS (SELECT 1 FROM acknowledged WHERE event = records.event "
-            "AND sink = ?2 AND kind = ?3) FROM records WHERE sequence = ?1",
-            (sequence, sink, kind),
+            "AND sink = ?2) FROM records WHERE sequence = ?1",
+            (sequence, sink),
         )
         with self._lock:
-            noted = {fact[:3] for fact in self._unwritten}
-        return any(written or (event, sink, kind) in noted for event, written in rows)
+            noted = {fact[:2] for fact in self._unwritten}
+        return any(written or (event, sink) in noted for event, written in rows)
 
 
 def _keep(connection: sqlite3.Connection, facts: Sequence[tuple[str, str, str, int]]) -> None:

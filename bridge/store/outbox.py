@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
@@ -13,6 +13,7 @@ from bridge.store.absences import (
     IS_DUE,
     Absence,
     absences_of,
+    begin_again,
     begin_of_late,
     come,
     leave,
@@ -46,7 +47,7 @@ class Recipient:
     """A configured sink as the outbox knows it."""
 
     kind: str
-    """An acknowledgement of another kind of sink under this name does not count."""
+    """What the sink does with records: what another kind under this name has had does not count."""
     accepts: Accepts = lambda *_: True
 
 
@@ -98,16 +99,16 @@ class Outbox:
         self.dead.look()
         return kept
 
-    def _name(self, connection: sqlite3.Connection, sinks: Collection[str]) -> None:
+    def _name(self, connection: sqlite3.Connection, sinks: Mapping[str, Recipient]) -> None:
         head = self._store.head
-        rows = connection.execute("SELECT name, cursor, active FROM sinks").fetchall()
-        before = {name: (cursor, bool(active)) for name, cursor, active in rows}
-        for name, (cursor, active) in before.items():
+        rows = connection.execute("SELECT name, cursor, active, kind FROM sinks").fetchall()
+        before = {name: (cursor, bool(active), kind) for name, cursor, active, kind in rows}
+        for name, (cursor, active, _) in before.items():
             if active and name not in sinks:
                 leave(connection, name, cursor, head)
                 connection.execute("UPDATE sinks SET active = 0 WHERE name = ?", (name,))
-        for name in sinks:
-            _, active = before.get(name, (0, False))
+        for name, recipient in sinks.items():
+            _, active, kind = before.get(name, (0, False, ""))
             if not active:
                 come(connection, name, head, known=name in before)
                 connection.execute(
@@ -115,6 +116,9 @@ class Outbox:
                     "ON CONFLICT (name) DO UPDATE SET active = 1",
                     (name, begin_of_late(connection, name, head)),
                 )
+            if kind not in ("", recipient.kind):  # 0.2.0 did not keep it
+                begin_again(connection, name)
+            connection.execute("UPDATE sinks SET kind = ? WHERE name = ?", (recipient.kind, name))
         tidy(connection)
 
     def next(self, sink: str, limit: int) -> Batch | None:
@@ -232,7 +236,7 @@ class Outbox:
             return True
         if kind != EVENT_ENDED or affects != 0 or not accepts(kind, True):  # noqa: FBT003
             return False
-        return self._acknowledged.knows_event(sink, self.recipients[sink].kind, sequence)
+        return self._acknowledged.knows_event(sink, sequence)
 
     def _accepts(self, sink: str) -> Accepts:
         return self.recipients.get(sink, _UNKNOWN).accepts

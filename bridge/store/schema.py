@@ -23,7 +23,7 @@ CREATE TABLE records (sequence INTEGER PRIMARY KEY, id TEXT NOT NULL, type TEXT 
                       body BLOB NOT NULL)""",
     "sinks": """
 CREATE TABLE sinks (name TEXT PRIMARY KEY, cursor INTEGER NOT NULL,
-                    active INTEGER NOT NULL) WITHOUT ROWID""",
+                    active INTEGER NOT NULL, kind TEXT NOT NULL DEFAULT '') WITHOUT ROWID""",
     "approvals": """
 CREATE TABLE approvals (cause TEXT PRIMARY KEY, time TEXT NOT NULL, jti TEXT NOT NULL, event TEXT,
                         fingerprint TEXT, actor TEXT NOT NULL, issuer TEXT,
@@ -67,7 +67,6 @@ _INDEXES: Final = (
 _WITHOUT_PROOF: Final = {
     "meta": "key, value",
     "events": "key, pending, seen, value",
-    "sinks": "name, cursor, active",
 }
 """The tables of version 1 that had one more column, and the columns that stay."""
 _WITHOUT_WHY: Final = (
@@ -77,6 +76,8 @@ _WITHOUT_WHY: Final = (
 _FIRST_WITH_WHY: Final = 3
 _WITHOUT_KEY: Final = f"{_WITHOUT_WHY}, why"
 """Those of version 3."""
+_WITHOUT_KIND: Final = "name, cursor, active"
+"""The columns of `sinks` before version 4 that stay; version 1 had one more."""
 
 
 def create_tables(connection: sqlite3.Connection) -> None:
@@ -93,6 +94,7 @@ def migrate(connection: sqlite3.Connection) -> None:
     if version == 1:
         _migrate_first(connection)
     _remake(connection, "approvals", _WITHOUT_KEY if version == _FIRST_WITH_WHY else _WITHOUT_WHY)
+    _remake(connection, "sinks", _WITHOUT_KIND)
     for table in _OF_VERSION_4:
         connection.execute(_TABLES[table])
     connection.execute(_FORGOTTEN_INDEX)

@@ -91,6 +91,12 @@ def cli(launch: Launch, *words: str, **variables: str) -> Any:
     return run_seb(*words, env={**launch.env, **variables}, home=launch.home)
 
 
+def waiting(launch: Launch) -> list[int]:
+    """How many records each sink still has to get."""
+    outbox = json.loads(cli(launch, "outbox", "list", "--json").out)
+    return [each["backlog"] for each in outbox["sinks"]]
+
+
 @pytest.fixture
 def preparing(launch: Launch) -> Preparing:
     """A bridge with a program that prepares, not yet started."""
@@ -265,6 +271,24 @@ def test_a_wish_without_a_sink_that_prepares_fails(
     assert preparing.bridge.stop() == 0
     preparing.start(SEB_SINK__DRAIN__PREPARES="false", SEB_SINK__DRAIN__TYPES="[]")
     eventually(lambda: ("failed", "not_prepared") in preparing.receipts(), what="the receipt")
+
+
+def test_a_sink_that_prepares_no_more_learns_what_is_pending(
+    preparing: Preparing, simulator: Simulator, launch: Launch
+) -> None:
+    """What it acknowledged unseen is no acknowledgement for a rule."""
+    preparing.start()
+    event = simulator.announce(an_event())
+    preparing.bridge.wait_for_records(1, types="seb.event.scheduled")
+    simulator.move(event.event_id, datetime.now(UTC) + timedelta(seconds=800))
+    preparing.bridge.wait_for_records(1, types="seb.event.updated")
+    eventually(lambda: waiting(launch) == [0, 0], what="every record acknowledged")
+    assert preparing.bridge.stop() == 0
+    rule = json.dumps([{"name": "all", "after": ["drain"]}])
+    preparing.ends_with(65)  # or the rule would approve at once, and the event end
+    preparing.start(SEB_SINK__DRAIN__PREPARES="false", SEB_APPROVAL__RULES=rule)
+    eventually(lambda: preparing.runs() == ["updated"], what="the program")
+    assert simulator.approvals == []
 
 
 def test_a_sink_of_another_name_is_asked_again(

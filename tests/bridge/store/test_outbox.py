@@ -388,6 +388,26 @@ def test_the_backlog_is_counted_by_what_is_wanted(store: Store, outbox: Outbox) 
     assert Outbox(store, {"ops": only}).backlog("ops").records == 1
 
 
+@pytest.mark.parametrize("away", [False, True])
+def test_a_sink_of_another_kind_gets_what_is_pending(
+    store: Store, outbox: Outbox, *, away: bool
+) -> None:
+    """What the former kind has had does not count, but is not told whole: of each pending event
+    the newest record, and what waits for the name.
+    """
+    store.commit([draft(1, event_id="E-1"), draft(2, event_id="E-2")])
+    store.commit([draft(3, event_id="E-1")], events=[event_row("E-1")])
+    assert sequences(drain(outbox)) == [1, 2, 3]
+    store.commit([draft(4, event_id="E-3")], events=[event_row("E-3")])
+    if away:
+        outbox.register(recipients("another"))
+    outbox.register({"ops": Recipient(kind="file")})
+    store.commit([draft(5, event_id="E-1")])
+    assert sequences(drain(outbox)) == [3, 4, 5]
+    outbox.register({"ops": Recipient(kind="file")})
+    assert outbox.next("ops", 9) is None
+
+
 def test_a_large_backlog_is_read_quickly(store: Store, outbox: Outbox) -> None:
     """What is waiting is found by an index, and without the records' bodies."""
     for query in (
