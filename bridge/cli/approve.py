@@ -97,8 +97,8 @@ def command(
     show = partial(show_step, as_json=as_json)
     if vm_id is None:
         directory = common.read_configuration(overrides).settings.state_dir
-        asked = partial(agree, mark="this VM", yes=yes)
-        approval = ask_here("approve", str(event_id), directory, why=why, agree=asked)
+        agreement = partial(agree, mark="this VM", yes=yes)
+        approval = ask_here("approve", str(event_id), directory, why=why, agree=agreement)
         code = follow(directory, approval, show, until=until, seconds=seconds)
         raise click.exceptions.Exit(code)
     target = Target(
@@ -111,8 +111,10 @@ def command(
         until=until,
         subject=subject(),
     )
-    asked = partial(agree, mark="the VM of --to", yes=yes)
-    code = approve_from_afar(target, event_id, why=why, agree=asked) if event_id else ping(target)
+    agreement = partial(agree, mark="the VM of --to", yes=yes)
+    code = (
+        approve_from_afar(target, event_id, why=why, agree=agreement) if event_id else ping(target)
+    )
     raise click.exceptions.Exit(code)
 
 

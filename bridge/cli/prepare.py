@@ -54,8 +54,8 @@ def command(
     show = partial(show_step, as_json=as_json)
     if vm_id is None:
         directory = common.read_configuration(overrides).settings.state_dir
-        told = ask_here("prepare", event_id, directory, why=why, agree=agree_to_prepare)
-        code = follow(directory, told, show, until="confirmed", seconds=seconds)
+        answer = ask_here("prepare", event_id, directory, why=why, agree=agree_to_prepare)
+        code = follow(directory, answer, show, until="confirmed", seconds=seconds)
         raise click.exceptions.Exit(code)
     target = Target(
         vm_id=vm_id,

@@ -67,8 +67,8 @@ def _lines(answer: dict[str, Any]) -> list[str]:
 def _who(vm: dict[str, Any] | None) -> str:
     if vm is None:
         return "starting: waiting for the VM identity from IMDS"
-    places = (vm["vmSize"], vm["location"], vm["zone"] and f"zone {vm['zone']}", vm["scaleSet"])
-    return f"{vm['name']}  {', '.join(filter(None, places))}  ({vm['vmId']})"
+    details = (vm["vmSize"], vm["location"], vm["zone"] and f"zone {vm['zone']}", vm["scaleSet"])
+    return f"{vm['name']}  {', '.join(filter(None, details))}  ({vm['vmId']})"
 
 
 def _looking(answer: dict[str, Any], now: datetime) -> str:

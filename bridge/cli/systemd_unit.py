@@ -36,8 +36,8 @@ def command() -> None:
         )
     words = _own_command()
     click.echo(unit(words), nl=False)
-    places = (Path(words[0]), Path(sys.base_prefix, "bin"), Path(bridge.__path__[0]))
-    for obstacle in obstacles(places):
+    paths = (Path(words[0]), Path(sys.base_prefix, "bin"), Path(bridge.__path__[0]))
+    for obstacle in obstacles(paths):
         click.echo(f"seb: {obstacle}: install it where all may read, as in /opt/seb", err=True)
 
 
@@ -56,10 +56,10 @@ def unit(command: Sequence[str]) -> str:
     return text.replace(_SEB, " ".join(map(_quoted, command)))
 
 
-def obstacles(places: Iterable[Path]) -> Iterator[str]:
-    """Why such a service could not read the places that it is made of: a sentence each."""
-    for place in places:
-        resolved = place.resolve()
+def obstacles(paths: Iterable[Path]) -> Iterator[str]:
+    """Why such a service could not read the paths that it is made of: a sentence each."""
+    for path in paths:
+        resolved = path.resolve()
         if hidden := next((each for each in _HIDDEN if resolved.is_relative_to(each)), None):
             yield f"{resolved} cannot be seen by this service, which has no {hidden}"
         elif closed := next((each for each in resolved.parents if not _open_to_all(each)), None):

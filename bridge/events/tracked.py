@@ -68,14 +68,14 @@ class TrackedEvent:
 
 
 def remembered(
-    before: Mapping[str, TrackedEvent], news: Mapping[str, TrackedEvent]
+    before: Mapping[str, TrackedEvent], newer: Mapping[str, TrackedEvent]
 ) -> tuple[dict[str, TrackedEvent], dict[str, int]]:
-    """What is known with the news, newest last, with the last of the events that ended; and the
+    """What is known, the newest last, with the last of the events that ended; and the
     last revision of those that are forgotten.
     """
     merged = dict(before)
-    for key, each in news.items():
-        merged.pop(key, None)  # the latest news last
+    for key, each in newer.items():
+        merged.pop(key, None)  # the newest last
         merged[key] = each
     ended = [key for key, each in merged.items() if not each.pending]
     forgotten = {key: merged.pop(key).revision for key in ended[:-KEEP_ENDED]}

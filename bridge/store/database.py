@@ -200,9 +200,9 @@ class Store:
     def keep_identity(self, identity: VmIdentity, boot_id: str | None) -> None:
         """Store the identity as IMDS gave it in this boot. Raises `StoreError`."""
         text = canonical_json(identity.to_wire()).decode()
-        news = {"identity": text, CONFIRMED_BOOT_KEY: boot_id or ""}
-        if news != {key: self._meta.get(key) for key in news}:
-            self.commit(meta=news)
+        values = {"identity": text, CONFIRMED_BOOT_KEY: boot_id or ""}
+        if values != {key: self._meta.get(key) for key in values}:
+            self.commit(meta=values)
 
     def mark_looked(self, moment: datetime) -> None:
         """Remember the last good poll, by a file's time stamp, which needs no sync. After a failed

@@ -19,7 +19,7 @@ from bridge.store.recovery import (
     DamagedError,
     StoreReset,
     find_lost,
-    find_untold,
+    find_unreported,
     put_file_aside,
     refuse_condemned,
     unusable,
@@ -57,7 +57,7 @@ def open_store(
         what = "cannot be used"
         remedy = "this user must own it and every file in it"
         raise unusable(f"the state directory {directory} {what}", error, remedy) from error
-    return store, _untold(store, reset)
+    return store, _unreported(store, reset)
 
 
 def put_aside(store: Store, now: datetime, *, reason: str) -> tuple[Store, StoreReset]:
@@ -66,15 +66,15 @@ def put_aside(store: Store, now: datetime, *, reason: str) -> tuple[Store, Store
     path = store.directory / FILE_NAME
     reset = put_file_aside(path, now, reason=reason)
     store = _open(path, LOCK_WAIT_SECONDS)
-    _untold(store, reset)
+    _unreported(store, reset)
     return store, reset
 
 
-def _untold(store: Store, reset: StoreReset | None) -> StoreReset | None:
+def _unreported(store: Store, reset: StoreReset | None) -> StoreReset | None:
     """The reset that is not reported yet; it is stored, as a kill may come before its record."""
     earlier = store.remembered(RESET_KEY)
     if reset is None and earlier is None and not store.head:
-        reset = find_untold(store.directory / FILE_NAME)
+        reset = find_unreported(store.directory / FILE_NAME)
     if reset is not None:
         try:
             store.commit(meta={RESET_KEY: json.dumps(asdict(reset))})

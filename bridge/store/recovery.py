@@ -53,15 +53,15 @@ def find_lost(path: Path, now: datetime) -> StoreReset | None:
         # SQLite deletes a log without its file, and with it what was committed last.
         kept = _kept_name(path, now).name + "-wal"
         left.rename(path.with_name(kept))
-    elif untold := find_untold(path):
-        return untold
+    elif unreported := find_unreported(path):
+        return unreported
     elif not (path.parent / LOOKED_NAME).exists():
         return None
     reason = "the file is empty" if path.exists() else "the file is missing"
     return StoreReset(reason=reason, previous_stream=None, kept_as=kept)
 
 
-def find_untold(path: Path) -> StoreReset | None:
+def find_unreported(path: Path) -> StoreReset | None:
     """The reset to report if a start set the store aside and ended before it was stored."""
     kept = max(path.parent.glob(f"{path.name}.*.kept"), default=None)
     if kept is None:

@@ -64,13 +64,13 @@ def proxied_person(
     """
     if not any(_same(peer, each) for each in login.proxies):
         return None
-    names, told = headers.getlist(login.user_header), headers.getlist(login.groups_header)
-    if len(names) != 1 or len(told) > 1:
+    names, groups_given = headers.getlist(login.user_header), headers.getlist(login.groups_header)
+    if len(names) != 1 or len(groups_given) > 1:
         return None
     name = _text(names[0])
     if not is_name(name):
         return None
-    groups = [group.strip() for group in _text("".join(told)).split(",") if group.strip()]
+    groups = [group.strip() for group in _text("".join(groups_given)).split(",") if group.strip()]
     return Person(name=name, roles=roles_of(roles, user=name, groups=groups))
 
 

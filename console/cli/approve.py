@@ -58,13 +58,13 @@ def command(
         agreement.refuse_changed(event, fingerprint)
     agreement.agree(_question(event), yes=yes)
     try:
-        told = client.post(
+        answer = client.post(
             f"{event_path(event_id)}/approve", fingerprint=event["fingerprint"], reason=reason
         )
     except RefusedError as error:
         agreement.explain(error, event)
     steps = following.Steps(client, event["eventId"], as_json=as_json)
-    return steps.follow(told, seconds=timeout if wait else 0)
+    return steps.follow(answer, seconds=timeout if wait else 0)
 
 
 def _question(event: Mapping[str, Any]) -> str:

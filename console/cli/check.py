@@ -46,13 +46,13 @@ def command(overrides: tuple[str, ...]) -> int:
     code = OK
     for name, step in _steps(settings, sources):
         try:
-            told = step()
+            summary = step()
         except (ConsoleError, OSError) as error:
             click.echo(f"fail  {name}: {error}")
             found = error.exit_code if isinstance(error, ConsoleError) else CONFIGURATION
             code = max(code, found) if found in (UNREACHABLE, CONFIGURATION) else CONFIGURATION
         else:
-            click.echo(f"ok    {name}: {told}")
+            click.echo(f"ok    {name}: {summary}")
     for line in _sinks(settings):
         click.echo(line)
         code = max(code, UNREACHABLE) if line.startswith("fail") and code != CONFIGURATION else code

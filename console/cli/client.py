@@ -66,13 +66,13 @@ class Client:
                 f"no console answers at {self.url}: {http_client.why(error)}. Start it with "
                 "`seb console run`, or set SEB_CONSOLE_URL"
             ) from None
-        told = _told(response)
+        words = _error_of(response)
         if response.status_code in (401, 403):
-            raise NotPermittedError(f"{self.url}: {told}; see SEB_CONSOLE_TOKEN")
+            raise NotPermittedError(f"{self.url}: {words}; see SEB_CONSOLE_TOKEN")
         if response.status_code >= 500:  # noqa: PLR2004
-            raise UnreachableError(f"{self.url}: {told}")
+            raise UnreachableError(f"{self.url}: {words}")
         if not response.ok or response.is_redirect:
-            raise RefusedError(told, status=response.status_code, answer=_object(response))
+            raise RefusedError(words, status=response.status_code, answer=_object(response))
         return response
 
     def listed(self, path: str, limit: int, **params: object) -> list[dict[str, Any]]:
@@ -100,7 +100,7 @@ def _object(response: requests.Response) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _told(response: requests.Response) -> str:
+def _error_of(response: requests.Response) -> str:
     return plain(_object(response).get("error") or f"HTTP {response.status_code}")
 
 

@@ -30,17 +30,17 @@ class Steps:
         self._as_json = as_json
         self._shown: set[tuple[str, str]] = set()
 
-    def follow(self, told: Mapping[str, Any], *, seconds: float) -> int:
+    def follow(self, answer: Mapping[str, Any], *, seconds: float) -> int:
         """The exit code of what a POST of approval answered; `seconds` is how long to wait, 0 not
         at all.
         """
-        jti = told.get("jti")
+        jti = answer.get("jti")
         if jti is None:
-            self._show({"jti": None, "state": told.get("state"), "reason": None})
+            self._show({"jti": None, "state": answer.get("state"), "reason": None})
             click.echo(f"seb console: {SECOND}", err=True)
             return TRY_LATER
         if not seconds:
-            self._show({"jti": jti, "state": told["state"], "reason": None})
+            self._show({"jti": jti, "state": answer["state"], "reason": None})
             return OK
         end = time.monotonic() + seconds
         while True:

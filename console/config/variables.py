@@ -1,6 +1,6 @@
 """Where settings come from: environment, `.env`, TOML file and secrets directory, as one tree.
 
-It reads the places that the bridge reads, and takes from them only names that begin with
+It reads the same sources as the bridge, and takes from them only names that begin with
 `SEB_CONSOLE_` (in the TOML file: the table `[console]`). No message shows a value.
 """
 
@@ -24,22 +24,22 @@ def read_tree(overrides: Mapping[str, str], environ: Mapping[str, str]) -> Tree:
     Raises `ConfigurationError` if a place cannot be read, or a name contradicts another.
     """
     try:
-        places = read_config_sources(overrides, environ, prefix=PREFIX)
+        config_sources = read_config_sources(overrides, environ, prefix=PREFIX)
     except ConfigSourceError as error:
         raise ConfigurationError(str(error)) from None
-    table = places.toml.get("console", {})
+    table = config_sources.toml.get("console", {})
     if not isinstance(table, dict):
-        path = {**places.dotenv, **environ, **overrides}.get(CONFIG_VARIABLE)
+        path = {**config_sources.dotenv, **environ, **overrides}.get(CONFIG_VARIABLE)
         raise ConfigurationError(f"{CONFIG_VARIABLE}: console in {path} is not a table")
     for section in ("source", "sink"):
         if isinstance(named := table.get(section), dict):
             # In the environment a source's name has no case, and both may speak of one source.
             table[section] = {name.lower(): fields for name, fields in named.items()}
     tree: Tree = {}
-    merge(tree, tree_of(places.secrets))
+    merge(tree, tree_of(config_sources.secrets))
     merge(tree, table)
-    for source in (places.dotenv, environ, overrides):
-        merge(tree, tree_of(source))
+    for given in (config_sources.dotenv, environ, overrides):
+        merge(tree, tree_of(given))
     return tree
 
 

@@ -11,7 +11,7 @@ class StoreError(UnreachableError):
     """The database did not do what it was asked; the same may work later."""
 
 
-def told(error: SQLAlchemyError) -> str:
+def words_of(error: SQLAlchemyError) -> str:
     """The database's own words: no statement, no parameters, no password."""
     original = error.orig if isinstance(error, DBAPIError) else None
     first = str(original or error).strip().splitlines()

@@ -129,14 +129,14 @@ def newest_number(connection: Connection) -> int:
     """The highest number that was ever used: a sink may have come further than the notices that
     are left, if retention deleted all of them.
     """
-    told = connection.execute(select(func.max(notice.c.number))).scalar()
+    stored = connection.execute(select(func.max(notice.c.number))).scalar()
     delivered = connection.execute(
         select(func.max(notice_cursor.c.number)).where(notice_cursor.c.sink != _WATCH)
     ).scalar()
-    return max(told or 0, delivered or 0)
+    return max(stored or 0, delivered or 0)
 
 
-def untold(connection: Connection, ids: Iterable[str]) -> set[str]:
+def not_stored(connection: Connection, ids: Iterable[str]) -> set[str]:
     """Those of some notices that were never stored."""
     wanted = set(ids)
     known: set[str] = set()
@@ -145,14 +145,14 @@ def untold(connection: Connection, ids: Iterable[str]) -> set[str]:
     return wanted - known
 
 
-def ended_untold(connection: Connection, since: float, settled: float) -> list[str]:
+def ended_without_notice(connection: Connection, since: float, settled: float) -> list[str]:
     """The ids of events that ended after a moment and whose end was not told; those that ended
     after `settled` only if every VM that they name has seen the end.
     """
     e, o = event.c, observation.c
-    was_told = exists().where(notice.c.subject == e.event_id, notice.c.kind == "event-over")
+    has_notice = exists().where(notice.c.subject == e.event_id, notice.c.kind == "event-over")
     is_open = exists().where(o.event_id == e.event_id, o.affects == 1, o.over == 0)
-    wanted = select(e.event_id).where(e.state == "ended", e.shown_at > since, ~was_told)
+    wanted = select(e.event_id).where(e.state == "ended", e.shown_at > since, ~has_notice)
     wanted = wanted.where(or_(e.shown_at < settled, ~is_open)).order_by(e.shown_at)
     return list(connection.execute(wanted.limit(_MOST_ENDS)).scalars())
 

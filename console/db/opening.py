@@ -14,7 +14,7 @@ from sqlalchemy.engine import URL
 from sqlalchemy.exc import SQLAlchemyError
 
 from console.config.settings import Settings
-from console.db.errors import StoreError, told
+from console.db.errors import StoreError, words_of
 from console.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class Database:
             with _MIGRATING, self.writing.connect() as connection:
                 _migrate(connection, is_sqlite=self.is_sqlite)
         except SQLAlchemyError as error:
-            raise StoreError(told(error)) from error
+            raise StoreError(words_of(error)) from error
 
     def join(self) -> None:
         """Open for one short command, beside a console that may be running.
@@ -77,7 +77,7 @@ class Database:
             with self.reading.connect() as connection:
                 is_ours = _is_ours(connection)
         except SQLAlchemyError as error:
-            raise StoreError(told(error)) from error
+            raise StoreError(words_of(error)) from error
         if not is_ours:
             self.open()
             self._unlock()

@@ -94,8 +94,8 @@ def _limit(connection: PatientConnection, patience: Patience) -> None:
         limits["tcp_user_timeout"] = patience.idle
     connection.autocommit = True
     for name, seconds in limits.items():
-        told = (name, str(round(seconds * 1000)))
-        connection.execute("SELECT set_config(%s, %s, false)", told)
+        setting = (name, str(round(seconds * 1000)))
+        connection.execute("SELECT set_config(%s, %s, false)", setting)
     connection.autocommit = False
 
 

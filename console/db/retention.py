@@ -26,8 +26,10 @@ def delete_before(connection: Connection, moment: float, limit: int) -> bool:
     connection.execute(delete(tables.receipt).where(tables.receipt.c.record_id.in_(ids)))
     n = notice.c
     newest = select(func.max(n.number)).scalar_subquery()
-    told = select(n.number).where(n.at < moment, n.number < newest).limit(limit)
-    connection.execute(delete(notice).where(n.number.in_(list(connection.execute(told).scalars()))))
+    old_notices = select(n.number).where(n.at < moment, n.number < newest).limit(limit)
+    connection.execute(
+        delete(notice).where(n.number.in_(list(connection.execute(old_notices).scalars())))
+    )
     found = max(_old_gaps(connection, moment, limit), _old_decisions(connection, moment, limit))
     return max(len(gone), len(ids), found) >= limit
 

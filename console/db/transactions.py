@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import SQLAlchemyError
 
-from console.db.errors import StoreError, told
+from console.db.errors import StoreError, words_of
 from console.db.opening import Database
 from console.db.writing import next_number
 
@@ -20,7 +20,7 @@ def read_from(engine: Engine) -> Iterator[Connection]:
         with engine.begin() as connection:
             yield connection
     except SQLAlchemyError as error:
-        raise StoreError(told(error)) from error
+        raise StoreError(words_of(error)) from error
 
 
 @contextmanager
@@ -33,4 +33,4 @@ def write_to(database: Database) -> Iterator[tuple[Connection, int]]:
         with database.writing.begin() as connection:
             yield connection, next_number(connection)
     except SQLAlchemyError as error:
-        raise StoreError(told(error)) from error
+        raise StoreError(words_of(error)) from error

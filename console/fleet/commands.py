@@ -81,8 +81,12 @@ def command_item(
     history = [{"state": "sent", "at": moment(command.sent_at or command.made_at), "reason": None}]
     for each in own_receipts(command, receipts):
         if each.facts.state != "rejected" or now.state == "rejected":
-            told = {"state": each.facts.state, "at": moment(each.time), "reason": each.facts.reason}
-            history.append(told)
+            reported = {
+                "state": each.facts.state,
+                "at": moment(each.time),
+                "reason": each.facts.reason,
+            }
+            history.append(reported)
     unreported = now if now.state == "unanswered" else None
     if now.state == "posted" and decision is not None and decision.outcome == "confirmed":
         now = unreported = Stand(state="confirmed", reason=None, at=decision.over_at or now.at)

@@ -125,5 +125,5 @@ def outcome_words(outcome: str, reason: str | None) -> str:
         return start
     if reason in _REASONS:
         return " ".join((start, *_REASONS[reason]))
-    told = f"The event was approved by {reason}." if outcome == "overtaken" else reason
-    return f"{start} {told}"
+    detail = f"The event was approved by {reason}." if outcome == "overtaken" else reason
+    return f"{start} {detail}"

@@ -81,7 +81,7 @@ class EventHubReader:
         while not self._stop.is_set():
             try:
                 asyncio.run(self._serve())
-            except Exception as error:  # noqa: BLE001  # a thread that ends would leave us deaf
+            except Exception as error:  # noqa: BLE001  # a thread that ends would end the connection for good
                 self._trouble(error)
             self._stop.wait(random.uniform(wait / 2, wait))  # noqa: S311  # jitter
             wait = 0.5 if self._state.connected else min(_LONGEST_WAIT, wait * 2)

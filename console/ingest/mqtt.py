@@ -201,7 +201,12 @@ class MqttReader:
     # From here on: paho's callbacks, on the same thread.
 
     def _on_connect(
-        self, client: Client, _data: Any, _flags: Any, code: ReasonCode, _told: Properties | None
+        self,
+        client: Client,
+        _data: Any,
+        _flags: Any,
+        code: ReasonCode,
+        _properties: Properties | None,
     ) -> None:
         if code.is_failure:
             self._lost = str(reason(code.value).at("the broker refused the connection"))
@@ -214,7 +219,7 @@ class MqttReader:
             client.subscribe([(topic, 1) for topic in filters(None)])
 
     def _on_subscribe(
-        self, _client: Client, _data: Any, _mid: int, codes: Any, _told: Any = None
+        self, _client: Client, _data: Any, _mid: int, codes: Any, _properties: Any = None
     ) -> None:
         worst = max(code.value for code in codes)
         if worst >= FIRST_FAILURE:
@@ -224,14 +229,24 @@ class MqttReader:
         _LOG.info("connected", extra={"action": "source_connected", "source": self._state.name})
 
     def _on_disconnect(
-        self, _client: Client, _data: Any, flags: DisconnectFlags, code: ReasonCode, _told: Any
+        self,
+        _client: Client,
+        _data: Any,
+        flags: DisconnectFlags,
+        code: ReasonCode,
+        _properties: Any,
     ) -> None:
         from_broker = flags.is_disconnect_packet_from_server
         problem = ending(code.value, from_broker=from_broker, accepted=self._state.connected)
         self._lost = self._lost or str(problem)
 
     def _on_publish(
-        self, _client: Client, _data: Any, mid: int, code: ReasonCode, _told: Properties | None
+        self,
+        _client: Client,
+        _data: Any,
+        mid: int,
+        code: ReasonCode,
+        _properties: Properties | None,
     ) -> None:
         with self._lock:
             self._answers[mid] = str(reason(code.value)) if code.value >= FIRST_FAILURE else None

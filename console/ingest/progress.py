@@ -45,16 +45,16 @@ class Progress:
         self._asked_at = self._monotonic()
 
     def failed(self, words: str) -> bool:
-        """The database failed; whether that is news."""
-        news = self._said != words
+        """The database failed; whether that is new."""
+        is_new = self._said != words
         self._said, self._asked_at = words, None
-        return news
+        return is_new
 
     def worked(self) -> bool:
-        """The database did what it was asked; whether that is news."""
-        news = self._said is not None
+        """The database did what it was asked; whether that is new."""
+        is_new = self._said is not None
         self._said = self._asked_at = None
-        return news
+        return is_new
 
     def refused(self, source: str) -> dict[str, int]:
         """What was not a record of ours since the start, by reason, the most frequent first."""

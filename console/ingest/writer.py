@@ -20,7 +20,7 @@ from sqlalchemy.exc import InterfaceError, InternalError, OperationalError, SQLA
 
 from console.db import writing
 from console.db.checkpoints import write_checkpoint
-from console.db.errors import told
+from console.db.errors import words_of
 from console.db.opening import Database
 from console.db.retention import delete_before
 from console.errors import ConsoleError
@@ -168,7 +168,7 @@ class Writer:
             try:
                 work()
             except (ConsoleError, SQLAlchemyError) as error:
-                words = told(error) if isinstance(error, SQLAlchemyError) else str(error)
+                words = words_of(error) if isinstance(error, SQLAlchemyError) else str(error)
                 if self.progress.failed(words):
                     _LOG.error("%s", words, extra={"action": "database_failed"})
                 if self._stop.wait(random.uniform(wait / 2, wait)):  # noqa: S311  # jitter
@@ -236,7 +236,7 @@ class Writer:
                 self._apart(source, items[:middle])
                 self._apart(source, items[middle:])
                 return
-            words = told(error) if isinstance(error, SQLAlchemyError) else repr(error)[:300]
+            words = words_of(error) if isinstance(error, SQLAlchemyError) else repr(error)[:300]
             fields = {"action": "record_not_stored", "source": source}
             _LOG.exception("%s", words, extra=fields)
             sample = items[0].body if isinstance(items[0], IncomingRecord) else b""

@@ -56,10 +56,10 @@ def look(snapshot: Snapshot, *, begun: float) -> Found:
     head = last_row(snapshot.connection)
     if head is not None:
         found.append(_of_head(head, snapshot.now))
-    untold = store.untold(snapshot.connection, [each.id for each in found])
+    new = store.not_stored(snapshot.connection, [each.id for each in found])
     incidents = store.incidents(snapshot.connection)
     return Found(
-        notices=[each for each in found if each.id in untold],
+        notices=[each for each in found if each.id in new],
         seen=_seen(snapshot, since, incidents),
         incidents=incidents,
     )
@@ -68,7 +68,7 @@ def look(snapshot: Snapshot, *, begun: float) -> Found:
 def _over(snapshot: Snapshot, since: float) -> list[Notice]:
     """The ends that were not told yet, once the VMs that the event names have said what it cost."""
     settled = snapshot.now - _SETTLE_SECONDS
-    ended = store.ended_untold(snapshot.connection, since, settled)
+    ended = store.ended_without_notice(snapshot.connection, since, settled)
     return [
         events.over(known, snapshot.events.observations(known.event.event_id, affected=True))
         for known in snapshot.events.some(ended)

@@ -11,12 +11,12 @@ from typing import Any, Final
 from sqlalchemy.exc import SQLAlchemyError
 
 from console.db import notices as store
-from console.db.errors import told as words_of
+from console.db.errors import words_of
 from console.db.snapshot import Snapshots
 from console.db.transactions import write_to
 from console.errors import ConsoleError
 from console.notify.look import look
-from console.notify.vms import Told, told_of
+from console.notify.vms import VmNotices, vm_notices
 from console.notify.worker import SinkWorker
 from sinks.base import Sink
 
@@ -94,17 +94,17 @@ class Notices:
         """
         with self._snapshots.take() as snapshot:
             now, found = snapshot.now, look(snapshot, begun=begun)
-        if not found.notices and not _differs(told_of(found.seen, found.incidents, now)):
+        if not found.notices and not _differs(vm_notices(found.seen, found.incidents, now)):
             return
         with write_to(self._database) as (connection, _):
-            told = told_of(found.seen, found.known(store.incidents(connection)), now)
-            store.end_incidents(connection, told.ended)
-            store.open_incidents(connection, told.opened, now)
-            every = [*found.notices, *told.notices]
+            about_vms = vm_notices(found.seen, found.known(store.incidents(connection)), now)
+            store.end_incidents(connection, about_vms.ended)
+            store.open_incidents(connection, about_vms.opened, now)
+            every = [*found.notices, *about_vms.notices]
             store.tell(connection, every, base=self._base, site=self._site)
         for worker in self.workers:
             worker.wake()
 
 
-def _differs(told: Told) -> bool:
-    return bool(told.notices or told.opened or told.ended)
+def _differs(about_vms: VmNotices) -> bool:
+    return bool(about_vms.notices or about_vms.opened or about_vms.ended)

@@ -53,7 +53,7 @@ class Seen:
 
 
 @dataclass(slots=True, kw_only=True)
-class Told:
+class VmNotices:
     """What a look leads to: notices, and how the incidents change."""
 
     notices: list[Notice] = field(default_factory=list)
@@ -62,17 +62,17 @@ class Told:
     """The vmIds of incidents that are over."""
 
 
-def told_of(seen: Sequence[Seen], incidents: Mapping[str, Incident], now: float) -> Told:
+def vm_notices(seen: Sequence[Seen], incidents: Mapping[str, Incident], now: float) -> VmNotices:
     """What there is to tell about VMs, given what was told before, by vmId."""
-    told = Told()
-    _tell_not_back(told, seen, incidents, now)
-    _tell_silent(told, [each for each in seen if each.vm.vm_id not in incidents], now)
-    _tell_ends(told, seen, incidents, now)
-    return told
+    result = VmNotices()
+    _tell_not_back(result, seen, incidents, now)
+    _tell_silent(result, [each for each in seen if each.vm.vm_id not in incidents], now)
+    _tell_ends(result, seen, incidents, now)
+    return result
 
 
 def _tell_not_back(
-    told: Told, seen: Sequence[Seen], incidents: Mapping[str, Incident], now: float
+    result: VmNotices, seen: Sequence[Seen], incidents: Mapping[str, Incident], now: float
 ) -> None:
     """VMs that their event has stopped, and that were not heard since."""
     for each in seen:
@@ -85,7 +85,7 @@ def _tell_not_back(
             continue
         name = visible(vm.name)
         text = f"Its bridge was last heard at {moment(vm.heard_at)}, before its {case.kind} event."
-        told.notices.append(
+        result.notices.append(
             _about(
                 vm,
                 "vm-not-back",
@@ -96,10 +96,10 @@ def _tell_not_back(
                 more={"eventId": case.event_id},
             )
         )
-        told.opened.append(Incident(vm_id=vm.vm_id, key=vm.vm_id, kind="vm-not-back"))
+        result.opened.append(Incident(vm_id=vm.vm_id, key=vm.vm_id, kind="vm-not-back"))
 
 
-def _tell_silent(told: Told, seen: Iterable[Seen], now: float) -> None:
+def _tell_silent(result: VmNotices, seen: Iterable[Seen], now: float) -> None:
     """VMs without an incident that have been silent for long enough.
 
     A VM that falls silent alone is told after its patience. Where several do, they are gathered,
@@ -113,10 +113,10 @@ def _tell_silent(told: Told, seen: Iterable[Seen], now: float) -> None:
         return
     vms = [each.vm for each in silent if now - each.since >= PATIENCE]
     if len(vms) > MANY:
-        _tell_group(told, vms, now)
+        _tell_group(result, vms, now)
         return
     for vm in vms:
-        told.notices.append(
+        result.notices.append(
             _about(
                 vm,
                 "vm-silent",
@@ -127,16 +127,16 @@ def _tell_silent(told: Told, seen: Iterable[Seen], now: float) -> None:
                 "its bridge (systemctl status seb), and at its network.",
             )
         )
-        told.opened.append(Incident(vm_id=vm.vm_id, key=vm.vm_id, kind="vm-silent"))
+        result.opened.append(Incident(vm_id=vm.vm_id, key=vm.vm_id, kind="vm-silent"))
 
 
-def _tell_group(told: Told, vms: list[Vm], now: float) -> None:
+def _tell_group(result: VmNotices, vms: list[Vm], now: float) -> None:
     ordered = sorted(vms, key=lambda vm: (vm.name.lower(), vm.vm_id))
     facts = [f"{vm.vm_id} {vm.heard_at}" for vm in ordered]
     key = f"vms-{uuid.uuid5(_NAMESPACE, ' '.join(facts)).hex[:16]}"
     names = ", ".join(visible(vm.name) for vm in ordered[:_LISTED])
     more = f" and {len(vms) - _LISTED} more" if len(vms) > _LISTED else ""
-    told.notices.append(
+    result.notices.append(
         _about_group(
             key,
             "vm-silent",
@@ -147,32 +147,32 @@ def _tell_group(told: Told, vms: list[Vm], now: float) -> None:
             vm_ids=[vm.vm_id for vm in ordered[:_IDS]],
         )
     )
-    told.opened += [
+    result.opened += [
         Incident(vm_id=vm.vm_id, key=key, kind="vm-silent", size=len(vms)) for vm in ordered
     ]
 
 
 def _tell_ends(
-    told: Told, seen: Sequence[Seen], incidents: Mapping[str, Incident], now: float
+    result: VmNotices, seen: Sequence[Seen], incidents: Mapping[str, Incident], now: float
 ) -> None:
     """Incidents of VMs that are heard again, or that nobody awaits any more."""
     by_id = {each.vm.vm_id: each for each in seen}
-    moved = {each.vm_id: each for each in told.opened}
-    open_keys = {each.key for each in told.opened}
+    moved = {each.vm_id: each for each in result.opened}
+    open_keys = {each.key for each in result.opened}
     over: dict[str, list[Incident]] = {}
     for vm_id, incident in incidents.items():
         if vm_id in moved:
             if moved[vm_id].key != incident.key:
                 over.setdefault(incident.key, []).append(incident)
         elif _is_over(incident, by_id.get(vm_id)):
-            told.ended.append(vm_id)
+            result.ended.append(vm_id)
             over.setdefault(incident.key, []).append(incident)
         else:
             open_keys.add(incident.key)
     for key, several in over.items():
         if key not in open_keys:
             one = by_id.get(several[0].vm_id) if key == several[0].vm_id else None
-            told.notices.append(_end(several[0], one, now))
+            result.notices.append(_end(several[0], one, now))
 
 
 def _is_over(incident: Incident, seen: Seen | None) -> bool:

@@ -12,7 +12,7 @@ from typing import Any, Final
 from sqlalchemy.exc import SQLAlchemyError
 
 from console.db import notices as store
-from console.db.errors import told
+from console.db.errors import words_of
 from console.db.opening import Database
 from console.errors import ConsoleError
 from console.notify.sinks import accepts
@@ -86,8 +86,8 @@ class SinkWorker:
                 more = self._turn()
             except Exception as error:  # noqa: BLE001  # a sink may raise anything
                 self._failed(error)
-                asked = getattr(error, "retry_after", None) or 0
-                self._stop.wait(max(asked, random.uniform(wait / 2, wait)))  # noqa: S311  # jitter
+                retry_after = getattr(error, "retry_after", None) or 0
+                self._stop.wait(max(retry_after, random.uniform(wait / 2, wait)))  # noqa: S311  # jitter
                 longest = _DATABASE_WAIT if isinstance(error, SQLAlchemyError) else _LONGEST_WAIT
                 wait = min(longest, wait * 2)
                 continue
@@ -175,7 +175,7 @@ class SinkWorker:
 
     def _failed(self, error: Exception) -> None:
         if isinstance(error, SQLAlchemyError):
-            words = told(error)
+            words = words_of(error)
         elif isinstance(error, (SinkError, ConsoleError)):
             words = str(error)
         else:

@@ -15,7 +15,7 @@ from console.db.errors import StoreError
 from console.web import models
 from console.web.answers import answer, on_error, on_store_error
 from console.web.audit import Audit
-from console.web.decide import Deciding
+from console.web.decide import DecisionRoutes
 from console.web.enrolments import Enrolments
 from console.web.events import Events
 from console.web.ingest import Ingest
@@ -65,7 +65,7 @@ def operations(state: AppState, stream: Stream) -> list[Operation]:
     events = Events(state.snapshots)
     vms = Vms(state.snapshots)
     overview = Overview(state)
-    deciding = Deciding(state)
+    decisions = DecisionRoutes(state)
     return [
         Operation(
             path="/api/v1/overview",
@@ -88,21 +88,21 @@ def operations(state: AppState, stream: Stream) -> list[Operation]:
         ),
         Operation(
             path="/api/v1/events/{eventId}/approve",
-            endpoint=deciding.approve,
+            endpoint=decisions.approve,
             summary="Approve an event as it was seen",
             body=models.DecisionBody,
             answers={"202": models.Decided, "409": models.Conflict},
         ),
         Operation(
             path="/api/v1/events/{eventId}/leave",
-            endpoint=deciding.leave,
+            endpoint=decisions.leave,
             summary="Leave an event until its notBefore",
             body=models.DecisionBody,
             answers={"200": models.Decided, "409": models.Conflict},
         ),
         Operation(
             path="/api/v1/commands/{jti}",
-            endpoint=deciding.command,
+            endpoint=decisions.command,
             summary="What became of a command",
             answers={"200": models.Command},
         ),

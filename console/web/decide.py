@@ -43,7 +43,7 @@ _NO_COMMAND: Final = "there is no such command"
 Decide = Callable[[Person, str, str, str], Awaitable[Answer]]
 
 
-class Deciding:
+class DecisionRoutes:
     """Answers to programs that decide."""
 
     def __init__(self, state: AppState) -> None:
@@ -95,12 +95,12 @@ class Deciding:
 
     async def _refused(self, person: Person, event_id: str, refused: DecisionRefused) -> Response:
         status = STATUS[refused.why]
-        told: Json = {"error": str(refused)}
+        body: Json = {"error": str(refused)}
         if status == STATUS["changed"]:
             now = await asyncio.to_thread(self._detail, event_id, person)
-            told |= now or {}
-            told |= {"jti": refused.jti}
-        return answer(told, status)
+            body |= now or {}
+            body |= {"jti": refused.jti}
+        return answer(body, status)
 
 
 async def _body(request: Request) -> models.DecisionBody:

@@ -43,17 +43,17 @@ class Pull:
     async def _answer(self, scope: Scope, receive: Receive) -> Response | None:
         """What to answer; None if the client has gone."""
         if scope["method"] != "GET":  # HEAD would take commands and bring them nowhere
-            return _told(405, "use GET")
+            return _text(405, "use GET")
         asked = _question(scope["query_string"])
         if asked is None:
-            return _told(400, "ask with ?vm=VMID&wait=SECONDS, each once, and nothing else")
+            return _text(400, "ask with ?vm=VMID&wait=SECONDS, each once, and nothing else")
         if not self._state.is_ready():  # whose tokens were revoked is not known yet
             return _later("the console is reading its database")
         first = await receive()
         if first["type"] == "http.disconnect":
             return None
         if first.get("body") or first.get("more_body"):
-            return _told(400, "a poll has no body")
+            return _text(400, "a poll has no body")
         vm_id, wait = asked
         until = asyncio.get_running_loop().time() + wait
         return await self._wait(vm_id, bearer(scope), until, receive)
@@ -118,7 +118,7 @@ def bearer(scope: Scope) -> str:
 
 def not_its_token() -> Response:
     """401, in the same words whether or not there is such a VM."""
-    refused = _told(401, "this is not the bearer token of that VM; see `seb console enroll`")
+    refused = _text(401, "this is not the bearer token of that VM; see `seb console enroll`")
     refused.headers["WWW-Authenticate"] = "Bearer"
     return refused
 
@@ -141,11 +141,11 @@ def _question(query: bytes) -> tuple[str, float] | None:
 
 
 def _later(words: str) -> Response:
-    refused = _told(503, words)
+    refused = _text(503, words)
     # Not all at the same moment.
     refused.headers["Retry-After"] = str(random.randint(*_RETRY_SECONDS))  # noqa: S311
     return refused
 
 
-def _told(status: int, words: str) -> Response:
+def _text(status: int, words: str) -> Response:
     return answer({"error": words}, status)

@@ -72,7 +72,7 @@ class Client:
     def post(self, body: bytes, headers: Mapping[str, str]) -> Answer:
         """Post, and give the answer's head. Raises `SinkError` without one."""
         request = requests.Request("POST", self._url, headers=dict(headers), data=body)
-        with self._told():
+        with self._in_our_words():
             response = self._send(request)
         if self._deadline.cut_off:  # http.client takes headers that were cut off for whole ones
             response.close()
@@ -91,7 +91,7 @@ class Client:
         return self._whole(request, largest)
 
     def _whole(self, request: requests.Request, largest: int) -> Answer:
-        with self._told():
+        with self._in_our_words():
             response = self._send(request)
             with closing(response):
                 body = response.raw.read(largest + 1, decode_content=False)
@@ -102,7 +102,7 @@ class Client:
         return _answer(response, body)
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _in_our_words(self) -> Iterator[None]:
         """Raise what goes wrong within as a `SinkError` with our own text."""
         try:
             yield

@@ -131,8 +131,8 @@ def patch_of(
     if wanted != taints:
         changed["taints"] = wanted
     text = dump_marks(marks)
-    stands = (metadata.get("annotations") or {}).get(ANNOTATION)
-    if text == stands and not changed:
+    current = (metadata.get("annotations") or {}).get(ANNOTATION)
+    if text == current and not changed:
         return None
     patch: dict[str, Any] = {
         "metadata": {

@@ -133,10 +133,10 @@ def network(error: Exception) -> Problem:
         return Problem(
             "the answer is not a WebSocket", "check PORT and PATH, and what stands on the way"
         )
-    return _told_by_tls(error) or _told_by_the_system(error)
+    return _tls_problem(error) or _system_problem(error)
 
 
-def _told_by_tls(error: Exception) -> Problem | None:
+def _tls_problem(error: Exception) -> Problem | None:
     if isinstance(error, ssl.SSLCertVerificationError):
         return Problem(
             f"the broker's certificate is not trusted ({error.verify_message})",
@@ -150,7 +150,7 @@ def _told_by_tls(error: Exception) -> Problem | None:
     return None
 
 
-def _told_by_the_system(error: Exception) -> Problem:
+def _system_problem(error: Exception) -> Problem:
     for kinds, words in _NETWORK:
         if isinstance(error, kinds):
             return words

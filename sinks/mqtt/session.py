@@ -178,7 +178,12 @@ class Session:
             self.changed.notify_all()
 
     def _on_disconnect(
-        self, _client: Client, _data: Any, flags: DisconnectFlags, code: ReasonCode, _told: Any
+        self,
+        _client: Client,
+        _data: Any,
+        flags: DisconnectFlags,
+        code: ReasonCode,
+        _properties: Any,
     ) -> None:
         from_broker = flags.is_disconnect_packet_from_server
         if from_broker and code.value in ABOUT_THE_MESSAGE:

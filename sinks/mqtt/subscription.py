@@ -90,7 +90,7 @@ class Subscriptions:
         self._session.notify()
 
     def _on_subscribe(
-        self, _client: Client, _data: Any, mid: int, codes: Any, _told: Any = None
+        self, _client: Client, _data: Any, mid: int, codes: Any, _properties: Any = None
     ) -> None:
         self._granted[mid] = max(code.value for code in codes)
         self._session.notify()

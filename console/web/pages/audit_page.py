@@ -144,10 +144,10 @@ def _read(
     """The newest rows, the actions that there are, and the rows of a page as they are shown."""
     with read_from(database.reading) as connection:
         found, actions = log.newest(connection, PAGE + 1, before=before, equal=equal)
-        told = [as_json(row) for row in found[:PAGE]]
-        ids = {row["decision"] for row in told if row.get("decision")}
+        items = [as_json(row) for row in found[:PAGE]]
+        ids = {row["decision"] for row in items if row.get("decision")}
         decided = decisions_by_id(connection, ids)
-    return found, actions, [_shown(row, decided.get(row.get("decision", ""))) for row in told]
+    return found, actions, [_shown(row, decided.get(row.get("decision", ""))) for row in items]
 
 
 def action_words(action: str) -> str:

@@ -1,4 +1,4 @@
-"""Whether the console itself hears anything: what the red bar says."""
+"""Whether the console itself is connected and works: what the red bar says."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Trouble:
 
 
 def troubles(state: AppState) -> list[Trouble]:
-    """Why the console is deaf, fully or in part; empty if it hears."""
+    """What the console is not connected to, and why; empty if all is well."""
     found = []
     if state.writer.progress.trouble is not None:
         found.append(
@@ -33,23 +33,21 @@ def troubles(state: AppState) -> list[Trouble]:
     if not sources:
         found.append(
             Trouble(
-                title="The console is deaf: it has no source",
+                title="The console has no source",
                 remedy="Set SEB_CONSOLE_SOURCE__WEBHOOK__KIND=webhook, or a source of the kind "
                 "mqtt or eventhub, and start the console again.",
             )
         )
     away = [source for source in sources if not source.connected]
     for source in away:
-        whole = len(away) == len(sources)
         who = (
-            f"source {source.name}"
+            f"Source {source.name}"
             if source.name == source.kind
-            else (f"source {source.name} ({source.kind})")
+            else (f"Source {source.name} ({source.kind})")
         )
-        title = "The console is deaf" if whole else "The console is deaf in part"
         found.append(
             Trouble(
-                title=f"{title}: {who} is not connected",
+                title=f"{who} is not connected",
                 detail=source.trouble or "It is connecting.",
                 remedy="What this page shows of its VMs may be old.",
             )

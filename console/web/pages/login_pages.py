@@ -28,7 +28,7 @@ class LoginPages:
     ) -> Response:
         """The page; `login` offers to log in, otherwise the way is out."""
         return self._renderer.answer(
-            "entrance.html",
+            "login.html",
             now=time.time(),
             status=status,
             title=title or _TITLES.get(status, "Refused"),

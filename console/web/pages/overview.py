@@ -1,4 +1,6 @@
-"""The first page: is a decision due, for whom, how long is left, who is silent, is it deaf."""
+"""The first page: is a decision due, for whom, how long is left, who is silent, which source is
+not connected.
+"""
 
 from __future__ import annotations
 

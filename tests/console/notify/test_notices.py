@@ -41,7 +41,7 @@ from console.notify.events import approval_failed, of_open, over
 from console.notify.look import look
 from console.notify.notice import Notice
 from console.notify.notices import Notices
-from console.notify.vms import GATHER, MANY, PATIENCE, RETURN_SECONDS, Case, Seen, told_of
+from console.notify.vms import GATHER, MANY, PATIENCE, RETURN_SECONDS, Case, Seen, vm_notices
 from console.records.incoming import EventReport, Incoming
 from console.records.parse import parse_record, parse_status
 from sinks.base import Sink, SinkContext, SinkSettings
@@ -152,7 +152,7 @@ class Fleet:
         self.now = at
         with self.snapshots.take() as snapshot:
             found = look(snapshot, begun=NOW - 86_400)
-        told = told_of(found.seen, found.incidents, at)
+        told = vm_notices(found.seen, found.incidents, at)
         every = [*found.notices, *told.notices]
         with write_to(self.database) as (connection, _):
             store.end_incidents(connection, told.ended)
@@ -242,7 +242,7 @@ class Teller:
             )
             for each in vms
         ]
-        told = told_of(seen, self.incidents, now)
+        told = vm_notices(seen, self.incidents, now)
         for vm_id in told.ended:
             del self.incidents[vm_id]
         self.incidents.update({each.vm_id: each for each in told.opened})
@@ -419,7 +419,7 @@ def test_an_end_is_told_once_and_costs_nothing_afterwards(fleet: Fleet) -> None:
     ended = [("event-over", f"E{number}") for number in range(5)]
     assert sorted(kinds(fleet.tell(NOW + 1))) == ended
     with fleet.snapshots.take() as snapshot:
-        assert store.ended_untold(snapshot.connection, NOW - 3600, NOW) == []
+        assert store.ended_without_notice(snapshot.connection, NOW - 3600, NOW) == []
     assert fleet.tell(NOW + 2) == []
 
 

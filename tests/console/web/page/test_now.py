@@ -1,4 +1,4 @@
-"""The first page: the answer of five seconds, and whether the console itself is deaf."""
+"""The first page: the answer of five seconds, and whether the console itself is connected."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_a_source_that_is_away_is_a_red_bar(stage: ConsoleStage, page: Page) -> 
     stage.state.sources["web"].down("connection refused by broker.example:8883")
     page.goto(stage.url)
     bar = page.locator("#troubles .alarm")
-    expect(bar).to_contain_text("The console is deaf: source web (webhook) is not connected")
+    expect(bar).to_contain_text("Source web (webhook) is not connected")
     expect(bar).to_contain_text("connection refused by broker.example:8883")
 
 
