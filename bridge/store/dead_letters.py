@@ -16,6 +16,17 @@ from wire.record import BRIDGE_HEARTBEAT
 DEAD_SHOWN: Final = 1_000
 """How many dead records a listing shows at most; the count is always whole."""
 
+_NEWER_AGAIN: Final = (
+    "INSERT OR IGNORE INTO dead (sink, sequence, time, reason, attempts, again) "
+    "SELECT DISTINCT ?1, newer.sequence, newer.time, "
+    "'sent again behind an older record of its event', 0, 1 "
+    "FROM dead JOIN records AS older ON older.sequence = dead.sequence "
+    "JOIN acknowledged ON acknowledged.event = older.event AND acknowledged.sink = ?1 "
+    "JOIN records AS newer ON newer.sequence = acknowledged.sequence "
+    "WHERE dead.sink = ?1 AND dead.again AND newer.sequence > older.sequence"
+)
+"""What a sink (parameter 1) has had of an event comes again behind an older record of it."""
+
 Write = Callable[[Callable[[sqlite3.Connection], object]], bool]
 """Makes a change, not synced; returns whether it is written."""
 
@@ -65,8 +76,13 @@ class DeadRecords:
         return int(count)
 
     def retry(self, sink: str, sequences: Sequence[int] | None) -> int:
-        """Mark all of the sink's, or these, to be tried again; returns how many."""
-        count = self._change("UPDATE dead SET again = 1", sink, sequences)
+        """Mark all of the sink's, or these, to be tried again; returns how many. The newest record
+        that the sink has had of the same event comes again after them: the last that it hears of
+        an event that is over is its end.
+        """
+        with self._store.transaction() as connection:
+            count = _change(connection, "UPDATE dead SET again = 1", sink, sequences)
+            connection.execute(_NEWER_AGAIN, (sink,))
         with self._lock:
             self._again.add(sink)
             self._settled = {each for each in self._settled if each[0] != sink}
@@ -74,7 +90,8 @@ class DeadRecords:
 
     def drop(self, sink: str, sequences: Sequence[int] | None) -> int:
         """Forget all of the sink's, or these; returns how many."""
-        return self._change("DELETE FROM dead", sink, sequences)
+        with self._store.transaction() as connection:
+            return _change(connection, "DELETE FROM dead", sink, sequences)
 
     def next(self, sink: str, limit: int) -> Batch | None:
         """The next ones to try again; None, without a read, if it has none."""
@@ -136,14 +153,15 @@ class DeadRecords:
             (sink, rfc3339(now), reason, attempts, sequence),
         )
 
-    def _change(self, change: str, sink: str, sequences: Sequence[int] | None) -> int:
-        with self._store.transaction() as connection:
-            if sequences is None:
-                return connection.execute(f"{change} WHERE sink = ?", (sink,)).rowcount
-            return sum(
-                connection.execute(
-                    f"{change} WHERE sink = ? AND sequence = ?", (sink, each)
-                ).rowcount
-                for each in sequences
-                if abs(each) < 1 << 63  # SQLite holds no others
-            )
+
+def _change(
+    connection: sqlite3.Connection, change: str, sink: str, sequences: Sequence[int] | None
+) -> int:
+    """Make a change to the dead records of a sink, or to these of them; returns to how many."""
+    if sequences is None:
+        return connection.execute(f"{change} WHERE sink = ?", (sink,)).rowcount
+    return sum(
+        connection.execute(f"{change} WHERE sink = ? AND sequence = ?", (sink, each)).rowcount
+        for each in sequences
+        if abs(each) < 1 << 63  # SQLite holds no others
+    )

@@ -17,6 +17,13 @@ KEEP_FORGOTTEN: Final = 100_000
 """Ended events whose revision is kept: at a hundred a day those of nearly three years."""
 FREE_PAGES: Final = 512
 """Free pages that stay in the file, for the records to come."""
+_BEHIND_DEAD: Final = (
+    "SELECT acknowledged.sequence FROM dead JOIN records AS older USING (sequence) "
+    "JOIN acknowledged ON acknowledged.event = older.event AND acknowledged.sink = dead.sink"
+)
+"""The newest record that a sink has had of an event of which it has a dead one: if that is tried
+again, this comes again behind it.
+"""
 
 
 def prune(connection: sqlite3.Connection) -> bool:
@@ -33,7 +40,7 @@ def prune(connection: sqlite3.Connection) -> bool:
         "DELETE FROM records WHERE sequence IN ("  # noqa: S608  # our own words
         "SELECT sequence FROM records WHERE sequence <= ? "
         "AND NOT EXISTS (SELECT 1 FROM dead WHERE dead.sequence = records.sequence) "
-        f"AND sequence NOT IN ({MATTERS}) "
+        f"AND sequence NOT IN ({_BEHIND_DEAD}) AND sequence NOT IN ({MATTERS}) "
         "ORDER BY sequence LIMIT ?)",
         (floor, PRUNE_ROWS),
     )

@@ -267,6 +267,26 @@ def test_dead_records_are_tried_again_first(store: Store, outbox: Outbox) -> Non
     assert outbox.dead.shown() == []
 
 
+def test_what_is_tried_again_is_not_the_last_that_a_sink_hears_of_an_event(
+    store: Store, outbox: Outbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A program that prepares for an event that is over by now is told so once more."""
+    monkeypatch.setattr(retention, "KEEP_DELIVERED", 3)
+    store.commit([draft(1, event_id="E-1"), draft(2, event_id="E-2"), draft(3, event_id="E-1")])
+    for sequence in (1, 2):
+        outbox.park("ops", sequence, reason="no", attempts=1, now=NOW)
+    ended = draft(4, event_id="E-1", record_type=EVENT_ENDED)
+    store.commit([ended, *(draft(number, event_id="E-3") for number in range(5, 15))])
+    drain(outbox)
+    for _ in range(3):
+        store._until_prune = 0
+        store.prune()
+    assert outbox.dead.retry("ops", None) == 2
+    assert sequences(drain(outbox)) == [1, 2, 4]
+    assert outbox.dead.shown() == []
+    assert outbox.next("ops", 1) is None
+
+
 def test_a_record_that_is_refused_again_is_dead_again(store: Store, outbox: Outbox) -> None:
     """It is not tried a third time by itself."""
     commit(store, 1)
