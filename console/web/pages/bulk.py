@@ -22,6 +22,9 @@ LIMIT: Final = 20
 """Events that one form decides at most: as many as a person can read before signing."""
 PARAMETERS: Final = ("site", "type", "q")
 """What the address of the list may ask for."""
+TICKED: Final = "event"
+"""What the address of the confirmation has besides: the id of each event that was ticked."""
+NOT_TICKED: Final = "Tick the events that are to be decided; none is ticked beforehand."
 _SHOWN: Final = 200
 """Rows of the list; the number counts all."""
 _LONGEST: Final = 300
@@ -61,14 +64,19 @@ class Listing:
     def __init__(self, state: AppState) -> None:
         self._state = state
 
-    def values(self, query: Mapping[str, str], person: Person) -> dict[str, Any]:
-        """What the list and the confirmation show. Raises `StoreError`."""
+    def values(
+        self, query: Mapping[str, str], person: Person, ticked: Sequence[str] = ()
+    ) -> dict[str, Any]:
+        """What the list shows, and the page that confirms those that were ticked. Raises
+        `StoreError`.
+        """
         wanted = Filter.of(query)
         with self._state.snapshots.take() as snapshot:
             rows = event_rows.open_rows(snapshot)
         waiting = [row for row in rows if row["group"] == "due"]
         found = [row for row in waiting if wanted.takes(row)]
-        chosen = found[:LIMIT]
+        wanted_ids = set(ticked)
+        chosen = [row for row in waiting if row["eventId"] in wanted_ids]
         return {
             "filter": wanted,
             "sites": sorted({site for row in waiting for site in row["all_sites"]}),
@@ -77,6 +85,8 @@ class Listing:
             "count": len(found),
             "waiting": len(waiting),
             "limit": LIMIT,
+            "ticked": ticked,
+            "gone": len(wanted_ids) - len(chosen),
             "chosen": [self._asked(row) for row in chosen],
             "vms": sum(len(names_of(row)) for row in chosen),
             "may": "approver" in person.roles,
@@ -95,7 +105,7 @@ class Listing:
 def problem(seen: Sequence[Mapping[str, Any]]) -> str | None:
     """Why these events cannot be decided at once; None if they can."""
     if not seen:
-        return "Choose at least one event."
+        return NOT_TICKED
     if len(seen) > LIMIT:
         return f"At most {LIMIT} events can be decided at once."
     if max(Counter(each["eventId"] for each in seen).values()) > 1:

@@ -101,6 +101,14 @@ class Forms:
         return self._confirm(request, None)
 
     def _confirm(self, request: Request, problem: str | None, reason: str = "") -> Response:
-        values = self._listing.values(request.query_params, person_of(request))
+        ticked = request.query_params.getlist(bulk.TICKED)
+        if len(ticked) > bulk.LIMIT:
+            problem = problem or f"At most {bulk.LIMIT} events can be decided at once."
+        values = self._listing.values(
+            request.query_params, person_of(request), ticked[: bulk.LIMIT]
+        )
+        if not ticked:
+            values["problem"] = problem or bulk.NOT_TICKED
+            return self._show(request, "decide.html", values, 422)
         more = {"problem": problem, "typed": reason}
         return self._show(request, "confirm.html", values | more, 422 if problem else 200)

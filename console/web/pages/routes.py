@@ -53,7 +53,7 @@ class Pages:
             Route("/events/{event_id:path}", self._drawn(self.event)),
             Route("/events/{event_id:path}", self._forms.event, methods=["POST"]),
             Route("/decide", self._drawn(self.decide, bulk.PARAMETERS)),
-            Route("/decide/confirm", self._drawn(self.confirm, bulk.PARAMETERS)),
+            Route("/decide/confirm", self._drawn(self.confirm, (*bulk.PARAMETERS, bulk.TICKED))),
             Route("/decide/confirm", self._forms.several, methods=["POST"]),
             Route("/vms/{vm_id}", self._drawn(self.vm)),
             Route("/history", self._drawn(self.history, history_page.PARAMETERS)),
@@ -132,7 +132,7 @@ class Pages:
 
     def decide(self, request: Request) -> Response:
         """The events that wait for a decision."""
-        return self._answer(request, "decide.html", self._forms.list(request))
+        return self._answer(request, "decide.html", {**self._forms.list(request), "problem": None})
 
     def confirm(self, request: Request) -> Response:
         """Several events, before they are decided at once."""

@@ -109,6 +109,7 @@
     for (const form of document.querySelectorAll("form[data-fingerprint]")) form.querySelector("[data-changed]").hidden = form.elements.fingerprint.value === form.dataset.fingerprint;
     clocks();
     tick();
+    countTicked();
     // Sparingly: only if the answer itself has changed.
     if (announced() !== before) $("announcer").textContent = announced();
   }
@@ -198,6 +199,25 @@
     });
   }
 
+  /* Several events: how many are ticked stands in the button and in the heading. */
+  const plural = (count, noun) => `${count} ${noun}${count === 1 ? "" : "s"}`;
+  function countTicked() {
+    const several = $("several"), onward = $("onward");
+    if (!several || !onward) return;
+    const ticks = [...several.querySelectorAll("input.tick")], count = ticks.filter((tick) => tick.checked).length, limit = Number(several.dataset.limit);
+    put(onward, count > limit ? `At most ${limit} at once: ${count} are ticked` : count ? `Go on with ${plural(count, "event")}` : "Tick the events to decide");
+    onward.disabled = !count || count > limit;
+    put($("ticked"), `${count} of ${plural(ticks.length, "event")} ticked`);
+    several.querySelector(".ticks").hidden = false;
+  }
+  document.addEventListener("change", ({ target }) => { if (target.matches("input.tick")) countTicked(); });
+  document.addEventListener("click", ({ target }) => {
+    const isAll = target.matches("[data-tick-all]");
+    if (!isAll && !target.matches("[data-tick-none]")) return;
+    for (const tick of document.querySelectorAll("#several input.tick")) tick.checked = isAll;
+    countTicked();
+  });
+
   /* Keyboard: j and k go through the rows, Enter opens one because its link has the focus. */
   const keys = document.querySelector(".keys");
   if (keys) keys.hidden = false;
@@ -230,6 +250,7 @@
   });
 
   zoned();
+  countTicked();
   tickOnTheSecond();
   listen();
   later(SLOW);

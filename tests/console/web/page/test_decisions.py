@@ -260,7 +260,7 @@ def test_a_key_in_a_vault_is_a_key(tmp_path: Path) -> None:
     with ConsoleStage(tmp_path) as stage:
         announced(stage)
         stage.state.decisions.signer = FileSigner(key)
-        for path in ("/events/E", "/decide/confirm"):
+        for path in ("/events/E", "/decide/confirm?event=E"):
             assert 'value="approve"' in stage.page(path)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
@@ -50,13 +51,24 @@ def test_events_are_counted_filtered_and_decided_at_once(stage: ConsoleStage, pa
     expect(page.locator("h1")).to_have_text("3 events wait for a decision")
     assert "site=dublin" in page.url
     check_views(page, "console-decide")
-    page.get_by_role("link", name="Go on with these 3 events").click()
-    expect(page.locator("h1")).to_have_text("Decide 3 events at once")
-    expect(page.locator(".title")).to_contain_text("They name 3 VMs")
-    for item in stage.http.get(f"{stage.url}/api/v1/events?site=dublin").json()["items"]:
-        expect(page.locator(".chosen")).to_contain_text(item["fingerprint"])
+    ticks = page.locator("input.tick")
+    onward = page.locator("#onward")
+    expect(onward).to_be_disabled()
+    page.get_by_role("button", name="All").click()
+    expect(onward).to_have_text("Go on with 3 events")
+    page.get_by_role("button", name="None").click()
+    expect(page.locator("#ticked")).to_have_text("0 of 3 events ticked")
+    for number in range(2):
+        ticks.nth(number).check()
+    expect(page.locator("#ticked")).to_have_text("2 of 3 events ticked")
+    page.get_by_role("button", name="Go on with 2 events").click()
+    expect(page.locator("h1")).to_have_text("Decide 2 events at once")
+    expect(page.locator(".title")).to_contain_text("They name 2 VMs")
+    items = stage.http.get(f"{stage.url}/api/v1/events?site=dublin").json()["items"]
+    shown = page.locator(".chosen .mono", has_text="sha256:")
+    expect(shown).to_have_text([item["fingerprint"] for item in items[:2]])
+    expect(page.get_by_role("button", name="Leave 2 events until their times")).to_be_visible()
     check_views(page, "console-confirm")
-    page.locator(".choice input").nth(2).uncheck()
     changed = vms[1].event(
         "E-dublin-1",
         transition="updated",
@@ -66,7 +78,7 @@ def test_events_are_counted_filtered_and_decided_at_once(stage: ConsoleStage, pa
     )
     stage.put(changed)
     page.get_by_label("Reason").fill("window of tonight")
-    page.get_by_role("button", name="Approve the chosen events now").click()
+    page.get_by_role("button", name="Approve 2 events now").click()
     expect(page.locator("h1")).to_have_text("1 of 2 events approved")
     results = page.locator(".results li")
     expect(results.nth(0)).to_contain_text("Approved: a VM is being asked.")
@@ -87,9 +99,14 @@ def test_events_can_be_left_at_once_without_javascript(
     wait_for_decisions(stage, 2)
     context = browser.new_context(java_script_enabled=False)
     page = context.new_page()
-    page.goto(f"{stage.url}/decide/confirm?q=dublin-")
+    page.goto(f"{stage.url}/decide?q=dublin-")
+    page.locator("#onward").click()
+    expect(page.get_by_role("alert").first).to_contain_text("Tick the events")
+    for tick in page.locator("input.tick").all():
+        tick.check()
+    page.locator("#onward").click()
     page.get_by_label("Reason").fill("low traffic")
-    page.get_by_role("button", name="Leave them").click()
+    page.get_by_role("button", name="Leave 2 events").click()
     expect(page.locator("h1")).to_have_text("2 of 2 events left until their times")
     rows = len(audit(stage))
     page.reload()
@@ -99,28 +116,36 @@ def test_events_can_be_left_at_once_without_javascript(
 
 
 def test_at_most_twenty_are_decided_at_once(stage: ConsoleStage, page: Page) -> None:
-    """Those with the least time left; the page says that there are more."""
+    """The button says so before anything is sent, and so does the next page."""
     wait_for_decisions(stage, 22)
     page.goto(f"{stage.url}/decide")
-    page.get_by_role("link", name="Go on with the first 20 of 22 events").click()
-    expect(page.locator(".choice")).to_have_count(20)
-    expect(page.locator(".title")).to_contain_text("The filter finds 22")
-    expect(page.locator(".choice").first).to_contain_text("E-dublin-0")
+    page.get_by_role("button", name="All").click()
+    expect(page.locator("#onward")).to_have_text("At most 20 at once: 22 are ticked")
+    expect(page.locator("#onward")).to_be_disabled()
+    for number in (3, 4, 5):
+        page.locator("input.tick").nth(number).uncheck()
+    page.get_by_role("button", name="Go on with 19 events").click()
+    expect(page.locator(".chosen > li")).to_have_count(19)
+    several = "&".join(f"event=E-dublin-{number}" for number in range(22))
+    page.goto(f"{stage.url}/decide/confirm?{several}")
+    expect(page.get_by_role("alert").first).to_contain_text("At most 20 events")
+    expect(page.locator(".chosen > li")).to_have_count(20)
 
 
 def test_the_confirmation_does_not_change_under_the_hand(stage: ConsoleStage, page: Page) -> None:
-    """An event that comes in meanwhile is not in the form."""
+    """An event that comes in meanwhile is not in the form; the one that was ticked is."""
     wait_for_decisions(stage, 1)
-    page.goto(f"{stage.url}/decide/confirm")
+    page.goto(f"{stage.url}/decide/confirm?event=E-dublin-0")
     expect(page.locator("#live")).to_have_attribute("data-state", "live")
-    with page.expect_response(lambda answer: answer.url.endswith("/decide/confirm")):
+    with page.expect_response(lambda answer: "/decide/confirm" in answer.url):
         wait_for_decisions(stage, 1, site="zurich")
-    expect(page.locator(".choice")).to_have_count(1)
-    page.get_by_role("button", name="Leave them").click()
-    expect(page.locator(".choice")).to_have_count(1)
+    expect(page.locator(".chosen > li")).to_have_count(1)
+    page.get_by_label("Reason").fill("")
+    page.get_by_role("button", name="Leave 1 event").click()
+    expect(page.locator(".chosen > li")).to_have_count(1)
 
 
-@pytest.mark.parametrize("path", ["/decide", "/decide/confirm"])
+@pytest.mark.parametrize("path", ["/decide?", "/decide/confirm?event={bad}&"])
 def test_texts_from_outside_stay_texts_in_lists(stage: ConsoleStage, page: Page, path: str) -> None:
     """Names, types and ids; and whatever the filter says."""
     bad = "<script>window.hit=1</script>\u202e"
@@ -128,8 +153,10 @@ def test_texts_from_outside_stay_texts_in_lists(stage: ConsoleStage, page: Page,
     vm = FakeVm(name=bad, site=bad)
     stage.put(vm.event(bad, event_type=bad, not_before=stage.moment(600), now=stage.now))
     stage.takes_commands(vm)
-    page.goto(stage.url + path)
+    page.goto(stage.url + path.format(bad=quote(bad)))
     expect(page.locator("main")).to_contain_text(seen)
-    page.goto(f"{stage.url}{path}?q=<script>window.hit=1</script>&type=%22%3E%3Cb%3E")
+    page.goto(
+        f"{stage.url}{path.format(bad=quote(bad))}q=<script>window.hit=1</script>&type=%22%3E%3Cb%3E"
+    )
     assert page.evaluate("window.hit") is None
     assert page.locator("main script, main b").count() == 0
