@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from typing import Any, Final
 
-from support.console.deciding import World, audit, decide
+from support.console.deciding import DecisionBench, audit, decide
 from support.console.process import ConsoleProcess
 from support.eventually import eventually
 
@@ -28,8 +28,8 @@ _PATIENCE: Final = 30.0
 
 def measure(scratch: Path, *, rounds: int = ROUNDS, warm_up: int = WARM_UP) -> Any:
     """Milliseconds of the whole way, and of the answer to the person, by median and p95."""
-    with World(scratch) as world, world.console() as console:
-        times = [_one(world, console) for _ in range(warm_up + rounds)][warm_up:]
+    with DecisionBench(scratch) as bench, bench.console() as console:
+        times = [_one(bench, console) for _ in range(warm_up + rounds)][warm_up:]
         rows = len(audit(console))
     if rows != warm_up + rounds:
         raise AssertionError(f"{rows} rows in the audit after {warm_up + rounds} approvals")
@@ -37,10 +37,10 @@ def measure(scratch: Path, *, rounds: int = ROUNDS, warm_up: int = WARM_UP) -> A
     return {"post_ms": _summary(posts), "answer_ms": _summary(answers), "rounds": rounds}
 
 
-def _one(world: World, console: ConsoleProcess) -> tuple[float, float]:
+def _one(bench: DecisionBench, console: ConsoleProcess) -> tuple[float, float]:
     """Approve one event; milliseconds to the POST at IMDS, and to the console's answer."""
-    simulator, event_id = world.simulators[0], world.announce()
-    event = world.due(console, event_id)
+    simulator, event_id = bench.simulators[0], bench.announce()
+    event = bench.due(console, event_id)
     before = len(simulator.approvals)
     begun = time.monotonic()
     answer = decide(console, event)

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from support.commands.approving import EVENT_ID, Court, fails
+from support.commands.approving import EVENT_ID, ApprovalBench, fails
 from support.documents.documents import entry
 
 from bridge.config.approval import Rule
@@ -61,7 +61,7 @@ class Fuse:
         raise self._error()
 
 
-class FusedCourt(Court):
+class FusedBench(ApprovalBench):
     """A bridge that crashes once, and a broker that sends again what was not acknowledged."""
 
     def __init__(self, directory: Path, fuse: Fuse, *rules: Rule) -> None:
@@ -119,11 +119,11 @@ STEPS = [
 ]
 
 
-def check(court: FusedCourt, *, effective: list[str] | None = None) -> None:
+def check(bench: FusedBench, *, effective: list[str] | None = None) -> None:
     """One effective approval, with a stored cause; one final receipt for each cause."""
-    assert ([EVENT_ID] if effective is None else effective) == court.imds.effective
+    assert ([EVENT_ID] if effective is None else effective) == bench.imds.effective
     told: dict[str, list[str]] = {}
-    for receipt in court.receipts():
+    for receipt in bench.receipts():
         told.setdefault(receipt["jti"], []).append(receipt["state"])
     assert told
     for states in told.values():
@@ -131,14 +131,14 @@ def check(court: FusedCourt, *, effective: list[str] | None = None) -> None:
         assert sum(state in ("failed", "confirmed", "rejected") for state in states) == 1
         assert states[-1] in ("failed", "confirmed")
         assert len(states) == len(set(states)), "no step is told twice"
-    assert court.entries() == []
+    assert bench.entries() == []
 
 
-FAILURES: dict[str, Callable[[Court], list[Callable[[str], None]]]] = {
-    "IMDS is well": lambda court: [],
-    "IMDS is down first": lambda court: [fails("refused")],
-    "an answer is lost": lambda court: [court.imds.lose_answer],
-    "IMDS is confused": lambda court: [fails("http_500"), fails("refused")],
+FAILURES: dict[str, Callable[[ApprovalBench], list[Callable[[str], None]]]] = {
+    "IMDS is well": lambda bench: [],
+    "IMDS is down first": lambda bench: [fails("refused")],
+    "an answer is lost": lambda bench: [bench.imds.lose_answer],
+    "IMDS is confused": lambda bench: [fails("http_500"), fails("refused")],
 }
 
 
@@ -150,27 +150,27 @@ def test_an_approval_survives_a_crash_at_any_step(
 ) -> None:
     """However it ends in between, a command, or a rule's decision, has one effect and one end."""
     rules = [Rule(name="mine")] if cause == "rule" else []
-    court = FusedCourt(tmp_path, Fuse(step), *rules)
-    court.imds.failures = FAILURES[failure](court)
-    court.begins()
+    bench = FusedBench(tmp_path, Fuse(step), *rules)
+    bench.imds.failures = FAILURES[failure](bench)
+    bench.begins()
     if cause == "command":
-        court.queued.append((court.approve(exp=court.seconds + 900), False))
-    court.live(LOOKS)
-    assert court.queued == []
-    assert court.fuse.blown or cause == "command" or step.number > 3
-    check(court)
-    court.close()
+        bench.queued.append((bench.approve(exp=bench.seconds + 900), False))
+    bench.live(LOOKS)
+    assert bench.queued == []
+    assert bench.fuse.blown or cause == "command" or step.number > 3
+    check(bench)
+    bench.close()
 
 
 @pytest.mark.parametrize("step", STEPS, ids=str)
 def test_a_start_that_nobody_approved_is_told_as_what_it_is(tmp_path: Path, step: Step) -> None:
     """IMDS cannot be reached, the event starts by itself: no crash makes that two ends, or none."""
-    court = FusedCourt(tmp_path, Fuse(step))
-    court.imds.failures = [fails("refused")] * 99
-    court.begins()
-    court.queued.append((court.approve(exp=court.seconds + 900), False))
-    court.live(5)
-    court.change(EventStatus="Started", NotBefore="")
-    court.live(5)
-    check(court, effective=[])
-    court.close()
+    bench = FusedBench(tmp_path, Fuse(step))
+    bench.imds.failures = [fails("refused")] * 99
+    bench.begins()
+    bench.queued.append((bench.approve(exp=bench.seconds + 900), False))
+    bench.live(5)
+    bench.change(EventStatus="Started", NotBefore="")
+    bench.live(5)
+    check(bench, effective=[])
+    bench.close()

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from support.faults import strace as fault_strace
-from support.faults.approvals import STEPS, Court, evidence_of
+from support.faults.approvals import STEPS, MortalBench, evidence_of
 from support.faults.gate import GatedReceiver
 from support.faults.oracle import Evidence, Figures, judge, outbox_of
 from support.faults.sizes import sizes
@@ -53,21 +53,21 @@ def test_deaths_at_a_stage(
 def die_approving(home: Path, steps: Sequence[str], *, rounds: int, seed: int) -> Evidence:
     """Deaths at each of the steps, by a command and by a rule in turn, and a life to the end."""
     with GatedReceiver() as receiver:
-        court = Court(home, receiver, seed=seed)
-        with court.stage:
+        bench = MortalBench(home, receiver, seed=seed)
+        with bench.stage:
             for number in range(rounds):
                 for place, step in enumerate(steps):
-                    court.die_at(step, by_rule=(number + place) % 2 == 1)
-            assert court.live_to_the_end() == 0
-            assert court.witness.causeless == []
-            for receipt in court.receipts:
+                    bench.die_at(step, by_rule=(number + place) % 2 == 1)
+            assert bench.live_to_the_end() == 0
+            assert bench.witness.causeless == []
+            for receipt in bench.receipts:
                 by_rule = receipt["actor"].startswith("rule:")
                 assert by_rule or receipt["rsn"] == f"reason of {receipt['jti']}"
             return Evidence(
                 case="kill -9 at: " + (steps[0] if len(steps) == 1 else "some steps of approval"),
                 rounds=rounds * len(steps),
-                outbox=outbox_of(home, court.env),
-                **evidence_of(court),
+                outbox=outbox_of(home, bench.env),
+                **evidence_of(bench),
             )
 
 

@@ -3,7 +3,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.commands.approving import Court, fails
+from support.commands.approving import ApprovalBench, fails
 from support.documents.documents import EVENT_ID, OTHER_ID, entry
 from support.store_helpers import NOW, bridge_draft, draft, event_row
 
@@ -18,12 +18,12 @@ APPROVED = [("accepted", None), ("posted", None)]
 
 
 @pytest.fixture
-def courts(tmp_path: Path) -> Iterator[Any]:
-    """Makes courts, one directory each; all are closed."""
-    made: list[Court] = []
+def benches(tmp_path: Path) -> Iterator[Any]:
+    """Makes benches, one directory each; all are closed."""
+    made: list[ApprovalBench] = []
 
-    def make(*rules: Rule) -> Court:
-        made.append(Court(tmp_path / str(len(made)), *rules))
+    def make(*rules: Rule) -> ApprovalBench:
+        made.append(ApprovalBench(tmp_path / str(len(made)), *rules))
         return made[-1]
 
     yield make
@@ -31,197 +31,197 @@ def courts(tmp_path: Path) -> Iterator[Any]:
         each.close()
 
 
-def test_a_rule_approves_with_its_name_in_the_receipt(courts: Any) -> None:
+def test_a_rule_approves_with_its_name_in_the_receipt(benches: Any) -> None:
     """What matches is approved on the poll that sees it, and the receipts name the rule."""
-    court = courts(MINE)
-    court.announce(resources=["web_3", "web_4"])
-    assert court.imds.posts == [EVENT_ID]
-    assert court.story() == APPROVED
-    first = court.receipts()[0]
+    bench = benches(MINE)
+    bench.announce(resources=["web_3", "web_4"])
+    assert bench.imds.posts == [EVENT_ID]
+    assert bench.story() == APPROVED
+    first = bench.receipts()[0]
     assert (first["actor"], first["issuer"], first["evt"]) == ("rule:mine", None, EVENT_ID)
     assert first["resources"] == ["web_3", "web_4"]
-    court.look()
-    assert [*APPROVED, ("confirmed", None)] == court.story()
-    assert len({each["jti"] for each in court.receipts()}) == 1
+    bench.look()
+    assert [*APPROVED, ("confirmed", None)] == bench.story()
+    assert len({each["jti"] for each in bench.receipts()}) == 1
 
 
-def test_a_rule_decides_once_about_one_state(courts: Any) -> None:
+def test_a_rule_decides_once_about_one_state(benches: Any) -> None:
     """However often IMDS is looked at, and over restarts, there is one approval."""
-    court = courts(MINE)
-    court.imds.starts = False
-    court.announce()
+    bench = benches(MINE)
+    bench.imds.starts = False
+    bench.announce()
     for _ in range(3):
-        court.look()
-        court.restart()
-    assert court.imds.posts == [EVENT_ID]
-    assert court.story() == APPROVED
+        bench.look()
+        bench.restart()
+    assert bench.imds.posts == [EVENT_ID]
+    assert bench.story() == APPROVED
 
 
-def test_too_many_vms_are_refused_with_one_receipt(courts: Any) -> None:
+def test_too_many_vms_are_refused_with_one_receipt(benches: Any) -> None:
     """A refusal by max_resources is told once for each state of the event, over restarts too."""
-    court = courts(MINE)
-    court.announce(resources=["web_3", "web_4", "web_5"])
-    court.look()
-    court.restart()
-    court.look()
-    assert court.story() == [("rejected", "not_allowed")]
-    assert court.receipts()[0]["resources"] == ["web_3", "web_4", "web_5"]
-    court.change(Resources=["web_3", "web_4"])
-    court.look()
-    assert [("rejected", "not_allowed"), *APPROVED] == court.story()
+    bench = benches(MINE)
+    bench.announce(resources=["web_3", "web_4", "web_5"])
+    bench.look()
+    bench.restart()
+    bench.look()
+    assert bench.story() == [("rejected", "not_allowed")]
+    assert bench.receipts()[0]["resources"] == ["web_3", "web_4", "web_5"]
+    bench.change(Resources=["web_3", "web_4"])
+    bench.look()
+    assert [("rejected", "not_allowed"), *APPROVED] == bench.story()
 
 
-def test_a_rule_that_allows_more_approves_what_it_refused(courts: Any) -> None:
+def test_a_rule_that_allows_more_approves_what_it_refused(benches: Any) -> None:
     """The owner raises max_resources and starts the bridge again: the pending event is approved."""
-    court = courts(Rule(name="mine"))
-    court.announce(resources=["web_3", "web_4"])
-    court.rules = [MINE]
-    court.restart()
-    court.look()
-    assert [("rejected", "not_allowed"), *APPROVED] == court.story()
+    bench = benches(Rule(name="mine"))
+    bench.announce(resources=["web_3", "web_4"])
+    bench.rules = [MINE]
+    bench.restart()
+    bench.look()
+    assert [("rejected", "not_allowed"), *APPROVED] == bench.story()
 
 
-def test_an_acknowledgement_turns_waiting_into_approval(courts: Any) -> None:
+def test_an_acknowledgement_turns_waiting_into_approval(benches: Any) -> None:
     """The rule is asked at each look, so that an acknowledgement that comes later counts."""
-    court = courts(AFTER)
-    record = court.announce()
-    court.look()
-    assert court.story() == []
-    court.acknowledged.add(record["id"])
-    court.look()
-    assert court.story() == APPROVED
+    bench = benches(AFTER)
+    record = bench.announce()
+    bench.look()
+    assert bench.story() == []
+    bench.acknowledged.add(record["id"])
+    bench.look()
+    assert bench.story() == APPROVED
 
 
-def test_time_alone_lets_the_next_vm_act(courts: Any) -> None:
+def test_time_alone_lets_the_next_vm_act(benches: Any) -> None:
     """While nothing changes at IMDS, the takeover comes with the clock."""
-    court = courts(Rule(name="lead", max_resources=2, leader="first", takeover=60))
-    court.announce(resources=["web_4", "WEB_3"])
-    court.look(after=59)
-    assert court.story() == []
-    court.look(after=1)
-    assert court.story() == APPROVED
+    bench = benches(Rule(name="lead", max_resources=2, leader="first", takeover=60))
+    bench.announce(resources=["web_4", "WEB_3"])
+    bench.look(after=59)
+    assert bench.story() == []
+    bench.look(after=1)
+    assert bench.story() == APPROVED
 
 
 @pytest.mark.parametrize("wrong", [-30 * 365 * 24 * 3600, -3600, 0, 3600])
-def test_a_clock_that_was_wrong_at_boot_brings_no_turn_closer(courts: Any, wrong: int) -> None:
+def test_a_clock_that_was_wrong_at_boot_brings_no_turn_closer(benches: Any, wrong: int) -> None:
     """The time of the leader is what this run has measured, whatever the wall clock said before the
     restart or says after it.
     """
-    court = courts(Rule(name="lead", max_resources=2, leader="first", takeover=60))
-    court.clock.jump(wrong)
-    court.announce(resources=["web_4", "web_3"])
-    court.look(after=50)
-    court.clock.jump(-wrong)
-    court.restart()
-    court.look()
-    court.look(after=59)
-    assert court.story() == []
-    court.look(after=1)
-    assert court.story() == APPROVED
+    bench = benches(Rule(name="lead", max_resources=2, leader="first", takeover=60))
+    bench.clock.jump(wrong)
+    bench.announce(resources=["web_4", "web_3"])
+    bench.look(after=50)
+    bench.clock.jump(-wrong)
+    bench.restart()
+    bench.look()
+    bench.look(after=59)
+    assert bench.story() == []
+    bench.look(after=1)
+    assert bench.story() == APPROVED
 
 
-def test_the_leader_is_the_first_of_the_newest_document(courts: Any) -> None:
+def test_the_leader_is_the_first_of_the_newest_document(benches: Any) -> None:
     """An order alone is no change, and yet it says who leads: no record, and the other VM acts."""
-    court = courts(Rule(name="lead", max_resources=2, leader="first"))
-    record = court.announce(resources=["web_4", "web_3"])
-    assert court.imds.posts == []
-    court.change(Resources=["web_3", "web_4"])
-    court.look()
-    assert court.imds.posts == [EVENT_ID]
-    assert court.record() == record
+    bench = benches(Rule(name="lead", max_resources=2, leader="first"))
+    record = bench.announce(resources=["web_4", "web_3"])
+    assert bench.imds.posts == []
+    bench.change(Resources=["web_3", "web_4"])
+    bench.look()
+    assert bench.imds.posts == [EVENT_ID]
+    assert bench.record() == record
 
 
-def test_a_leader_that_no_longer_leads_does_not_act(courts: Any) -> None:
+def test_a_leader_that_no_longer_leads_does_not_act(benches: Any) -> None:
     """A try that is repeated asks the newest document again who leads."""
-    court = courts(Rule(name="lead", max_resources=2, leader="first"))
-    court.imds.failures = [fails("refused")]
-    court.announce(resources=["web_3", "web_4"])
-    court.change(Resources=["web_4", "web_3"])
-    court.look(after=9)
-    assert court.imds.posts == [EVENT_ID]
+    bench = benches(Rule(name="lead", max_resources=2, leader="first"))
+    bench.imds.failures = [fails("refused")]
+    bench.announce(resources=["web_3", "web_4"])
+    bench.change(Resources=["web_4", "web_3"])
+    bench.look(after=9)
+    assert bench.imds.posts == [EVENT_ID]
 
 
-def test_no_rule_approves_an_event_that_is_named_twice(courts: Any) -> None:
+def test_no_rule_approves_an_event_that_is_named_twice(benches: Any) -> None:
     """One EventId with two lists of VMs: the rule refuses, once, and approves once it is clear."""
-    court = courts(MINE)
+    bench = benches(MINE)
     twin = entry(EVENT_ID.lower(), resources=["web_3", "web_4", "web_5"])
-    court.imds.events_now = {EVENT_ID: entry(), "twin": twin}
-    court.look()
-    court.look()
-    assert court.imds.posts == []
-    assert court.story() == [("rejected", "not_approvable")]
-    del court.imds.events_now["twin"]
-    court.look()
-    assert court.imds.posts == [EVENT_ID]
+    bench.imds.events_now = {EVENT_ID: entry(), "twin": twin}
+    bench.look()
+    bench.look()
+    assert bench.imds.posts == []
+    assert bench.story() == [("rejected", "not_approvable")]
+    del bench.imds.events_now["twin"]
+    bench.look()
+    assert bench.imds.posts == [EVENT_ID]
 
 
-def test_an_event_that_is_named_twice_alike_is_one(courts: Any) -> None:
+def test_an_event_that_is_named_twice_alike_is_one(benches: Any) -> None:
     """The same entry again, its EventId in another case, leaves nothing unclear."""
-    court = courts(MINE)
-    court.imds.events_now = {EVENT_ID: entry(), "twin": entry(EVENT_ID.lower())}
-    court.look()
-    assert court.imds.posts == [EVENT_ID]
+    bench = benches(MINE)
+    bench.imds.events_now = {EVENT_ID: entry(), "twin": entry(EVENT_ID.lower())}
+    bench.look()
+    assert bench.imds.posts == [EVENT_ID]
 
 
-def test_rules_wait_for_a_good_poll(courts: Any) -> None:
+def test_rules_wait_for_a_good_poll(benches: Any) -> None:
     """What a sink acknowledges while IMDS does not answer approves nothing until it answers."""
-    court = courts(AFTER)
-    record = court.announce()
-    court.fail()
-    court.acknowledged.add(record["id"])
-    court.fail()
-    assert court.story() == []
-    court.look()
-    assert court.story() == APPROVED
+    bench = benches(AFTER)
+    record = bench.announce()
+    bench.fail()
+    bench.acknowledged.add(record["id"])
+    bench.fail()
+    assert bench.story() == []
+    bench.look()
+    assert bench.story() == APPROVED
 
 
 @pytest.mark.parametrize("hours", [1, -1, 30 * 365 * 24])
-def test_a_clock_that_is_set_brings_no_turn_closer(courts: Any, hours: int) -> None:
+def test_a_clock_that_is_set_brings_no_turn_closer(benches: Any, hours: int) -> None:
     """Somebody sets the wall clock, or the first time sync comes: the leader keeps its time."""
-    court = courts(Rule(name="lead", max_resources=2, leader="first", takeover=60))
-    court.announce(resources=["web_4", "web_3"])
-    court.look(after=50)
-    court.clock.jump(hours * 3600)
-    court.look(after=9)
-    assert court.story() == []
-    court.look(after=1)
-    assert court.story() == APPROVED
+    bench = benches(Rule(name="lead", max_resources=2, leader="first", takeover=60))
+    bench.announce(resources=["web_4", "web_3"])
+    bench.look(after=50)
+    bench.clock.jump(hours * 3600)
+    bench.look(after=9)
+    assert bench.story() == []
+    bench.look(after=1)
+    assert bench.story() == APPROVED
 
 
-def test_a_return_gives_the_leader_its_time_again(courts: Any) -> None:
+def test_a_return_gives_the_leader_its_time_again(benches: Any) -> None:
     """What was waited for an event in a former life does not count in its next one."""
-    court = courts(Rule(name="lead", max_resources=2, leader="first", takeover=60))
-    court.announce(resources=["web_4", "web_3"])
-    court.look(after=50)
-    court.vanish()
-    court.look(after=100)
-    court.announce(resources=["web_4", "web_3"])
-    court.look(after=59)
-    assert court.story() == []
-    court.look(after=1)
-    assert court.story() == APPROVED
+    bench = benches(Rule(name="lead", max_resources=2, leader="first", takeover=60))
+    bench.announce(resources=["web_4", "web_3"])
+    bench.look(after=50)
+    bench.vanish()
+    bench.look(after=100)
+    bench.announce(resources=["web_4", "web_3"])
+    bench.look(after=59)
+    assert bench.story() == []
+    bench.look(after=1)
+    assert bench.story() == APPROVED
 
 
-def test_a_rule_that_failed_is_asked_again_about_the_next_state(courts: Any) -> None:
+def test_a_rule_that_failed_is_asked_again_about_the_next_state(benches: Any) -> None:
     """What IMDS refused is not tried again, until the event is another one."""
-    court = courts(MINE)
-    court.imds.failures = [fails("http_400")]
-    court.announce()
-    court.look()
-    assert court.story() == [("accepted", None), ("failed", "imds_refused")]
-    court.change(Description="moved")
-    court.look()
-    assert court.story()[2:] == APPROVED
+    bench = benches(MINE)
+    bench.imds.failures = [fails("http_400")]
+    bench.announce()
+    bench.look()
+    assert bench.story() == [("accepted", None), ("failed", "imds_refused")]
+    bench.change(Description="moved")
+    bench.look()
+    assert bench.story()[2:] == APPROVED
 
 
-def test_each_event_is_decided_about_by_itself(courts: Any) -> None:
+def test_each_event_is_decided_about_by_itself(benches: Any) -> None:
     """One event that waits holds up no other one."""
-    court = courts(AFTER)
-    court.announce()
-    record = court.announce(OTHER_ID)
-    court.acknowledged.add(record["id"])
-    court.look()
-    assert court.imds.posts == [OTHER_ID]
+    bench = benches(AFTER)
+    bench.announce()
+    record = bench.announce(OTHER_ID)
+    bench.acknowledged.add(record["id"])
+    bench.look()
+    assert bench.imds.posts == [OTHER_ID]
 
 
 def refuses(record_type: str, affects_this_vm: bool | None) -> bool:
@@ -321,11 +321,11 @@ class TestOutbox:
         assert store.read("SELECT event, sink, sequence FROM acknowledged") == [("e-1", "drain", 2)]
 
 
-def test_nothing_is_remembered_of_events_that_are_over(courts: Any) -> None:
+def test_nothing_is_remembered_of_events_that_are_over(benches: Any) -> None:
     """However many there were: the ledger knows what was decided about them."""
-    court = courts(MINE)
-    court.announce(resources=["web_3", "web_4"])
-    assert list(court.approvals._rules._pending) == [EVENT_ID.casefold()]
-    court.vanish()
-    court.look()
-    assert court.approvals._rules._pending == {}
+    bench = benches(MINE)
+    bench.announce(resources=["web_3", "web_4"])
+    assert list(bench.approvals._rules._pending) == [EVENT_ID.casefold()]
+    bench.vanish()
+    bench.look()
+    assert bench.approvals._rules._pending == {}

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from support.commands.approving import Court, populate, scene
+from support.commands.approving import ApprovalBench, populate, scene
 from support.commands.control_plane import Signer, joined, split
 from support.commands.forged_claims import FORGERIES
 from support.commands.forged_tokens import CURVE_ORDER
@@ -26,16 +26,16 @@ from wire.command import MAX_TOKEN_BYTES
 
 
 @pytest.fixture(scope="module")
-def court(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Court]:
+def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApprovalBench]:
     """Events of every kind, seen by a bridge; nobody changes anything."""
-    made = Court(tmp_path_factory.mktemp("court"))
+    made = ApprovalBench(tmp_path_factory.mktemp("bench"))
     populate(made)
     yield made
     made.close()
 
 
 def judge(
-    court: Court,
+    bench: ApprovalBench,
     token: bytes,
     *used: str,
     retained: bool = False,
@@ -45,23 +45,23 @@ def judge(
     """The command, verified so many seconds later; these jti are used."""
     local = LocalState(
         vm_id=VM.vm_id,
-        now=court.clock.now() + timedelta(seconds=later),
-        known=court.current.known,
+        now=bench.clock.now() + timedelta(seconds=later),
+        known=bench.current.known,
         used=lambda command: command.jti in used,
     )
     return verify(
         token,
         retained=retained,
-        trust=Trust(court.trust_file),
+        trust=Trust(bench.trust_file),
         local=local,
         rate=rate or Rate(MAX_COMMANDS, FakeClock().monotonic),
     )
 
 
-def refusal(court: Court, token: bytes, *used: str, **how: Any) -> RefusedError:
+def refusal(bench: ApprovalBench, token: bytes, *used: str, **how: Any) -> RefusedError:
     """Why a command is refused."""
     with pytest.raises(RefusedError) as caught:
-        judge(court, token, *used, **how)
+        judge(bench, token, *used, **how)
     return caught.value
 
 
@@ -73,9 +73,9 @@ def spent() -> Rate:
 
 
 @pytest.mark.parametrize("forgery", FORGERIES, ids=lambda forgery: forgery.name)
-def test_a_forgery_is_refused_for_its_one_reason(court: Court, forgery: Forgery) -> None:
+def test_a_forgery_is_refused_for_its_one_reason(bench: ApprovalBench, forgery: Forgery) -> None:
     """Nothing forged, stale or misdirected is a command, and each has the reason that is right."""
-    refused = refusal(court, forgery.make(scene(court)), retained=forgery.retained)
+    refused = refusal(bench, forgery.make(scene(bench)), retained=forgery.retained)
     assert forgery.reason == refused.reason
     assert forgery.answered == (refused.command is not None)
 
@@ -86,11 +86,11 @@ def test_there_are_many_forgeries() -> None:
     assert len(FORGERIES) > 200
 
 
-def test_a_good_command_is_what_its_claims_say(court: Court) -> None:
+def test_a_good_command_is_what_its_claims_say(bench: ApprovalBench) -> None:
     """A good approval comes back as its claims, with the issuer that its key belongs to."""
-    at = scene(court)
+    at = scene(bench)
     event = at.soon["data"]
-    key = Trust(court.trust_file).find(at.signer.kid)
+    key = Trust(bench.trust_file).find(at.signer.kid)
     assert key is not None
     expected = SignedCommand(
         issuer=at.signer.issuer,
@@ -104,25 +104,25 @@ def test_a_good_command_is_what_its_claims_say(court: Court) -> None:
         expires=at.now + 300,
         key=key.digest,
     )
-    assert expected == judge(court, at.approve(jti="one", rsn="drained"))
+    assert expected == judge(bench, at.approve(jti="one", rsn="drained"))
 
 
-def test_an_event_id_has_no_case(court: Court) -> None:
+def test_an_event_id_has_no_case(bench: ApprovalBench) -> None:
     """ARM writes an EventId in lower case, IMDS in upper case: they are one event."""
-    assert judge(court, scene(court).approve(evt="e-soon")).event_id == "e-soon"
+    assert judge(bench, scene(bench).approve(evt="e-soon")).event_id == "e-soon"
 
 
-def test_a_ping_is_about_nothing(court: Court) -> None:
+def test_a_ping_is_about_nothing(bench: ApprovalBench) -> None:
     """A ping is good without an event; null stands for none."""
-    at = scene(court)
+    at = scene(bench)
     ping = at.signer.ping(VM.vm_id, iat=at.now, nbf=at.now, exp=at.now + 9, evt=None)
-    command = judge(court, ping)
+    command = judge(bench, ping)
     assert (command.act, command.event_id, command.fingerprint) == ("ping", None, None)
 
 
-def test_claims_that_nobody_knows_are_ignored(court: Court) -> None:
+def test_claims_that_nobody_knows_are_ignored(bench: ApprovalBench) -> None:
     """Later control planes may add claims; null stands for a reason that is not given."""
-    assert judge(court, scene(court).approve(azp="x", rsn=None)).why is None
+    assert judge(bench, scene(bench).approve(azp="x", rsn=None)).why is None
 
 
 @pytest.mark.parametrize(
@@ -138,41 +138,41 @@ def test_claims_that_nobody_knows_are_ignored(court: Court) -> None:
         ({"iat": -1, "exp": 900}, False),
     ],
 )
-def test_times_have_sharp_edges(court: Court, times: dict[str, int], *, good: bool) -> None:
+def test_times_have_sharp_edges(bench: ApprovalBench, times: dict[str, int], *, good: bool) -> None:
     """A clock that is 5 s ahead is forgiven, and nothing else; 900 s is the longest life."""
-    at = scene(court)
+    at = scene(bench)
     token = at.approve(**{name: at.now + seconds for name, seconds in times.items()})
     if good:
-        assert judge(court, token).act == "approve"
+        assert judge(bench, token).act == "approve"
     else:
-        assert refusal(court, token).reason in ("expired", "not_yet_valid", "lifetime_too_long")
+        assert refusal(bench, token).reason in ("expired", "not_yet_valid", "lifetime_too_long")
 
 
-def test_time_passes_over_a_token(court: Court) -> None:
+def test_time_passes_over_a_token(bench: ApprovalBench) -> None:
     """A token is good until its last second, and expired in the next, whatever the fraction."""
-    token = scene(court).approve()
-    assert judge(court, token, later=299.999)
-    assert refusal(court, token, later=300.0).reason == "expired"
+    token = scene(bench).approve()
+    assert judge(bench, token, later=299.999)
+    assert refusal(bench, token, later=300.0).reason == "expired"
 
 
-def test_the_largest_token_is_good(court: Court) -> None:
+def test_the_largest_token_is_good(bench: ApprovalBench) -> None:
     """Exactly 8 KiB is not too large, nor are 512 characters for a reason."""
-    at = scene(court)
+    at = scene(bench)
     tokens = (at.approve(rsn="x" * 512, fill="x" * fill) for fill in range(5000, 5700))
     token = next(each for each in tokens if len(each) >= MAX_TOKEN_BYTES)
     assert len(token) == MAX_TOKEN_BYTES
-    assert judge(court, token).why == "x" * 512
+    assert judge(bench, token).why == "x" * 512
 
 
-def test_a_signature_in_its_other_form_is_the_same_command(court: Court) -> None:
+def test_a_signature_in_its_other_form_is_the_same_command(bench: ApprovalBench) -> None:
     """Each ES256 signature has a twin that is good too: the jti, not the bytes, is used up."""
-    at = scene(court)
+    at = scene(bench)
     token = at.curve.approve(at.soon, now=at.now, jti="twin")
     header, claims, signature = split(token)
     s = CURVE_ORDER - int.from_bytes(signature[32:])
     twin = joined(header, claims, signature[:32] + s.to_bytes(32))
-    assert judge(court, token) == judge(court, twin)
-    assert refusal(court, twin, "twin").reason == "replayed"
+    assert judge(bench, token) == judge(bench, twin)
+    assert refusal(bench, twin, "twin").reason == "replayed"
 
 
 Wrong = Callable[[Scene], bytes]
@@ -204,24 +204,24 @@ ORDER: list[tuple[str, Wrong, dict[str, Any]]] = [
     ("reason", "make", "how"), ORDER, ids=[f"{n}-{each[0]}" for n, each in enumerate(ORDER)]
 )
 def test_of_two_things_wrong_the_earlier_is_told(
-    court: Court, reason: str, make: Wrong, how: dict[str, Any]
+    bench: ApprovalBench, reason: str, make: Wrong, how: dict[str, Any]
 ) -> None:
     """The checks have one order, so that a command that is wrong twice has one reason."""
-    assert reason == refusal(court, make(scene(court)), "used", **how).reason
+    assert reason == refusal(bench, make(scene(bench)), "used", **how).reason
 
 
-def test_a_refusal_names_the_issuer_of_the_key(court: Court) -> None:
+def test_a_refusal_names_the_issuer_of_the_key(bench: ApprovalBench) -> None:
     """Nobody can have a refusal written down under the name of another issuer."""
-    at = scene(court)
-    command = refusal(court, at.other.approve(at.soon, now=at.now, iss=at.signer.issuer)).command
+    at = scene(bench)
+    command = refusal(bench, at.other.approve(at.soon, now=at.now, iss=at.signer.issuer)).command
     assert command is not None
     assert at.other.issuer == command.issuer
 
 
-def test_what_cannot_be_read_is_not_in_a_refusal(court: Court) -> None:
+def test_what_cannot_be_read_is_not_in_a_refusal(bench: ApprovalBench) -> None:
     """Of a malformed command only what may stand in a receipt is kept."""
-    at = scene(court)
-    command = refusal(court, at.approve(sub="x\nroot", jti=7, evt="\ud800", iat=True)).command
+    at = scene(bench)
+    command = refusal(bench, at.approve(sub="x\nroot", jti=7, evt="\ud800", iat=True)).command
     assert command is not None
     assert (command.subject, command.jti) == ("", "")
     assert (command.event_id, command.issued) == (None, 0)
@@ -230,18 +230,18 @@ def test_what_cannot_be_read_is_not_in_a_refusal(court: Court) -> None:
 @given(place=st.integers(min_value=0), bit=st.integers(min_value=0, max_value=7))
 @example(place=-1, bit=0)
 @example(place=-1, bit=1)
-def test_no_bit_of_a_token_can_be_flipped(court: Court, place: int, bit: int) -> None:
+def test_no_bit_of_a_token_can_be_flipped(bench: ApprovalBench, place: int, bit: int) -> None:
     """A good token is good in one spelling only."""
-    token = bytearray(scene(court).approve(jti="flip"))
+    token = bytearray(scene(bench).approve(jti="flip"))
     token[place % len(token)] ^= 1 << bit
-    assert refusal(court, bytes(token)).reason in ("malformed", "unknown_key", "bad_signature")
+    assert refusal(bench, bytes(token)).reason in ("malformed", "unknown_key", "bad_signature")
 
 
 @given(st.binary(max_size=300))
-def test_whatever_comes_is_refused_with_a_reason(court: Court, noise: bytes) -> None:
+def test_whatever_comes_is_refused_with_a_reason(bench: ApprovalBench, noise: bytes) -> None:
     """No bytes make the verifier fail in another way than by refusing."""
-    assert refusal(court, noise).reason == "malformed"
-    assert refusal(court, scene(court).signer.token(noise)).reason == "malformed"
+    assert refusal(bench, noise).reason == "malformed"
+    assert refusal(bench, scene(bench).signer.token(noise)).reason == "malformed"
 
 
 def test_a_rate_is_so_many_a_minute() -> None:

@@ -6,7 +6,7 @@ import signal
 from pathlib import Path
 
 import pytest
-from support.console.deciding import World, audit, decide, ended
+from support.console.deciding import DecisionBench, audit, decide, ended
 from support.console.mqtt import Fleet
 from support.console.process import ConsoleProcess
 from support.console.records import FakeVm
@@ -16,8 +16,8 @@ from support.eventually import eventually
 @pytest.mark.parametrize("alg", ["EdDSA", "ES256"])
 def test_an_approval_starts_the_event_once(tmp_path: Path, alg: str) -> None:
     """Sent, accepted, posted, confirmed; one POST, and the audit names person and reason."""
-    with World(tmp_path, alg=alg) as world, world.console() as console:
-        event = world.due(console, world.announce())
+    with DecisionBench(tmp_path, alg=alg) as bench, bench.console() as console:
+        event = bench.due(console, bench.announce())
         answer = decide(console, event, "maintenance window 7")
         assert answer.status_code == 202, answer.text
         jti = answer.json()["jti"]
@@ -25,8 +25,8 @@ def test_an_approval_starts_the_event_once(tmp_path: Path, alg: str) -> None:
         command = ended(console, jti)
         states = [each["state"] for each in command["history"]]
         assert states == ["sent", "accepted", "posted", "confirmed"]
-        assert command["vmId"] == world.simulators[0].vm.vm_id
-        assert world.effective == [event["eventId"]]
+        assert command["vmId"] == bench.simulators[0].vm.vm_id
+        assert bench.effective == [event["eventId"]]
         (row,) = audit(console)
         assert (row["action"], row["reason"], row["jti"]) == (
             "approve",
@@ -44,17 +44,17 @@ def test_an_approval_starts_the_event_once(tmp_path: Path, alg: str) -> None:
 
 def test_the_next_vm_takes_over_from_one_that_is_stuck(tmp_path: Path) -> None:
     """The first command is dead when the first VM wakes up: the event is approved once."""
-    with World(tmp_path, vms=2, heartbeat="30") as world, world.console() as console:
-        event = world.due(console, world.announce())
-        for bridge in world.bridges:
+    with DecisionBench(tmp_path, vms=2, heartbeat="30") as bench, bench.console() as console:
+        event = bench.due(console, bench.announce())
+        for bridge in bench.bridges:
             bridge.send(signal.SIGSTOP)
         jti = decide(console, event).json()["jti"]
         first_id = console.get(f"commands/{jti}")["vmId"]
-        ids = [each.vm.vm_id for each in world.simulators]
+        ids = [each.vm.vm_id for each in bench.simulators]
         stuck, quick = ids.index(first_id), 1 - ids.index(first_id)
-        world.bridges[quick].send(signal.SIGCONT)
-        eventually(lambda: world.effective != [], what="the POST", timeout=60)
-        world.bridges[stuck].send(signal.SIGCONT)
+        bench.bridges[quick].send(signal.SIGCONT)
+        eventually(lambda: bench.effective != [], what="the POST", timeout=60)
+        bench.bridges[stuck].send(signal.SIGCONT)
         eventually(
             lambda: console.get(f"commands/{jti}")["state"] == "rejected", what="the refusal"
         )
@@ -63,21 +63,21 @@ def test_the_next_vm_takes_over_from_one_that_is_stuck(tmp_path: Path) -> None:
         assert [row["action"] for row in rows] == ["approve", "take_over"]
         assert rows[1]["vmId"] == ids[quick]
         assert ended(console, rows[1]["jti"])["state"] == "confirmed"
-        assert world.effective == [event["eventId"]]
-        assert world.simulators[stuck].approvals == []
+        assert bench.effective == [event["eventId"]]
+        assert bench.simulators[stuck].approvals == []
 
 
 def test_a_forged_record_makes_no_approval(tmp_path: Path) -> None:
     """A record of another state under the VM's name: the VM refuses the token, in words."""
-    with World(tmp_path) as world, world.console() as console:
-        event_id = world.announce()
-        world.due(console, event_id)
-        vm = world.simulators[0].vm
+    with DecisionBench(tmp_path) as bench, bench.console() as console:
+        event_id = bench.announce()
+        bench.due(console, event_id)
+        vm = bench.simulators[0].vm
         fake = FakeVm(name=vm.name, vm_id=vm.vm_id)
         fake.revisions[event_id] = 50
         told = {"event_type": "Freeze", "impact": "pause", "not_before": "2030-01-01T00:00:00.000Z"}
         forged = fake.event(event_id, transition="updated", resources=[vm.name], **told)
-        with Fleet(world.broker) as publisher:
+        with Fleet(bench.broker) as publisher:
             publisher.say(fake, forged)
         shown = forged.data["fingerprint"]
         eventually(
@@ -88,7 +88,7 @@ def test_a_forged_record_makes_no_approval(tmp_path: Path) -> None:
         command = ended(console, answer.json()["jti"])
         assert (command["state"], command["reason"]) == ("rejected", "event_changed")
         eventually(lambda: ends(console, event_id) == ["rejected"], what="the end")
-        assert world.effective == []
+        assert bench.effective == []
         items = console.get(f"events/{event_id}")["timeline"]
         assert "another state" in items[-1]["words"]
 

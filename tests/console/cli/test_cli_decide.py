@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from support.console import forking
-from support.console.deciding import World, audit
+from support.console.deciding import DecisionBench, audit
 from support.console.process import ConsoleProcess
 from support.console.records import FakeVm
 from support.console.stage import ConsoleStage
@@ -23,37 +23,37 @@ EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "console_client.py"
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DecisionBench]:
     """One VM that takes commands."""
-    with World(tmp_path_factory.mktemp("world")) as made:
+    with DecisionBench(tmp_path_factory.mktemp("bench")) as made:
         yield made
 
 
 @pytest.fixture(scope="module")
-def console(world: World) -> Iterator[ConsoleProcess]:
+def console(bench: DecisionBench) -> Iterator[ConsoleProcess]:
     """A console that can approve."""
-    with world.console() as running:
+    with bench.console() as running:
         yield running
 
 
-def test_an_approval_is_followed_to_its_end(world: World, console: ConsoleProcess) -> None:
+def test_an_approval_is_followed_to_its_end(bench: DecisionBench, console: ConsoleProcess) -> None:
     """The VMs are shown, each step is a line, and exit code 0 means that it is confirmed."""
-    event = world.due(console, world.announce())
+    event = bench.due(console, bench.announce())
     event_id = event["eventId"]
     done = console.run("approve", event_id, "--reason", "window of tonight", "--yes")
     assert done.returncode == 0, done.stderr
     assert "An approval releases, now:\n  web-0\n" in done.stderr
     states = [line.split()[0] for line in done.stdout.splitlines()]
     assert states == ["sent", "accepted", "posted", "confirmed"]
-    assert world.effective.count(event_id) == 1
+    assert bench.effective.count(event_id) == 1
     assert [row["reason"] for row in audit(console) if row.get("eventId") == event_id] == [
         "window of tonight"
     ]
 
 
-def test_an_approval_need_not_be_waited_for(world: World, console: ConsoleProcess) -> None:
+def test_an_approval_need_not_be_waited_for(bench: DecisionBench, console: ConsoleProcess) -> None:
     """Exit code 0 means that it is on its way; a second one is refused."""
-    event = world.due(console, world.announce())
+    event = bench.due(console, bench.announce())
     seen = ("--fingerprint", event["fingerprint"])
     words = ("approve", event["eventId"], "--reason", "r", "--yes", "--no-wait", "--json", *seen)
     done = console.run(*words)
@@ -72,9 +72,9 @@ def test_a_wait_that_is_no_number_is_refused(console: ConsoleProcess) -> None:
     assert "not a number" in done.stderr
 
 
-def test_what_was_not_seen_is_not_approved(world: World, console: ConsoleProcess) -> None:
+def test_what_was_not_seen_is_not_approved(bench: DecisionBench, console: ConsoleProcess) -> None:
     """Another fingerprint, no terminal to ask at, no such event: nothing is written."""
-    event = world.due(console, world.announce())
+    event = bench.due(console, bench.announce())
     before = len(audit(console))
     for words, code in (
         ((event["eventId"], "--reason", "r", "--yes", "--fingerprint", "sha256:0"), 1),
@@ -90,15 +90,15 @@ def test_what_was_not_seen_is_not_approved(world: World, console: ConsoleProcess
     assert left.returncode == 0, left.stderr
     assert left.stdout.startswith(f"left  {event['eventId']}  until 20")
     assert console.events()[event["eventId"]]["decision"]["state"] == "left"
-    assert event["eventId"] not in world.effective
+    assert event["eventId"] not in bench.effective
 
 
-def test_the_trust_file_is_what_the_vms_have(world: World, console: ConsoleProcess) -> None:
+def test_the_trust_file_is_what_the_vms_have(bench: DecisionBench, console: ConsoleProcess) -> None:
     """The public members and nothing else; without a key it says what to set."""
     done = console.run("trust")
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout) == json.loads(world.trust.read_text())
-    both = json.loads(console.run("trust", "--also", str(world.key)).stdout)["keys"]
+    assert json.loads(done.stdout) == json.loads(bench.trust.read_text())
+    both = json.loads(console.run("trust", "--also", str(bench.key)).stdout)["keys"]
     assert len(both) == 2
     assert all("d" not in key for key in both)
     console.environ, kept = {**console.environ}, console.environ
@@ -127,7 +127,7 @@ def test_the_example_shares_no_code_with_the_console() -> None:
 
 
 def test_the_example_approves_with_a_token(
-    world: World, console: ConsoleProcess, tmp_path: Path
+    bench: DecisionBench, console: ConsoleProcess, tmp_path: Path
 ) -> None:
     """Short pauses of single VMs, and nothing else; it prints how each ended."""
     made = console.run("token", "add", "robot", "--role", "approver", "--days", "1")
@@ -135,13 +135,13 @@ def test_the_example_approves_with_a_token(
     env = {"SEB_CONSOLE_URL": console.url, "SEB_CONSOLE_TOKEN": made.stdout.strip()}
     prefix = (sys.executable, str(EXAMPLE))
     with BridgeProcess(env=env, home=tmp_path, prefix=prefix) as example:
-        reboot = world.due(console, world.announce("Reboot"))["eventId"]
-        freeze = world.announce("Freeze")
+        reboot = bench.due(console, bench.announce("Reboot"))["eventId"]
+        freeze = bench.announce("Freeze")
         example.wait_until(lambda: len(example.output) >= 1, "the end of the approval")
         line = example.output[0].text.decode()
     assert line.split() == [freeze, "confirmed"]
-    assert world.effective.count(freeze) == 1
-    assert reboot not in world.effective
+    assert bench.effective.count(freeze) == 1
+    assert reboot not in bench.effective
     (row,) = [row for row in audit(console) if row.get("eventId") == freeze]
     assert (row["actor"], row["reason"]) == ("token:robot", "a short pause of one VM")
 
@@ -165,10 +165,10 @@ def test_no_text_moves_the_terminal(tmp_path: Path) -> None:
 
 
 def test_an_approval_is_followed_over_a_restart_of_the_console(
-    world: World, console: ConsoleProcess
+    bench: DecisionBench, console: ConsoleProcess
 ) -> None:
     """The console is killed and comes back; the command waits, and tells the end."""
-    event = world.due(console, world.announce())
+    event = bench.due(console, bench.announce())
     words = ("approve", event["eventId"], "--reason", "r", "--yes")
     with subprocess.Popen(
         console.command(*words),
@@ -184,4 +184,4 @@ def test_an_approval_is_followed_over_a_restart_of_the_console(
         console.start()
         out, err = following.communicate(timeout=90)
     assert (following.returncode, out.splitlines()[-1].split()[0]) == (0, "confirmed"), err
-    assert world.effective.count(event["eventId"]) == 1
+    assert bench.effective.count(event["eventId"]) == 1

@@ -7,26 +7,26 @@ from pathlib import Path
 
 import pytest
 from support.console.deciding import audit, decide, ended
-from support.console.over_https import HttpsWorld
+from support.console.over_https import HttpsBench
 from support.console.pulling import PullClient
 from support.eventually import eventually
 from support.postgresql import PostgreSql
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[HttpsWorld]:
+def bench(tmp_path: Path) -> Iterator[HttpsBench]:
     """One VM."""
-    with HttpsWorld(tmp_path) as made:
+    with HttpsBench(tmp_path) as made:
         yield made
 
 
-def test_an_approval_over_https_alone(world: HttpsWorld) -> None:
+def test_an_approval_over_https_alone(bench: HttpsBench) -> None:
     """Approve, fetched, accepted, posted once, confirmed; a revoked VM then takes no commands."""
     with (
-        world.console() as console,
-        world.bridge(console),
+        bench.console() as console,
+        bench.bridge(console),
     ):
-        event = world.announced(console)
+        event = bench.announced(console)
         answer = decide(console, event, "patch night")
         assert answer.status_code == 202, answer.text
         command = ended(console, answer.json()["jti"])
@@ -36,56 +36,56 @@ def test_an_approval_over_https_alone(world: HttpsWorld) -> None:
             "posted",
             "confirmed",
         ]
-        assert world.effective == [event["eventId"]]
+        assert bench.effective == [event["eventId"]]
         (row,) = [row for row in audit(console) if row["action"] == "approve"]
         assert (row["reason"], row["jti"]) == ("patch night", command["jti"])
-        assert console.run("enroll", "--revoke", world.simulator.vm.vm_id).returncode == 0
+        assert console.run("enroll", "--revoke", bench.simulator.vm.vm_id).returncode == 0
         eventually(lambda: console.metric("seb_console_polls_held") == 0, what="no poll")
 
 
 def test_a_command_outlives_its_vm_its_console_and_a_lost_answer(
-    world: HttpsWorld,
+    bench: HttpsBench,
 ) -> None:
     """Killed and fetched in vain in between, it is carried out once."""
     with (
-        world.console() as console,
-        world.bridge(console) as bridge,
+        bench.console() as console,
+        bench.bridge(console) as bridge,
         PullClient(console.url, console.key_file) as lost,
     ):
-        event = world.announced(console)
+        event = bench.announced(console)
         bridge.kill()
         answer = decide(console, event)
         assert answer.status_code == 202, answer.text
-        assert len(lost.ask(world.simulator.vm.vm_id).json()) == 1
+        assert len(lost.ask(bench.simulator.vm.vm_id).json()) == 1
         console.kill()
         console.start()
         bridge.start()
         assert ended(console, answer.json()["jti"])["state"] == "confirmed"
-        assert world.effective == [event["eventId"]]
+        assert bench.effective == [event["eventId"]]
         assert [row["action"] for row in audit(console)].count("approve") == 1
 
 
 def test_a_command_of_one_console_reaches_the_poll_at_another(
-    world: HttpsWorld, postgresql: PostgreSql
+    bench: HttpsBench, postgresql: PostgreSql
 ) -> None:
     """Two consoles on PostgreSQL: approved at the one, fetched from the other."""
     database = postgresql.database("pull_of_two")
-    asked = world.console("asked", DATABASE=database)
-    other = world.console("other", DATABASE=database)
+    asked = bench.console("asked", DATABASE=database)
+    other = bench.console("other", DATABASE=database)
     other.key_file.write_text(asked.key_file.read_text())
     with (
         asked,
         other,
-        world.bridge(asked),
+        bench.bridge(asked),
     ):
-        event = world.announced(other)
+        event = bench.announced(other)
         answer = decide(other, event)
         assert answer.status_code == 202, answer.text
         assert ended(other, answer.json()["jti"])["state"] == "confirmed"
-        assert world.effective == [event["eventId"]]
-        assert asked.run("enroll", "--revoke", world.simulator.vm.vm_id).returncode == 0
+        assert bench.effective == [event["eventId"]]
+        assert asked.run("enroll", "--revoke", bench.simulator.vm.vm_id).returncode == 0
         with PullClient(other.url, other.key_file) as client:
             eventually(
-                lambda: client.ask(world.simulator.vm.vm_id, wait=0).status_code == 401,
+                lambda: client.ask(bench.simulator.vm.vm_id, wait=0).status_code == 401,
                 what="the refusal at the other console",
             )

@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from support.commands.approval_world import SIGNERS, Bugs, Setup, World
+from support.commands.approval_bench import SIGNERS, Bugs, ModelBench, Setup
 from support.documents.documents import LATER, NOT_BEFORE, VM
 from support.faults.oracle import Figures
 
@@ -54,9 +54,9 @@ class Course:
     """One bridge's life of so many steps."""
 
     def __init__(self, root: Path, seed: str) -> None:
-        self.world = World(root, seed)
-        self.random: random.Random = self.world.random
-        self.world.judge, self.world.other, self.world.act = self.judge, self.other, self.act
+        self.bench = ModelBench(root, seed)
+        self.random: random.Random = self.bench.random
+        self.bench.judge, self.bench.other, self.bench.act = self.judge, self.other, self.act
         self._others = _weighted(self._things_of_others())
         self._acts = _weighted(self._things_to_do())
         self._rare = _weighted(self._rare_things())
@@ -67,10 +67,10 @@ class Course:
             self._live(steps, bugs)
 
     def _live(self, steps: int, bugs: Bugs) -> None:
-        world = self.world
-        world.begin(self.setup())
+        bench = self.bench
+        bench.begin(self.setup())
         for _ in range(steps):
-            world.counts["steps"] += 1
+            bench.counts["steps"] += 1
             kind = self.random.random()
             if kind < 0.68:
                 self.other()
@@ -79,12 +79,12 @@ class Course:
             else:
                 self.pick(self._rare)()
             if self.random.random() < 0.8:
-                world.work()
+                bench.work()
             bugs.check()
-        world.finish()
+        bench.finish()
         bugs.check()
         self.check_receipts()
-        world.end()
+        bench.end()
 
     # Choices
 
@@ -136,66 +136,66 @@ class Course:
         return frozenset(names)
 
     def _things_of_others(self) -> Mapping[Callable[[], None], int]:
-        world, pick = self.world, self.pick
+        bench, pick = self.bench, self.pick
         answers = ["acknowledge", "refuse", "acknowledge", "refuse", "some", "fail", "hold"]
         twins: list[Mapping[str, Any]] = [{}, {"Resources": ["web_3", "web_4"]}, {"EventType": "X"}]
 
         def disk() -> None:
-            world.disk(full=self.random.random() < 0.3)
+            bench.disk(full=self.random.random() < 0.3)
 
         def hanging() -> None:
-            world.imds.hanging = self.random.random() < 0.3
+            bench.imds.hanging = self.random.random() < 0.3
 
         return {
-            lambda: world.say(pick(list(EVENTS)), self.entry()): 10,
-            lambda: world.reorder(pick(list(EVENTS))): 3,
-            lambda: world.name_twice(pick(list(EVENTS)), pick(twins)): 2,
-            lambda: world.hide(pick(list(EVENTS))): 1,
-            world.clear: 4,
-            world.poll: 24,
-            world.poll_fails: 4,
-            lambda: world.serve(pick(["drain", "drain", "ops"]), pick(answers)): 8,
-            lambda: world.drop(pick(["drain", "ops"])): 1,
-            lambda: world.retry(pick(["drain", "ops"])): 1,
-            lambda: world.wait(pick([1.0, 5.0, 30.0, 400.0])): 2,
-            lambda: world.trust(self.keys()): 3,
-            lambda: world.post_goes(pick(WAYS)): 5,
+            lambda: bench.say(pick(list(EVENTS)), self.entry()): 10,
+            lambda: bench.reorder(pick(list(EVENTS))): 3,
+            lambda: bench.name_twice(pick(list(EVENTS)), pick(twins)): 2,
+            lambda: bench.hide(pick(list(EVENTS))): 1,
+            bench.clear: 4,
+            bench.poll: 24,
+            bench.poll_fails: 4,
+            lambda: bench.serve(pick(["drain", "drain", "ops"]), pick(answers)): 8,
+            lambda: bench.drop(pick(["drain", "ops"])): 1,
+            lambda: bench.retry(pick(["drain", "ops"])): 1,
+            lambda: bench.wait(pick([1.0, 5.0, 30.0, 400.0])): 2,
+            lambda: bench.trust(self.keys()): 3,
+            lambda: bench.post_goes(pick(WAYS)): 5,
             disk: 2,
             hanging: 2,
         }
 
     def _things_to_do(self) -> Mapping[Callable[[], None], int]:
-        world, pick = self.world, self.pick
+        bench, pick = self.bench, self.pick
         back = [0, 0, 0, 1, 2]
 
         def command() -> None:
             signer, lifetime = pick(list(SIGNERS)), pick([5, 20, 60, 300])
-            world.command(pick(list(EVENTS)), pick(back), signer, lifetime)
+            bench.command(pick(list(EVENTS)), pick(back), signer, lifetime)
 
         return {
             command: 8,
-            lambda: world.again(self.random.randrange(10)): 1,
-            lambda: world.person(pick(list(EVENTS)), pick(back)): 2,
-            world.poll: 6,
+            lambda: bench.again(self.random.randrange(10)): 1,
+            lambda: bench.person(pick(list(EVENTS)), pick(back)): 2,
+            bench.poll: 6,
         }
 
     def _rare_things(self) -> Mapping[Callable[[], None], int]:
-        world = self.world
+        bench = self.bench
         return {
-            lambda: world.restart(self.setup()): 20,
-            lambda: world.copy(self.setup()): 5,
-            lambda: world.put_back(self.setup()): 5,
-            lambda: world.set_clock(self.pick([-7200.0, -60.0, 60.0, 7200.0])): 4,
-            world.many_end: 1,
+            lambda: bench.restart(self.setup()): 20,
+            lambda: bench.copy(self.setup()): 5,
+            lambda: bench.put_back(self.setup()): 5,
+            lambda: bench.set_clock(self.pick([-7200.0, -60.0, 60.0, 7200.0])): 4,
+            bench.many_end: 1,
         }
 
     # The onlooker
 
     def judge(self, event_id: str) -> None:
         """A POST goes out, and must be allowed by what is true now."""
-        self.world.counts["posts"] += 1
+        self.bench.counts["posts"] += 1
         shown = self.shown(event_id)
-        record = self.world.record(event_id)
+        record = self.bench.record(event_id)
         assert record is not None, "POST for an event without a record"
         data, named = record["data"], shown["Resources"]
         assert data["transition"] != "ended", "POST for an event that is over"
@@ -204,19 +204,19 @@ class Course:
         assert isinstance(named, list), "POST for an event that lists no VMs"
         assert named, "POST for an event that lists no VMs"
         assert all(isinstance(each, str) and each for each in named), "POST for unreadable VMs"
-        open_ones = self.world.accepted(event_id)
+        open_ones = self.bench.accepted(event_id)
         why = [self.objection(jti, actor, record, shown) for jti, actor in open_ones]
         assert None in why, f"POST that nothing allows: {why}"
 
     def shown(self, event_id: str) -> Mapping[str, Any]:
         """The event as the last poll showed it."""
-        world = self.world
-        assert world.shown is not None, "POST although the last poll failed"
-        age = world.clock.monotonic() - world.shown_at
+        bench = self.bench
+        assert bench.shown is not None, "POST although the last poll failed"
+        age = bench.clock.monotonic() - bench.shown_at
         assert age <= CURRENT_SECONDS, f"POST on a document of {age} s ago"
         entries = [
             each
-            for each in world.shown
+            for each in bench.shown
             if each.get("EventId", "").casefold() == event_id.casefold()
         ]
         assert entries, "POST for an event that the last poll did not show"
@@ -228,20 +228,20 @@ class Course:
         self, jti: str, actor: str, record: Mapping[str, Any], shown: Mapping[str, Any]
     ) -> str | None:
         """Why an open approval allows no POST now; None if it does."""
-        world, data = self.world, record["data"]
+        bench, data = self.bench, record["data"]
         key, fingerprint = data["event"]["eventId"].casefold(), data["fingerprint"]
         if actor.startswith("rule:"):
             return self.rule_objection(actor, record, shown)
-        word = world.people.get(jti) or world.words[jti]
+        word = bench.people.get(jti) or bench.words[jti]
         if (word.key, word.fingerprint) != (key, fingerprint):
             return "a word about another state"
         if actor.startswith("local:"):
             return None
         if VM.name not in shown["Resources"]:
             return "it does not name this VM"
-        if word.signer not in (world.trusted or ()):
+        if word.signer not in (bench.trusted or ()):
             return "a key that is not trusted"
-        if world.clock.now().timestamp() >= word.expires:
+        if bench.clock.now().timestamp() >= word.expires:
             return "an expired command"
         return None
 
@@ -250,7 +250,7 @@ class Course:
     ) -> str | None:
         """The same for an approval of a rule."""
         event, named = record["data"]["event"], shown["Resources"]
-        found = next((each for each in self.world.setup.rules if _matches(each, event)), None)
+        found = next((each for each in self.bench.setup.rules if _matches(each, event)), None)
         if found is None or actor != f"rule:{found.name}":
             return "not the rule that matches first"
         if len(named) > found.max_resources:
@@ -258,8 +258,8 @@ class Course:
         if found.leader and not self.leads(found, event["eventId"], named):
             return "another VM leads"
         for sink in found.after:
-            kind, _ = self.world.setup.sinks[sink]
-            if (sink, kind, record["id"]) not in self.world.acknowledged:
+            kind, _ = self.bench.setup.sinks[sink]
+            if (sink, kind, record["id"]) not in self.bench.acknowledged:
                 return "the acknowledgement that the rule waits for is missing"
         return None
 
@@ -268,17 +268,17 @@ class Course:
         if VM.name not in named:
             return False
         place = named.index(VM.name)
-        since = self.world.clock.monotonic() - self.world.appeared[event_id.casefold()]
+        since = self.bench.clock.monotonic() - self.bench.appeared[event_id.casefold()]
         return place == 0 or (found.takeover is not None and since >= place * found.takeover)
 
     def check_receipts(self) -> None:
         """Each step of an approval is told once, and each that was accepted has one end."""
-        told = Counter((each["jti"], each["state"]) for each in self.world.receipts())
+        told = Counter((each["jti"], each["state"]) for each in self.bench.receipts())
         repeated = {key: n for key, n in told.items() if n > 1 and key[1] != "rejected"}
         assert repeated == {}, f"a step that is told twice: {repeated}"
         final = Counter(jti for jti, state in told if state in ("failed", "confirmed"))
         accepted = {jti for jti, state in told if state == "accepted"}
-        self.world.counts["accepted"] += len(accepted)
+        self.bench.counts["accepted"] += len(accepted)
         assert all(final[jti] == 1 for jti in accepted), "an approval without its one end"
 
 
@@ -340,4 +340,4 @@ def try_course(seed: str, steps: int) -> Counter[str]:
         except BaseException as error:
             error.add_note(f"course {seed}, of {steps} steps")
             raise
-        return course.world.counts
+        return course.bench.counts

@@ -123,7 +123,7 @@ def take_turn(approver: Approver) -> None:
     approver.turn()
 
 
-class Court:
+class ApprovalBench:
     """One bridge's approvals, over restarts and lost stores; time moves by hand."""
 
     def __init__(self, directory: Path, *rules: Rule, interval: float = 1.0) -> None:
@@ -289,41 +289,41 @@ class Court:
         return self.current.known[event].record_id in self.acknowledged
 
 
-def populate(court: Court) -> None:
+def populate(bench: ApprovalBench) -> None:
     """One event of each kind, none of them looked at since long.
 
     E-SOON names this VM and is Scheduled, in its second revision; E-ELSE is another such; E-BEGUN
     has started; E-GONE is over; E-OTHERS names other VMs only.
     """
-    court.imds.events_now = {
+    bench.imds.events_now = {
         "E-SOON": entry("E-SOON"),
         "E-ELSE": entry("E-ELSE", event_type="Reboot"),
         "E-BEGUN": entry("E-BEGUN", status="Started", not_before=""),
         "E-GONE": entry("E-GONE"),
         "E-OTHERS": entry("E-OTHERS", resources=("web_4", "web_33")),
     }
-    court.look()
-    court.change("E-SOON", Resources=["web_3", "web_4"])
-    court.vanish("E-GONE")
-    court.look()
+    bench.look()
+    bench.change("E-SOON", Resources=["web_3", "web_4"])
+    bench.vanish("E-GONE")
+    bench.look()
 
 
-def scene(court: Court) -> Scene:
-    """What a forger has at hand in a full court, now."""
+def scene(bench: ApprovalBench) -> Scene:
+    """What a forger has at hand in a full bench, now."""
     records = {
         (each["data"]["event"]["eventId"], each["data"]["transition"]): each
-        for each in court.records()
+        for each in bench.records()
         if "event" in each["data"]
     }
     return Scene(
-        signer=court.signer,
-        other=court.other,
-        curve=court.curve,
+        signer=bench.signer,
+        other=bench.other,
+        curve=bench.curve,
         soon=records["E-SOON", "updated"],
         before=records["E-SOON", "scheduled"],
         elsewhere=records["E-ELSE", "scheduled"],
         begun=records["E-BEGUN", "started"],
         gone=records["E-GONE", "scheduled"],
         others=records["E-OTHERS", "scheduled"],
-        now=court.seconds,
+        now=bench.seconds,
     )

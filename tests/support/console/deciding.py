@@ -35,7 +35,7 @@ def made_key(directory: Path, *, alg: str = "EdDSA") -> tuple[Path, Path]:
     return private, trust
 
 
-class World:
+class DecisionBench:
     """VMs with their simulators and bridges, one broker, and a console that can approve."""
 
     def __init__(
@@ -88,7 +88,7 @@ class World:
         }
 
     def console(self, name: str = "console", **settings: str) -> ConsoleProcess:
-        """A console of this world, not started."""
+        """A console of this bench, not started."""
         return ConsoleProcess(self.directory / name, **{**self.source(name), **settings})
 
     def _bridge(self, number: int, simulator: Simulator) -> BridgeProcess:
@@ -107,7 +107,7 @@ class World:
         return BridgeProcess("run", env=env, home=home)
 
     def announce(self, event_type: str = "Reboot") -> str:
-        """An event that names every VM of this world; its id."""
+        """An event that names every VM of this bench; its id."""
         soon = datetime.now(UTC) + timedelta(minutes=10)
         names = tuple(each.vm.name for each in self.simulators)
         event = SimulatedEvent(event_type=event_type, not_before=soon, resources=names)

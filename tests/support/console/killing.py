@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import requests
-from support.console.deciding import World, decide
+from support.console.deciding import DecisionBench, decide
 from support.console.holding import (
     HoldingProxy,
     Passing,
@@ -27,7 +27,7 @@ from support.console.holding import (
     saying,
     tokens_in,
 )
-from support.console.over_https import HttpsWorld
+from support.console.over_https import HttpsBench
 from support.console.process import ConsoleProcess
 from support.eventually import eventually
 from support.faults.strace import Injection
@@ -35,8 +35,8 @@ from support.faults.strace import Injection
 from bridge.simulator.approvals import Approval
 
 
-class Scene(World):
-    """A world in which each way to the broker, and to PostgreSQL, has a proxy."""
+class Scene(DecisionBench):
+    """A bench on which each way to the broker, and to PostgreSQL, has a proxy."""
 
     def __init__(self, directory: Path, *, vms: int, seed: int) -> None:
         super().__init__(directory, vms=vms, heartbeat="10", on_approval=self._asked)
@@ -48,7 +48,7 @@ class Scene(World):
         """Called before a POST is answered."""
 
     def broker_port(self, name: str) -> int:
-        """See `World`: every way has a proxy."""
+        """See `DecisionBench`: every way has a proxy."""
         if name not in self.lines:
             line = HoldingProxy(self.broker.port, split=mqtt_packets, watch=self._watch)
             self.lines[name] = self.stack.enter_context(line)
@@ -70,7 +70,7 @@ class Scene(World):
         self.on_post()
 
 
-class HttpsScene(HttpsWorld):
+class HttpsScene(HttpsBench):
     """The same for one VM that has HTTPS alone."""
 
     def __init__(self, directory: Path, *, seed: int) -> None:
@@ -83,7 +83,7 @@ class HttpsScene(HttpsWorld):
         """As `Scene`'s."""
 
     def console(self, name: str = "console", **settings: str) -> ConsoleProcess:
-        """See `HttpsWorld`: its bridge finds it behind a proxy."""
+        """See `HttpsBench`: its bridge finds it behind a proxy."""
         made = super().console(name, **settings)
         proxy = HoldingProxy(made.port, split=pieces, watch=self._watch)
         self.lines[name] = self.stack.enter_context(proxy)

@@ -18,7 +18,7 @@ from bridge.simulator.events import SimulatedEvent
 from bridge.simulator.simulator import Simulator
 
 
-class HttpsWorld:
+class HttpsBench:
     """An IMDS with one VM, and a key that consoles sign with and its bridge trusts."""
 
     def __init__(

@@ -22,7 +22,7 @@ RULE: Final = "drained"
 RULES: Final = json.dumps([{"name": RULE, "event_type": ["Reboot"], "after": ["webhook"]}])
 
 
-class Court(Mortal):
+class MortalBench(Mortal):
     """One stage of approval; each bridge has one event of its own."""
 
     def __init__(self, home: Path, receiver: GatedReceiver, *, seed: int) -> None:
@@ -111,20 +111,20 @@ class Court(Mortal):
 
 
 APPROVAL: Final = "seb.approval.v1"
-Step = Callable[[Court, Callable[[], None]], None]
+Step = Callable[[MortalBench, Callable[[], None]], None]
 
 
-def _at_post(court: Court, cause: Callable[[], None]) -> None:
-    court.doom()
+def _at_post(bench: MortalBench, cause: Callable[[], None]) -> None:
+    bench.doom()
     cause()
 
 
 def _at_call(call: str, *, first: int = 1, last: int | None = None) -> Step:
     """Die as a thread enters its first such call, or its nth."""
 
-    def die(court: Court, cause: Callable[[], None]) -> None:
-        place = court.draw.randint(first, last or first)
-        court.under(f"{call}:signal=KILL:when={place}", cause)
+    def die(bench: MortalBench, cause: Callable[[], None]) -> None:
+        place = bench.draw.randint(first, last or first)
+        bench.under(f"{call}:signal=KILL:when={place}", cause)
 
     return die
 
@@ -144,18 +144,18 @@ STEPS: Final[Mapping[str, Step]] = {
 }
 
 
-def evidence_of(court: Court) -> dict[str, Any]:
+def evidence_of(bench: MortalBench) -> dict[str, Any]:
     """What the oracle wants to know of it, beside the case."""
-    simulator = court.stage.simulator
+    simulator = bench.stage.simulator
     return {
         "received": {
-            "file": court.lines,
-            "webhook": court.receiver.bodies,
-            "mqtt": [came.body for came in court.stage.line.came],
+            "file": bench.lines,
+            "webhook": bench.receiver.bodies,
+            "mqtt": [came.body for came in bench.stage.line.came],
         },
-        "documents": court.observed.documents,
+        "documents": bench.observed.documents,
         "standing": simulator.history[-1].json(),
         "posts": simulator.approvals,
         "rules": [RULE],
-        "commands": court.commands,
+        "commands": bench.commands,
     }

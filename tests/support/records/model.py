@@ -18,8 +18,8 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 from support.faults.oracle import Figures
+from support.records.bench import RecordBench
 from support.records.oracle import OURS, State
-from support.records.world import World
 
 from bridge.events import poller, tracked
 from bridge.store import ballast, database, retention
@@ -27,7 +27,7 @@ from bridge.store import ballast, database, retention
 MEMORY = Path("/dev/shm")
 """What is on disk is not the subject here, and many stores are made."""
 Step = tuple[Any, ...]
-"""The name of a method of `World`, and what it is called with."""
+"""The name of a method of `RecordBench`, and what it is called with."""
 EVENTS = ("E-1", "E-2")
 STATES: list[State | None] = [
     State(),
@@ -90,13 +90,13 @@ class Histories(RuleBasedStateMachine):
     def begin(self, setup: tuple[str, bool]) -> None:
         self.counts["histories"] += 1
         self.root = tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None)
-        self.world = World(Path(self.root.name), setup)
+        self.bench = RecordBench(Path(self.root.name), setup)
 
     def teardown(self) -> None:
-        if hasattr(self, "world"):
-            self.counts["records"] += self.world.records
-            self.counts["documents"] += self.world.imds.incarnation
-            self.world.store.close()
+        if hasattr(self, "bench"):
+            self.counts["records"] += self.bench.records
+            self.counts["documents"] += self.bench.imds.incarnation
+            self.bench.store.close()
             self.root.cleanup()
 
     @rule(steps=st.lists(st.sampled_from(STEPS), min_size=5, max_size=30))
@@ -105,7 +105,7 @@ class Histories(RuleBasedStateMachine):
         for name, *arguments in steps:
             self.counts["steps"] += 1
             kind = {"in_order": arguments.pop()} if name == "restart" else {}
-            getattr(self.world, name)(*arguments, **kind)
+            getattr(self.bench, name)(*arguments, **kind)
 
 
 @contextmanager

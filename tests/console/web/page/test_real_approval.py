@@ -6,26 +6,26 @@ from pathlib import Path
 from typing import Any
 
 from playwright.sync_api import Browser, expect
-from support.console.deciding import World, audit
-from support.console.over_https import HttpsWorld
+from support.console.deciding import DecisionBench, audit
+from support.console.over_https import HttpsBench
 from support.console.process import ConsoleProcess
 from support.page.browser import watched_page
 
 
 def test_an_approval_on_the_page_starts_the_event_once(tmp_path: Path, browser: Browser) -> None:
     """Over a broker: its steps appear by themselves, and the audit has the name."""
-    with World(tmp_path) as world, world.console() as console:
-        event = world.due(console, world.announce("Freeze"))
+    with DecisionBench(tmp_path) as bench, bench.console() as console:
+        event = bench.due(console, bench.announce("Freeze"))
         approved_on_the_page(browser, console, event)
-        assert world.effective == [event["eventId"]]
+        assert bench.effective == [event["eventId"]]
 
 
 def test_an_approval_on_the_page_over_https_alone(tmp_path: Path, browser: Browser) -> None:
     """The same for a VM that has no broker and asks for its commands."""
-    with HttpsWorld(tmp_path) as world, world.console() as console, world.bridge(console):
-        event = world.announced(console)
+    with HttpsBench(tmp_path) as bench, bench.console() as console, bench.bridge(console):
+        event = bench.announced(console)
         approved_on_the_page(browser, console, event)
-        assert world.effective == [event["eventId"]]
+        assert bench.effective == [event["eventId"]]
 
 
 def approved_on_the_page(browser: Browser, console: ConsoleProcess, event: dict[str, Any]) -> None:

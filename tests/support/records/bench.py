@@ -107,7 +107,7 @@ def observer_of(vm: VmIdentity, run: str) -> Observer:
     )
 
 
-class World:
+class RecordBench:
     """One bridge, its far ends, and what must be true of them."""
 
     def __init__(self, directory: Path, setup: Setup) -> None:

@@ -82,9 +82,9 @@ class Word:
 class TalkingImds(ObedientImds):
     """It tells of each POST when it comes in, and can let it hang."""
 
-    def __init__(self, world: "World") -> None:
+    def __init__(self, bench: "ModelBench") -> None:
         super().__init__()
-        self._world = world
+        self._bench = bench
         self.extra: list[dict[str, Any]] = []
         """Entries beside those of `events_now`: a second one of an EventId, or one without."""
         self.served: list[dict[str, Any]] = []
@@ -99,10 +99,10 @@ class TalkingImds(ObedientImds):
         return body(*self.served, incarnation=self.incarnation)
 
     def start(self, event_id: str) -> None:
-        self._world.judge(event_id)
-        self._world.interrupt()
+        self._bench.judge(event_id)
+        self._bench.interrupt()
         if self.hanging:
-            self._world.hang(event_id)
+            self._bench.hang(event_id)
         super().start(event_id)
 
 
@@ -158,7 +158,7 @@ class Interrupted:
         return call
 
 
-class World:
+class ModelBench:
     """One bridge and all that it deals with. `judge` is told of each POST when it goes out; `other`
     and `act` do something of the rest of the world, and something that the approver is asked for.
     """
