@@ -95,18 +95,19 @@ def verify(
 
     `start` is the row before the first of them; `known` are heads that were kept elsewhere.
     """
-    heads = {head.number: head.hash for head in known}
+    heads: dict[int, set[str]] = {}
+    for head in known:
+        heads.setdefault(head.number, set()).add(head.hash)
     before = start
     for row in rows:
         yield from _faults(row, before)
-        expected = heads.pop(row.number, row.hash)
-        if expected != row.hash:
+        if heads.pop(row.number, {row.hash}) != {row.hash}:
             words = f"row {row.number} is not the one whose hash was kept: the audit was rewritten"
             yield Fault(number=row.number, words=words)
         before = head_of(row) if isinstance(row.number, int) else before
     for number in sorted(heads):
         if number > before.number:
-            words = f"rows {before.number + 1} to {number} are missing at the end"
+            words = f"{_missing(before.number + 1, number)} missing at the end"
             yield Fault(number=before.number + 1, words=words)
 
 
@@ -124,9 +125,7 @@ def _place_faults(row: AuditRow, before: Head) -> Iterator[Fault]:
     """Whether a row follows the one before it."""
     expected = before.number + 1
     if row.number > expected:
-        last = row.number - 1
-        which = f"row {last} is" if last == expected else f"rows {expected} to {last} are"
-        yield Fault(number=expected, words=f"{which} missing")
+        yield Fault(number=expected, words=f"{_missing(expected, row.number - 1)} missing")
     elif row.number < expected:
         yield Fault(number=row.number, words=f"row {row.number} is out of order")
     elif _content(row).get("previous") != before.hash:
@@ -135,6 +134,10 @@ def _place_faults(row: AuditRow, before: Head) -> Iterator[Fault]:
             "its `previous` is not the hash of that row"
         )
         yield Fault(number=row.number, words=words)
+
+
+def _missing(first: int, last: int) -> str:
+    return f"row {last} is" if first == last else f"rows {first} to {last} are"
 
 
 def _content_faults(row: AuditRow) -> Iterator[Fault]:

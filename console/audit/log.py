@@ -7,7 +7,7 @@ from typing import Final
 
 from sqlalchemy import Connection, Engine
 
-from console.audit.chain import Fact, Fault, Head, head_of, sealed, verify
+from console.audit.chain import START, Fact, Fault, Head, head_of, sealed, verify
 from console.db import audit
 from console.db.audit import AuditRow
 from console.db.transactions import read_from
@@ -34,7 +34,7 @@ def append(
     out. Raises SQLAlchemy's errors; the caller's transaction then has no effect at all.
     """
     row = sealed(
-        head_of(audit.last_row(connection)),
+        head(connection),
         at=at,
         actor=actor,
         action=action,
@@ -43,18 +43,22 @@ def append(
         facts={_json_name(name): value for name, value in facts.items()},
     )
     audit.insert_row(connection, row)
+    audit.write_head(connection, row)
     return row
 
 
 def head(connection: Connection) -> Head:
-    """The number and the hash of the newest row."""
-    return head_of(audit.last_row(connection))
+    """The number and the hash of the newest row that was written, also if it was deleted since:
+    the next row follows that one.
+    """
+    last, kept = head_of(audit.last_row(connection)), kept_head(connection)
+    return last if kept is None or kept.number <= last.number else kept
 
 
-def newest_head(engine: Engine) -> Head:
-    """As `head`, in a transaction of its own. Raises `StoreError`."""
-    with read_from(engine) as connection:
-        return head(connection)
+def kept_head(connection: Connection) -> Head | None:
+    """The head that is kept beside the rows, which must still hold it. As `audit.kept_head`."""
+    kept = audit.kept_head(connection)
+    return None if kept is None else Head(number=kept[0], hash=kept[1])
 
 
 def read(
@@ -88,12 +92,27 @@ def everything(engine: Engine) -> Iterator[AuditRow]:
         after = some[-1].number
 
 
-def faults(engine: Engine, known: Iterable[Head] = ()) -> Iterator[Fault]:
-    """What is wrong with the whole audit; `known` are heads that were kept elsewhere.
+def check(engine: Engine, known: Iterable[Head] = ()) -> tuple[Head, Fault | None]:
+    """The last row of the whole audit, and what is wrong with its first wrong row.
 
-    Raises `StoreError`.
+    `known` are heads that were kept elsewhere, besides the one that is kept beside the rows. Raises
+    `StoreError`.
     """
-    yield from verify(everything(engine), known=known)
+    with read_from(engine) as connection:  # before the rows, of which there may be more meanwhile
+        kept = kept_head(connection)
+    last = START
+
+    def rows() -> Iterator[AuditRow]:
+        nonlocal last
+        for row in everything(engine):
+            last = head_of(row)
+            yield row
+
+    heads = [*known, *([] if kept is None else [kept])]
+    fault = next(verify(rows(), known=heads), None)
+    if fault is None and kept is not None and not kept.hash:
+        fault = Fault(number=last.number, words="the head that is kept beside the rows is missing")
+    return last, fault
 
 
 def _json_name(name: str) -> str:

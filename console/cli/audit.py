@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import click
 
 from console.audit import log
-from console.audit.chain import START, Head, head_of
-from console.audit.chain import verify as chain_faults
+from console.audit.chain import Head
 from console.cli import common
 from console.cli.client import Client, plain, table
-from console.db.audit import AuditRow
 from console.db.errors import StoreError
 from console.db.opening import Database, existing_database
 from console.errors import NO, OK, UnreachableError
@@ -93,15 +91,8 @@ def verify(*, heads: tuple[str, ...], overrides: tuple[str, ...]) -> int:
 
 
 def _verified(database: Database, known: Iterable[Head]) -> int:
-    last = START
-
-    def rows() -> Iterator[AuditRow]:
-        nonlocal last
-        for row in log.everything(database.reading):
-            last = head_of(row)
-            yield row
-
-    for fault in chain_faults(rows(), known=known):
+    last, fault = log.check(database.reading, known)
+    if fault is not None:
         click.echo(f"fail  {plain(fault.words)}")
         return NO
     click.echo(f"ok    {last.number} rows; head {last.number}:{last.hash}")

@@ -6,11 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from sqlalchemy import Connection, Row, insert, select
+from sqlalchemy import Connection, Row, insert, inspect, select
 
 from console.db import decision_tables
+from console.db.upsert import upsert
 
 _TABLE: Final = decision_tables.audit
+_HEAD: Final = decision_tables.audit_head
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +35,21 @@ def insert_row(connection: Connection, row: AuditRow) -> None:
     """Put a row at the end. Raises SQLAlchemy's `IntegrityError` if its number is taken."""
     values = {name: getattr(row, name) for name in AuditRow.__slots__}
     connection.execute(insert(_TABLE).values(values))
+
+
+def write_head(connection: Connection, row: AuditRow) -> None:
+    """Keep number and hash of the newest row beside the audit. Raises SQLAlchemy's errors."""
+    upsert(connection, _HEAD, [{"id": 1, "number": row.number, "hash": row.hash}])
+
+
+def kept_head(connection: Connection) -> tuple[int, str] | None:
+    """Number and hash of the newest row that was written; no hash if they were taken away, and
+    None if the database is of a version that kept none.
+    """
+    if not inspect(connection).has_table(_HEAD.name):
+        return None
+    found = connection.execute(select(_HEAD.c.number, _HEAD.c.hash)).first()
+    return (0, "") if found is None else (found.number, found.hash)
 
 
 def last_row(connection: Connection) -> AuditRow | None:

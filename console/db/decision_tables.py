@@ -24,6 +24,16 @@ audit: Final = Table(
     Index("audit_event", "event_id"),
 )
 
+# Number and hash of the newest row that was ever written, one row: rows that are deleted from the
+# end of the audit are missed.
+audit_head: Final = Table(
+    "audit_head",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("number", BigInteger, nullable=False),
+    Column("hash", Text, nullable=False),
+)
+
 # One row per decision; at most one of an event is not over.
 decision: Final = Table(
     "decision",

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from console.audit import log
+from console.audit.chain import Head
 from console.db import decisions
 from console.db import notices as store
-from console.db.audit import AuditRow, last_row
 from console.db.notices import Incident
 from console.db.snapshot import Snapshot
 from console.fleet.values import HeardVm
@@ -53,8 +54,8 @@ def look(snapshot: Snapshot, *, begun: float) -> Found:
         found += events.of_open(known, state, snapshot.now)
     found += _over(snapshot, since)
     found += _failed(snapshot, since)
-    head = last_row(snapshot.connection)
-    if head is not None:
+    head = log.head(snapshot.connection)
+    if head.number:
         found.append(_of_head(head, snapshot.now))
     new = store.not_stored(snapshot.connection, [each.id for each in found])
     incidents = store.incidents(snapshot.connection)
@@ -109,7 +110,7 @@ def _silent_since(heard: HeardVm, snapshot: Snapshot) -> float:
     return heard.vm.heard_at + snapshot.listening.patience(heard.vm.interval)
 
 
-def _of_head(head: AuditRow, now: float) -> Notice:
+def _of_head(head: Head, now: float) -> Notice:
     """The head of the audit's chain, so that a copy of it stands elsewhere."""
     return Notice(
         kind="audit-head",

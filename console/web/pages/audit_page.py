@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import urlencode
 
 from console.approvals.refused import WORDS
 from console.audit import log
-from console.audit.chain import START, Head, as_json, head_of, verify
+from console.audit.chain import Head, as_json
 from console.db.audit import AuditRow
 from console.db.decisions import decisions_by_id
 from console.db.errors import StoreError
@@ -99,16 +99,8 @@ class Chain:
 
 
 def _check(database: Database, now: float) -> Checked:
-    last = START
-
-    def rows() -> Iterator[AuditRow]:
-        nonlocal last
-        for row in log.everything(database.reading):
-            last = head_of(row)
-            yield row
-
-    fault = next(verify(rows()), None)
-    return Checked(at=now, head=last, wrong=None if fault is None else fault.words)
+    head, fault = log.check(database.reading)
+    return Checked(at=now, head=head, wrong=None if fault is None else fault.words)
 
 
 async def values(

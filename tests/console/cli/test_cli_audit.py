@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from sqlalchemy import text
 from support.console import forking
 from support.console.stage import ConsoleStage
 
@@ -72,6 +73,10 @@ def test_a_whole_audit_is_fine_beside_a_running_console(stage: ConsoleStage) -> 
         ("UPDATE audit SET body = replace(hex(zeroblob(50000)), '0', '[')", "row 1"),
         ("UPDATE audit SET number = 'two' WHERE number = 2", "row 2"),
         ("UPDATE audit SET number = -2 WHERE number = 2", "row -2"),
+        ("DELETE FROM audit WHERE number = 3", "row 3 is missing at the end"),
+        ("DELETE FROM audit", "rows 1 to 3 are missing at the end"),
+        ("UPDATE audit_head SET hash = 'another'", "row 3"),
+        ("DELETE FROM audit_head", "kept beside"),
     ],
 )
 def test_the_first_wrong_row_is_named(stage: ConsoleStage, statement: str, words: str) -> None:
@@ -90,6 +95,19 @@ def test_the_first_wrong_row_is_named(stage: ConsoleStage, statement: str, words
     assert words in done.stdout
     for path in ("/audit", "/api/v1/audit"):
         assert stage.http.get(stage.url + path, timeout=10).status_code == 200
+
+
+def test_rows_that_are_deleted_from_the_end_stay_missing(stage: ConsoleStage) -> None:
+    """The next row follows the one that was written last, whether it is there or not."""
+    with stage.console.database.writing.begin() as connection:
+        connection.execute(text("DROP TRIGGER audit_stays_delete"))
+        connection.execute(text("DELETE FROM audit WHERE number > 1"))
+        next_number(connection)
+        at = stage.now.timestamp()
+        row = log.append(connection, at=at, actor="mia", action="leave", event_id="E")
+    assert row.number == 4
+    done = seb(stage, "audit", "verify")
+    assert (done.returncode, done.stdout) == (1, "fail  rows 2 to 3 are missing\n")
 
 
 def test_without_a_database_nothing_is_made(tmp_path: Path) -> None:
