@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from console.fleet.commands import stand
 from console.fleet.contact import CONTACTS, Listening
 from console.fleet.decisions import Standing, standing
 from console.fleet.moments import moment
 from console.fleet.reporters import reporters
 from console.fleet.values import (
     CLEAR,
+    Command,
     Expectation,
     HeardVm,
     KnownEvent,
     Observation,
+    Receipt,
     folded,
 )
 
@@ -108,6 +111,21 @@ def event_item(known: KnownEvent, now: float, listening: Listening) -> Json:
         "endedAt": moment(event.shown_at) if event.state == "ended" else None,
         "downtimeSeconds": event.downtime,
         "noticeSeconds": event.notice,
+        "tries": [_try(each, known.receipts) for each in known.decided.commands],
+    }
+
+
+def _try(command: Command, receipts: Sequence[Receipt]) -> Json:
+    """How far one command of the console is."""
+    now = stand(command, receipts)
+    return {
+        "jti": command.jti,
+        "vmId": command.vm_id,
+        "state": now.state,
+        "reason": now.reason,
+        "sentAt": moment(command.sent_at or command.made_at),
+        "until": moment(command.expires_at),
+        "at": moment(now.at),
     }
 
 

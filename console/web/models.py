@@ -130,6 +130,18 @@ class Decision(Model):
     at: Moment | None
 
 
+class Try(Model):
+    """One command of the console about an event; no answer counts that comes after `until`."""
+
+    jti: str
+    vm_id: str
+    state: CommandState
+    reason: str | None
+    sent_at: Moment | None
+    until: Moment | None
+    at: Moment | None
+
+
 class Event(Model):
     """An event as a list shows it."""
 
@@ -152,6 +164,7 @@ class Event(Model):
     ended_at: Moment | None
     downtime_seconds: float | None
     notice_seconds: float | None
+    tries: list[Try]
 
 
 class EventPage(Model):

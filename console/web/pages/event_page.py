@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from console.db.snapshot import Snapshot
 from console.fleet.moments import seconds_of
-from console.web.pages import durations, past, words
+from console.web.pages import durations, event_rows, past, words
 
 _RESOURCES: Final = 200
 """Named VMs on the page; the API has all."""
@@ -31,6 +31,7 @@ def values(item: Mapping[str, Any], names: Mapping[str, str], now: float) -> dic
     return {
         "event": item,
         "type": words.event_type(item["eventType"]),
+        "trying": event_rows.trying(item, now),
         "start": start,
         "first": seconds_of(item["firstSeenAt"]),
         "may_start": may_start and not is_news,

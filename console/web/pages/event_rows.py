@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from console.db.snapshot import Snapshot
 from console.fleet import view
 from console.fleet.moments import seconds_of
+from console.fleet.outcomes import reason_words
 from console.fleet.values import Event, KnownEvent
 from console.web.events import event_item
 from console.web.pages import words
 
 Row = dict[str, Any]
 _NAMES: Final = 3
+LATE_SECONDS: Final = 30.0
+"""An approval that is not confirmed for so long is worth a look."""
 _RANKS: Final = ("due", "second", "started", "scheduled", "news", "ended")
 
 
@@ -47,7 +50,39 @@ def row_of(item: view.Json, event: Event, now: float) -> Row:
         "all_sites": event.sites,
         "sites": [site for site in event.sites if site != "default"],
         "asked_by": words.ASKED_BY.get(item["eventSource"] or ""),
+        "trying": trying(item, now),
     }
+
+
+def trying(item: Mapping[str, Any], now: float) -> Row | None:
+    """How far the newest try to approve an event is; None if it was not tried, or is approved.
+
+    `late`: for how long an approval has not been confirmed, once that is long.
+    """
+    decision, tries = item["decision"], item["tries"]
+    if decision["state"] not in ("due", "approving") or item["state"] != "scheduled":
+        return None
+    begun = seconds_of(decision["at"])
+    waits = decision["state"] == "approving" and begun is not None
+    late = now - begun if waits and begun is not None and now - begun > LATE_SECONDS else None
+    if not tries:
+        return None if late is None else {"words": None, "late": late}
+    last = tries[-1]
+    sent, until = seconds_of(last["sentAt"]), seconds_of(last["until"])
+    return {
+        "words": f"{_ordinal(len(tries))} try: {words.COMMAND_STATES[last['state']]}",
+        "at": seconds_of(last["at"]),
+        "reason": reason_words(last["reason"]),
+        "waits": last["state"] == "sent",
+        "sent": sent,
+        "patience": None if sent is None or until is None else max(0.0, until - sent),
+        "late": late,
+    }
+
+
+def _ordinal(number: int) -> str:
+    ending = {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number}{'th' if number % 100 in (11, 12, 13) else ending}"
 
 
 def in_order(rows: Iterable[Row]) -> list[Row]:

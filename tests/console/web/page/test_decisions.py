@@ -334,6 +334,44 @@ def test_an_approval_has_the_time_of_its_receipt(stage: ConsoleStage, page: Page
     assert found["decision"]["at"] == "2026-03-02T02:03:28.000Z"
 
 
+def test_a_row_says_how_far_its_approval_is(stage: ConsoleStage, page: Page) -> None:
+    """That it was asked for, was rejected, asked for again, and is not confirmed for long."""
+    vms = {vm.vm_id: vm for vm in announced(stage)}
+    page.goto(f"{stage.url}/events/E")
+    approve(page)
+    expect(page.locator("#decision h2")).to_contain_text("Being approved")
+    page.goto(stage.url)
+    row = page.locator(".events .event")
+    expect(row).to_contain_text("1st try: sent, asked just now, waits ")
+    (first,) = audit(stage)
+    stage.put(
+        vms[first["vmId"]].receipt(
+            "E", "rejected", jti=first["jti"], reason="unknown_key", actor="ann", now=stage.now
+        )
+    )
+    expect(row).to_contain_text("try: rejected by the VM")
+    expect(row).to_contain_text("The VM does not know the key that signed the command.")
+    page.goto(f"{stage.url}/events/E")
+    approve(page, "once more")
+    expect(page.locator("#decision h2")).to_contain_text("Being approved")
+    second = [row for row in audit(stage) if row["action"] == "approve"][-1]
+    vm = vms[second["vmId"]]
+    stage.put(vm.receipt("E", "posted", jti=second["jti"], actor="ann", now=stage.now))
+    expect(page.locator("#late")).to_have_count(0)
+    stage.now += timedelta(seconds=90)
+    stage.put(vm.heartbeat(now=stage.now))
+    page.goto(stage.url)
+    expect(row).to_contain_text("2nd try: given to Azure 02:14:28 UTC")
+    expect(row.locator(".late")).to_contain_text("Not confirmed for 1 min 30 s")
+    page.goto(f"{stage.url}/events/E")
+    expect(page.locator("#late")).to_contain_text("not confirmed for 1 min 30 s")
+    found = stage.http.get(f"{stage.url}/api/v1/events/E", timeout=20).json()["tries"]
+    assert [(each["vmId"], each["state"]) for each in found] == [
+        (first["vmId"], "rejected"),
+        (second["vmId"], "posted"),
+    ]
+
+
 def test_a_reason_is_required(stage: ConsoleStage, page: Page) -> None:
     """By the browser, and by the server for whoever gets past it."""
     announced(stage)
