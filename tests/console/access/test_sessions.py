@@ -123,7 +123,8 @@ def test_a_login_leads_to_no_foreign_place(text: str) -> None:
 
 def test_cookies_belong_to_this_host_where_people_come_by_https() -> None:
     """`__Host-` is believed by browsers only if it is secure, for every path and no domain."""
-    cookies = Cookies(Settings(public_url="https://console.example"))
+    login = LoginSettings(mode="proxy", proxies=("127.0.0.1",))
+    cookies = Cookies(Settings(public_url="https://console.example", login=login))
     response = Response()
     cookies.set_session(response, "v")
     cookies.set_login(response, "s")
