@@ -15,11 +15,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import pytest
 from support.commands.approval_bench import SIGNERS, Bugs, ModelBench, Setup
 from support.documents.documents import LATER, NOT_BEFORE, VM
 from support.faults.oracle import Figures
 
 from bridge.config.approval import Rule
+from bridge.store import ballast
 from bridge.store.database import StoreError
 
 MEMORY = Path("/dev/shm")
@@ -333,7 +335,11 @@ def try_courses(seed: str, courses: int, steps: int) -> Figures:
 
 def try_course(seed: str, steps: int) -> Counter[str]:
     """Live through one course; what happened in it."""
-    with tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as root:
+    with (
+        tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as root,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        patch.setattr(ballast, "SIZE_BYTES", 1)
         course = Course(Path(root), seed)
         try:
             course.live(steps)
