@@ -18,6 +18,12 @@ Why = Literal[
     "no_key",
     "unproven",
     "not_approvable",
+    "not_its_turn",
+    "cannot_prepare",
+    "turn_begun",
+    "not_prepared",
+    "no_turn",
+    "not_stuck",
 ]
 WORDS: Final[dict[Why, str]] = {
     "role": "you may not decide here: this needs the role approver; see SEB_CONSOLE_ROLES",
@@ -32,6 +38,15 @@ WORDS: Final[dict[Why, str]] = {
     "the fingerprint; wait for a record of the event, or use `seb approve` on the VM",
     "not_approvable": "Azure's status of this event is not Scheduled: it is news, and there is "
     "nothing to decide",
+    "not_its_turn": "too many VMs of its group are away; wait until they are back, or approve it "
+    "all the same with force",
+    "cannot_prepare": "the console does not hear a VM that has to prepare for it; wait until it is "
+    "back, or approve it all the same with force",
+    "turn_begun": "its turn has begun; it is approved once its VMs have prepared",
+    "not_prepared": "a VM did not prepare for it, and Azure starts it at its time; approve it all "
+    "the same with force",
+    "no_turn": "the VMs of this event hold no turn",
+    "not_stuck": "the turn is not stuck; end it all the same with force",
     "no_key": "this console cannot approve: set SEB_CONSOLE_KEY to a file that `seb keys generate` "
     "wrote",
 }

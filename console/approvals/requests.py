@@ -42,6 +42,8 @@ class Request:
     """Whether the console has a key."""
     four_eyes: int = 0
     """From so many named VMs on a second person is needed; 0: never."""
+    force: bool = False
+    """Whether the event is approved though it is not due its turn."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

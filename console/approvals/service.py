@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from console.access.people import Person
-from console.approvals.requests import Request, What
+from console.access.scope import decides_event
+from console.approvals.refused import DecisionRefused
+from console.approvals.requests import Request, What, is_reason
 from console.approvals.sending import CommandSender
 from console.approvals.signer import Signer
 from console.approvals.transaction import DecisionTransaction
+from console.approvals.turn_requests import TurnSettings, end_turn
+from console.approvals.turn_worker import TurnWorker
 from console.approvals.worker import DecisionWorker
 from console.audit.flood import Flood
+from console.config.groups import GroupSettings
 from console.db import decisions as rows
 from console.db.snapshot import Snapshots
 from console.db.transactions import read_from, write_to
@@ -44,6 +49,7 @@ class Decisions:
         committed: Callable[[], None],
         connected: Callable[[], Mapping[str, float | None]],
         four_eyes: int = 0,
+        groups: Sequence[GroupSettings] = (),
     ) -> None:
         """`committed` is told that rows were written; `offer` wakes a VM that polls over HTTPS;
         `connected` gives, for each source of this console, since when it is connected.
@@ -60,27 +66,52 @@ class Decisions:
         self._worker = DecisionWorker(
             snapshots, self._sender, connected=connected, committed=committed
         )
+        self._turns = TurnSettings(rules=groups, can_sign=signer is not None, four_eyes=four_eyes)
+        self._turn_worker = TurnWorker(
+            snapshots,
+            self._turns,
+            console=self._worker.console,
+            send=self._worker.send,
+            connected=connected,
+            committed=committed,
+        )
 
     def start(self) -> None:
         """Carry on what is open, from here on; the database must be open."""
         self._worker.start()
+        self._turn_worker.start()
 
     def stop(self) -> None:
         """End; what is open is carried on at the next start, or by another console."""
+        self._turn_worker.stop()
         self._worker.stop()
 
-    async def approve(self, person: Person, event_id: str, fingerprint: str, reason: str) -> Answer:
-        """Approve an event as the person saw it.
+    async def approve(
+        self,
+        person: Person,
+        event_id: str,
+        fingerprint: str,
+        reason: str,
+        *,
+        force: bool = False,
+    ) -> Answer:
+        """Approve an event as the person saw it; `force`: though it is not due its turn.
 
         Raises `DecisionRefused`, or `StoreError` if it cannot be audited: nothing is sent then.
         """
-        asked = self._request("approve", person, event_id, fingerprint, reason)
+        asked = self._request("approve", person, event_id, fingerprint, reason, force=force)
         return await asyncio.to_thread(self._decide, asked)
 
     async def leave(self, person: Person, event_id: str, fingerprint: str, reason: str) -> Answer:
         """Leave an event until its notBefore. Raises as `approve`."""
         asked = self._request("leave", person, event_id, fingerprint, reason)
         return await asyncio.to_thread(self._decide, asked)
+
+    async def end_turn(
+        self, person: Person, event_id: str, reason: str, *, force: bool = False
+    ) -> None:
+        """End the turn of an event; `force`: one that is not stuck. Raises as `approve`."""
+        await asyncio.to_thread(self._end_turn, person, event_id, reason.strip(), force=force)
 
     def tokens_for(self, vm_id: str) -> list[bytes]:
         """The signed commands that a VM which asks over HTTPS is to have now; on any thread.
@@ -98,9 +129,17 @@ class Decisions:
         been. Open decisions may have a next step.
         """
         self._worker.changed(since)
+        self._turn_worker.changed()
 
     def _request(
-        self, what: What, person: Person, event_id: str, fingerprint: str, reason: str
+        self,
+        what: What,
+        person: Person,
+        event_id: str,
+        fingerprint: str,
+        reason: str,
+        *,
+        force: bool = False,
     ) -> Request:
         return Request(
             what=what,
@@ -110,7 +149,32 @@ class Decisions:
             reason=reason.strip(),
             can_sign=self.signer is not None,
             four_eyes=self._four_eyes,
+            force=force,
         )
+
+    def _end_turn(self, person: Person, event_id: str, reason: str, *, force: bool) -> None:
+        if "approver" not in person.roles:
+            raise DecisionRefused("role")
+        if not is_reason(reason):
+            raise DecisionRefused("reason")
+        with write_to(self._database) as (connection, number):
+            snapshot = self._snapshots.within(connection)
+            known = snapshot.events.one(event_id)
+            sites = () if known is None else (each.site for each in known.named.values())
+            if known is None:
+                raise DecisionRefused("unknown")
+            if not decides_event(person, known.event, sites):
+                raise DecisionRefused("site")
+            end_turn(
+                snapshot,
+                number,
+                person=person,
+                known=known,
+                reason=reason,
+                force=force,
+                settings=self._turns,
+            )
+        self._committed()
 
     def _decide(self, asked: Request) -> Answer:
         """One transaction; what it has written is told and sent once it is committed."""
@@ -120,10 +184,11 @@ class Decisions:
                 number,
                 console=self._worker.console,
                 flood=self._flood,
+                turns=self._turns if self._turns.rules else None,
             ).decide(asked)
         if made.outgoing is not None:
             self._worker.send(made.outgoing)
-        if made.decisions or made.commands:
+        if made.decisions or made.commands or made.has_turn:
             self._committed()
         if made.refused is not None:
             raise made.refused

@@ -14,6 +14,7 @@ from console.approvals.refused import DecisionRefused, Why
 from console.approvals.requests import ACTIONS, Case, Request, outcome_of
 from console.approvals.sending import Outgoing
 from console.approvals.situation import expiry
+from console.approvals.turn_requests import PersonsTurn, TurnSettings
 from console.audit import log
 from console.audit.flood import Flood
 from console.db import decisions as rows
@@ -26,7 +27,18 @@ from wire.moment import moment_text
 
 LEASE_SECONDS: Final = 5.0
 """How long another console leaves the sending of a command to the one that has claimed it."""
-_AUDITED: Final = ("changed", "under_way", "no_witness", "no_key", "unproven", "not_approvable")
+_AUDITED: Final = (
+    "changed",
+    "under_way",
+    "no_witness",
+    "no_key",
+    "unproven",
+    "not_approvable",
+    "not_its_turn",
+    "cannot_prepare",
+    "turn_begun",
+    "not_prepared",
+)
 _MOST_NAMES: Final = 100
 """Resources that stand in an audit row by name."""
 
@@ -42,19 +54,32 @@ class Made:
     commands: list[Command] = field(default_factory=list)
     outgoing: Outgoing | None = None
     """What is to be sent after the commit."""
+    has_turn: bool = False
+    """Whether its VMs prepare first; it is approved after that."""
 
 
 class DecisionTransaction:
     """One transaction in which a request is checked and carried out."""
 
-    def __init__(self, snapshot: Snapshot, number: int, *, console: str, flood: Flood) -> None:
-        """`snapshot`: what the transaction sees; `number` is its own."""
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        number: int,
+        *,
+        console: str,
+        flood: Flood,
+        turns: TurnSettings | None = None,
+    ) -> None:
+        """`snapshot`: what the transaction sees; `number` is its own. `turns`: by what events wait
+        for their groups; None if there are no groups.
+        """
         self._snapshot = snapshot
         self._connection = snapshot.connection
         self._number = number
         self._now = snapshot.now
         self._console = console  # this run of this console
         self._flood = flood
+        self._turns = None if turns is None else PersonsTurn(snapshot, number, turns)
 
     def decide(self, asked: Request) -> Made:
         """Carry out what a person asks for, or refuse it."""
@@ -73,10 +98,41 @@ class DecisionTransaction:
         if outcome == "keep_left":
             return Made(state="left")
         if outcome == "send":
-            return self._send(case, known)
+            return self._send_in_turn(case, known)
         is_leave = outcome == "note_leave"
         kind, state = ("leave", "open") if is_leave else ("approve", "second")
         return self._note(case, known, self._decision(asked, known, kind=kind, state=state))
+
+    def approve_in_turn(self, asked: Request, scope: str) -> Made:
+        """Approve an event whose turn has come; nothing is done, and nothing audited, if that is
+        not possible now.
+        """
+        known = self._snapshot.events.one(asked.event_id)
+        if known is None or known.event.scope != scope:
+            return Made()
+        case = Case(
+            request=asked,
+            known=known,
+            standing=self._standing(known),
+            reporters=self._reporters(known),
+        )
+        return self._send(case, known) if outcome_of(case) == "send" else Made()
+
+    def _send_in_turn(self, case: Case, known: KnownEvent) -> Made:
+        """Send at once if the VMs of the event are prepared and belong to no group that is full."""
+        if self._turns is None:
+            return self._send(case, known)
+        try:
+            turn = self._turns.take(case.request, known)
+        except DecisionRefused as refused:
+            return self._refuse(refused.why, case)
+        if turn is None:
+            return self._send(case, known)
+        if turn.state not in ("prepared", "failed"):
+            return Made(state="approving", has_turn=True)
+        made = self._send(case, known)
+        self._turns.sent(turn)
+        return made
 
     def _reporters(self, known: KnownEvent) -> Sequence[Reporter]:
         return reporters(known, self._now, self._snapshot.listening)

@@ -17,7 +17,7 @@ COMMANDS: Final = {
     "demo": "Show a fleet on one machine; touches nothing.",
     "enroll": "Print the settings that let a VM speak with the console.",
     "events": "Show the events of the fleet.",
-    "groups": "Explain the groups of the settings, with their members today.",
+    "groups": "Show who is away in each group and who waits; `check` explains the groups.",
     "leave": "Leave an event until its time.",
     "retire": "Say that VMs are gone: the console does not wait for them any more.",
     "run": "Run the console.",

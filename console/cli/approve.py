@@ -18,6 +18,9 @@ from console.fleet.differences import names_of
 @click.argument("event_id", metavar="EVENTID")
 @click.option("--reason", required=True, help="Why; it stands in the audit and in the VM's log.")
 @click.option("--fingerprint", metavar="F", help="Approve only if the event is still the one of F.")
+@click.option(
+    "--force", is_flag=True, help="Approve though too many VMs of its group are away; audited."
+)
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.option(
     "--wait/--no-wait",
@@ -39,6 +42,7 @@ def command(
     event_id: str,
     reason: str,
     fingerprint: str | None,
+    force: bool,
     yes: bool,
     wait: bool,
     timeout: float,
@@ -46,7 +50,8 @@ def command(
 ) -> int:
     """Approve the event EVENTID: Azure starts it now instead of at its time.
 
-    An approval releases every VM that the event lists, so they are shown first. Exit codes: 0
+    An approval releases every VM that the event lists, so they are shown first. An event whose
+    group is full is refused, with who is away, unless --force is given. Exit codes: 0
     confirmed, or sent with --no-wait; 1 refused, rejected or failed; 75 not confirmed in time, or
     a second person is needed; 77 not permitted.
     """
@@ -59,7 +64,10 @@ def command(
     agreement.agree(_question(event), yes=yes)
     try:
         answer = client.post(
-            f"{event_path(event_id)}/approve", fingerprint=event["fingerprint"], reason=reason
+            f"{event_path(event_id)}/approve",
+            fingerprint=event["fingerprint"],
+            reason=reason,
+            **({"force": True} if force else {}),
         )
     except RefusedError as error:
         agreement.explain(error, event)

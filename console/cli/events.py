@@ -22,6 +22,10 @@ def _decision(event: dict[str, Any]) -> object:
     return event["decision"]["state"]
 
 
+def _turn(event: dict[str, Any]) -> object:
+    return event["turn"]["state"]
+
+
 _COLUMNS: Final[Columns] = {
     "EVENT": itemgetter("eventId"),
     "TYPE": itemgetter("eventType"),
@@ -30,6 +34,7 @@ _COLUMNS: Final[Columns] = {
     "NAMES": _names,
     "SEEN BY": itemgetter("seenBy"),
     "DECISION": _decision,
+    "TURN": _turn,
 }
 
 
@@ -39,6 +44,7 @@ _COLUMNS: Final[Columns] = {
 @click.option("-q", "--query", help="A part of an event's id or of a resource's name.")
 @click.option("--site", help="Only events that a VM of that site reported.")
 @click.option("--type", "event_type", help="Only events of that type, such as Reboot.")
+@click.option("--group", help="Only events that touch that group.")
 @click.option("--limit", type=click.IntRange(1, 100_000), default=1000, help="How many; 1000.")
 def command(  # noqa: PLR0917  # click's options
     as_json: bool,  # noqa: FBT001
@@ -46,12 +52,15 @@ def command(  # noqa: PLR0917  # click's options
     query: str | None,
     site: str | None,
     event_type: str | None,
+    group: str | None,
     limit: int,
 ) -> int:
     """Show the events of the fleet, the one with the least time left first.
 
     It asks the console at SEB_CONSOLE_URL. Exit code 69: no console answers.
     """
-    items = Client().listed("events", limit, state=state, q=query, site=site, type=event_type)
+    items = Client().listed(
+        "events", limit, state=state, q=query, site=site, type=event_type, group=group
+    )
     show(items, _COLUMNS, as_json=as_json, nothing="no events")
     return 0

@@ -16,6 +16,8 @@ from console.fleet import outcomes
 
 _AGAIN_SECONDS: Final = 0.3
 UNDER_WAY: Final = "the approval is under way; the console follows it, and so does the event's page"
+PREPARING: Final = "its VMs prepare first; the console approves it after that"
+NOT_PREPARED: Final = "it is not prepared any more; look at the event as it is now"
 SECOND: Final = (
     "this event needs a second person: another approver has to approve it too; nothing is sent yet"
 )
@@ -35,6 +37,17 @@ class Steps:
         at all.
         """
         jti = answer.get("jti")
+        end = time.monotonic() + seconds
+        if jti is None and answer.get("state") == "approving":
+            self._show({"jti": None, "state": "preparing", "reason": None})
+            while jti is None and time.monotonic() < end:
+                threading.Event().wait(_AGAIN_SECONDS)
+                code, jti = self._prepared()
+                if code is not None:
+                    return code
+            if jti is None:
+                click.echo(f"seb console: {PREPARING}", err=True)
+                return TRY_LATER if seconds else OK
         if jti is None:
             self._show({"jti": None, "state": answer.get("state"), "reason": None})
             click.echo(f"seb console: {SECOND}", err=True)
@@ -42,7 +55,6 @@ class Steps:
         if not seconds:
             self._show({"jti": jti, "state": answer["state"], "reason": None})
             return OK
-        end = time.monotonic() + seconds
         while True:
             code, jti = self._look(str(jti))
             if code is not None:
@@ -51,6 +63,23 @@ class Steps:
                 click.echo(f"seb console: {UNDER_WAY}", err=True)
                 return TRY_LATER
             threading.Event().wait(_AGAIN_SECONDS)
+
+    def _prepared(self) -> tuple[int | None, str | None]:
+        """The command that approves the event, once its VMs have prepared; the exit code if they
+        did not.
+        """
+        try:
+            event = self._client.get(event_path(self._event_id))
+        except UnreachableError:
+            return None, None
+        sent = [each for each in event["timeline"] if each["kind"] == "command"]
+        approvals = [each["jti"] for each in sent if each["act"] == "approve"]
+        if approvals:
+            return None, str(approvals[-1])
+        if event["turn"]["state"] in ("preparing", "prepared"):
+            return None, None
+        click.echo(f"seb console: {plain(event['turn']['reason'] or NOT_PREPARED)}", err=True)
+        return NO, None
 
     def _look(self, jti: str) -> tuple[int | None, str]:
         """Show what is new; the exit code, if that was the end, and the command to look at next."""
@@ -70,7 +99,11 @@ class Steps:
     def _next(self, jti: str) -> str | None:
         """The command that was sent after one of this event; None if it was the last."""
         timeline = self._client.get(event_path(self._event_id))["timeline"]
-        sent = [each["jti"] for each in timeline if each["kind"] == "command"]
+        sent = [
+            each["jti"]
+            for each in timeline
+            if each["kind"] == "command" and each["act"] == "approve"
+        ]
         ids = list(dict.fromkeys(sent))
         at = ids.index(jti) + 1 if jti in ids else len(ids)
         return ids[at] if at < len(ids) else None

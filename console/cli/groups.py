@@ -1,25 +1,67 @@
-"""`seb console groups`: the groups of the settings, explained before they are trusted."""
+"""`seb console groups`: who is away and who waits, and the groups explained before they are
+trusted.
+"""
 
 from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
 
 import click
 
 from console.cli import common
+from console.cli.client import Client, plain
 from console.config.groups import GroupSettings
 from console.db.opening import existing_database
+from console.db.situation import member_of
 from console.db.snapshot import Snapshots
 from console.db.vms import WantedVms
 from console.errors import OK
-from console.fleet.values import Vm
 from console.turns.explain import members, sentence
 from console.turns.groups import Member, groups_of, key_of
 
-_MOST = 100_000
+_MOST: Final = 100_000
+WHY: Final[Mapping[str, str]] = {
+    "turn": "its turn",
+    "preparing": "it has prepared",
+    "started": "its event has started",
+    "silent": "not heard",
+    "stopped": "its bridge has stopped",
+}
 
 
-@click.group("groups")
-def command() -> None:
-    """Look at the groups of SEB_CONSOLE_GROUPS. No event waits for its group yet."""
+@click.group("groups", invoke_without_command=True)
+@click.option("--json", "as_json", is_flag=True, help="As JSON; its fields are those of the API.")
+@click.pass_context
+def command(context: click.Context, *, as_json: bool) -> int:
+    """Show the groups of SEB_CONSOLE_GROUPS: who is away in each, and which events wait.
+
+    It asks the console at SEB_CONSOLE_URL. Exit code 69: no console answers.
+    """
+    if context.invoked_subcommand is not None:
+        return OK
+    items = Client().get("groups")["items"]
+    if as_json:
+        for each in items:
+            click.echo(json.dumps(each, ensure_ascii=False))
+        return OK
+    for each in items:
+        for line in _shown(each):
+            click.echo(plain(line))
+    if not items:
+        click.echo("no groups; see SEB_CONSOLE_GROUPS", err=True)
+    return OK
+
+
+def _shown(group: Mapping[str, Any]) -> Iterator[str]:
+    away, most, count = len(group["away"]), group["atMost"], group["members"]
+    yield f"{group['key']}: {away} of {count} away, at most {most} may be"
+    for each in group["away"]:
+        about = f" for {each['eventId']}" if each["eventId"] else ""
+        yield f"  away   {each['name']} ({WHY[each['why']]}{about}) since {each['since']}"
+    for each in group["waiting"]:
+        yield f"  waits  {each['eventId']}: {each['reason']}"
 
 
 @command.command("check")
@@ -46,20 +88,6 @@ def check(overrides: tuple[str, ...]) -> int:
         for line in _lines(rule, fleet):
             click.echo(line)
     return OK
-
-
-def member_of(vm: Vm) -> Member:
-    """A VM as groups see it."""
-    return Member(
-        vm_id=vm.vm_id,
-        name=vm.name,
-        site=vm.site,
-        location=vm.location or "",
-        zone=vm.zone or "",
-        scale_set=vm.scale_set or "",
-        resource_group=vm.resource_group or "",
-        tags=vm.tags,
-    )
 
 
 def _lines(rule: GroupSettings, fleet: list[Member]) -> list[str]:

@@ -147,8 +147,8 @@ class Settings(Section):
     approval: ApprovalSettings = ApprovalSettings()
     groups: GroupTable = Field(
         (),
-        description="JSON list of groups of VMs, of which only so many may be away at once; so "
-        "far `seb console groups check` explains them, and no event waits for its group",
+        description="JSON list of groups of VMs, of which only so many may be away at once; "
+        "`seb console groups check` explains them",
     )
     groups_file: Path | None = Field(
         None, description="TOML file with the groups, a table [[groups]] each, in place of GROUPS"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from sqlalchemy import Connection, Select, insert, select, update
+from sqlalchemy import Connection, Select, insert, or_, select, update
 
 from console.db import rows, tables
 from console.db.decision_tables import command, decision
@@ -13,6 +13,8 @@ from console.db.upsert import portions
 from console.fleet.values import Command, Decided, Decision, Receipt
 
 OVER: Final = "over"
+PREPARE: Final = "prepare"
+"""What a command asks for that belongs to a turn, and to no decision."""
 Key = tuple[str, str]
 """An event's id and scope."""
 
@@ -86,9 +88,9 @@ def waiting_commands(
     c = command.c
     wanted = (
         select(command)
-        .join(decision, decision.c.id == c.decision_id)
+        .outerjoin(decision, decision.c.id == c.decision_id)
         .where(c.channel == channel, c.expires_at > now + 1)
-        .where(decision.c.state == "open", c.unanswered_at.is_(None))
+        .where(or_(decision.c.state == "open", c.act == PREPARE), c.unanswered_at.is_(None))
     )
     if vm_id is not None:
         wanted = wanted.where(c.vm_id == vm_id)
@@ -114,7 +116,8 @@ def decided_of(connection: Connection, event_ids: Iterable[str]) -> dict[Key, De
         wanted = select(decision).where(decision.c.event_id.in_(few)).order_by(decision.c.at)
         for row in connection.execute(wanted):
             newest[(row.event_id, row.scope)] = rows.decision_of(row)
-        several = select(command).where(command.c.event_id.in_(few)).order_by(command.c.made_at)
+        several = select(command).where(command.c.event_id.in_(few), command.c.act != PREPARE)
+        several = several.order_by(command.c.made_at)
         for row in connection.execute(several):
             commands.setdefault((row.event_id, row.scope), []).append(rows.command_of(row))
     return {

@@ -27,6 +27,7 @@ from console.db.contact import contact_of
 from console.db.decision_tables import command, decision, turn
 from console.db.search import ESCAPE, has_tag, is_pattern, pattern_of, tag_of
 from console.db.tables import event, observation, preparation, receipt, resource, vm
+from console.db.turns import shown_turns
 from console.db.upsert import portions
 from console.db.vms import BEARER, OPEN, named
 from console.fleet.contact import Listening
@@ -80,6 +81,8 @@ class WantedEvents:
     since: float | None = None
     """Events of whose life some lies at this time or after it."""
     until: float | None = None
+    group: str | None = None
+    """Key of a group, or its name."""
 
 
 class Events:
@@ -209,6 +212,7 @@ class Events:
         counts, names = self._counts(ids), self._named(ids)
         receipts = self._receipts(ids)
         decided = decisions.decided_of(self._connection, ids)
+        turns = shown_turns(self._connection, ids)
         known = []
         for row in found:
             key = (row.event_id, row.scope)
@@ -222,6 +226,7 @@ class Events:
                     named=names.get(key, {}),
                     receipts=receipts.get(key, ()),
                     decided=decided.get(key, UNDECIDED),
+                    turn=turns.get(key),
                 )
             )
         return known
@@ -328,6 +333,13 @@ def _concerning(query: Select[Any], wanted: WantedEvents) -> Select[Any]:
         listing = select(resource.c.event_id).where(resource.c.folded == name)
         same = _naming(lambda each: each.c.vm_id.in_(vm_ids))
         query = query.where(or_(c.event_id.in_(same), c.event_id.in_(listing)))
+    if wanted.group is not None:
+        touches = select(turn.c.event_id).where(
+            turn.c.event_id == c.event_id, turn.c.scope == c.scope
+        )
+        whole = turn.c.groups.contains(json.dumps(wanted.group), autoescape=True)
+        part = turn.c.groups.contains(json.dumps(wanted.group)[:-1] + "/", autoescape=True)
+        query = query.where(touches.where(or_(whole, part)).exists())
     if wanted.tag is not None:
         tag = wanted.tag
         query = query.where(c.event_id.in_(_naming(lambda each: has_tag(each, tag))))

@@ -20,6 +20,8 @@ def delete_before(connection: Connection, moment: float, limit: int) -> bool:
     gone = list(connection.execute(over).scalars())
     for table in (tables.observation, tables.resource, tables.preparation, turn, tables.event):
         connection.execute(delete(table).where(table.c.event_id.in_(gone)))
+    of_turns = (command.c.event_id.in_(gone), command.c.act == "prepare")
+    connection.execute(delete(command).where(*of_turns))
     old = select(r.id).where(r.received_at < moment).limit(limit)
     ids = list(connection.execute(old).scalars())
     connection.execute(delete(tables.record).where(r.id.in_(ids)))

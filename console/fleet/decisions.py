@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from console.fleet.commands import foreign, working
-from console.fleet.values import UNDECIDED, Decided, Decision, Receipt
+from console.fleet.values import UNDECIDED, Decided, Decision, EventTurn, Receipt
 
 DecisionState = Literal["due", "second", "left", "approving", "approved", "none"]
 _IN_VAIN: Final = ("failed", "rejected", "unanswered")
@@ -43,6 +43,20 @@ def standing(
         or _decided(event_state, fingerprint, decided.decision)
         or _waiting(event_state, decided.decision, can_be_asked=can_be_asked)
     )
+
+
+def in_turn(now: Standing, turn: EventTurn | None) -> Standing:
+    """How a decision stands on an event that waits for its group: nothing is due while it waits for
+    others, or while its VMs prepare.
+    """
+    if turn is None or now.state not in ("due", "second"):
+        return now
+    if turn.state in ("preparing", "prepared"):
+        return Standing(state="approving", by=turn.by, reason=turn.asked, at=turn.since)
+    if now.state == "second":
+        return now
+    is_free = turn.state == "waiting" and turn.needs_people and not turn.held_by
+    return now if is_free or turn.state == "over" else Standing(state="none")
 
 
 def open_word(decision: Decision | None) -> DecisionState | None:

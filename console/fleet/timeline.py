@@ -96,6 +96,7 @@ def _command_items(command: Command) -> Iterable[Json]:
         "eventId": command.event_id,
         "vmId": command.vm_id,
         "channel": command.channel,
+        "act": command.act,
         "state": "made" if command.sent_at is None else "sent",
     }
     yield asked

@@ -300,6 +300,32 @@ class Named:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TurnHolder:
+    """A VM that is away in a group, and the event for which it is."""
+
+    vm_id: str
+    name: str
+    event_id: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventTurn:
+    """The turn of an event, as it is shown."""
+
+    state: str
+    since: float
+    groups: tuple[str, ...]
+    held_by: tuple[TurnHolder, ...]
+    """While it waits: who is away in its groups, if they are full; later: its own VMs."""
+    reason: str | None
+    by: str | None
+    asked: str | None
+    """The reason of the person who asked."""
+    needs_people: bool
+    """Whether it goes on only if a person asks."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class KnownEvent:
     """All that the rows hold of an event at one moment."""
 
@@ -317,6 +343,8 @@ class KnownEvent:
     of it.
     """
     decided: Decided
+    turn: EventTurn | None = None
+    """None: no group has its VMs, or nobody has looked yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,12 +7,13 @@ from typing import Any, Final
 
 from console.fleet.commands import stand
 from console.fleet.contact import CONTACTS, Listening
-from console.fleet.decisions import Standing, standing
+from console.fleet.decisions import Standing, in_turn, standing
 from console.fleet.moments import moment
 from console.fleet.reporters import reporters
 from console.fleet.values import (
     CLEAR,
     Command,
+    EventTurn,
     Expectation,
     HeardVm,
     KnownEvent,
@@ -77,13 +78,14 @@ def vm_item(heard: HeardVm, expectation: Expectation) -> Json:
 
 def decision_on(known: KnownEvent, now: float, listening: Listening) -> Standing:
     """How the decision on an event is now."""
-    return standing(
+    now_stands = standing(
         known.event.state,
         known.shown.facts.fingerprint,
         known.receipts,
         known.decided,
         can_be_asked=bool(reporters(known, now, listening)),
     )
+    return in_turn(now_stands, known.turn)
 
 
 def event_item(known: KnownEvent, now: float, listening: Listening) -> Json:
@@ -101,6 +103,7 @@ def event_item(known: KnownEvent, now: float, listening: Listening) -> Json:
         "resources": [_resource(known, name) for name in facts.event.resources],
         "seenBy": known.seen_by,
         "firstSeenAt": moment(event.first_at),
+        "turn": turn_item(known.turn),
         "decision": {
             "state": decision.state,
             "by": decision.by,
@@ -126,6 +129,22 @@ def _try(command: Command, receipts: Sequence[Receipt]) -> Json:
         "sentAt": moment(command.sent_at or command.made_at),
         "until": moment(command.expires_at),
         "at": moment(now.at),
+    }
+
+
+def turn_item(turn: EventTurn | None) -> Json:
+    """Whose turn it is, of an event."""
+    if turn is None:
+        return {"state": "none", "groups": [], "heldBy": [], "since": None, "reason": None}
+    return {
+        "state": turn.state,
+        "groups": list(turn.groups),
+        "heldBy": [
+            {"vmId": each.vm_id, "name": each.name, "eventId": each.event_id}
+            for each in turn.held_by
+        ],
+        "since": moment(turn.since),
+        "reason": turn.reason,
     }
 
 

@@ -55,6 +55,29 @@ def of_open(known: KnownEvent, state: str, now: float) -> list[Notice]:
     return found
 
 
+def of_turn(known: KnownEvent, at: float) -> Notice | None:
+    """A turn that is stuck, or an event that Azure started, or will start, without one."""
+    turn = known.turn
+    if turn is None or turn.state not in ("forced", "stuck"):
+        return None
+    groups = visible(", ".join(turn.groups))
+    names = _listed(visible(each.name) for each in turn.held_by)
+    if turn.state == "stuck":
+        title = f"the turn of {names or 'no VM'} has not ended an hour after it"
+        words = f"In {groups} others wait for it. A person can end it on the event's page."
+    else:
+        title = f"no turn in {groups}"
+        words = f"{visible(turn.reason or '')[:1].upper()}{visible(turn.reason or '')[1:]}."
+    return _about(
+        "turn-stuck" if turn.state == "stuck" else "turn-forced",
+        known,
+        fact=(turn.since,),
+        at=at,
+        title=f"{_what(known.shown.facts.event)}: {title}",
+        text=words,
+    )
+
+
 def over(known: KnownEvent, said: Iterable[Observation]) -> Notice:
     """An event that has ended, with what it cost, as the VMs say that it names."""
     event = known.shown.facts.event

@@ -8,7 +8,7 @@ from typing import Final
 
 from console.audit import log
 from console.audit.chain import Head
-from console.db import decisions
+from console.db import decisions, turns
 from console.db import notices as store
 from console.db.notices import Incident
 from console.db.snapshot import Snapshot
@@ -20,6 +20,8 @@ from console.notify.vms import Seen
 
 _WINDOW_SECONDS: Final = 3600.0
 """What ended longer ago than this is not told any more."""
+_TURN_SECONDS: Final = 5.0
+"""So soon after its announcement it is known whether an event waits for its group."""
 _SETTLE_SECONDS: Final = 60.0
 """An event's end waits so long for the VMs that it names to say what it cost."""
 
@@ -43,15 +45,19 @@ class Found:
         return {vm_id: each for vm_id, each in incidents.items() if vm_id in looked_at}
 
 
-def look(snapshot: Snapshot, *, begun: float) -> Found:
+def look(snapshot: Snapshot, *, begun: float, has_groups: bool = False) -> Found:
     """What is to be told; `begun` is when consoles of this database began to tell, in seconds since
-    1970.
+    1970. `has_groups`: events may wait for their group, and then nothing is due.
     """
     since = max(begun, snapshot.now - _WINDOW_SECONDS)
     found: list[Notice] = []
     for known in snapshot.events.open():
+        is_new = snapshot.now - known.event.first_at < _TURN_SECONDS
+        if has_groups and known.turn is None and is_new:
+            continue  # whether it waits for its group is known in a moment
         state = decision_on(known, snapshot.now, snapshot.listening).state
         found += events.of_open(known, state, snapshot.now)
+    found += _turns(snapshot)
     found += _over(snapshot, since)
     found += _failed(snapshot, since)
     head = log.head(snapshot.connection)
@@ -74,6 +80,17 @@ def _over(snapshot: Snapshot, since: float) -> list[Notice]:
         events.over(known, snapshot.events.observations(known.event.event_id, affected=True))
         for known in snapshot.events.some(ended)
     ]
+
+
+def _turns(snapshot: Snapshot) -> list[Notice]:
+    """Turns that are stuck, and events that have none where their group should wait."""
+    troubled = [
+        each.event_id
+        for each in turns.read_turns(snapshot.connection)
+        if each.state in ("forced", "stuck")
+    ]
+    told = (events.of_turn(each, snapshot.now) for each in snapshot.events.some(troubled))
+    return [each for each in told if each is not None]
 
 
 def _failed(snapshot: Snapshot, since: float) -> list[Notice]:

@@ -19,6 +19,8 @@ Kind = Literal[
     "vm-heard",
     "vm-retired",
     "approval-failed",
+    "turn-forced",
+    "turn-stuck",
     "event-over",
     "audit-head",
 ]

@@ -28,9 +28,16 @@ class Notices:
     """One thread that looks, and one for each sink. Without a sink it does nothing."""
 
     def __init__(
-        self, sinks: Sequence[Sink[Any]], *, snapshots: Snapshots, base: str, site: str
+        self,
+        sinks: Sequence[Sink[Any]],
+        *,
+        snapshots: Snapshots,
+        base: str,
+        site: str,
+        has_groups: bool = False,
     ) -> None:
-        """`base` is the console's address in links."""
+        """`base` is the console's address in links; `has_groups`: events wait for their groups."""
+        self._has_groups = has_groups
         self._snapshots = snapshots
         self._database = snapshots.database
         self._base = base
@@ -93,7 +100,7 @@ class Notices:
         meanwhile, or a write that failed, is right in the next look.
         """
         with self._snapshots.take() as snapshot:
-            now, found = snapshot.now, look(snapshot, begun=begun)
+            now, found = snapshot.now, look(snapshot, begun=begun, has_groups=self._has_groups)
         if not found.notices and not _differs(vm_notices(found.seen, found.incidents, now)):
             return
         with write_to(self._database) as (connection, _):

@@ -96,12 +96,14 @@ class Console:
             committed=self.feed.wake,
             connected=lambda: {name: state.since for name, state in self.sources.items()},
             four_eyes=settings.approval.four_eyes,
+            groups=settings.groups,
         )
         self.notices = Notices(
             list(read_sinks(settings.sink, version=version("scheduled-events-bridge")).values()),
             snapshots=self.snapshots,
             base=settings.public_url or f"http://{settings.listen}",
             site=SITE,
+            has_groups=bool(settings.groups),
         )
         self.stream = Stream()
         self._changes = Changes(self.snapshots)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from console.turns.machine import after
-from console.turns.schedule import Back, Move, Plan, Take
+from console.turns.schedule import Back, Move, Plan, Take, Waiting
 from console.turns.situation import EventFacts, Holder, Situation, Turn
 
 
@@ -23,10 +23,9 @@ def changed_turns(situation: Situation, plan: Plan, now: float) -> dict[str, Tur
     for take in plan.takes:
         event = situation.events[take.event_key]
         turns[take.event_key] = taken(turns.get(take.event_key), take, event, now)
-    for key in plan.waiting:
-        if key not in turns:
-            turns[key] = waiting(situation.events[key], now)
-    return {key: turn for key, turn in turns.items() if turn is not situation.turns.get(key)}
+    for key, why in plan.waiting.items():
+        turns[key] = _with_reason(turns.get(key) or waiting(situation.events[key], now), why)
+    return {key: turn for key, turn in turns.items() if turn != situation.turns.get(key)}
 
 
 def waiting(event: EventFacts, now: float) -> Turn:
@@ -34,6 +33,7 @@ def waiting(event: EventFacts, now: float) -> Turn:
     return Turn(
         event_key=event.key,
         event_id=event.event_id,
+        scope=event.scope,
         fingerprint=event.fingerprint,
         state="waiting",
         since=now,
@@ -52,6 +52,11 @@ def taken(before: Turn | None, take: Take, event: EventFacts, now: float) -> Tur
         by=take.actor,
         is_forced=take.is_forced,
         holders=(),
+        reason=None,
+        held_by=(),
+        behind=(),
+        needs_people=False,
+        groups=tuple(sorted({key for keys in take.groups.values() for key in keys})),
     )
     return _with_holders(begun, take.groups)
 
@@ -63,7 +68,7 @@ def moved(turn: Turn, move: Move, event: EventFacts | None, now: float) -> Turn:
     if move.happening in ("changed", "returned") and event is not None:
         fingerprint = event.fingerprint
     over_at = turn.over_at
-    if move.happening == "gone" and over_at is None:
+    if move.happening in ("gone", "unrecovered") and over_at is None:
         over_at = now
     elif move.happening == "returned":
         over_at = None
@@ -74,6 +79,17 @@ def moved(turn: Turn, move: Move, event: EventFacts | None, now: float) -> Turn:
         fingerprint=fingerprint,
         reason=turn.reason if move.reason is None else move.reason,
         over_at=over_at,
+    )
+
+
+def _with_reason(turn: Turn, why: Waiting) -> Turn:
+    return replace(
+        turn,
+        reason=why.reason if turn.state == "waiting" else turn.reason,
+        groups=why.groups,
+        held_by=why.held_by,
+        behind=why.behind,
+        needs_people=why.needs_people,
     )
 
 

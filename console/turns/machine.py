@@ -25,6 +25,7 @@ Happening = Literal[
     "not_prepared",
     "changed",
     "approve_sent",
+    "approved_by_person",
     "not_approved",
     "started",
     "gone",
@@ -32,6 +33,7 @@ Happening = Literal[
     "never_fits",
     "all_back",
     "hour_passed",
+    "unrecovered",
     "ended_by_person",
 ]
 
@@ -46,6 +48,7 @@ TABLE: Final[dict[State, dict[Happening, State]]] = {
         "never_fits": "forced",
         "started": "forced",
         "gone": "over",
+        "unrecovered": "away",
         "changed": "waiting",
     },
     "preparing": {
@@ -71,8 +74,10 @@ TABLE: Final[dict[State, dict[Happening, State]]] = {
         "gone": "away",
         "ended_by_person": "over",
     },
-    # Azure starts the event at its time. A changed event is another chance to prepare.
+    # Azure starts the event at its time. A changed event is another chance to prepare, and a person
+    # may have it approved as it is.
     "failed": {
+        "approved_by_person": "approving",
         "changed": "preparing",
         "started": "away",
         "gone": "away",
@@ -86,7 +91,13 @@ TABLE: Final[dict[State, dict[Happening, State]]] = {
         "ended_by_person": "over",
     },
     "stuck": {"returned": "preparing", "all_back": "over", "ended_by_person": "over"},
-    "forced": {"taken": "preparing", "gone": "over", "changed": "waiting"},
+    # A VM that has prepared without a turn, and has not recovered, is away all the same.
+    "forced": {
+        "taken": "preparing",
+        "gone": "over",
+        "unrecovered": "away",
+        "changed": "waiting",
+    },
     "over": {},
 }
 """For each state, what can happen in it and where that leads. What is not here changes nothing."""

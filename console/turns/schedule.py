@@ -14,7 +14,15 @@ from typing import Final
 from console.turns.away import away_by_group
 from console.turns.groups import approves, is_open
 from console.turns.machine import Happening
-from console.turns.situation import Away, EventFacts, Situation, Turn, VmFacts
+from console.turns.situation import (
+    GROUP_ACTOR,
+    Away,
+    EventFacts,
+    HeldBy,
+    Situation,
+    Turn,
+    VmFacts,
+)
 
 TOO_LATE_SECONDS: Final = 30.0
 """Before notBefore: what is not prepared by then is not approved any more."""
@@ -33,6 +41,8 @@ class Waiting:
     """Keys of the events that are before it: they hold a turn, or wait in front of it."""
     needs_people: bool = False
     """Whether it goes on only if a person asks."""
+    held_by: tuple[HeldBy, ...] = ()
+    """Who is away in its groups, besides the VMs that it names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,12 +110,15 @@ def plan(situation: Situation, now: float) -> Plan:
         if turn.is_held:
             joins += _joins(turn, situation, away)
             backs += _back(turn, situation, now)
-            moves += _moves(turn, situation, now, backs)
+            happened = list(_moves(turn, situation, now, backs))
             prepares += _prepares(turn, situation)
-            if turn.state == "prepared" and _fits_again(turn, situation, away):
+            if turn.state == "prepared" and not happened and _fits_again(turn, situation, away):
                 approvals.append(turn.event_key)
+            moves += happened
         else:
-            moves += _moves_without_turn(turn, situation)
+            left = _unrecovered(turn, situation)
+            joins += left
+            moves += _moves_without_turn(turn, situation, is_left=bool(left))
     takes, waiting = _queue(situation, away, now)
     return Plan(
         takes=tuple(takes),
@@ -176,13 +189,18 @@ def _queue(
             takes.append(_take(event, situation, keys))
             _mark_away(event, _named(event, situation), away, now)
             continue
-        held_by = [each.event_key for each in holders(event, situation, away) if each.event_key]
+        away_now = holders(event, situation, away)
+        held_by = [each.event_key for each in away_now if each.event_key]
         waiting[event.key] = Waiting(
             event_key=event.key,
             groups=keys,
             reason=reason or _waits_for(event, situation, away, behind),
             behind=tuple(dict.fromkeys([*held_by, *behind])),
             needs_people=reason is not None,
+            held_by=tuple(
+                (each.vm_id, each.event_key)
+                for each in (away_now if over_budget(event, situation, away) else ())
+            ),
         )
         if reason is None:
             for key in keys:
@@ -192,6 +210,8 @@ def _queue(
 
 def _for_people(event: EventFacts, situation: Situation, now: float) -> str | None:
     """Why the console does not take the event up by itself; None if it may."""
+    if not situation.can_sign:
+        return "the console cannot approve: SEB_CONSOLE_KEY is not set"
     return (
         _about_its_vms(event, situation)
         or _about_the_event(event, now)
@@ -218,6 +238,10 @@ def _about_its_vms(event: EventFacts, situation: Situation) -> str | None:
 def _about_the_event(event: EventFacts, now: float) -> str | None:
     if event.is_disputed:
         return "the VMs that report it do not agree"
+    if event.needs_two:
+        return "two persons approve an event of so many VMs"
+    if event.ended_by is not None:
+        return f"{event.ended_by} has ended its turn"
     if event.is_left:
         return "a person left it until Azure starts it"
     if _is_too_late(event, now):
@@ -259,7 +283,7 @@ def _take(event: EventFacts, situation: Situation, keys: tuple[str, ...]) -> Tak
     return Take(
         event_key=event.key,
         groups={vm.vm_id: vm.groups for vm in _named(event, situation)},
-        actor=f"group:{first}",
+        actor=f"{GROUP_ACTOR}{first}",
     )
 
 
@@ -274,9 +298,15 @@ def _moves(turn: Turn, situation: Situation, now: float, backs: list[Back]) -> I
         yield Move(event_key=turn.event_key, happening="started")
     elif event.fingerprint != turn.fingerprint:
         yield Move(event_key=turn.event_key, happening="changed")
+    elif turn.state in ("preparing", "prepared") and turn.is_by_group and event.is_left:
+        reason = "a person left it until Azure starts it"
+        yield Move(event_key=turn.event_key, happening="not_prepared", reason=reason)
     elif turn.state == "preparing":
         yield from _while_preparing(turn, event, situation, now)
-    elif turn.state == "prepared" and _is_too_late(event, now) and not turn.is_forced:
+    elif turn.state == "approving" and event.approval == "failed":
+        reason = "its approval failed"
+        yield Move(event_key=turn.event_key, happening="not_approved", reason=reason)
+    elif turn.state == "prepared" and _is_too_late(event, now) and turn.is_by_group:
         yield Move(event_key=turn.event_key, happening="not_prepared", reason="no time was left")
 
 
@@ -298,7 +328,10 @@ def _while_away(
 def _while_preparing(
     turn: Turn, event: EventFacts, situation: Situation, now: float
 ) -> Iterator[Move]:
-    preparing = [vm for vm in _named(event, situation) if vm.prepares]
+    # A person who overrides the budget does not wait for a VM that the console does not hear.
+    preparing = [
+        vm for vm in _named(event, situation) if vm.prepares and (vm.is_heard or not turn.is_forced)
+    ]
     said = {vm.name: vm.preparation(event.key) for vm in preparing}
     failed = sorted(
         name
@@ -316,15 +349,30 @@ def _while_preparing(
         yield Move(event_key=turn.event_key, happening="not_prepared", reason=reason)
 
 
-def _moves_without_turn(turn: Turn, situation: Situation) -> Iterator[Move]:
-    """What happened to an event that waits, or that goes without a turn."""
+def _unrecovered(turn: Turn, situation: Situation) -> list[Join]:
+    """The VMs that have prepared for an event without a turn, and have not recovered from it."""
+    if turn.event_key in situation.events:
+        return []
+    left = {
+        vm.vm_id: vm.groups
+        for vm in situation.vms.values()
+        if vm.groups and vm.preparation(turn.event_key) and not _has_recovered(vm, turn)
+    }
+    return [Join(event_key=turn.event_key, groups=left)] if left else []
+
+
+def _moves_without_turn(turn: Turn, situation: Situation, *, is_left: bool) -> Iterator[Move]:
+    """What happened to an event that waits, or that goes without a turn; `is_left`: a VM has not
+    recovered from it.
+    """
     event = situation.events.get(turn.event_key)
     if event is None:
-        yield Move(event_key=turn.event_key, happening="gone")
+        yield Move(event_key=turn.event_key, happening="unrecovered" if is_left else "gone")
     elif event.fingerprint != turn.fingerprint:
         yield Move(event_key=turn.event_key, happening="changed")
     elif turn.state == "waiting" and event.status != "Scheduled":
-        yield Move(event_key=turn.event_key, happening="started")
+        reason = "Azure started it before its turn"
+        yield Move(event_key=turn.event_key, happening="started", reason=reason)
     elif turn.state == "waiting" and (key := never_fits(event, situation)) is not None:
         reason = f"it names more VMs of {key} than may be away"
         yield Move(event_key=turn.event_key, happening="never_fits", reason=reason)
@@ -379,7 +427,7 @@ def _fits_again(turn: Turn, situation: Situation, away: Mapping[str, Mapping[str
     event = situation.events.get(turn.event_key)
     if event is None or event.status != "Scheduled" or event.fingerprint != turn.fingerprint:
         return False
-    is_whole = event.named <= turn.vm_ids and not event.strangers
+    is_whole = event.named <= turn.vm_ids and not (event.strangers and turn.is_by_group)
     return is_whole and (turn.is_forced or not over_budget(event, situation, away))
 
 

@@ -7,13 +7,27 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Final, Literal
 
 from console.turns.groups import Group
 from console.turns.machine import HOLDING, State
 
 Why = Literal["turn", "preparing", "started", "silent", "stopped"]
 Progress = Literal["preparing", "prepared", "failed", "recovered"]
+HeldBy = tuple[str, str | None]
+"""The vmId of a VM that is away, and the key of the event for which it is."""
+GROUP_ACTOR: Final = "group:"
+"""Before the name of a group that approves by itself."""
+
+
+def key_of(event_id: str, scope: str) -> str:
+    """The key of an event: its id within its scope."""
+    return f"{scope}\n{event_id}"
+
+
+def event_id_of(key: str) -> str:
+    """The id of the event of a key."""
+    return key.rpartition("\n")[2]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +52,7 @@ class VmFacts:
     heard_at: float
     contact_since: float = 0.0
     """Since when it is silent or stopped."""
+    site: str = ""
     prepares: bool = False
     """Whether its status says that it has a program that prepares."""
     takes_commands: bool = False
@@ -77,6 +92,13 @@ class EventFacts:
     """Whether a person left it until its notBefore."""
     is_disputed: bool = False
     """Whether its reporters differ, or it is in conflict: a matter for people."""
+    needs_two: bool = False
+    """Whether two persons are needed for its approval."""
+    ended_by: str | None = None
+    """The person who has ended the turn of this state of the event."""
+    approval: Literal["open", "confirmed", "failed"] | None = None
+    """How far the newest approval of this state of the event is."""
+    scope: str = ""
 
     @property
     def order(self) -> tuple[float, str]:
@@ -114,12 +136,31 @@ class Turn:
     is_forced: bool = False
     """Whether a person overrode the budget."""
     reason: str | None = None
-    """Why it failed or was forced, in words for people."""
+    """Why it waits, has failed or was forced, in words for people."""
+    scope: str = ""
+    """Of the event."""
+    asked: str | None = None
+    """The reason of the person who asked."""
+    ended_by: str | None = None
+    """The person who has ended it."""
+    groups: tuple[str, ...] = ()
+    """Keys of the groups that the event touches."""
+    held_by: tuple[HeldBy, ...] = ()
+    """Who is away in these groups, while it waits."""
+    behind: tuple[str, ...] = ()
+    """Keys of the events that are before it, while it waits."""
+    needs_people: bool = False
+    """Whether it goes on only if a person asks."""
 
     @property
     def is_held(self) -> bool:
         """Whether its VMs count as away."""
         return self.state in HOLDING
+
+    @property
+    def is_by_group(self) -> bool:
+        """Whether the console approves by itself."""
+        return self.by is not None and self.by.startswith(GROUP_ACTOR)
 
     @property
     def vm_ids(self) -> frozenset[str]:
@@ -152,3 +193,5 @@ class Situation:
     """The open ones, by key."""
     turns: Mapping[str, Turn] = field(default_factory=dict)
     """Those that are not over, by the key of their event."""
+    can_sign: bool = True
+    """Whether the console has a key."""

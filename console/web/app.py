@@ -18,6 +18,7 @@ from console.web.audit import Audit
 from console.web.decide import DecisionRoutes
 from console.web.enrolments import Enrolments
 from console.web.events import Events
+from console.web.groups import Groups
 from console.web.ingest import Ingest
 from console.web.login import LoginRoutes
 from console.web.metrics import Metrics
@@ -66,6 +67,7 @@ def operations(state: AppState, stream: Stream) -> list[Operation]:
     vms = Vms(state.snapshots)
     overview = Overview(state)
     decisions = DecisionRoutes(state)
+    groups = Groups(state)
     return [
         Operation(
             path="/api/v1/overview",
@@ -90,7 +92,7 @@ def operations(state: AppState, stream: Stream) -> list[Operation]:
             path="/api/v1/events/{eventId}/approve",
             endpoint=decisions.approve,
             summary="Approve an event as it was seen",
-            body=models.DecisionBody,
+            body=models.ApprovalBody,
             answers={"202": models.Decided, "409": models.Conflict},
         ),
         Operation(
@@ -99,6 +101,19 @@ def operations(state: AppState, stream: Stream) -> list[Operation]:
             summary="Leave an event until its notBefore",
             body=models.DecisionBody,
             answers={"200": models.Decided, "409": models.Conflict},
+        ),
+        Operation(
+            path="/api/v1/events/{eventId}/turn/end",
+            endpoint=decisions.end_turn,
+            summary="End the turn of an event that is stuck",
+            body=models.TurnEndBody,
+            answers={"200": models.EventDetail, "409": models.Conflict},
+        ),
+        Operation(
+            path="/api/v1/groups",
+            endpoint=groups.listed,
+            summary="Groups: who is away and why, and who waits for whom",
+            answers={"200": models.GroupList},
         ),
         Operation(
             path="/api/v1/commands/{jti}",

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable
-from typing import Any, Final
+from functools import partial
+from typing import Any, Final, TypeVar
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -36,10 +37,17 @@ STATUS: Final[dict[Why, int]] = {
     "no_witness": 409,
     "unproven": 409,
     "not_approvable": 409,
+    "not_its_turn": 409,
+    "cannot_prepare": 409,
+    "turn_begun": 409,
+    "not_prepared": 409,
+    "no_turn": 409,
+    "not_stuck": 409,
     "no_key": 503,
 }
 _MOST_BYTES: Final = 8 * 1024
 _NO_COMMAND: Final = "there is no such command"
+M = TypeVar("M", bound=BaseModel)
 Decide = Callable[[Person, str, str, str], Awaitable[Answer]]
 
 
@@ -51,11 +59,25 @@ class DecisionRoutes:
 
     async def approve(self, request: Request) -> Response:
         """202 `{jti, state}`; 409 with the event as it is now, 403, 404, 422, 503."""
-        return await self._decide(request, self._state.decisions.approve, 202)
+        body = await _body(request, models.ApprovalBody)
+        approve = partial(self._state.decisions.approve, force=body.force)
+        return await self._decide(request, approve, body, 202)
 
     async def leave(self, request: Request) -> Response:
         """200 `{jti, state}`; as `approve`."""
-        return await self._decide(request, self._state.decisions.leave, 200)
+        body = await _body(request, models.DecisionBody)
+        return await self._decide(request, self._state.decisions.leave, body, 200)
+
+    async def end_turn(self, request: Request) -> Response:
+        """200 with the event; 409 if its VMs hold no turn, or one that is not stuck."""
+        person, event_id = person_of(request), request.path_params["eventId"]
+        body = await _body(request, models.TurnEndBody)
+        try:
+            await self._state.decisions.end_turn(person, event_id, body.reason, force=body.force)
+        except DecisionRefused as refused:
+            return await self._not_decided(request, refused)
+        seen = await asyncio.to_thread(self._detail, event_id, person)
+        return answer(models.EventDetail.model_validate(seen))
 
     def command(self, request: Request) -> Response:
         """One command with its history."""
@@ -73,20 +95,25 @@ class DecisionRoutes:
             decision = decisions.read_decision(snapshot.connection, command.decision_id)
         return answer(models.Command.model_validate(command_item(command, receipts, decision)))
 
-    async def _decide(self, request: Request, decide: Decide, status: int) -> Response:
+    async def _decide(
+        self, request: Request, decide: Decide, body: models.DecisionBody, status: int
+    ) -> Response:
         person, event_id = person_of(request), request.path_params["eventId"]
-        body = await _body(request)
         try:
             made = await decide(person, event_id, body.fingerprint, body.reason)
         except DecisionRefused as refused:
-            seen = await asyncio.to_thread(self._detail, event_id, person)
-            if refused.why == "site" and seen is None:
-                # It may not even learn that there is such an event; the audit does.
-                attempt = attempt_at(request.scope, reason="other_site", actor=person.name)
-                await self._state.access.refusals.note(attempt)
-                refused = DecisionRefused("unknown")
-            return await self._refused(person, event_id, refused)
+            return await self._not_decided(request, refused)
         return answer(models.Decided(jti=made.jti, state=made.state), status)
+
+    async def _not_decided(self, request: Request, refused: DecisionRefused) -> Response:
+        person, event_id = person_of(request), request.path_params["eventId"]
+        seen = await asyncio.to_thread(self._detail, event_id, person)
+        if refused.why == "site" and seen is None:
+            # It may not even learn that there is such an event; the audit does.
+            attempt = attempt_at(request.scope, reason="other_site", actor=person.name)
+            await self._state.access.refusals.note(attempt)
+            refused = DecisionRefused("unknown")
+        return await self._refused(person, event_id, refused)
 
     def _detail(self, event_id: str, person: Person) -> Json | None:
         """The event as it is now; None if the person does not see it."""
@@ -103,8 +130,8 @@ class DecisionRoutes:
         return answer(body, status)
 
 
-async def _body(request: Request) -> models.DecisionBody:
-    """The fingerprint and the reason. Raises an answer of 413 or 422."""
+async def _body(request: Request, model: type[M]) -> M:
+    """What the request says. Raises an answer of 413 or 422."""
     body = bytearray()
     async for part in request.stream():
         body += part
@@ -113,9 +140,10 @@ async def _body(request: Request) -> models.DecisionBody:
     try:
         given: Any = json.loads(bytes(body), object_pairs_hook=_each_once)
     except (ValueError, RecursionError):
-        raise refuse(422, 'send a JSON object {"fingerprint": "…", "reason": "…"}') from None
+        fields = ", ".join(f'"{name}": …' for name in model.model_fields)
+        raise refuse(422, f"send a JSON object {{{fields}}}") from None
     try:
-        return models.DecisionBody.model_validate(given)
+        return model.model_validate(given)
     except ValidationError as error:
         raise refuse(422, f"the decision: {problem_of(error)}") from None
 

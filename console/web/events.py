@@ -10,7 +10,7 @@ from starlette.responses import Response, StreamingResponse
 
 from console.access.people import Person
 from console.access.scope import sees_event
-from console.db import decisions
+from console.db import decisions, turns
 from console.db.events import NEVER, WantedEvents, time_left
 from console.db.history import records_of_event
 from console.db.snapshot import Snapshot, Snapshots
@@ -78,6 +78,7 @@ def wanted_of(query: EventsQuery, site: str | None) -> WantedEvents:
         by=query.by,
         vm=query.vm,
         tag=query.tag,
+        group=query.group,
         since=query.since,
         until=query.until,
     )
@@ -139,10 +140,12 @@ def event_detail(snapshot: Snapshot, event_id: str, person: Person) -> Json | No
         vm = heard.get(each.vm_id)
         reporters.append(view.reporter_item(each, vm))
     records = records_of_event(snapshot.connection, event_id)
+    prepares = turns.prepare_commands(snapshot.connection, [event_id]).values()
+    asked = [each for each in prepares if each.scope == known.event.scope]
     every = decisions.decisions_on(snapshot.connection, key)
     return event_item(snapshot, known) | {
         "witnesses": reporters,
-        "timeline": timeline(records, every, known.decided.commands),
+        "timeline": timeline(records, every, [*known.decided.commands, *asked]),
     }
 
 

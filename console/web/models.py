@@ -33,6 +33,18 @@ MOST_VMS: Final = 1000
 _LARGEST_NUMBER: Final = 10**18 - 1
 
 Condition = Literal["clear", "scheduled", "started"]
+TurnState = Literal[
+    "none",
+    "waiting",
+    "preparing",
+    "prepared",
+    "approving",
+    "away",
+    "over",
+    "forced",
+    "failed",
+    "stuck",
+]
 EventState = Literal["scheduled", "started", "ended"]
 CommandState = Literal[
     "sent", "accepted", "posted", "confirmed", "failed", "rejected", "unanswered"
@@ -142,6 +154,24 @@ class Try(Model):
     at: Moment | None
 
 
+class TurnHolder(Model):
+    """A VM that is away in a group, and the event for which it is."""
+
+    vm_id: str
+    name: str
+    event_id: str | None
+
+
+class Turn(Model):
+    """Whose turn it is, in the groups of the event's VMs."""
+
+    state: TurnState
+    groups: list[str]
+    held_by: list[TurnHolder]
+    since: Moment | None
+    reason: str | None
+
+
 class Event(Model):
     """An event as a list shows it."""
 
@@ -159,6 +189,7 @@ class Event(Model):
     resources: list[Resource]
     seen_by: Count
     first_seen_at: Moment | None
+    turn: Turn
     decision: Decision
     started_at: Moment | None
     ended_at: Moment | None
@@ -254,6 +285,7 @@ class CommandFact(Model):
     event_id: str
     vm_id: str
     channel: str
+    act: str
     state: str
 
 
@@ -463,6 +495,9 @@ class EventsQuery(_Paged):
     by: Annotated[Words, Field(description="A part of the name of who approved it")] = None
     vm: Annotated[Words, Field(description="Name or vmId of a VM that it names")] = None
     tag: Annotated[Words, Field(description="NAME:VALUE of a tag of a VM that it names")] = None
+    group: Annotated[
+        Words, Field(description="The key of a group, or its name: those that touch it")
+    ] = None
     since: Annotated[
         Time, Field(description="Events of whose life some lies at this time or after it")
     ] = None
@@ -504,6 +539,55 @@ class DecisionBody(Model):
 
     fingerprint: Line
     reason: Line
+
+
+class ApprovalBody(DecisionBody):
+    """An approval; `force`: though the event is not due its turn."""
+
+    force: bool = False
+
+
+class TurnEndBody(Model):
+    """Why a person ends a turn; `force`: though it is not stuck."""
+
+    reason: Line
+    force: bool = False
+
+
+class Group(Model):
+    """VMs of one service, of which only so many may be away at once."""
+
+    name: str
+    key: str
+    members: Count
+    at_most: Count
+    away: list[AwayVm]
+    waiting: list[WaitingEvent]
+
+
+class AwayVm(Model):
+    """A VM that is away, and why."""
+
+    vm_id: str
+    name: str
+    why: Literal["turn", "preparing", "started", "silent", "stopped"]
+    event_id: str | None
+    since: Moment | None
+
+
+class WaitingEvent(Model):
+    """An event that waits for its turn, and for whom."""
+
+    event_id: str
+    behind: list[str]
+    reason: str | None
+    since: Moment | None
+
+
+class GroupList(Model):
+    """Every group, in the order of the settings."""
+
+    items: list[Group]
 
 
 class EnrolmentBody(Model):

@@ -111,6 +111,6 @@ def _words(item: Mapping[str, Any]) -> tuple[str, str, str]:
         return _PREPARATIONS.get(state, (state, "soft", "square"))
     label = {"receipt": "Approval", "command": "Command", "decision": "Decision"}
     if item.get("act") == "prepare":
-        label["receipt"] = "Prepare command"
+        label |= {"receipt": "Prepare command", "command": "Prepare command"}
     title = f"{label.get(str(kind), str(kind))}: {words.COMMAND_STATES.get(state, state)}"
     return title, tone.get(state, "blue"), "square"

@@ -35,7 +35,7 @@ def test_only_prepared_turns_are_approved() -> None:
         for happening, then in row.items()
         if then == "approving"
     ]
-    assert ways == [("prepared", "approve_sent")]
+    assert ways == [("prepared", "approve_sent"), ("failed", "approved_by_person")]
 
 
 def test_the_table_can_be_printed() -> None:

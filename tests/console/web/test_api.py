@@ -282,7 +282,7 @@ def test_the_description_says_what_may_be_asked(console: ConsoleProcess) -> None
     listed = described["paths"]["/api/v1/events"]["get"]["parameters"]
     by_name = {each["name"]: each for each in listed}
     assert set(by_name) == {
-        *("state", "q", "site", "type", "status", "by", "vm", "tag", "since", "until"),
+        *("state", "q", "site", "type", "status", "by", "vm", "tag", "group", "since", "until"),
         *("format", "limit", "cursor"),
     }
     assert by_name["state"]["schema"]["enum"] == ["open", "over"]

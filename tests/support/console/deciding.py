@@ -103,8 +103,14 @@ class DecisionBench:
             "SEB_SINK__MQTT__PORT": str(self.broker_port(home.name)),
             "SEB_SINK__MQTT__COMMANDS": "true",
             "SEB_APPROVAL__TRUST": str(self.trust),
+            **self.more(home),
         }
         return BridgeProcess("run", env=env, home=home)
+
+    def more(self, home: Path) -> dict[str, str]:
+        """Further settings of a bridge; `home` is its directory."""
+        del home
+        return {}
 
     def announce(self, event_type: str = "Reboot") -> str:
         """An event that names every VM of this bench; its id."""
@@ -139,10 +145,11 @@ def decide(
     reason: str = "maintenance",
     *,
     to: str = "approve",
+    **more: Any,
 ) -> requests.Response:
     """Say what is to be done about an event as it was seen."""
     url = f"{console.url}/api/v1/events/{event['eventId']}/{to}"
-    body = {"fingerprint": event["fingerprint"], "reason": reason}
+    body = {"fingerprint": event["fingerprint"], "reason": reason, **more}
     return console.http.post(url, json=body, timeout=20)
 
 

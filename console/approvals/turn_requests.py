@@ -1,0 +1,173 @@
+"""What people ask of turns: an approval that takes one, and the end of one. Each is a part of the
+caller's transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from console.access.people import Person
+from console.approvals.refused import DecisionRefused
+from console.approvals.requests import Request
+from console.audit import log
+from console.config.groups import GroupSettings
+from console.db import turns
+from console.db.situation import read_situation
+from console.db.snapshot import Snapshot
+from console.fleet.values import KnownEvent
+from console.turns.away import away_by_group
+from console.turns.changes import changed_turns, moved, taken, waiting
+from console.turns.machine import Happening
+from console.turns.schedule import Move, Take, groups_touched, holders, over_budget, plan
+from console.turns.situation import EventFacts, Situation, Turn, key_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnSettings:
+    """What turns are decided by."""
+
+    rules: Sequence[GroupSettings] = ()
+    can_sign: bool = False
+    four_eyes: int = 0
+
+
+def situation_of(snapshot: Snapshot, settings: TurnSettings) -> Situation:
+    """All that turns are decided from now."""
+    return read_situation(
+        snapshot, settings.rules, can_sign=settings.can_sign, four_eyes=settings.four_eyes
+    )
+
+
+class PersonsTurn:
+    """Within the transaction of a person's approval: whether the event is due its turn."""
+
+    def __init__(self, snapshot: Snapshot, number: int, settings: TurnSettings) -> None:
+        self._snapshot = snapshot
+        self._number = number
+        self._settings = settings
+
+    def take(self, asked: Request, known: KnownEvent) -> Turn | None:
+        """The turn that the event has from now on; its approval is to be sent at once if the state
+        is `prepared`, and by a later step otherwise. None if no group has its VMs. Raises
+        `DecisionRefused` if it is not due its turn; then it waits.
+        """
+        situation = situation_of(self._snapshot, self._settings)
+        event = situation.events.get(key_of(known.event.event_id, known.event.scope))
+        if event is None or not groups_touched(event, situation):
+            return None
+        turn = situation.turns.get(event.key)
+        if turn is not None and turn.is_held:
+            return self._held(asked, turn, event)
+        return self._new(asked, turn, event, situation)
+
+    def sent(self, turn: Turn) -> None:
+        """The approval of the event has been written."""
+        happening: Happening = "approve_sent" if turn.state == "prepared" else "approved_by_person"
+        move = Move(event_key=turn.event_key, happening=happening)
+        self._put(moved(turn, move, None, self._snapshot.now))
+
+    def _held(self, asked: Request, turn: Turn, event: EventFacts) -> Turn:
+        if turn.state == "failed":
+            if not asked.force:
+                raise DecisionRefused("not_prepared")
+            forced = replace(turn, is_forced=True, by=asked.person.name, asked=asked.reason)
+            self._audit(asked, forced, event)
+            return forced
+        if not asked.force or turn.state not in ("preparing", "prepared") or turn.is_forced:
+            raise DecisionRefused("turn_begun")
+        forced = replace(turn, is_forced=True, by=asked.person.name, asked=asked.reason)
+        self._audit(asked, forced, event)
+        self._put(forced)
+        return replace(forced, state="preparing")
+
+    def _new(
+        self, asked: Request, turn: Turn | None, event: EventFacts, situation: Situation
+    ) -> Turn:
+        now = self._snapshot.now
+        away = away_by_group(situation, with_unsure=True)
+        full = over_budget(event, situation, away)
+        named = [situation.vms[vm_id] for vm_id in sorted(event.named & situation.vms.keys())]
+        unheard = [vm.name for vm in named if vm.prepares and not vm.is_heard]
+        if (full or unheard) and not asked.force:
+            self._put(self._refused(turn, event, situation))
+            raise DecisionRefused("not_its_turn" if full else "cannot_prepare")
+        take = Take(
+            event_key=event.key,
+            groups={vm.vm_id: vm.groups for vm in named},
+            actor=asked.person.name,
+            is_forced=bool(full or unheard),
+        )
+        begun = replace(taken(turn, take, event, now), asked=asked.reason, ended_by=None)
+        self._audit(asked, begun, event)
+        reading = replace(situation, turns={**situation.turns, event.key: begun})
+        after = changed_turns(reading, plan(reading, now), now).get(event.key, begun)
+        self._put(after)
+        return after
+
+    def _refused(self, turn: Turn | None, event: EventFacts, situation: Situation) -> Turn:
+        """The turn as it waits, so that the answer can say for whom."""
+        away = away_by_group(situation, with_unsure=True)
+        away_now = holders(event, situation, away)
+        base = turn or waiting(event, self._snapshot.now)
+        return replace(
+            base,
+            groups=groups_touched(event, situation),
+            held_by=tuple((each.vm_id, each.event_key) for each in away_now),
+        )
+
+    def _audit(self, asked: Request, turn: Turn, event: EventFacts) -> None:
+        log.append(
+            self._snapshot.connection,
+            at=self._snapshot.now,
+            actor=asked.person.name,
+            action="force_turn" if asked.force else "take_turn",
+            event_id=event.event_id,
+            fingerprint=event.fingerprint,
+            reason=asked.reason,
+            groups=list(turn.groups),
+            held_by=[vm_id for vm_id, _ in turn.held_by] or None,
+        )
+
+    def _put(self, turn: Turn) -> None:
+        turns.put_turns(self._snapshot.connection, [turn], self._number)
+
+
+def end_turn(
+    snapshot: Snapshot,
+    number: int,
+    *,
+    person: Person,
+    known: KnownEvent,
+    reason: str,
+    force: bool,
+    settings: TurnSettings,
+) -> None:
+    """End a turn as a person wants it. Raises `DecisionRefused`; then nothing was written."""
+    situation = situation_of(snapshot, settings)
+    event_id, scope = known.event.event_id, known.event.scope
+    turn = situation.turns.get(key_of(event_id, scope))
+    if turn is None or not turn.is_held:
+        raise DecisionRefused("no_turn")
+    event = situation.events.get(turn.event_key)
+    if event is not None and event.approval == "open":
+        raise DecisionRefused("under_way")
+    if turn.state != "stuck" and not force:
+        raise DecisionRefused("not_stuck")
+    log.append(
+        snapshot.connection,
+        at=snapshot.now,
+        actor=person.name,
+        action="end_turn",
+        event_id=event_id,
+        fingerprint=turn.fingerprint,
+        reason=reason,
+        state=turn.state,
+        groups=list(turn.groups),
+        vm_ids=[each.vm_id for each in turn.still_away],
+    )
+    move = Move(event_key=turn.event_key, happening="ended_by_person")
+    ended = replace(moved(turn, move, event, snapshot.now), ended_by=person.name)
+    turns.put_turns(snapshot.connection, [ended], number)
+    if event is None:
+        turns.forget_preparations(snapshot.connection, (event_id, scope))

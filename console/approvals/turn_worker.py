@@ -1,0 +1,100 @@
+"""One thread that gives turns, carries them on and ends them, whichever console began them.
+
+No console leads: each step is one transaction that reads everything again, and what is to be sent
+is sent after its commit.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from console.approvals import turns
+from console.approvals.sending import Outgoing
+from console.approvals.transaction import DecisionTransaction
+from console.approvals.turn_requests import TurnSettings
+from console.audit.flood import Flood
+from console.db.snapshot import Snapshots
+from console.db.transactions import write_to
+from console.errors import ConsoleError
+
+_LOG: Final = logging.getLogger("console")
+_LOOK_SECONDS: Final = 1.0
+"""How often turns are looked at, whatever comes in: time alone ends a rest, or makes one stuck."""
+_GATHER_SECONDS: Final = 0.1
+"""How long what came in waits for more, so that a busy fleet is not read for each record."""
+
+
+class TurnWorker:
+    """`changed` may be called from any thread."""
+
+    def __init__(
+        self,
+        snapshots: Snapshots,
+        settings: TurnSettings,
+        *,
+        console: str,
+        send: Callable[[Outgoing], None],
+        connected: Callable[[], Mapping[str, float | None]],
+        committed: Callable[[], None],
+    ) -> None:
+        """`console` is the name of this run, `connected` gives, for each source of this console,
+        since when it is connected.
+        """
+        self._snapshots = snapshots
+        self._settings = settings
+        self._console = console
+        self._send = send
+        self._connected = connected
+        self._committed = committed
+        self._wanted = threading.Event()
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="turns", daemon=True)
+
+    def start(self) -> None:
+        """Begin; without groups there is nothing to do."""
+        if self._settings.rules:
+            self._thread.start()
+
+    def stop(self, timeout: float = 5.0) -> None:
+        """End after what is under way; harmless if it has not started."""
+        self._stopping.set()
+        self._wanted.set()
+        if self._thread.is_alive():
+            self._thread.join(timeout)
+
+    def changed(self) -> None:
+        """Rows were written: there may be a next step."""
+        self._wanted.set()
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            begun = time.monotonic()
+            try:
+                self._work()
+            except ConsoleError as error:
+                _LOG.warning("%s", error, extra={"action": "turns_wait"})
+            except Exception:  # noqa: BLE001  # logged with its trace
+                _LOG.exception("this is a bug in the console", extra={"action": "turns_bug"})
+            self._wanted.wait(_LOOK_SECONDS)
+            # A large fleet takes as long to read as to rest, so that others get the database.
+            self._stopping.wait(max(_GATHER_SECONDS, (time.monotonic() - begun) / 2))
+            self._wanted.clear()
+
+    def _work(self) -> None:
+        connected = {name for name, since in self._connected().items() if since is not None}
+        with self._snapshots.take() as snapshot:
+            if not turns.has_work(snapshot, self._settings, connected):
+                return
+        with write_to(self._snapshots.database) as (connection, number):
+            snapshot = self._snapshots.within(connection)
+            decide = DecisionTransaction(snapshot, number, console=self._console, flood=Flood())
+            written = turns.step(snapshot, number, self._settings, decide, connected)
+        for each in written.outgoing:
+            self._send(each)
+        if written.has_changed:
+            self._wanted.set()
+            self._committed()

@@ -1,0 +1,223 @@
+"""The transaction of turns: what follows from one reading is written together with it.
+
+A turn is taken, moved on and ended while other writers wait, so any number of consoles never
+release more of a group than it allows. Nothing here signs or sends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+from uuid import uuid4
+
+from console.access.people import Person
+from console.approvals.requests import Request
+from console.approvals.sending import Outgoing
+from console.approvals.transaction import DecisionTransaction, Made
+from console.approvals.turn_requests import TurnSettings, situation_of
+from console.audit import log
+from console.db import decisions as rows
+from console.db import turns
+from console.db.snapshot import Snapshot
+from console.fleet.commands import REPLAYED, own_receipts
+from console.fleet.reporters import PULL, channel_of
+from console.fleet.values import Command, Receipt
+from console.turns.changes import changed_turns, moved
+from console.turns.schedule import Move, Plan, plan
+from console.turns.situation import EventFacts, Situation, Turn
+
+AGAIN_SECONDS: Final = 10.0
+"""A prepare command that was not answered is sent again after so long."""
+_LIFE_SECONDS: Final = 60
+"""How long a token of it is good."""
+_ASK_ANEW: Final = ("unknown_event", "expired", "not_yet_valid", "rate_limited", "event_changed")
+"""Reasons of a VM that may take another command."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Written:
+    """What a step has written, and what is to be sent after the commit."""
+
+    has_changed: bool = False
+    outgoing: list[Outgoing] = field(default_factory=list)
+
+
+def has_work(snapshot: Snapshot, settings: TurnSettings, connected: Collection[str]) -> bool:
+    """Whether `step` would write anything now."""
+    if not turns.is_anything_open(snapshot.connection):
+        return False
+    situation = situation_of(snapshot, settings)
+    todo = plan(situation, snapshot.now)
+    if todo.approvals or changed_turns(situation, todo, snapshot.now):
+        return True
+    return bool(_due(snapshot, situation, todo, connected))
+
+
+def step(
+    snapshot: Snapshot,
+    number: int,
+    settings: TurnSettings,
+    decide: DecisionTransaction,
+    connected: Collection[str],
+) -> Written:
+    """Write what follows from the newest rows; `connected` are the sources of this console that
+    are connected.
+    """
+    situation = situation_of(snapshot, settings)
+    todo = plan(situation, snapshot.now)
+    changed = changed_turns(situation, todo, snapshot.now)
+    written = Written(has_changed=bool(changed))
+    for key in todo.approvals:
+        turn = changed.get(key, situation.turns[key])
+        made = _approve(decide, turn)
+        if made.decisions:
+            written.has_changed = True
+            event = situation.events[key]
+            sent = Move(event_key=key, happening="approve_sent")
+            changed[key] = moved(turn, sent, event, snapshot.now)
+            if made.outgoing is not None:
+                written.outgoing.append(made.outgoing)
+    turns.put_turns(snapshot.connection, changed.values(), number)
+    for take in todo.takes:
+        _audit_taken(snapshot, changed[take.event_key], situation)
+    for wanted in _due(snapshot, situation, todo, connected):
+        written.has_changed = True
+        outgoing = _write_command(snapshot, wanted, number)
+        if outgoing is not None:
+            written.outgoing.append(outgoing)
+    return written
+
+
+def _approve(decide: DecisionTransaction, turn: Turn) -> Made:
+    """Have an event approved whose VMs are prepared, as the one who took its turn."""
+    actor = turn.by or ""
+    reason = turn.asked or f"its turn in {', '.join(turn.groups)}"
+    asked = Request(
+        what="approve",
+        person=Person(name=actor, roles=frozenset({"approver"}), is_token=turn.is_by_group),
+        event_id=turn.event_id,
+        fingerprint=turn.fingerprint,
+        reason=reason[:300],
+        can_sign=True,
+    )
+    return decide.approve_in_turn(asked, turn.scope)
+
+
+# Prepare commands
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Wanted:
+    """A prepare command that is to be sent now; `is_new`: it was never sent."""
+
+    command: Command
+    is_new: bool
+
+
+def _due(
+    snapshot: Snapshot, situation: Situation, todo: Plan, connected: Collection[str]
+) -> list[_Wanted]:
+    """The prepare commands that are to be sent now, over channels that this console has."""
+    if not todo.prepares or not situation.can_sign:
+        return []
+    connection, now = snapshot.connection, snapshot.now
+    events = {key: situation.events[key] for key, _ in todo.prepares}
+    before = turns.prepare_commands(connection, {each.event_id for each in events.values()})
+    receipts = rows.receipts_of(connection, [each.jti for each in before.values()])
+    vms = {each.vm.vm_id: each.vm for each in snapshot.vms.some({v for _, v in todo.prepares})}
+    found = []
+    for key, vm_id in todo.prepares:
+        event, vm, turn = events[key], vms.get(vm_id), situation.turns[key]
+        if vm is None:
+            continue
+        channel = channel_of(vm.commands, vm.pulled_at, now, snapshot.listening)
+        if channel is None or (channel != PULL and channel not in connected):
+            continue
+        last = before.get((event.event_id, event.scope, event.fingerprint, vm_id))
+        wanted = _next_command(last, receipts, event, turn, vm_id=vm_id, channel=channel, now=now)
+        if wanted is not None:
+            found.append(wanted)
+    return found
+
+
+def _next_command(
+    last: Command | None,
+    receipts: Sequence[Receipt],
+    event: EventFacts,
+    turn: Turn,
+    *,
+    vm_id: str,
+    channel: str,
+    now: float,
+) -> _Wanted | None:
+    """The command that is to be sent now to a VM that has not prepared; None if it was sent lately,
+    or answered.
+    """
+    expires_at = float(int(now) + _LIFE_SECONDS)
+    if last is None:
+        return _Wanted(command=_command(event, turn, vm_id, channel, now), is_new=True)
+    if now < last.expires_at - _LIFE_SECONDS + AGAIN_SECONDS:
+        return None
+    answers = [one for one in own_receipts(last, receipts) if one.facts.reason != REPLAYED]
+    if not answers:
+        again = replace(last, channel=channel, expires_at=expires_at, sent_at=None)
+        return _Wanted(command=again, is_new=False)
+    newest = answers[-1].facts
+    if newest.state == "rejected" and newest.reason in _ASK_ANEW:
+        return _Wanted(command=_command(event, turn, vm_id, channel, now), is_new=True)
+    return None
+
+
+def _command(event: EventFacts, turn: Turn, vm_id: str, channel: str, now: float) -> Command:
+    return Command(
+        jti=str(uuid4()),
+        decision_id="",
+        event_id=event.event_id,
+        scope=event.scope,
+        fingerprint=event.fingerprint,
+        vm_id=vm_id,
+        channel=channel,
+        subject=turn.by or "",
+        reason=(turn.asked or f"its turn in {', '.join(turn.groups)}")[:300],
+        made_at=now,
+        expires_at=float(int(now) + _LIFE_SECONDS),
+        act=rows.PREPARE,
+    )
+
+
+def _write_command(snapshot: Snapshot, wanted: _Wanted, number: int) -> Outgoing | None:
+    """The row that makes other consoles wait, and for a new command that of the audit before it."""
+    command, connection = wanted.command, snapshot.connection
+    if wanted.is_new:
+        log.append(
+            connection,
+            at=snapshot.now,
+            actor=command.subject,
+            action="prepare",
+            event_id=command.event_id,
+            jti=command.jti,
+            fingerprint=command.fingerprint,
+            reason=command.reason,
+            vm_id=command.vm_id,
+            channel=command.channel,
+        )
+        rows.put_command(connection, command, number)
+    else:
+        rows.change_command(connection, command, number)
+    site = rows.site_of(connection, command.vm_id)
+    return None if site is None else Outgoing(command=command, site=site)
+
+
+def _audit_taken(snapshot: Snapshot, turn: Turn, situation: Situation) -> None:
+    log.append(
+        snapshot.connection,
+        at=snapshot.now,
+        actor=turn.by or "",
+        action="take_turn",
+        event_id=turn.event_id,
+        fingerprint=turn.fingerprint,
+        groups=list(turn.groups),
+        vm_ids=[each.vm_id for each in turn.holders],
+        names=[situation.vms[each.vm_id].name for each in turn.holders],
+    )

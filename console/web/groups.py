@@ -1,0 +1,94 @@
+"""`/api/v1/groups`: who is away in each group and why, and who waits for whom."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from console.access.people import Person
+from console.config.groups import GroupSettings
+from console.db.situation import read_situation
+from console.db.snapshot import Snapshot
+from console.fleet.moments import moment
+from console.turns.away import away_by_group
+from console.turns.groups import Group
+from console.turns.situation import Away, Situation, Turn, event_id_of
+from console.web.answers import Json, answer
+from console.web.models import GroupList
+from console.web.security import person_of
+from console.web.state import AppState
+
+
+class Groups:
+    """Answers about groups."""
+
+    def __init__(self, state: AppState) -> None:
+        self._state = state
+
+    def listed(self, request: Request) -> Response:
+        """Every group that has a member."""
+        with self._state.snapshots.take() as snapshot:
+            items = group_items(snapshot, self._state.settings.groups, person_of(request))
+        return answer(GroupList.model_validate({"items": items}))
+
+
+def group_items(snapshot: Snapshot, rules: tuple[GroupSettings, ...], person: Person) -> list[Json]:
+    """Every group as the API shows it; a person of one site sees those with a VM of that site."""
+    if not rules:
+        return []
+    situation = read_situation(snapshot, rules)
+    away = away_by_group(situation)
+    waiting: dict[str, list[Turn]] = {}
+    for turn in situation.turns.values():
+        if turn.state in ("waiting", "forced"):
+            for key in turn.groups:
+                waiting.setdefault(key, []).append(turn)
+    return [
+        _item(group, away.get(group.key, {}), waiting.get(group.key, ()), situation)
+        for group in situation.groups.values()
+        if person.site is None or _is_of(group, person.site, situation)
+    ]
+
+
+def _item(
+    group: Group, away: Mapping[str, Away], waiting: Sequence[Turn], situation: Situation
+) -> Json:
+    order = sorted(waiting, key=lambda turn: _order(turn, situation))
+    return {
+        "name": group.rule.name,
+        "key": group.key,
+        "members": len(group.members),
+        "atMost": group.at_most,
+        "away": [_away(each, situation) for each in away.values()],
+        "waiting": [
+            {
+                "eventId": turn.event_id,
+                "behind": [event_id_of(key) for key in turn.behind],
+                "reason": turn.reason,
+                "since": moment(turn.since),
+            }
+            for turn in order
+        ],
+    }
+
+
+def _order(turn: Turn, situation: Situation) -> tuple[float, str]:
+    event = situation.events.get(turn.event_key)
+    return (float("inf"), turn.event_id) if event is None else event.order
+
+
+def _away(each: Away, situation: Situation) -> Json:
+    vm = situation.vms.get(each.vm_id)
+    return {
+        "vmId": each.vm_id,
+        "name": each.vm_id if vm is None else vm.name,
+        "why": each.why,
+        "eventId": None if each.event_key is None else event_id_of(each.event_key),
+        "since": moment(each.since),
+    }
+
+
+def _is_of(group: Group, site: str, situation: Situation) -> bool:
+    return any(situation.vms[vm_id].site == site for vm_id in group.members)

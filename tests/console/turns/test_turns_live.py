@@ -1,0 +1,116 @@
+"""Turns from outside: real bridges whose programs prepare, a real broker, and consoles."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from support.console.deciding import audit, decide
+from support.console.turning import Cluster, reaches, turn
+from support.eventually import eventually
+
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs POSIX scripts")
+
+
+def test_the_second_waits_for_the_first(tmp_path: Path) -> None:
+    """Of two events that overlap, both are prepared and approved, one after the other."""
+    with Cluster(tmp_path, vms=3) as cluster, cluster.console() as console:
+        first = cluster.announce_for(0)
+        reaches(console, first, "approving", "away")
+        second = cluster.announce_for(1)
+        reaches(console, second, "waiting")
+        waiting = console.events()[second]
+        assert [each["name"] for each in waiting["turn"]["heldBy"]] == ["web-0"]
+        assert waiting["decision"]["state"] == "none"
+        (group,) = console.get("groups")["items"]
+        assert (group["key"], group["members"], group["atMost"]) == ("db", 3, 1)
+        assert [(each["name"], each["eventId"]) for each in group["away"]] == [("web-0", first)]
+        assert [each["eventId"] for each in group["waiting"]] == [second]
+        assert group["waiting"][0]["behind"] == [first]
+        assert [*console.events(group="db")] == [*console.events()]
+        assert console.events(group="dbs") == {}
+        assert cluster.runs(1) == []
+        eventually(lambda: cluster.approved(0) == [first], what="the first approval", timeout=60)
+        assert cluster.words(0)[:2] == ["scheduled begun", "scheduled done"]
+        eventually(lambda: "started done" in cluster.words(0), what="the start", timeout=60)
+        assert cluster.runs(1) == []
+        cluster.simulators[0].end_event(first)
+        reaches(console, first, "over")
+        eventually(lambda: cluster.approved(1) == [second], what="the second", timeout=60)
+        cluster.simulators[1].end_event(second)
+        reaches(console, second, "over")
+        assert cluster.most_away() == 1
+        rows = [(row["action"], row["actor"], row["eventId"]) for row in audit(console)]
+        both = [(act, "group:db", each) for each in (first, second) for act in ACTS]
+        assert rows == both
+        kinds = [
+            (each["kind"], each["state"])
+            for each in console.get(f"events/{first}")["timeline"]
+            if each["kind"] == "preparation"
+        ]
+        assert [state for _, state in kinds] == ["preparing", "prepared", "recovered"]
+
+
+ACTS = ("take_turn", "prepare", "approve")
+
+
+def test_a_vm_that_cannot_prepare_is_not_approved(tmp_path: Path) -> None:
+    """Its program gives up: nothing is approved, and a person may do it all the same."""
+    with Cluster(tmp_path, vms=2) as cluster, cluster.console() as console:
+        (cluster.home(0) / "code").write_text("65")
+        event_id = cluster.announce_for(0)
+        reaches(console, event_id, "failed")
+        event = console.events()[event_id]
+        assert event["turn"]["reason"] == "web-0 could not prepare"
+        refused = decide(console, event)
+        assert refused.status_code == 409
+        assert refused.json()["turn"]["state"] == "failed"
+        assert cluster.effective == []
+        assert turn(console, event_id) == "failed"
+
+
+def test_a_person_waits_for_the_group_or_overrides_it(tmp_path: Path) -> None:
+    """409 with the holders; with force both are away, and the audit says who wanted that."""
+    cluster = Cluster(tmp_path, vms=3)
+    cluster.group = {"name": "db", "match": {"name": ["web-*"]}}
+    with cluster, cluster.console() as console:
+        first, second = cluster.announce_for(0), cluster.announce_for(1)
+        for event_id in (first, second):
+            eventually(
+                lambda event_id=event_id: (  # type: ignore[misc]
+                    console.events().get(event_id, {}).get("decision", {}).get("state") == "due"
+                ),
+                what="due",
+                timeout=60,
+            )
+        made = decide(console, console.events()[first])
+        assert (made.status_code, made.json()) == (202, {"jti": None, "state": "approving"})
+        reaches(console, first, "approving", "away")
+        reaches(console, second, "waiting")
+        refused = decide(console, console.events()[second])
+        assert refused.status_code == 409
+        assert [each["name"] for each in refused.json()["turn"]["heldBy"]] == ["web-0"]
+        made = decide(console, console.events()[second], force=True)
+        assert made.status_code == 202, made.text
+        eventually(lambda: cluster.approved(1) == [second], what="the second", timeout=60)
+        forced = [row for row in audit(console) if row["action"] == "force_turn"]
+        assert [row["eventId"] for row in forced] == [second]
+
+
+def test_a_console_that_starts_again_carries_turns_on(tmp_path: Path) -> None:
+    """Killed while a VM prepares: the program runs once, and the event is approved once."""
+    with Cluster(tmp_path, vms=2) as cluster, cluster.console() as console:
+        (cluster.home(0) / "hold").touch()
+        first = cluster.announce_for(0)
+        eventually(lambda: cluster.words(0) == ["scheduled begun"], what="preparing", timeout=60)
+        second = cluster.announce_for(1)
+        reaches(console, second, "waiting")
+        console.kill()
+        (cluster.home(0) / "hold").unlink()
+        console.start()
+        eventually(lambda: cluster.approved(0) == [first], what="the approval", timeout=60)
+        assert cluster.words(0)[:2] == ["scheduled begun", "scheduled done"]
+        assert cluster.runs(1) == []
+        reaches(console, second, "waiting")
+        assert cluster.most_away() == 1
