@@ -139,6 +139,11 @@ class Sink(ABC, Generic[S]):
     def deliver(self, records: Sequence[Record]) -> None:
         """Hand over at most `BATCH` records, in order; return once all are acknowledged."""
 
+    def announce(self, record: Record) -> None:
+        """Show an event for which this sink, which prepares (`PREPARES`), has not been asked to
+        prepare. Most have nothing to show. Raises as `deliver`.
+        """
+
     def maintain(self) -> None:
         """Called every 5 seconds or so when idle or waiting, and after each delivery. Raises as
         `deliver`.

@@ -7,12 +7,19 @@ from typing import Any
 
 from bridge.preparation.preparations import Preparations
 from sinks.base import Check, Sink, SinkRejected
-from wire.record import EVENT_ENDED, EVENT_STARTED, EVENT_UPDATED, PREPARATION, Record
+from wire.record import (
+    EVENT_ENDED,
+    EVENT_SCHEDULED,
+    EVENT_STARTED,
+    EVENT_UPDATED,
+    PREPARATION,
+    Record,
+)
 
 
 class PreparingSink(Sink[Any]):
     """Stands before the sink that prepares. In place of the record that asks, the sink gets the
-    event's own newest record; what does not concern a preparation is acknowledged unseen.
+    event's own newest record; an event that it is not asked about is announced to it only.
     """
 
     KIND = "preparing"
@@ -28,10 +35,11 @@ class PreparingSink(Sink[Any]):
         return self._inner.deadline
 
     def accepts(self, record_type: str, affects_this_vm: bool | None) -> bool:  # noqa: FBT001
-        """What asks for a preparation, and what follows it, whatever `types` says."""
+        """What asks for a preparation, and what is told of an event, whatever `types` says."""
         if record_type == PREPARATION:
             return True
         return affects_this_vm is True and record_type in (
+            EVENT_SCHEDULED,
             EVENT_STARTED,
             EVENT_UPDATED,
             EVENT_ENDED,
@@ -42,7 +50,7 @@ class PreparingSink(Sink[Any]):
         self._inner.open()
 
     def deliver(self, records: Sequence[Record]) -> None:
-        """Hand over what concerns a preparation, one record at a time. Raises as the inner one."""
+        """Hand over one record at a time. Raises as the inner one."""
         for record in records:
             if record.type == PREPARATION:
                 event = self._preparations.event_of(record)
@@ -50,6 +58,8 @@ class PreparingSink(Sink[Any]):
                     self._prepare(record, event)
             elif self._preparations.wants(record):
                 self._tell(record)
+            else:
+                self._inner.announce(record)
 
     def _prepare(self, record: Record, event: Record) -> None:
         try:

@@ -50,6 +50,8 @@ What the sink's token may change. `dyn` is there because the policy is about sev
 variables:
   - name: ownNode
     expression: request.userInfo.extra[?"authentication.kubernetes.io/node-name"][0].orValue("")
+  - name: part
+    expression: request.?subResource.orValue("")
   - name: isNode
     expression: request.resource.resource == "nodes"
   - name: newNode
@@ -80,8 +82,10 @@ variables:
 validations:
   - expression: variables.ownNode != ""
     message: the token is not that of a pod on a node (Kubernetes 1.30 writes the node into it)
+    reason: Forbidden
   - expression: '!variables.isNode || object.metadata.name == variables.ownNode'
     messageExpression: '"the token of a pod on " + variables.ownNode + " changes no other node"'
+    reason: Forbidden
   - expression: >-
       !variables.isNode || (
         variables.newNode.metadata.all(k,
@@ -93,12 +97,14 @@ validations:
           || (k in variables.oldAnnotations && variables.newAnnotations[k] == variables.oldAnnotations[k]))
         && variables.oldAnnotations.all(k, k == "scheduled-events-bridge/marks" || k in variables.newAnnotations))
     message: of a node's metadata, only the annotation scheduled-events-bridge/marks may change
+    reason: Forbidden
   - expression: >-
       !variables.isNode || (
         variables.newNode.?spec.orValue({}).all(k, k in ["taints", "unschedulable"]
           || (k in variables.oldNode.spec && variables.newNode.spec[k] == variables.oldNode.spec[k]))
         && variables.oldNode.?spec.orValue({}).all(k, k in ["taints", "unschedulable"] || k in variables.newNode.spec))
     message: of a node's spec, only the own taint and the own cordon may change
+    reason: Forbidden
   - expression: >-
       !variables.isNode || (
         variables.newTaints.filter(t, t.key != "scheduled-events-bridge/event")
@@ -106,6 +112,7 @@ validations:
         && variables.newTaints.filter(t, t.key == "scheduled-events-bridge/event").all(t,
           {{ if $sink.taint }}t.effect == "NoSchedule"{{ else }}t in variables.oldTaints{{ end }}))
     message: {{ if $sink.taint }}of a node's taints, only scheduled-events-bridge/event:NoSchedule may change{{ else }}the settings of the chart ask for no taint{{ end }}
+    reason: Forbidden
   # A cordon and the annotation that says whose it is change together: no cordon of others is taken back.
   - expression: >-
       !variables.isNode || (
@@ -114,6 +121,7 @@ validations:
           || {{ end }}(!variables.isClosed && variables.wasOurs))
         && (!variables.isOurs || variables.wasOurs || (variables.isClosed && !variables.wasClosed)))
     message: {{ if $mayCordon }}only the own cordon of a node may be taken back{{ else }}the settings of the chart ask for no cordon{{ end }}
+    reason: Forbidden
   - expression: >-
       !variables.isNode || (
         variables.newStatus.all(k, k == "conditions"
@@ -122,20 +130,24 @@ validations:
         && variables.newStatus.?conditions.orValue([]).filter(c, c.type != "ScheduledEvent")
           == variables.oldStatus.?conditions.orValue([]).filter(c, c.type != "ScheduledEvent"))
     message: of a node's status, only the condition ScheduledEvent may change
+    reason: Forbidden
   - expression: >-
       request.resource.resource != "events" || (
         dyn(object).involvedObject.?kind.orValue("") == "Node"
         && dyn(object).involvedObject.?name.orValue("") == variables.ownNode
         && dyn(object).?reportingComponent.orValue("") == "scheduled-events-bridge")
     message: only events about the own node may be written
+    reason: Forbidden
   # An eviction does not say on which node its pod is, so a policy cannot look.
   - expression: >-
-      request.resource.resource != "pods" || request.subResource != "eviction" || (
+      request.resource.resource != "pods" || variables.part != "eviction" || (
         dyn(object).?deleteOptions.preconditions.uid.orValue("") != ""
         && !dyn(object).?deleteOptions.gracePeriodSeconds.hasValue())
     message: an eviction names the uid of its pod and leaves the pod its own grace period
+    reason: Forbidden
   - expression: >-
-      request.resource.resource != "pods" || request.subResource != ""
+      request.resource.resource != "pods" || variables.part != ""
       || dyn(oldObject).?spec.nodeName.orValue("") == variables.ownNode
     messageExpression: '"the token of a pod on " + variables.ownNode + " deletes no pod of another node"'
+    reason: Forbidden
 {{- end -}}

@@ -144,9 +144,13 @@ class Api:
             raise _error(error) from None
 
     def may(self, verb: str, resource: str, *, subresource: str = "", name: str = "") -> bool:
-        """Whether the service account may do that."""
+        """Whether the service account may do that where the sink does it."""
         wanted = ResourceAttributes(
-            verb=verb, resource=resource, subresource=subresource, name=name
+            verb=verb,
+            resource=resource,
+            subresource=subresource,
+            name=name,
+            namespace=_NAMESPACE if resource == "events" else "",
         )
         review = SelfSubjectAccessReview(
             spec=SelfSubjectAccessReviewSpec(resourceAttributes=wanted)

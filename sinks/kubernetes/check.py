@@ -34,6 +34,11 @@ def look_at(api: Api, node: str, settings: KubernetesSettings, vm: VmIdentity) -
                 yield Check.fail(f"the service account may not {verb} {what}", _ROLE)
                 return
         yield Check.ok("the service account may do what is asked for")
+        if settings.prepares and not (settings.drain or settings.cordon or settings.taint):
+            yield Check.warn(
+                "PREPARES is set, but the sink only shows events: every event counts as prepared",
+                "set DRAIN, CORDON or TAINT",
+            )
     except SinkError as error:
         yield Check.problem(error.problem, "see that the pod's network reaches the API server")
 

@@ -53,6 +53,11 @@ class Marks:
         """Whether an event stands on the node that taints, cordons and drains."""
         return any(each.acts for each in self.events.values())
 
+    def acts_for(self, event_id: str) -> bool:
+        """Whether that event stands on the node and taints, cordons and drains."""
+        mark = self.events.get(event_id.casefold())
+        return mark is not None and mark.acts
+
     def with_event(self, event_id: str, mark: Mark) -> Marks:
         """The marks with an event that is new or has changed."""
         return replace(self, events={**self.events, event_id.casefold(): mark})

@@ -7,7 +7,8 @@ from typing import Annotated, Final
 
 from pydantic import AfterValidator, Field
 
-from sinks.base import JsonList, SinkSettings
+from sinks.base import JsonList
+from sinks.settings import PreparingSettings
 
 IMPACTS: Final = ("none", "pause", "restart", "redeploy", "delete")
 """The words of a record's `data.impact`."""
@@ -20,7 +21,7 @@ def _known_impacts(words: tuple[str, ...]) -> tuple[str, ...]:
     return words
 
 
-class KubernetesSettings(SinkSettings):
+class KubernetesSettings(PreparingSettings):
     """What the sink does on its own node. Showing an event is always done, the rest if asked."""
 
     node: str | None = Field(
@@ -53,7 +54,16 @@ class KubernetesSettings(SinkSettings):
         ge=0,
         le=86_400,
         allow_inf_nan=False,
-        description="Seconds before notBefore until which disruption budgets are honoured",
+        description="Seconds before notBefore until which disruption budgets are honoured; with "
+        "PREPARES, at which the sink prepares, asked or not, and FORCE_LEAD is for the budgets",
+    )
+    force_lead: float | None = Field(
+        default=None,
+        ge=0,
+        le=86_400,
+        allow_inf_nan=False,
+        description="Seconds before notBefore until which disruption budgets are honoured; LEAD "
+        "unless given, with PREPARES a quarter of LEAD",
     )
     force: bool = Field(
         default=False,
@@ -71,3 +81,10 @@ class KubernetesSettings(SinkSettings):
         allow_inf_nan=False,
         description="Seconds that one request to the API server may take",
     )
+
+    @property
+    def budgets_until(self) -> float:
+        """Seconds before notBefore until which disruption budgets are honoured."""
+        if self.force_lead is not None:
+            return self.force_lead
+        return self.lead / 4 if self.prepares else self.lead

@@ -6,6 +6,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
@@ -39,7 +40,8 @@ class KubernetesSink(Sink[KubernetesSettings]):
     `scheduled`, `updated` and `started` of an event that names this VM set the node's condition
     `ScheduledEvent` and, if asked, taint, cordon and drain it; `ended` takes all of it back.
     Every record becomes a Kubernetes Event about the node, named by the record's id. A delivery is
-    acknowledged once all that was asked for is done.
+    acknowledged once all that was asked for is done. With `PREPARES` an event is shown from its
+    announcement on, and taint, cordon and drain begin when the sink is asked to prepare.
     """
 
     KIND: ClassVar[str] = "kubernetes"
@@ -54,6 +56,8 @@ class KubernetesSink(Sink[KubernetesSettings]):
         self._marks: Marks | None = None
         """What this run has put on the node; None before it has read the node."""
         self._uid: str | None = None
+        self._shown: set[str] = set()
+        """The ids of records that are shown and not acknowledged yet."""
         self._aborted = threading.Event()
 
     @property
@@ -83,15 +87,27 @@ class KubernetesSink(Sink[KubernetesSettings]):
 
     def deliver(self, records: Sequence[Record]) -> None:
         """Bring the node to each record in turn. Raises `SinkError` or `SinkRejected`."""
+        # All is shown before the first drain, which may wait for long. A record is shown once, so
+        # that a drain which is tried again does not close a node that somebody has opened.
+        for record in records:
+            if record.id not in self._shown:
+                self._show(record, is_asked=True)
+                self._shown.add(record.id)
         for number, record in enumerate(records):
             try:
-                self._deliver(record, records[number + 1 :])
+                self._drain_for(record, records[number + 1 :])
             except SinkError as error:
                 raise SinkError(
                     error.problem, retry_after=error.retry_after, delivered=number
                 ) from None
             except SinkRejected as refused:
+                self._shown.discard(record.id)
                 raise SinkRejected(str(refused), delivered=number) from None
+            self._shown.discard(record.id)
+
+    def announce(self, record: Record) -> None:
+        """Show an event for which the sink has not been asked to prepare. Raises `SinkError`."""
+        self._show(record, is_asked=False)
 
     def maintain(self) -> None:
         """Take back the marks of events that are not pending any more. Raises `SinkError`.
@@ -132,20 +148,28 @@ class KubernetesSink(Sink[KubernetesSettings]):
         """Close the connections; the marks stay on the node."""
         self._disconnect()
 
-    def _deliver(self, record: Record, later: Sequence[Record]) -> None:
+    def _show(self, record: Record, *, is_asked: bool) -> None:
+        """Bring the node to the record, but for its pods, and write the record's Event."""
         event_id = record.event_id
-        is_over = record.type == EVENT_ENDED or record.affects_this_vm is False
-        if event_id is None:
-            self._note(record)
-            return
-        if is_over:
+        if event_id is not None and _is_over(record):
             self._change(lambda marks: marks.without(event_id))
-        else:
+        elif event_id is not None:
             mark = self._mark(record)
-            self._change(lambda marks: marks.with_event(event_id, mark), is_new=True)
+
+            def change(marks: Marks) -> Marks:
+                # An event that the sink was asked about goes on to act when it changes.
+                acts = mark.acts if is_asked else marks.acts_for(event_id)
+                return marks.with_event(event_id, replace(mark, acts=acts))
+
+            self._change(change, is_new=is_asked)
         self._note(record)
-        may_drain = self.settings.drain and not is_over and record.type != EVENT_STARTED
-        if may_drain and mark.acts and not _ends(event_id, later):
+
+    def _drain_for(self, record: Record, later: Sequence[Record]) -> None:
+        event_id = record.event_id
+        if event_id is None or not self.settings.drain or _is_over(record):
+            return
+        mark = self._mark(record)
+        if mark.acts and record.type != EVENT_STARTED and not _ends(event_id, later):
             self._drain(mark)
 
     def _mark(self, record: Record) -> Mark:
@@ -166,7 +190,9 @@ class KubernetesSink(Sink[KubernetesSettings]):
             uid = node["metadata"].get("uid")
             # A node that was made anew has none of our marks, and is open again.
             is_other = self._uid is not None and uid != self._uid
-            before = self._marks if is_other and self._marks else _marks_on(node)
+            before = _marks_on(node)
+            if is_other and self._marks is not None:
+                before = replace(self._marks, cordoned=False)
             marks = change(before)
             patch = patch_of(
                 node,
@@ -223,11 +249,11 @@ class KubernetesSink(Sink[KubernetesSettings]):
                 raise _still_there(pods, blocked)
 
     def _is_late(self, mark: Mark) -> bool:
-        """Whether less than `lead` seconds remain."""
+        """Whether disruption budgets are not honoured any more."""
         if mark.not_before is None:
             return True
         left = datetime.fromisoformat(mark.not_before) - self.context.now()
-        return left <= timedelta(seconds=self.settings.lead)
+        return left <= timedelta(seconds=self.settings.budgets_until)
 
     def _connect(self) -> Api:
         if self._api is None:
@@ -255,6 +281,11 @@ class KubernetesSink(Sink[KubernetesSettings]):
 
 def _marks_on(node: Mapping[str, Any]) -> Marks:
     return read_marks(node["metadata"].get("annotations"))
+
+
+def _is_over(record: Record) -> bool:
+    """Whether the event is over for this VM."""
+    return record.type == EVENT_ENDED or record.affects_this_vm is False
 
 
 def _ends(event_id: str, later: Sequence[Record]) -> bool:

@@ -436,3 +436,90 @@ def test_the_annotation_says_what_is_ours(cluster: FakeApi, make_bench: MakeBenc
     found = json.loads(bench.node["metadata"]["annotations"][ANNOTATION])
     assert found["cordoned"] is True
     assert list(found["events"]) == ["e-1"]
+
+
+def test_a_new_node_that_a_person_closed_stays_closed(
+    cluster: FakeApi, make_bench: MakeBench
+) -> None:
+    """The sink cordoned the node before it was deleted; it did not cordon the new one."""
+    bench = make_bench(cordon=True)
+    bench.sink.deliver([record("scheduled")])
+    cluster.add_node(NODE, unschedulable=True)
+    bench.sink.deliver([record("ended")])
+    assert bench.node["spec"]["unschedulable"] is True
+
+
+def test_a_second_event_is_shown_while_the_first_is_drained_for(
+    cluster: FakeApi, make_bench: MakeBench
+) -> None:
+    """A disruption budget may hold a drain for long; what is coming stands on the node."""
+    cluster.add_pod("web", NODE)
+    cluster.protected.add("shop/web")
+    bench = make_bench(drain=True)
+    with pytest.raises(SinkError, match="held by a disruption budget") as raised:
+        bench.sink.deliver([record("scheduled"), record("scheduled", "Redeploy", "e-2")])
+    assert raised.value.delivered == 0
+    assert bench.condition is not None
+    assert "Redeploy e-2" in bench.condition["message"]
+
+
+def test_a_drain_that_is_tried_again_does_not_close_an_opened_node(
+    cluster: FakeApi, make_bench: MakeBench
+) -> None:
+    """A person opened the node while a disruption budget held the drain."""
+    cluster.add_pod("web", NODE)
+    cluster.protected.add("shop/web")
+    bench = make_bench(drain=True)
+    for _ in range(2):
+        with pytest.raises(SinkError, match="held by a disruption budget"):
+            bench.sink.deliver([record("scheduled")])
+        bench.node["spec"].pop("unschedulable", None)
+    assert "unschedulable" not in bench.node["spec"]
+
+
+def test_a_preparing_sink_shows_and_waits_to_be_asked(
+    cluster: FakeApi, make_bench: MakeBench
+) -> None:
+    """What is coming stands on the node from the announcement on, and the pods stay until then."""
+    cluster.add_pod("web", NODE)
+    bench = make_bench(prepares=True, drain=True, taint=True)
+    bench.sink.announce(record("scheduled"))
+    assert bench.condition is not None
+    assert not bench.node["spec"].get("unschedulable")
+    assert list(cluster.pods) == ["shop/web"]
+    bench.sink.deliver([record("scheduled")])
+    assert bench.node["spec"]["unschedulable"] is True
+    assert not cluster.pods
+    bench.sink.announce(record("updated"))
+    assert bench.node["spec"]["unschedulable"] is True
+    bench.sink.deliver([record("ended")])
+    assert bench.is_clean()
+
+
+def test_an_event_that_ends_unasked_leaves_nothing(make_bench: MakeBench) -> None:
+    """It was shown only."""
+    bench = make_bench(prepares=True, drain=True)
+    bench.sink.announce(record("scheduled"))
+    bench.sink.announce(record("ended"))
+    assert bench.is_clean()
+
+
+@pytest.mark.parametrize(
+    ("settings", "until"),
+    [
+        ({"lead": 100}, 100),
+        ({"lead": 100, "force_lead": 20}, 20),
+        ({"lead": 100, "prepares": True}, 25),
+        ({"lead": 100, "prepares": True, "force_lead": 20}, 20),
+    ],
+)
+def test_budgets_are_honoured_until(settings: dict[str, Any], until: float) -> None:
+    """A preparation begins at LEAD, and needs time before it forces."""
+    found = KubernetesSettings(kind="kubernetes", **settings)
+    assert found.budgets_until == until
+
+
+def test_check_names_a_preparation_that_does_nothing(make_bench: MakeBench) -> None:
+    """The VM would say that it is prepared, with all its pods on it."""
+    lines = make_bench(prepares=True).sink.check()
+    assert [line.remedy for line in lines if line.level == "warn"] == ["set DRAIN, CORDON or TAINT"]

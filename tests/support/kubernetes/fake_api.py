@@ -205,6 +205,8 @@ class FakeApi:
         wanted = body["spec"]["resourceAttributes"]
         resource = "/".join(filter(None, (wanted["resource"], wanted.get("subresource"))))
         allowed = (wanted["verb"], resource) not in self.forbidden
+        if resource == "events" and wanted.get("namespace") != "default":
+            allowed = False  # the role is for this namespace alone
         return {**body, "status": {"allowed": allowed}}
 
 
