@@ -179,6 +179,24 @@ class Vms:
         query = select(vm, self._contact).where(self._contact.in_(list(contacts)))
         return self._heard(query.order_by(vm.c.heard_at.desc(), vm.c.sort_name).limit(limit))
 
+    def siblings(self, vm_ids: Iterable[str], *, limit: int) -> list[HeardVm]:
+        """The VMs beside some others, in the same scale set or with the same tags, that are silent
+        or have stopped, or that an open event names.
+        """
+        mine = self.some(vm_ids)
+        places = {each.vm.place for each in mine if each.vm.scale_set}
+        tags = {rows.vm_row(each.vm)["tags"] for each in mine if each.vm.tags}
+        if not places and not tags:
+            return []
+        names = _conditions().subquery()
+        query = select(vm, self._contact).where(
+            or_(and_(vm.c.place.in_(places), vm.c.scale_set.is_not(None)), vm.c.tags.in_(tags)),
+            vm.c.vm_id.not_in([each.vm.vm_id for each in mine]),
+            vm.c.retired_at.is_(None),
+            or_(self._contact.in_(("silent", "stopped")), vm.c.vm_id.in_(select(names.c.vm_id))),
+        )
+        return self._heard(query.order_by(vm.c.sort_name, vm.c.vm_id).limit(limit))
+
     def taken_away(self, since: float) -> dict[str, str]:
         """By vmId of a silent or stopped VM, the newest event that has taken it away: one that has
         begun, or has ended after a moment and after the VM was heard. A VM that is shut down in

@@ -21,6 +21,7 @@ from console.web.pages import (
     fleet_page,
     history_page,
     overview,
+    siblings,
     vm_page,
 )
 from console.web.pages.bulk import Listing
@@ -114,10 +115,11 @@ class Pages:
         with state.snapshots.take() as snapshot:
             found = event_detail(snapshot, request.path_params["event_id"], person)
             names = {} if found is None else event_page.names_of(snapshot, found)
+            beside = [] if found is None else siblings.siblings(snapshot, found)
         if found is None:
             words = "Nothing is known of an event of this id, or it is older than what is kept."
             return self._missing(request, "There is no such event", words)
-        values = event_page.values(found, names, state.now())
+        values = event_page.values(found, names, state.now()) | {"siblings": beside}
         values["decision"] = decision_block.values(
             found,
             person=person,

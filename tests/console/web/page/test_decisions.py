@@ -334,6 +334,32 @@ def test_an_approval_has_the_time_of_its_receipt(stage: ConsoleStage, page: Page
     assert found["decision"]["at"] == "2026-03-02T02:03:28.000Z"
 
 
+def test_siblings_stand_beside_the_button(stage: ConsoleStage, page: Page) -> None:
+    """Of the same scale set or with the same tags: those that are due, away or silent, and no
+    other; somebody who approves one node of three sees the other two.
+    """
+    stage.put(FakeVm(name="db-9", scale_set="db").heartbeat(now=stage.now))
+    quiet = FakeVm(name="db-7", scale_set="db")
+    stage.put(quiet.heartbeat(now=stage.now - timedelta(minutes=11)))
+    tagged = FakeVm(name="arbiter", group="other", tags={"role": "db"})
+    stage.put(tagged.event("E-AWAY", transition="started", now=stage.now))
+    for name in ("db-3", "db-5"):
+        vm = FakeVm(name=name, scale_set="db", tags={"role": "db"} if name == "db-3" else {})
+        stage.put(vm.event(f"E-{name}", not_before=stage.moment(600), now=stage.now))
+        stage.takes_commands(vm)
+    page.goto(f"{stage.url}/events/E-db-3")
+    rows = page.locator("form #siblings li")
+    expect(rows).to_have_count(3)
+    expect(rows.nth(0)).to_contain_text("arbiter away, its event has started")
+    expect(rows.nth(0)).to_contain_text("same tags")
+    expect(rows.nth(1)).to_contain_text("db-7 silent, last heard 11 min ago")
+    expect(rows.nth(2)).to_contain_text("db-5 decision due")
+    expect(rows.nth(2)).to_contain_text("same scale set db")
+    check_views(page, "console-siblings")
+    page.goto(f"{stage.url}/events/E-AWAY")
+    expect(page.locator("#siblings")).to_have_count(0)
+
+
 def test_a_row_says_how_far_its_approval_is(stage: ConsoleStage, page: Page) -> None:
     """That it was asked for, was rejected, asked for again, and is not confirmed for long."""
     vms = {vm.vm_id: vm for vm in announced(stage)}
