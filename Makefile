@@ -42,6 +42,7 @@ lint: $(VENV)/dev.stamp ## Check style, types, layers and generated documentatio
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/mypy --platform win32 --cache-dir .mypy_cache/win32
+	MYPYPATH=tests $(BIN)/mypy --cache-dir .mypy_cache/tests -p support
 	$(BIN)/lint-imports
 	$(BIN)/python docs/generate.py --check
 

@@ -8,7 +8,17 @@ import struct
 import threading
 from typing import TYPE_CHECKING, Any
 
-from support.amqp.codec import Described, Reader, Symbols, UByte, UInt, ULong, UShort, encode
+from support.amqp.codec import (
+    Described,
+    Reader,
+    Symbol,
+    Symbols,
+    UByte,
+    UInt,
+    ULong,
+    UShort,
+    encode,
+)
 from support.amqp.faults import Fault
 from support.amqp.links import Consumer, Link, Requests, Sender, address_of, error
 
@@ -110,7 +120,7 @@ class Connection:
         fields = frame.value + [None] * 14
         return self._handle(channel, frame.code, fields, reader.rest)
 
-    def _handle(self, channel: int, code: int, fields: list[Any], payload: bytes) -> bool:
+    def _handle(self, channel: int, code: int | Symbol, fields: list[Any], payload: bytes) -> bool:
         if code == OPEN:
             self._peer_frame = int(fields[2] or MAX_FRAME)
             self._answer_open()
@@ -157,7 +167,7 @@ class Connection:
 
     def _answer_open(self) -> None:
         idle = UInt(240_000)  # Event Hubs: closes a connection that is silent for 4 minutes
-        fields = ["stand-in", None, UInt(MAX_FRAME), UShort(4999), idle, *[None] * 4, {}]
+        fields: list[Any] = ["stand-in", None, UInt(MAX_FRAME), UShort(4999), idle, *[None] * 4, {}]
         self.send(0, OPEN, fields)
 
     def _attach(self, channel: int, fields: list[Any]) -> None:

@@ -68,7 +68,7 @@ def decode_sections(payload: bytes) -> list[Described]:
 
 def decode_message(payload: bytes) -> HubMessage:
     """A message that is not a batch."""
-    found: dict[int, Any] = {}
+    found: dict[int | Symbol, Any] = {}
     body = b""
     for section in decode_sections(payload):
         if section.code == DATA:

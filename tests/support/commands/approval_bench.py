@@ -435,11 +435,14 @@ class ModelBench:
         message = CommandMessage(
             token=self.sent[place % len(self.sent)],
             channel="mqtt",
-            settled=lambda: self._waiting.pop(number, None),
+            settled=lambda: self._settled(number),
         )
         if self.approver.command(message):
             self.counts["commands"] += 1
             self._waiting[number] = self._seconds_of_work()
+
+    def _settled(self, number: int) -> None:
+        self._waiting.pop(number, None)
 
     def person(self, event_id: str, back: int) -> None:
         """A person on the VM approves what the newest record said, or one before it."""

@@ -227,9 +227,8 @@ class ApprovalBench:
 
     def send(self, token: bytes, **how: Any) -> None:
         """A command comes in."""
-        self.approvals.command(
-            CommandMessage(token=token, **{"channel": "mqtt", "settled": self._settle} | how)
-        )
+        given: dict[str, Any] = {"channel": "mqtt", "settled": self._settle}
+        self.approvals.command(CommandMessage(token=token, **given | how))
         self.go_on()
 
     def person(self, event_id: str = EVENT_ID, **how: Any) -> Approval:

@@ -133,7 +133,7 @@ class DecisionBench:
         def is_due() -> bool:
             event = console.events().get(event_id, {})
             seen = event.get("seenBy") == len(self.simulators)
-            return seen and event["decision"]["state"] == "due"
+            return bool(seen and event["decision"]["state"] == "due")
 
         eventually(is_due, what="a due decision", timeout=60)
         return dict(console.events()[event_id])

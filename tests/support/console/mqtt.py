@@ -57,7 +57,7 @@ class Fleet:
     def _send(
         self, topic: str, payload: bytes, *, retain: bool = False, expiry: int | None = None
     ) -> MQTTMessageInfo:
-        properties = Properties(PacketTypes.PUBLISH)
+        properties = Properties(PacketTypes.PUBLISH)  # type: ignore[no-untyped-call]
         if expiry is not None:
             properties.MessageExpiryInterval = expiry
         return self._client.publish(topic, payload, 1, retain=retain, properties=properties)

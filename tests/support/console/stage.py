@@ -166,7 +166,12 @@ class ConsoleStage:
 
     def _deliver(self, items: list[Incoming]) -> None:
         stored = threading.Event()
-        delivery = Delivery(source="web", items=items, done=lambda good: good and stored.set())
+
+        def done(good: bool) -> None:  # as Delivery.done
+            if good:
+                stored.set()
+
+        delivery = Delivery(source="web", items=items, done=done)
         self.console.writer.put(delivery)
         assert stored.wait(20)
         self.settle()
@@ -214,7 +219,11 @@ def fleet_of_all_states(stage: ConsoleStage) -> dict[str, FakeVm]:
     stage.takes_commands(vms["coming"])
     started = stage.now - timedelta(seconds=60)
     stage.put(vms["running"].event("E-RUNNING", transition="started", now=started))
-    gone = {"event_type": "Terminate", "impact": "delete", "resources": ["retired-1"]}
+    gone: dict[str, Any] = {
+        "event_type": "Terminate",
+        "impact": "delete",
+        "resources": ["retired-1"],
+    }
     for transition in ("started", "ended"):
         stage.put(vms["peer"].event("E-GONE", transition=transition, now=stage.now, **gone))
     return vms

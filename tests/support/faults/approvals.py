@@ -77,7 +77,11 @@ class MortalBench(Mortal):
         self.commands.append(jti := f"command-{len(self.commands)}")
         token = self.stage.signer.approve(record, jti=jti, rsn=f"reason of {jti}")
         vm_id = self.stage.simulator.vm.vm_id
-        return lambda: self.stage.line.publish(vm_id, token)
+
+        def send() -> None:
+            self.stage.line.publish(vm_id, token)
+
+        return send
 
     def _prepare_rule(self) -> Callable[[], None]:
         """An event is announced, for which the rule waits; what lets it act."""

@@ -124,7 +124,7 @@ class Subscriber:
         client.loop_start()
         self._client = client
         # Retained messages come on the first subscription only, and keep their flag.
-        options = SubscribeOptions(  # type: ignore[no-untyped-call]
+        options = SubscribeOptions(
             qos=1, retainAsPublished=True, retainHandling=SubscribeOptions.RETAIN_SEND_IF_NEW_SUB
         )
         client.subscribe([(name, options) for name in (*self._filters, self._marker)])

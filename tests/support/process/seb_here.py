@@ -46,6 +46,7 @@ def here(
             with pytest.raises((SystemExit, LeftError)) as ended:
                 main()
         out, err = capsys.readouterr()
-        return Ended(int(ended.value.code or 0), out, err)
+        code = ended.value.code if isinstance(ended.value, (SystemExit, LeftError)) else None
+        return Ended(int(code or 0), out, err)
 
     return run
