@@ -15,7 +15,7 @@ from console.config.login import LoginSettings
 from console.config.settings import ROLES, Role
 
 _LONGEST: Final = 200
-_NOT_PEOPLE: Final = ("local:", "rule:", "token:")
+_NOT_PEOPLE: Final = ("local:", "rule:", "token:", "group:")
 _UNSEEN: Final = ("Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp")
 """Categories of Unicode whose signs cannot be seen."""
 _BLANK: Final = frozenset(

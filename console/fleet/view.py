@@ -71,6 +71,7 @@ def vm_item(heard: HeardVm, expectation: Expectation) -> Json:
         "condition": expectation.condition,
         "lastHeardAt": moment(vm.heard_at),
         "bridgeVersion": vm.version,
+        "prepares": vm.prepares,
         "gaps": vm.missing,
         "events": list(expectation.events),
     }

@@ -316,6 +316,7 @@ class Vm(Model):
     condition: Condition
     last_heard_at: Moment | None
     bridge_version: str | None
+    prepares: bool
     gaps: int
     events: list[str]
 

@@ -84,7 +84,11 @@ class Attempt:
 
 def attempts(timeline: Iterable[Mapping[str, Any]], name_of: Callable[[str], str]) -> list[Attempt]:
     """The attempts that a timeline of the API shows, the newest last."""
-    items = [item for item in timeline if item.get("kind") in ("command", "receipt")]
+    items = [
+        item
+        for item in timeline
+        if item.get("kind") in ("command", "receipt") and item.get("act") != "prepare"
+    ]
     ours = {item["jti"] for item in items if item["kind"] == "command"}
     found: dict[str, Attempt] = {}
     for item in items:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, Final
 
 from console.access.people import Person
@@ -26,8 +27,15 @@ def deciding(state: AppState) -> Decide:
 
     async def decide(person: Person, action: str, seen: Mapping[str, Any], reason: str) -> Outcome:
         decisions = state.decisions
-        carry_out = decisions.approve if action == "approve" else decisions.leave
+        carry_out: Any = decisions.approve
+        if action == "force":
+            carry_out = partial(decisions.approve, force=True)
+        elif action == "leave":
+            carry_out = decisions.leave
         try:
+            if action == "end_turn":
+                await decisions.end_turn(person, seen["eventId"], reason)
+                return Outcome(kind="sent", words="Its turn has ended.")
             made = await carry_out(person, seen["eventId"], seen["fingerprint"], reason)
         except DecisionRefused as refused:
             return _refused(refused)

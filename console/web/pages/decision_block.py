@@ -75,6 +75,8 @@ def values(
         "names": names_of(item),
         "four_eyes": needs_second(item, settings),
         "form": why_not is None,
+        "can_force": _can_force(item),
+        "is_stuck": item["turn"]["state"] == "stuck" and "approver" in person.roles,
         "why_not": why_not,
         "has_key": has_key,
         "seen": forms.written(item),
@@ -117,7 +119,8 @@ def _last_in_vain(said: Sequence[Mapping[str, Any]], state: str) -> dict[str, An
 def _why_not(item: Mapping[str, Any], person: Person) -> tuple[str, str] | None:
     """Why this person is shown no form, and what to do; None if there is one."""
     decision = item["decision"]
-    if item["state"] != "scheduled" or decision["state"] not in _OPEN:
+    is_open = decision["state"] in _OPEN or _can_force(item)
+    if item["state"] != "scheduled" or not is_open:
         return "", ""  # the state of the event says it
     if "approver" not in person.roles:
         return (
@@ -130,6 +133,14 @@ def _why_not(item: Mapping[str, Any], person: Person) -> tuple[str, str] | None:
             "Send them the address of this page.",
         )
     return None
+
+
+def _can_force(item: Mapping[str, Any]) -> bool:
+    """Whether the event waits for its group, or failed in it: a person may override that."""
+    has_turn = item["turn"]["state"] in ("waiting", "forced", "failed")
+    return (
+        item["state"] == "scheduled" and has_turn and item["decision"]["state"] in (*_OPEN, "none")
+    )
 
 
 def _value(field: str, value: Any) -> Any:

@@ -18,7 +18,9 @@ MAX_REASON: Final = 300
 _MOST_BYTES: Final = 4 * 1024 * 1024
 _MOST_FIELDS: Final = 200
 _BIGGEST: Final = 1e12
-ACTIONS: Final = ("approve", "leave")
+ACTIONS: Final = ("approve", "leave", "end_turn")
+FORCE: Final = "force"
+"""The box, and the action that an approval becomes with it."""
 
 
 class FormError(Exception):
@@ -48,7 +50,8 @@ async def read(request: Request) -> Form:
     if len(actions) != 1 or actions[0] not in ACTIONS or len(reasons) != 1:
         raise FormError("The form is not complete. Open the page again, and use its buttons.")
     seen = tuple(_seen(value) for name, value in fields if name == "seen")
-    return Form(action=actions[0], reason=reasons[0], seen=seen)
+    is_forced = actions[0] == "approve" and (FORCE, "yes") in fields
+    return Form(action=FORCE if is_forced else actions[0], reason=reasons[0], seen=seen)
 
 
 def reason_problem(reason: str) -> str | None:

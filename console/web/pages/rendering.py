@@ -76,6 +76,7 @@ def environment() -> Environment:
         "contact_meanings": words.CONTACT_MEANINGS,
         "condition_meanings": words.CONDITION_MEANINGS,
         "decision_words": words.DECISIONS,
+        "turn_words": words.TURNS,
         "address_of": FILES.address,
     }
     return made

@@ -19,6 +19,7 @@ from console.web.pages import (
     decision_block,
     event_page,
     fleet_page,
+    groups_page,
     history_page,
     overview,
     siblings,
@@ -58,6 +59,7 @@ class Pages:
             Route("/decide/confirm", self._forms.several, methods=["POST"]),
             Route("/vms/{vm_id}", self._drawn(self.vm)),
             Route("/history", self._drawn(self.history, history_page.PARAMETERS)),
+            Route("/groups", self._drawn(self.groups)),
             Route("/audit", self.audit),
             Route("/static/{name}", self.file),
         ]
@@ -149,6 +151,13 @@ class Pages:
             words = "No record of a VM of this id has come in."
             return self._missing(request, "There is no such VM", words)
         return self._answer(request, "vm.html", values)
+
+    def groups(self, request: Request) -> Response:
+        """Who is away in each group, and who waits for whom."""
+        state = self._state
+        with state.snapshots.take() as snapshot:
+            values = groups_page.values(snapshot, state.settings.groups, person_of(request))
+        return self._answer(request, "groups.html", values)
 
     async def audit(self, request: Request) -> Response:
         """Who decided what."""

@@ -92,6 +92,29 @@ DECISIONS: Final[Mapping[str, str]] = MappingProxyType(
         "none": "No decision here",
     }
 )
+TURNS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "none": "no turn",
+        "waiting": "waits for its turn",
+        "preparing": "its VMs prepare",
+        "prepared": "its VMs have prepared",
+        "approving": "its turn: being approved",
+        "away": "its VMs are away",
+        "over": "its turn is over",
+        "forced": "goes without a turn",
+        "failed": "not approved: Azure starts it at its time",
+        "stuck": "its turn does not end",
+    }
+)
+AWAY: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "turn": "has its turn",
+        "preparing": "has prepared",
+        "started": "its event has started",
+        "silent": "is not heard",
+        "stopped": "its bridge has stopped",
+    }
+)
 COMMAND_STATES: Final[Mapping[str, str]] = MappingProxyType(
     {
         "approve": "approved",
@@ -121,16 +144,16 @@ def event_type(name: str | None) -> EventType:
 
 
 def decider(actor: str) -> str:
-    """Who decided, in a row: a rule is called one; no person's name looks like a rule's."""
+    """Who decided, in a row: a rule or a group is called one; no person's name looks like that."""
     kind, colon, name = actor.partition(":")
-    return f"the rule {name}" if colon and kind == "rule" else actor
+    return f"the {kind} {name}" if colon and kind in ("rule", "group") else actor
 
 
 def actor_words(actor: str, *, here: bool) -> str:
     """Who decided, as what it is; `here`: somebody in this console, so the name is only a name."""
-    if here:
-        return actor
     kind, colon, name = actor.partition(":")
+    if here:
+        return f"the group {name}" if colon and kind == "group" else actor
     if colon and kind == "rule":
         return f"the rule {name} of the VM"
     if colon and kind == "local":

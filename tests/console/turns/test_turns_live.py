@@ -30,6 +30,11 @@ def test_the_second_waits_for_the_first(tmp_path: Path) -> None:
         assert group["waiting"][0]["behind"] == [first]
         assert [*console.events(group="db")] == [*console.events()]
         assert console.events(group="dbs") == {}
+        for path in ("/", f"/events/{second}", "/groups"):
+            page = console.http.get(console.url + path, timeout=10)
+            assert page.status_code == 200
+            assert "web-0" in page.text
+        assert 'name="force"' in console.http.get(f"{console.url}/events/{second}").text
         assert cluster.runs(1) == []
         eventually(lambda: cluster.approved(0) == [first], what="the first approval", timeout=60)
         assert cluster.words(0)[:2] == ["scheduled begun", "scheduled done"]
