@@ -38,6 +38,8 @@ class Request:
     event_id: str
     fingerprint: str
     reason: str
+    scope: str | None
+    """Of the event; None: of those of this id the one whose named VM has been known longest."""
     can_sign: bool
     """Whether the console has a key."""
     four_eyes: int = 0

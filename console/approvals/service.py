@@ -94,24 +94,44 @@ class Decisions:
         reason: str,
         *,
         force: bool = False,
+        scope: str | None = None,
     ) -> Answer:
-        """Approve an event as the person saw it; `force`: though it is not due its turn.
+        """Approve an event as the person saw it, in a scope if one is given; `force`: though it is
+        not due its turn.
 
         Raises `DecisionRefused`, or `StoreError` if it cannot be audited: nothing is sent then.
         """
-        asked = self._request("approve", person, event_id, fingerprint, reason, force=force)
+        asked = self._request(
+            "approve", person, event_id, fingerprint, reason, force=force, scope=scope
+        )
         return await asyncio.to_thread(self._decide, asked)
 
-    async def leave(self, person: Person, event_id: str, fingerprint: str, reason: str) -> Answer:
+    async def leave(
+        self,
+        person: Person,
+        event_id: str,
+        fingerprint: str,
+        reason: str,
+        *,
+        scope: str | None = None,
+    ) -> Answer:
         """Leave an event until its notBefore. Raises as `approve`."""
-        asked = self._request("leave", person, event_id, fingerprint, reason)
+        asked = self._request("leave", person, event_id, fingerprint, reason, scope=scope)
         return await asyncio.to_thread(self._decide, asked)
 
     async def end_turn(
-        self, person: Person, event_id: str, reason: str, *, force: bool = False
+        self,
+        person: Person,
+        event_id: str,
+        reason: str,
+        *,
+        force: bool = False,
+        scope: str | None = None,
     ) -> None:
         """End the turn of an event; `force`: one that is not stuck. Raises as `approve`."""
-        await asyncio.to_thread(self._end_turn, person, event_id, reason.strip(), force=force)
+        await asyncio.to_thread(
+            self._end_turn, person, event_id, reason.strip(), force=force, scope=scope
+        )
 
     def tokens_for(self, vm_id: str) -> list[bytes]:
         """The signed commands that a VM which asks over HTTPS is to have now; on any thread.
@@ -140,6 +160,7 @@ class Decisions:
         reason: str,
         *,
         force: bool = False,
+        scope: str | None,
     ) -> Request:
         return Request(
             what=what,
@@ -147,19 +168,22 @@ class Decisions:
             event_id=event_id,
             fingerprint=fingerprint,
             reason=reason.strip(),
+            scope=scope,
             can_sign=self.signer is not None,
             four_eyes=self._four_eyes,
             force=force,
         )
 
-    def _end_turn(self, person: Person, event_id: str, reason: str, *, force: bool) -> None:
+    def _end_turn(
+        self, person: Person, event_id: str, reason: str, *, force: bool, scope: str | None
+    ) -> None:
         if "approver" not in person.roles:
             raise DecisionRefused("role")
         if not is_reason(reason):
             raise DecisionRefused("reason")
         with write_to(self._database) as (connection, number):
             snapshot = self._snapshots.within(connection)
-            known = snapshot.events.one(event_id)
+            known = snapshot.events.one(event_id, scope)
             sites = () if known is None else (each.site for each in known.named.values())
             if known is None:
                 raise DecisionRefused("unknown")

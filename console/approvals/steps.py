@@ -46,10 +46,7 @@ def look(
     snapshot: Snapshot, several: Sequence[Decision], around: Surroundings
 ) -> list[tuple[Decision, Step]]:
     """The next step of decisions that are not over; nothing is written."""
-    events = {
-        (each.event.event_id, each.event.scope): each
-        for each in snapshot.events.some({one.event_id for one in several})
-    }
+    events = snapshot.events.of({each.key for each in several})
     return [
         (each, next_step(_situation(snapshot, each, events.get(each.key), around)))
         for each in several
@@ -61,7 +58,7 @@ def take_step(snapshot: Snapshot, decision_id: str, around: Surroundings, number
     decision = rows.read_decision(snapshot.connection, decision_id)
     if decision is None or decision.state == "over":
         return Written()
-    known = snapshot.events.one(decision.event_id)
+    known = snapshot.events.one(*decision.key)
     situation = _situation(snapshot, decision, known, around)
     step = next_step(situation)
     if isinstance(step, End):

@@ -83,7 +83,7 @@ class DecisionTransaction:
 
     def decide(self, asked: Request) -> Made:
         """Carry out what a person asks for, or refuse it."""
-        known = self._snapshot.events.one(asked.event_id)
+        known = self._snapshot.events.one(asked.event_id, asked.scope)
         case = Case(
             request=asked,
             known=known,
@@ -107,7 +107,7 @@ class DecisionTransaction:
         """Approve an event whose turn has come; nothing is done, and nothing audited, if that is
         not possible now.
         """
-        known = self._snapshot.events.one(asked.event_id)
+        known = self._snapshot.events.one(asked.event_id, asked.scope)
         if known is None or known.event.scope != scope:
             return Made()
         case = Case(
@@ -210,7 +210,7 @@ class DecisionTransaction:
         """The decision on the event that is not over."""
         if known is None:
             return None
-        return rows.read_open(self._connection, (known.event.event_id, known.event.scope))
+        return rows.read_open(self._connection, known.event.key)
 
     def _decision(self, asked: Request, now: KnownEvent, *, kind: str, state: str) -> Decision:
         return Decision(

@@ -99,6 +99,7 @@ def _approve(decide: DecisionTransaction, turn: Turn) -> Made:
         event_id=turn.event_id,
         fingerprint=turn.fingerprint,
         reason=reason[:300],
+        scope=turn.scope,
         can_sign=True,
     )
     return decide.approve_in_turn(asked, turn.scope)

@@ -10,16 +10,14 @@ from sqlalchemy import Connection, Select, insert, or_, select, update
 from console.db import rows, tables
 from console.db.decision_tables import command, decision
 from console.db.upsert import portions
-from console.fleet.values import Command, Decided, Decision, Receipt
+from console.fleet.values import Command, Decided, Decision, EventKey, Receipt
 
 OVER: Final = "over"
 PREPARE: Final = "prepare"
 """What a command asks for that belongs to a turn, and to no decision."""
-Key = tuple[str, str]
-"""An event's id and scope."""
 
 
-def read_open(connection: Connection, key: Key) -> Decision | None:
+def read_open(connection: Connection, key: EventKey) -> Decision | None:
     """The decision on an event that is not over; there is one at most."""
     c = decision.c
     wanted = select(decision).where(c.event_id == key[0], c.scope == key[1], c.state != OVER)
@@ -108,10 +106,10 @@ def commands_to_fetch(connection: Connection, channel: str, number: int) -> list
     return _commands(connection, wanted)
 
 
-def decided_of(connection: Connection, event_ids: Iterable[str]) -> dict[Key, Decided]:
+def decided_of(connection: Connection, event_ids: Iterable[str]) -> dict[EventKey, Decided]:
     """All that was decided about some events; those without a decision are left out."""
-    newest: dict[Key, Decision] = {}
-    commands: dict[Key, list[Command]] = {}
+    newest: dict[EventKey, Decision] = {}
+    commands: dict[EventKey, list[Command]] = {}
     for few in portions(event_ids):
         wanted = select(decision).where(decision.c.event_id.in_(few)).order_by(decision.c.at)
         for row in connection.execute(wanted):
@@ -126,7 +124,7 @@ def decided_of(connection: Connection, event_ids: Iterable[str]) -> dict[Key, De
     }
 
 
-def decisions_on(connection: Connection, key: Key) -> list[Decision]:
+def decisions_on(connection: Connection, key: EventKey) -> list[Decision]:
     """Every decision on an event, the oldest first."""
     c = decision.c
     wanted = select(decision).where(c.event_id == key[0], c.scope == key[1]).order_by(c.at)

@@ -30,10 +30,12 @@ from console.db.tables import event, observation, preparation, receipt, resource
 from console.db.turns import shown_turns
 from console.db.upsert import portions
 from console.db.vms import BEARER, OPEN, named
+from console.fleet.commands import counting
 from console.fleet.contact import Listening
 from console.fleet.reporters import PULL_SECONDS
 from console.fleet.values import (
     UNDECIDED,
+    EventKey,
     KnownEvent,
     Named,
     Observation,
@@ -57,8 +59,8 @@ SORTS: Final = {
 _SHOWN: Final = vm.alias("shown_vm")
 _BEARER: Final = vm.alias("named_vm")
 _NAMED: Final = event.alias("naming")
-Key = tuple[str, str]
-"""An event's id and scope."""
+Place = tuple[float, str, str]
+"""Where a listing goes on: what it is sorted by, then id and scope."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,46 +95,58 @@ class Events:
         self._now = now
         self._listening = listening
 
-    def one(self, event_id: str) -> KnownEvent | None:
-        """The event of an id; None if there is none."""
-        return next(iter(self.some([event_id])), None)
+    def one(self, event_id: str, scope: str | None = None) -> KnownEvent | None:
+        """The event of an id in a scope; None if there is none. Without a scope, it is the one
+        whose named VM has been known longest.
+        """
+        return main_of(self.some([event_id]), scope)
 
     def some(self, event_ids: Iterable[str]) -> list[KnownEvent]:
-        """The events of some ids, open or over, those that there are."""
+        """The events of some ids in every scope, open or over, those that there are."""
         found: list[KnownEvent] = []
         for few in portions(event_ids):
             found += self._known(_events().where(event.c.event_id.in_(few)))
         return found
+
+    def of(self, keys: Iterable[EventKey]) -> dict[EventKey, KnownEvent]:
+        """Events by their ids and scopes, those that there are."""
+        wanted = set(keys)
+        found = self.some({event_id for event_id, _ in wanted})
+        return {each.event.key: each for each in found if each.event.key in wanted}
 
     def open(
         self,
         wanted: WantedEvents | None = None,
         *,
         limit: int | None = None,
-        after: tuple[float, str] | None = None,
+        after: Place | None = None,
     ) -> list[KnownEvent]:
         """Open events by time left, those that have started first; `after` is a place in that
-        order, as `time_left` and the id give it.
+        order, as `time_left`, the id and the scope give it.
         """
         left = _time_left()
         query = _filtered(_events().where(event.c.state.in_(OPEN)), wanted)
         if after is not None:
-            query = query.where(tuple_(left, event.c.event_id) > tuple_(*map(literal, after)))
-        return self._known(query.order_by(left, event.c.event_id).limit(limit))
+            order = tuple_(left, event.c.event_id, event.c.scope)
+            query = query.where(order > tuple_(*map(literal, after)))
+        query = query.order_by(left, event.c.event_id, event.c.scope)
+        return self._known(query.limit(limit))
 
     def over(
         self,
         wanted: WantedEvents | None = None,
         *,
         limit: int | None = None,
-        after: tuple[float, str] | None = None,
+        after: Place | None = None,
     ) -> list[KnownEvent]:
         """Events that are over, the newest first, after a place in that order."""
         c = event.c
         query = _filtered(_events().where(c.state == ENDED), wanted)
         if after is not None:
-            query = query.where(tuple_(c.shown_at, c.event_id) < tuple_(*map(literal, after)))
-        return self._known(query.order_by(c.shown_at.desc(), c.event_id.desc()).limit(limit))
+            order = tuple_(c.shown_at, c.event_id, c.scope)
+            query = query.where(order < tuple_(*map(literal, after)))
+        query = query.order_by(c.shown_at.desc(), c.event_id.desc(), c.scope.desc())
+        return self._known(query.limit(limit))
 
     def past(
         self, wanted: WantedEvents, *, sort: str, descending: bool, limit: int, skip: int = 0
@@ -162,13 +176,14 @@ class Events:
         contact = contact_of(BEARER, self._now, self._listening).label("contact")
         names = named(contact).where(event.c.state == "scheduled", event.c.is_news == 0).subquery()
         polls = func.coalesce(names.c.pulled_at, 0) > self._now - PULL_SECONDS
-        query = select(names.c.event_id).where(
+        query = select(names.c.event_id, names.c.scope).where(
             names.c.rank == 1,
             names.c.contact == "heard",
             names.c.says.is_not(None),
             or_(names.c.commands.is_not(None), polls),
         )
-        return self.some(self._connection.execute(query.distinct()).scalars().all())
+        keys = {(row.event_id, row.scope) for row in self._connection.execute(query)}
+        return list(self.of(keys).values())
 
     def count_open(self) -> int:
         """How many events are not over."""
@@ -176,14 +191,15 @@ class Events:
         found: int = self._connection.execute(query).scalar_one()
         return found
 
-    def observations(self, event_id: str, *, affected: bool = False) -> list[Observation]:
-        """What every reporter says of an event, the oldest first; `affected`: only what those say
-        that it names.
+    def observations(self, key: EventKey, *, own: bool = False) -> list[Observation]:
+        """What every reporter says of an event, the oldest first; `own`: only what those say that
+        it names.
         """
         c = observation.c
-        wanted = select(observation).where(c.event_id == event_id).order_by(c.time, c.vm_id)
-        if affected:
-            wanted = wanted.where(c.affects == 1)
+        wanted = select(observation).where(c.event_id == key[0], c.scope == key[1])
+        wanted = wanted.order_by(c.time, c.vm_id)
+        if own:
+            wanted = wanted.where(c.is_own == 1)
         return [rows.observation_of(row) for row in self._connection.execute(wanted)]
 
     def named_by(self, event_ids: Iterable[str]) -> set[str]:
@@ -210,42 +226,55 @@ class Events:
         found = self._connection.execute(query).all()
         ids = [row.event_id for row in found]
         counts, names = self._counts(ids), self._named(ids)
-        receipts = self._receipts(ids)
+        scopes, receipts = self._scopes(ids), self._receipts(ids)
         decided = decisions.decided_of(self._connection, ids)
         turns = shown_turns(self._connection, ids)
         known = []
         for row in found:
             key = (row.event_id, row.scope)
             seen_by, said = counts.get(key, (0, 0))
+            decision = decided.get(key, UNDECIDED)
+            bearers = names.get(key, {})
             known.append(
                 KnownEvent(
                     event=rows.event_of(row),
                     shown=_shown_of(row),
                     seen_by=seen_by,
                     differing=said > 1,
-                    named=names.get(key, {}),
-                    receipts=receipts.get(key, ()),
-                    decided=decided.get(key, UNDECIDED),
+                    named=bearers,
+                    receipts=counting(receipts.get(key, ()), bearers, decision.commands),
+                    decided=decision,
+                    other_scopes=tuple(sorted(scopes.get(row.event_id, set()) - {row.scope})),
                     turn=turns.get(key),
                 )
             )
         return known
 
-    def _counts(self, event_ids: Sequence[str]) -> dict[Key, tuple[int, int]]:
-        """How many have reported each event, and in how many ways."""
+    def _counts(self, event_ids: Sequence[str]) -> dict[EventKey, tuple[int, int]]:
+        """How many have reported each event, and in how many ways at least."""
         c = observation.c
-        found: dict[Key, tuple[int, int]] = {}
+        found: dict[EventKey, tuple[int, int]] = {}
+        ways = (func.count(c.says.distinct()), func.count(c.told.distinct()))
         for few in portions(event_ids):
-            query = select(c.event_id, c.scope, func.count(), func.count(c.says.distinct()))
+            query = select(c.event_id, c.scope, func.count(), *ways)
             query = query.where(c.event_id.in_(few)).group_by(c.event_id, c.scope)
-            for event_id, scope, seen_by, said in self._connection.execute(query):
-                found[(event_id, scope)] = (seen_by, said)
+            for event_id, scope, seen_by, said, told in self._connection.execute(query):
+                found[(event_id, scope)] = (seen_by, max(said, told))
         return found
 
-    def _named(self, event_ids: Sequence[str]) -> dict[Key, dict[str, Named]]:
+    def _scopes(self, event_ids: Sequence[str]) -> dict[str, set[str]]:
+        """The scopes in which each id is an event's."""
+        found: dict[str, set[str]] = {}
+        for few in portions(event_ids):
+            query = select(event.c.event_id, event.c.scope).where(event.c.event_id.in_(few))
+            for event_id, scope in self._connection.execute(query):
+                found.setdefault(event_id, set()).add(scope)
+        return found
+
+    def _named(self, event_ids: Sequence[str]) -> dict[EventKey, dict[str, Named]]:
         """The VMs that each event names, by the name as it is compared."""
         contact = contact_of(BEARER, self._now, self._listening).label("contact")
-        found: dict[Key, dict[str, Named]] = {}
+        found: dict[EventKey, dict[str, Named]] = {}
         for few in portions(event_ids):
             names = named(contact).where(resource.c.event_id.in_(few)).subquery()
             for row in self._connection.execute(select(names).where(names.c.rank == 1)):
@@ -257,18 +286,20 @@ class Events:
                     commands=row.commands,
                     pulled_at=row.pulled_at,
                     says=row.says,
+                    is_over=bool(row.over),
+                    known_since=row.first_at,
                     site=row.site,
                 )
         return found
 
-    def _receipts(self, event_ids: Sequence[str]) -> dict[Key, list[Receipt]]:
+    def _receipts(self, event_ids: Sequence[str]) -> dict[EventKey, list[Receipt]]:
         """Receipts of the VMs that each event names by their own records, the oldest first."""
         own = and_(
             observation.c.event_id == receipt.c.event_id,
             observation.c.vm_id == receipt.c.vm_id,
-            observation.c.affects == 1,
+            observation.c.is_own == 1,
         )
-        found: dict[Key, list[Receipt]] = {}
+        found: dict[EventKey, list[Receipt]] = {}
         for few in portions(event_ids):
             query = select(receipt, observation.c.scope.label("of_event")).join(observation, own)
             # What became of a prepare command says nothing of an approval.
@@ -286,6 +317,20 @@ def time_left(known: KnownEvent) -> float:
     return NEVER if known.event.not_before is None else known.event.not_before
 
 
+def main_of(several: Iterable[KnownEvent], scope: str | None = None) -> KnownEvent | None:
+    """Of the events of one id the one in a scope, or without one that is meant by the id alone."""
+    found = (each for each in several if scope in (None, each.event.scope))
+    return min(found, key=_by_age, default=None)
+
+
+def _by_age(known: KnownEvent) -> tuple[bool, float, str]:
+    """What the events of one id are sorted by: since when a VM is known that they name and that
+    says so itself; then by their first record.
+    """
+    ages = [each.known_since for each in known.named.values() if each.says is not None]
+    return not ages, min(ages, default=known.event.first_at), known.event.scope
+
+
 def _time_left() -> ColumnElement[float]:
     c = event.c
     return case((c.state == "started", 0.0), else_=func.coalesce(c.not_before, NEVER))
@@ -294,7 +339,9 @@ def _time_left() -> ColumnElement[float]:
 def _events() -> Select[Any]:
     """Every event with what the reporter says by which it is shown."""
     o = observation.c
-    shown = and_(o.event_id == event.c.event_id, o.vm_id == event.c.shown_by)
+    shown = and_(
+        o.event_id == event.c.event_id, o.vm_id == event.c.shown_by, o.scope == event.c.scope
+    )
     columns = [column.label(f"shown_{column.name}") for column in observation.columns]
     return select(event, *columns).join(observation, shown)
 

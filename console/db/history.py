@@ -11,7 +11,7 @@ from sqlalchemy import Connection, select
 
 from console.db import rows, tables
 from console.fleet.timeline import PastRecord
-from console.fleet.values import Gap, Observation, Receipt
+from console.fleet.values import EventKey, Gap, Observation, Receipt
 from console.records.incoming import PreparationFacts
 from wire.record import PREPARATION
 
@@ -41,13 +41,21 @@ class Quarantined:
     """Of the last one."""
 
 
-def records_of_event(connection: Connection, event_id: str) -> list[PastRecord]:
-    """The records about an event, in order."""
-    r = tables.record.c
-    query = select(*_RECORD).where(r.event_id == event_id).order_by(r.time, r.received_at)
-    wanted = select(tables.receipt).where(tables.receipt.c.event_id == event_id)
+def records_of_event(
+    connection: Connection, key: EventKey, site: str | None = None
+) -> list[PastRecord]:
+    """The records about an event, in order: of its reporters, or of those of one site alone."""
+    r, o, v = tables.record.c, tables.observation.c, tables.vm.c
+    of_scope = select(o.vm_id).where(o.event_id == key[0], o.scope == key[1])
+    if site is not None:
+        of_scope = of_scope.join(tables.vm, v.vm_id == o.vm_id).where(v.site == site)
+    query = select(*_RECORD).where(r.event_id == key[0], r.vm_id.in_(of_scope))
+    query = query.order_by(r.time, r.received_at)
+    wanted = select(tables.receipt).where(tables.receipt.c.event_id == key[0])
     receipts = [rows.receipt_of(row) for row in connection.execute(wanted)]
-    prepared = select(r.id, r.body).where(r.event_id == event_id, r.type == PREPARATION)
+    prepared = select(r.id, r.body).where(
+        r.event_id == key[0], r.vm_id.in_(of_scope), r.type == PREPARATION
+    )
     bodies = {row.id: row.body for row in connection.execute(prepared.limit(_MOST_RECORDS))}
     return _records(connection.execute(query.limit(_MOST_RECORDS)), receipts, bodies)
 

@@ -13,6 +13,7 @@ from typing import Final, Protocol
 from sqlalchemy import (
     ColumnElement,
     Connection,
+    and_,
     bindparam,
     delete,
     exists,
@@ -26,6 +27,7 @@ from sqlalchemy import (
 from console.db.decision_tables import incident, notice, notice_cursor
 from console.db.tables import event, observation
 from console.db.upsert import portions
+from console.fleet.values import EventKey
 from wire.record import Record, read_record
 
 _LEASE_SECONDS: Final = 60.0
@@ -145,16 +147,20 @@ def not_stored(connection: Connection, ids: Iterable[str]) -> set[str]:
     return wanted - known
 
 
-def ended_without_notice(connection: Connection, since: float, settled: float) -> list[str]:
-    """The ids of events that ended after a moment and whose end was not told; those that ended
-    after `settled` only if every VM that they name has seen the end.
+def ended_without_notice(connection: Connection, since: float, settled: float) -> list[EventKey]:
+    """The events that ended after a moment and whose end was not told, and those whose id is also
+    another scope's event; those that ended after `settled` only if every VM that they name has seen
+    the end.
     """
-    e, o = event.c, observation.c
+    e, o, other = event.c, observation.c, event.alias("other")
+    is_double = exists().where(other.c.event_id == e.event_id, other.c.scope != e.scope)
     has_notice = exists().where(notice.c.subject == e.event_id, notice.c.kind == "event-over")
-    is_open = exists().where(o.event_id == e.event_id, o.affects == 1, o.over == 0)
-    wanted = select(e.event_id).where(e.state == "ended", e.shown_at > since, ~has_notice)
-    wanted = wanted.where(or_(e.shown_at < settled, ~is_open)).order_by(e.shown_at)
-    return list(connection.execute(wanted.limit(_MOST_ENDS)).scalars())
+    is_same = and_(o.event_id == e.event_id, o.scope == e.scope)
+    is_open = exists().where(is_same, o.is_own == 1, o.over == 0)
+    wanted = select(e.event_id, e.scope).where(e.state == "ended", e.shown_at > since)
+    wanted = wanted.where(or_(~has_notice, is_double), or_(e.shown_at < settled, ~is_open))
+    found = connection.execute(wanted.order_by(e.shown_at).limit(_MOST_ENDS))
+    return [(row.event_id, row.scope) for row in found]
 
 
 def add_sinks(connection: Connection, sinks: Iterable[str]) -> None:

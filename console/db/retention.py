@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Connection, Table, delete, func, select
+from sqlalchemy import Connection, Table, delete, func, select, tuple_
 
 from console.db import tables
 from console.db.decision_tables import command, decision, notice, turn
@@ -16,11 +16,13 @@ def delete_before(connection: Connection, moment: float, limit: int) -> bool:
     time of their end; notices by their own, but for the newest, whose number the next one follows.
     """
     e, r = tables.event.c, tables.record.c
-    over = select(e.event_id).where(e.state == "ended", e.shown_at < moment).limit(limit)
-    gone = list(connection.execute(over).scalars())
+    over = select(e.event_id, e.scope).where(e.state == "ended", e.shown_at < moment).limit(limit)
+    gone = [(row.event_id, row.scope) for row in connection.execute(over)]
     for table in (tables.observation, tables.resource, tables.preparation, turn, tables.event):
-        connection.execute(delete(table).where(table.c.event_id.in_(gone)))
-    of_turns = (command.c.event_id.in_(gone), command.c.act == "prepare")
+        same = tuple_(table.c.event_id, table.c.scope).in_(gone)
+        connection.execute(delete(table).where(same))
+    c = command.c
+    of_turns = (tuple_(c.event_id, c.scope).in_(gone), c.act == "prepare")
     connection.execute(delete(command).where(*of_turns))
     old = select(r.id).where(r.received_at < moment).limit(limit)
     ids = list(connection.execute(old).scalars())

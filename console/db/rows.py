@@ -111,8 +111,8 @@ def event_of(row: Row[Any]) -> Event:
     return Event(**values)
 
 
-def observation_row(observation: Observation, scope: str, number: int) -> Values:
-    """An observation's row; `scope` is that of its event."""
+def observation_row(observation: Observation, number: int) -> Values:
+    """An observation's row."""
     facts = observation.facts
     return {
         "event_id": observation.event_id,
@@ -125,15 +125,19 @@ def observation_row(observation: Observation, scope: str, number: int) -> Values
         "over": int(facts.state == "ended"),
         "facts": _FACTS.dump_json(facts).decode(),
         "changed": number,
-        "scope": scope,
-        "affects": int(facts.affects_this_vm),
+        "scope": observation.scope,
+        "is_own": int(observation.is_own),
         "says": observation.says,
+        "named": observation.named,
+        "told": observation.told,
+        "is_weak": int(observation.is_weak),
     }
 
 
 def observation_of(row: Row[Any], *, prefix: str = "") -> Observation:
     """An observation from its row, whose columns may have names with a prefix."""
     values = {name: getattr(row, prefix + name) for name in _OBSERVATION}
+    values["is_own"] = bool(values["is_own"])
     return Observation(**values, facts=_FACTS.validate_json(getattr(row, f"{prefix}facts")))
 
 

@@ -60,6 +60,8 @@ vm: Final = Table(
     Column("prepares", Integer, nullable=False, server_default="0"),
     # When it last polled the HTTPS command channel; it takes commands there for a minute.
     Column("pulled_at", Float(53)),
+    # When the first word of it came in: what was known for longer is believed before a newcomer.
+    Column("first_at", Float(53), nullable=False, server_default="0"),
     # Where its name is unique, and the name as it is compared and as lists are sorted by it.
     Column("place", Text, nullable=False, server_default=""),
     Column("folded", Text, nullable=False, server_default=""),
@@ -173,9 +175,15 @@ observation: Final = Table(
     Column("facts", Text, nullable=False),
     Column("changed", BigInteger, nullable=False),
     Column("scope", Text, nullable=False, server_default=""),
-    Column("affects", Integer, nullable=False, server_default="0"),
-    # Equal for two reporters that say the same: fingerprint and names.
+    # The event names its reporter, by the name that it bears.
+    Column("is_own", Integer, nullable=False, server_default="0"),
+    # Equal for two reporters that say the same: fingerprint and names; that name the same VMs; and
+    # that describe it in the same words, if they do.
     Column("says", Text, nullable=False, server_default=""),
+    Column("named", Text, nullable=False, server_default=""),
+    Column("told", Text),
+    # It shows the event only until another reporter does.
+    Column("is_weak", Integer, nullable=False, server_default="0"),
     Index("observation_vm", "vm_id", "over"),
     Index("observation_changed", "changed"),
 )

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from pydantic_core import from_json
 from sqlalchemy import (
     ColumnElement,
     Connection,
@@ -25,7 +26,8 @@ from console.db.tables import event, observation, resource, vm
 from console.db.upsert import portions
 from console.fleet.contact import Contact, Listening
 from console.fleet.reporters import PULL_SECONDS
-from console.fleet.values import CLEAR, Expectation, HeardVm, Vm, folded
+from console.fleet.values import CLEAR, EventKey, Expectation, HeardVm, Vm, folded
+from wire.event import IMPACTS
 
 OPEN: Final = ("scheduled", "started")
 """States of an event that is not over."""
@@ -39,11 +41,14 @@ FILTERS: Final = (
 )
 """Columns that lists are filtered by."""
 _WORST_CONTACT: Final = ("silent", "late", "learning", "stopped", "heard", "retired")
+_DELETING: Final = tuple(word for word, impact in IMPACTS.items() if impact == "delete")
+"""Types of events that delete a VM, in small letters."""
+_DAY: Final = 86_400.0
 _CELL: Final = ("vm_id", "name", "site", "location", "zone", "scale_set")
 _SHOWN: Final = vm.alias("shown")
 BEARER: Final = vm.alias("bearer")
 """The VM that bears a name, in `named`."""
-_CONTACT_COLUMNS: Final = ("commands", "pulled_at", "heard_at", "site")
+_CONTACT_COLUMNS: Final = ("commands", "pulled_at", "heard_at", "first_at", "site")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,7 +202,7 @@ class Vms:
         )
         return self._heard(query.order_by(vm.c.sort_name, vm.c.vm_id).limit(limit))
 
-    def taken_away(self, since: float) -> dict[str, str]:
+    def taken_away(self, since: float) -> dict[str, EventKey]:
         """By vmId of a silent or stopped VM, the newest event that has taken it away: one that has
         begun, or has ended after a moment and after the VM was heard. A VM that is shut down in
         order for its event has no chance to report that it started.
@@ -207,13 +212,14 @@ class Vms:
         ended = and_(e.state == "ended", e.shown_at > since)
         contact = contact_of(BEARER, self._now, self._listening).label("contact")
         names = named(contact, e.shown_at).where(e.is_news == 0, or_(begun, ended)).subquery()
-        query = select(names.c.vm_id, names.c.event_id).where(
+        query = select(names.c.vm_id, names.c.event_id, names.c.scope).where(
             names.c.rank == 1,
             names.c.contact.in_(("silent", "stopped")),
             or_(names.c.state != "ended", names.c.heard_at < names.c.shown_at),
         )
         query = query.order_by(names.c.shown_at)
-        return {row.vm_id: row.event_id for row in self._connection.execute(query)}
+        found = self._connection.execute(query)
+        return {row.vm_id: (row.event_id, row.scope) for row in found}
 
     def _matching(self, query: Select[Any], wanted: WantedVms) -> Select[Any]:
         if wanted.q:
@@ -265,8 +271,8 @@ def place_of(known: Vm) -> tuple[str, str]:
 def named(*columns: ColumnElement[Any]) -> Select[Any]:
     """Which VM each name of each event is, as far as it is known: a bearer of the name in the place
     of the reporter that shows the event. Of several, `rank` 1 has the one that counts: the reporter
-    itself, or one that has reported the event too, or the one that was heard last. `columns` are
-    further ones, of `BEARER` or of `event`.
+    itself, or one that says that the event names it too, or the one that was heard last. `columns`
+    are further ones, of `BEARER` or of `event`.
     """
     best = case(
         (BEARER.c.vm_id == event.c.shown_by, 0), (observation.c.vm_id.is_not(None), 1), else_=2
@@ -276,7 +282,10 @@ def named(*columns: ColumnElement[Any]) -> Select[Any]:
         order_by=(best, BEARER.c.heard_at.desc(), BEARER.c.vm_id),
     )
     both = and_(
-        observation.c.event_id == resource.c.event_id, observation.c.vm_id == BEARER.c.vm_id
+        observation.c.event_id == resource.c.event_id,
+        observation.c.vm_id == BEARER.c.vm_id,
+        observation.c.scope == resource.c.scope,
+        observation.c.is_own == 1,
     )
     same_event = and_(event.c.event_id == resource.c.event_id, event.c.scope == resource.c.scope)
     return (
@@ -288,6 +297,7 @@ def named(*columns: ColumnElement[Any]) -> Select[Any]:
             event.c.is_news,
             BEARER.c.vm_id,
             observation.c.says,
+            observation.c.over,
             rank.label("rank"),
             *(BEARER.c[name] for name in _CONTACT_COLUMNS),
             *columns,
@@ -315,6 +325,44 @@ def _expectation(events: Sequence[tuple[str, str]]) -> Expectation:
         condition=worst,
         events=tuple(sorted(event_id for event_id, _ in events)),
     )
+
+
+def retire_deleted(
+    connection: Connection,
+    *,
+    now: float,
+    listening: Listening,
+    number: int,
+    keys: Collection[EventKey] | None = None,
+) -> int:
+    """Retire the VMs whose deletion a peer reports as Completed, of some events or of all that
+    ended within a day; how many. One that was heard since, or may be heard still, is not retired.
+    """
+    e = event.c
+    is_deleted = func.lower(e.event_type).in_(_DELETING)
+    contact = contact_of(BEARER, now, listening).label("contact")
+    told = observation.alias("told")
+    facts = select(told.c.facts).where(
+        told.c.event_id == e.event_id, told.c.scope == e.scope, told.c.vm_id == e.shown_by
+    )
+    shown = (e.shown_at, e.shown_by, facts.correlate(event).scalar_subquery().label("facts"))
+    ended = named(contact, *shown).where(e.state == "ended", e.shown_at > now - _DAY, is_deleted)
+    if keys is not None:
+        ended = ended.where(tuple_(e.event_id, e.scope).in_(keys))
+    names = ended.subquery()
+    gone = select(names).where(
+        names.c.rank == 1,
+        names.c.contact.not_in(("heard", "late", "retired")),
+        names.c.heard_at <= names.c.shown_at,
+        names.c.vm_id != names.c.shown_by,
+    )
+    retired = 0
+    for row in connection.execute(gone).all():
+        if from_json(row.facts)["event"]["event_status"] == "Completed":
+            by = f"event {row.event_id}"
+            at = float(row.shown_at)
+            retired += len(retire_rows(connection, [row.vm_id], by=by, at=at, number=number))
+    return retired
 
 
 def retire_rows(

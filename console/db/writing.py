@@ -9,10 +9,12 @@ from typing import Any, Final
 from sqlalchemy import Connection, Table, bindparam, delete, select, text, tuple_, update
 
 from console.db import rows, tables
+from console.db.showing import pending_of, show, show_again
 from console.db.upsert import insert_new, insert_of, portions, upsert
+from console.db.vms import retire_deleted
+from console.fleet.contact import Listening
 from console.fleet.fold import Changes, Known, is_deletion
 from console.fleet.reporters import PULL_SECONDS
-from console.fleet.values import Event, folded
 from console.records.incoming import Incoming, IncomingRecord, IncomingState, IncomingStatus
 
 _NEXT: Final = text("UPDATE change SET number = number + 1 WHERE id = 1 RETURNING number")
@@ -46,13 +48,12 @@ def load(connection: Connection, batch: Sequence[Incoming]) -> Known:
         known.gaps.setdefault((row.vm_id, row.stream), []).append(rows.gap_of(row))
     known.records |= _stored(connection, known, records)
     _load_events(connection, known, batch)
-    _load_deleted(connection, known, records)
     _load_preparations(connection, known, batch)
     return known
 
 
-def write(connection: Connection, changes: Changes, number: int) -> None:
-    """Carry out what a batch changes."""
+def write(connection: Connection, changes: Changes, number: int, *, now: float) -> None:
+    """Carry out what a batch changes; `now` in seconds since 1970."""
     insert_new(connection, tables.record, map(rows.record_row, changes.records.values()))
     altered = changes.altered
     upsert(
@@ -64,17 +65,22 @@ def write(connection: Connection, changes: Changes, number: int) -> None:
         ],
     )
     upsert(connection, tables.stream, map(rows.stream_row, changes.streams.values()))
-    scopes = {event_id: event.scope for event_id, event in changes.events.items()}
     upsert(
         connection,
         tables.observation,
-        [
-            rows.observation_row(each, scopes[each.event_id], number)
-            for each in changes.observations.values()
-        ],
+        [rows.observation_row(each, number) for each in changes.observations.values()],
     )
-    upsert(connection, tables.event, [rows.event_row(e, number) for e in changes.events.values()])
-    _write_names(connection, changes, number)
+    show(
+        connection,
+        changes.touched | pending_of(connection, changes.turned),
+        changes.observations,
+        now=now,
+        listening=changes.listening,
+        number=number,
+    )
+    gone = {each.key for each in changes.observations.values() if is_deletion(each.facts)}
+    if gone:
+        retire_deleted(connection, now=now, listening=changes.listening, number=number, keys=gone)
     insert_new(connection, tables.receipt, [rows.receipt_row(r, number) for r in changes.receipts])
     upsert(
         connection,
@@ -86,6 +92,18 @@ def write(connection: Connection, changes: Changes, number: int) -> None:
             delete(tables.gap).where(tables.gap.c.vm_id == vm_id, tables.gap.c.stream == stream)
         )
         insert_new(connection, tables.gap, map(rows.gap_row, gaps))
+
+
+def settle(
+    connection: Connection, number: int, *, now: float, silent_after: float | None = None
+) -> bool:
+    """What changes because time has passed; whether anything has. `silent_after` in seconds, if it
+    is the same for every VM.
+    """
+    listening = Listening(silent_after=silent_after)
+    moved = show_again(connection, now=now, listening=listening, number=number)
+    retired = retire_deleted(connection, now=now, listening=listening, number=number)
+    return bool(moved or retired)
 
 
 def quarantine(
@@ -138,34 +156,6 @@ def write_polls(connection: Connection, polls: Mapping[str, float], number: int)
     return set(found)
 
 
-def _write_names(connection: Connection, changes: Changes, number: int) -> None:
-    """The names of events, in the place of those that they had; VMs that lose one have changed."""
-    r = tables.resource.c
-    before: dict[tuple[str, str], set[str]] = {}
-    for row in _select_in(connection, tables.resource, "event_id", changes.names):
-        before.setdefault((row.event_id, row.scope), set()).add(row.folded)
-    new, dropped = [], []
-    for event_id, names in changes.names.items():
-        event = changes.events[event_id]
-        had = before.get((event_id, event.scope), set())
-        key = {"event_id": event_id, "scope": event.scope}
-        new += [{**key, "folded": name} for name in sorted(names - had)]
-        dropped += [(event, name) for name in sorted(had - names)]
-    insert_new(connection, tables.resource, new)
-    for event, name in dropped:
-        same = (r.event_id == event.event_id, r.scope == event.scope, r.folded == name)
-        connection.execute(delete(tables.resource).where(*same))
-        _note_dropped(connection, event, name, number)
-
-
-def _note_dropped(connection: Connection, event: Event, name: str, number: int) -> None:
-    """The VM that an event named and names no more is changed by that."""
-    v = tables.vm
-    place = select(v.c.place).where(v.c.vm_id == event.shown_by).scalar_subquery()
-    dropped = update(v).where(v.c.place == place, v.c.folded == name)
-    connection.execute(dropped.values(changed=number))
-
-
 def _stored(connection: Connection, known: Known, records: Iterable[IncomingRecord]) -> set[str]:
     """The ids of a batch that are in the store. One that is next in its stream cannot be."""
     doubtful = set()
@@ -192,7 +182,6 @@ def _load_events(connection: Connection, known: Known, batch: Sequence[Incoming]
     }
     states = [each for each in batch if isinstance(each, IncomingState)]
     pairs |= {(event.event.event_id, each.vm_id) for each in states for _, event in each.events}
-    event_ids = {event_id for event_id, _ in pairs}
     c = tables.observation.c
     if states:
         pending = select(tables.observation).where(
@@ -200,12 +189,8 @@ def _load_events(connection: Connection, known: Known, batch: Sequence[Incoming]
         )
         for row in connection.execute(pending):
             known.observations[(row.event_id, row.vm_id)] = rows.observation_of(row)
-            event_ids.add(row.event_id)
-    for row in _select_in(connection, tables.event, "event_id", event_ids):
-        known.events[row.event_id] = rows.event_of(row)
     # Of the reporters in the batch alone: an event may have thousands of others.
-    mine = {pair for pair in pairs if pair[0] in known.events}
-    for some in portions(mine, _PAIRS):
+    for some in portions(pairs, _PAIRS):
         wanted = select(tables.observation).where(tuple_(c.event_id, c.vm_id).in_(some))
         for row in connection.execute(wanted):
             known.observations[(row.event_id, row.vm_id)] = rows.observation_of(row)
@@ -220,18 +205,6 @@ def _load_preparations(connection: Connection, known: Known, batch: Iterable[Inc
     }
     for row in _select_in(connection, tables.preparation, "vm_id", vm_ids):
         known.preparations[(row.event_id, row.vm_id)] = rows.preparation_of(row)
-
-
-def _load_deleted(connection: Connection, known: Known, records: Iterable[IncomingRecord]) -> None:
-    """The VMs of the names whose deletion a record reports; the fold looks at their place."""
-    names = {
-        folded(name)
-        for record in records
-        if record.event is not None and is_deletion(record.event)
-        for name in record.event.event.resources
-    }
-    for row in _select_in(connection, tables.vm, "folded", names):
-        known.vms.setdefault(row.vm_id, rows.vm_of(row))
 
 
 def _select_in(

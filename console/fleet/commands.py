@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from console.fleet.moments import moment
-from console.fleet.values import Command, Decision, Receipt
+from console.fleet.values import Command, Decision, Named, Receipt
 
 STATES: Final = (
     "sent",
@@ -46,6 +46,25 @@ def own_receipts(command: Command, receipts: Iterable[Receipt]) -> list[Receipt]
 def foreign(receipt: Receipt, commands: Iterable[Command]) -> bool:
     """Whether a receipt names a command that was for another VM than the one that sent it."""
     return any(each.jti == receipt.facts.jti and each.vm_id != receipt.vm_id for each in commands)
+
+
+def counting(
+    receipts: Iterable[Receipt], named: Mapping[str, Named], commands: Iterable[Command]
+) -> list[Receipt]:
+    """The receipts that say something of an event: of VMs that were asked; and of another that it
+    names, as long as no other heard VM that it names says that it is pending.
+    """
+    asked = {(each.jti, each.vm_id) for each in commands}
+    waiting = {
+        each.vm_id
+        for each in named.values()
+        if each.contact == "heard" and each.says is not None and not each.is_over
+    }
+    return [
+        each
+        for each in receipts
+        if (each.facts.jti, each.vm_id) in asked or waiting <= {each.vm_id}
+    ]
 
 
 def stand(command: Command, receipts: Sequence[Receipt]) -> Stand:

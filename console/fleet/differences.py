@@ -27,8 +27,8 @@ class Difference:
 
 
 def seen_of(item: Mapping[str, Any]) -> dict[str, Any]:
-    """What an approver sees of an event as the API shows it, with its id and its fingerprint."""
-    seen = {name: item.get(name) for name in ("eventId", "fingerprint", *SEEN)}
+    """What an approver sees of an event as the API shows it, with id, scope and fingerprint."""
+    seen = {name: item.get(name) for name in ("eventId", "scope", "fingerprint", *SEEN)}
     return seen | {"resources": names_of(item)}
 
 

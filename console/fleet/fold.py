@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 
 from console.fleet import gaps, vms
 from console.fleet.contact import Listening
-from console.fleet.observations import ended_unseen, of_pending, of_record, shown, supersedes
-from console.fleet.values import Event, Gap, Observation, Preparation, Receipt, Stream, Vm, folded
+from console.fleet.observations import ended_unseen, of_pending, of_record, supersedes
+from console.fleet.values import EventKey, Gap, Observation, Preparation, Receipt, Stream, Vm
 from console.records.incoming import (
     EventReport,
     Incoming,
@@ -33,7 +33,6 @@ class Known:
     gaps: dict[Pair, list[Gap]] = field(default_factory=dict)
     observations: dict[Pair, Observation] = field(default_factory=dict)
     """By event id and vmId."""
-    events: dict[str, Event] = field(default_factory=dict)
     preparations: dict[Pair, Preparation] = field(default_factory=dict)
     """By event id and vmId."""
 
@@ -49,13 +48,14 @@ class Changes:
     gaps: dict[Pair, list[Gap]] = field(default_factory=dict)
     """All that are left of a stream's gaps, where they changed."""
     observations: dict[Pair, Observation] = field(default_factory=dict)
-    events: dict[str, Event] = field(default_factory=dict)
+    touched: set[EventKey] = field(default_factory=set)
+    """Events about which a reporter says something else than before."""
+    turned: set[str] = field(default_factory=set)
+    """VMs that are heard and were not, or were and are not: their word counts otherwise."""
     receipts: list[Receipt] = field(default_factory=list)
     preparations: dict[Pair, Preparation] = field(default_factory=dict)
     altered: set[str] = field(default_factory=set)
     """VMs of which more has changed than the time of their contact."""
-    names: dict[str, frozenset[str]] = field(default_factory=dict)
-    """By event id, the names that it lists, as they are compared, where they may have changed."""
     duplicates: int = 0
     listening: Listening = field(default_factory=Listening)
     """How patient the console is."""
@@ -70,7 +70,8 @@ def fold(known: Known, batch: Iterable[Incoming], *, silent_after: float | None 
         if isinstance(each, IncomingRecord):
             _record(known, changes, each)
         elif isinstance(each, IncomingStatus):
-            _put(known, changes, vms.with_status(known.vms.get(each.vm_id), each))
+            vm = vms.with_status(known.vms.get(each.vm_id), each)
+            _put(known, changes, vm, each.received_at)
         else:
             _state(known, changes, each)
     return changes
@@ -96,12 +97,11 @@ def _record(known: Known, changes: Changes, record: IncomingRecord) -> None:
     if counted.gaps or missing:
         growth = sum(gap.size for gap in counted.gaps) - sum(gap.size for gap in missing)
         heard = replace(heard, missing=max(0, heard.missing + growth))
-    _put(known, changes, heard)
+    _put(known, changes, heard, record.received_at)
     if record.event is not None:
         # Another record at a place that had come in: the store was put back to an earlier copy.
         put_back = not counted.fresh
-        _observe(known, changes, of_record(record, record.event), put_back=put_back)
-        _retire(known, changes, record, record.event)
+        _observe(known, changes, of_record(record, record.event, heard), put_back=put_back)
     if record.preparation is not None:
         said = Preparation(
             vm_id=vm_id,
@@ -128,9 +128,15 @@ def _record(known: Known, changes: Changes, record: IncomingRecord) -> None:
             )
 
 
-def _put(known: Known, changes: Changes, vm: Vm) -> None:
+def _put(known: Known, changes: Changes, vm: Vm, at: float) -> None:
+    """The row of a VM from a moment on, in seconds since 1970."""
     before = known.vms.get(vm.vm_id)
-    if vms.is_change(before, vm, changes.listening.patience(vm.interval)):
+    patience = changes.listening.patience(vm.interval)
+    if before is None:
+        vm = replace(vm, first_at=at)
+    elif vms.is_heard(before, at, patience) != vms.is_heard(vm, at, patience):
+        changes.turned.add(vm.vm_id)
+    if vms.is_change(before, vm, patience):
         changes.altered.add(vm.vm_id)
     known.vms[vm.vm_id] = vm
     changes.vms[vm.vm_id] = vm
@@ -147,21 +153,17 @@ def _observe(
             return
         if before.first_at < observation.first_at:
             observation = replace(observation, first_at=before.first_at)
+        if before.scope != observation.scope:  # until now, Azure's word for it was not known
+            changes.touched.add(before.key)
     known.observations[key] = observation
     changes.observations[key] = observation
-    known_event = known.events.get(observation.event_id)
-    event = shown(known_event, observation, known.vms[observation.vm_id])
-    if known_event is None or known_event.words != event.words:
-        names = frozenset(folded(name) for name in observation.facts.event.resources)
-        changes.names[event.event_id] = names
-    known.events[event.event_id] = event
-    changes.events[event.event_id] = event
+    changes.touched.add(observation.key)
 
 
 def _state(known: Known, changes: Changes, state: IncomingState) -> None:
     """Events that are pending on a VM, where the records about them were missed."""
     vm = vms.with_state(known.vms.get(state.vm_id), state)
-    _put(known, changes, vm)
+    _put(known, changes, vm, state.received_at)
     pending = set()
     for record_id, event in state.events:
         event_id = event.event.event_id
@@ -211,21 +213,6 @@ def _is_newer(before: Observation, state: IncomingState, event: EventReport) -> 
     if before.facts.revision != event.revision:
         return before.facts.revision < event.revision
     return before.facts.state == "ended" and before.time < state.time  # it was not over
-
-
-def _retire(known: Known, changes: Changes, record: IncomingRecord, event: EventReport) -> None:
-    """A VM whose deletion a peer reported as ended and Completed is not expected any more."""
-    if not is_deletion(event):
-        return
-    place = known.vms[record.vm.vm_id].place
-    names = {name.casefold() for name in event.event.resources}
-    for vm in list(known.vms.values()):
-        gone = vm.place == place and vm.name.casefold() in names
-        if not gone or vm.vm_id == record.vm.vm_id or vm.retired_at is not None:
-            continue
-        if vm.heard_at <= record.sent_at:
-            by = f"event {event.event.event_id}"
-            _put(known, changes, replace(vm, retired_at=record.sent_at, retired_by=by))
 
 
 def is_deletion(event: EventReport) -> bool:

@@ -1,16 +1,15 @@
-"""What a reporter says of an event, and which reporter an event is shown by."""
+"""What a reporter says of an event, from its records and its state documents."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from console.fleet.values import Event, Observation, Vm
+from console.fleet.values import Observation, Vm
 from console.records.incoming import EventReport, IncomingRecord, IncomingState
 from wire.event import UNKNOWN_STATUS
 
 
-def of_record(record: IncomingRecord, event: EventReport) -> Observation:
+def of_record(record: IncomingRecord, event: EventReport, vm: Vm) -> Observation:
     """What a record says; a VM whose clock is ahead is not newer than its peers for that."""
     at = min(record.time, record.received_at)
     return Observation(
@@ -22,6 +21,8 @@ def of_record(record: IncomingRecord, event: EventReport) -> Observation:
         time=at,
         first_at=at,
         facts=event,
+        scope=vm.scope,
+        is_own=vm.is_named_by(event),
     )
 
 
@@ -37,6 +38,8 @@ def of_pending(state: IncomingState, vm: Vm, record_id: str, event: EventReport)
         time=at,
         first_at=at,
         facts=event,
+        scope=vm.scope,
+        is_own=vm.is_named_by(event),
     )
 
 
@@ -66,58 +69,3 @@ def supersedes(one: Observation, other: Observation) -> bool:
     if "ended" in (one.facts.state, other.facts.state):
         return one.time >= other.time
     return bool(one.sequence) or not other.sequence  # of the same revision, the record says more
-
-
-def shown(event: Event | None, observation: Observation, vm: Vm) -> Event:
-    """The event's row after an observation of a VM: the newest, by time, shows it; one that cannot
-    be proven shows it only until another comes.
-    """
-    facts = observation.facts
-    if event is None:
-        event = Event(
-            event_id=facts.event.event_id,
-            scope=vm.scope,
-            state=facts.state,
-            shown_by=observation.vm_id,
-            shown_at=observation.time,
-            first_at=observation.first_at,
-        )
-    event = _measured(event, observation)
-    sites = event.sites if vm.site in event.sites else (*event.sites, vm.site)
-    first_at = min(event.first_at, observation.first_at)
-    older = observation.time < event.shown_at or facts.goes_on or not facts.is_proven
-    if older and observation.vm_id != event.shown_by:
-        return replace(event, sites=sites, first_at=first_at)
-    starts = facts.event.not_before
-    return replace(
-        event,
-        state=facts.state,
-        shown_by=observation.vm_id,
-        shown_at=observation.time,
-        first_at=first_at,
-        event_type=facts.event.event_type,
-        not_before=None if starts is None else starts.timestamp(),
-        is_news=facts.is_news,
-        sites=sites,
-        words="\n".join([facts.event.event_id, *facts.event.resources]).lower(),
-        status=facts.event.event_status,
-    )
-
-
-def _measured(event: Event, observation: Observation) -> Event:
-    """The event's row with what a reporter measured, whichever reporter shows it."""
-    facts = observation.facts
-    started_at, notice, downtime = event.started_at, event.notice, event.downtime
-    if facts.state == "started":
-        started_at = _best(min, started_at, observation.time)
-    if facts.affects_this_vm:
-        notice = _best(max, notice, facts.notice_seconds)
-        downtime = _best(max, downtime, facts.downtime_seconds or facts.pause_seconds)
-    return replace(event, started_at=started_at, notice=notice, downtime=downtime)
-
-
-def _best(
-    choose: Callable[[Iterable[float]], float], one: float | None, other: float | None
-) -> float | None:
-    known = [each for each in (one, other) if each is not None]
-    return choose(known) if known else None

@@ -16,6 +16,8 @@ DEFAULT_SITE: Final = "default"
 _LONGEST_KEY: Final = 300
 """Characters of a text in an index: PostgreSQL takes 2,700 bytes."""
 _MOST_DIGITS: Final = 18
+EventKey = tuple[str, str]
+"""An event's id and scope."""
 _DIGITS: Final = re.compile(rf"[0-9]{{1,{_MOST_DIGITS}}}")
 
 
@@ -57,6 +59,8 @@ class Vm:
     """How many records never came."""
     pulled_at: float | None = None
     """When it last polled the HTTPS command channel."""
+    first_at: float = 0.0
+    """When the first word of it came in; zero if that was before this was noted."""
     changed: int = 0
     """Number of the transaction that last changed more of it than the time of its contact."""
 
@@ -78,6 +82,12 @@ class Vm:
             return ""
         return f"{self.subscription_id}/{self.resource_group}".lower()[:_LONGEST_KEY]
 
+    def is_named_by(self, facts: EventReport) -> bool:
+        """Whether an event names this VM: by the name that it bears, whatever it says itself."""
+        own = folded(self.name)
+        names = facts.event.resources
+        return facts.affects_this_vm and any(folded(name) == own for name in names)
+
 
 def folded(name: str) -> str:
     """A name as it is compared: in any case. One that is too long for an index is cut."""
@@ -85,6 +95,10 @@ def folded(name: str) -> str:
     if len(text) <= _LONGEST_KEY:
         return text
     return f"{text[:_LONGEST_KEY]}#{sha256(text.encode(errors='replace')).hexdigest()}"
+
+
+def _hash(text: str) -> str:
+    return sha256(text.encode(errors="replace")).hexdigest()
 
 
 def sort_name(name: str) -> str:
@@ -139,12 +153,42 @@ class Observation:
     first_at: float
     """The time of the reporter's first record about the event."""
     facts: EventReport
+    scope: str = ""
+    """Of the reporter: within it the event's id is unique."""
+    is_own: bool = False
+    """Whether the event names its reporter, by the name that it bears."""
+
+    @property
+    def key(self) -> EventKey:
+        """The event's id and scope."""
+        return self.event_id, self.scope
 
     @property
     def says(self) -> str:
         """Equal for two reporters that say the same."""
         names = "\n".join(sorted(self.facts.event.resources))
-        return sha256(f"{self.facts.fingerprint}\n{names}".encode(errors="replace")).hexdigest()
+        return _hash(f"{self.facts.fingerprint}\n{names}")
+
+    @property
+    def told(self) -> str | None:
+        """Equal for two reporters whose words for it are the same: they are no part of the
+        fingerprint. None if they are not known: a state document has none.
+        """
+        if not self.sequence:
+            return None
+        return _hash(f"{self.facts.impact}\n{self.facts.event.description}")
+
+    @property
+    def named(self) -> str:
+        """Equal for two reporters that name the same VMs."""
+        return _hash("\n".join(sorted(map(folded, self.facts.event.resources))))
+
+    @property
+    def is_weak(self) -> bool:
+        """Whether it shows the event only until another reporter does: it cannot be proven, or the
+        event goes on without this reporter.
+        """
+        return self.facts.goes_on or not self.facts.is_proven
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,6 +219,11 @@ class Event:
     """Seconds from when it was first seen until notBefore, on the VM that had most of it."""
     downtime: float | None = None
     """Seconds that a VM was away, of the VM that was away longest."""
+
+    @property
+    def key(self) -> EventKey:
+        """The event's id and scope."""
+        return self.event_id, self.scope
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -236,7 +285,7 @@ class Decision:
     """Of the event."""
 
     @property
-    def key(self) -> tuple[str, str]:
+    def key(self) -> EventKey:
         """The event's id and scope."""
         return self.event_id, self.scope
 
@@ -296,6 +345,10 @@ class Named:
     pulled_at: float | None
     says: str | None
     """What it says of the event itself; None if it has not reported it."""
+    is_over: bool
+    """Whether the event is over, as it says."""
+    known_since: float
+    """When the first word of it came in."""
     site: str
 
 
@@ -339,12 +392,12 @@ class KnownEvent:
     named: Mapping[str, Named]
     """The VMs that it names, by the name as it is compared."""
     receipts: Sequence[Receipt]
-    """Of VMs that it names by their own records, the oldest first: no other VM can say what became
-    of it.
-    """
+    """Those that count, of VMs that it names by their own records, the oldest first."""
     decided: Decided
     turn: EventTurn | None = None
     """None: no group has its VMs, or nobody has looked yet."""
+    other_scopes: tuple[str, ...] = ()
+    """Scopes that have reported another event under the same id: a conflict."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

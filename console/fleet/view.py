@@ -89,13 +89,22 @@ def decision_on(known: KnownEvent, now: float, listening: Listening) -> Standing
     return in_turn(now_stands, known.turn)
 
 
-def event_item(known: KnownEvent, now: float, listening: Listening) -> Json:
-    """One event as `/api/v1/events` lists it."""
+def event_item(
+    known: KnownEvent, now: float, listening: Listening, *, names_scopes: bool = True
+) -> Json:
+    """One event as `/api/v1/events` lists it; `names_scopes` says which other scopes have reported
+    another event under its id.
+    """
     event, facts = known.event, known.shown.facts
     fields = facts.event.to_wire()
     decision = decision_on(known, now, listening)
     return {
         "eventId": event.event_id,
+        "scope": event.scope,
+        "conflicts": [
+            {"kind": "scope", "scope": each if names_scopes else None}
+            for each in known.other_scopes
+        ],
         "state": event.state,
         "impact": facts.impact,
         **{name: fields[name] for name in SHOWN_FIELDS},
@@ -160,6 +169,8 @@ def reporter_item(observation: Observation, heard: HeardVm | None) -> Json:
         "state": facts.state,
         "eventStatus": facts.event.event_status,
         "fingerprint": facts.fingerprint,
+        "impact": facts.impact,
+        "description": facts.event.description,
         "lastSeenAt": moment(observation.time),
         "noticeSeconds": facts.notice_seconds,
         "pauseSeconds": facts.pause_seconds,

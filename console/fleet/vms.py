@@ -58,6 +58,7 @@ def with_record(vm: Vm | None, record: IncomingRecord) -> Vm:
         prepares=vm.prepares if record.prepares is None else record.prepares,
         missing=vm.missing,
         pulled_at=vm.pulled_at,
+        first_at=vm.first_at,
         changed=vm.changed,
         heard_at=heard_at,
         heard_by=heard_by,
@@ -150,6 +151,12 @@ def _is_newer(vm: Vm, record: IncomingRecord) -> bool:
         return record.sequence > vm.sequence
     was_ahead = vm.record_time > record.received_at + _CLOCK_SECONDS
     return was_ahead or record.time >= vm.record_time
+
+
+def is_heard(vm: Vm, now: float, patience: float) -> bool:
+    """Whether the VM's contact is `heard`, as `console.db.contact` finds it from the rows."""
+    is_away = (vm.retired_at, vm.stopped_at, vm.lost_at) != (None, None, None)
+    return not is_away and now - vm.heard_at <= patience / 2
 
 
 def is_change(before: Vm | None, after: Vm, patience: float) -> bool:

@@ -147,6 +147,24 @@ class Writer:
         """Every few seconds, so that it is also known whether the database works."""
         with self._database.writing.begin() as connection:
             self._listening.write(connection, self._now())
+        try:
+            self._settle()
+        except _ABOUT_THE_DATABASE:
+            raise
+        except Exception:  # noqa: BLE001  # what comes in must not wait for its correction
+            _LOG.exception("this is a bug in the console", extra={"action": "settle_bug"})
+
+    def _settle(self) -> None:
+        """Write what changes because time has passed."""
+        with self._database.writing.begin() as connection:
+            number = writing.next_number(connection)
+            has_changed = writing.settle(
+                connection, number, now=self._now(), silent_after=self._silent_after
+            )
+            if not has_changed:
+                connection.rollback()  # no number for nothing: pages would ask again
+        if has_changed:
+            self._committed()
 
     def _end(self) -> None:
         """Write that this console listens no more, if the database takes it."""
@@ -249,7 +267,7 @@ class Writer:
             number = writing.next_number(connection)
             known = writing.load(connection, items)
             changes = fold(known, items, silent_after=self._silent_after)
-            writing.write(connection, changes, number)
+            writing.write(connection, changes, number, now=self._now())
             for delivery in batch:
                 for item in delivery.items:
                     if isinstance(item, Refused):

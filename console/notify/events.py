@@ -35,7 +35,7 @@ def of_open(known: KnownEvent, state: str, now: float) -> list[Notice]:
         _about(
             "decision-due",
             known,
-            fact=(fingerprint, state),
+            fact=(fingerprint, state, *_double(known)),
             at=now,
             title=f"{_what(event)}: {who}",
             text=f"{_whom(event)}{by}",
@@ -46,7 +46,7 @@ def of_open(known: KnownEvent, state: str, now: float) -> list[Notice]:
             _about(
                 "undecided",
                 known,
-                fact=(fingerprint, moment_text(event.not_before)),
+                fact=(fingerprint, moment_text(event.not_before), *_double(known)),
                 at=now,
                 title=f"{_what(event)}: not decided, and it starts soon",
                 text=f"{_whom(event)} It may start at {moment(start)}.",
@@ -86,7 +86,7 @@ def over(known: KnownEvent, said: Iterable[Observation]) -> Notice:
     return _about(
         "event-over",
         known,
-        fact=(),
+        fact=_double(known),
         at=known.event.shown_at,
         title=f"{_what(event)}: {event.event_status.lower()}",
         text=f"{_whom(event)}{cost}",
@@ -148,6 +148,11 @@ def _about(kind: Any, subject: KnownEvent | Event, **given: Any) -> Notice:
         vm={"vmId": "" if named is None else named.vm_id, "name": visible(name or "no VM")},
         **given,
     )
+
+
+def _double(known: KnownEvent) -> tuple[object, ...]:
+    """What tells an event from another scope's that has the same id, if there is one."""
+    return (known.event.scope,) if known.other_scopes else ()
 
 
 def _first_named(known: KnownEvent, names: Sequence[str]) -> Named | None:

@@ -77,8 +77,8 @@ def _over(snapshot: Snapshot, since: float) -> list[Notice]:
     settled = snapshot.now - _SETTLE_SECONDS
     ended = store.ended_without_notice(snapshot.connection, since, settled)
     return [
-        events.over(known, snapshot.events.observations(known.event.event_id, affected=True))
-        for known in snapshot.events.some(ended)
+        events.over(known, snapshot.events.observations(known.event.key, own=True))
+        for known in snapshot.events.of(ended).values()
     ]
 
 
@@ -95,19 +95,14 @@ def _turns(snapshot: Snapshot) -> list[Notice]:
 
 def _failed(snapshot: Snapshot, since: float) -> list[Notice]:
     failed = decisions.decisions_over(snapshot.connection, since, events.FAILURES)
-    known = {
-        each.event.event_id: each
-        for each in snapshot.events.some({each.event_id for each in failed})
-    }
-    return [events.approval_failed(each, known.get(each.event_id)) for each in failed]
+    known = snapshot.events.of({each.key for each in failed})
+    return [events.approval_failed(each, known.get(each.key)) for each in failed]
 
 
 def _seen(snapshot: Snapshot, since: float, incidents: Mapping[str, Incident]) -> list[Seen]:
     """The VMs that are silent, that an event has taken away, or that people were told about."""
     cases = snapshot.vms.taken_away(since)
-    known = {
-        each.event.event_id: vms.case_of(each) for each in snapshot.events.some(set(cases.values()))
-    }
+    known = {key: vms.case_of(each) for key, each in snapshot.events.of(cases.values()).items()}
     silent = {each.vm.vm_id: each for each in snapshot.vms.with_contact(["silent"])}
     others = [vm_id for vm_id in {*incidents, *cases} if vm_id not in silent]
     return [
@@ -115,7 +110,7 @@ def _seen(snapshot: Snapshot, since: float, incidents: Mapping[str, Incident]) -
             vm=each.vm,
             contact=each.contact,
             since=_silent_since(each, snapshot),
-            case=known.get(cases.get(each.vm.vm_id, "")),
+            case=known.get(cases.get(each.vm.vm_id, ("", ""))),
         )
         for each in [*silent.values(), *snapshot.vms.some(others)]
     ]

@@ -86,11 +86,13 @@ def operations(state: AppState, stream: Stream) -> list[Operation]:
             path="/api/v1/events/{eventId}",
             endpoint=events.one,
             summary="An event with its timeline",
+            query=models.EventQuery,
             answers={"200": models.EventDetail},
         ),
         Operation(
             path="/api/v1/events/{eventId}/approve",
             endpoint=decisions.approve,
+            query=models.EventQuery,
             summary="Approve an event as it was seen",
             body=models.ApprovalBody,
             answers={"202": models.Decided, "409": models.Conflict},
@@ -98,6 +100,7 @@ def operations(state: AppState, stream: Stream) -> list[Operation]:
         Operation(
             path="/api/v1/events/{eventId}/leave",
             endpoint=decisions.leave,
+            query=models.EventQuery,
             summary="Leave an event until its notBefore",
             body=models.DecisionBody,
             answers={"200": models.Decided, "409": models.Conflict},
@@ -105,6 +108,7 @@ def operations(state: AppState, stream: Stream) -> list[Operation]:
         Operation(
             path="/api/v1/events/{eventId}/turn/end",
             endpoint=decisions.end_turn,
+            query=models.EventQuery,
             summary="End the turn of an event that is stuck",
             body=models.TurnEndBody,
             answers={"200": models.EventDetail, "409": models.Conflict},

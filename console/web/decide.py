@@ -14,10 +14,11 @@ from starlette.responses import Response
 
 from console.access.people import Person
 from console.access.refusals import attempt_at
-from console.access.scope import sees_vm
+from console.access.scope import sees_event, sees_vm
 from console.approvals.refused import DecisionRefused, Why
 from console.approvals.service import Answer
 from console.db import decisions
+from console.db.events import main_of
 from console.fleet.commands import command_item
 from console.web import models
 from console.web.answers import Json, answer, refuse
@@ -48,7 +49,7 @@ STATUS: Final[dict[Why, int]] = {
 _MOST_BYTES: Final = 8 * 1024
 _NO_COMMAND: Final = "there is no such command"
 M = TypeVar("M", bound=BaseModel)
-Decide = Callable[[Person, str, str, str], Awaitable[Answer]]
+Decide = Callable[..., Awaitable[Answer]]
 
 
 class DecisionRoutes:
@@ -57,26 +58,28 @@ class DecisionRoutes:
     def __init__(self, state: AppState) -> None:
         self._state = state
 
-    async def approve(self, request: Request) -> Response:
+    async def approve(self, request: Request, query: models.EventQuery) -> Response:
         """202 `{jti, state}`; 409 with the event as it is now, 403, 404, 422, 503."""
         body = await _body(request, models.ApprovalBody)
         approve = partial(self._state.decisions.approve, force=body.force)
-        return await self._decide(request, approve, body, 202)
+        return await self._decide(request, approve, body, query.scope, 202)
 
-    async def leave(self, request: Request) -> Response:
+    async def leave(self, request: Request, query: models.EventQuery) -> Response:
         """200 `{jti, state}`; as `approve`."""
         body = await _body(request, models.DecisionBody)
-        return await self._decide(request, self._state.decisions.leave, body, 200)
+        return await self._decide(request, self._state.decisions.leave, body, query.scope, 200)
 
-    async def end_turn(self, request: Request) -> Response:
+    async def end_turn(self, request: Request, query: models.EventQuery) -> Response:
         """200 with the event; 409 if its VMs hold no turn, or one that is not stuck."""
         person, event_id = person_of(request), request.path_params["eventId"]
         body = await _body(request, models.TurnEndBody)
         try:
-            await self._state.decisions.end_turn(person, event_id, body.reason, force=body.force)
+            await self._state.decisions.end_turn(
+                person, event_id, body.reason, force=body.force, scope=query.scope
+            )
         except DecisionRefused as refused:
-            return await self._not_decided(request, refused)
-        seen = await asyncio.to_thread(self._detail, event_id, person)
+            return await self._not_decided(request, refused, query.scope)
+        seen = await asyncio.to_thread(self._detail, event_id, person, query.scope)
         return answer(models.EventDetail.model_validate(seen))
 
     def command(self, request: Request) -> Response:
@@ -96,35 +99,50 @@ class DecisionRoutes:
         return answer(models.Command.model_validate(command_item(command, receipts, decision)))
 
     async def _decide(
-        self, request: Request, decide: Decide, body: models.DecisionBody, status: int
+        self,
+        request: Request,
+        decide: Decide,
+        body: models.DecisionBody,
+        scope: str | None,
+        status: int,
     ) -> Response:
         person, event_id = person_of(request), request.path_params["eventId"]
+        if scope is None and person.site is not None:
+            scope = await asyncio.to_thread(self._own_scope, event_id, person)
         try:
-            made = await decide(person, event_id, body.fingerprint, body.reason)
+            made = await decide(person, event_id, body.fingerprint, body.reason, scope=scope)
         except DecisionRefused as refused:
-            return await self._not_decided(request, refused)
+            return await self._not_decided(request, refused, scope)
         return answer(models.Decided(jti=made.jti, state=made.state), status)
 
-    async def _not_decided(self, request: Request, refused: DecisionRefused) -> Response:
+    async def _not_decided(
+        self, request: Request, refused: DecisionRefused, scope: str | None
+    ) -> Response:
         person, event_id = person_of(request), request.path_params["eventId"]
-        seen = await asyncio.to_thread(self._detail, event_id, person)
+        seen = await asyncio.to_thread(self._detail, event_id, person, scope)
         if refused.why == "site" and seen is None:
             # It may not even learn that there is such an event; the audit does.
             attempt = attempt_at(request.scope, reason="other_site", actor=person.name)
             await self._state.access.refusals.note(attempt)
             refused = DecisionRefused("unknown")
-        return await self._refused(person, event_id, refused)
+        return self._refused(seen, refused)
 
-    def _detail(self, event_id: str, person: Person) -> Json | None:
+    def _own_scope(self, event_id: str, person: Person) -> str | None:
+        """The scope of the event that the person means, if only those of one site are seen."""
+        with self._state.snapshots.take() as snapshot:
+            several = snapshot.events.some([event_id])
+            found = main_of(each for each in several if sees_event(person, each.event))
+        return None if found is None else found.event.scope
+
+    def _detail(self, event_id: str, person: Person, scope: str | None) -> Json | None:
         """The event as it is now; None if the person does not see it."""
         with self._state.snapshots.take() as snapshot:
-            return event_detail(snapshot, event_id, person)
+            return event_detail(snapshot, event_id, person, scope)
 
-    async def _refused(self, person: Person, event_id: str, refused: DecisionRefused) -> Response:
+    def _refused(self, now: Json | None, refused: DecisionRefused) -> Response:
         status = STATUS[refused.why]
         body: Json = {"error": str(refused)}
         if status == STATUS["changed"]:
-            now = await asyncio.to_thread(self._detail, event_id, person)
             body |= now or {}
             body |= {"jti": refused.jti}
         return answer(body, status)

@@ -9,9 +9,9 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from console.access.people import Person
-from console.access.scope import sees_event
+from console.access.scope import sees_event, sees_vm
 from console.db import decisions, turns
-from console.db.events import NEVER, WantedEvents, time_left
+from console.db.events import NEVER, WantedEvents, main_of, time_left
 from console.db.history import records_of_event
 from console.db.snapshot import Snapshot, Snapshots
 from console.fleet import view
@@ -19,7 +19,7 @@ from console.fleet.timeline import timeline
 from console.fleet.values import KnownEvent
 from console.web.answers import Json, answer, cursor, place_in, refuse
 from console.web.csv import csv_lines
-from console.web.models import MOST, EventDetail, EventPage, EventsQuery
+from console.web.models import MOST, EventDetail, EventPage, EventQuery, EventsQuery
 from console.web.security import person_of
 
 
@@ -36,33 +36,44 @@ class Events:
             return answer(EventPage(items=[], next=None))
         wanted = wanted_of(query, own)
         if query.format == "csv":
-            return csv_answer(self._rows(wanted, query))
-        after = place_in(query.cursor, str, (int, float), str)  # type: ignore[arg-type]
+            return csv_answer(self._rows(wanted, query, own))
+        after = place_in(query.cursor, str, (int, float), str, str)  # type: ignore[arg-type]
         with self._snapshots.take() as snapshot:
             items, following = events_page(
-                snapshot, wanted, state=query.state, limit=query.items, after=after
+                snapshot,
+                wanted,
+                state=query.state,
+                limit=query.items,
+                after=after,
+                names_scopes=own is None,
             )
         return answer(EventPage.model_validate({"items": items, "next": following}))
 
-    def _rows(self, wanted: WantedEvents, query: EventsQuery) -> Iterator[Json]:
+    def _rows(self, wanted: WantedEvents, query: EventsQuery, own: str | None) -> Iterator[Json]:
         """Every event that is wanted, or as many as are asked for, some at a time."""
         left, following = query.limit, query.cursor
         while left is None or left > 0:
-            after = place_in(following, str, (int, float), str)  # type: ignore[arg-type]
+            after = place_in(following, str, (int, float), str, str)  # type: ignore[arg-type]
             limit = MOST if left is None else min(MOST, left)
             with self._snapshots.take() as snapshot:
                 items, following = events_page(
-                    snapshot, wanted, state=query.state, limit=limit, after=after
+                    snapshot,
+                    wanted,
+                    state=query.state,
+                    limit=limit,
+                    after=after,
+                    names_scopes=own is None,
                 )
             yield from items
             left = None if left is None else left - len(items)
             if following is None:
                 return
 
-    def one(self, request: Request) -> Response:
+    def one(self, request: Request, query: EventQuery) -> Response:
         """One event, with its timeline."""
+        event_id, person = request.path_params["eventId"], person_of(request)
         with self._snapshots.take() as snapshot:
-            found = event_detail(snapshot, request.path_params["eventId"], person_of(request))
+            found = event_detail(snapshot, event_id, person, query.scope)
         if found is None:
             raise refuse(404, "there is no such event")
         return answer(EventDetail.model_validate(found))
@@ -103,56 +114,66 @@ def events_page(
     state: str | None,
     limit: int,
     after: list[Any] | None = None,
+    names_scopes: bool = True,
 ) -> tuple[list[Json], str | None]:
-    """Items and the cursor of the next page; `state` is open, over or None for both."""
-    place = None if after is None else (float(after[1]), str(after[2]))
+    """Items and the cursor of the next page; `state` is open, over or None for both.
+
+    `names_scopes` as in `event_item`.
+    """
+
+    def items(several: list[KnownEvent]) -> list[Json]:
+        return [event_item(snapshot, each, names_scopes=names_scopes) for each in several]
+
+    place = None if after is None else (float(after[1]), str(after[2]), str(after[3]))
     found: list[KnownEvent] = []
     if state != "over" and (after is None or after[0] == "open"):
         found = snapshot.events.open(wanted, limit=limit + 1, after=place)
         if len(found) > limit:
             last = found[limit - 1]
-            place_of_last = cursor("open", time_left(last), last.event.event_id)
-            return _items(snapshot, found[:limit]), place_of_last
+            place_of_last = cursor("open", time_left(last), *last.event.key)
+            return items(found[:limit]), place_of_last
         if state == "open":
-            return _items(snapshot, found), None
+            return items(found), None
         place = None
     rest = limit - len(found)
     if not rest:
-        return _items(snapshot, found), cursor("over", NEVER, "")
+        return items(found), cursor("over", NEVER, "", "")
     over = snapshot.events.over(wanted, limit=rest + 1, after=place)
     following = None
     if len(over) > rest:
         event = over[rest - 1].event
-        following = cursor("over", event.shown_at, event.event_id)
-    return _items(snapshot, [*found, *over[:rest]]), following
+        following = cursor("over", event.shown_at, *event.key)
+    return items([*found, *over[:rest]]), following
 
 
-def event_detail(snapshot: Snapshot, event_id: str, person: Person) -> Json | None:
-    """One event with its timeline; None if there is none of that id that the person sees."""
-    known = snapshot.events.one(event_id)
-    if known is None or not sees_event(person, known.event):
+def event_detail(
+    snapshot: Snapshot, event_id: str, person: Person, scope: str | None = None
+) -> Json | None:
+    """One event with its timeline; None if there is none of that id, in that scope if one is given,
+    that the person sees.
+    """
+    several = [each for each in snapshot.events.some([event_id]) if sees_event(person, each.event)]
+    known = main_of(several, scope)
+    if known is None:
         return None
-    said = snapshot.events.observations(event_id)
+    key = known.event.key
+    said = snapshot.events.observations(key)
     heard = {each.vm.vm_id: each for each in snapshot.vms.some([one.vm_id for one in said])}
-    key = (event_id, known.event.scope)
     reporters = []
     for each in said:
         vm = heard.get(each.vm_id)
-        reporters.append(view.reporter_item(each, vm))
-    records = records_of_event(snapshot.connection, event_id)
+        if person.site is None or (vm is not None and sees_vm(person, vm.vm)):
+            reporters.append(view.reporter_item(each, vm))
+    records = records_of_event(snapshot.connection, key, person.site)
     prepares = turns.prepare_commands(snapshot.connection, [event_id]).values()
     asked = [each for each in prepares if each.scope == known.event.scope]
     every = decisions.decisions_on(snapshot.connection, key)
-    return event_item(snapshot, known) | {
+    return event_item(snapshot, known, names_scopes=person.site is None) | {
         "witnesses": reporters,
         "timeline": timeline(records, every, [*known.decided.commands, *asked]),
     }
 
 
-def event_item(snapshot: Snapshot, known: KnownEvent) -> Json:
-    """One event as the API lists it."""
-    return view.event_item(known, snapshot.now, snapshot.listening)
-
-
-def _items(snapshot: Snapshot, several: list[KnownEvent]) -> list[Json]:
-    return [event_item(snapshot, each) for each in several]
+def event_item(snapshot: Snapshot, known: KnownEvent, *, names_scopes: bool = True) -> Json:
+    """One event as the API lists it; as `view.event_item`."""
+    return view.event_item(known, snapshot.now, snapshot.listening, names_scopes=names_scopes)

@@ -172,10 +172,19 @@ class Turn(Model):
     reason: str | None
 
 
+class EventConflict(Model):
+    """What contradicts an event: another scope has reported another event under its id."""
+
+    kind: Literal["scope"]
+    scope: str | None
+
+
 class Event(Model):
     """An event as a list shows it."""
 
     event_id: str
+    scope: str
+    conflicts: list[EventConflict]
     state: EventState
     event_status: str
     event_type: str | None
@@ -215,6 +224,8 @@ class Reporter(Model):
     state: EventState
     event_status: str
     fingerprint: str
+    impact: str | None
+    description: str | None
     last_seen_at: Moment | None
     notice_seconds: float | None
     pause_seconds: float | None
@@ -505,6 +516,18 @@ class EventsQuery(_Paged):
     until: Annotated[Time, Field(description="And at this time or before it")] = None
     format: Annotated[
         Literal["json", "csv"] | None, Number, Field(description="csv: all of them, a row each")
+    ] = None
+
+
+class EventQuery(Model):
+    """Which event of an id."""
+
+    scope: Annotated[
+        Words,
+        Field(
+            description="The scope, if several have reported events under this id; without it, the "
+            "event whose named VM has been known longest"
+        ),
     ] = None
 
 

@@ -105,7 +105,7 @@ class Changes:
         messages = [
             Message(
                 kind="event",
-                item=view.event_item(known, snapshot.now, snapshot.listening),
+                item=view.event_item(known, snapshot.now, snapshot.listening, names_scopes=False),
                 sites=known.event.sites,
             )
             for known in snapshot.events.some(sorted(event_ids))

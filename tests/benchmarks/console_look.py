@@ -127,7 +127,8 @@ def _store(database: Database, batch: Sequence[Record]) -> None:
     items = [parse_record(record.body, source="feed", received_at=time.time()) for record in batch]
     with database.writing.begin() as connection:
         number = writing.next_number(connection)
-        writing.write(connection, fold(writing.load(connection, items), items), number)
+        changes = fold(writing.load(connection, items), items)
+        writing.write(connection, changes, number, now=time.time())
 
 
 def _write_heartbeats(file: Path, vms: Sequence[FakeVm], count: int) -> None:

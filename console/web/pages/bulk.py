@@ -108,7 +108,7 @@ def problem(seen: Sequence[Mapping[str, Any]]) -> str | None:
         return NOT_TICKED
     if len(seen) > LIMIT:
         return f"At most {LIMIT} events can be decided at once."
-    if max(Counter(each["eventId"] for each in seen).values()) > 1:
+    if max(Counter((each["eventId"], each.get("scope")) for each in seen).values()) > 1:
         return "An event stands twice in the form. Open the page again, and use its buttons."
     return None
 

@@ -69,7 +69,8 @@ class Forms:
         seen = form.seen[0]
         outcome = await self._decide(person_of(request), form.action, seen, form.reason)
         if outcome.kind in GONE_ON:
-            return RedirectResponse(f"/events/{quote(event_id, safe='')}#decision", 303)
+            query = "" if seen["scope"] is None else f"?scope={quote(seen['scope'], safe='')}"
+            return RedirectResponse(f"/events/{quote(event_id, safe='')}{query}#decision", 303)
         changed = seen if outcome.kind == "changed" else None
         sent = Sent(problem=outcome.words, reason=form.reason, seen=changed)
         return await asyncio.to_thread(self._show_event, request, sent, outcome.status)

@@ -34,9 +34,11 @@ def deciding(state: AppState) -> Decide:
             carry_out = decisions.leave
         try:
             if action == "end_turn":
-                await decisions.end_turn(person, seen["eventId"], reason)
+                await decisions.end_turn(person, seen["eventId"], reason, scope=seen.get("scope"))
                 return Outcome(kind="sent", words="Its turn has ended.")
-            made = await carry_out(person, seen["eventId"], seen["fingerprint"], reason)
+            made = await carry_out(
+                person, seen["eventId"], seen["fingerprint"], reason, scope=seen.get("scope")
+            )
         except DecisionRefused as refused:
             return _refused(refused)
         except StoreError as error:

@@ -39,7 +39,7 @@ def values(item: Mapping[str, Any], names: Mapping[str, str], now: float) -> dic
         "asked_by": words.ASKED_BY.get(item["eventSource"] or ""),
         "named": named,
         "more_named": max(0, len(item["resources"]) - _RESOURCES),
-        "others": others[:_OTHERS],
+        "others": [{**each, **_differs(each, item)} for each in others[:_OTHERS]],
         "more_others": max(0, len(others) - _OTHERS),
         "timeline": past.entries(item["timeline"], lambda vm_id: names.get(vm_id, vm_id)),
         "tone": item["decision"]["state"]
@@ -56,8 +56,21 @@ def _says(reporter: Mapping[str, Any] | None, item: Mapping[str, Any]) -> dict[s
     return {
         **reporter,
         "last": seconds_of(reporter["lastSeenAt"]),
-        "differs": reporter["fingerprint"] != item["fingerprint"],
+        **_differs(reporter, item),
         "measures": durations.durations(facts),
+    }
+
+
+def _differs(reporter: Mapping[str, Any], item: Mapping[str, Any]) -> dict[str, Any]:
+    """Whether a reporter says otherwise than what is shown, and its words if they are others."""
+    words = reporter["description"]
+    has_other_words = bool(words) and words != item["description"]
+    # A state document has no description.
+    has_other_impact = words is not None and reporter["impact"] != item["impact"]
+    is_other = reporter["fingerprint"] != item["fingerprint"]
+    return {
+        "differs": is_other or has_other_words or has_other_impact,
+        "words": words if has_other_words else None,
     }
 
 

@@ -103,11 +103,12 @@ def _seen(text: str) -> Mapping[str, Any]:
         for name in ("eventId", "fingerprint")
     ):
         raise FormError("The form is not complete. Open the page again, and use its buttons.")
-    names = found.get("resources")
+    names, scope = found.get("resources"), found.get("scope")
     kept = {name: _plain(found.get(name)) for name in SEEN if name != "resources"}
     listed = [str(each) for each in names] if isinstance(names, list) else []
     return kept | {
         "eventId": found["eventId"],
+        "scope": scope if isinstance(scope, str) and is_text(scope) else None,
         "fingerprint": found["fingerprint"],
         "resources": listed,
     }

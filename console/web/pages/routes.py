@@ -52,7 +52,7 @@ class Pages:
         return [
             Route("/", self._drawn(self.overview)),
             Route("/fleet", self._drawn(self.fleet, fleet_page.PARAMETERS)),
-            Route("/events/{event_id:path}", self._drawn(self.event)),
+            Route("/events/{event_id:path}", self._drawn(self.event, ("scope",))),
             Route("/events/{event_id:path}", self._forms.event, methods=["POST"]),
             Route("/decide", self._drawn(self.decide, bulk.PARAMETERS)),
             Route("/decide/confirm", self._drawn(self.confirm, (*bulk.PARAMETERS, bulk.TICKED))),
@@ -115,7 +115,8 @@ class Pages:
         """An event's page; `sent`: a form that was not carried out."""
         state, person = self._state, person_of(request)
         with state.snapshots.take() as snapshot:
-            found = event_detail(snapshot, request.path_params["event_id"], person)
+            scope = request.query_params.get("scope")
+            found = event_detail(snapshot, request.path_params["event_id"], person, scope)
             names = {} if found is None else event_page.names_of(snapshot, found)
             beside = [] if found is None else siblings.siblings(snapshot, found)
         if found is None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from console.db.snapshot import Snapshot
 from console.fleet.moments import seconds_of
-from console.fleet.values import HeardVm
+from console.fleet.values import HeardVm, KnownEvent
 from console.web.pages import durations, event_rows, past, words
 from console.web.vms import vm_detail
 
@@ -29,7 +29,7 @@ def values(snapshot: Snapshot, heard: HeardVm) -> dict[str, Any]:
         "retired": row.retired_at,
         "interval": row.interval,
         "open": event_rows.in_order(
-            event_rows.rows_of(snapshot, snapshot.events.some(item["events"]))
+            event_rows.rows_of(snapshot, _naming(snapshot.events.some(item["events"]), row.vm_id))
         ),
         "history": history[:_HISTORY],
         "more_history": max(0, len(history) - _HISTORY),
@@ -42,6 +42,11 @@ def values(snapshot: Snapshot, heard: HeardVm) -> dict[str, Any]:
             :_ENTRIES
         ],
     }
+
+
+def _naming(several: Iterable[KnownEvent], vm_id: str) -> list[KnownEvent]:
+    """Those that name a VM: another scope may have an event of the same id."""
+    return [known for known in several if vm_id in {each.vm_id for each in known.named.values()}]
 
 
 def _past_event(item: Mapping[str, Any]) -> dict[str, Any]:

@@ -81,7 +81,7 @@ def test_any_order_and_any_number_of_copies_come_to_the_same(seed: int) -> None:
     assert stored == {record.id for record in records}
     assert missing(known, vm) == 0
     assert known.vms[vm.vm_id].sequence == 13
-    assert known.events["E0"].state == "ended"
+    assert known.observations[("E0", vm.vm_id)].facts.state == "ended"
 
 
 def test_heartbeats_that_were_replaced_are_not_gaps() -> None:
@@ -165,43 +165,6 @@ def test_a_new_stream_begins_at_its_own_number() -> None:
     assert known.vms[vm.vm_id].version == "2.0.0"
 
 
-def test_an_event_is_shown_by_the_newest_of_its_witnesses() -> None:
-    """By time, not by arrival; each witness counts with its own newest record."""
-    known = Known()
-    one, two = FakeVm(name="one"), FakeVm(name="two")
-    names = ["one", "two"]
-    first = one.event("E", resources=names, now=NOW)
-    started = one.event("E", transition="started", resources=names, now=NOW + timedelta(seconds=9))
-    late = two.event("E", resources=names, now=NOW + timedelta(seconds=1))
-    take(known, started, first, late, at=AT + 60)
-    assert known.events["E"].state == "started"
-    assert known.events["E"].shown_by == one.vm_id
-    assert known.observations[("E", two.vm_id)].facts.state == "scheduled"
-
-
-def test_an_event_that_goes_on_without_a_witness_is_not_over() -> None:
-    """A bridge that records only its own events ends one that names it no more; others see it."""
-    known = Known()
-    left, named = FakeVm(name="left"), FakeVm(name="named")
-    first = [vm.event("E", resources=["left", "named"], now=NOW) for vm in (left, named)]
-    without = {"goesOnWithoutThisVm": True}
-    ended = left.event("E", transition="ended", status="Unknown", now=NOW, observation=without)
-    take(known, first[0], first[1], ended)
-    assert known.events["E"].state == "scheduled"
-
-
-def test_a_clock_that_is_a_day_ahead_does_not_win_for_a_day() -> None:
-    """A record's time counts at most as the time at which it came in."""
-    known = Known()
-    ahead, right = FakeVm(name="ahead"), FakeVm(name="right")
-    names = ["ahead", "right"]
-    take(known, ahead.event("E", resources=names, now=NOW + timedelta(days=1)))
-    ended = right.event("E", transition="ended", resources=names, now=NOW + timedelta(seconds=5))
-    take(known, ended, at=AT + 6)
-    assert known.events["E"].state == "ended"
-    assert known.vms[ahead.vm_id].heard_at == AT
-
-
 def test_a_clock_that_was_a_day_ahead_hides_no_new_store() -> None:
     """A VM that was made anew, with its clock right, has its new name, and its farewell counts."""
     known, vm = Known(), FakeVm(name="before")
@@ -211,28 +174,6 @@ def test_a_clock_that_was_a_day_ahead_hides_no_new_store() -> None:
     assert known.vms[vm.vm_id].name == "after"
     take(known, anew.stopped(now=NOW + timedelta(seconds=90)), at=AT + 91)
     assert known.vms[vm.vm_id].stopped_at is not None
-
-
-@pytest.mark.parametrize("impact", ["delete", "restart"])
-def test_a_deletion_that_a_peer_reports_retires_the_vm(impact: str) -> None:
-    """Only a deletion, only in the witness's own scope, and hearing it again ends that."""
-    known = Known()
-    peer, gone = FakeVm(name="a", scale_set="set"), FakeVm(name="b", scale_set="set")
-    namesake = FakeVm(name="b", scale_set="other")
-    take(known, gone.event("E", resources=["b"], now=NOW), namesake.heartbeat(now=NOW))
-    ended = peer.event("E", transition="ended", resources=["b"], impact=impact, now=NOW)
-    take(known, ended, at=AT + 10)
-    assert (known.vms[gone.vm_id].retired_at is not None) == (impact == "delete")
-    assert known.vms[namesake.vm_id].retired_at is None
-    take(known, gone.heartbeat(now=NOW), at=AT + 20)
-    assert known.vms[gone.vm_id].retired_at is None
-
-
-def test_its_own_report_of_its_deletion_retires_nobody() -> None:
-    """A VM that reports its own end is there to report it."""
-    known, vm = Known(), FakeVm(name="b")
-    take(known, vm.event("E", transition="ended", impact="delete", now=NOW))
-    assert known.vms[vm.vm_id].retired_at is None
 
 
 def said(vm: FakeVm, status: str, *, at: float = AT, **more: object) -> Incoming:
@@ -276,7 +217,7 @@ def test_a_state_rebuilds_what_was_missed() -> None:
     first, second = vm.event("E1", now=NOW), vm.event("E2", now=NOW + timedelta(seconds=5))
     take(known, first)
     fold(known, [states(vm, [second], after=10)])
-    assert {key: event.state for key, event in known.events.items()} == {
+    assert {event_id: each.facts.state for (event_id, _), each in known.observations.items()} == {
         "E1": "ended",
         "E2": "scheduled",
     }
@@ -284,7 +225,7 @@ def test_a_state_rebuilds_what_was_missed() -> None:
     ended = vm.event("E1", transition="ended", status="Canceled", now=NOW + timedelta(seconds=8))
     take(known, second, ended, at=AT + 20)
     assert known.observations[("E1", vm.vm_id)].facts.event.event_status == "Canceled"
-    assert known.events["E1"].state == "ended"
+    assert known.observations[("E1", vm.vm_id)].facts.state == "ended"
     assert known.observations[("E2", vm.vm_id)].facts.event.event_source == "Platform"
 
 
@@ -293,7 +234,7 @@ def test_a_state_that_is_older_than_a_record_ends_nothing() -> None:
     known, vm = Known(), FakeVm()
     take(known, vm.event("E1", now=NOW + timedelta(seconds=30)), at=AT + 31)
     fold(known, [states(vm, [], after=10)])
-    assert known.events["E1"].state == "scheduled"
+    assert known.observations[("E1", vm.vm_id)].facts.state == "scheduled"
 
 
 def test_a_store_that_was_put_back_is_believed() -> None:
@@ -304,33 +245,4 @@ def test_a_store_that_was_put_back_is_believed() -> None:
     for minute in range(1, 5):
         take(known, first, vm.event("E0", now=NOW + timedelta(minutes=minute)))
     take(known, copy.event("E0", transition="ended", now=NOW + timedelta(minutes=9)), at=AT + 540)
-    assert known.events["E0"].state == "ended"
-
-
-def test_an_event_keeps_what_was_measured_of_it() -> None:
-    """When it began, the longest notice, and how long the VM was away that was away longest; what
-    a VM measured that it does not name says nothing of it.
-    """
-    known = Known()
-    one, two, other = FakeVm(name="a"), FakeVm(name="b"), FakeVm(name="c")
-
-    def say(vm: FakeVm, transition: str, second: int, **measured: float) -> None:
-        record = vm.event(
-            "E",
-            transition=transition,
-            resources=["a", "b"],
-            now=NOW + timedelta(seconds=second),
-            observation={"noticeSeconds": None, **measured},
-        )
-        take(known, record, at=AT + second)
-
-    say(one, "scheduled", 0, noticeSeconds=890.0)
-    say(two, "scheduled", 5, noticeSeconds=885.0)
-    say(two, "started", 900)
-    say(one, "started", 901)
-    say(other, "ended", 930, downtimeSeconds=500.0)
-    say(one, "ended", 931, downtimeSeconds=30.0)
-    say(two, "ended", 940, pauseSeconds=9.0)
-    event = known.events["E"]
-    assert (event.status, event.started_at) == ("Completed", AT + 900)
-    assert (event.notice, event.downtime) == (890, 30)
+    assert known.observations[("E0", vm.vm_id)].facts.state == "ended"

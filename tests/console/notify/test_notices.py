@@ -35,7 +35,7 @@ from console.db.transactions import write_to
 from console.db.writing import next_number
 from console.fleet.contact import Contact
 from console.fleet.fold import fold
-from console.fleet.observations import shown as shown_event
+from console.fleet.showing import as_shown
 from console.fleet.values import UNDECIDED, Decision, KnownEvent, Observation, Vm
 from console.notify.events import approval_failed, of_open, over
 from console.notify.look import look
@@ -98,7 +98,7 @@ def known(at: float = NOW, **given: Any) -> KnownEvent:
         first_at=at,
         facts=report(**given),
     )
-    event = shown_event(None, shown, Vm(vm_id="vm-1", name="web-1"))
+    event = as_shown(None, shown, sites=("default",))
     return KnownEvent(
         event=event,
         shown=shown,
@@ -124,7 +124,8 @@ class Fleet:
     def take(self, *items: Incoming) -> None:
         """Commit what came in."""
         with write_to(self.database) as (connection, number):
-            writing.write(connection, fold(writing.load(connection, items), items), number)
+            changes = fold(writing.load(connection, items), items)
+            writing.write(connection, changes, number, now=self.now)
 
     def say(self, *records: Record) -> None:
         """Commit records, each received now."""

@@ -202,7 +202,7 @@ def fleet_of_all_states(stage: ConsoleStage) -> dict[str, FakeVm]:
     }
     vms["retired"] = FakeVm(name="retired-1", scale_set="web")
     vms["peer"] = FakeVm(name="peer-1", scale_set="web")
-    ago = {"late": 120, "silent": 600, "stopped": 300}
+    ago = {"late": 120, "silent": 600, "stopped": 300, "retired": 600}
     for name, vm in vms.items():
         stage.put(vm.heartbeat(now=stage.now - timedelta(seconds=ago.get(name, 5))))
     stage.put(vms["stopped"].stopped(now=stage.now - timedelta(seconds=290)))

@@ -128,18 +128,21 @@ def test_the_form_works_without_javascript(stage: ConsoleStage, browser: Browser
 
 def test_an_event_that_has_changed_is_not_signed(stage: ConsoleStage, page: Page) -> None:
     """The difference is shown field by field, with a fresh form that can be sent."""
-    first, _ = announced(stage)
+    vms = announced(stage)
     page.goto(f"{stage.url}/events/E")
     page.evaluate("stop()")
     later = stage.now + timedelta(seconds=1)
     stage.put(
-        first.event(
-            "E",
-            transition="updated",
-            resources=["web-0", "web-1", "web-2"],
-            event_type="Reboot",
-            not_before=stage.moment(600),
-            now=later,
+        *(
+            vm.event(
+                "E",
+                transition="updated",
+                resources=["web-0", "web-1", "web-2"],
+                event_type="Reboot",
+                not_before=stage.moment(600),
+                now=later,
+            )
+            for vm in vms
         )
     )
     approve(page)
@@ -164,13 +167,13 @@ def test_a_change_on_an_open_page_does_not_slip_into_the_form(
     stage: ConsoleStage, page: Page
 ) -> None:
     """The page shows the new state, and says that the form is about the old one."""
-    first, _ = announced(stage)
+    vms = announced(stage)
     page.goto(f"{stage.url}/events/E")
     expect(page.locator("#live")).to_have_attribute("data-state", "live")
     page.get_by_label("Reason").fill("as I saw it")
     later = stage.now + timedelta(seconds=1)
     changed = {"transition": "updated", "resources": ["web-0"], "event_type": "Freeze"}
-    stage.put(first.event("E", not_before=stage.moment(872), now=later, **changed))
+    stage.put(*(vm.event("E", not_before=stage.moment(872), now=later, **changed) for vm in vms))
     expect(page.locator(".lines dd").nth(1)).to_contain_text("1 VM:")
     expect(page.locator("[data-changed]")).to_be_visible()
     expect(page.get_by_label("Reason")).to_have_value("as I saw it")
@@ -313,7 +316,7 @@ def test_a_decision_elsewhere_shows_as_what_it_is(
     stage: ConsoleStage, page: Page, actor: str, words: str
 ) -> None:
     """A rule, or a person on the VM; there is nothing left to decide here."""
-    vms = announced(stage)
+    vms = announced(stage, names=1)
     stage.put(vms[0].receipt("E", "posted", actor=actor, now=stage.now))
     page.goto(f"{stage.url}/events/E")
     expect(page.locator("#decision")).to_contain_text(words)

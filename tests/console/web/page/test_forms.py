@@ -29,6 +29,7 @@ def test_what_was_seen_survives_the_form() -> None:
     """All names, whatever signs they hold; nothing that the fingerprint does not cover."""
     assert forms._seen(forms.written(ITEM)) == {
         "eventId": "E",
+        "scope": None,
         "fingerprint": "sha256:1",
         "eventType": "Freeze",
         "eventStatus": "Scheduled",

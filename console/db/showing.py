@@ -1,0 +1,292 @@
+"""The rows of events: by which reporter each is shown, written with what its reporters say."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Final
+
+from sqlalchemy import Connection, and_, delete, func, select, tuple_, update
+
+from console.db import rows, tables
+from console.db.contact import contact_of
+from console.db.upsert import insert_new, portions, upsert
+from console.fleet.contact import Listening
+from console.fleet.showing import Claim, Support, as_shown, chosen, is_contested
+from console.fleet.values import Event, EventKey, Observation, folded
+
+_PAIRS: Final = 1000
+"""Pairs in one statement."""
+_E: Final = tables.event.c
+_O: Final = tables.observation.c
+_V: Final = tables.vm.c
+
+
+def show(
+    connection: Connection,
+    keys: Collection[EventKey],
+    fresh: Mapping[tuple[str, str], Observation],
+    *,
+    now: float,
+    listening: Listening,
+    number: int,
+) -> None:
+    """Write the rows of some events after what their reporters say has changed; `fresh` are the
+    observations that this transaction has written, by event id and vmId.
+    """
+    if not keys:
+        return
+    events = _events(connection, keys)
+    claims = _claims(connection, keys, now, listening)
+    contested = [key for key in keys if is_contested(claims.get(key, ()))]
+    support = _support(connection, contested, now, listening) if contested else {}
+    by_key: dict[EventKey, list[Observation]] = {}
+    for each in fresh.values():
+        by_key.setdefault(each.key, []).append(each)
+    wanted: dict[EventKey, str] = {}
+    gone: list[EventKey] = []
+    for key in keys:
+        vm_id = chosen(claims.get(key, ()), support.get(key, ()))
+        event, said = events.get(key), by_key.get(key, [])
+        if vm_id is None and (event is not None or said):
+            was_claimed = event is not None and event.shown_by in _ids(claims.get(key, ()))
+            vm_id = None if was_claimed else _newest_of(event, said)
+        vm_id = vm_id or _newest(connection, key)
+        if vm_id is None:
+            gone.append(key)
+        else:
+            wanted[key] = vm_id
+    shown = _observations(connection, wanted, fresh)
+    for key in wanted.keys() - shown.keys():  # its reporter is in another scope now
+        vm_id = _newest(connection, key)
+        if vm_id is None:
+            gone.append(key)
+        else:
+            shown |= _observations(connection, {key: vm_id}, fresh)
+    sites = _sites(connection, shown, claims)
+    after = [
+        as_shown(
+            events.get(key),
+            observation,
+            by_key.get(key, ()),
+            sites=sites[key],
+        )
+        for key, observation in shown.items()
+    ]
+    new = [each for each in after if each != events.get(each.key)]
+    seen = [each for each in after if each == events.get(each.key)]
+    upsert(connection, tables.event, [rows.event_row(each, number) for each in new])
+    _touch(connection, [each.key for each in seen if each.key in by_key], number)
+    renamed = {
+        each.key: each
+        for each in new
+        if each.key not in events or events[each.key].words != each.words
+    }
+    _write_names(connection, renamed, shown, number)
+    _drop(connection, gone)
+
+
+def show_again(connection: Connection, *, now: float, listening: Listening, number: int) -> int:
+    """Show those open events by another reporter whose own has fallen silent; how many."""
+    heard = contact_of(tables.vm, now, listening) == "heard"
+    shown = and_(_O.event_id == _E.event_id, _O.vm_id == _E.shown_by, _O.scope == _E.scope)
+    query = (
+        select(_E.event_id, _E.scope)
+        .join(tables.observation, shown)
+        .join(tables.vm, _V.vm_id == _E.shown_by)
+        .where(_E.state.in_(("scheduled", "started")), ~and_(heard, _O.is_own == 1))
+    )
+    keys = [(row.event_id, row.scope) for row in connection.execute(query)]
+    moved = [key for key in keys if _is_behind(connection, key, now, listening)]
+    show(connection, moved, {}, now=now, listening=listening, number=number)
+    return len(moved)
+
+
+def _is_behind(connection: Connection, key: EventKey, now: float, listening: Listening) -> bool:
+    """Whether another reporter is to show an event than the one that does."""
+    shown_by = connection.execute(
+        select(_E.shown_by).where(_E.event_id == key[0], _E.scope == key[1])
+    ).scalar()
+    claims = _claims(connection, [key], now, listening).get(key, [])
+    support = _support(connection, [key], now, listening) if is_contested(claims) else {}
+    best = chosen(claims, support.get(key, ())) or _newest(connection, key)
+    return best != shown_by
+
+
+def pending_of(connection: Connection, vm_ids: Iterable[str]) -> set[EventKey]:
+    """The events that name some VMs, as these say, and are not over to them."""
+    found: set[EventKey] = set()
+    for few in portions(vm_ids):
+        query = select(_O.event_id, _O.scope).where(_O.vm_id.in_(few), _O.over == 0, _O.is_own == 1)
+        found |= {(row.event_id, row.scope) for row in connection.execute(query)}
+    return found
+
+
+def _events(connection: Connection, keys: Iterable[EventKey]) -> dict[EventKey, Event]:
+    found = {}
+    for some in portions(keys, _PAIRS):
+        query = select(tables.event).where(tuple_(_E.event_id, _E.scope).in_(some))
+        for row in connection.execute(query):
+            found[(row.event_id, row.scope)] = rows.event_of(row)
+    return found
+
+
+def _claims(
+    connection: Connection, keys: Iterable[EventKey], now: float, listening: Listening
+) -> dict[EventKey, list[Claim]]:
+    """What the VMs say that the events name by their own report."""
+    contact = contact_of(tables.vm, now, listening).label("contact")
+    columns = (_O.event_id, _O.scope, _O.vm_id, _O.says, _O.named, _O.over, _O.time)
+    found: dict[EventKey, list[Claim]] = {}
+    for some in portions(keys, _PAIRS):
+        query = (
+            select(*columns, _V.first_at, _V.site, _V.folded, contact)
+            .join(tables.vm, _V.vm_id == _O.vm_id)
+            .where(tuple_(_O.event_id, _O.scope).in_(some), _O.is_own == 1)
+        )
+        for row in connection.execute(query):
+            found.setdefault((row.event_id, row.scope), []).append(
+                Claim(
+                    vm_id=row.vm_id,
+                    says=row.says,
+                    named=row.named,
+                    is_over=bool(row.over),
+                    time=row.time,
+                    is_heard=row.contact == "heard",
+                    known_since=row.first_at,
+                    site=row.site,
+                    folded=row.folded,
+                )
+            )
+    return found
+
+
+def _support(
+    connection: Connection, keys: Iterable[EventKey], now: float, listening: Listening
+) -> dict[EventKey, list[Support]]:
+    """How many heard reporters say what of some events."""
+    heard = contact_of(tables.vm, now, listening) == "heard"
+    found: dict[EventKey, list[Support]] = {}
+    for some in portions(keys, _PAIRS):
+        query = (
+            select(_O.event_id, _O.scope, _O.named, _O.says, func.count().label("number"))
+            .join(tables.vm, _V.vm_id == _O.vm_id)
+            .where(tuple_(_O.event_id, _O.scope).in_(some), _O.over == 0, heard)
+            .group_by(_O.event_id, _O.scope, _O.named, _O.says)
+        )
+        for row in connection.execute(query):
+            found.setdefault((row.event_id, row.scope), []).append(
+                Support(named=row.named, says=row.says, count=row.number)
+            )
+    return found
+
+
+def _ids(claims: Iterable[Claim]) -> set[str]:
+    return {each.vm_id for each in claims}
+
+
+def _newest_of(event: Event | None, said: Iterable[Observation]) -> str | None:
+    """The reporter that shows an event which no heard VM claims: that of the event until now, or
+    one that has said something newer.
+    """
+    shown_by, shown_at = (None, 0.0) if event is None else (event.shown_by, event.shown_at)
+    for each in sorted(said, key=lambda one: (not one.is_weak, one.time)):
+        is_newer = each.time >= shown_at and not each.is_weak
+        if shown_by is None or each.vm_id == shown_by or is_newer:
+            shown_by, shown_at = each.vm_id, each.time
+    return shown_by
+
+
+def _newest(connection: Connection, key: EventKey) -> str | None:
+    """The reporter that said the newest of an event; None if it has none."""
+    newest = select(_O.vm_id).where(_O.event_id == key[0], _O.scope == key[1])
+    newest = newest.order_by(_O.is_weak, _O.time.desc(), _O.vm_id).limit(1)
+    found: str | None = connection.execute(newest).scalar()
+    return found
+
+
+def _observations(
+    connection: Connection,
+    wanted: Mapping[EventKey, str],
+    fresh: Mapping[tuple[str, str], Observation],
+) -> dict[EventKey, Observation]:
+    """What the reporters say by which events are shown."""
+    found, missing = {}, set()
+    for key, vm_id in wanted.items():
+        known = fresh.get((key[0], vm_id))
+        if known is not None and known.scope == key[1]:
+            found[key] = known
+        else:
+            missing.add((key[0], vm_id))
+    for some in portions(missing, _PAIRS):
+        query = select(tables.observation).where(tuple_(_O.event_id, _O.vm_id).in_(some))
+        for row in connection.execute(query):
+            found[(row.event_id, row.scope)] = rows.observation_of(row)
+    return found
+
+
+def _sites(
+    connection: Connection,
+    shown: Mapping[EventKey, Observation],
+    claims: Mapping[EventKey, Iterable[Claim]],
+) -> dict[EventKey, tuple[str, ...]]:
+    """The sites of the VMs that each event names, as far as they report it; or its reporter's."""
+    found: dict[EventKey, set[str]] = {}
+    for key, observation in shown.items():
+        names = {folded(name) for name in observation.facts.event.resources}
+        found[key] = {each.site for each in claims.get(key, ()) if each.folded in names}
+    reporters = {shown[key].vm_id for key, sites in found.items() if not sites}
+    own: dict[str, str] = {}
+    for few in portions(reporters):
+        query = select(_V.vm_id, _V.site).where(_V.vm_id.in_(few))
+        own |= {row.vm_id: row.site for row in connection.execute(query)}
+    return {key: tuple(sorted(sites or {own[shown[key].vm_id]})) for key, sites in found.items()}
+
+
+def _touch(connection: Connection, keys: Iterable[EventKey], number: int) -> None:
+    """Events that look as before, and of which a reporter has said something."""
+    for some in portions(keys, _PAIRS):
+        same = tuple_(_E.event_id, _E.scope).in_(some)
+        connection.execute(update(tables.event).where(same).values(changed=number))
+
+
+def _write_names(
+    connection: Connection,
+    events: Mapping[EventKey, Event],
+    shown: Mapping[EventKey, Observation],
+    number: int,
+) -> None:
+    """The names of events, in the place of those that they had; VMs that lose one have changed."""
+    r = tables.resource.c
+    before: dict[EventKey, set[str]] = {}
+    for some in portions(events, _PAIRS):
+        query = select(tables.resource).where(tuple_(r.event_id, r.scope).in_(some))
+        for row in connection.execute(query):
+            before.setdefault((row.event_id, row.scope), set()).add(row.folded)
+    new, dropped = [], []
+    for key, event in events.items():
+        names = {folded(name) for name in shown[key].facts.event.resources}
+        had = before.get(key, set())
+        values = {"event_id": event.event_id, "scope": event.scope}
+        new += [{**values, "folded": name} for name in sorted(names - had)]
+        dropped += [(event, name) for name in sorted(had - names)]
+    insert_new(connection, tables.resource, new)
+    for event, name in dropped:
+        same = (r.event_id == event.event_id, r.scope == event.scope, r.folded == name)
+        connection.execute(delete(tables.resource).where(*same))
+        _note_dropped(connection, event, name, number)
+
+
+def _note_dropped(connection: Connection, event: Event, name: str, number: int) -> None:
+    """The VM that an event named and names no more is changed by that."""
+    v = tables.vm
+    place = select(v.c.place).where(v.c.vm_id == event.shown_by).scalar_subquery()
+    dropped = update(v).where(v.c.place == place, v.c.folded == name)
+    connection.execute(dropped.values(changed=number))
+
+
+def _drop(connection: Connection, keys: Iterable[EventKey]) -> None:
+    """Events that have no reporter any more: what was said of them is another event's."""
+    for key in keys:
+        for table in (tables.resource, tables.event):
+            same = and_(table.c.event_id == key[0], table.c.scope == key[1])
+            connection.execute(delete(table).where(same))

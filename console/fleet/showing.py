@@ -1,0 +1,137 @@
+"""Which reporter an event is shown by: a named VM that is heard, before everybody else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from console.fleet.values import Event, Observation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """What a VM that bears a name in its own report says of an event."""
+
+    vm_id: str
+    says: str
+    named: str
+    """Equal for two reporters that name the same VMs."""
+    is_over: bool
+    time: float
+    is_heard: bool
+    known_since: float
+    """When the first word of the VM came in."""
+    site: str
+    folded: str
+    """The VM's name, as names are compared."""
+
+    @property
+    def age(self) -> tuple[float, str]:
+        """The lower, the longer the VM has been known."""
+        return self.known_since, self.vm_id
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Support:
+    """How many heard reporters, named or not, say one thing of an event."""
+
+    named: str
+    says: str
+    count: int
+
+
+def pending(claims: Iterable[Claim]) -> list[Claim]:
+    """The claims of heard VMs to which the event is not over."""
+    return [each for each in claims if each.is_heard and not each.is_over]
+
+
+def is_contested(claims: Iterable[Claim]) -> bool:
+    """Whether heard VMs that the event names do not agree on what is pending."""
+    return len({each.says for each in pending(claims)}) > 1
+
+
+def chosen(claims: Sequence[Claim], support: Sequence[Support] = ()) -> str | None:
+    """The VM whose word counts; None if no heard VM says that the event names it.
+
+    To whom it is pending counts before whom it is over to. If they disagree, those count whom most
+    heard reporters support: on the names first, and then on the rest. If that decides nothing, the
+    VM that has been known longest does. `support` is needed only where they disagree.
+    """
+    open_ones = pending(claims)
+    if not open_ones:
+        over = [each for each in claims if each.is_heard]
+        return max(over, key=lambda each: (each.time, each.vm_id)).vm_id if over else None
+    by_names = _counted(support, lambda each: each.named)
+    names = _strongest(open_ones, by_names, lambda each: each.named)
+    same = [each for each in open_ones if each.named == names]
+    by_says = _counted(support, lambda each: each.says)
+    says = _strongest(same, by_says, lambda each: each.says)
+    agreeing = [each for each in same if each.says == says]
+    return max(agreeing, key=lambda each: (each.time, each.vm_id)).vm_id
+
+
+def _counted(support: Iterable[Support], part: Callable[[Support], str]) -> Mapping[str, int]:
+    found: dict[str, int] = {}
+    for each in support:
+        found[part(each)] = found.get(part(each), 0) + each.count
+    return found
+
+
+def _strongest(
+    claims: Sequence[Claim], counts: Mapping[str, int], part: Callable[[Claim], str]
+) -> str:
+    best = min(claims, key=lambda each: (-counts.get(part(each), 0), each.age))
+    return part(best)
+
+
+def as_shown(
+    event: Event | None,
+    shown: Observation,
+    fresh: Sequence[Observation] = (),
+    *,
+    sites: tuple[str, ...],
+) -> Event:
+    """The event's row as one of its reporters shows it; `fresh` is what came in now."""
+    facts = shown.facts
+    starts = facts.event.not_before
+    first_at = min(each.first_at for each in (shown, *fresh))
+    after = Event(
+        event_id=shown.event_id,
+        scope=shown.scope,
+        state=facts.state,
+        shown_by=shown.vm_id,
+        shown_at=shown.time,
+        first_at=first_at if event is None else min(event.first_at, first_at),
+        event_type=facts.event.event_type,
+        not_before=None if starts is None else starts.timestamp(),
+        is_news=facts.is_news,
+        sites=sites,
+        words="\n".join([facts.event.event_id, *facts.event.resources]).lower(),
+        status=facts.event.event_status,
+        started_at=None if event is None else event.started_at,
+        notice=None if event is None else event.notice,
+        downtime=None if event is None else event.downtime,
+    )
+    for each in (shown, *fresh):
+        if each.is_own or each.vm_id == shown.vm_id:
+            after = _measured(after, each)
+    return after
+
+
+def _measured(event: Event, observation: Observation) -> Event:
+    """The event's row with what a reporter measured, whichever reporter shows it."""
+    facts = observation.facts
+    started_at, notice, downtime = event.started_at, event.notice, event.downtime
+    if facts.state == "started":
+        started_at = _best(min, started_at, observation.time)
+    if observation.is_own:
+        notice = _best(max, notice, facts.notice_seconds)
+        downtime = _best(max, downtime, facts.downtime_seconds or facts.pause_seconds)
+    return replace(event, started_at=started_at, notice=notice, downtime=downtime)
+
+
+def _best(
+    choose: Callable[[Iterable[float]], float], one: float | None, other: float | None
+) -> float | None:
+    known = [each for each in (one, other) if each is not None]
+    return choose(known) if known else None

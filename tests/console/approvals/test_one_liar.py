@@ -1,0 +1,163 @@
+"""One VM that holds only its own secrets, against a real console: what it cannot do to others."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.console.broker import HeldBroker, held
+from support.console.deciding import made_key
+from support.console.records import FakeVm
+from support.console.stage import ConsoleStage
+from support.eventually import eventually
+
+from console.access.tokens import add_token
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Iterator[ConsoleStage]:
+    """A console with a key and a broker, and an event of web-1 that is due."""
+    key, _ = made_key(tmp_path / "keys")
+    with ConsoleStage(tmp_path, KEY=str(key)) as running:
+        yield running
+
+
+@pytest.fixture
+def broker(stage: ConsoleStage) -> HeldBroker:
+    """The broker to which commands go."""
+    return held(stage)
+
+
+@pytest.fixture
+def web(stage: ConsoleStage, broker: HeldBroker) -> FakeVm:
+    """An honest VM, named by an event that is due."""
+    del broker
+    vm = FakeVm()
+    stage.put(vm.heartbeat(now=stage.now))
+    stage.takes_commands(vm)
+    stage.put(vm.event("E", not_before=stage.moment(600), now=stage.now))
+    assert event(stage)["decision"]["state"] == "due"
+    return vm
+
+
+def event(stage: ConsoleStage, **query: str) -> dict[str, Any]:
+    """The event as the API shows it."""
+    answer = stage.http.get(f"{stage.url}/api/v1/events/E", params=query, timeout=20)
+    assert answer.status_code == 200, answer.text
+    found: dict[str, Any] = answer.json()
+    return found
+
+
+def approve(stage: ConsoleStage, **query: str) -> Any:
+    """Approve the event as it is shown."""
+    body = {"fingerprint": event(stage, **query)["fingerprint"], "reason": "why not"}
+    url = f"{stage.url}/api/v1/events/E/approve"
+    return stage.http.post(url, json=body, params=query, timeout=20)
+
+
+def lies(stage: ConsoleStage, liar: FakeVm) -> None:
+    """Whatever a VM can say of another's event."""
+    now = stage.now
+    for names in (["web-1"], ["web-1", liar.name], [liar.name]):
+        for transition in ("scheduled", "started", "ended"):
+            forged = {"not_before": stage.moment(600), "now": now, "resources": names}
+            stage.put(liar.event("E", transition=transition, **forged))
+    for state in ("accepted", "posted", "confirmed", "failed"):
+        stage.put(liar.receipt("E", state, jti=f"made-up-{state}", now=now))
+
+
+@pytest.mark.parametrize(
+    "liar",
+    [
+        FakeVm(name="liar"),
+        FakeVm(name="liar", group="group-9"),
+        FakeVm(name="web-1", group="group-9", site="zurich"),
+    ],
+    ids=["peer", "other-group", "namesake-elsewhere"],
+)
+def test_an_event_stays_due_and_is_approved_at_its_own_vm(
+    stage: ConsoleStage, broker: HeldBroker, web: FakeVm, liar: FakeVm
+) -> None:
+    """Whatever the liar says: the decision stays due, and the command goes to the VM it is for."""
+    peer = FakeVm(name="peer")
+    stage.put(peer.event("E", resources=["web-1"], not_before=stage.moment(600), now=stage.now))
+    stage.put(liar.heartbeat(now=stage.now))
+    stage.takes_commands(liar)
+    lies(stage, liar)
+    found = event(stage)
+    assert (found["state"], found["decision"]["state"]) == ("scheduled", "due")
+    assert [each["name"] for each in found["resources"]] == ["web-1"]
+    assert found["resources"][0]["vmId"] == web.vm_id
+    assert approve(stage).status_code == 202
+    eventually(lambda: len(broker.sent) == 1, what="the command")
+    assert broker.claims(broker.sent[0])["aud"] == f"urn:seb:vm:{web.vm_id}"
+
+
+def test_the_other_scope_is_named_by_a_parameter(
+    stage: ConsoleStage, broker: HeldBroker, web: FakeVm
+) -> None:
+    """Both are marked, on the page too; a decision on one is none on the other."""
+    other = FakeVm(name="web-1", group="group-9")
+    stage.now += timedelta(seconds=5)
+    stage.put(other.heartbeat(now=stage.now))
+    stage.takes_commands(other)
+    stage.put(other.event("E", not_before=stage.moment(600), now=stage.now))
+    scope = "sub-1/group-9"
+    assert event(stage)["conflicts"] == [{"kind": "scope", "scope": scope}]
+    assert event(stage, scope=scope)["conflicts"][0]["scope"] == "sub-1/group-1"
+    assert f"?scope={scope}" in stage.page("/events/E").replace("%2F", "/")
+    assert approve(stage, scope=scope).status_code == 202
+    assert event(stage)["decision"]["state"] == "due"
+    assert approve(stage).status_code == 202
+    eventually(lambda: len(broker.sent) == 2, what="both commands")
+    assert {broker.claims(each)["aud"] for each in broker.sent} == {
+        f"urn:seb:vm:{vm.vm_id}" for vm in (web, other)
+    }
+    missing = stage.http.get(f"{stage.url}/api/v1/events/E?scope=no/where", timeout=20)
+    assert missing.status_code == 404
+
+
+@pytest.mark.parametrize("group", ["group-1", "group-9"])
+def test_a_vm_of_another_site_shows_nothing_to_its_site(
+    stage: ConsoleStage, web: FakeVm, group: str
+) -> None:
+    """Neither the event nor its timeline; and the token of the event's own site still decides."""
+    liar = FakeVm(name="liar", site="zurich", group=group)
+    stage.put(liar.heartbeat(now=stage.now))
+    lies(stage, liar)
+    tokens = {}
+    for site in ("default", "zurich"):
+        tokens[site] = add_token(
+            stage.console.database,
+            f"of-{site}",
+            role="approver",
+            site=site,
+            days=1,
+            actor="test",
+            now=time.time(),
+        )
+    eventually(lambda: read(stage, tokens["default"]).status_code == 200, what="the token")
+    own = read(stage, tokens["default"]).json()
+    assert own["resources"][0]["vmId"] == web.vm_id
+    assert {each["vmId"] for each in own["witnesses"]} == {web.vm_id}
+    seen = read(stage, tokens["zurich"])
+    if seen.status_code == 200:  # its own scope's event of that id, which names the liar alone
+        assert web.vm_id not in seen.text
+        assert "sub-1/group-1" not in seen.text
+    answer = stage.http.post(
+        f"{stage.url}/api/v1/events/E/approve",
+        json={"fingerprint": own["fingerprint"], "reason": "why not"},
+        headers={"Authorization": f"Bearer {tokens['default']}"},
+        timeout=20,
+    )
+    assert answer.status_code == 202, answer.text
+
+
+def read(stage: ConsoleStage, token: str) -> Any:
+    """The event as a token sees it."""
+    headers = {"Authorization": f"Bearer {token}"}
+    return stage.http.get(f"{stage.url}/api/v1/events/E", headers=headers, timeout=20)

@@ -1,0 +1,283 @@
+"""Which of its reporters an event is shown by, and what one VM can say of another's event."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from support.console.records import FakeVm
+
+from console.db import writing
+from console.db.listening import Listened, write_listening
+from console.db.opening import Database
+from console.db.snapshot import Snapshots
+from console.db.transactions import read_from, write_to
+from console.fleet.fold import fold
+from console.fleet.values import KnownEvent
+from console.records.parse import parse_record
+from wire.record import Record
+
+NOW = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)
+
+
+class Intake:
+    """A database, and a clock that the test moves."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+        self.now = NOW
+        self.snapshots = Snapshots(database, clock=self._seconds)
+        with database.writing.begin() as connection:
+            heard = Listened(source="web", since=0.0, until=NOW.timestamp() + 86_400)
+            write_listening(connection, "test", [heard], seen_at=NOW.timestamp() + 86_400)
+
+    def _seconds(self) -> float:
+        return self.now.timestamp()
+
+    def take(self, *records: Record) -> None:
+        """Commit records in one transaction, each received now."""
+        at = self.now.timestamp()
+        items = [parse_record(each.body, source="web", received_at=at) for each in records]
+        with write_to(self.database) as (connection, number):
+            changes = fold(writing.load(connection, items), items)
+            writing.write(connection, changes, number, now=at)
+
+    def event(self, event_id: str = "E", scope: str | None = None) -> KnownEvent:
+        """An event as it is now."""
+        with self.snapshots.take() as snapshot:
+            found = snapshot.events.one(event_id, scope)
+        assert found is not None
+        return found
+
+    def let_pass(self, seconds: float) -> None:
+        """Time passes, and the writer looks at what that changes."""
+        self.now += timedelta(seconds=seconds)
+        with write_to(self.database) as (connection, number):
+            writing.settle(connection, number, now=self.now.timestamp())
+
+
+@pytest.fixture
+def intake(database: Database) -> Intake:
+    """An empty database of either kind."""
+    return Intake(database)
+
+
+def test_what_no_named_vm_reports_is_shown_by_the_newest_report(intake: Intake) -> None:
+    """By time, not by arrival; each reporter counts with its own newest record."""
+    one, two = FakeVm(name="one"), FakeVm(name="two")
+    first = one.event("E", resources=["web-1"], now=NOW - timedelta(seconds=20))
+    started = one.event(
+        "E", transition="started", resources=["web-1"], now=NOW - timedelta(seconds=5)
+    )
+    late = two.event("E", resources=["web-1"], now=NOW - timedelta(seconds=10))
+    intake.take(started, first, late)
+    assert intake.event().event.state == "started"
+    assert intake.event().event.shown_by == one.vm_id
+    assert intake.event().seen_by == 2
+
+
+def test_an_event_that_goes_on_without_a_reporter_is_not_over(intake: Intake) -> None:
+    """A bridge that records only its own events ends one that names it no more; others see it."""
+    left, named = FakeVm(name="left"), FakeVm(name="named")
+    first = [vm.event("E", resources=["left", "named"], now=NOW) for vm in (left, named)]
+    without = {"goesOnWithoutThisVm": True}
+    ended = left.event("E", transition="ended", status="Unknown", now=NOW, observation=without)
+    intake.take(first[0], first[1], ended)
+    assert intake.event().event.state == "scheduled"
+
+
+def test_a_clock_that_is_a_day_ahead_does_not_win_for_a_day(intake: Intake) -> None:
+    """A record's time counts at most as the time at which it came in."""
+    ahead, right = FakeVm(name="ahead"), FakeVm(name="right")
+    intake.take(ahead.event("E", resources=["web-1"], now=NOW + timedelta(days=1)))
+    intake.now += timedelta(seconds=6)
+    intake.take(
+        right.event("E", transition="ended", resources=["web-1"], now=NOW + timedelta(seconds=5))
+    )
+    assert intake.event().event.state == "ended"
+
+
+@pytest.mark.parametrize("transition", ["ended", "started"])
+def test_another_vm_ends_no_event_that_a_named_vm_reports_as_pending(
+    intake: Intake, transition: str
+) -> None:
+    """In one transaction or later, before the named VM or after it: what that one says counts."""
+    web, liar = FakeVm(), FakeVm(name="liar")
+    intake.take(web.event("E", now=NOW), liar.heartbeat(now=NOW))
+    intake.now += timedelta(seconds=5)
+    forged = liar.event("E", transition=transition, resources=["web-1"], now=intake.now)
+    intake.take(forged)
+    known = intake.event()
+    assert (known.event.state, known.event.shown_by) == ("scheduled", web.vm_id)
+    assert known.differing
+    intake.take(web.event("E", transition="ended", now=intake.now))
+    assert intake.event().event.state == "ended"
+
+
+def test_a_peer_shows_an_event_while_its_vm_is_not_heard(intake: Intake) -> None:
+    """A VM that is away for its event says nothing; once it is heard, its own word counts again."""
+    web, peer = FakeVm(), FakeVm(name="peer")
+    intake.take(web.event("E", now=NOW), peer.event("E", resources=["web-1"], now=NOW))
+    intake.now += timedelta(seconds=5)
+    started = peer.event("E", transition="started", resources=["web-1"], now=intake.now)
+    intake.take(started)
+    assert intake.event().event.state == "scheduled"
+    intake.let_pass(120)
+    assert (intake.event().event.state, intake.event().event.shown_by) == ("started", peer.vm_id)
+    intake.take(web.heartbeat(now=intake.now))
+    assert (intake.event().event.state, intake.event().event.shown_by) == ("scheduled", web.vm_id)
+
+
+def test_a_vm_that_has_stopped_leaves_its_event_to_its_peers(intake: Intake) -> None:
+    """It said so itself: nothing is waited for."""
+    web, peer = FakeVm(), FakeVm(name="peer")
+    intake.take(web.event("E", now=NOW), web.stopped(now=NOW))
+    intake.take(peer.event("E", transition="started", resources=["web-1"], now=NOW))
+    assert intake.event().event.state == "started"
+
+
+@pytest.mark.parametrize("is_older", [True, False])
+def test_a_vm_that_adds_itself_to_an_event_does_not_take_it_over(
+    intake: Intake, is_older: bool
+) -> None:
+    """Peers that are heard tell which of two claims is Azure's, whoever has been known longer."""
+    web, peer, liar = FakeVm(), FakeVm(name="peer"), FakeVm(name="liar")
+    if is_older:
+        intake.take(liar.heartbeat(now=NOW))
+        intake.now += timedelta(seconds=1)
+    own, other = ["web-1"], ["liar"]
+    intake.take(web.event("E", now=NOW), peer.event("E", resources=own, now=NOW))
+    for names in (other, [*own, *other]):
+        for transition in ("scheduled", "started", "ended"):
+            intake.now += timedelta(seconds=1)
+            forged = liar.event("E", transition=transition, resources=names, now=intake.now)
+            intake.take(forged)
+            known = intake.event()
+            assert (known.event.state, known.event.shown_by) == ("scheduled", web.vm_id)
+            assert known.shown.facts.event.resources == ("web-1",)
+
+
+def test_another_scope_has_an_event_of_its_own_under_the_same_id(intake: Intake) -> None:
+    """It hides, ends and renames nothing; both are marked; the id alone means the older VM's."""
+    web, liar = FakeVm(), FakeVm(name="web-1", group="group-9", site="zurich")
+    intake.take(web.event("E", now=NOW))
+    intake.now += timedelta(seconds=5)
+    intake.take(liar.event("E", transition="started", now=intake.now))
+    intake.take(liar.event("E", transition="ended", now=intake.now))
+    known, other = intake.event(), intake.event(scope="sub-1/group-9")
+    assert (known.event.state, known.event.scope) == ("scheduled", "sub-1/group-1")
+    assert known.event.sites == ("default",)
+    assert (other.event.state, other.event.sites) == ("ended", ("zurich",))
+    assert known.other_scopes == ("sub-1/group-9",)
+    assert other.other_scopes == ("sub-1/group-1",)
+    assert (known.seen_by, other.seen_by) == (1, 1)
+
+
+def test_other_words_for_the_same_event_are_shown_as_differing(intake: Intake) -> None:
+    """Description and impact are no part of the fingerprint; the named VM's are shown."""
+    web, liar = FakeVm(), FakeVm(name="liar")
+    intake.take(web.event("E", description="Maintenance.", now=NOW))
+    assert not intake.event().differing
+    intake.now += timedelta(seconds=5)
+    forged = {"resources": ["web-1"], "description": "Nothing happens.", "impact": "none"}
+    intake.take(liar.event("E", now=intake.now, **forged))  # type: ignore[arg-type]
+    known = intake.event()
+    assert (known.shown.facts.event.description, known.shown.facts.impact) == (
+        "Maintenance.",
+        "restart",
+    )
+    assert known.differing
+
+
+def test_a_receipt_of_a_vm_that_was_not_asked_says_nothing_while_another_waits(
+    intake: Intake,
+) -> None:
+    """A made-up `accepted` blocks no decision; a VM's own word about its own event does count."""
+    web, second = FakeVm(), FakeVm(name="web-2")
+    names = ["web-1", "web-2"]
+    intake.take(*(vm.event("E", resources=names, now=NOW) for vm in (web, second)))
+    intake.take(second.receipt("E", "accepted", now=NOW), FakeVm(name="x").receipt("E", "posted"))
+    assert intake.event().receipts == []
+    alone = FakeVm(name="web-3")
+    intake.take(alone.event("F", now=NOW), alone.receipt("F", "accepted", now=NOW))
+    assert [each.vm_id for each in intake.event("F").receipts] == [alone.vm_id]
+
+
+def test_a_vm_whose_scope_is_learned_later_takes_its_event_along(intake: Intake) -> None:
+    """What came in before Azure's word for it was known is not a second event."""
+    web = FakeVm()
+    nowhere = FakeVm(vm_id=web.vm_id, stream=web.stream, subscription=None, group=None)
+    intake.take(nowhere.event("E", now=NOW))
+    web.sequence = nowhere.sequence
+    intake.take(web.event("E", transition="updated", now=NOW))
+    with read_from(intake.database.reading) as connection:
+        snapshot = intake.snapshots.within(connection)
+        assert [each.event.scope for each in snapshot.events.open()] == ["sub-1/group-1"]
+        assert snapshot.events.count_open() == 1
+
+
+def retired(intake: Intake, vm: FakeVm) -> bool:
+    """Whether a VM is retired."""
+    with intake.snapshots.take() as snapshot:
+        found = snapshot.vms.one(vm.vm_id)
+    assert found is not None
+    return found.contact == "retired"
+
+
+@pytest.mark.parametrize("event_type", ["Terminate", "Reboot"])
+def test_a_deletion_that_a_peer_reports_retires_a_vm_once_it_is_not_heard(
+    intake: Intake, event_type: str
+) -> None:
+    """Only a deletion, only in the reporter's own place, and hearing it again ends that."""
+    peer, gone = FakeVm(name="a", scale_set="set"), FakeVm(name="b", scale_set="set")
+    namesake = FakeVm(name="b", scale_set="other")
+    intake.take(gone.heartbeat(now=NOW), namesake.heartbeat(now=NOW))
+    deleted = {"resources": ["b"], "impact": "delete", "event_type": event_type}
+    intake.now += timedelta(seconds=5)
+    intake.take(peer.event("E", transition="ended", now=intake.now, **deleted))  # type: ignore[arg-type]
+    assert not retired(intake, gone)
+    intake.let_pass(600)
+    assert retired(intake, gone) == (event_type == "Terminate")
+    assert not retired(intake, namesake)
+    intake.take(gone.heartbeat(now=intake.now))
+    assert not retired(intake, gone)
+    intake.let_pass(600)
+    assert not retired(intake, gone)
+
+
+def test_its_own_report_of_its_deletion_retires_nobody(intake: Intake) -> None:
+    """A VM that reports its own end is there to report it."""
+    vm = FakeVm(name="b")
+    gone = vm.event("E", transition="ended", event_type="Terminate", impact="delete", now=NOW)
+    intake.take(gone)
+    intake.let_pass(600)
+    assert not retired(intake, vm)
+
+
+def test_an_event_keeps_what_was_measured_of_it(intake: Intake) -> None:
+    """When it began, the longest notice, and how long the VM was away that was away longest; what
+    a VM measured that it does not name says nothing of it.
+    """
+    one, two, other = FakeVm(name="a"), FakeVm(name="b"), FakeVm(name="c")
+
+    def say(vm: FakeVm, transition: str, second: int, **measured: float) -> None:
+        record = vm.event(
+            "E",
+            transition=transition,
+            resources=["a", "b"],
+            now=NOW + timedelta(seconds=second),
+            observation={"noticeSeconds": None, **measured},
+        )
+        intake.now = NOW + timedelta(seconds=second)
+        intake.take(record)
+
+    say(one, "scheduled", 0, noticeSeconds=890.0)
+    say(two, "scheduled", 5, noticeSeconds=885.0)
+    say(two, "started", 900)
+    say(one, "started", 901)
+    say(other, "ended", 930, downtimeSeconds=500.0)
+    say(one, "ended", 931, downtimeSeconds=30.0)
+    say(two, "ended", 940, pauseSeconds=9.0)
+    event = intake.event().event
+    assert (event.status, event.started_at) == ("Completed", NOW.timestamp() + 900)
+    assert (event.notice, event.downtime) == (890, 30)
