@@ -37,6 +37,8 @@ class SinkContext:
     """Whether a sink of this bridge prepares its VM."""
     command: CommandSource = no_commands
     """Takes a signed command that came in over the sink's connection."""
+    verifies: Callable[[], bool] = lambda: True
+    """Whether a command can be verified now; may be called from any thread."""
 
     @property
     def vm(self) -> VmIdentity:

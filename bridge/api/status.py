@@ -66,6 +66,8 @@ class Status:
         """How many polls were skipped because the one before had not ended."""
         self.held: Callable[[], bool] = lambda: False
         """Whether nothing is delivered because the identity is not confirmed."""
+        self.approves: Callable[[], bool] = lambda: True
+        """Whether rules and commands count: not before the identity is confirmed."""
         self.starting_trouble: str | None = None
         """Why the VM identity is not known yet; None if it is known, or was not asked for yet."""
 
@@ -91,6 +93,13 @@ class Status:
         if self.held():
             return "IMDS has not confirmed the VM identity: nothing is delivered until it does"
         return self.store_trouble()
+
+    def approval_trouble(self) -> str | None:
+        """Why nothing is approved now; None where it is, or where nothing may approve at all."""
+        approval = self._settings.approval
+        if self.running is None or self.approves() or not (approval.rules or approval.trust):
+            return None
+        return "IMDS has not confirmed the VM identity: nothing is approved until it does"
 
     def store_trouble(self) -> str | None:
         """Why the store cannot be written now; None if it can, or is not in use yet."""
@@ -148,6 +157,7 @@ class Status:
             "ready": not_ready is None,
             "notReady": not_ready,
             "looking": self.is_looking(),
+            "approvalTrouble": self.approval_trouble(),
             "vm": observer.get("vm"),
             "node": observer.get("node"),
             "imds": self._imds(),

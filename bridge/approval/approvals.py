@@ -99,8 +99,14 @@ class Approvals:
         self._open: dict[str, OpenApproval] = {}
         self._unasked: deque[str] = deque()
         """Keys of the events that the rules are still to be asked about since the last poll."""
+        trust.refresh()
         for approval in ledger.unfinished():
             self._keep(approval)
+
+    @property
+    def verifies(self) -> bool:
+        """Whether there is a key by which a command can be verified; any thread may ask."""
+        return self._trust.has_keys
 
     @property
     def refused(self) -> Counter[str]:
@@ -157,6 +163,7 @@ class Approvals:
         """After a poll, good or not: follow what is open. It sends no request. Raises
         `StoreError`.
         """
+        self._trust.refresh()
         if self._preparations is not None:
             self._preparations.polled()
         pending = [key for key, known in self._current.known.items() if known.pending]

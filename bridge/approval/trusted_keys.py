@@ -46,6 +46,11 @@ class Trust:
         self._content: bytes | None = None
         self._keys: Mapping[str, TrustedKey] = {}
 
+    @property
+    def has_keys(self) -> bool:
+        """Whether any key was trusted when the file was last read; any thread may ask."""
+        return bool(self._keys)
+
     def find(self, kid: str) -> TrustedKey | None:
         """The key of this id, if it is trusted now."""
         self.refresh()

@@ -67,6 +67,11 @@ class Approver:
         """Whether it has begun."""
         return self._thread.ident is not None
 
+    @property
+    def verifies(self) -> bool:
+        """Whether a command that comes in can be verified now."""
+        return self.is_started and self._approvals.verifies
+
     def stop(self, seconds: float) -> None:
         """End within so many seconds; what waits is not settled, so its channel keeps it."""
         with self._changed:

@@ -24,9 +24,9 @@ from wire.event import is_news
 def command(*, as_json: bool, alive: bool, overrides: tuple[str, ...]) -> None:
     """Show the state of the running bridge.
 
-    Exit codes: 0 it polls IMDS with success and no sink is in trouble, 1 it does not, or a sink
-    fails, is paused or holds its backlog, 69 no bridge answers. With --alive: 0 its poll loop
-    lives, 1 it hangs; that is for a container's health check.
+    Exit codes: 0 it polls IMDS with success and no sink is in trouble, 1 it does not, a sink
+    fails, is paused or holds its backlog, or rules and commands are held, 69 no bridge answers.
+    With --alive: 0 its poll loop lives, 1 it hangs; that is for a container's health check.
     """
     viewer = Viewer(common.read_configuration(overrides).settings.http.listen)
     if alive:
@@ -42,8 +42,9 @@ def command(*, as_json: bool, alive: bool, overrides: tuple[str, ...]) -> None:
 
 
 def _works(answer: dict[str, Any]) -> bool:
-    """Whether it polls IMDS with success, and brings the records to every sink."""
-    return answer["looking"] and not any(map(_is_held, answer["sinks"]))
+    """Whether it polls IMDS with success, brings the records to every sink, and may approve."""
+    is_held = answer["approvalTrouble"] is not None or any(map(_is_held, answer["sinks"]))
+    return answer["looking"] and not is_held
 
 
 def _is_held(sink: dict[str, Any]) -> bool:
@@ -60,6 +61,8 @@ def _lines(answer: dict[str, Any]) -> list[str]:
         lines.append("the poll loop hangs: restart the bridge")
     if answer["store"]["trouble"]:
         lines.append(f"the store cannot be written: {answer['store']['trouble']}")
+    if answer["approvalTrouble"]:
+        lines.append(answer["approvalTrouble"])
     lines += ["", *_events(answer["events"], now)] if answer["vm"] else []
     return [*lines, "", *sink_table(answer["sinks"], now)]
 

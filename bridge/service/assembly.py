@@ -140,6 +140,7 @@ def _context(
         instance_id=state.observer.bridge.instance_id,
         pending=state.pending,
         command=approver.command,
+        verifies=lambda: approver.verifies,
         prepares=prepares,
     )
 

@@ -159,6 +159,7 @@ class Bridge:
             settings=shown_settings(settings, self._sinks),
         )
         self._monitoring.status.held = lambda: not self._owner.may_deliver
+        self._monitoring.status.approves = lambda: self._parts.approver.is_started
         self._start_if_confirmed(confirming)
         scheduler.start()
         while self._outcome is Outcome.STOPPED and not self._stop.wait(TICK_SECONDS):

@@ -83,6 +83,8 @@ class MqttSink(Sink[MqttSettings]):
         self._retrying: Session | None = None
         self._channel: CommandChannel | None = None
         self._deaf: Problem | None = None
+        self._promised = False
+        """Whether the status says that commands are taken."""
 
     def accepts(self, record_type: str, affects_this_vm: bool | None) -> bool:  # noqa: FBT001
         """Receipts too if it takes commands, whatever its `types`: who asks waits for them."""
@@ -145,17 +147,16 @@ class MqttSink(Sink[MqttSettings]):
             self._channel.retry()
         self._renew_state(publisher, where)
         if self._channel is not None and self._deaf is not None:
-            self._subscribe_again(self._channel, publisher, where)
+            self._subscribe_again(self._channel)
+        if self._promised is not self._takes_commands:
+            self._say_online(publisher, where)
 
-    def _subscribe_again(
-        self, channel: CommandChannel, publisher: Publisher, where: Topics
-    ) -> None:
-        """Ask for commands once more; the status says so once they are granted."""
+    def _subscribe_again(self, channel: CommandChannel) -> None:
+        """Ask for commands once more."""
         self._deaf = channel.subscribe(timeout=self.SAY_TIMEOUT)
         if self._deaf is not None:
             # Here and not in `open`, and retried soon: records go out while no command comes in.
             raise SinkError(self._deaf, retry_after=IMPAIRED_SECONDS, stays_open=True)
-        self._say(publisher, self._status(where, None, commands=True))
 
     def _renew_state(self, publisher: Publisher, where: Topics) -> None:
         now = self.context.now()
@@ -245,7 +246,7 @@ class MqttSink(Sink[MqttSettings]):
         self._topics = where
         if self._channel is not None:
             self._deaf = self._channel.subscribe(timeout=self.SAY_TIMEOUT)
-        self._say(publisher, self._status(where, None, commands=self._takes_commands))
+        self._say_online(publisher, where)
         if self._one_by_one:
             # The record that was not taken may cost this connection too: the state comes first.
             with suppress(SinkError):  # `maintain` says it again
@@ -265,7 +266,7 @@ class MqttSink(Sink[MqttSettings]):
 
     @property
     def _takes_commands(self) -> bool:
-        return self._channel is not None and self._deaf is None
+        return self._channel is not None and self._deaf is None and self.context.verifies()
 
     def _status(
         self, where: Topics, reason: str | None, *, commands: bool, is_will: bool = False
@@ -280,6 +281,11 @@ class MqttSink(Sink[MqttSettings]):
         if self._publisher is None or self._topics is None:
             raise SinkError("the sink is not open")
         return self._publisher, self._topics
+
+    def _say_online(self, publisher: Publisher, where: Topics) -> None:
+        commands = self._takes_commands
+        self._say(publisher, self._status(where, None, commands=commands))
+        self._promised = commands
 
     def _say(self, publisher: Publisher, message: Message) -> None:
         """Publish the status; a refusal is for the operator to fix, and parks no record."""

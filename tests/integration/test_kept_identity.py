@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from support.eventually import eventually
+from support.ports import free_port
 from support.process.bridge import run_seb, written
 from support.process.launch import Launch
 
@@ -78,6 +79,22 @@ def test_another_vms_disk(launch: Launch, simulator: Simulator, out: Path) -> No
         "seb.bridge.started.v1",
     ]
     assert {each["partitionkey"] for each in written(out)[before:]} == {OTHER.vm_id}
+
+
+def test_approvals_that_are_held_are_shown(launch: Launch, simulator: Simulator, out: Path) -> None:
+    """Within one boot records go out, so that nothing else says that no rule acts."""
+    launch.env["SEB_APPROVAL__RULES"] = '[{"name": "all"}]'
+    launch.env["SEB_HTTP__LISTEN"] = f"127.0.0.1:{free_port()}"
+    known(launch, out)
+    simulator.fault(Status(503), times=None, at="instance")
+    launch().wait_for_log("sink_up")
+    shown = run_seb("status", env=launch.env, home=launch.home)
+    assert shown.code == 1
+    assert "nothing is approved" in shown.out
+    simulator.heal()
+    eventually(
+        lambda: run_seb("status", env=launch.env, home=launch.home).code == 0, what="approvals"
+    )
 
 
 def test_a_kept_identity_has_the_tags_that_are_named_now(

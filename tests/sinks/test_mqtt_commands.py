@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.eventually import eventually
 from support.mqtt.commands import Source, send
 from support.mqtt.mosquitto import Mosquitto
 from support.mqtt.stub import SILENCE, MqttStub
@@ -60,6 +61,26 @@ def test_the_status_says_whether_commands_are_taken(broker: Mosquitto) -> None:
     assert said() == [("offline", True)]
     with listening(broker, Source(), commands=False):
         assert said() == [("online", False)]
+
+
+def test_commands_that_cannot_be_verified_are_not_promised(broker: Mosquitto) -> None:
+    """The trust file cannot be read, or IMDS has not confirmed who this VM is: once that changes,
+    the status says so.
+    """
+    verifies = [False]
+    context = replace(context_with(Source()), verifies=lambda: verifies[0])
+    sink = make(broker.host, broker.port, context)
+    with broker.subscriber(f"{BASE}/status") as plane:
+
+        def said() -> list[bool]:
+            return [json.loads(each.payload)["commands"] for each in plane.messages()]
+
+        sink.open()
+        for now in (True, True, False):
+            verifies[0] = now
+            sink.maintain()
+        eventually(lambda: said()[-3:] == [False, True, False], what="the status")
+        sink.close()
 
 
 def test_who_asks_gets_the_receipt() -> None:

@@ -47,6 +47,7 @@ def status(**changed: Any) -> dict[str, Any]:
         "ready": True,
         "notReady": None,
         "looking": True,
+        "approvalTrouble": None,
         "vm": VM,
         "node": None,
         "imds": imds(),
