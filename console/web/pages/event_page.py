@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from console.db.snapshot import Snapshot
 from console.fleet.moments import seconds_of
-from console.web.pages import durations, event_rows, past, words
+from console.web.pages import durations, event_rows, past, report, words
 
 _RESOURCES: Final = 200
 """Named VMs on the page; the API has all."""
@@ -28,8 +28,11 @@ def values(item: Mapping[str, Any], names: Mapping[str, str], now: float) -> dic
     start = seconds_of(item["notBefore"])
     is_news = words.is_news(item)
     may_start = item["state"] == "scheduled" and start is not None and start <= now
+    entries = past.entries(item["timeline"], lambda vm_id: names.get(vm_id, vm_id))
     return {
         "event": item,
+        "heading": report.heading(item),
+        "report": report.report(item, entries[::-1], now),
         "type": words.event_type(item["eventType"]),
         "trying": event_rows.trying(item, now),
         "start": start,
@@ -41,7 +44,7 @@ def values(item: Mapping[str, Any], names: Mapping[str, str], now: float) -> dic
         "more_named": max(0, len(item["resources"]) - _RESOURCES),
         "others": [{**each, **_differs(each, item)} for each in others[:_OTHERS]],
         "more_others": max(0, len(others) - _OTHERS),
-        "timeline": past.entries(item["timeline"], lambda vm_id: names.get(vm_id, vm_id)),
+        "timeline": entries,
         "tone": item["decision"]["state"]
         if item["decision"]["state"] in ("due", "second")
         else item["state"],

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from console.db.snapshot import Snapshot
 from console.fleet.moments import seconds_of
 from console.fleet.values import HeardVm, KnownEvent
 from console.web.pages import durations, event_rows, past, words
+from console.web.pages.text import DAY
 from console.web.vms import vm_detail
 
 _ENTRIES: Final = 60
 _HISTORY: Final = 30
+_STRIP_DAYS: Final = 30
+_LEAST_MARK: Final = 8.0
+"""Of 1,000: what can still be seen and touched."""
 
 
 def values(snapshot: Snapshot, heard: HeardVm) -> dict[str, Any]:
@@ -32,6 +36,8 @@ def values(snapshot: Snapshot, heard: HeardVm) -> dict[str, Any]:
             event_rows.rows_of(snapshot, _naming(snapshot.events.some(item["events"]), row.vm_id))
         ),
         "history": history[:_HISTORY],
+        "strip": strip(history, snapshot.now),
+        "strip_days": _STRIP_DAYS,
         "more_history": max(0, len(history) - _HISTORY),
         "missing": [
             {**gap, "count": gap["last"] - gap["first"] + 1, "at": seconds_of(gap["foundAt"])}
@@ -47,6 +53,37 @@ def values(snapshot: Snapshot, heard: HeardVm) -> dict[str, Any]:
 def _naming(several: Iterable[KnownEvent], vm_id: str) -> list[KnownEvent]:
     """Those that name a VM: another scope may have an event of the same id."""
     return [known for known in several if vm_id in {each.vm_id for each in known.named.values()}]
+
+
+def strip(history: Sequence[Mapping[str, Any]], now: float) -> list[dict[str, Any]]:
+    """The events of the last days that named the VM, as marks on a line of 1,000: the start and the
+    width of each, in its order of time.
+    """
+    begin = now - _STRIP_DAYS * DAY
+    marks = []
+    for each in history:
+        if not each["affectsThisVm"] or each["first"] is None or each["last"] < begin:
+            continue
+        start = max(0.0, 1000 * (each["first"] - begin) / (now - begin))
+        last = now if each["state"] != "ended" else each["last"]
+        end = min(1000.0, 1000 * (last - begin) / (now - begin))
+        width = max(_LEAST_MARK, end - start)
+        marks.append(
+            {
+                "event_id": each["eventId"],
+                "type": each["eventType"] or "Event",
+                "status": each["eventStatus"],
+                "at": each["first"],
+                "x": round(min(start, 1000 - width), 1),
+                "width": round(width, 1),
+                "kind": "open"
+                if each["state"] != "ended"
+                else "bad"
+                if any(pair.is_worse for pair in each["measures"])
+                else "over",
+            }
+        )
+    return marks[::-1]
 
 
 def _past_event(item: Mapping[str, Any]) -> dict[str, Any]:

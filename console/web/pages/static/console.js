@@ -72,7 +72,7 @@
   /* Changes: the server draws the page again, and idiomorph brings what differs into this one; rows
      are known by their ids. Focus, scroll, what is unfolded and what somebody types stay as they are. */
   const OURS = {
-    title: ["time"], "data-utc": ["time"], "data-over": ["time"], open: ["details"],
+    title: ["time"], "data-utc": ["time"], "data-over": ["time"], open: ["details"], hidden: ["button"],
     value: ["progress", "input", "textarea"], checked: ["input"], selected: ["option"],
   };
   const isOurs = (name, node) => Boolean(OURS[name]?.includes(node.localName));
@@ -216,6 +216,17 @@
     if (!isAll && !target.matches("[data-tick-none]")) return;
     for (const tick of document.querySelectorAll("#several input.tick")) tick.checked = isAll;
     countTicked();
+  });
+
+  /* A report goes to the clipboard, where the browser has one for this page. */
+  for (const button of document.querySelectorAll("[data-copy]")) button.hidden = !navigator.clipboard;
+  document.addEventListener("click", async ({ target }) => {
+    if (!target.matches("[data-copy]")) return;
+    try {
+      await navigator.clipboard.writeText($(target.dataset.copy).textContent);
+      $("announcer").textContent = "Copied";
+      put(target, "Copied");
+    } catch { put(target, "Select it below"); }
   });
 
   /* Keyboard: j and k go through the rows, Enter opens one because its link has the focus. */

@@ -9,6 +9,7 @@ import pytest
 from playwright.sync_api import Page, expect
 from support.console.records import FakeVm
 from support.console.stage import ConsoleStage
+from support.page.browser import check_views
 
 
 def happened(
@@ -130,3 +131,34 @@ def test_the_history_is_filtered_sorted_and_exported(past: ConsoleStage, page: P
         address = page.get_by_role("link", name=kind, exact=True).get_attribute("href")
         text = past.http.get(past.url + str(address), timeout=20).text
         assert ("E-NIGHT" in text, "E-SPOT" in text) == (True, False)
+
+
+def test_an_event_is_a_report_to_paste(past: ConsoleStage, page: Page) -> None:
+    """What it was, whom it named, what was measured against what was promised, who approved."""
+    page.goto(f"{past.url}/events/E-NIGHT")
+    expect(page.locator("h1")).to_have_text("Reboot of db-3")
+    assert page.title() == "Reboot of db-3 · Scheduled events"
+    page.get_by_text("As text, to paste").click()
+    text = page.locator("#report").inner_text()
+    for line in (
+        "Reboot of db-3 (event E-NIGHT)",
+        "Status: Completed, as of 2026-03-02 02:14:28 UTC",
+        "First seen: 2026-03-02 01:14:28 UTC (notice 15 min, 15 min promised)",
+        "Started: 2026-03-02 01:15:28 UTC",
+        "Away: 42 s",
+        "Decision: Approved, by mia@example.com, at 2026-03-02 01:14:28 UTC",
+        "  2026-03-02 01:14:28 UTC  Announced, reported by db-3",
+    ):
+        assert line in text.splitlines()
+
+
+def test_a_vm_has_a_strip_of_its_past(past: ConsoleStage, page: Page) -> None:
+    """Each event of the last days is a mark that leads to it, and the history has the rest."""
+    page.goto(f"{past.url}/fleet?q=db-3")
+    page.locator("tbody th a").click()
+    marks = page.locator(".strip a")
+    expect(marks).to_have_count(2)
+    expect(marks.first).to_have_attribute("href", "/events/E-OLD")
+    check_views(page, "console-strip")
+    page.get_by_role("link", name="All that is kept of its past").click()
+    expect(page.locator("tbody td:nth-child(3)")).to_have_text(["db-3", "db-3"])
