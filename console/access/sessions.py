@@ -86,7 +86,7 @@ class Sessions:
         self._seen.pop(hashed, None)
 
     async def ended(self, hashes: Collection[str]) -> set[str]:
-        """Which of some sessions have been deleted. Raises `StoreError`."""
+        """Which of some sessions open nothing any more. Raises `StoreError`."""
         if not hashes:
             return set()
         return set(hashes) - await asyncio.to_thread(self._standing, sorted(hashes))
@@ -112,7 +112,9 @@ class Sessions:
 
     def _standing(self, hashes: list[str]) -> set[str]:
         with read_from(self._database.reading) as connection:
-            return rows.standing_sessions(connection, hashes)
+            now = self._clock()
+            seen_before = now - self._idle
+            return rows.standing_sessions(connection, hashes, now=now, seen_before=seen_before)
 
     def _touch(self, hashed: str, now: float) -> None:
         """Without it the session ends earlier: not a reason to refuse the request."""

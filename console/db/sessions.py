@@ -38,10 +38,16 @@ def read_session(connection: Connection, hashed: str) -> SessionRow | None:
     )
 
 
-def standing_sessions(connection: Connection, hashes: list[str]) -> set[str]:
-    """Which of some sessions are still there. Raises SQLAlchemy's errors."""
-    found = connection.execute(select(session.c.hash).where(session.c.hash.in_(hashes)))
-    return set(found.scalars())
+def standing_sessions(
+    connection: Connection, hashes: list[str], *, now: float, seen_before: float
+) -> set[str]:
+    """Which of some sessions have neither been deleted nor ended by themselves.
+
+    Raises SQLAlchemy's errors.
+    """
+    c = session.c
+    good = (c.hash.in_(hashes), c.ends_at > now, c.seen_at > seen_before)
+    return set(connection.execute(select(c.hash).where(*good)).scalars())
 
 
 def insert_session(connection: Connection, row: SessionRow) -> None:

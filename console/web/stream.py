@@ -29,6 +29,8 @@ from console.web.vms import vm_items
 _QUEUE: Final = 1000
 """Messages that a slow page may be behind; then it is told to read everything again."""
 _MOST_PAGES: Final = 500
+_MOST_OF_ONE: Final = 30
+"""Of one person or program, so that one cannot take the places of all others."""
 _MOST_CHANGES: Final = 500
 """Events and VMs that are told one by one; of more, pages read everything again."""
 _TIME_SECONDS: Final = 1.0
@@ -138,12 +140,20 @@ class Stream:
 
     async def listen(self, request: Request) -> Response:
         """One page's stream."""
+        identity = identity_of(request)
+        if self._has_many(identity):
+            raise refuse(429, f"{_MOST_OF_ONE} pages or streams of yours are open; close some")
         if self._closed or len(self._pages) >= _MOST_PAGES:
             raise refuse(503, "too many pages are open; close some")
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
         return StreamingResponse(
-            self._messages(identity_of(request)), headers=headers, media_type="text/event-stream"
+            self._messages(identity), headers=headers, media_type="text/event-stream"
         )
+
+    def _has_many(self, identity: Identity) -> bool:
+        """Whether a person or program has as many streams as it may have."""
+        name = identity.person.name
+        return sum(each.person.name == name for each in self._pages.values()) >= _MOST_OF_ONE
 
     def close(self) -> None:
         """End every stream, so that the server can end."""
@@ -188,6 +198,8 @@ class Stream:
                 self.tell([Message(kind="source", item=item)])
 
     async def _messages(self, identity: Identity) -> AsyncIterator[bytes]:
+        if self._has_many(identity):  # of requests that came at once
+            return
         page: asyncio.Queue[bytes] = asyncio.Queue(_QUEUE)
         self._pages[page] = identity
         try:

@@ -98,6 +98,22 @@ def test_a_session_ends_with_the_next_login_or_the_logout(database: Database) ->
     asyncio.run(ends())
 
 
+@pytest.mark.parametrize("hours", [0.6, 9])
+def test_a_stream_ends_with_a_session_that_ends_by_itself(database: Database, hours: float) -> None:
+    """After its idle time and after its whole time, though no request asks for it."""
+    clock = Clock()
+
+    async def ends() -> None:
+        sessions = Sessions(database, LOGIN, clock)
+        row = await sessions.find(await sessions.start("ann", [], login="l", ends=""))
+        assert row is not None
+        assert await sessions.ended([row.hash]) == set()
+        clock.now += hours * 3600
+        assert await sessions.ended([row.hash]) == {row.hash}
+
+    asyncio.run(ends())
+
+
 @pytest.mark.parametrize(
     "text",
     [

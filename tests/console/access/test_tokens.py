@@ -6,6 +6,7 @@ import asyncio
 import json
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from hashlib import sha256
 from pathlib import Path
 
@@ -237,6 +238,25 @@ def test_a_stream_is_of_the_tokens_site_and_ends_with_it(console: ConsoleProcess
         assert console.run("token", "revoke", "listener").returncode == 0
         rest = b"".join(lines)
     assert b"north" not in rest
+
+
+def test_one_token_cannot_take_the_streams_of_others(console: ConsoleProcess) -> None:
+    """It has thirty; one more is refused, and another token's is not."""
+    greedy, other = (
+        {"Authorization": f"Bearer {console.token(name)}"} for name in ("greedy", "modest")
+    )
+    address = f"{console.url}/api/v1/stream"
+    with ExitStack() as stack:
+        open_ones = []
+        for _ in range(30):
+            answer = console.http.get(address, headers=greedy, stream=True, timeout=20)
+            lines = stack.enter_context(answer).iter_lines()
+            assert next(lines) == b"retry: 2000"
+            open_ones.append(lines)
+        with console.http.get(address, headers=greedy, stream=True, timeout=20) as answer:
+            assert answer.status_code == 429
+        with console.http.get(address, headers=other, stream=True, timeout=20) as answer:
+            assert answer.status_code == 200
 
 
 @pytest.mark.parametrize("running", [True, False])
