@@ -29,7 +29,7 @@ log: Final = logging.getLogger(__name__)
 ADOPTED_KEY: Final = "preparing_sink"
 """In `meta`: the sink that prepared in the last run that had one."""
 DEADLINE: Final = "deadline"
-"""The cause of a preparation that nobody asked for in time."""
+"""The cause of a preparation that was not asked for in time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -57,7 +57,8 @@ def proxied_person(
     peer: str,
     headers: Headers,
 ) -> Person | None:
-    """Who a trusted proxy says that it is; None if nobody, or the peer is not such a proxy.
+    """Who a trusted proxy says that it is; None if it names no person, or the peer is
+    not such a proxy.
 
     `peer` is the connection's own address, never one that a header names. A header that stands
     there twice may be the client's own beside the proxy's, so neither is believed.

@@ -73,7 +73,8 @@ class Refusals:
         self._clock = clock
         self._monotonic = monotonic
         self._floods: dict[str, Flood] = {}
-        """A budget for each actor, so that strangers, who share one, silence nobody's rows."""
+        """A budget for each actor, so that strangers, who share one, do not silence the
+        rows of others."""
 
     async def note(self, attempt: Attempt) -> None:
         """Write it down, or count it. It never raises: the attempt is refused in any case."""

@@ -52,7 +52,7 @@ def command(listen: str | None) -> int:
 
 
 def _free() -> str:
-    """The usual address, or a port that nobody uses."""
+    """The usual address, or a port that is free."""
     host, port = split_address(DEFAULT_LISTEN)
     for candidate in (port, 0):
         with socket.socket() as probe:

@@ -49,7 +49,7 @@ def _old_decisions(connection: Connection, moment: float, limit: int) -> int:
 
 
 def _old_gaps(connection: Connection, moment: float, limit: int) -> int:
-    """Gaps that nobody will fill any more; their VMs' counts shrink with them."""
+    """Gaps that will not be filled any more; their VMs' counts shrink with them."""
     table: Table = tables.gap
     c = table.c
     old = connection.execute(select(table).where(c.found_at < moment).limit(limit)).all()

@@ -32,8 +32,9 @@ def count(
     """The stream and its gaps after a record; `interval` is that of the VM's heartbeats.
 
     A heartbeat that a newer one replaced before its delivery is not a gap: a heartbeat says which
-    is the newest record that is none (`lastRecordSequence`); between other records, as many are
-    taken for heartbeats as were due there, counted in intervals from the last one that came.
+    is the newest record that is not a heartbeat (`lastRecordSequence`); between other records, as
+    many are taken for heartbeats as were due there, counted in intervals from the last one that
+    came.
     """
     if stream is None:
         first = Stream(

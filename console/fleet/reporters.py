@@ -41,7 +41,7 @@ def channel_of(
 def reporters(known: KnownEvent, now: float, listening: Listening) -> list[Reporter]:
     """The VMs that can be asked now, the best first: heard, named by the event, and seeing it as it
     is shown. One that sees it otherwise would only refuse; and what cannot be checked against its
-    fingerprint is approved by nobody.
+    fingerprint cannot be approved.
     """
     found: dict[str, Reporter] = {}
     facts = known.shown.facts

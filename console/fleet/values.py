@@ -395,7 +395,7 @@ class KnownEvent:
     """Those that count, of VMs that it names by their own records, the oldest first."""
     decided: Decided
     turn: EventTurn | None = None
-    """None: no group has its VMs, or nobody has looked yet."""
+    """None: no group has its VMs, or it was not looked at yet."""
     other_scopes: tuple[str, ...] = ()
     """Scopes that have reported another event under the same id: a conflict."""
 

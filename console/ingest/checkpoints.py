@@ -19,7 +19,7 @@ class Checkpoints(CheckpointStore):
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        # One console alone has a SQLite file, so nobody else need know what it reads; and after
+        # One console alone has a SQLite file, so no other need know what it reads; and after
         # kill -9 it does not wait for its own claims to end.
         self._own: dict[str, Claim] | None = {} if database.is_sqlite else None
 

@@ -44,7 +44,7 @@ def read_key(file: Path) -> bytes:
 class Enrolments:
     """Which generation of its secrets each VM has now.
 
-    A VM that was never enrolled anew has the first generation, or the least one of all VMs.
+    A VM that was enrolled only once has the first generation, or the least one of all VMs.
     """
 
     def __init__(self, key: bytes | None) -> None:

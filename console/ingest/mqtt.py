@@ -293,7 +293,7 @@ class MqttReader:
                 return
 
     def _read(self, message: MQTTMessage) -> Incoming | Refused | None:
-        """What a message brings. One that nobody thought of must not end the connection: the
+        """What a message brings. An unforeseen one must not end the connection: the
         broker would send it again over the next one, and intake would stand still.
         """
         received_at = self._now()

@@ -155,7 +155,7 @@ def _tell_group(result: VmNotices, vms: list[Vm], now: float) -> None:
 def _tell_ends(
     result: VmNotices, seen: Sequence[Seen], incidents: Mapping[str, Incident], now: float
 ) -> None:
-    """Incidents of VMs that are heard again, or that nobody awaits any more."""
+    """Incidents of VMs that are heard again, or that are not awaited any more."""
     by_id = {each.vm.vm_id: each for each in seen}
     moved = {each.vm_id: each for each in result.opened}
     open_keys = {each.key for each in result.opened}
@@ -201,7 +201,7 @@ def _end(incident: Incident, seen: Seen | None, now: float) -> Notice:
             fact=(incident.kind, round(now)),
             at=now,
             title=f"{name} is retired",
-            text="Nobody waits for it any more.",
+            text="It is not expected any more.",
             path=_path(incident.vm_id),
             vm={"vmId": incident.vm_id, "name": name},
         )

@@ -207,7 +207,7 @@ class Console:
     # What follows is called by the change feed, on its thread.
 
     def _read_enrolments(self, since: int | None, number: int) -> None:
-        """Whose secrets are good no longer, by enrolling them anew or by revoking them."""
+        """Whose secrets are good no longer, by enrolling them again or by revoking them."""
         if since == number:
             return
         with read_from(self.database.reading) as connection:

@@ -30,8 +30,8 @@ def listener(settings: Settings) -> socket.socket:
 def ended_by_signals(server: uvicorn.Server) -> Iterator[None]:
     """Let the signals that end a process end the server, and nothing more.
 
-    uvicorn handles them while it serves, and raises them again at its end for whoever had them
-    before: that is this handler, so the run ends in order and with its own exit code.
+    uvicorn handles them while it serves, and raises them again at its end for the handler
+    before: that is this one, so the run ends in order and with its own exit code.
     """
 
     def end(_number: int, _frame: object) -> None:

@@ -220,7 +220,7 @@ def _own_hosts(settings: Settings) -> frozenset[str]:
 
 
 def _name_of(host: str) -> str | None:
-    """The host's name or address in a Host header; None if it is none."""
+    """The host's name or address in a Host header; None if it has neither."""
     try:
         parts = urlsplit(f"//{host}")
         _ = parts.port

@@ -1,4 +1,4 @@
-"""`/api/v1/stream`: server-sent events for every open page; nobody is waited for.
+"""`/api/v1/stream`: server-sent events for every open page; no slow page is waited for.
 
 It says what has changed, from the rows that later transactions wrote, and a page asks again.
 """
@@ -67,7 +67,7 @@ class Changes:
         self._listening = Listening()
 
     def skip(self) -> None:
-        """Nobody asks what is new; the next look begins here. Raises `StoreError`."""
+        """No page asks what is new; the next look begins here. Raises `StoreError`."""
         with self._snapshots.take() as snapshot:
             self._number = newest_number(snapshot.connection)
             self._then, self._listening = snapshot.now, snapshot.listening

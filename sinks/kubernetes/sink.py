@@ -113,7 +113,7 @@ class KubernetesSink(Sink[KubernetesSettings]):
         """Take back the marks of events that are not pending any more. Raises `SinkError`.
 
         They are left by a run whose store was lost, and by a VM that was replaced by another under
-        the same name. A node that was made anew gets the marks of its pending events again.
+        the same name. A node that was made again gets the marks of its pending events again.
         """
         now = time.monotonic()
         if now - self._made_at > _RENEW_SECONDS:
@@ -188,7 +188,7 @@ class KubernetesSink(Sink[KubernetesSettings]):
         for _ in range(_TRIES):
             node = api.node()
             uid = node["metadata"].get("uid")
-            # A node that was made anew has none of our marks, and is open again.
+            # A node that was made again has none of our marks, and is open again.
             is_other = self._uid is not None and uid != self._uid
             before = _marks_on(node)
             if is_other and self._marks is not None:

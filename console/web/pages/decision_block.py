@@ -125,7 +125,7 @@ def _why_not(item: Mapping[str, Any], person: Person) -> tuple[str, str] | None:
     if "approver" not in person.roles:
         return (
             "You can look, but not decide: you do not have the role approver.",
-            "Whoever runs the console gives it with SEB_CONSOLE_ROLES.",
+            "The operator of the console gives it with SEB_CONSOLE_ROLES.",
         )
     if decision["state"] == "second" and is_same_person(decision["by"], person.name):
         return (
