@@ -169,7 +169,9 @@ class KubernetesSink(Sink[KubernetesSettings]):
         if event_id is None or not self.settings.drain or _is_over(record):
             return
         mark = self._mark(record)
-        if mark.acts and record.type != EVENT_STARTED and not _ends(event_id, later):
+        # A newer record of the event says until when, or that it is over.
+        is_newest = not any(each.event_id == event_id for each in later)
+        if mark.acts and record.type != EVENT_STARTED and is_newest:
             self._drain(mark)
 
     def _mark(self, record: Record) -> Mark:
@@ -286,13 +288,6 @@ def _marks_on(node: Mapping[str, Any]) -> Marks:
 def _is_over(record: Record) -> bool:
     """Whether the event is over for this VM."""
     return record.type == EVENT_ENDED or record.affects_this_vm is False
-
-
-def _ends(event_id: str, later: Sequence[Record]) -> bool:
-    """Whether one of the records says that the event is over, or has begun."""
-    return any(
-        each.event_id == event_id and each.type in (EVENT_ENDED, EVENT_STARTED) for each in later
-    )
 
 
 def _still_there(

@@ -57,11 +57,12 @@ def test_version_loads_next_to_nothing(tmp_path: Path) -> None:
 
 
 def test_a_run_loads_the_sinks_that_are_named(launch: Launch) -> None:
-    """With a file for its only sink there is no MQTT, no AMQP, no template."""
+    """With a file for its only sink there is no MQTT, no AMQP, no template, no Kubernetes."""
     env = {**launch.env, "SEB_SINK__OPS__KIND": "file", "SEB_SINK__OPS__PATH": "records"}
     found = loaded("run", "--once", home=launch.home, env=env)
     assert found & SINKS == {"sinks.file"}
     assert found & {"azure", "paho", "jinja2", "bridge.simulator"} == set()
+    assert found & {"sinks.kubernetes", "lightkube", "httpx2"} == set()
     assert found >= {"apscheduler", "requests", "sqlite3"}
 
 

@@ -24,6 +24,7 @@ from sinks.testing import (
     sample_record,
 )
 from wire.event import Event
+from wire.moment import rfc3339
 from wire.record import Record
 from wire.state import PendingEvent
 
@@ -523,3 +524,17 @@ def test_check_names_a_preparation_that_does_nothing(make_bench: MakeBench) -> N
     """The VM would say that it is prepared, with all its pods on it."""
     lines = make_bench(prepares=True).sink.check()
     assert [line.remedy for line in lines if line.level == "warn"] == ["set DRAIN, CORDON or TAINT"]
+
+
+def test_the_newest_record_says_until_when(cluster: FakeApi, make_bench: MakeBench) -> None:
+    """Azure brings the event forward while a disruption budget holds the drain."""
+    cluster.add_pod("web", NODE)
+    cluster.protected.add("shop/web")
+    bench = make_bench(drain=True, force=True, lead=120)
+    first, moved = record("scheduled"), record("updated")
+    event = {**moved.data["event"], "notBefore": rfc3339(SAMPLE_TIME + timedelta(seconds=60))}
+    nearer = replace(moved, data={**moved.data, "event": event})
+    with pytest.raises(SinkError, match="held by a disruption budget"):
+        bench.sink.deliver([first])
+    bench.sink.deliver([first, nearer])
+    assert not cluster.pods
