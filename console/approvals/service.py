@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from console.access.people import Person
@@ -17,7 +17,6 @@ from console.approvals.turn_requests import TurnSettings, end_turn
 from console.approvals.turn_worker import TurnWorker
 from console.approvals.worker import DecisionWorker
 from console.audit.flood import Flood
-from console.config.groups import GroupSettings
 from console.db import decisions as rows
 from console.db.snapshot import Snapshots
 from console.db.transactions import read_from, write_to
@@ -26,6 +25,7 @@ from console.fleet.decisions import DecisionState
 from console.fleet.reporters import PULL
 from console.fleet.values import Command
 from console.ingest.readers import Publisher
+from console.turns.groups import Grouping
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +49,7 @@ class Decisions:
         committed: Callable[[], None],
         connected: Callable[[], Mapping[str, float | None]],
         four_eyes: int = 0,
-        groups: Sequence[GroupSettings] = (),
+        grouping: Grouping | None = None,
     ) -> None:
         """`committed` is told that rows were written; `offer` wakes a VM that polls over HTTPS;
         `connected` gives, for each source of this console, since when it is connected.
@@ -66,7 +66,9 @@ class Decisions:
         self._worker = DecisionWorker(
             snapshots, self._sender, connected=connected, committed=committed
         )
-        self._turns = TurnSettings(rules=groups, can_sign=signer is not None, four_eyes=four_eyes)
+        self._turns = TurnSettings(
+            grouping=grouping or Grouping(()), can_sign=signer is not None, four_eyes=four_eyes
+        )
         self._turn_worker = TurnWorker(
             snapshots,
             self._turns,
@@ -208,7 +210,7 @@ class Decisions:
                 number,
                 console=self._worker.console,
                 flood=self._flood,
-                turns=self._turns if self._turns.rules else None,
+                turns=self._turns if self._turns.grouping.rules else None,
             ).decide(asked)
         if made.outgoing is not None:
             self._worker.send(made.outgoing)

@@ -4,20 +4,19 @@ caller's transaction.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from console.access.people import Person
 from console.approvals.refused import DecisionRefused
 from console.approvals.requests import Request
 from console.audit import log
-from console.config.groups import GroupSettings
 from console.db import turns
 from console.db.situation import read_situation
 from console.db.snapshot import Snapshot
 from console.fleet.values import KnownEvent
 from console.turns.away import away_by_group
 from console.turns.changes import changed_turns, moved, taken, waiting
+from console.turns.groups import Grouping
 from console.turns.machine import Happening
 from console.turns.schedule import Move, Take, groups_touched, holders, over_budget, plan
 from console.turns.situation import EventFacts, Situation, Turn, key_of
@@ -27,7 +26,7 @@ from console.turns.situation import EventFacts, Situation, Turn, key_of
 class TurnSettings:
     """What turns are decided by."""
 
-    rules: Sequence[GroupSettings] = ()
+    grouping: Grouping
     can_sign: bool = False
     four_eyes: int = 0
 
@@ -35,7 +34,7 @@ class TurnSettings:
 def situation_of(snapshot: Snapshot, settings: TurnSettings) -> Situation:
     """All that turns are decided from now."""
     return read_situation(
-        snapshot, settings.rules, can_sign=settings.can_sign, four_eyes=settings.four_eyes
+        snapshot, settings.grouping, can_sign=settings.can_sign, four_eyes=settings.four_eyes
     )
 
 

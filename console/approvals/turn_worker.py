@@ -56,7 +56,7 @@ class TurnWorker:
 
     def start(self) -> None:
         """Begin; without groups there is nothing to do."""
-        if self._settings.rules:
+        if self._settings.grouping.rules:
             self._thread.start()
 
     def stop(self, timeout: float = 5.0) -> None:

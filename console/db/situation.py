@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, Literal, cast
+import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, Final, Literal, cast
 
-from sqlalchemy import Connection, or_, select
+from sqlalchemy import Connection, Row, or_, select
 
-from console.config.groups import GroupSettings
 from console.db import turns
 from console.db.contact import contact_of
 from console.db.rows import vm_of
 from console.db.snapshot import Snapshot
 from console.db.tables import preparation, vm
-from console.db.upsert import AT_ONCE
+from console.db.upsert import AT_ONCE, portions
 from console.fleet.contact import Contact
 from console.fleet.reporters import channel_of
 from console.fleet.values import Decided, KnownEvent, Vm, folded
 from console.turns.away import STARTED
-from console.turns.groups import Member, groups_of, keys_of
+from console.turns.groups import ATTRIBUTES, Grouping, Member
 from console.turns.situation import (
     EventFacts,
     Preparation,
@@ -29,26 +29,27 @@ from console.turns.situation import (
     key_of,
 )
 
+_SEEN: Final = (*ATTRIBUTES.values(), "tags")
+"""Columns of all that groups see of a VM."""
 _RECOVERED: Final = "recovered"
 
 
 def read_situation(
-    snapshot: Snapshot,
-    rules: Sequence[GroupSettings],
-    *,
-    can_sign: bool = True,
-    four_eyes: int = 0,
+    snapshot: Snapshot, grouping: Grouping, *, can_sign: bool = True, four_eyes: int = 0
 ) -> Situation:
-    """All that turns are decided from; the groups are those of `rules`. `four_eyes`: from so many
-    named VMs on a second person is needed; 0: never.
+    """All that turns are decided from. `four_eyes`: from so many named VMs on a second person is
+    needed; 0: never.
     """
     connection = snapshot.connection
+    keys = _keys(connection, grouping)
     known = snapshot.events.open()
     found = {each.event_key: each for each in turns.read_turns(connection)}
     said = _preparations(connection, {each.event_id for each in found.values()})
-    members, facts = _vms(snapshot, rules, said)
     before = turns.turns_of(connection, {each.event.event_id for each in known})
     events = [_event(each, before, four_eyes=four_eyes) for each in known]
+    wanted = {vm_id for each in events for vm_id in each.named} | said.keys()
+    wanted |= {one.vm_id for each in found.values() for one in each.holders}
+    facts = _vms(snapshot, keys, said, wanted)
     open_keys = {each.key for each in events}
     left = {
         one.event_key: one
@@ -60,7 +61,7 @@ def read_situation(
     for key, one in left.items():
         found.setdefault(key, _leftover(one))
     return Situation(
-        groups=groups_of(rules, members),
+        groups=grouping.groups(keys),
         vms=facts,
         events={each.key: each for each in events},
         turns=found,
@@ -82,35 +83,61 @@ def member_of(known: Vm) -> Member:
     )
 
 
+def _keys(connection: Connection, grouping: Grouping) -> dict[str, frozenset[str]]:
+    """The keys of the groups of every VM that is not retired, by vmId."""
+    columns = [vm.c[name] for name in _SEEN]
+    wanted = select(vm.c.vm_id, *columns).where(vm.c.retired_at.is_(None))
+    found = {}
+    for row in connection.execute(wanted):
+        vm_id, *seen = row
+        found[vm_id] = grouping.keys(tuple(seen), lambda row=row: _member(row))  # type: ignore[misc]
+    return found
+
+
+def _member(row: Row[Any]) -> Member:
+    values = {name: getattr(row, name) or "" for name in _SEEN if name != "tags"}
+    return Member(vm_id=row.vm_id, tags=json.loads(row.tags), **values)
+
+
 def _vms(
     snapshot: Snapshot,
-    rules: Sequence[GroupSettings],
+    keys: Mapping[str, frozenset[str]],
     said: Mapping[str, Sequence[Preparation]],
-) -> tuple[list[Member], dict[str, VmFacts]]:
-    """Every VM that is not retired."""
-    now, listening = snapshot.now, snapshot.listening
-    contact = contact_of(vm, now, listening).label("contact")
-    members, facts = [], {}
-    for row in snapshot.connection.execute(select(vm, contact).where(vm.c.retired_at.is_(None))):
-        known = vm_of(row)
-        member = member_of(known)
-        members.append(member)
-        heard_until = known.heard_at + listening.patience(known.interval)
-        since = known.stopped_at or known.lost_at or heard_until
-        channel = channel_of(known.commands, known.pulled_at, now, listening)
-        facts[known.vm_id] = VmFacts(
-            vm_id=known.vm_id,
-            name=known.name,
-            site=known.site,
-            groups=keys_of(rules, member),
-            contact=_contact(row.contact),
-            heard_at=known.heard_at,
-            contact_since=since,
-            prepares=known.prepares,
-            takes_commands=channel is not None,
-            preparations=said.get(known.vm_id, ()),
-        )
-    return members, facts
+    wanted: Collection[str],
+) -> dict[str, VmFacts]:
+    """The VMs that may be away: those that are not heard, and some that are."""
+    contact = contact_of(vm, snapshot.now, snapshot.listening).label("contact")
+    there = select(vm, contact).where(vm.c.retired_at.is_(None))
+    queries = [there.where(contact.not_in(("heard", "late")))]
+    queries += [there.where(vm.c.vm_id.in_(few)) for few in portions(wanted)]
+    facts = {}
+    for query in queries:
+        for row in snapshot.connection.execute(query):
+            if row.vm_id not in facts:
+                facts[row.vm_id] = _facts(snapshot, row, keys, said)
+    return facts
+
+
+def _facts(
+    snapshot: Snapshot,
+    row: Row[Any],
+    keys: Mapping[str, frozenset[str]],
+    said: Mapping[str, Sequence[Preparation]],
+) -> VmFacts:
+    known = vm_of(row)
+    heard_until = known.heard_at + snapshot.listening.patience(known.interval)
+    channel = channel_of(known.commands, known.pulled_at, snapshot.now, snapshot.listening)
+    return VmFacts(
+        vm_id=known.vm_id,
+        name=known.name,
+        groups=keys.get(known.vm_id, frozenset()),
+        contact=_contact(row.contact),
+        heard_at=known.heard_at,
+        contact_since=known.stopped_at or known.lost_at or heard_until,
+        prepares=known.prepares,
+        takes_commands=channel is not None,
+        preparations=said.get(known.vm_id, ()),
+    )
 
 
 def _contact(word: Contact) -> Literal["heard", "late", "silent", "stopped", "learning"]:

@@ -39,6 +39,7 @@ from console.notify.sinks import SITE, read_sinks
 from console.service.changes import ChangeFeed
 from console.service.connections import limits, protocol
 from console.service.server import ended_by_signals, listener
+from console.turns.groups import Grouping
 from console.web.app import application
 from console.web.polls import Polls
 from console.web.pull_queue import PullQueue
@@ -88,6 +89,7 @@ class Console:
         key = None if settings.enroll_key_file is None else read_key(settings.enroll_key_file)
         self.enrolments = Enrolments(key)
         self.pull_queue = PullQueue()
+        self.grouping = Grouping(settings.groups)
         self.decisions = Decisions(
             self.snapshots,
             signer=signer_of(settings),
@@ -96,7 +98,7 @@ class Console:
             committed=self.feed.wake,
             connected=lambda: {name: state.since for name, state in self.sources.items()},
             four_eyes=settings.approval.four_eyes,
-            groups=settings.groups,
+            grouping=self.grouping,
         )
         self.notices = Notices(
             list(read_sinks(settings.sink, version=version("scheduled-events-bridge")).values()),
@@ -115,6 +117,7 @@ class Console:
             sources=self.sources,
             access=Access(settings, self.database),
             decisions=self.decisions,
+            grouping=self.grouping,
             enrolments=self.enrolments,
             pull_queue=self.pull_queue,
             polls=Polls(self.database),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
@@ -11,6 +11,8 @@ from zoneinfo import ZoneInfo
 
 from console.config.groups import DAYS, TAG, GroupSettings, Window
 
+_MOST_KNOWN: Final = 100_000
+"""VMs whose groups are remembered."""
 ATTRIBUTES: Final = {
     "site": "site",
     "location": "location",
@@ -98,6 +100,42 @@ def groups_of(rules: Sequence[GroupSettings], members: Iterable[Member]) -> dict
     return {
         key: Group(key=key, rule=rule_of[key], members=frozenset(vms)) for key, vms in found.items()
     }
+
+
+class Grouping:
+    """The rules, and which groups they put VMs into; that is found out once for VMs that are equal
+    in all that groups see.
+    """
+
+    def __init__(self, rules: Iterable[GroupSettings]) -> None:
+        self.rules: Final = tuple(rules)
+        self._rule_of: Final = {rule.name: rule for rule in self.rules}
+        self._order: Final = {rule.name: number for number, rule in enumerate(self.rules)}
+        self._known: dict[Hashable, frozenset[str]] = {}
+
+    def keys(self, seen: Hashable, member: Callable[[], Member]) -> frozenset[str]:
+        """The keys of a VM's groups; `seen` is all that groups see of it, as one value."""
+        found = self._known.get(seen)
+        if found is None:
+            if len(self._known) >= _MOST_KNOWN:
+                self._known.clear()
+            found = self._known[seen] = keys_of(self.rules, member())
+        return found
+
+    def groups(self, keys: Mapping[str, frozenset[str]]) -> dict[str, Group]:
+        """Every group that has a member, in the order of the rules and of the keys; `keys` are
+        those of each VM, by vmId.
+        """
+        found: dict[str, list[str]] = {}
+        for vm_id, several in keys.items():
+            for key in several:
+                found.setdefault(key, []).append(vm_id)
+        # A name has no slash: what stands before the first one is the name of the rule.
+        names = {key: key.partition("/")[0] for key in found}
+        return {
+            key: Group(key=key, rule=self._rule_of[names[key]], members=frozenset(found[key]))
+            for key in sorted(found, key=lambda key: (self._order[names[key]], key))
+        }
 
 
 def budget(at_most: int | str, members: int) -> int:

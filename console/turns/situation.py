@@ -52,7 +52,6 @@ class VmFacts:
     heard_at: float
     contact_since: float = 0.0
     """Since when it is silent or stopped."""
-    site: str = ""
     prepares: bool = False
     """Whether its status says that it has a program that prepares."""
     takes_commands: bool = False
@@ -189,6 +188,7 @@ class Situation:
 
     groups: Mapping[str, Group]
     vms: Mapping[str, VmFacts]
+    """Those that are not retired and may be away, or are named by an event that is open."""
     events: Mapping[str, EventFacts] = field(default_factory=dict)
     """The open ones, by key."""
     turns: Mapping[str, Turn] = field(default_factory=dict)

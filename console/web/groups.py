@@ -8,12 +8,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from console.access.people import Person
-from console.config.groups import GroupSettings
 from console.db.situation import read_situation
 from console.db.snapshot import Snapshot
 from console.fleet.moments import moment
 from console.turns.away import away_by_group
-from console.turns.groups import Group
+from console.turns.groups import Group, Grouping
 from console.turns.situation import Away, Situation, Turn, event_id_of
 from console.web.answers import Json, answer
 from console.web.models import GroupList
@@ -30,15 +29,16 @@ class Groups:
     def listed(self, request: Request) -> Response:
         """Every group that has a member."""
         with self._state.snapshots.take() as snapshot:
-            items = group_items(snapshot, self._state.settings.groups, person_of(request))
+            items = group_items(snapshot, self._state.grouping, person_of(request))
         return answer(GroupList.model_validate({"items": items}))
 
 
-def group_items(snapshot: Snapshot, rules: tuple[GroupSettings, ...], person: Person) -> list[Json]:
+def group_items(snapshot: Snapshot, grouping: Grouping, person: Person) -> list[Json]:
     """Every group as the API shows it; a person of one site sees those with a VM of that site."""
-    if not rules:
+    if not grouping.rules:
         return []
-    situation = read_situation(snapshot, rules)
+    situation = read_situation(snapshot, grouping)
+    own = None if person.site is None else snapshot.vms.of_site(person.site)
     away = away_by_group(situation)
     waiting: dict[str, list[Turn]] = {}
     for turn in situation.turns.values():
@@ -48,7 +48,7 @@ def group_items(snapshot: Snapshot, rules: tuple[GroupSettings, ...], person: Pe
     return [
         _item(group, away.get(group.key, {}), waiting.get(group.key, ()), situation)
         for group in situation.groups.values()
-        if person.site is None or _is_of(group, person.site, situation)
+        if own is None or not own.isdisjoint(group.members)
     ]
 
 
@@ -88,7 +88,3 @@ def _away(each: Away, situation: Situation) -> Json:
         "eventId": None if each.event_key is None else event_id_of(each.event_key),
         "since": moment(each.since),
     }
-
-
-def _is_of(group: Group, site: str, situation: Situation) -> bool:
-    return any(situation.vms[vm_id].site == site for vm_id in group.members)

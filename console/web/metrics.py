@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 
 from prometheus_client import CollectorRegistry
@@ -13,13 +13,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from console.audit import log
-from console.config.groups import GroupSettings
 from console.db import decisions
 from console.db.errors import StoreError
 from console.db.situation import read_situation
 from console.db.snapshot import Snapshot
 from console.fleet.decisions import open_word
 from console.turns.away import away_by_group
+from console.turns.groups import Grouping
 from console.turns.machine import TABLE
 from console.web.overview import overview
 from console.web.state import AppState
@@ -45,7 +45,7 @@ class Metrics(Collector):
         """Every metric."""
         with suppress(StoreError), self._state.snapshots.take() as snapshot:
             yield from list(_fleet(snapshot))
-            yield from list(_groups(snapshot, self._state.settings.groups))
+            yield from list(_groups(snapshot, self._state.grouping))
         held = len(self._state.pull_queue)
         yield _one("polls_held", "VMs that wait for commands over HTTPS.", held)
         yield CounterMetricFamily(
@@ -146,11 +146,11 @@ def _fleet(snapshot: Snapshot) -> Iterator[Metric]:
     )
 
 
-def _groups(snapshot: Snapshot, rules: Sequence[GroupSettings]) -> Iterator[Metric]:
+def _groups(snapshot: Snapshot, grouping: Grouping) -> Iterator[Metric]:
     """Who is away in each group, and how many turns there are of each state."""
-    if not rules:
+    if not grouping.rules:
         return
-    situation = read_situation(snapshot, rules)
+    situation = read_situation(snapshot, grouping)
     away = away_by_group(situation)
     members = {key: float(len(group.members)) for key, group in situation.groups.items()}
     counts = {key: float(len(away.get(key, {}))) for key in situation.groups}

@@ -16,6 +16,7 @@ from console.ingest.enrolment import Enrolments
 from console.ingest.state import SourceState
 from console.ingest.writer import Writer
 from console.notify.worker import SinkWorker
+from console.turns.groups import Grouping
 from console.web.polls import Polls
 from console.web.pull_queue import PullQueue
 
@@ -31,6 +32,8 @@ class AppState:
     sources: Mapping[str, SourceState]
     access: Access
     decisions: Decisions
+    grouping: Grouping
+    """The groups of the settings."""
     enrolments: Enrolments
     pull_queue: PullQueue
     polls: Polls

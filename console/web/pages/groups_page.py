@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any, Final
 
 from console.access.people import Person
-from console.config.groups import GroupSettings
 from console.db.snapshot import Snapshot
 from console.fleet.moments import seconds_of
+from console.turns.groups import Grouping
 from console.web.events import event_item
 from console.web.groups import group_items
 from console.web.pages import words
@@ -17,9 +17,9 @@ _MOST: Final = 200
 _NAMES: Final = 3
 
 
-def values(snapshot: Snapshot, rules: tuple[GroupSettings, ...], person: Person) -> dict[str, Any]:
+def values(snapshot: Snapshot, grouping: Grouping, person: Person) -> dict[str, Any]:
     """What the template shows: groups in which something happens first."""
-    items = group_items(snapshot, rules, person)
+    items = group_items(snapshot, grouping, person)
     wanted = {one["eventId"] for each in items for one in each["waiting"]}
     events = {
         known.event.event_id: event_item(snapshot, known)
@@ -36,7 +36,7 @@ def values(snapshot: Snapshot, rules: tuple[GroupSettings, ...], person: Person)
         "groups": shown,
         "more": len(items) - len(shown),
         "waiting": len(wanted),
-        "is_set": bool(rules),
+        "is_set": bool(grouping.rules),
         "why_words": words.AWAY,
     }
 

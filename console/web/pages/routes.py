@@ -157,7 +157,7 @@ class Pages:
         """Who is away in each group, and who waits for whom."""
         state = self._state
         with state.snapshots.take() as snapshot:
-            values = groups_page.values(snapshot, state.settings.groups, person_of(request))
+            values = groups_page.values(snapshot, state.grouping, person_of(request))
         return self._answer(request, "groups.html", values)
 
     async def audit(self, request: Request) -> Response:
