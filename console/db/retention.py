@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Connection, Table, delete, func, select, tuple_
+from sqlalchemy import Connection, Table, case, delete, func, select, tuple_
 
 from console.db import tables
 from console.db.decision_tables import command, decision, notice, turn
@@ -59,6 +59,8 @@ def _old_gaps(connection: Connection, moment: float, limit: int) -> int:
         v = tables.vm
         size = row.last - row.first + 1
         connection.execute(
-            v.update().where(v.c.vm_id == row.vm_id).values(missing=v.c.missing - size)
+            v.update()
+            .where(v.c.vm_id == row.vm_id)
+            .values(missing=case((v.c.missing > size, v.c.missing - size), else_=0))
         )
     return len(old)

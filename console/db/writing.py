@@ -46,7 +46,7 @@ def load(connection: Connection, batch: Sequence[Incoming]) -> Known:
     with_gaps = {vm.vm_id for vm in known.vms.values() if vm.missing}
     for row in _select_in(connection, tables.gap, "vm_id", with_gaps):
         known.gaps.setdefault((row.vm_id, row.stream), []).append(rows.gap_of(row))
-    known.records |= _stored(connection, known, records)
+    known.records |= _stored(connection, records)
     _load_events(connection, known, batch)
     _load_preparations(connection, known, batch)
     return known
@@ -156,17 +156,13 @@ def write_polls(connection: Connection, polls: Mapping[str, float], number: int)
     return set(found)
 
 
-def _stored(connection: Connection, known: Known, records: Iterable[IncomingRecord]) -> set[str]:
-    """The ids of a batch that are in the store. One that is next in its stream cannot be."""
-    doubtful = set()
-    for each in records:
-        stream = known.streams.get((each.vm.vm_id, each.stream))
-        if each.kind != "heartbeat" and (stream is None or each.sequence <= stream.high):
-            doubtful.add(each.id)
+def _stored(connection: Connection, records: Iterable[IncomingRecord]) -> dict[str, str]:
+    """The VM of each id of a batch that is in the store; another VM may have used it."""
     c = tables.record.c
-    found: set[str] = set()
-    for few in portions(doubtful):
-        found |= set(connection.execute(select(c.id).where(c.id.in_(few))).scalars())
+    found: dict[str, str] = {}
+    for few in portions({each.id for each in records if each.kind != "heartbeat"}):
+        query = select(c.id, c.vm_id).where(c.id.in_(few))
+        found |= {row.id: row.vm_id for row in connection.execute(query)}
     return found
 
 

@@ -25,8 +25,8 @@ Pair = tuple[str, str]
 class Known:
     """What the database holds of the VMs and events of a batch; the fold works on it."""
 
-    records: set[str] = field(default_factory=set)
-    """Ids."""
+    records: dict[str, str] = field(default_factory=dict)
+    """The VM of each id."""
     vms: dict[str, Vm] = field(default_factory=dict)
     streams: dict[Pair, Stream] = field(default_factory=dict)
     """By vmId and stream."""
@@ -83,9 +83,10 @@ def _record(known: Known, changes: Changes, record: IncomingRecord) -> None:
     key = (vm_id, record.stream)
     stream, missing = known.streams.get(key), known.gaps.get(key, [])
     counted = gaps.count(stream, missing, record, interval=None if vm is None else vm.interval)
+    record = _with_own_id(known, record)
     seen = record.kind == "heartbeat" or record.id in known.records
     if seen and not counted.fresh:
-        changes.duplicates += 1
+        _count_again(known, changes, record)
         return
     if counted.stream is not stream:
         known.streams[key] = counted.stream
@@ -113,7 +114,7 @@ def _record(known: Known, changes: Changes, record: IncomingRecord) -> None:
         )
         _prepare(known, changes, said)
     if not seen:
-        known.records.add(record.id)
+        known.records[record.id] = vm_id
         changes.records[record.id] = record
         if record.receipt is not None:
             changes.receipts.append(
@@ -126,6 +127,27 @@ def _record(known: Known, changes: Changes, record: IncomingRecord) -> None:
                     scope=heard.scope,
                 )
             )
+
+
+def _with_own_id(known: Known, record: IncomingRecord) -> IncomingRecord:
+    """The record; under another id if another VM has used its own: that takes nothing away from
+    this one's history.
+    """
+    vm_id = record.vm.vm_id
+    if known.records.get(record.id, vm_id) == vm_id:
+        return record
+    return replace(record, id=f"{record.id} of {vm_id}")
+
+
+def _count_again(known: Known, changes: Changes, record: IncomingRecord) -> None:
+    """A copy; or the heartbeat of a VM whose disk was put back to an earlier copy, which counts
+    again what it had counted: that proves contact.
+    """
+    vm = known.vms.get(record.vm.vm_id)
+    if vm is None or record.kind != "heartbeat" or record.time <= vm.record_time:
+        changes.duplicates += 1
+        return
+    _put(known, changes, vms.with_contact(vm, record), record.received_at)
 
 
 def _put(known: Known, changes: Changes, vm: Vm, at: float) -> None:

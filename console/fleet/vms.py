@@ -68,6 +68,12 @@ def with_record(vm: Vm | None, record: IncomingRecord) -> Vm:
     )
 
 
+def with_contact(vm: Vm, record: IncomingRecord) -> Vm:
+    """The row after a heartbeat that says nothing new but that the VM is there."""
+    heard = _heard(vm, record.sent_at, record.source)
+    return replace(heard, record_time=record.time)
+
+
 def with_status(vm: Vm | None, status: IncomingStatus) -> Vm:
     """The row after a status; one that was lost is silent at once, unless it had stopped."""
     if vm is None:

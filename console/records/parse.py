@@ -4,6 +4,7 @@ word and a sentence.
 
 from __future__ import annotations
 
+import re
 from datetime import datetime
 from typing import Final
 
@@ -23,11 +24,16 @@ from wire.observer import Observer
 from wire.preparation import STATES as PREPARATION_STATES
 from wire.preparation import PreparationData
 from wire.receipt import ReceiptData
-from wire.record import RecordError, check_record
+from wire.record import Record, RecordError, check_record
 from wire.state import PendingEvent, ShortVm, StateError, read_state, read_status
 
 MAX_BYTES: Final = 256 * 1024
 _NUL: Final = b"\\u0000"
+_PARTITION_KEY: Final = re.compile(rb'"partitionkey"\s*:\s*"([^"\\]{1,512})"')
+_MOST_SEQUENCE: Final = 10**15
+"""A VM that makes a record a millisecond needs thirty thousand years for so many."""
+_LONGEST_SECONDS: Final = 10 * 366 * 86_400.0
+_LEAST_INTERVAL: Final = 0.01
 
 
 class NotOurs(ValueError):
@@ -55,6 +61,7 @@ def parse_record(
     if vm_id is not None and vm_id != data.vm.vm_id:
         raise NotOurs("foreign_vm", "the topic's vmId is not that of the record")
     heartbeat = data.heartbeat if isinstance(data, HeartbeatData) else None
+    _require_possible(record, data, received_at)
     return IncomingRecord(
         id=record.id,
         type=record.type,
@@ -137,6 +144,42 @@ def parse_state(
             if each.preparation in PREPARATION_STATES
         ),
     )
+
+
+def vm_of(body: bytes) -> str | None:
+    """The vmId by whose secret a body is to be signed, found without reading it all: the last
+    `partitionkey`, for the envelope's comes after its data. None if there is none.
+
+    `parse_record` refuses a record that is of another VM.
+    """
+    found = _PARTITION_KEY.findall(body)
+    return found[-1].decode("utf-8", "replace") if found else None
+
+
+def _require_possible(record: Record, data: Observer, received_at: float) -> None:
+    """Raise `NotOurs` if no VM can have meant a number: what is counted and shown follows from it.
+
+    A clock may be wrong by years; a time behind that is no clock's.
+    """
+    sequences = [record.sequence]
+    if isinstance(data, HeartbeatData):
+        heartbeat = data.heartbeat
+        sequences.append(heartbeat.last_record_sequence)
+        if 0 < heartbeat.interval_seconds < _LEAST_INTERVAL:
+            raise NotOurs("impossible", "data.heartbeat.intervalSeconds is too short")
+    if max(sequences) > _MOST_SEQUENCE:
+        raise NotOurs("impossible", f"a sequence is more than {_MOST_SEQUENCE:,}")
+    ahead = datetime.fromisoformat(record.time).timestamp() - received_at
+    if ahead > _LONGEST_SECONDS:
+        raise NotOurs("impossible", "time is more than ten years ahead")
+    if isinstance(data, EventData):
+        seen = data.observation
+        durations = (seen.pause_seconds, seen.downtime_seconds)
+        if any(each is not None and not 0 <= each <= _LONGEST_SECONDS for each in durations):
+            raise NotOurs("impossible", "data.observation: a duration is negative, or ten years")
+        known = (seen.notice_seconds, data.event.duration_in_seconds)
+        if any(each is not None and abs(each) > _LONGEST_SECONDS for each in known):
+            raise NotOurs("impossible", "data: a duration is more than ten years")
 
 
 def _readable(body: bytes) -> bytes:

@@ -8,7 +8,7 @@ from starlette.types import Receive, Scope, Send
 
 from console.ingest.enrolment import KEY_IS_MISSING
 from console.ingest.signature import NotSigned, verify
-from console.records.parse import NotOurs, parse_record
+from console.records.parse import NotOurs, parse_record, vm_of
 from console.web.receiving import Commits, NotTaken, read_body, refused, require_ready
 from console.web.state import AppState
 
@@ -35,17 +35,20 @@ class Ingest:
         require_ready(self._state)
         body = await read_body(headers, receive)
         now = self._state.now()
-        try:
-            record = parse_record(body, source=self._source, received_at=now)
-        except NotOurs as error:
-            self._state.writer.progress.quarantined[(self._source, error.reason)] += 1
-            raise NotTaken(400, f"not a record: {error}") from None
+        vm_id = vm_of(body)
+        if vm_id is None:
+            raise NotTaken(400, "not a record: partitionkey is missing")
         enrolments = self._state.enrolments
         if not enrolments.has_key:
             raise NotTaken(503, KEY_IS_MISSING)
         try:
-            secret = enrolments.webhook_secret(record.vm.vm_id)
-            verify(headers, body, secret=secret, now=now)
+            verify(headers, body, secret=enrolments.webhook_secret(vm_id), now=now)
         except NotSigned as error:
             raise NotTaken(401, str(error)) from None
+        # Nothing else is read of what no VM has signed.
+        try:
+            record = parse_record(body, source=self._source, received_at=now, vm_id=vm_id)
+        except NotOurs as error:
+            self._commits.set_aside(self._source, error, body, vm_id=vm_id, at=now)
+            raise NotTaken(400, f"not a record: {error}") from None
         await self._commits.commit(record)

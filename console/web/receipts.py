@@ -7,7 +7,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from console.fleet.reporters import PULL
-from console.records.parse import NotOurs, parse_record
+from console.records.parse import NotOurs, parse_record, vm_of
 from console.web.pull import bearer, not_its_token
 from console.web.receiving import Commits, NotTaken, read_body, refused, require_ready
 from console.web.state import AppState
@@ -35,13 +35,16 @@ class Receipts:
             return not_its_token()
         require_ready(self._state)
         body = await read_body(Headers(scope=scope), receive)
-        try:
-            record = parse_record(body, source=PULL, received_at=self._state.now())
-        except NotOurs as error:
-            self._state.writer.progress.quarantined[(PULL, error.reason)] += 1
-            raise NotTaken(400, f"not a record: {error}") from None
-        if not self._state.enrolments.opens(record.vm.vm_id, token):
+        vm_id, now = vm_of(body), self._state.now()
+        if vm_id is None:
+            raise NotTaken(400, "not a record: partitionkey is missing")
+        if not self._state.enrolments.opens(vm_id, token):
             return not_its_token()
+        try:
+            record = parse_record(body, source=PULL, received_at=now, vm_id=vm_id)
+        except NotOurs as error:
+            self._commits.set_aside(PULL, error, body, vm_id=vm_id, at=now)
+            raise NotTaken(400, f"not a record: {error}") from None
         if record.type != APPROVAL:
             raise NotTaken(400, f"not a receipt: its type is not {APPROVAL}")
         await self._commits.commit(record)

@@ -8,21 +8,26 @@ from __future__ import annotations
 import asyncio
 import queue
 import threading
+from contextlib import suppress
 from typing import Final
 
 from starlette.datastructures import Headers
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import Receive
 
-from console.ingest.delivery import Delivery
+from console.ingest.delivery import Delivery, Refused
 from console.ingest.writer import Writer
 from console.records.incoming import IncomingRecord
-from console.records.parse import MAX_BYTES
+from console.records.parse import MAX_BYTES, NotOurs
 from console.web.state import AppState
 
 BODY_SECONDS: Final = 20.0
 _COMMIT_SECONDS: Final = 15.0
 _RETRY_SECONDS: Final = 5
+_SAMPLE: Final = 2000
+"""Bytes that are kept of what is no record."""
+_MOST_WAITING: Final = 100
+"""Deliveries before the writer: beyond that, records alone are added."""
 
 
 class NotTaken(Exception):
@@ -93,6 +98,20 @@ class Commits:
         if not stored:
             raise NotTaken(503, "the database does not take records now")
 
+    def set_aside(self, source: str, error: NotOurs, body: bytes, *, vm_id: str, at: float) -> None:
+        """Count what a VM has signed and is no record of ours, with a row of the quarantine; under
+        load it is counted alone.
+        """
+        refused = Refused(
+            reason=error.reason, message=f"{vm_id}: {error}", sample=body[:_SAMPLE], at=at
+        )
+        delivery = Delivery(source=source, items=[refused], done=_nothing)
+        if self._writer.waiting <= _MOST_WAITING:
+            with suppress(queue.Full):
+                self._writer.put(delivery, timeout=0)
+                return
+        self._writer.progress.quarantined[(source, error.reason)] += 1
+
     def _answer(self) -> None:
         with self._lock:
             over, self._over = self._over, []
@@ -107,6 +126,10 @@ def refused(why: NotTaken) -> Response:
     if why.status == 408:  # noqa: PLR2004
         headers["Connection"] = "close"
     return PlainTextResponse(f"{why}\n", why.status, headers)
+
+
+def _nothing(_stored: bool) -> None:  # noqa: FBT001  # as Delivery.done
+    pass
 
 
 def _too_large() -> NotTaken:

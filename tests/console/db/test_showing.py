@@ -8,6 +8,7 @@ import pytest
 from support.console.records import FakeVm
 
 from console.db import writing
+from console.db.history import past_of_vm
 from console.db.listening import Listened, write_listening
 from console.db.opening import Database
 from console.db.snapshot import Snapshots
@@ -281,3 +282,50 @@ def test_an_event_keeps_what_was_measured_of_it(intake: Intake) -> None:
     event = intake.event().event
     assert (event.status, event.started_at) == ("Completed", NOW.timestamp() + 900)
     assert (event.notice, event.downtime) == (890, 30)
+
+
+def test_an_id_that_another_vm_has_used_removes_no_record(intake: Intake) -> None:
+    """Each VM's record is in its history, in one transaction and in two, and copies are one."""
+    web, liar = FakeVm(), FakeVm(name="liar")
+    for event_id, together in (("E", False), ("F", True)):
+        own = web.event(event_id, now=NOW)
+        forged = liar.record(
+            own.type, {**own.data, "vm": liar.identity.to_wire()}, now=NOW, record_id=own.id
+        )
+        for _ in range(2):
+            if together:
+                intake.take(forged, own)
+            else:
+                intake.take(forged)
+                intake.take(own)
+    with intake.snapshots.take() as snapshot:
+        found = {
+            vm.vm_id: [
+                each.event_id for each in past_of_vm(snapshot.connection, vm.vm_id, 9).records
+            ]
+            for vm in (web, liar)
+        }
+    assert {vm_id: sorted(map(str, several)) for vm_id, several in found.items()} == {
+        web.vm_id: ["E", "F"],
+        liar.vm_id: ["E", "F"],
+    }
+
+
+def test_a_vm_on_a_restored_disk_is_heard(intake: Intake) -> None:
+    """It counts again what it had counted; its heartbeats are newer in time."""
+    web = FakeVm()
+    intake.take(*(web.heartbeat(now=NOW) for _ in range(50)))
+    restored = FakeVm()
+    intake.let_pass(600)
+    beat = restored.heartbeat(now=intake.now)
+    intake.take(beat)
+    with intake.snapshots.take() as snapshot:
+        found = snapshot.vms.one(web.vm_id)
+    assert found is not None
+    assert found.contact == "heard"
+    intake.let_pass(600)
+    intake.take(beat)  # a copy of it proves nothing
+    with intake.snapshots.take() as snapshot:
+        found = snapshot.vms.one(web.vm_id)
+    assert found is not None
+    assert found.contact == "silent"

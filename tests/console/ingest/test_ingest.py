@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import text
@@ -119,3 +121,43 @@ def test_what_cannot_be_stored_is_not_taken(
         assert (answer.status_code, answer.headers["Retry-After"]) == (503, "5")
         answer = stage.http.post(f"{stage.url}/ingest/v1/records", data=body, headers=headers)
         assert answer.status_code == 204
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ({"sequence": "0" + "9" * 19}, "sequence"),
+        ({"sequence": f"{10**15 + 1:020d}"}, "sequence"),
+        ({"time": "2099-01-01T00:00:00.000Z"}, "ten years"),
+        ({"observation": {"pauseSeconds": 1e308}}, "out of range"),
+        ({"observation": {"downtimeSeconds": -5.0}}, "duration"),
+        ({"observation": {"noticeSeconds": 1e9}}, "duration"),
+    ],
+)
+def test_a_number_that_no_vm_can_mean_is_refused_and_shown(
+    console: ConsoleProcess, body: dict[str, Any], words: str
+) -> None:
+    """400, never 204 for what is not stored; the quarantine has a row that names the VM, and every
+    page is still drawn.
+    """
+    vm = FakeVm(name="impossible")
+    record = json.loads(vm.event("E-IMPOSSIBLE", observation=body.get("observation")).body)
+    record |= {name: value for name, value in body.items() if name != "observation"}
+    answer = console.post_body(json.dumps(record).encode(), vm_id=vm.vm_id)
+    assert answer.status_code == 400
+    assert words in answer.text
+
+    def row() -> object:
+        items = console.get("quarantine")["items"]
+        return next((each for each in items if words in each["message"]), None)
+
+    eventually(lambda: vm.vm_id in str(row()), what=f"the row of {answer.text}")
+    assert "E-IMPOSSIBLE" not in console.events()
+    assert console.http.get(console.url, timeout=10).status_code == 200
+
+
+def test_nothing_is_read_of_what_is_not_signed(console: ConsoleProcess) -> None:
+    """A stranger learns 401, whatever the bytes are, and leaves no row."""
+    body = b'{"partitionkey":"somebody","data":' + b"[" * 50_000
+    assert console.post_body(body, vm_id="somebody-else").status_code == 401
+    assert "not_json" not in {each["reason"] for each in console.get("quarantine")["items"]}
