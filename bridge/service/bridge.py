@@ -15,14 +15,16 @@ from bridge.approval.trusted_keys import trust_of
 from bridge.clock import Clock, SystemClock
 from bridge.config.load import Configuration
 from bridge.errors import UnreachableError
+from bridge.events.poller import Round
 from bridge.imds.client import client
 from bridge.logs import Redactor
 from bridge.service.assembly import assemble
 from bridge.service.lifecycle import Lifecycle
 from bridge.service.monitoring import Monitoring
-from bridge.service.ownership import Ownership, open_readable
+from bridge.service.ownership import OpenFile, Ownership, open_readable
 from bridge.service.scheduler import TICK_SECONDS, Scheduler, Watch
 from bridge.store.database import Store, StoreError
+from bridge.store.opening import FILE_NAME
 from wire.vm import VmIdentity
 
 log: Final = logging.getLogger(__name__)
@@ -47,6 +49,8 @@ class Outcome(Enum):
     """The state directory came from another VM: the next run begins with a new store."""
     DAMAGED_STORE = "damaged store"
     """The store cannot be read any more: the next run puts it aside and begins with a new one."""
+    REPLACED_STORE = "replaced store"
+    """The store's file was deleted or replaced: the next run begins with what is there now."""
 
 
 class Bridge:
@@ -122,6 +126,7 @@ class Bridge:
         return self._requests.answer(request)
 
     def _assemble(self, store: Store, vm: VmIdentity) -> None:
+        self._file = OpenFile(store.directory / FILE_NAME)
         self._parts = assemble(
             self._settings,
             self._sinks,
@@ -131,7 +136,7 @@ class Bridge:
             clock=self._clock,
             boot_id=self._boot_id,
             redact=self._redact,
-            polled=self._monitoring.polled,
+            polled=self._polled,
             delivered=self._monitoring.delivered,
         )
         self._monitoring.begin(self._parts.running)
@@ -139,6 +144,18 @@ class Bridge:
         self._lifecycle = Lifecycle(
             self._parts.state, store, self._settings, self._clock, sinks=sinks
         )
+
+    def _polled(self, poll: Round) -> None:
+        """After each poll. What is committed to a file that has lost its name is lost with this
+        process, and another bridge may use the file that has it now.
+        """
+        self._monitoring.polled(poll)
+        if self._outcome is Outcome.STOPPED and self._file.is_replaced():
+            log.error(
+                "the file of the store was deleted or replaced while it was in use",
+                extra={"action": "store_replaced", "path": str(self._file.path)},
+            )
+            self._outcome = Outcome.REPLACED_STORE
 
     def _work(self) -> None:
         """Poll and deliver until told to stop; the calling thread supervises meanwhile."""

@@ -5,6 +5,7 @@ nothing delivered after a boot: the disk may have moved.
 from __future__ import annotations
 
 import logging
+import os
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -36,6 +37,25 @@ def open_readable(directory: Path, now: datetime) -> tuple[Store, StoreReset | N
     except (ValueError, LookupError, TypeError) as error:
         return put_aside(store, now, reason=f"{type(error).__name__}: {error}")
     return store, reset
+
+
+class OpenFile:
+    """A file that is in use, as its name says it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._opened = path.stat()
+
+    def is_replaced(self) -> bool:
+        """Whether its name is gone, or another file's. A directory that is away, as a disk may be,
+        says neither.
+        """
+        try:
+            return not os.path.samestat(self._opened, self.path.stat())
+        except FileNotFoundError:
+            return self.path.parent.exists()
+        except OSError:
+            return False
 
 
 class Ownership:

@@ -1,5 +1,6 @@
 """How a run begins and ends, on good days and on bad ones."""
 
+import os
 import signal
 import socket
 import sqlite3
@@ -52,6 +53,33 @@ def test_a_stop_while_the_identity_hangs_is_quick(launch: Launch) -> None:
             begun = time.monotonic()
             assert bridge.stop() == 0
             assert time.monotonic() - begun < 20.0
+
+
+@pytest.mark.skipif(os.name == "nt", reason="a file in use cannot be deleted there")
+@pytest.mark.parametrize("instead", ["nothing", "an earlier copy"])
+def test_a_store_that_is_replaced_while_it_is_in_use(
+    launch: Launch, simulator: Simulator, instead: str
+) -> None:
+    """What is committed to a file without a name is lost at the next kill: another run begins."""
+    before = launch()
+    before.wait_for_records(1)
+    assert before.stop() == 0
+    earlier = (launch.state / STORE).read_bytes()
+    bridge = launch(SEB_SINK__STDOUT__FORMAT="json")
+    event = simulator.announce(SimulatedEvent())
+    bridge.wait_for_records(1, types="seb.event.scheduled")
+    for path in launch.state.glob(f"{STORE}*"):
+        path.unlink()
+    if instead == "an earlier copy":
+        (launch.state / STORE).write_bytes(earlier)
+    bridge.wait_for_log("store_replaced")
+    again = bridge.wait_for_records(2, types="seb.event.scheduled")
+    assert {each["data"]["event"]["eventId"] for each in again} == {event.event_id}
+    bridge.kill()
+    with closing(sqlite3.connect(launch.state / STORE)) as store:
+        found = store.execute("SELECT type FROM records").fetchall()
+    assert ("seb.event.scheduled.v1",) in found
+    assert (("seb.bridge.store-reset.v1",) in found) is (instead == "nothing")
 
 
 def test_imds_that_is_down_at_start_is_waited_for(launch: Launch, simulator: Simulator) -> None:
