@@ -5,7 +5,7 @@ trusted.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import click
@@ -14,12 +14,16 @@ from console.cli import common
 from console.cli.client import Client, plain
 from console.config.groups import GroupSettings
 from console.db.opening import existing_database
-from console.db.situation import member_of
+from console.db.situation import member_of, read_past
 from console.db.snapshot import Snapshots
 from console.db.vms import WantedVms
 from console.errors import OK
+from console.fleet.moments import moment
 from console.turns.explain import members, sentence
-from console.turns.groups import Member, groups_of, key_of
+from console.turns.groups import Grouping, Member, groups_of, key_of
+from console.turns.replay import Fate, replay
+from console.turns.situation import event_id_of
+from console.web.pages.text import span
 
 _MOST: Final = 100_000
 WHY: Final[Mapping[str, str]] = {
@@ -88,6 +92,57 @@ def check(overrides: tuple[str, ...]) -> int:
         for line in _lines(rule, fleet):
             click.echo(line)
     return OK
+
+
+@command.command("replay")
+@click.option("--days", type=click.IntRange(1, 3650), default=90, help="How far back; 90.")
+@common.set_option
+def replay_past(days: int, overrides: tuple[str, ...]) -> int:
+    """Run the groups over the stored past: what they would have approved, and after which wait.
+
+    It assumes that every VM was heard, that preparing takes no time, and that each event lasts as
+    long as it did. It reads the database of the settings and changes nothing.
+    """
+    settings = common.read_settings(overrides)
+    grouping = Grouping(settings.groups)
+    if not settings.groups:
+        click.echo("no group is set; see SEB_CONSOLE_GROUPS and SEB_CONSOLE_GROUPS_FILE")
+        return OK
+    database = existing_database(settings)
+    try:
+        snapshots = Snapshots(database, silent_after=settings.silent_after)
+        with snapshots.take() as snapshot:
+            groups, vms, past = read_past(snapshot, grouping, since=snapshot.now - days * 86_400)
+    finally:
+        database.close()
+    for line in _fates(replay(groups, vms, past)):
+        click.echo(plain(line))
+    return OK
+
+
+def _fates(fates: Sequence[Fate]) -> Iterator[str]:
+    approved = [each for each in fates if each.approved_at is not None]
+    waited = [each for each in approved if each.waited > 0]
+    for each in fates:
+        yield f"{_moment(each.past.announced_at)}  {each.past.facts.event_id}  {_fate(each)}"
+    yield (
+        f"The groups would have approved {len(approved)} of {len(fates)} events; "
+        f"{len(waited)} of them would have waited"
+        + (f", at most {span(max(each.waited for each in waited))}" if waited else "")
+    )
+
+
+def _fate(each: Fate) -> str:
+    if each.approved_at is None:
+        return f"not approved: {each.reason or 'it started at once'}"
+    if not each.waited:
+        return "approved at once"
+    behind = ", ".join(sorted(event_id_of(key) for key in each.waited_for))
+    return f"approved after {span(each.waited)}, behind {behind}"
+
+
+def _moment(at: float) -> str:
+    return moment(at) or ""
 
 
 def _lines(rule: GroupSettings, fleet: list[Member]) -> list[str]:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final, Literal, cast
 
 from sqlalchemy import Connection, Row, or_, select
 
 from console.db import turns
 from console.db.contact import contact_of
+from console.db.events import WantedEvents
 from console.db.rows import vm_of
 from console.db.snapshot import Snapshot
 from console.db.tables import preparation, vm
@@ -18,7 +20,8 @@ from console.fleet.contact import Contact
 from console.fleet.reporters import channel_of
 from console.fleet.values import Decided, KnownEvent, Vm, folded
 from console.turns.away import STARTED
-from console.turns.groups import ATTRIBUTES, Grouping, Member
+from console.turns.groups import ATTRIBUTES, Group, Grouping, Member
+from console.turns.replay import PastEvent
 from console.turns.situation import (
     EventFacts,
     Preparation,
@@ -215,4 +218,35 @@ def _leftover(said: Preparation) -> Turn:
         fingerprint=said.fingerprint,
         state="waiting",
         since=said.at,
+    )
+
+
+def read_past(
+    snapshot: Snapshot, grouping: Grouping, *, since: float
+) -> tuple[dict[str, Group], dict[str, VmFacts], list[PastEvent]]:
+    """The groups of today, the VMs that events since a moment have named, and these events."""
+    keys = _keys(snapshot.connection, grouping)
+    known = snapshot.events.over(WantedEvents(since=since))
+    wanted = {named.vm_id for each in known for named in each.named.values()}
+    past = [_past(each) for each in known if not each.event.is_news]
+    return grouping.groups(keys), _vms(snapshot, keys, {}, wanted), past
+
+
+def _past(known: KnownEvent) -> PastEvent:
+    """An event as it was announced, as far as it is known."""
+    facts, event = known.shown.facts, known.event
+    notice = facts.notice_seconds
+    not_before = event.not_before
+    if not_before is None and notice is not None:  # Azure: NotBefore is blank once it has started
+        not_before = event.first_at + notice
+    starts = max(event.first_at, not_before or event.first_at)
+    measured = facts.downtime_seconds or facts.pause_seconds
+    lasted = max(0.0, event.shown_at - starts) if measured is None else measured
+    announced = _event(known, {}, four_eyes=0)
+    return PastEvent(
+        facts=replace(
+            announced, status="Scheduled", not_before=not_before, is_disputed=False, is_left=False
+        ),
+        announced_at=event.first_at,
+        seconds=lasted,
     )

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from click.testing import CliRunner
+from support.console.records import FakeVm
 
 from console.cli import command
 from console.cli.groups import member_of
 from console.config.load import load
+from console.db import writing
 from console.db.opening import Database, database_url
+from console.fleet.fold import fold
 from console.fleet.values import Vm
+from console.records.parse import parse_record
 
 GROUPS = json.dumps([{"name": "db", "match": {"name": ["db-*"]}, "approve": {}}])
 
@@ -44,3 +49,28 @@ def test_a_member_has_what_groups_are_made_of() -> None:
     """What Azure did not say is empty, and fits no pattern that wants a sign."""
     member = member_of(Vm(vm_id="v", name="db-1", zone="2", tags={"role": "db"}))
     assert (member.zone, member.scale_set, member.value("tag:role")) == ("2", "", "db")
+
+
+def test_replay_says_what_would_have_been(tmp_path: Path) -> None:
+    """An event that is over, of a VM that belongs to a group, is told with its fate."""
+    variables = {"SEB_CONSOLE_STATE_DIR": str(tmp_path), "SEB_CONSOLE_GROUPS": GROUPS}
+    database = Database(database_url(load(environ=variables)))
+    database.open()
+    vm, now = FakeVm(name="db-1"), datetime.now(UTC)
+    batch = [
+        parse_record(each.body, source="web", received_at=now.timestamp())
+        for each in (
+            vm.event("E-1", now=now - timedelta(hours=1)),
+            vm.event("E-1", transition="ended", now=now - timedelta(minutes=30)),
+        )
+    ]
+    with database.writing.begin() as connection:
+        number = writing.next_number(connection)
+        known = writing.load(connection, batch)
+        writing.write(connection, fold(known, batch), number, now=now.timestamp())
+    database.close()
+    done = CliRunner().invoke(command, ["groups", "replay"], env=variables)
+    assert done.exit_code == 0, done.output
+    first, last = done.output.splitlines()
+    assert first.endswith("  E-1  approved at once")
+    assert last == "The groups would have approved 1 of 1 events; 0 of them would have waited"

@@ -1,0 +1,153 @@
+"""The groups over the stored past: what they would have approved, when, and who would have waited.
+
+It takes the steps that a console takes, with three assumptions: every VM was heard, a preparation
+takes no time, and an event lasts as long as it did.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from console.turns.changes import changed_turns, moved
+from console.turns.groups import Group
+from console.turns.schedule import Move, Plan, groups_touched, plan
+from console.turns.situation import EventFacts, Situation, Turn, VmFacts
+
+_LOOK_SECONDS: Final = 30.0
+"""From one look at those that wait to the next: a window may open."""
+_MOST_STEPS: Final = 12
+"""At one moment: a turn ends, the next is taken, prepared and approved."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PastEvent:
+    """One event as it was; times are seconds since 1970."""
+
+    facts: EventFacts
+    """Of its announcement."""
+    announced_at: float
+    seconds: float
+    """How long it kept its VMs away."""
+
+    @property
+    def starts_at(self) -> float:
+        """When Azure started it at the latest."""
+        known = self.facts.not_before
+        return self.announced_at if known is None else max(known, self.announced_at)
+
+
+@dataclass(slots=True, kw_only=True)
+class Fate:
+    """What would have become of an event."""
+
+    past: PastEvent
+    groups: tuple[str, ...]
+    approved_at: float | None = None
+    waited_for: set[str] = field(default_factory=set)
+    """Keys of the events that were before it."""
+    reason: str = ""
+    """Why it was not approved."""
+
+    @property
+    def waited(self) -> float:
+        """Seconds from the announcement to the approval."""
+        at = self.approved_at
+        return 0.0 if at is None else at - self.past.announced_at
+
+
+def replay(
+    groups: Mapping[str, Group], vms: Mapping[str, VmFacts], past: Iterable[PastEvent]
+) -> list[Fate]:
+    """What would have become of each event that touches a group, in their order."""
+    ordered = sorted(past, key=lambda each: (each.announced_at, each.facts.key))
+    run = _Run(groups, vms, ordered)
+    for at in run.moments():
+        run.go_on(at)
+    return list(run.fates.values())
+
+
+class _Run:
+    """The console over time."""
+
+    def __init__(
+        self,
+        groups: Mapping[str, Group],
+        vms: Mapping[str, VmFacts],
+        past: Sequence[PastEvent],
+    ) -> None:
+        self._groups = groups
+        wanted = {vm_id for each in past for vm_id in each.facts.named}
+        self._vms = {
+            vm_id: replace(
+                vms[vm_id], contact="heard", prepares=False, takes_commands=True, preparations=()
+            )
+            for vm_id in sorted(wanted & vms.keys())
+        }
+        still = Situation(groups=groups, vms=self._vms)
+        self._past = [each for each in past if groups_touched(each.facts, still)]
+        self._pending = list(reversed(self._past))
+        self._open: dict[str, EventFacts] = {}
+        self._ends: dict[str, float] = {}
+        self._now = 0.0
+        self._turns: dict[str, Turn] = {}
+        self.fates = {
+            each.facts.key: Fate(past=each, groups=groups_touched(each.facts, still))
+            for each in self._past
+        }
+
+    def moments(self) -> Iterable[float]:
+        """When something may happen, until everything has."""
+        while self._pending or self._open:
+            times = [*self._ends.values()]
+            if self._pending:
+                times.append(self._pending[-1].announced_at)
+            waiting = [key for key in self._open if key not in self._ends]
+            if waiting:
+                starts = min(self.fates[key].past.starts_at for key in waiting)
+                times += [starts, self._now + _LOOK_SECONDS]
+            self._now = min(times)
+            yield self._now
+
+    def go_on(self, now: float) -> None:
+        """What happens at one moment."""
+        while self._pending and self._pending[-1].announced_at <= now:
+            each = self._pending.pop()
+            self._open[each.facts.key] = each.facts
+        for key, at in list(self._ends.items()):
+            if at <= now:
+                del self._ends[key], self._open[key]
+        for key in [each for each in self._open if each not in self._ends]:
+            if self.fates[key].past.starts_at <= now:
+                self._start(key, now)
+        for _ in range(_MOST_STEPS):
+            if not self._step(now):
+                return
+
+    def _start(self, key: str, now: float) -> None:
+        self._open[key] = replace(self._open[key], status="Started")
+        self._ends[key] = now + self.fates[key].past.seconds
+
+    def _step(self, now: float) -> bool:
+        """One step of a console; whether it changed anything."""
+        heard = {vm_id: replace(vm, heard_at=now) for vm_id, vm in self._vms.items()}
+        situation = Situation(groups=self._groups, vms=heard, events=self._open, turns=self._turns)
+        todo = plan(situation, now)
+        changed = changed_turns(situation, todo, now)
+        self._note(todo)
+        for key in todo.approvals:
+            sent = Move(event_key=key, happening="approve_sent")
+            changed[key] = moved(changed.get(key, self._turns[key]), sent, None, now)
+            self.fates[key].approved_at = now
+            self._start(key, now)
+        turns = {**self._turns, **changed}
+        self._turns = {key: turn for key, turn in turns.items() if turn.state != "over"}
+        return bool(changed)
+
+    def _note(self, todo: Plan) -> None:
+        for key, why in todo.waiting.items():
+            fate = self.fates[key]
+            fate.reason = why.reason
+            if not why.needs_people:
+                fate.waited_for |= set(why.behind)

@@ -1,0 +1,69 @@
+"""Groups over the stored past: what they would have approved, and who would have waited."""
+
+from __future__ import annotations
+
+from console.config.groups import GroupSettings
+from console.turns.groups import Member, groups_of
+from console.turns.replay import Fate, PastEvent, replay
+from console.turns.situation import EventFacts, VmFacts
+
+NOW = 1_800_000_000.0
+
+
+def past(key: str, vm_id: str, *, at: float = 0, seconds: float = 60, **facts: object) -> PastEvent:
+    """An event with a notice of ten minutes."""
+    given = {"not_before": NOW + at + 600, "event_type": "Reboot", **facts}
+    event = EventFacts(
+        key=key,
+        event_id=key,
+        fingerprint=key,
+        status="Scheduled",
+        named=frozenset({vm_id}),
+        **given,  # type: ignore[arg-type]
+    )
+    return PastEvent(facts=event, announced_at=NOW + at, seconds=seconds)
+
+
+def played(*events: PastEvent, **keys: object) -> dict[str, Fate]:
+    """What becomes of them in a group of three."""
+    rule = GroupSettings.model_validate({"name": "db", "approve": {}, **keys})
+    members = [Member(vm_id=f"v{n}", name=f"db-{n}") for n in range(3)]
+    vms = {
+        each.vm_id: VmFacts(
+            vm_id=each.vm_id,
+            name=each.name,
+            groups=frozenset({"db"}),
+            contact="silent",
+            heard_at=0.0,
+        )
+        for each in members
+    }
+    found = replay(groups_of([rule], members), vms, events)
+    return {each.past.facts.key: each for each in found}
+
+
+def test_the_second_waits_until_the_first_is_back() -> None:
+    """Both are approved, and the second says for whom it waited and how long."""
+    fates = played(past("A", "v0"), past("B", "v1", at=10))
+    assert fates["A"].waited == 0
+    assert fates["B"].waited == 50
+    assert fates["B"].waited_for == {"A"}
+
+
+def test_what_nobody_approves_starts_at_its_time() -> None:
+    """A group without `approve` leaves every event to people; a type that does not match too."""
+    assert played(past("A", "v0"), approve=None)["A"].approved_at is None
+    fate = played(past("A", "v0"), approve={"event_type": ["Redeploy"]})["A"]
+    assert (fate.approved_at, fate.reason) == (None, "db leaves it to people")
+
+
+def test_an_event_that_lasts_too_long_lets_no_other_go_first() -> None:
+    """The other one is started by Azure while it waits."""
+    fates = played(past("A", "v0", seconds=3000), past("B", "v1", at=10))
+    assert fates["B"].approved_at is None
+    assert "1 of db away" in fates["B"].reason
+
+
+def test_events_of_other_vms_are_left_out() -> None:
+    """Only what touches a group is told."""
+    assert played(past("A", "other")) == {}
