@@ -80,7 +80,7 @@ class Field:
     """Its name on the wire, where that is not the attribute's in camelCase."""
 
 
-class Named(NamedTuple):
+class NamedField(NamedTuple):
     """A field with its names."""
 
     attribute: str
@@ -89,14 +89,14 @@ class Named(NamedTuple):
     has_default: bool
 
 
-def fields_of(kind: type[Any]) -> tuple[Named, ...]:
+def fields_of(kind: type[Any]) -> tuple[NamedField, ...]:
     """The fields of a dataclass that stand on the wire, in their order."""
     if kind not in _KNOWN:
         _KNOWN[kind] = _fields_of(kind)
     return _KNOWN[kind]
 
 
-def _fields_of(kind: type[Any]) -> tuple[Named, ...]:
+def _fields_of(kind: type[Any]) -> tuple[NamedField, ...]:
     hints = get_type_hints(kind, include_extras=True)
     named = []
     for each in fields(kind):
@@ -105,11 +105,11 @@ def _fields_of(kind: type[Any]) -> tuple[Named, ...]:
         if field is not None:
             has_default = each.default is not MISSING or each.default_factory is not MISSING
             wire = field.name or _camel_case(each.name)
-            named.append(Named(each.name, wire, field, has_default))
+            named.append(NamedField(each.name, wire, field, has_default))
     return tuple(named)
 
 
-_KNOWN: Final[dict[type[Any], tuple[Named, ...]]] = {}
+_KNOWN: Final[dict[type[Any], tuple[NamedField, ...]]] = {}
 """The fields of the classes that were asked for."""
 
 

@@ -51,7 +51,7 @@ class BadRequestError(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class WebAnswer:
     """An answer before it is sent."""
 
     status: HTTPStatus = HTTPStatus.OK
@@ -73,14 +73,14 @@ class Web:
         self._streams = Streams()
         self._page = files("bridge.api").joinpath("static", "index.html").read_bytes()
         self._page_policy = page_policy(self._page)
-        self._routes: dict[str, Callable[[Environ], Answer]] = {
+        self._routes: dict[str, Callable[[Environ], WebAnswer]] = {
             "/": lambda _: self._index(),
             "/healthz": lambda _: _plain(
                 None if status.is_alive() else "the poll loop hangs: restart the bridge"
             ),
             "/readyz": lambda _: _plain(status.not_ready()),
-            "/metrics": lambda _: Answer(kind=METRICS, body=(metrics.text(),)),
-            "/api/v1/status": lambda _: Answer(body=(json.dumps(status.snapshot()).encode(),)),
+            "/metrics": lambda _: WebAnswer(kind=METRICS, body=(metrics.text(),)),
+            "/api/v1/status": lambda _: WebAnswer(body=(json.dumps(status.snapshot()).encode(),)),
             "/api/v1/events": self._events,
         }
 
@@ -95,7 +95,7 @@ class Web:
         start_response(f"{answer.status.value} {answer.status.phrase}", list(headers.items()))
         return () if environ["REQUEST_METHOD"] == "HEAD" else answer.body
 
-    def _answer(self, environ: Environ) -> Answer:
+    def _answer(self, environ: Environ) -> WebAnswer:
         if not is_ours(environ.get("HTTP_HOST", ""), self._host, self._names):
             # Another site can point its own name to this address (DNS rebinding), and read.
             return _error(
@@ -116,11 +116,11 @@ class Web:
         except (StoreError, TooManyError) as error:
             return _error(HTTPStatus.SERVICE_UNAVAILABLE, str(error), ("Retry-After", "5"))
 
-    def _index(self) -> Answer:
+    def _index(self) -> WebAnswer:
         policy = ("Content-Security-Policy", self._page_policy)
-        return Answer(kind="text/html; charset=utf-8", body=(self._page,), headers=(policy,))
+        return WebAnswer(kind="text/html; charset=utf-8", body=(self._page,), headers=(policy,))
 
-    def _events(self, environ: Environ) -> Answer:
+    def _events(self, environ: Environ) -> WebAnswer:
         query = parse_qs(environ.get("QUERY_STRING", ""), keep_blank_values=True)
         limit = _number(query, "limit", least=1) or DEFAULT_LIMIT
         after = _number(query, "after", least=0)
@@ -131,8 +131,8 @@ class Web:
                 raise TooManyError("starting: waiting for the VM identity from IMDS; try again")
             last = resumed(history, environ.get("HTTP_LAST_EVENT_ID"), after)
             gone = environ.get("waitress.client_disconnected", lambda: False)
-            return Answer(kind=EVENT_STREAM, body=self._streams.open(history, last, gone))
-        return Answer(body=(_records(history, limit, after),))
+            return WebAnswer(kind=EVENT_STREAM, body=self._streams.open(history, last, gone))
+        return WebAnswer(body=(_records(history, limit, after),))
 
 
 def is_ours(host: str, listen: str, names: Collection[str] = ()) -> bool:
@@ -185,10 +185,12 @@ def _number(query: dict[str, list[str]], name: str, *, least: int) -> int | None
     raise BadRequestError(f"{name} is a whole number from {least} on")
 
 
-def _plain(trouble: str | None) -> Answer:
+def _plain(trouble: str | None) -> WebAnswer:
     status = HTTPStatus.OK if trouble is None else HTTPStatus.SERVICE_UNAVAILABLE
-    return Answer(status=status, kind=TEXT, body=(f"{trouble or 'ok'}\n".encode(),))
+    return WebAnswer(status=status, kind=TEXT, body=(f"{trouble or 'ok'}\n".encode(),))
 
 
-def _error(status: HTTPStatus, message: str, *headers: tuple[str, str]) -> Answer:
-    return Answer(status=status, body=(json.dumps({"error": message}).encode(),), headers=headers)
+def _error(status: HTTPStatus, message: str, *headers: tuple[str, str]) -> WebAnswer:
+    return WebAnswer(
+        status=status, body=(json.dumps({"error": message}).encode(),), headers=headers
+    )

@@ -19,7 +19,7 @@ from bridge.approval.rule_decisions import RuleDecisions
 from bridge.approval.transitions import (
     TABLE,
     Fact,
-    Observation,
+    Situation,
     Stage,
     Transition,
     answer_of,
@@ -244,7 +244,7 @@ class Approvals:
         self._end(each, transition, seen.objection)
         return transition
 
-    def _ask_to_prepare(self, seen: Observation) -> None:
+    def _ask_to_prepare(self, seen: Situation) -> None:
         """Have the sink prepare for the event, unless it was asked to already."""
         if self._preparations is not None and seen.known is not None:
             by = "command" if seen.approval.act == "prepare" else "approval"
@@ -289,10 +289,10 @@ class Approvals:
             self._put_effect(each, each.stage.effect)
         self._end(each, transition, None)
 
-    def _observe(self, each: OpenApproval) -> Observation:
+    def _observe(self, each: OpenApproval) -> Situation:
         known = self._current.known.get(each.key)
         asked = known if known and known.pending and each.stage is not Stage.POSTED else None
-        return Observation(
+        return Situation(
             approval=each.approval,
             known=known,
             first_seen=each.first_seen,
@@ -318,7 +318,7 @@ class Approvals:
             return None
         return Fact.WAITING if approval.key and self._trust.trouble else Fact.WITHDRAWN
 
-    def _still_holds(self, each: OpenApproval, seen: Observation) -> bool:
+    def _still_holds(self, each: OpenApproval, seen: Situation) -> bool:
         """Whether the POST that an observation allows is allowed still. Raises `StoreError`."""
         known = seen.known
         if known is None or self._ledger.newest_record(known.event.key) != known.record_id:

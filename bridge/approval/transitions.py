@@ -143,7 +143,7 @@ _NO_CONNECTION: Final = frozenset({"refused", "unreachable"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Observation:
+class Situation:
     """All that is known about an open approval at one moment."""
 
     approval: Approval

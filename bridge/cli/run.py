@@ -38,7 +38,7 @@ def command(once: bool, dry_run: bool, overrides: tuple[str, ...]) -> None:  # n
 def _work(config: Configuration, *, once: bool) -> int:
     # One poll has nothing to finish, and what is committed is safe: a signal ends it at once.
     stop = common.interruption() if once else common.stop_event()
-    from bridge.service.bridge import Bridge, Outcome  # noqa: PLC0415  # `seb run --help` needs none of it
+    from bridge.service.bridge import Bridge, RunEnd  # noqa: PLC0415  # `seb run --help` needs none of it
 
     redact = common.start_log(config)
     try:
@@ -46,7 +46,7 @@ def _work(config: Configuration, *, once: bool) -> int:
             return OK if Bridge(config, stop=stop, redact=redact).run_once() else UNREACHABLE
         # A run may end and the next one begin. Only a signal sets `stop`, and nothing clears it.
         while not stop.is_set():
-            if Bridge(config, stop=stop, redact=redact).run() is Outcome.STOPPED:
+            if Bridge(config, stop=stop, redact=redact).run() is RunEnd.STOPPED:
                 break
     except SebError as error:
         common.complain(error)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from bridge.events.gaps import Gap
+from bridge.events.gaps import PollGap
 from bridge.store.recovery import StoreReset
 from wire import bridge
 from wire import record as records
@@ -70,7 +70,7 @@ def heartbeat(
     return draft(records.BRIDGE_HEARTBEAT, data, subject=_subject(observer), now=now)
 
 
-def gap(observer: Observer, now: datetime, ended: Gap) -> list[RecordDraft]:
+def gap(observer: Observer, now: datetime, ended: PollGap) -> list[RecordDraft]:
     """The record of a long gap between polls; none for a short one."""
     if not ended.is_long or ended.since is None:
         return []

@@ -31,7 +31,7 @@ class _Reading:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Gap:
+class PollGap:
     """The time between the last good poll and this one."""
 
     seconds: float | None
@@ -62,14 +62,14 @@ class GapTracker:
         self._lock = threading.Lock()
         self._pause = 0.0
 
-    def gap(self, now: datetime) -> Gap:
+    def gap(self, now: datetime) -> PollGap:
         """The gap that a poll at this moment ends."""
         seconds = self._seconds(now)
         first = self._polled is None
         with self._lock:
             pause = self._pause
         longest = 3 * self._interval
-        return Gap(
+        return PollGap(
             seconds=seconds,
             since=None if seconds is None else self._since(now, seconds),
             is_long=seconds is not None and seconds > max(LONG_SECONDS, longest),
@@ -88,7 +88,7 @@ class GapTracker:
         """Whether this run's last good poll is so recent that the next one is not overdue."""
         return self._polled_within(self._interval + OVERDUE_SECONDS)
 
-    def looked(self, now: datetime, gap: Gap) -> None:
+    def looked(self, now: datetime, gap: PollGap) -> None:
         """A good poll has ended the gap, and its changes are committed."""
         with self._lock:
             self._pause = max(0.0, self._pause - gap.pause_seconds)

@@ -13,11 +13,11 @@ from typing import Final
 from bridge.clock import Clock
 from bridge.events import bridge_records
 from bridge.events.diff import Look, Transition, diff, within
-from bridge.events.gaps import Gap
+from bridge.events.gaps import PollGap
 from bridge.events.normalize import normalize
-from bridge.events.state import CurrentState, Trouble
+from bridge.events.state import CurrentState, PollTrouble
 from bridge.events.tracked import TrackedEvent, as_shown, dump_tracked, measure, remembered
-from bridge.imds.client import Answer, Imds, ImdsError
+from bridge.imds.client import Imds, ImdsAnswer, ImdsError
 from bridge.imds.document import Document, DocumentError, parse_document
 from bridge.store.database import Store, StoreError
 from bridge.store.rows import EventRow
@@ -113,22 +113,22 @@ class Poller:
         self._polled(Round(seconds=self._clock.monotonic() - begun, trouble=reason))
         return trouble is None
 
-    def _try_poll(self) -> Trouble | None:
+    def _try_poll(self) -> PollTrouble | None:
         try:
             self.poll(self._clock.now())
         except ImdsError as error:
             self._not_before = self._clock.monotonic() + (error.retry_after or 0.0)
-            return Trouble(reason=error.reason, message=str(error))
+            return PollTrouble(reason=error.reason, message=str(error))
         except DocumentError as error:
             message = f"IMDS answered with something else: {error}"
-            return Trouble(reason="malformed", message=message)
+            return PollTrouble(reason="malformed", message=message)
         except StoreError as error:
             message = f"{error}; if the disk is full, free some space"
-            return Trouble(reason="store", message=message)
+            return PollTrouble(reason="store", message=message)
         except Exception as error:
             if self._state.trouble is None or self._state.trouble.reason != "bug":
                 log.exception("this is a bug in the bridge", extra={"action": "poll_bug"})
-            return Trouble(reason="bug", message=f"the poll ended with {type(error).__name__}")
+            return PollTrouble(reason="bug", message=f"the poll ended with {type(error).__name__}")
         return None
 
     def _in_scope(self, document: Document) -> Document:
@@ -139,7 +139,7 @@ class Poller:
             )
         return within(document, self._state.observer.vm.name) if self._scope_self else document
 
-    def _measured(self, gap: Gap) -> dict[str, TrackedEvent]:
+    def _measured(self, gap: PollGap) -> dict[str, TrackedEvent]:
         """What is known, with what happened to this VM since the last look."""
         after = measure(
             self._state.known.values(),
@@ -149,7 +149,7 @@ class Poller:
         )
         return {**self._state.known, **{each.event.key: each for each in after}}
 
-    def _look(self, now: datetime, gap: Gap, answer: Answer, document: Document) -> Look:
+    def _look(self, now: datetime, gap: PollGap, answer: ImdsAnswer, document: Document) -> Look:
         known = self._state.known
         ending = any(known[key].pending for key in known.keys() - document.events.keys())
         return Look(
@@ -195,7 +195,7 @@ class Poller:
                 extra={"action": "api_version", "version": self._state.api_version},
             )
 
-    def _say(self, trouble: Trouble | None) -> None:
+    def _say(self, trouble: PollTrouble | None) -> None:
         before = self._state.trouble
         self._state.trouble = trouble
         if (trouble and trouble.reason) == (before and before.reason):

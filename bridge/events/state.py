@@ -11,14 +11,14 @@ from bridge.clock import Clock
 from bridge.events.gaps import GapTracker
 from bridge.events.normalize import pending_event
 from bridge.events.tracked import TrackedEvent, load_tracked
-from bridge.store.database import Seen
+from bridge.store.database import LastSeen
 from wire.observer import Observer
 from wire.state import PendingEvent
 from wire.vm import VmIdentity
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trouble:
+class PollTrouble:
     """Why the last poll brought nothing: one word, and a sentence."""
 
     reason: str
@@ -37,7 +37,7 @@ class CurrentState:
     """DocumentIncarnation of the document that is committed; None before the first."""
     api_version: str
     """The api-version that IMDS is asked with."""
-    trouble: Trouble | None = None
+    trouble: PollTrouble | None = None
     """What was wrong with the last poll; None where it went well."""
     preparation: Callable[[TrackedEvent], str | None] = lambda _: None
     """How far this VM has prepared for an event; None if it prepares nothing."""
@@ -47,7 +47,7 @@ class CurrentState:
     @classmethod
     def after(
         cls,
-        seen: Seen,
+        seen: LastSeen,
         observer: Observer,
         clock: Clock,
         *,

@@ -16,7 +16,7 @@ from bridge.imds.discovery import endpoints
 from bridge.imds.exchange import Exchange, ImdsError, Reply
 from wire.strictjson import JsonError, load_json
 
-__all__ = ["Answer", "Imds", "ImdsError", "client"]
+__all__ = ["Imds", "ImdsAnswer", "ImdsError", "client"]
 
 EVENTS_PATH: Final = "/metadata/scheduledevents"
 INSTANCE_PATH: Final = "/metadata/instance/compute"
@@ -29,7 +29,7 @@ _NAMED: Final = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class ImdsAnswer:
     """What IMDS answered, and how long that took."""
 
     body: bytes
@@ -65,7 +65,7 @@ class Imds:
         """The api-version that events are asked for with: as given, or the one that works."""
         return self._events.current
 
-    def events(self) -> Answer:
+    def events(self) -> ImdsAnswer:
         """The document as bytes, in the first api-version that IMDS takes. Raises `ImdsError`."""
         # Azure: the first request turns the service on; only a document says that it is on.
         timeout = self._timeout if self._answered else self._first_timeout
@@ -108,7 +108,7 @@ class Imds:
         """Let go of the connection."""
         self._exchange.close()
 
-    def _ask(self, path: str, versions: ApiVersions, timeout: float) -> Answer:
+    def _ask(self, path: str, versions: ApiVersions, timeout: float) -> ImdsAnswer:
         waiting = deque(versions.candidates())
         refused = list[str]()
         while waiting:
@@ -117,7 +117,7 @@ class Imds:
             if reply.status != _BAD_REQUEST:
                 self._require_ok(reply)
                 versions.settle(version)
-                return Answer(body=reply.body, latency_ms=reply.latency_ms)
+                return ImdsAnswer(body=reply.body, latency_ms=reply.latency_ms)
             refused.append(version)
             if not waiting:
                 named = _versions(reply.body, "newest-versions")

@@ -25,7 +25,7 @@ class Happening(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class PreparationStep:
     """What becomes of a preparation."""
 
     state: State
@@ -34,23 +34,23 @@ class Step:
 
 
 # fmt: off
-TABLE: Final[Mapping[State, Mapping[Happening, Step]]] = {
+TABLE: Final[Mapping[State, Mapping[Happening, PreparationStep]]] = {
     "preparing": {
-        Happening.DONE: Step(state="prepared"),
-        Happening.GIVEN_UP: Step(state="failed"),
-        Happening.CHANGED: Step(state="failed", reason="event_changed"),
-        Happening.OVER: Step(state="failed", reason="unknown_event"),
+        Happening.DONE: PreparationStep(state="prepared"),
+        Happening.GIVEN_UP: PreparationStep(state="failed"),
+        Happening.CHANGED: PreparationStep(state="failed", reason="event_changed"),
+        Happening.OVER: PreparationStep(state="failed", reason="unknown_event"),
     },
     # The row goes once the program has been told that the event is over: that is `recovered`.
     "prepared": {},
     # The program gave up, and a person has had it tried again.
-    "failed": {Happening.DONE: Step(state="prepared")},
+    "failed": {Happening.DONE: PreparationStep(state="prepared")},
     "recovered": {},
 }
 # fmt: on
 
 
-def after(state: State, happening: Happening) -> Step | None:
+def after(state: State, happening: Happening) -> PreparationStep | None:
     """What follows; None if the state stays."""
     return TABLE[state].get(happening)
 

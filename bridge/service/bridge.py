@@ -41,7 +41,7 @@ CONFIRM_SECONDS: Final = 2.0
 """How often IMDS is asked for the identity as long as this run uses one that was kept."""
 
 
-class Outcome(Enum):
+class RunEnd(Enum):
     """How a run ended."""
 
     STOPPED = "stopped"
@@ -75,9 +75,9 @@ class Bridge:
         self._boot_id = boot_id()
         self._owner = Ownership(self._settings, self._clock, boot_id=self._boot_id)
         self._monitoring = Monitoring(self._settings, self._sinks, self._clock)
-        self._outcome = Outcome.STOPPED
+        self._outcome = RunEnd.STOPPED
 
-    def run(self) -> Outcome:
+    def run(self) -> RunEnd:
         """Run until told to stop. Raises `SebError` where it cannot begin."""
         store, reset = open_readable(self._settings.state_dir, self._clock.now())
         self._requests = starting_requests(store, self._settings, self._sinks, self._clock.now)
@@ -150,12 +150,12 @@ class Bridge:
         process, and another bridge may use the file that has it now.
         """
         self._monitoring.polled(poll)
-        if self._outcome is Outcome.STOPPED and self._file.is_replaced():
+        if self._outcome is RunEnd.STOPPED and self._file.is_replaced():
             log.error(
                 "the file of the store was deleted or replaced while it was in use",
                 extra={"action": "store_replaced", "path": str(self._file.path)},
             )
-            self._outcome = Outcome.REPLACED_STORE
+            self._outcome = RunEnd.REPLACED_STORE
 
     def _work(self) -> None:
         """Poll and deliver until told to stop; the calling thread supervises meanwhile."""
@@ -179,11 +179,11 @@ class Bridge:
         self._monitoring.status.approves = lambda: self._parts.approver.is_started
         self._start_if_confirmed(confirming)
         scheduler.start()
-        while self._outcome is Outcome.STOPPED and not self._stop.wait(TICK_SECONDS):
+        while self._outcome is RunEnd.STOPPED and not self._stop.wait(TICK_SECONDS):
             self._start_if_confirmed(confirming)
             self._supervise(scheduler, watch)
         self._start_if_confirmed(confirming)
-        if self._outcome is Outcome.STOPPED:
+        if self._outcome is RunEnd.STOPPED:
             self._monitoring.stopping()
         scheduler.stop()
         self._control.close()
@@ -217,7 +217,7 @@ class Bridge:
             )
         self._parts.dispatcher.supervise()
         if self._parts.store.damaged is not None:
-            self._outcome = Outcome.DAMAGED_STORE
+            self._outcome = RunEnd.DAMAGED_STORE
 
     def _finish(self) -> None:
         self._lifecycle.report_stop(self._outcome.value)
@@ -246,6 +246,6 @@ class Bridge:
         known = self._parts.state.vm
         vm = self._owner.ask(self._parts.store, known)
         if vm is None:
-            self._outcome = Outcome.ANOTHER_VM
+            self._outcome = RunEnd.ANOTHER_VM
         elif vm is not known:
             self._parts.state.identify(vm)

@@ -13,7 +13,7 @@ from typing import Any, Final, Literal
 from urllib.parse import parse_qs, urlsplit
 
 from bridge.clock import Clock
-from bridge.simulator.approvals import Approval, Approvals
+from bridge.simulator.approvals import Post, Posts
 from bridge.simulator.timeline import Timeline
 from bridge.version import __version__
 
@@ -64,7 +64,7 @@ _BAD_VERSION: Final = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class SimulatedRequest:
     """A request as it came; header names in lower case."""
 
     method: str
@@ -95,7 +95,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class SimulatedAnswer:
     """An answer; `document` is the place in the history of the document that its body is."""
 
     status: int
@@ -119,18 +119,18 @@ class Answer:
         return "\r\n".join([*lines, "", ""]).encode("ascii")
 
 
-def refusal(status: int, error: str, **extra: Any) -> Answer:
+def refusal(status: int, error: str, **extra: Any) -> SimulatedAnswer:
     """An error in IMDS's form: a JSON object with `error`, and without `Events`."""
-    return Answer(status=status, body=json.dumps({"error": error, **extra}).encode())
+    return SimulatedAnswer(status=status, body=json.dumps({"error": error, **extra}).encode())
 
 
-class Imds:
+class SimulatedImds:
     """The healthy service. Safe to use from any thread."""
 
     def __init__(
         self,
         timeline: Timeline,
-        approvals: Approvals,
+        approvals: Posts,
         api_versions: Sequence[str],
         *,
         rate_limit: int | None,
@@ -142,24 +142,24 @@ class Imds:
         self._versions = {"instance": INSTANCE_API_VERSIONS, "events": tuple(api_versions)}
         self._limiter = _Limiter(rate_limit, clock.monotonic)
 
-    def answer(self, request: Request, post: Approval | None = None) -> Answer:
+    def answer(self, request: SimulatedRequest, post: Post | None = None) -> SimulatedAnswer:
         """What IMDS says. `post` is the request's own entry among the approvals."""
         refused = self._refuse(request)
         if refused is not None:
             return refused
         if post is not None:
             status, reply = self._approvals.judge(post, version=request.api_version)
-            return Answer(status=status, body=reply)
+            return SimulatedAnswer(status=status, body=reply)
         if request.path == EVENTS_PATH:
             place, body = self._timeline.body(request.api_version)
-            return Answer(status=200, body=body, document=place)
+            return SimulatedAnswer(status=200, body=body, document=place)
         if request.endpoint == "versions":
             offered = sorted({*self._versions["instance"], *self._versions["events"]})
-            return Answer(status=200, body=json.dumps({"apiVersions": offered}).encode())
+            return SimulatedAnswer(status=200, body=json.dumps({"apiVersions": offered}).encode())
         instance = self._vm.compute() if request.path == COMPUTE_PATH else self._vm.instance()
-        return Answer(status=200, body=json.dumps(instance).encode())
+        return SimulatedAnswer(status=200, body=json.dumps(instance).encode())
 
-    def _refuse(self, request: Request) -> Answer | None:
+    def _refuse(self, request: SimulatedRequest) -> SimulatedAnswer | None:
         if not self._limiter.allows():
             return refusal(429, "Too many requests")
         if "x-forwarded-for" in request.headers:

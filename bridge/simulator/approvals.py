@@ -15,7 +15,7 @@ from bridge.simulator.timeline import Timeline, UnknownEventError
 
 
 @dataclass(slots=True, kw_only=True)
-class Approval:
+class Post:
     """A POST and its outcome; `time` is monotonic, `started` are EventIds."""
 
     time: float
@@ -69,7 +69,7 @@ class Timers:
             timer.join()
 
 
-class Approvals:
+class Posts:
     """The POSTs so far, and the judge of the next one. `delay`: real seconds to Started."""
 
     def __init__(
@@ -79,7 +79,7 @@ class Approvals:
         clock: Clock,
         timers: Timers,
         delay: float,
-        on_approval: Callable[[Approval], None],
+        on_approval: Callable[[Post], None],
     ) -> None:
         self._timeline = timeline
         self._clock = clock
@@ -87,22 +87,22 @@ class Approvals:
         self._delay = delay
         self._on_approval = on_approval
         self._lock = threading.Lock()
-        self._posts: list[Approval] = []
+        self._posts: list[Post] = []
 
     @property
-    def approvals(self) -> list[Approval]:
+    def approvals(self) -> list[Post]:
         """Every POST so far, oldest first."""
         with self._lock:
             return list(self._posts)
 
-    def receive(self, body: bytes) -> Approval:
+    def receive(self, body: bytes) -> Post:
         """Note a POST before anything is made of it."""
-        post = Approval(time=self._clock.monotonic(), wall=self._clock.now(), body=body)
+        post = Post(time=self._clock.monotonic(), wall=self._clock.now(), body=body)
         with self._lock:
             self._posts.append(post)
         return post
 
-    def judge(self, post: Approval, *, version: str) -> tuple[int, bytes]:
+    def judge(self, post: Post, *, version: str) -> tuple[int, bytes]:
         """The status and the body that IMDS answers; events are started a little later."""
         try:
             ids = _event_ids(post.body)

@@ -8,8 +8,8 @@ import struct
 import threading
 from collections.abc import Callable
 
-from bridge.simulator.answers import Answer
-from bridge.simulator.approvals import Approval
+from bridge.simulator.answers import SimulatedAnswer
+from bridge.simulator.approvals import Post
 
 _POLL = 0.05
 """Seconds between two checks that the client is still connected."""
@@ -19,7 +19,7 @@ class HungUpError(Exception):
     """The client has gone, or the simulator stops: nothing more can be said."""
 
 
-class Exchange:
+class SimulatedExchange:
     """The healthy answer to one request, and the connection to spoil it on."""
 
     def __init__(
@@ -27,9 +27,9 @@ class Exchange:
         connection: socket.socket,
         stopping: threading.Event,
         *,
-        answer: Callable[[], Answer],
+        answer: Callable[[], SimulatedAnswer],
         mark_served: Callable[[int], None],
-        post: Approval | None,
+        post: Post | None,
     ) -> None:
         self.answer = answer
         """What the healthy service says, with all that follows from it."""
@@ -53,14 +53,14 @@ class Exchange:
         """Send bytes in one call, so that Nagle's algorithm has nothing to wait for."""
         self._connection.sendall(data)
 
-    def mark(self, answer: Answer) -> None:
+    def mark(self, answer: SimulatedAnswer) -> None:
         """Note that the answer reaches the client: its last byte is about to leave."""
         if answer.document is not None:
             self._mark_served(answer.document)
         if self._post is not None:
             self._post.status = answer.status
 
-    def send(self, answer: Answer) -> None:
+    def send(self, answer: SimulatedAnswer) -> None:
         """Send an answer whole, in one packet where it fits."""
         self.mark(answer)
         self.write(answer.head() + answer.body)

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import ClassVar
 
-from bridge.simulator.answers import Answer, Target, refusal
-from bridge.simulator.exchange import Exchange
+from bridge.simulator.answers import SimulatedAnswer, Target, refusal
+from bridge.simulator.exchange import SimulatedExchange
 
 _BLOCK = b" " * 65536
 _MEBIBYTE = 1024 * 1024
@@ -21,7 +21,7 @@ class Fault(ABC):
     """What happens to a request instead of its answer."""
 
     @abstractmethod
-    def apply(self, exchange: Exchange) -> None:
+    def apply(self, exchange: SimulatedExchange) -> None:
         """Misbehave on the exchange, as the class says."""
 
 
@@ -31,54 +31,54 @@ class Slow(Fault):
 
     seconds: float = 10.0
 
-    def apply(self, exchange: Exchange) -> None:
+    def apply(self, exchange: SimulatedExchange) -> None:
         exchange.pause(self.seconds)
         exchange.send(exchange.answer())
 
 
 @dataclass(frozen=True, slots=True)
-class Status(Fault):
+class StatusFault(Fault):
     """An error status with IMDS's JSON error; `retry_after` is whole seconds."""
 
     status: int
     retry_after: int | None = None
 
-    def apply(self, exchange: Exchange) -> None:
+    def apply(self, exchange: SimulatedExchange) -> None:
         error = refusal(self.status, HTTPStatus(self.status).phrase)
         headers = {} if self.retry_after is None else {"Retry-After": str(self.retry_after)}
-        exchange.send(Answer(status=self.status, body=error.body, headers=headers))
+        exchange.send(SimulatedAnswer(status=self.status, body=error.body, headers=headers))
 
 
 @dataclass(frozen=True, slots=True)
 class EmptyBody(Fault):
     """200 with nothing in it, as IMDS often answers."""
 
-    def apply(self, exchange: Exchange) -> None:
-        exchange.send(Answer(status=200))
+    def apply(self, exchange: SimulatedExchange) -> None:
+        exchange.send(SimulatedAnswer(status=200))
 
 
 @dataclass(frozen=True, slots=True)
 class Html(Fault):
     """200 with a page, as a captive portal or a proxy answers."""
 
-    def apply(self, exchange: Exchange) -> None:
+    def apply(self, exchange: SimulatedExchange) -> None:
         page = b"<!DOCTYPE html><html><body><h1>Please sign in</h1></body></html>"
-        exchange.send(Answer(status=200, body=page, content_type="text/html"))
+        exchange.send(SimulatedAnswer(status=200, body=page, content_type="text/html"))
 
 
 @dataclass(frozen=True, slots=True)
 class NoEvents(Fault):
     """200 with a JSON object that has no Events."""
 
-    def apply(self, exchange: Exchange) -> None:
-        exchange.send(Answer(status=200, body=b'{"error":"Internal error"}'))
+    def apply(self, exchange: SimulatedExchange) -> None:
+        exchange.send(SimulatedAnswer(status=200, body=b'{"error":"Internal error"}'))
 
 
 @dataclass(frozen=True, slots=True)
 class Truncated(Fault):
     """Half the right body: Content-Length promises the rest, then the connection ends."""
 
-    def apply(self, exchange: Exchange) -> None:
+    def apply(self, exchange: SimulatedExchange) -> None:
         answer = exchange.answer()
         exchange.write(answer.head() + _half(answer.body))
         exchange.hang_up()
@@ -88,9 +88,9 @@ class Truncated(Fault):
 class CutJson(Fault):
     """Half the right body, and a Content-Length that says so."""
 
-    def apply(self, exchange: Exchange) -> None:
+    def apply(self, exchange: SimulatedExchange) -> None:
         answer = exchange.answer()
-        exchange.send(Answer(status=answer.status, body=_half(answer.body)))
+        exchange.send(SimulatedAnswer(status=answer.status, body=_half(answer.body)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ class DripBody(Fault):
     interval: float = 0.5
     size: int = 1
 
-    def apply(self, exchange: Exchange) -> None:
+    def apply(self, exchange: SimulatedExchange) -> None:
         answer = exchange.answer()
         exchange.write(answer.head())
         for start in range(0, len(answer.body), self.size):
@@ -116,7 +116,7 @@ class DripHeaders(Fault):
 
     interval: float = 0.5
 
-    def apply(self, exchange: Exchange) -> None:
+    def apply(self, exchange: SimulatedExchange) -> None:
         answer = exchange.answer()
         for byte in answer.head():
             exchange.write(bytes([byte]))
@@ -131,12 +131,14 @@ class Huge(Fault):
 
     mebibytes: int = 10
 
-    def apply(self, exchange: Exchange) -> None:
+    def apply(self, exchange: SimulatedExchange) -> None:
         opening = b'{"DocumentIncarnation":1,"Events":['
         closing = b"]}"
         size = self.mebibytes * _MEBIBYTE
         length = str(len(opening) + size + len(closing))
-        exchange.write(Answer(status=200, headers={"Content-Length": length}).head() + opening)
+        exchange.write(
+            SimulatedAnswer(status=200, headers={"Content-Length": length}).head() + opening
+        )
         for _ in range(size // len(_BLOCK)):
             exchange.write(_BLOCK)
         exchange.write(closing)
@@ -150,8 +152,8 @@ class Endless(Fault):
 
     seconds: float = 60.0
 
-    def apply(self, exchange: Exchange) -> None:
-        head = Answer(status=200, headers={"Transfer-Encoding": "chunked"}).head()
+    def apply(self, exchange: SimulatedExchange) -> None:
+        head = SimulatedAnswer(status=200, headers={"Transfer-Encoding": "chunked"}).head()
         exchange.write(head + _chunk(b'{"DocumentIncarnation":1,"Events":['))
         end = time.monotonic() + self.seconds
         sent = 0
@@ -163,12 +165,12 @@ class Endless(Fault):
 
 
 @dataclass(frozen=True, slots=True)
-class Reset(Fault):
+class ResetFault(Fault):
     """The connection is reset; `after_effect`: once the request has done its work."""
 
     after_effect: bool = False
 
-    def apply(self, exchange: Exchange) -> None:
+    def apply(self, exchange: SimulatedExchange) -> None:
         if self.after_effect:
             exchange.answer()
         exchange.reset()
@@ -180,18 +182,18 @@ class Silence(Fault):
 
     seconds: float = 60.0
 
-    def apply(self, exchange: Exchange) -> None:
+    def apply(self, exchange: SimulatedExchange) -> None:
         exchange.pause(self.seconds)
         exchange.hang_up()
 
 
 @dataclass(frozen=True, slots=True)
-class Refused(Fault):
+class RefusedFault(Fault):
     """The whole port refuses for so many seconds (None: until `heal`) and cuts what is open."""
 
     seconds: float | None = 5.0
 
-    def apply(self, exchange: Exchange) -> None:
+    def apply(self, exchange: SimulatedExchange) -> None:
         exchange.reset()
 
 

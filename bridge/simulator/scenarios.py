@@ -14,7 +14,7 @@ class UnknownScenarioError(LookupError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kind:
+class EventKind:
     """What sort of event it is, in Azure's words. `duration` is seconds, -1 unknown."""
 
     event_type: str
@@ -31,7 +31,7 @@ class Announce:
 
     at: float
     event: str
-    kind: Kind
+    kind: EventKind
     notice: float | None
     vms: tuple[int, ...] = (0,)
 
@@ -90,31 +90,33 @@ class Scenario:
 MINUTE: Final = 60.0
 DAY: Final = 86400.0
 
-MIGRATION: Final = Kind(
+MIGRATION: Final = EventKind(
     event_type="Freeze", duration=5, description="Live migration: memory moves to another host."
 )
-HOST_UPDATE: Final = Kind(
+HOST_UPDATE: Final = EventKind(
     event_type="Freeze", duration=9, description="The host is updated under the running VM."
 )
-REBOOT: Final = Kind(event_type="Reboot", source="User", description="A user asked for a restart.")
+REBOOT: Final = EventKind(
+    event_type="Reboot", source="User", description="A user asked for a restart."
+)
 # Azure often leaves the description empty.
-REDEPLOY: Final = Kind(event_type="Redeploy")
-USER_REDEPLOY: Final = Kind(
+REDEPLOY: Final = EventKind(event_type="Redeploy")
+USER_REDEPLOY: Final = EventKind(
     event_type="Redeploy", source="User", description="A user asked for a redeployment."
 )
-DEGRADED: Final = Kind(
+DEGRADED: Final = EventKind(
     event_type="Redeploy", description="The host's hardware is predicted to fail."
 )
-PREEMPT: Final = Kind(event_type="Preempt")
-REBALANCE: Final = Kind(
+PREEMPT: Final = EventKind(event_type="Preempt")
+REBALANCE: Final = EventKind(
     event_type="SpotRebalanceRecommendation",
     description="The spot VM is at a higher risk of eviction.",
     status="Advisory",
 )
-TERMINATE: Final = Kind(
+TERMINATE: Final = EventKind(
     event_type="Terminate", source="User", description="The scale set deletes this instance."
 )
-FAILURE: Final = Kind(event_type="Reboot", description="The host's hardware has failed.")
+FAILURE: Final = EventKind(event_type="Reboot", description="The host's hardware has failed.")
 
 _A = "A"
 _B = "B"

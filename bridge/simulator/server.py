@@ -14,13 +14,13 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from bridge.simulator.answers import Answer, Request, refusal
+from bridge.simulator.answers import SimulatedAnswer, SimulatedRequest, refusal
 from bridge.simulator.exchange import HungUpError
 
 _BODY_LIMIT = 64 * 1024
 
 
-Respond = Callable[[Request, socket.socket, threading.Event], bool]
+Respond = Callable[[SimulatedRequest, socket.socket, threading.Event], bool]
 """Answers a request until the event is set; whether the connection ends. Raises `OSError`."""
 
 
@@ -43,7 +43,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _respond(self, body: bytes) -> None:
         headers = {name.lower(): value for name, value in self.headers.items()}
-        request = Request(method=self.command, target=self.path, headers=headers, body=body)
+        request = SimulatedRequest(
+            method=self.command, target=self.path, headers=headers, body=body
+        )
         try:
             closing = self.server.respond(request, self.connection, self.server.stopping)
         except (HungUpError, OSError):
@@ -62,7 +64,7 @@ class _Handler(BaseHTTPRequestHandler):
         answer = refusal(status, HTTPStatus(status).phrase)
         body = b"" if self.command == "HEAD" else answer.body
         self.close_connection = True
-        closing = Answer(status=status, body=answer.body, headers={"Connection": "close"})
+        closing = SimulatedAnswer(status=status, body=answer.body, headers={"Connection": "close"})
         self.wfile.write(closing.head() + body)
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  # the base's own name

@@ -10,11 +10,11 @@ from types import TracebackType
 from typing import Final, Self
 
 from bridge.clock import Clock, SystemClock
-from bridge.simulator.answers import Imds, Request, Target
-from bridge.simulator.approvals import Approval, Approvals, Timers
+from bridge.simulator.answers import SimulatedImds, SimulatedRequest, Target
+from bridge.simulator.approvals import Post, Posts, Timers
 from bridge.simulator.events import API_VERSIONS
-from bridge.simulator.exchange import Exchange
-from bridge.simulator.faults import Fault, FaultQueue, Refused
+from bridge.simulator.exchange import SimulatedExchange
+from bridge.simulator.faults import Fault, FaultQueue, RefusedFault
 from bridge.simulator.player import Player
 from bridge.simulator.scenarios import scenario
 from bridge.simulator.server import Listener
@@ -49,7 +49,7 @@ class Simulator(Timeline):
         api_versions: Sequence[str] = API_VERSIONS,
         clock: Clock | None = None,
         on_document: Callable[[SimulatedDocument], None] = lambda _: None,
-        on_approval: Callable[[Approval], None] = lambda _: None,
+        on_approval: Callable[[Post], None] = lambda _: None,
     ) -> None:
         if speed <= 0:
             raise ValueError("speed is a positive number: 60 plays a minute in a second")
@@ -63,10 +63,12 @@ class Simulator(Timeline):
             vm, clock=clock, incarnation=incarnation, versions=api_versions, on_change=on_document
         )
         delay = approval_delay / speed
-        self._approvals = Approvals(
+        self._approvals = Posts(
             self, clock=clock, timers=self._timers, delay=delay, on_approval=on_approval
         )
-        self._imds = Imds(self, self._approvals, api_versions, rate_limit=rate_limit, clock=clock)
+        self._imds = SimulatedImds(
+            self, self._approvals, api_versions, rate_limit=rate_limit, clock=clock
+        )
         self._player: Player | None = None
         self._listener: Listener | None = None
         self._stopped = False
@@ -137,13 +139,13 @@ class Simulator(Timeline):
     # Approvals and faults
 
     @property
-    def approvals(self) -> list[Approval]:
+    def approvals(self) -> list[Post]:
         """Every POST so far, oldest first."""
         return self._approvals.approvals
 
     def fault(self, fault: Fault, *, times: int | None = 1, at: Target = "events") -> None:
-        """Misbehave at the next `times` requests; `Refused` concerns the whole port, at once."""
-        if not isinstance(fault, Refused):
+        """Misbehave at the next `times` requests; a `RefusedFault` is of the whole port at once."""
+        if not isinstance(fault, RefusedFault):
             self._faults.add(fault, times=times, at=at)
             return
         if self._listener is None:
@@ -159,10 +161,10 @@ class Simulator(Timeline):
             self._listener.accept()
 
     def _respond(
-        self, request: Request, connection: socket.socket, stopping: threading.Event
+        self, request: SimulatedRequest, connection: socket.socket, stopping: threading.Event
     ) -> bool:
         post = self._approvals.receive(request.body) if request.method == "POST" else None
-        exchange = Exchange(
+        exchange = SimulatedExchange(
             connection,
             stopping,
             answer=lambda: self._imds.answer(request, post),

@@ -40,7 +40,7 @@ class StoreError(TryLaterError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class LastSeen:
     """What the store remembers of IMDS."""
 
     incarnation: int | None
@@ -122,10 +122,10 @@ class Store:
         """The value in `meta` under a key, or None."""
         return self._meta.get(key)
 
-    def seen(self) -> Seen:
+    def seen(self) -> LastSeen:
         """What is remembered of IMDS. Raises `StoreError`, or `ValueError` if that is damaged."""
         events = self.read("SELECT key, value FROM events ORDER BY seen")
-        return Seen(
+        return LastSeen(
             incarnation=json.loads(self._meta.get("incarnation", "null")),
             events=dict(events),
             looked_at=self.looked_at(),

@@ -30,7 +30,7 @@ _ABOUT_EVENT: Final = re.compile(r"(?:/api/v1)?/events/([^/]+)(?:/approve|/leave
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Attempt:
+class RefusedAttempt:
     """What was refused; `peer` is the address of the connection."""
 
     actor: str
@@ -41,11 +41,11 @@ class Attempt:
     event_id: str | None = None
 
 
-def attempt_at(scope: Scope, *, reason: str, actor: str = UNKNOWN) -> Attempt:
+def attempt_at(scope: Scope, *, reason: str, actor: str = UNKNOWN) -> RefusedAttempt:
     """What the request of an ASGI scope attempted."""
     # A request is refused before any route has read the path.
     about = _ABOUT_EVENT.fullmatch(scope["path"])
-    return Attempt(
+    return RefusedAttempt(
         actor=actor,
         reason=reason,
         peer=peer_of(scope),
@@ -76,7 +76,7 @@ class Refusals:
         """A budget for each actor, so that strangers, who share one, do not silence the
         rows of others."""
 
-    async def note(self, attempt: Attempt) -> None:
+    async def note(self, attempt: RefusedAttempt) -> None:
         """Write it down, or count it. It never raises: the attempt is refused in any case."""
         flood = self._flood_of(attempt.actor)
         unwritten = flood.passes(attempt.reason, attempt.peer)
@@ -96,7 +96,7 @@ class Refusals:
             del self._floods[next(iter(self._floods))]
         return flood
 
-    def _write(self, attempt: Attempt, unwritten: int) -> None:
+    def _write(self, attempt: RefusedAttempt, unwritten: int) -> None:
         with write_to(self._database) as (connection, _):
             log.append(
                 connection,

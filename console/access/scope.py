@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from console.access.people import Person
-from console.fleet.values import Event, Vm
+from console.fleet.values import FleetEvent, Vm
 
 
 def sees_vm(person: Person, vm: Vm) -> bool:
@@ -13,12 +13,12 @@ def sees_vm(person: Person, vm: Vm) -> bool:
     return person.site is None or vm.site == person.site
 
 
-def sees_event(person: Person, event: Event) -> bool:
+def sees_event(person: Person, event: FleetEvent) -> bool:
     """Whether a VM of the person's site has reported the event."""
     return person.site is None or person.site in event.sites
 
 
-def decides_event(person: Person, event: Event, named: Iterable[str]) -> bool:
+def decides_event(person: Person, event: FleetEvent, named: Iterable[str]) -> bool:
     """Whether the person's site alone is concerned: an approval releases every VM that is named.
 
     `named` are the sites of the VMs that the event names, as far as they are known.

@@ -29,7 +29,7 @@ from console.turns.groups import Grouping
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class DecisionAnswer:
     """What became of a request that was not refused."""
 
     state: DecisionState
@@ -97,7 +97,7 @@ class Decisions:
         *,
         force: bool = False,
         scope: str | None = None,
-    ) -> Answer:
+    ) -> DecisionAnswer:
         """Approve an event as the person saw it, in a scope if one is given; `force`: though it is
         not due its turn.
 
@@ -116,7 +116,7 @@ class Decisions:
         reason: str,
         *,
         scope: str | None = None,
-    ) -> Answer:
+    ) -> DecisionAnswer:
         """Leave an event until its notBefore. Raises as `approve`."""
         asked = self._request("leave", person, event_id, fingerprint, reason, scope=scope)
         return await asyncio.to_thread(self._decide, asked)
@@ -202,7 +202,7 @@ class Decisions:
             )
         self._committed()
 
-    def _decide(self, asked: Request) -> Answer:
+    def _decide(self, asked: Request) -> DecisionAnswer:
         """One transaction; what it has written is told and sent once it is committed."""
         with write_to(self._database) as (connection, number):
             made = DecisionTransaction(
@@ -218,7 +218,7 @@ class Decisions:
             self._committed()
         if made.refused is not None:
             raise made.refused
-        return Answer(state=made.state, jti=made.jti)
+        return DecisionAnswer(state=made.state, jti=made.jti)
 
     def _waiting(self, vm_id: str) -> list[Command]:
         """The commands that a VM has neither answered nor outlived."""

@@ -36,7 +36,7 @@ START: Final = Head(number=0, hash="0" * 64)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fault:
+class ChainFault:
     """What is wrong at a row, in a sentence."""
 
     number: int
@@ -90,7 +90,7 @@ def head_of(row: AuditRow | None) -> Head:
 
 def verify(
     rows: Iterable[AuditRow], *, start: Head = START, known: Iterable[Head] = ()
-) -> Iterator[Fault]:
+) -> Iterator[ChainFault]:
     """What is wrong with rows that are in the order of their numbers.
 
     `start` is the row before the first of them; `known` are heads that were kept elsewhere.
@@ -103,53 +103,55 @@ def verify(
         yield from _faults(row, before)
         if heads.pop(row.number, {row.hash}) != {row.hash}:
             words = f"row {row.number} is not the one whose hash was kept: the audit was rewritten"
-            yield Fault(number=row.number, words=words)
+            yield ChainFault(number=row.number, words=words)
         before = head_of(row) if isinstance(row.number, int) else before
     for number in sorted(heads):
         if number > before.number:
             words = f"{_missing(before.number + 1, number)} missing at the end"
-            yield Fault(number=before.number + 1, words=words)
+            yield ChainFault(number=before.number + 1, words=words)
 
 
-def _faults(row: AuditRow, before: Head | None = None) -> list[Fault]:
+def _faults(row: AuditRow, before: Head | None = None) -> list[ChainFault]:
     """What is wrong with a row, and with its place if the one before it is given."""
     try:
         misplaced = [] if before is None else list(_place_faults(row, before))
         return [*misplaced, *_content_faults(row)]
     except (AttributeError, TypeError):  # SQLite takes a value of any type
         number = row.number if before is None else before.number + 1
-        return [Fault(number=number, words=f"row {number} is changed: a column has no such value")]
+        return [
+            ChainFault(number=number, words=f"row {number} is changed: a column has no such value")
+        ]
 
 
-def _place_faults(row: AuditRow, before: Head) -> Iterator[Fault]:
+def _place_faults(row: AuditRow, before: Head) -> Iterator[ChainFault]:
     """Whether a row follows the one before it."""
     expected = before.number + 1
     if row.number > expected:
-        yield Fault(number=expected, words=f"{_missing(expected, row.number - 1)} missing")
+        yield ChainFault(number=expected, words=f"{_missing(expected, row.number - 1)} missing")
     elif row.number < expected:
-        yield Fault(number=row.number, words=f"row {row.number} is out of order")
+        yield ChainFault(number=row.number, words=f"row {row.number} is out of order")
     elif _content(row).get("previous") != before.hash:
         words = (
             f"row {row.number} does not follow row {before.number}: "
             "its `previous` is not the hash of that row"
         )
-        yield Fault(number=row.number, words=words)
+        yield ChainFault(number=row.number, words=words)
 
 
 def _missing(first: int, last: int) -> str:
     return f"row {last} is" if first == last else f"rows {first} to {last} are"
 
 
-def _content_faults(row: AuditRow) -> Iterator[Fault]:
+def _content_faults(row: AuditRow) -> Iterator[ChainFault]:
     """Whether a row is the one that its hash was made of."""
     if sha256(row.body.encode(errors="replace")).hexdigest() != row.hash:
-        yield Fault(number=row.number, words=f"row {row.number} is changed: its hash differs")
+        yield ChainFault(number=row.number, words=f"row {row.number} is changed: its hash differs")
         return
     content = _content(row)
     for name, value in _columns(row).items():
         if content.get(name) != value:
             words = f"row {row.number} is changed: its column for {name} is not what was hashed"
-            yield Fault(number=row.number, words=words)
+            yield ChainFault(number=row.number, words=words)
 
 
 def _columns(row: AuditRow) -> dict[str, Any]:

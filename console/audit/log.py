@@ -7,7 +7,7 @@ from typing import Final
 
 from sqlalchemy import Connection, Engine
 
-from console.audit.chain import START, Fact, Fault, Head, head_of, sealed, verify
+from console.audit.chain import START, ChainFault, Fact, Head, head_of, sealed, verify
 from console.db import audit
 from console.db.audit import AuditRow
 from console.db.transactions import read_from
@@ -92,7 +92,7 @@ def everything(engine: Engine) -> Iterator[AuditRow]:
         after = some[-1].number
 
 
-def check(engine: Engine, known: Iterable[Head] = ()) -> tuple[Head, Fault | None]:
+def check(engine: Engine, known: Iterable[Head] = ()) -> tuple[Head, ChainFault | None]:
     """The last row of the whole audit, and what is wrong with its first wrong row.
 
     `known` are heads that were kept elsewhere, besides the one that is kept beside the rows. Raises
@@ -111,7 +111,9 @@ def check(engine: Engine, known: Iterable[Head] = ()) -> tuple[Head, Fault | Non
     heads = [*known, *([] if kept is None else [kept])]
     fault = next(verify(rows(), known=heads), None)
     if fault is None and kept is not None and not kept.hash:
-        fault = Fault(number=last.number, words="the head that is kept beside the rows is missing")
+        fault = ChainFault(
+            number=last.number, words="the head that is kept beside the rows is missing"
+        )
     return last, fault
 
 

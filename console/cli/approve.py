@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from console.cli import agreement, following
-from console.cli.client import Client, event_path
+from console.cli.client import ConsoleClient, event_path
 from console.cli.options import a_number
 from console.errors import RefusedError
 from console.fleet.differences import names_of
@@ -56,7 +56,7 @@ def command(
     a second person is needed; 77 not permitted.
     """
     reason = agreement.require(reason, yes=yes)
-    client = Client()
+    client = ConsoleClient()
     event = client.get(event_path(event_id))
     agreement.show(event, releases=True)
     if fingerprint is not None:

@@ -12,7 +12,7 @@ import click
 from console.audit import log
 from console.audit.chain import Head
 from console.cli import common
-from console.cli.client import Client, plain, table
+from console.cli.client import ConsoleClient, plain, table
 from console.db.errors import StoreError
 from console.db.opening import Database, existing_database
 from console.errors import NO, OK, UnreachableError
@@ -35,7 +35,7 @@ def command(context: click.Context, *, as_json: bool, after: int, limit: int) ->
     """
     if context.invoked_subcommand is not None:
         return OK
-    client = Client()
+    client = ConsoleClient()
     rows: list[dict[str, Any]] = []
     while limit > 0:
         found = client.lines("audit", after=after, limit=min(_PAGE, limit))

@@ -20,7 +20,7 @@ _LARGEST: Final = 64 << 20
 _PAGE: Final = 500
 
 
-class Client:
+class ConsoleClient:
     """The API of the console at SEB_CONSOLE_URL, with the token of SEB_CONSOLE_TOKEN."""
 
     def __init__(self) -> None:

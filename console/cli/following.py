@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import click
 
-from console.cli.client import Client, event_path, plain
+from console.cli.client import ConsoleClient, event_path, plain
 from console.errors import NO, NOT_PERMITTED, OK, TRY_LATER, UnreachableError
 from console.fleet import outcomes
 
@@ -26,7 +26,7 @@ SECOND: Final = (
 class Steps:
     """The steps of one decision; each is shown once, on standard output."""
 
-    def __init__(self, client: Client, event_id: str, *, as_json: bool) -> None:
+    def __init__(self, client: ConsoleClient, event_id: str, *, as_json: bool) -> None:
         self._client = client
         self._event_id = event_id
         self._as_json = as_json

@@ -11,7 +11,7 @@ from typing import Any, Final
 import click
 
 from console.cli import common
-from console.cli.client import Client, plain
+from console.cli.client import ConsoleClient, plain
 from console.config.groups import GroupSettings
 from console.db.opening import existing_database
 from console.db.situation import member_of, read_past
@@ -45,7 +45,7 @@ def command(context: click.Context, *, as_json: bool) -> int:
     """
     if context.invoked_subcommand is not None:
         return OK
-    items = Client().get("groups")["items"]
+    items = ConsoleClient().get("groups")["items"]
     if as_json:
         for each in items:
             click.echo(json.dumps(each, ensure_ascii=False))

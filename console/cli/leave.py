@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from console.cli import agreement
-from console.cli.client import Client, event_path, plain
+from console.cli.client import ConsoleClient, event_path, plain
 from console.errors import RefusedError
 
 
@@ -21,7 +21,7 @@ def command(*, event_id: str, reason: str, fingerprint: str | None, yes: bool) -
     codes: 0 left; 1 refused, such as because the event has changed; 77 not permitted.
     """
     reason = agreement.require(reason, yes=yes)
-    client = Client()
+    client = ConsoleClient()
     event = client.get(event_path(event_id))
     agreement.show(event, releases=False)
     if fingerprint is not None:

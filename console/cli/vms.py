@@ -7,7 +7,7 @@ from typing import Final
 
 import click
 
-from console.cli.client import Client, Columns, show
+from console.cli.client import Columns, ConsoleClient, show
 
 _CONTACTS = ["heard", "late", "silent", "stopped", "learning", "retired"]
 _COLUMNS: Final[Columns] = {
@@ -42,6 +42,8 @@ def command(  # noqa: PLR0917  # click's options
 
     It asks the console at SEB_CONSOLE_URL. Exit code 69: no console answers.
     """
-    items = Client().listed("vms", limit, contact=contact, condition=condition, q=query, site=site)
+    items = ConsoleClient().listed(
+        "vms", limit, contact=contact, condition=condition, q=query, site=site
+    )
     show(items, _COLUMNS, as_json=as_json, nothing="no VMs")
     return 0

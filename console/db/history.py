@@ -11,7 +11,7 @@ from sqlalchemy import Connection, select
 
 from console.db import rows, tables
 from console.fleet.timeline import PastRecord
-from console.fleet.values import EventKey, Gap, Observation, Receipt
+from console.fleet.values import EventKey, Observation, Receipt, SequenceGap
 from console.records.incoming import PreparationFacts
 from wire.record import PREPARATION
 
@@ -24,7 +24,7 @@ class PastVm:
     """What has happened to a VM; records and observations newest first."""
 
     records: list[PastRecord]
-    gaps: list[Gap]
+    gaps: list[SequenceGap]
     observations: list[Observation]
 
 

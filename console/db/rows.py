@@ -13,11 +13,11 @@ from console.db.upsert import Values
 from console.fleet.values import (
     Command,
     Decision,
-    Event,
-    Gap,
+    FleetEvent,
     Observation,
     Preparation,
     Receipt,
+    SequenceGap,
     Stream,
     Vm,
     folded,
@@ -27,8 +27,8 @@ from console.records.incoming import EventReport, IncomingRecord, PreparationFac
 
 _VM: Final = tuple(each.name for each in fields(Vm))
 _STREAM: Final = tuple(each.name for each in fields(Stream))
-_GAP: Final = tuple(each.name for each in fields(Gap))
-_EVENT: Final = tuple(each.name for each in fields(Event))
+_GAP: Final = tuple(each.name for each in fields(SequenceGap))
+_EVENT: Final = tuple(each.name for each in fields(FleetEvent))
 _OBSERVATION: Final = tuple(each.name for each in fields(Observation) if each.name != "facts")
 _DECISION: Final = tuple(each.name for each in fields(Decision))
 _COMMAND: Final = tuple(each.name for each in fields(Command))
@@ -67,14 +67,14 @@ def stream_of(row: Row[Any]) -> Stream:
     return Stream(**{name: getattr(row, name) for name in _STREAM})
 
 
-def gap_row(gap: Gap) -> Values:
+def gap_row(gap: SequenceGap) -> Values:
     """A gap's row."""
     return {name: getattr(gap, name) for name in _GAP}
 
 
-def gap_of(row: Row[Any]) -> Gap:
+def gap_of(row: Row[Any]) -> SequenceGap:
     """A gap from its row."""
-    return Gap(**{name: getattr(row, name) for name in _GAP})
+    return SequenceGap(**{name: getattr(row, name) for name in _GAP})
 
 
 def record_row(record: IncomingRecord) -> Values:
@@ -97,18 +97,18 @@ def record_row(record: IncomingRecord) -> Values:
     }
 
 
-def event_row(event: Event, number: int) -> Values:
+def event_row(event: FleetEvent, number: int) -> Values:
     """An event's row."""
     values = {name: getattr(event, name) for name in _EVENT}
     changed = {"sites": _json(event.sites), "is_news": int(event.is_news), "changed": number}
     return {**values, **changed}
 
 
-def event_of(row: Row[Any]) -> Event:
+def event_of(row: Row[Any]) -> FleetEvent:
     """An event from its row, which may have further columns."""
     values = {name: getattr(row, name) for name in _EVENT}
     values |= {"sites": tuple(from_json(row.sites)), "is_news": bool(row.is_news)}
-    return Event(**values)
+    return FleetEvent(**values)
 
 
 def observation_row(observation: Observation, number: int) -> Values:

@@ -12,7 +12,7 @@ from console.db.contact import contact_of
 from console.db.upsert import insert_new, portions, upsert
 from console.fleet.contact import Listening
 from console.fleet.showing import Claim, Support, as_shown, chosen, is_contested
-from console.fleet.values import Event, EventKey, Observation, folded
+from console.fleet.values import EventKey, FleetEvent, Observation, folded
 
 _PAIRS: Final = 1000
 """Pairs in one statement."""
@@ -121,7 +121,7 @@ def pending_of(connection: Connection, vm_ids: Iterable[str]) -> set[EventKey]:
     return found
 
 
-def _events(connection: Connection, keys: Iterable[EventKey]) -> dict[EventKey, Event]:
+def _events(connection: Connection, keys: Iterable[EventKey]) -> dict[EventKey, FleetEvent]:
     found = {}
     for some in portions(keys, _PAIRS):
         query = select(tables.event).where(tuple_(_E.event_id, _E.scope).in_(some))
@@ -184,7 +184,7 @@ def _ids(claims: Iterable[Claim]) -> set[str]:
     return {each.vm_id for each in claims}
 
 
-def _newest_of(event: Event | None, said: Iterable[Observation]) -> str | None:
+def _newest_of(event: FleetEvent | None, said: Iterable[Observation]) -> str | None:
     """The reporter that shows an event which no heard VM claims: that of the event until now, or
     one that has said something newer.
     """
@@ -251,7 +251,7 @@ def _touch(connection: Connection, keys: Iterable[EventKey], number: int) -> Non
 
 def _write_names(
     connection: Connection,
-    events: Mapping[EventKey, Event],
+    events: Mapping[EventKey, FleetEvent],
     shown: Mapping[EventKey, Observation],
     number: int,
 ) -> None:
@@ -276,7 +276,7 @@ def _write_names(
         _note_dropped(connection, event, name, number)
 
 
-def _note_dropped(connection: Connection, event: Event, name: str, number: int) -> None:
+def _note_dropped(connection: Connection, event: FleetEvent, name: str, number: int) -> None:
     """The VM that an event named and names no more is changed by that."""
     v = tables.vm
     place = select(v.c.place).where(v.c.vm_id == event.shown_by).scalar_subquery()

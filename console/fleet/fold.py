@@ -8,7 +8,15 @@ from dataclasses import dataclass, field, replace
 from console.fleet import gaps, vms
 from console.fleet.contact import Listening
 from console.fleet.observations import ended_unseen, of_pending, of_record, supersedes
-from console.fleet.values import EventKey, Gap, Observation, Preparation, Receipt, Stream, Vm
+from console.fleet.values import (
+    EventKey,
+    Observation,
+    Preparation,
+    Receipt,
+    SequenceGap,
+    Stream,
+    Vm,
+)
 from console.records.incoming import (
     EventReport,
     Incoming,
@@ -30,7 +38,7 @@ class Known:
     vms: dict[str, Vm] = field(default_factory=dict)
     streams: dict[Pair, Stream] = field(default_factory=dict)
     """By vmId and stream."""
-    gaps: dict[Pair, list[Gap]] = field(default_factory=dict)
+    gaps: dict[Pair, list[SequenceGap]] = field(default_factory=dict)
     observations: dict[Pair, Observation] = field(default_factory=dict)
     """By event id and vmId."""
     preparations: dict[Pair, Preparation] = field(default_factory=dict)
@@ -45,7 +53,7 @@ class Changes:
     """New ones, by id; heartbeats never."""
     vms: dict[str, Vm] = field(default_factory=dict)
     streams: dict[Pair, Stream] = field(default_factory=dict)
-    gaps: dict[Pair, list[Gap]] = field(default_factory=dict)
+    gaps: dict[Pair, list[SequenceGap]] = field(default_factory=dict)
     """All that are left of a stream's gaps, where they changed."""
     observations: dict[Pair, Observation] = field(default_factory=dict)
     touched: set[EventKey] = field(default_factory=set)

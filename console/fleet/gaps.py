@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from math import floor
 from typing import Final
 
-from console.fleet.values import Gap, Stream
+from console.fleet.values import SequenceGap, Stream
 from console.records.incoming import IncomingRecord
 from wire.record import BRIDGE_STARTED
 
@@ -21,13 +21,17 @@ class Counted:
     """A stream after a record."""
 
     stream: Stream
-    gaps: list[Gap]
+    gaps: list[SequenceGap]
     fresh: bool
     """False if this place of the stream had come in before, or was taken for a heartbeat's."""
 
 
 def count(
-    stream: Stream | None, gaps: list[Gap], record: IncomingRecord, *, interval: float | None
+    stream: Stream | None,
+    gaps: list[SequenceGap],
+    record: IncomingRecord,
+    *,
+    interval: float | None,
 ) -> Counted:
     """The stream and its gaps after a record; `interval` is that of the VM's heartbeats.
 
@@ -97,11 +101,11 @@ def _heartbeats_due(stream: Stream, record: IncomingRecord, interval: float) -> 
     return max(0, floor((until - stream.beat_time + doubt) / interval) - before)
 
 
-def _gap(stream: Stream, record: IncomingRecord, first: int, last: int) -> list[Gap]:
+def _gap(stream: Stream, record: IncomingRecord, first: int, last: int) -> list[SequenceGap]:
     if last < first:
         return []
     return [
-        Gap(
+        SequenceGap(
             vm_id=stream.vm_id,
             stream=stream.stream,
             first=first,
@@ -116,7 +120,7 @@ def _begins_an_interval(record: IncomingRecord) -> bool:
     return record.kind == "heartbeat" or record.type == BRIDGE_STARTED
 
 
-def _doubtless(gaps: Iterable[Gap], interval: float) -> Iterable[Gap]:
+def _doubtless(gaps: Iterable[SequenceGap], interval: float) -> Iterable[SequenceGap]:
     """The gaps without as many sequences as may have been heartbeats of that interval."""
     for gap in gaps:
         due = floor((gap.seconds + 2 * _DOUBT_SECONDS) / interval)
@@ -124,7 +128,7 @@ def _doubtless(gaps: Iterable[Gap], interval: float) -> Iterable[Gap]:
             yield replace(gap, first=gap.first + due)
 
 
-def _without(gaps: Iterable[Gap], first: int, last: int) -> Iterable[Gap]:
+def _without(gaps: Iterable[SequenceGap], first: int, last: int) -> Iterable[SequenceGap]:
     """The gaps without the sequences from `first` to `last`."""
     for gap in gaps:
         if last < gap.first or gap.last < first:

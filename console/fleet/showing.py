@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from console.fleet.values import Event, Observation
+from console.fleet.values import FleetEvent, Observation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,17 +85,17 @@ def _strongest(
 
 
 def as_shown(
-    event: Event | None,
+    event: FleetEvent | None,
     shown: Observation,
     fresh: Sequence[Observation] = (),
     *,
     sites: tuple[str, ...],
-) -> Event:
+) -> FleetEvent:
     """The event's row as one of its reporters shows it; `fresh` is what came in now."""
     facts = shown.facts
     starts = facts.event.not_before
     first_at = min(each.first_at for each in (shown, *fresh))
-    after = Event(
+    after = FleetEvent(
         event_id=shown.event_id,
         scope=shown.scope,
         state=facts.state,
@@ -118,7 +118,7 @@ def as_shown(
     return after
 
 
-def _measured(event: Event, observation: Observation) -> Event:
+def _measured(event: FleetEvent, observation: Observation) -> FleetEvent:
     """The event's row with what a reporter measured, whichever reporter shows it."""
     facts = observation.facts
     started_at, notice, downtime = event.started_at, event.notice, event.downtime

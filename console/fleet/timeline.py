@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from console.fleet.moments import moment
 from console.fleet.outcomes import outcome_words
-from console.fleet.values import Command, Decision, Gap, Observation, Receipt
+from console.fleet.values import Command, Decision, Observation, Receipt, SequenceGap
 from console.records.incoming import PreparationFacts
 
 Json = dict[str, Any]
@@ -104,7 +104,7 @@ def _command_items(command: Command) -> Iterable[Json]:
         yield asked | {"at": moment(command.unanswered_at), "state": "unanswered"}
 
 
-def gap_item(gap: Gap) -> Json:
+def gap_item(gap: SequenceGap) -> Json:
     """Records that never came."""
     return {
         "stream": gap.stream,

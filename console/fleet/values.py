@@ -121,7 +121,7 @@ class Stream:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Gap:
+class SequenceGap:
     """Sequences of a stream that have not come, both ends included."""
 
     vm_id: str
@@ -192,7 +192,7 @@ class Observation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Event:
+class FleetEvent:
     """One row per event: which reporter it is shown by, and whether it is over."""
 
     event_id: str
@@ -382,7 +382,7 @@ class EventTurn:
 class KnownEvent:
     """All that the rows hold of an event at one moment."""
 
-    event: Event
+    event: FleetEvent
     shown: Observation
     """Of the reporter by which it is shown."""
     seen_by: int

@@ -16,7 +16,7 @@ from console.fleet.values import HeardVm
 from console.fleet.view import decision_on
 from console.notify import events, vms
 from console.notify.notice import Notice
-from console.notify.vms import Seen
+from console.notify.vms import SeenVm
 
 _WINDOW_SECONDS: Final = 3600.0
 """What ended longer ago than this is not told any more."""
@@ -32,7 +32,7 @@ class Found:
 
     notices: list[Notice]
     """About events and the audit: those that were not told before."""
-    seen: list[Seen]
+    seen: list[SeenVm]
     """The VMs about which there may be something to tell."""
     incidents: Mapping[str, Incident]
     """What was told about VMs and is not over, by vmId."""
@@ -99,14 +99,14 @@ def _failed(snapshot: Snapshot, since: float) -> list[Notice]:
     return [events.approval_failed(each, known.get(each.key)) for each in failed]
 
 
-def _seen(snapshot: Snapshot, since: float, incidents: Mapping[str, Incident]) -> list[Seen]:
+def _seen(snapshot: Snapshot, since: float, incidents: Mapping[str, Incident]) -> list[SeenVm]:
     """The VMs that are silent, that an event has taken away, or that people were told about."""
     cases = snapshot.vms.taken_away(since)
     known = {key: vms.case_of(each) for key, each in snapshot.events.of(cases.values()).items()}
     silent = {each.vm.vm_id: each for each in snapshot.vms.with_contact(["silent"])}
     others = [vm_id for vm_id in {*incidents, *cases} if vm_id not in silent]
     return [
-        Seen(
+        SeenVm(
             vm=each.vm,
             contact=each.contact,
             since=_silent_since(each, snapshot),

@@ -34,7 +34,7 @@ _NAMESPACE: Final = uuid.UUID("7c1f8a52-54c6-4c39-a3c1-2b0a5d0f6a3e")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
+class AwaitedReturn:
     """An event that a VM should have come back from by `due`."""
 
     event_id: str
@@ -43,13 +43,13 @@ class Case:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class SeenVm:
     """A VM as one look sees it; `since`: from when on it was silent, if it is."""
 
     vm: Vm
     contact: Contact
     since: float
-    case: Case | None = None
+    case: AwaitedReturn | None = None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -62,7 +62,7 @@ class VmNotices:
     """The vmIds of incidents that are over."""
 
 
-def vm_notices(seen: Sequence[Seen], incidents: Mapping[str, Incident], now: float) -> VmNotices:
+def vm_notices(seen: Sequence[SeenVm], incidents: Mapping[str, Incident], now: float) -> VmNotices:
     """What there is to tell about VMs, given what was told before, by vmId."""
     result = VmNotices()
     _tell_not_back(result, seen, incidents, now)
@@ -72,7 +72,7 @@ def vm_notices(seen: Sequence[Seen], incidents: Mapping[str, Incident], now: flo
 
 
 def _tell_not_back(
-    result: VmNotices, seen: Sequence[Seen], incidents: Mapping[str, Incident], now: float
+    result: VmNotices, seen: Sequence[SeenVm], incidents: Mapping[str, Incident], now: float
 ) -> None:
     """VMs that their event has stopped, and that were not heard since."""
     for each in seen:
@@ -99,7 +99,7 @@ def _tell_not_back(
         result.opened.append(Incident(vm_id=vm.vm_id, key=vm.vm_id, kind="vm-not-back"))
 
 
-def _tell_silent(result: VmNotices, seen: Iterable[Seen], now: float) -> None:
+def _tell_silent(result: VmNotices, seen: Iterable[SeenVm], now: float) -> None:
     """VMs without an incident that have been silent for long enough.
 
     A VM that falls silent alone is told after its patience. Where several do, they are gathered,
@@ -153,7 +153,7 @@ def _tell_group(result: VmNotices, vms: list[Vm], now: float) -> None:
 
 
 def _tell_ends(
-    result: VmNotices, seen: Sequence[Seen], incidents: Mapping[str, Incident], now: float
+    result: VmNotices, seen: Sequence[SeenVm], incidents: Mapping[str, Incident], now: float
 ) -> None:
     """Incidents of VMs that are heard again, or that are not awaited any more."""
     by_id = {each.vm.vm_id: each for each in seen}
@@ -175,14 +175,14 @@ def _tell_ends(
             result.notices.append(_end(several[0], one, now))
 
 
-def _is_over(incident: Incident, seen: Seen | None) -> bool:
+def _is_over(incident: Incident, seen: SeenVm | None) -> bool:
     """Whether a VM was heard since, was retired, or is not known any more."""
     if seen is None or seen.contact in ("heard", "late", "retired"):
         return True
     return seen.contact == "stopped" and incident.kind != "vm-not-back"
 
 
-def _end(incident: Incident, seen: Seen | None, now: float) -> Notice:
+def _end(incident: Incident, seen: SeenVm | None, now: float) -> Notice:
     """The notice that ends a key; `seen` is the VM that the key is about, if it is one VM's."""
     if incident.size > 1:
         return _about_group(
@@ -216,7 +216,7 @@ def _end(incident: Incident, seen: Seen | None, now: float) -> Notice:
     )
 
 
-def case_of(known: KnownEvent) -> Case | None:
+def case_of(known: KnownEvent) -> AwaitedReturn | None:
     """From when on a VM that an event has taken away should be back; None if it is not awaited:
     the event deletes it, costs it nothing, or did not take place.
     """
@@ -225,7 +225,7 @@ def case_of(known: KnownEvent) -> Case | None:
         return None
     is_coming = event.state == "scheduled" and event.not_before is not None
     begun = event.not_before if is_coming and event.not_before else event.shown_at
-    return Case(
+    return AwaitedReturn(
         event_id=event.event_id,
         kind=visible(facts.event.event_type or "event"),
         due=begun + max(0, facts.event.duration_in_seconds or 0) + RETURN_SECONDS,

@@ -31,7 +31,7 @@ _FULL: Final = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class ConnectionLimits:
     """What one client may ask of the server's patience, and how many clients there may be."""
 
     head_seconds: float = 10.0
@@ -52,16 +52,18 @@ class Limits:
         return max(1, min(10_000, self.connections * 5 // 6))
 
 
-def limits(files: int | None = None) -> Limits:
+def limits(files: int | None = None) -> ConnectionLimits:
     """The limits of this process: no more connections than it may have open files."""
     files = raise_open_files() if files is None else files
-    return Limits(connections=max(1, min(Limits().connections, files - _SPARE_FILES)))
+    return ConnectionLimits(
+        connections=max(1, min(ConnectionLimits().connections, files - _SPARE_FILES))
+    )
 
 
-class Connection(HttpToolsProtocol):
+class LimitedConnection(HttpToolsProtocol):
     """As uvicorn's, with limits."""
 
-    def __init__(self, *args: Any, limits: Limits, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, limits: ConnectionLimits, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._limits = limits
         self._deadline: asyncio.TimerHandle | None = None
@@ -149,6 +151,6 @@ class Connection(HttpToolsProtocol):
             self._stalled = None
 
 
-def protocol(limits: Limits) -> Any:
+def protocol(limits: ConnectionLimits) -> Any:
     """What uvicorn makes a connection with."""
-    return partial(Connection, limits=limits)
+    return partial(LimitedConnection, limits=limits)

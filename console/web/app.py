@@ -16,8 +16,8 @@ from console.web import models
 from console.web.answers import answer, on_error, on_store_error
 from console.web.audit import Audit
 from console.web.decide import DecisionRoutes
-from console.web.enrolments import Enrolments
-from console.web.events import Events
+from console.web.enrolments import EnrolmentRoutes
+from console.web.events import EventRoutes
 from console.web.groups import Groups
 from console.web.ingest import Ingest
 from console.web.login import LoginRoutes
@@ -25,7 +25,7 @@ from console.web.metrics import Metrics
 from console.web.models import NoQuery
 from console.web.openapi import document
 from console.web.operations import Endpoint, Operation, checked
-from console.web.overview import Overview
+from console.web.overview import OverviewRoutes
 from console.web.pages.login_pages import LoginPages
 from console.web.pages.routes import Pages
 from console.web.pull import Pull
@@ -33,7 +33,7 @@ from console.web.receipts import Receipts
 from console.web.security import Admission
 from console.web.state import AppState
 from console.web.stream import Stream
-from console.web.vms import Vms
+from console.web.vms import VmRoutes
 
 
 def application(state: AppState, stream: Stream) -> Starlette:
@@ -63,9 +63,9 @@ def application(state: AppState, stream: Stream) -> Starlette:
 
 def operations(state: AppState, stream: Stream) -> list[Operation]:
     """The API, and what a monitoring system asks."""
-    events = Events(state.snapshots)
-    vms = Vms(state.snapshots)
-    overview = Overview(state)
+    events = EventRoutes(state.snapshots)
+    vms = VmRoutes(state.snapshots)
+    overview = OverviewRoutes(state)
     decisions = DecisionRoutes(state)
     groups = Groups(state)
     return [
@@ -154,7 +154,7 @@ def operations(state: AppState, stream: Stream) -> list[Operation]:
         ),
         Operation(
             path="/api/v1/enrolments",
-            endpoint=Enrolments(state).post,
+            endpoint=EnrolmentRoutes(state).post,
             summary="Enroll VMs, as an admin: the settings of their bridges",
             body=models.EnrolmentBody,
             answers={"200": models.EnrolledList},

@@ -16,7 +16,7 @@ from console.access.people import Person
 from console.access.refusals import attempt_at
 from console.access.scope import sees_event, sees_vm
 from console.approvals.refused import DecisionRefused, Why
-from console.approvals.service import Answer
+from console.approvals.service import DecisionAnswer
 from console.db import decisions
 from console.db.events import main_of
 from console.fleet.commands import command_item
@@ -49,7 +49,7 @@ STATUS: Final[dict[Why, int]] = {
 _MOST_BYTES: Final = 8 * 1024
 _NO_COMMAND: Final = "there is no such command"
 M = TypeVar("M", bound=BaseModel)
-Decide = Callable[..., Awaitable[Answer]]
+Decide = Callable[..., Awaitable[DecisionAnswer]]
 
 
 class DecisionRoutes:

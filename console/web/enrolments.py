@@ -20,7 +20,7 @@ from console.web.security import person_of
 from console.web.state import AppState
 
 
-class Enrolments:
+class EnrolmentRoutes:
     """Enrolment over HTTPS; what it answers holds secrets, and no cache keeps it."""
 
     def __init__(self, state: AppState) -> None:

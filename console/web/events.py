@@ -23,7 +23,7 @@ from console.web.models import MOST, EventDetail, EventPage, EventQuery, EventsQ
 from console.web.security import person_of
 
 
-class Events:
+class EventRoutes:
     """Answers about events."""
 
     def __init__(self, snapshots: Snapshots) -> None:

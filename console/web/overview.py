@@ -17,7 +17,7 @@ from console.web.security import person_of
 from console.web.state import AppState
 
 
-class Overview:
+class OverviewRoutes:
     """Answers about the whole, and about the console itself."""
 
     def __init__(self, state: AppState) -> None:

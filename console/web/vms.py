@@ -23,7 +23,7 @@ _EQUAL: Final = ("site", "location", "zone", "scale_set")
 _RECORDS: Final = 200
 
 
-class Vms:
+class VmRoutes:
     """Answers about VMs."""
 
     def __init__(self, snapshots: Snapshots) -> None:

@@ -34,7 +34,7 @@ Kind = Literal[
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trouble:
+class HubTrouble:
     """A diagnosis: its kind decides what happens, its texts are for people."""
 
     kind: Kind
@@ -144,7 +144,7 @@ _FIREWALL: Final = (
 )
 
 
-def diagnose(error: BaseException, *, link_condition: str | None = None) -> Trouble:
+def diagnose(error: BaseException, *, link_condition: str | None = None) -> HubTrouble:
     """What an exception of the SDK means; a detach's condition may be in `link_condition` alone."""
     chain = list(causes(error))
     conditions = [symbol(getattr(cause, "condition", None)) for cause in chain]
@@ -178,9 +178,9 @@ def symbol(condition: object) -> str | None:
     return text if isinstance(text, str) and re.fullmatch(r"[a-zA-Z0-9:._-]{1,80}", text) else None
 
 
-def _trouble(kind: Kind, detail: str | None) -> Trouble:
+def _trouble(kind: Kind, detail: str | None) -> HubTrouble:
     what, remedy = _WORDS[kind]
-    return Trouble(kind=kind, what=f"{what} ({detail})" if detail else what, remedy=remedy)
+    return HubTrouble(kind=kind, what=f"{what} ({detail})" if detail else what, remedy=remedy)
 
 
 def _first(found: Iterable[T | None]) -> T | None:
@@ -193,7 +193,7 @@ def _status(error: BaseException) -> int | None:
     return status if type(status) is int and status >= 400 else None  # noqa: PLR2004
 
 
-def _network(error: BaseException) -> Trouble | None:
+def _network(error: BaseException) -> HubTrouble | None:
     named = f"the connection broke ({type(error).__name__})"
     causes: tuple[tuple[type[BaseException], Kind, str, str], ...] = (
         (socket.gaierror, "network", "its name cannot be resolved", "check namespace and DNS"),
@@ -208,6 +208,6 @@ def _network(error: BaseException) -> Trouble | None:
     for kind_of_error, kind, what, remedy in causes:
         if isinstance(error, kind_of_error):
             if isinstance(error, ssl.SSLCertVerificationError):
-                return Trouble(kind=kind, what=what, remedy=certificate_remedy(error, remedy))
-            return Trouble(kind=kind, what=what, remedy=remedy)
+                return HubTrouble(kind=kind, what=what, remedy=certificate_remedy(error, remedy))
+            return HubTrouble(kind=kind, what=what, remedy=remedy)
     return None

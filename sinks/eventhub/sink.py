@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 
 from sinks.base import Check, Sink, SinkContext, SinkError, SinkRejected, SinkSettings
-from sinks.eventhub.errors import Trouble, diagnose
+from sinks.eventhub.errors import HubTrouble, diagnose
 from sinks.eventhub.settings import EventHubSettings
 from wire.record import Record
 
@@ -156,7 +156,7 @@ class EventHubSink(Sink[EventHubSettings]):
             )
         return _Filled(batch, size)
 
-    def _send(self, filled: _Filled, *, delivered: int) -> Trouble | None:
+    def _send(self, filled: _Filled, *, delivered: int) -> HubTrouble | None:
         """Send, once more on a new link if the old one had ended. Returns None when acknowledged,
         or trouble with the records themselves. Raises `SinkError` for any other.
         """
@@ -180,14 +180,14 @@ class EventHubSink(Sink[EventHubSettings]):
                 raise trouble.error(link.address, delivered=delivered) from None
             first = False
 
-    def _lost(self, error: Exception) -> Trouble:
+    def _lost(self, error: Exception) -> HubTrouble:
         """Diagnose, and throw the link away if it is of no more use."""
         trouble = self._diagnose(error)
         if trouble.link_lost:
             self._discard()
         return trouble
 
-    def _diagnose(self, error: Exception) -> Trouble:
+    def _diagnose(self, error: Exception) -> HubTrouble:
         condition = self._link.condition() if self._link is not None else None
         return diagnose(error, link_condition=condition)
 

@@ -11,7 +11,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from sinks.base import Check, SinkError
 from sinks.http.address import is_loopback, origin
-from sinks.http.client import Limits, proxy_of, tls_context
+from sinks.http.client import HttpLimits, proxy_of, tls_context
 from sinks.http.errors import problem_of
 from sinks.sockets import connect
 
@@ -19,7 +19,7 @@ _SOON: Final = timedelta(days=14)
 _PORTS: Final = {"http": 80, "https": 443}
 
 
-def look_at_address(url: str, limits: Limits, *, proxy: str | None = None) -> Iterator[Check]:
+def look_at_address(url: str, limits: HttpLimits, *, proxy: str | None = None) -> Iterator[Check]:
     """Transport, name, connection, certificate; ends at the first step that fails."""
     parts = urlsplit(url)
     host = parts.hostname or ""
@@ -41,7 +41,7 @@ def look_at_address(url: str, limits: Limits, *, proxy: str | None = None) -> It
         )
 
 
-def _through(proxy: str, limits: Limits) -> Check:
+def _through(proxy: str, limits: HttpLimits) -> Check:
     """Whether the proxy takes connections; what is behind it cannot be seen without a request."""
     parts = urlsplit(proxy if "://" in proxy else f"http://{proxy}")
     address = parts.hostname or "", parts.port or _PORTS.get(parts.scheme, 80)
@@ -55,7 +55,7 @@ def _through(proxy: str, limits: Limits) -> Check:
     return Check.ok(f"proxy {origin(parts)} takes connections")
 
 
-def _connect(parts: SplitResult, host: str, port: int, limits: Limits) -> Iterator[Check]:
+def _connect(parts: SplitResult, host: str, port: int, limits: HttpLimits) -> Iterator[Check]:
     addresses = {info[4][0] for info in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)}
     if addresses != {host}:
         shown = ", ".join(sorted(map(str, addresses)))

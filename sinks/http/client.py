@@ -27,7 +27,7 @@ _CA_VARIABLES: Final = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class HttpLimits:
     """How long each part of a request may take, in seconds."""
 
     connect: float = 5.0
@@ -51,10 +51,12 @@ class Answer:
     """Of an answer that was asked for as a whole."""
 
 
-class Client:
+class HttpClient:
     """A kept connection to one address."""
 
-    def __init__(self, url: str, limits: Limits, *, shown: str, proxy: str | None = None) -> None:
+    def __init__(
+        self, url: str, limits: HttpLimits, *, shown: str, proxy: str | None = None
+    ) -> None:
         """`shown`: the address as far as errors may name it."""
         self._url = url
         self._shown = shown

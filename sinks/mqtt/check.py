@@ -7,7 +7,7 @@ from typing import Final
 from uuid import uuid4
 
 from sinks.base import Check, SinkContext, SinkError
-from sinks.mqtt.client import Limits, plan_for
+from sinks.mqtt.client import BrokerLimits, plan_for
 from sinks.mqtt.messages import topics
 from sinks.mqtt.session import Session
 from sinks.mqtt.settings import MqttSettings
@@ -41,7 +41,7 @@ def look_at(
     return found
 
 
-def require(limits: Limits) -> None:
+def require(limits: BrokerLimits) -> None:
     """Raise `SinkError` if the broker lacks what the bridge's promises rest on."""
     if limits.maximum_qos < 1:
         raise SinkError(
@@ -70,7 +70,7 @@ def _warnings(settings: MqttSettings) -> Iterator[Check]:
         )
 
 
-def _greeting(settings: MqttSettings, limits: Limits) -> str:
+def _greeting(settings: MqttSettings, limits: BrokerLimits) -> str:
     packet = limits.maximum_packet_size
     return (
         f"{settings.host}:{settings.effective_port}: connected, "

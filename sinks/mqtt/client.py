@@ -34,7 +34,7 @@ _LARGEST_PACKET: Final = 1024 * 1024 + 64 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class ConnectPlan:
     """How to connect."""
 
     host: str
@@ -63,7 +63,7 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class BrokerLimits:
     """The limits in the broker's CONNACK; the defaults are MQTT's (MQTT 5, 3.2.2.3)."""
 
     maximum_qos: int = 2
@@ -73,13 +73,13 @@ class Limits:
     tls_version: str | None = None
 
 
-def plan_for(settings: MqttSettings, *, client_id: str, will: Message | None = None) -> Plan:
+def plan_for(settings: MqttSettings, *, client_id: str, will: Message | None = None) -> ConnectPlan:
     """The plan of the settings and their files; a session is kept for commands only."""
     try:
         proxy = settings.effective_proxy
     except ValueError as error:
         raise SinkError(f"HTTPS_PROXY: {error}") from None
-    return Plan(
+    return ConnectPlan(
         host=settings.host,
         path=settings.path if settings.transport == "websocket" else None,
         proxy=proxy,
@@ -134,7 +134,7 @@ def _unusable(what: str, file: Path | None, error: Exception) -> SinkError:
     return SinkError(f"{file} cannot be used: {why}", remedy=remedy)
 
 
-def new_client(plan: Plan, kind: type[C]) -> C:
+def new_client(plan: ConnectPlan, kind: type[C]) -> C:
     """A paho client that does not reconnect by itself; not connected, without callbacks."""
     transport: Literal["tcp", "websockets"] = "tcp" if plan.path is None else "websockets"
     is_5 = plan.protocol == "5"
@@ -168,10 +168,10 @@ def _send_at_once(_client: Client, _data: Any, connection: Any) -> None:
     plain(connection).setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
 
-def read_limits(properties: Properties | None, *, connection: object) -> Limits:
+def read_limits(properties: Properties | None, *, connection: object) -> BrokerLimits:
     """The limits in a CONNACK's properties, and the TLS version of the connection."""
     secured = plain(connection)
-    return Limits(
+    return BrokerLimits(
         maximum_qos=getattr(properties, "MaximumQoS", 2),
         receive_maximum=getattr(properties, "ReceiveMaximum", 65535),
         retain=bool(getattr(properties, "RetainAvailable", 1)),
@@ -180,7 +180,7 @@ def read_limits(properties: Properties | None, *, connection: object) -> Limits:
     )
 
 
-def connect_properties(plan: Plan) -> Properties:
+def connect_properties(plan: ConnectPlan) -> Properties:
     """The properties of a CONNECT (MQTT 5, 3.1.2.11)."""
     made = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]
     made.SessionExpiryInterval = plan.session_expiry

@@ -11,7 +11,7 @@ from paho.mqtt.client import Client
 from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 
-from sinks.mqtt.client import Limits, Plan
+from sinks.mqtt.client import BrokerLimits, ConnectPlan
 from sinks.mqtt.messages import Message
 from sinks.mqtt.properties import publish_properties, publish_size
 from sinks.mqtt.reason_codes import FIRST_FAILURE, NOBODY_SUBSCRIBED, PACKET_TOO_LARGE
@@ -24,7 +24,7 @@ _Packet = tuple[Message, Properties | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class PublishOutcome:
     """How far a publish came: so many acknowledged, then the refusal of the next, if any."""
 
     delivered: int
@@ -47,14 +47,14 @@ class Publisher:
 
     def publish(
         self, messages: Sequence[Message], *, timeout: float, window: int = WINDOW
-    ) -> Outcome:
+    ) -> PublishOutcome:
         """Send in order, in rounds of at most `window`, and await every acknowledgement within
         `timeout` seconds; no round follows a refusal. Raises `SinkError` with `delivered`.
         """
         session = self.session
         session.ensure()
         deadline = time.monotonic() + timeout
-        limits = session.limits or Limits()
+        limits = session.limits or BrokerLimits()
         window = min(window, limits.receive_maximum)
         delivered = 0
         unheard = False
@@ -62,20 +62,20 @@ class Publisher:
             next_ones = messages[delivered : delivered + window]
             packets = _packets(next_ones, plan=session.plan, limits=limits)
             if not packets:
-                return Outcome(delivered=delivered, refusal=PACKET_TOO_LARGE)
+                return PublishOutcome(delivered=delivered, refusal=PACKET_TOO_LARGE)
             codes = self._exchange(packets, deadline)
             for code in codes:
                 if code is None and session.blamed is not None:
-                    return Outcome(delivered=delivered, refusal=session.blamed, ended=True)
+                    return PublishOutcome(delivered=delivered, refusal=session.blamed, ended=True)
                 if code is None:
                     raise session.unanswered(timeout, delivered=delivered)
                 if code >= FIRST_FAILURE:
                     if None in codes:
                         session.abort()  # as `unanswered` does: a late answer is no later publish's
-                    return Outcome(delivered=delivered, refusal=code)
+                    return PublishOutcome(delivered=delivered, refusal=code)
                 delivered += 1
                 unheard = code == NOBODY_SUBSCRIBED
-        return Outcome(delivered=delivered, unheard=unheard)
+        return PublishOutcome(delivered=delivered, unheard=unheard)
 
     def _exchange(self, packets: Sequence[_Packet], deadline: float) -> list[int | None]:
         """Send, and wait for the reason code of each packet; None for one without an answer."""
@@ -110,7 +110,9 @@ class Publisher:
                 self.session.changed.notify_all()
 
 
-def _packets(messages: Sequence[Message], *, plan: Plan, limits: Limits) -> list[_Packet]:
+def _packets(
+    messages: Sequence[Message], *, plan: ConnectPlan, limits: BrokerLimits
+) -> list[_Packet]:
     """The messages with their properties, up to the first one that the broker is too small for."""
     made = []
     for message in messages:

@@ -15,7 +15,14 @@ from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 
 from sinks.base import Problem, SinkError
-from sinks.mqtt.client import KEEPALIVE, Limits, Plan, connect_properties, new_client, read_limits
+from sinks.mqtt.client import (
+    KEEPALIVE,
+    BrokerLimits,
+    ConnectPlan,
+    connect_properties,
+    new_client,
+    read_limits,
+)
 from sinks.mqtt.reason_codes import (
     ABOUT_THE_MESSAGE,
     PROTOCOL_ERROR,
@@ -35,11 +42,11 @@ _GOES_ON: Final = MQTTErrorCode.MQTT_ERR_SUCCESS
 class Session:
     """A connection: `connect` once, `ensure` as often as needed, `close`."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: ConnectPlan) -> None:
         self.plan = plan
         self.changed = threading.Condition()
         """Guards what comes in; never held while paho is called, which calls back."""
-        self.limits: Limits | None = None
+        self.limits: BrokerLimits | None = None
         """The limits in the broker's CONNACK; None before it."""
         self.blamed: int | None = None
         """The reason code of a message that the broker ended the connection over."""
@@ -52,7 +59,7 @@ class Session:
             target=self._run, name=f"mqtt {plan.client_id}", daemon=True
         )
 
-    def connect(self, *, timeout: float) -> Limits:
+    def connect(self, *, timeout: float) -> BrokerLimits:
         """Connect within `timeout` seconds in all, once. Raises `SinkError` with the remedy."""
         # Half of it for the connection, whichever address it is made to; the rest for the answers.
         self.client.connect_timeout = timeout / 2

@@ -33,7 +33,7 @@ from sinks.mqtt.messages import (
     status_message,
     topics,
 )
-from sinks.mqtt.publisher import WINDOW, Outcome, Publisher
+from sinks.mqtt.publisher import WINDOW, Publisher, PublishOutcome
 from sinks.mqtt.reason_codes import ABOUT_THE_MESSAGE, NOT_AUTHORIZED, reason
 from sinks.mqtt.remote import MqttRemote
 from sinks.mqtt.session import Session
@@ -122,7 +122,7 @@ class MqttSink(Sink[MqttSettings]):
         # and no record may be parked for its neighbour.
         self._one_by_one = False
 
-    def _publish_apart(self, message: Message) -> Outcome:
+    def _publish_apart(self, message: Message) -> PublishOutcome:
         """Publish one message over a connection of its own, without a will: a broker may end the
         connection over it, as Mosquitto does after a refusal, and status, state and commands must
         not go with it. Raises `SinkError` without an answer.
@@ -295,7 +295,7 @@ class MqttSink(Sink[MqttSettings]):
 
 
 def _refusal(
-    messages: Sequence[Message], outcome: Outcome, *, done: int, stays_open: bool = False
+    messages: Sequence[Message], outcome: PublishOutcome, *, done: int, stays_open: bool = False
 ) -> SinkError | SinkRejected:
     """The error for the message that was refused; `done` are acknowledged before these."""
     assert outcome.refusal is not None  # noqa: S101  # asked before

@@ -11,7 +11,7 @@ from http import HTTPStatus
 from typing import Final
 
 from sinks.base import CommandMessage, SinkContext, SinkError
-from sinks.http.client import Answer, Client, Limits
+from sinks.http.client import Answer, HttpClient, HttpLimits
 from sinks.http.outcome import pointing_to, seconds_to_wait, status_words
 from sinks.pull.settings import HINTS, URL_HINT, PullSettings
 from wire.command import MAX_TOKEN_BYTES
@@ -32,12 +32,12 @@ class Poll:
     """One thread over one kept connection: `fetch` once to see that it works, `start`, `stop`."""
 
     def __init__(
-        self, settings: PullSettings, context: SinkContext, *, name: str, limits: Limits
+        self, settings: PullSettings, context: SinkContext, *, name: str, limits: HttpLimits
     ) -> None:
         self._settings = settings
         self._context = context
         self._name = name
-        self._client = Client(settings.address, limits, shown=settings.shown)
+        self._client = HttpClient(settings.address, limits, shown=settings.shown)
         self._stopping = threading.Event()
         self._trouble: Exception | None = None
         self._thread: threading.Thread | None = None

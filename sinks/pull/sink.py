@@ -8,7 +8,7 @@ from typing import ClassVar, Final
 
 from sinks.base import Check, Sink, SinkContext, SinkError, SinkRejected, SinkSettings
 from sinks.http.check import look_at_address
-from sinks.http.client import Client, Limits
+from sinks.http.client import HttpClient, HttpLimits
 from sinks.http.outcome import judge
 from sinks.pull.poll import WAIT_SECONDS, Poll
 from sinks.pull.settings import HINTS, PullSettings
@@ -26,11 +26,11 @@ class PullSink(Sink[PullSettings]):
     KIND: ClassVar[str] = "pull"
     Settings: ClassVar[type[SinkSettings]] = PullSettings
     BATCH: ClassVar[int] = 50
-    LIMITS: ClassVar[Limits] = Limits(
+    LIMITS: ClassVar[HttpLimits] = HttpLimits(
         connect=5.0, read=WAIT_SECONDS + 10.0, total=WAIT_SECONDS + 15.0
     )
     """Of a request for commands."""
-    RECEIPT_LIMITS: ClassVar[Limits] = Limits()
+    RECEIPT_LIMITS: ClassVar[HttpLimits] = HttpLimits()
     """Of the POST of a receipt."""
     TURN_SECONDS: ClassVar[float] = 20.0
     """After so long no further POST of a batch is begun."""
@@ -38,7 +38,7 @@ class PullSink(Sink[PullSettings]):
 
     def __init__(self, name: str, settings: PullSettings, context: SinkContext) -> None:
         super().__init__(name, settings, context)
-        self._client: Client | None = None
+        self._client: HttpClient | None = None
         self._poll: Poll | None = None
         self._trouble: SinkError | None = None
 
@@ -59,7 +59,7 @@ class PullSink(Sink[PullSettings]):
         """Ask for commands once, then in a thread; `maintain` raises what goes wrong."""
         self.close()
         address = f"{self.settings.address}/receipts"
-        self._client = Client(address, self.RECEIPT_LIMITS, shown=self._where)
+        self._client = HttpClient(address, self.RECEIPT_LIMITS, shown=self._where)
         self._poll = poll = Poll(self.settings, self.context, name=self.name, limits=self.LIMITS)
         try:
             poll.start(poll.fetch(wait=0))

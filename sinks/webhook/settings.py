@@ -12,7 +12,7 @@ from pydantic import BeforeValidator, Field, SecretStr, field_validator, model_v
 from sinks.base import SinkError, SinkSettings, read_secret
 from sinks.http.address import checked_address, origin
 from sinks.proxy import read_proxy
-from sinks.webhook.signature import SigningKey, read_keys
+from sinks.webhook.signature import SharedSecret, read_keys
 
 _OURS: Final = ("host", "content-length", "transfer-encoding", "connection")
 _OUR_PREFIX: Final = "webhook-"
@@ -74,7 +74,7 @@ class WebhookSettings(SinkSettings):
         """The address as far as it may be shown: scheme, host and port."""
         return origin(self.target)
 
-    def keys(self) -> tuple[SigningKey, ...]:
+    def keys(self) -> tuple[SharedSecret, ...]:
         """The signing keys now, if any. Raises `SinkError` or `KeyFormatError`."""
         secret = read_secret(self.secret, self.secret_file)
         return () if secret is None else read_keys(secret)

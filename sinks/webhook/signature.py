@@ -21,7 +21,7 @@ class KeyFormatError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class SigningKey:
+class SharedSecret:
     """The bytes of one shared secret."""
 
     octets: bytes = field(repr=False)
@@ -32,7 +32,7 @@ class SigningKey:
         return len(self.octets) < PROPER_LENGTH
 
 
-def read_keys(text: str) -> tuple[SigningKey, ...]:
+def read_keys(text: str) -> tuple[SharedSecret, ...]:
     """One key, or two with a space between them while rotating. Raises `KeyFormatError`."""
     words = text.split()
     if not 1 <= len(words) <= _MOST_KEYS:
@@ -42,7 +42,7 @@ def read_keys(text: str) -> tuple[SigningKey, ...]:
     return tuple(_read_key(word, f"{n} of {len(words)}") for n, word in enumerate(words, 1))
 
 
-def _read_key(word: str, which: str) -> SigningKey:
+def _read_key(word: str, which: str) -> SharedSecret:
     marked = word.startswith(PREFIX)
     encoded = word.removeprefix(PREFIX).rstrip("=")
     padding = "=" * (-len(encoded) % 4)
@@ -57,11 +57,11 @@ def _read_key(word: str, which: str) -> SigningKey:
             f"key {which} is not {PREFIX} and base64, as Standard Webhooks has it;"
             f" make one with: echo {PREFIX}$(openssl rand -base64 32)"
         )
-    return SigningKey(octets)
+    return SharedSecret(octets)
 
 
 def signature_headers(
-    keys: Sequence[SigningKey], *, message_id: str, timestamp: int, body: bytes
+    keys: Sequence[SharedSecret], *, message_id: str, timestamp: int, body: bytes
 ) -> dict[str, str]:
     """The three headers of Standard Webhooks; `timestamp` in seconds since 1970."""
     signed = f"{message_id}.{timestamp}.".encode() + body

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from sinks.base import Check, Sink, SinkContext, SinkError, SinkRejected, SinkSettings
 from sinks.http.check import look_at_address
-from sinks.http.client import Client, Limits
+from sinks.http.client import HttpClient, HttpLimits
 from sinks.http.outcome import judge
 from sinks.webhook.settings import WebhookSettings
 from sinks.webhook.signature import KeyFormatError, signature_headers
@@ -31,13 +31,13 @@ class WebhookSink(Sink[WebhookSettings]):
 
     KIND: ClassVar[str] = "webhook"
     Settings: ClassVar[type[SinkSettings]] = WebhookSettings
-    LIMITS: ClassVar[Limits] = Limits()
+    LIMITS: ClassVar[HttpLimits] = HttpLimits()
 
     def __init__(self, name: str, settings: WebhookSettings, context: SinkContext) -> None:
         super().__init__(name, settings, context)
         template = settings.template
         self._template = _compiled(template.get_secret_value()) if template else None
-        self._client: Client | None = None
+        self._client: HttpClient | None = None
 
     @property
     def deadline(self) -> float:
@@ -54,7 +54,7 @@ class WebhookSink(Sink[WebhookSettings]):
         self.close()
         url = self.settings.url.get_secret_value()
         shown = self.settings.shown
-        self._client = Client(url, self.LIMITS, shown=shown, proxy=self.settings.proxy_url)
+        self._client = HttpClient(url, self.LIMITS, shown=shown, proxy=self.settings.proxy_url)
 
     def deliver(self, records: Sequence[Record]) -> None:
         """Post the record. Raises `SinkError`, `SinkPaused` on 410, or `SinkRejected`."""

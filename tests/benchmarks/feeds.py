@@ -16,7 +16,7 @@ from support.amqp.message import PARTITION_KEY, HubMessage
 from support.amqp.server import EventHubServer
 
 from console.ingest.enrolment import read_key, webhook_secret
-from sinks.webhook.signature import SigningKey, signature_headers
+from sinks.webhook.signature import SharedSecret, signature_headers
 
 HUB: Final = "fleet"
 
@@ -56,7 +56,7 @@ def _lines(file: str) -> list[bytes]:
 def _request(line: bytes, key: bytes) -> bytes:
     topic, _, body = line.partition(b" ")
     vm_id = topic.split(b"/")[4].decode()
-    secret = SigningKey(webhook_secret(key, vm_id))
+    secret = SharedSecret(webhook_secret(key, vm_id))
     signed = signature_headers([secret], message_id="r", timestamp=int(time.time()), body=body)
     headers = {"Host": "127.0.0.1", "Content-Length": str(len(body)), **signed}
     head = "".join(f"{name}: {value}\r\n" for name, value in headers.items())

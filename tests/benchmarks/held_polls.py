@@ -17,7 +17,7 @@ from typing import Any, Final
 import requests
 from support.ports import free_port
 
-from console.service.connections import Limits
+from console.service.connections import ConnectionLimits
 from tests.benchmarks.frame import Figure, Limit
 from tests.benchmarks.measure import PYTHON, SEB, cpu_seconds, environment, resident_mib, running
 
@@ -25,7 +25,7 @@ TITLE: Final = "Commands over HTTPS"
 OURS: Final = "the console"
 VMS: Final = 5000
 TOO_MANY: Final = 11_000
-MOST_HELD: Final = Limits().polls
+MOST_HELD: Final = ConnectionLimits().polls
 LIMIT_MIB: Final = 300.0
 LOOK_SECONDS: Final = 20.0
 _PATIENCE: Final = 120.0

@@ -18,7 +18,7 @@ from uuid import NAMESPACE_URL, uuid5
 from support.console.records import FakeVm
 
 from console.ingest.enrolment import pull_token, read_key, webhook_secret
-from sinks.webhook.signature import SigningKey, signature_headers
+from sinks.webhook.signature import SharedSecret, signature_headers
 
 _AT_ONCE: Final = 500
 """Connections that are opened at the same time."""
@@ -80,7 +80,7 @@ async def _record(url: str, key: bytes, vms: list[FakeVm], seen: Counter[str]) -
         reader, writer = await asyncio.open_connection(parts.hostname, parts.port)
         for vm in waiting:
             body = vm.heartbeat().body
-            secret = SigningKey(webhook_secret(key, vm.vm_id))
+            secret = SharedSecret(webhook_secret(key, vm.vm_id))
             signed = signature_headers(
                 [secret], message_id="r", timestamp=int(time.time()), body=body
             )

@@ -10,7 +10,7 @@ import pytest
 from support.faults.oracle import Evidence, judge
 from support.imds.restless import fingerprint
 
-from bridge.simulator.approvals import Approval
+from bridge.simulator.approvals import Post
 
 EVENT = "E-1"
 NOW = datetime(2026, 5, 4, 3, 2, 1, tzinfo=UTC)
@@ -68,7 +68,7 @@ STORY = [
     told(5, "started", "Started", revision=2, seen=STARTED),
     receipt(6, "confirmed"),
 ]
-POST = Approval(
+POST = Post(
     time=1.0,
     wall=NOW,
     body=json.dumps({"StartRequests": [{"EventId": EVENT}]}).encode(),

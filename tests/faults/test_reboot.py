@@ -14,7 +14,7 @@ from support.faults.oracle import Evidence, Figures, judge, outbox_of
 from support.process.bridge import BridgeProcess, fast
 
 from bridge.simulator.events import SimulatedEvent
-from bridge.simulator.faults import Refused
+from bridge.simulator.faults import RefusedFault
 from bridge.simulator.simulator import Simulator
 
 BOOTED = Path(__file__).parents[1] / "support" / "faults" / "booted.py"
@@ -153,7 +153,7 @@ def live_twice(home: Path, case: Case) -> tuple[list[Mapping[str, Any]], Evidenc
             machine.bring_about()
             bridge.kill()
         lived = {each["sequence"] for each in machine.records}
-        simulator.fault(Refused(seconds=None))
+        simulator.fault(RefusedFault(seconds=None))
         with machine.boot("boot-2" if case.reboot else "boot-1") as bridge:
             bridge.wait_for_log("started")
             machine.pass_time()

@@ -11,7 +11,7 @@ from support.process.bridge import run_seb, written
 from support.process.launch import Launch
 
 from bridge.simulator.events import SimulatedEvent
-from bridge.simulator.faults import Status
+from bridge.simulator.faults import StatusFault
 from bridge.simulator.simulator import Simulator
 from bridge.simulator.vm import SimulatedVm
 from bridge.store.database import CONFIRMED_BOOT_KEY
@@ -62,7 +62,7 @@ def test_another_vms_disk(launch: Launch, simulator: Simulator, out: Path) -> No
     another_boot(launch.state)
     with Simulator(vm=OTHER) as imds:
         imds.announce(SimulatedEvent(resources=(simulator.vm.name,)))
-        imds.fault(Status(503), times=None, at="instance")
+        imds.fault(StatusFault(503), times=None, at="instance")
         bridge = launch(SEB_IMDS__URL=imds.url)
         bridge.wait_for_log("event.scheduled")
         assert imds.wait_until_served(gets=5)
@@ -86,7 +86,7 @@ def test_approvals_that_are_held_are_shown(launch: Launch, simulator: Simulator,
     launch.env["SEB_APPROVAL__RULES"] = '[{"name": "all"}]'
     launch.env["SEB_HTTP__LISTEN"] = f"127.0.0.1:{free_port()}"
     known(launch, out)
-    simulator.fault(Status(503), times=None, at="instance")
+    simulator.fault(StatusFault(503), times=None, at="instance")
     launch().wait_for_log("sink_up")
     shown = run_seb("status", env=launch.env, home=launch.home)
     assert shown.code == 1
@@ -104,7 +104,7 @@ def test_a_kept_identity_has_the_tags_that_are_named_now(
     launch.env["SEB_IDENTITY__TAGS"] = '["environment"]'
     before = known(launch, out)
     launch.env["SEB_IDENTITY__TAGS"] = "[]"
-    simulator.fault(Status(503), times=None, at="instance")
+    simulator.fault(StatusFault(503), times=None, at="instance")
     known(launch, out)
     tags = [each["data"]["vm"]["tags"] for each in written(out)]
     assert [{"environment": "simulated"}] * before == tags[:before]
@@ -119,7 +119,7 @@ def test_this_vm_after_a_boot(launch: Launch, simulator: Simulator, out: Path) -
     before = known(launch, out)
     another_boot(launch.state)
     event = simulator.announce(SimulatedEvent())
-    simulator.fault(Status(503), times=None, at="instance")
+    simulator.fault(StatusFault(503), times=None, at="instance")
     bridge = launch()
     bridge.wait_for_log("event.scheduled")
     assert simulator.wait_until_served(gets=5)
@@ -144,7 +144,7 @@ def test_this_vm_in_the_same_boot(launch: Launch, simulator: Simulator, out: Pat
     """A bridge that starts anew delivers as before; approvals wait for the identity."""
     before = known(launch, out)
     simulator.announce(SimulatedEvent())
-    simulator.fault(Status(503), times=None, at="instance")
+    simulator.fault(StatusFault(503), times=None, at="instance")
     bridge = launch()
     eventually(lambda: len(written(out)) >= before + 2, what="the event")
     assert simulator.wait_until_served(gets=5)
@@ -160,7 +160,7 @@ def test_a_stop_before_it_is_confirmed(launch: Launch, simulator: Simulator, out
     """The run ends in good order, and its records wait for the next one."""
     before = known(launch, out)
     another_boot(launch.state)
-    simulator.fault(Status(503), times=None, at="instance")
+    simulator.fault(StatusFault(503), times=None, at="instance")
     bridge = launch()
     bridge.wait_for_log("started")
     assert bridge.stop() == 0
@@ -179,7 +179,7 @@ def test_one_look_at_another_boot(launch: Launch, simulator: Simulator, out: Pat
     before = known(launch, out)
     another_boot(launch.state)
     simulator.announce(SimulatedEvent())
-    simulator.fault(Status(503), times=None, at="instance")
+    simulator.fault(StatusFault(503), times=None, at="instance")
     once = launch("--once")
     assert once.wait() == 69
     assert "does not confirm who this VM is" in once.errors

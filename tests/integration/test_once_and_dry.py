@@ -8,7 +8,7 @@ from support.process.launch import Launch
 from support.sinks.http_server import HttpServer
 
 from bridge.simulator.events import SimulatedEvent
-from bridge.simulator.faults import Refused, Silence
+from bridge.simulator.faults import RefusedFault, Silence
 from bridge.simulator.simulator import Simulator
 
 
@@ -31,7 +31,7 @@ def test_once_delivers_and_ends_with_0(launch: Launch, simulator: Simulator) -> 
 
 def test_once_without_imds_is_69(launch: Launch, simulator: Simulator) -> None:
     """The message names the address, and the command that looks closer."""
-    simulator.fault(Refused(seconds=None))
+    simulator.fault(RefusedFault(seconds=None))
     bridge = launch("--once")
     assert bridge.wait() == 69
     assert simulator.url in bridge.errors

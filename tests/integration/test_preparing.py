@@ -12,7 +12,7 @@ from support.process.launch import Launch
 from support.process.scripts import python_script
 
 from bridge.simulator.events import SimulatedEvent
-from bridge.simulator.faults import Status
+from bridge.simulator.faults import StatusFault
 from bridge.simulator.simulator import Simulator
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs POSIX scripts")
@@ -193,7 +193,7 @@ def test_a_wish_is_fulfilled_while_imds_does_not_answer(
     preparing.start()
     event = simulator.announce(an_event())
     preparing.bridge.wait_for_records(1, types="seb.event.scheduled")
-    simulator.fault(Status(503), times=None)
+    simulator.fault(StatusFault(503), times=None)
     preparing.bridge.wait_for_log("imds_trouble")
     cli(launch, "prepare", event.event_id, "--wait", "0.1")
     preparing.bridge.wait_for_records(2, types="seb.preparation")

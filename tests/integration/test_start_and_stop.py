@@ -15,7 +15,7 @@ from support.process.launch import Launch
 from support.sinks.http_server import HttpServer
 
 from bridge.simulator.events import SimulatedEvent
-from bridge.simulator.faults import Refused, Silence
+from bridge.simulator.faults import RefusedFault, Silence
 from bridge.simulator.simulator import Simulator
 from bridge.simulator.vm import SimulatedVm
 
@@ -84,7 +84,7 @@ def test_a_store_that_is_replaced_while_it_is_in_use(
 
 def test_imds_that_is_down_at_start_is_waited_for(launch: Launch, simulator: Simulator) -> None:
     """One line says so; the records come once it answers."""
-    simulator.fault(Refused(seconds=None))
+    simulator.fault(RefusedFault(seconds=None))
     bridge = launch()
     said = bridge.wait_for_log("identity_trouble")
     assert "connection refused by" in said["message"]
@@ -106,7 +106,7 @@ def test_a_backlog_needs_no_imds(launch: Launch, simulator: Simulator) -> None:
         first.wait_for_records(1, types="seb.event.")
         first.kill()
 
-        simulator.fault(Refused(seconds=None))
+        simulator.fault(RefusedFault(seconds=None))
         server.start()
         second = launch(**hook)
         eventually(lambda: len(server.requests()) >= 3, what="the backlog")

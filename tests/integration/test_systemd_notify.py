@@ -12,8 +12,8 @@ from support.process.notify_socket import NotifySocket
 
 from bridge.config.load import load
 from bridge.logs import Redactor
-from bridge.service.bridge import Bridge, Outcome
-from bridge.simulator.faults import Refused, Silence
+from bridge.service.bridge import Bridge, RunEnd
+from bridge.simulator.faults import RefusedFault, Silence
 from bridge.simulator.simulator import Simulator
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="systemd is Linux' own")
@@ -47,8 +47,8 @@ def test_an_imds_that_is_away_at_boot_is_no_reason_either(
     launch: Launch, simulator: Simulator, manager: NotifySocket
 ) -> None:
     """Ready before anybody has answered, and fed by each try to learn who this VM is."""
-    simulator.fault(Refused(), times=None)
-    simulator.fault(Refused(), times=None, at="instance")
+    simulator.fault(RefusedFault(), times=None)
+    simulator.fault(RefusedFault(), times=None, at="instance")
     bridge = launch(**watched(manager))
     place = manager.hear("READY=1") + 1
     for _ in range(3):
@@ -85,11 +85,11 @@ def test_a_run_that_begins_anew_is_no_stop(
         "SEB_HTTP__LISTEN": "",
     }
     bridge = Bridge(load(environ=settings), stop=threading.Event(), redact=Redactor())
-    outcomes: list[Outcome] = []
+    outcomes: list[RunEnd] = []
     thread = threading.Thread(target=lambda: outcomes.append(bridge.run()))
     thread.start()
     eventually(lambda: out.exists() and out.stat().st_size > 0, what="the first record")
     bridge._parts.store.damaged = "database disk image is malformed"
     thread.join(20)
-    assert outcomes == [Outcome.DAMAGED_STORE]
+    assert outcomes == [RunEnd.DAMAGED_STORE]
     assert not [lines for lines in manager.rest() if "STOPPING=1" in lines]

@@ -9,7 +9,7 @@ from support.monitoring import dashboard, prometheus, promql, promtool
 from support.process.bridge import NOWHERE, BridgeProcess
 
 from bridge.simulator.events import SimulatedEvent
-from bridge.simulator.faults import Status
+from bridge.simulator.faults import StatusFault
 from bridge.simulator.simulator import Simulator
 
 # What a bridge with a pending event, one good and one failing sink has nothing to show for.
@@ -52,7 +52,7 @@ def scraped(tmp_path: Path) -> Iterator[prometheus.Prometheus]:
     ):
         bridge.wait_for_log("started")
         server.wait_for(["seb_looking == 1"])
-        simulator.fault(Status(503))
+        simulator.fault(StatusFault(503))
         soon = datetime.now(UTC) + timedelta(minutes=10)
         simulator.announce(
             SimulatedEvent(

@@ -13,7 +13,7 @@ from support.page.browser import screenshot, watched_page
 from support.process.bridge import BridgeProcess
 
 from bridge.simulator.events import SimulatedEvent
-from bridge.simulator.faults import Refused
+from bridge.simulator.faults import RefusedFault
 from bridge.simulator.simulator import Simulator
 from bridge.simulator.vm import SimulatedVm
 
@@ -125,7 +125,7 @@ def test_an_imds_that_stops_turns_the_big_state(
     page: Page, simulator: Simulator, bridge: BridgeProcess, url: str
 ) -> None:
     """'Not looking' is not 'no contact': that is what the page says once the bridge is gone."""
-    simulator.fault(Refused(seconds=None))
+    simulator.fault(RefusedFault(seconds=None))
     expect(page.locator(HEADLINE)).to_have_text("Not looking", timeout=SOON_MS)
     expect(page.locator("#state .say")).to_contain_text("The metadata service (IMDS) last answered")
     assert health(url) == (200, 503)

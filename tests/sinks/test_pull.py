@@ -17,7 +17,7 @@ from support.sinks.http_server import HttpServer, Mode
 from support.sinks.throwaway_ca import ThrowawayCa
 
 from sinks.base import SinkContext, SinkError
-from sinks.http.client import Limits
+from sinks.http.client import HttpLimits
 from sinks.pull import PullSink
 from sinks.pull.poll import MAX_TOKENS
 from sinks.pull.settings import PullSettings
@@ -32,7 +32,7 @@ PATIENCE = 10.0
 class HastyPullSink(PullSink):
     """With limits that a test can wait for."""
 
-    LIMITS: ClassVar[Limits] = Limits(connect=2.0, read=1.0, total=1.5)
+    LIMITS: ClassVar[HttpLimits] = HttpLimits(connect=2.0, read=1.0, total=1.5)
     STOP_SECONDS: ClassVar[float] = 5.0
 
 

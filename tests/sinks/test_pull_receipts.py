@@ -9,7 +9,7 @@ from support.sinks.destination import FarEnd
 from support.sinks.http_server import HttpServer, Request
 
 from sinks.base import Sink, SinkError, SinkPaused, SinkRejected
-from sinks.http.client import Limits
+from sinks.http.client import HttpLimits
 from sinks.pull import PullSink
 from sinks.pull.settings import PullSettings
 from sinks.testing import BRIDGE_TYPES, EVENT_TYPES, SinkContract, sample_context, sample_record
@@ -22,8 +22,8 @@ TOKEN = "token-that-is-secret"
 class Hasty(PullSink):
     """With limits that a test can wait for."""
 
-    LIMITS: ClassVar[Limits] = Limits(connect=2.0, read=1.0, total=2.5)
-    RECEIPT_LIMITS: ClassVar[Limits] = Limits(connect=2.0, read=1.0, total=2.5, body=0.5)
+    LIMITS: ClassVar[HttpLimits] = HttpLimits(connect=2.0, read=1.0, total=2.5)
+    RECEIPT_LIMITS: ClassVar[HttpLimits] = HttpLimits(connect=2.0, read=1.0, total=2.5, body=0.5)
 
 
 def posted(server: HttpServer) -> list[Request]:
@@ -84,7 +84,7 @@ def test_it_takes_receipts_only(server: HttpServer) -> None:
 class Patient(Hasty):
     """Its poll waits longer than a test lasts."""
 
-    LIMITS: ClassVar[Limits] = Limits(connect=2.0, read=60.0, total=60.0)
+    LIMITS: ClassVar[HttpLimits] = HttpLimits(connect=2.0, read=60.0, total=60.0)
     STOP_SECONDS: ClassVar[float] = 5.0
 
 
@@ -149,7 +149,9 @@ def test_a_slow_control_plane_is_told_what_came_through(server: HttpServer) -> N
     """A call ends before its deadline; the other receipts follow in the next one."""
 
     class Slow(Patient):
-        RECEIPT_LIMITS: ClassVar[Limits] = Limits(connect=2.0, read=60.0, total=60.0, body=0.5)
+        RECEIPT_LIMITS: ClassVar[HttpLimits] = HttpLimits(
+            connect=2.0, read=60.0, total=60.0, body=0.5
+        )
         TURN_SECONDS: ClassVar[float] = 1.0
 
     sink = make(server, Slow)

@@ -14,7 +14,7 @@ from support.sinks.webhook import HastyWebhookSink, hasty, shows_no_secret
 from urllib3 import HTTPConnectionPool
 
 from sinks.base import SinkError
-from sinks.http.client import Limits
+from sinks.http.client import HttpLimits
 from sinks.testing import sample_record
 
 
@@ -128,7 +128,7 @@ def test_abort_ends_a_delivery_that_is_stuck(server: HttpServer) -> None:
     """The watchdog's call cuts the connection, and the thread comes free."""
 
     class Patient(HastyWebhookSink):
-        LIMITS = Limits(read=60, total=60)
+        LIMITS = HttpLimits(read=60, total=60)
 
     quick = hasty(server)
     sink = Patient("ops", quick.settings, quick.context)
@@ -146,7 +146,7 @@ def test_a_time_that_is_up_while_connecting(server: HttpServer) -> None:
     """Time that ran out before there was a socket still ends the delivery."""
 
     class Late(HastyWebhookSink):
-        LIMITS = Limits(read=60, total=0.0)
+        LIMITS = HttpLimits(read=60, total=0.0)
 
     quick = hasty(server)
     server.answer(mode="drip-headers")

@@ -9,7 +9,7 @@ from typing import Final
 import click
 
 from bridge.cli import common
-from bridge.cli.check.steps import Step, checkup
+from bridge.cli.check.steps import CheckLine, checkup
 from bridge.errors import CONFIGURATION, OK, UNREACHABLE, ConfigurationError
 from sinks.base import Check
 from sinks.readable import escaped
@@ -37,7 +37,7 @@ def command(*, offline: bool, as_json: bool, overrides: tuple[str, ...]) -> None
     except ConfigurationError as error:
         for line in str(error).splitlines():
             check = Check.fail(line, "see `seb config env` for every setting")
-            steps.append(Step(about="settings", check=check))
+            steps.append(CheckLine(about="settings", check=check))
             _show(steps[-1], as_json=as_json)
     else:
         for step in checkup(config, offline=offline, asking=_wait):
@@ -53,7 +53,7 @@ def _wait(what: str) -> None:
         click.echo(f"      {what} ...", err=True)
 
 
-def _show(step: Step, *, as_json: bool) -> None:
+def _show(step: CheckLine, *, as_json: bool) -> None:
     check = step.check
     if as_json:
         line = {
@@ -70,7 +70,7 @@ def _show(step: Step, *, as_json: bool) -> None:
         click.echo(f"      -> {escaped(check.remedy)}")
 
 
-def _exit_code(steps: list[Step]) -> int:
+def _exit_code(steps: list[CheckLine]) -> int:
     failed = {step.about for step in steps if step.check.level == "fail"}
     if failed & {"settings", "state", "approval"}:
         return CONFIGURATION

@@ -27,7 +27,7 @@ SINK_SECONDS: Final = 30.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class CheckLine:
     """One line of the report, about settings, state, approval, http, imds, identity, sink NAME."""
 
     about: str
@@ -36,7 +36,7 @@ class Step:
 
 def checkup(
     config: Configuration, *, offline: bool, asking: Callable[[str], None] = lambda _: None
-) -> Iterator[Step]:
+) -> Iterator[CheckLine]:
     """The steps; the network only unless offline. `asking` is called before each slow part."""
     yield from _steps("settings", [_settings(config), *_stray(config)])
     yield from _steps("state", look_at_state(config.settings.state_dir))
@@ -50,17 +50,17 @@ def checkup(
     asking(f"asking {settings.imds.url}; the first answer ever can take two minutes")
     yield from _steps("imds", look_at_imds(settings))
     vm, check = look_at_identity(settings)
-    yield Step(about="identity", check=check)
+    yield CheckLine(about="identity", check=check)
     asking("asking the sinks")
     for spec, checks in zip(config.sinks, look_at_sinks(config, vm or NOBODY), strict=True):
         yield from _steps(f"sink {spec.name}", checks)
     # The sink that runs has its own environment: what it was answered counts, too.
     for name, check in ask_sinks(config).items():
-        yield Step(about=f"sink {name}", check=check)
+        yield CheckLine(about=f"sink {name}", check=check)
 
 
-def _steps(about: str, checks: Iterable[Check]) -> Iterator[Step]:
-    return (Step(about=about, check=each) for each in checks)
+def _steps(about: str, checks: Iterable[Check]) -> Iterator[CheckLine]:
+    return (CheckLine(about=about, check=each) for each in checks)
 
 
 def _stray(config: Configuration) -> Iterator[Check]:

@@ -9,7 +9,7 @@ from console.db.snapshot import Snapshot
 from console.fleet import view
 from console.fleet.moments import seconds_of
 from console.fleet.outcomes import reason_words
-from console.fleet.values import Event, KnownEvent
+from console.fleet.values import FleetEvent, KnownEvent
 from console.web.events import event_item
 from console.web.pages import words
 
@@ -30,7 +30,7 @@ def rows_of(snapshot: Snapshot, several: Iterable[KnownEvent]) -> list[Row]:
     return [row_of(event_item(snapshot, each), each.event, snapshot.now) for each in several]
 
 
-def row_of(item: view.Json, event: Event, now: float) -> Row:
+def row_of(item: view.Json, event: FleetEvent, now: float) -> Row:
     """What a row shows beside what the API does."""
     names = [resource["name"] for resource in item["resources"]]
     start = seconds_of(item["notBefore"])

@@ -9,7 +9,7 @@ from support.store_helpers import AN_APPROVAL
 from bridge.approval.transitions import (
     TABLE,
     Fact,
-    Observation,
+    Situation,
     Stage,
     answer_of,
     printed,
@@ -40,10 +40,10 @@ def tracked(*, pending: bool = True, **fields: Any) -> TrackedEvent:
     )
 
 
-def observed(known: TrackedEvent | None, **changes: Any) -> Observation:
+def observed(known: TrackedEvent | None, **changes: Any) -> Situation:
     """An observation in which nothing stands against a request."""
     approval = replace(AN_APPROVAL, fingerprint=tracked().fingerprint, expires=None)
-    seen = Observation(
+    seen = Situation(
         approval=approval,
         known=known,
         first_seen=NOW,

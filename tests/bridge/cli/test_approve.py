@@ -112,7 +112,7 @@ def test_here_the_answer_is_no(fleet: CommandFleet, bridge: BridgeProcess) -> No
     assert (said.code, said.err) == (1, "seb: already_started: the event is Started\n")
     assert posts(fleet, event_id) == 0
     event_id = fleet.news(bridge)
-    fleet.imds.fault(faults.Status(400), at="start")
+    fleet.imds.fault(faults.StatusFault(400), at="start")
     said = fleet.here(event_id, "--yes")
     assert (said.code, said.out.split()[:2]) == (1, ["failed:", "imds_refused"])
 
@@ -120,7 +120,7 @@ def test_here_the_answer_is_no(fleet: CommandFleet, bridge: BridgeProcess) -> No
 def test_here_azure_cannot_be_reached(alone: CommandFleet) -> None:
     """It is accepted, and the bridge keeps trying: exit code 75."""
     event_id = alone.news(alone.running())
-    alone.imds.fault(faults.Status(503), times=None, at="start")
+    alone.imds.fault(faults.StatusFault(503), times=None, at="start")
     said = alone.here(event_id, "--yes", "--wait", "0.5")
     assert (said.code, said.out.split()[0]) == (75, "accepted")
     assert "the bridge has accepted it, and keeps trying to reach Azure" in said.err

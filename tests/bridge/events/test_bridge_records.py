@@ -8,7 +8,7 @@ from jsonschema import Draft202012Validator, FormatChecker
 from support.documents.documents import NOW, VM
 
 from bridge.events import bridge_records
-from bridge.events.gaps import Gap
+from bridge.events.gaps import PollGap
 from bridge.store.recovery import StoreReset
 from sinks.testing import SAMPLE_STREAM, sample_record
 from wire.observer import BridgeRun, Node, Observer
@@ -20,7 +20,7 @@ OBSERVER = Observer(
     node=Node(cluster=None, node="aks-1", pod=None),
     bridge=BridgeRun(version="1.2.3", instance_id="run-1", site="default"),
 )
-GAP = Gap(
+GAP = PollGap(
     seconds=61.23456,
     since=NOW - timedelta(seconds=61),
     is_long=True,

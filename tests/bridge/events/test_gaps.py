@@ -4,9 +4,9 @@ from datetime import timedelta
 import pytest
 from support.documents.documents import NOW, FakeClock
 
-from bridge.events.gaps import Gap, GapTracker
+from bridge.events.gaps import GapTracker, PollGap
 
-FIRST = Gap(
+FIRST = PollGap(
     seconds=None,
     since=None,
     is_long=False,
@@ -29,7 +29,7 @@ def tracker(
     return GapTracker(clock, interval=interval, looked_at=looked_at, rebooted=rebooted)
 
 
-def look(gaps: GapTracker, clock: FakeClock) -> Gap:
+def look(gaps: GapTracker, clock: FakeClock) -> PollGap:
     """One good look."""
     gap = gaps.gap(clock.now())
     gaps.looked(clock.now(), gap)

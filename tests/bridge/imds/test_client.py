@@ -22,9 +22,9 @@ from bridge.simulator.faults import (
     Endless,
     Fault,
     Huge,
-    Reset,
+    ResetFault,
     Slow,
-    Status,
+    StatusFault,
     Truncated,
 )
 from bridge.simulator.simulator import Simulator
@@ -115,12 +115,12 @@ def test_the_environments_proxies_are_not_asked(
 
 
 BAD_DAYS: list[tuple[Fault, str]] = [
-    (Status(404), "http_404"),
-    (Status(405), "http_405"),
-    (Status(410), "http_410"),
-    (Status(429), "http_429"),
-    (Status(500), "http_500"),
-    (Status(503), "http_503"),
+    (StatusFault(404), "http_404"),
+    (StatusFault(405), "http_405"),
+    (StatusFault(410), "http_410"),
+    (StatusFault(429), "http_429"),
+    (StatusFault(500), "http_500"),
+    (StatusFault(503), "http_503"),
     (Truncated(), "connection"),
     (Huge(10), "too_large"),
     (Endless(5.0), "too_large"),
@@ -282,9 +282,9 @@ def test_a_connection_that_is_reset_is_tried_once_more(
     """Only where it was kept from an earlier answer; a second reset is IMDS's own."""
     asked = client(imds_simulator.url)
     asked.events()
-    imds_simulator.fault(Reset())
+    imds_simulator.fault(ResetFault())
     asked.events()
-    imds_simulator.fault(Reset(), times=2)
+    imds_simulator.fault(ResetFault(), times=2)
     error = refused(asked)
     assert (error.reason, imds_simulator.gets) == ("connection", 5)
 
@@ -406,7 +406,9 @@ def test_a_wrong_endpoint_is_left_again(imds_simulator: Simulator, client: Clien
     assert [given, other.url] * 2 == tried
 
 
-@pytest.mark.parametrize("fault", [Status(404), Status(410), Slow(5.0), Reset()], ids=str)
+@pytest.mark.parametrize(
+    "fault", [StatusFault(404), StatusFault(410), Slow(5.0), ResetFault()], ids=str
+)
 def test_an_endpoint_that_is_there_is_not_left(
     imds_simulator: Simulator, fault: Fault, client: Client
 ) -> None:

@@ -4,7 +4,7 @@ import pytest
 from support.imds.client import approve, ask
 
 from bridge.simulator.events import SimulatedEvent
-from bridge.simulator.faults import Reset
+from bridge.simulator.faults import ResetFault
 from bridge.simulator.simulator import Simulator
 from bridge.simulator.timeline import SimulatedDocument
 
@@ -83,7 +83,7 @@ def test_an_approval_may_work_and_its_answer_be_lost() -> None:
     simulator, started = started_simulator()
     with simulator:
         event = simulator.announce(SimulatedEvent())
-        simulator.fault(Reset(after_effect=True), at="start")
+        simulator.fault(ResetFault(after_effect=True), at="start")
         with pytest.raises(ConnectionError):
             approve(simulator.url, event.event_id)
         assert started.wait(5)

@@ -13,17 +13,17 @@ from bridge.simulator.faults import (
     Endless,
     Fault,
     Huge,
-    Refused,
+    RefusedFault,
     Silence,
     Slow,
-    Status,
+    StatusFault,
 )
 from bridge.simulator.simulator import Simulator
 
 
 def test_too_many_requests_say_when_to_come_back(imds_simulator: Simulator) -> None:
     """429 carries Retry-After."""
-    imds_simulator.fault(Status(429, retry_after=7))
+    imds_simulator.fault(StatusFault(429, retry_after=7))
     reply = ask(imds_simulator.url)
     assert (reply.status, reply.headers["Retry-After"]) == (429, "7")
 
@@ -40,7 +40,7 @@ def test_a_refused_connection(imds_simulator: Simulator) -> None:
     """Open connections are cut, new ones refused, until it heals; the port stays the same."""
     kept = connect(imds_simulator.url)
     kept.connect()
-    imds_simulator.fault(Refused(seconds=None))
+    imds_simulator.fault(RefusedFault(seconds=None))
     with pytest.raises((ConnectionError, HTTPException)):  # noqa: PT012
         kept.request("GET", "/")
         kept.getresponse()
@@ -53,7 +53,7 @@ def test_a_refused_connection(imds_simulator: Simulator) -> None:
 
 def test_a_refused_connection_heals_of_itself(imds_simulator: Simulator) -> None:
     """After its seconds the same port listens again."""
-    imds_simulator.fault(Refused(seconds=0.05))
+    imds_simulator.fault(RefusedFault(seconds=0.05))
 
     def answers() -> bool:
         with suppress(ConnectionRefusedError):
@@ -65,21 +65,21 @@ def test_a_refused_connection_heals_of_itself(imds_simulator: Simulator) -> None
 
 def test_faults_queue_up(imds_simulator: Simulator) -> None:
     """Each fault lasts its number of GETs, then the next one comes, then all is well."""
-    imds_simulator.fault(Status(500), times=2)
-    imds_simulator.fault(Status(503))
+    imds_simulator.fault(StatusFault(500), times=2)
+    imds_simulator.fault(StatusFault(503))
     assert [ask(imds_simulator.url).status for _ in range(4)] == [500, 500, 503, 200]
 
 
 @pytest.mark.parametrize(
     "fault",
-    [Slow(60), DripBody(1), DripHeaders(1), Endless(), Silence(), Huge(500), Refused(60)],
+    [Slow(60), DripBody(1), DripHeaders(1), Endless(), Silence(), Huge(500), RefusedFault(60)],
     ids=lambda fault: type(fault).__name__,
 )
 def test_stopping_ends_every_fault_at_once(fault: Fault) -> None:
     """A stop waits for none of them, also with a client that reads nothing."""
     with Simulator() as simulator, ExitStack() as clients:
         simulator.fault(fault)
-        if not isinstance(fault, Refused):
+        if not isinstance(fault, RefusedFault):
             clients.enter_context(send_request(simulator.url))
             assert simulator.wait_for_gets(1)
         begun = time.monotonic()
@@ -98,11 +98,11 @@ def test_every_fault_has_a_name(name: str) -> None:
     ("text", "expected"),
     [
         ("slow=3", Slow(3)),
-        ("429=9", Status(429, retry_after=9)),
+        ("429=9", StatusFault(429, retry_after=9)),
         ("huge=2", Huge(2)),
         ("drip=0.2", DripBody(0.2)),
-        ("refused=1", Refused(1)),
-        ("503", Status(503)),
+        ("refused=1", RefusedFault(1)),
+        ("503", StatusFault(503)),
     ],
 )
 def test_a_fault_takes_an_argument(text: str, expected: Fault) -> None:

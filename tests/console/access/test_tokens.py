@@ -16,14 +16,14 @@ from support.console.records import FakeVm
 from support.eventually import eventually
 
 from console.access.people import Person
-from console.access.refusals import Attempt, Refusals
+from console.access.refusals import Refusals, RefusedAttempt
 from console.access.scope import decides_event, sees_event, sees_vm
 from console.access.tokens import Tokens, add_token, end_token, list_tokens
 from console.audit.chain import as_json
 from console.audit.log import everything
 from console.db.opening import Database
 from console.errors import ConfigurationError, RefusedError
-from console.fleet.values import Event, Vm
+from console.fleet.values import FleetEvent, Vm
 
 Call = Callable[..., int]
 
@@ -156,8 +156,8 @@ def test_strangers_silence_no_row_of_a_person(database: Database) -> None:
     """Each actor has a budget, and all strangers share one: a person's refusal is in the audit."""
     refusals = Refusals(database, monotonic=lambda: 0.0)
 
-    def attempt(actor: str, reason: str) -> Attempt:
-        return Attempt(actor=actor, reason=reason, peer="p", method="GET", path="/")
+    def attempt(actor: str, reason: str) -> RefusedAttempt:
+        return RefusedAttempt(actor=actor, reason=reason, peer="p", method="GET", path="/")
 
     async def flood() -> None:
         for n in range(75):
@@ -175,8 +175,8 @@ def test_a_flood_of_attempts_leaves_few_rows(database: Database) -> None:
     now = [0.0]
     refusals = Refusals(database, monotonic=lambda: now[0])
 
-    def attempt(peer: int) -> Attempt:
-        return Attempt(
+    def attempt(peer: int) -> RefusedAttempt:
+        return RefusedAttempt(
             actor="unknown", reason="bad_token", peer=str(peer), method="GET", path="/" * 9999
         )
 
@@ -312,8 +312,8 @@ def test_who_has_a_site_decides_only_what_is_its_sites_alone() -> None:
     everywhere = Person(name="ann", roles=frozenset({"approver"}))
     vms = {site: Vm(vm_id=site, name=site, site=site) for site in ("north", "south")}
 
-    def event(*sites: str) -> Event:
-        return Event(
+    def event(*sites: str) -> FleetEvent:
+        return FleetEvent(
             event_id="E", state="scheduled", shown_by="x", shown_at=1, first_at=1, sites=sites
         )
 

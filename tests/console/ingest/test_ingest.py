@@ -15,7 +15,7 @@ from support.console.stage import ConsoleStage
 from support.eventually import eventually
 
 from console.ingest.enrolment import read_key, webhook_secret
-from sinks.webhook.signature import SigningKey, signature_headers
+from sinks.webhook.signature import SharedSecret, signature_headers
 
 
 @pytest.fixture(scope="module")
@@ -111,7 +111,7 @@ def test_what_cannot_be_stored_is_not_taken(
     vm = FakeVm()
     with ConsoleStage(tmp_path) as stage:
         body = vm.event("E", now=stage.now).body
-        secret = SigningKey(webhook_secret(read_key(tmp_path / "enroll.key"), vm.vm_id, 1))
+        secret = SharedSecret(webhook_secret(read_key(tmp_path / "enroll.key"), vm.vm_id, 1))
         at = int(stage.now.timestamp())
         headers = signature_headers([secret], message_id="r", timestamp=at, body=body)
         with stage.console.database.writing.begin() as connection, monkeypatch.context() as short:

@@ -41,7 +41,15 @@ from console.notify.events import approval_failed, of_open, over
 from console.notify.look import look
 from console.notify.notice import Notice
 from console.notify.notices import Notices
-from console.notify.vms import GATHER, MANY, PATIENCE, RETURN_SECONDS, Case, Seen, vm_notices
+from console.notify.vms import (
+    GATHER,
+    MANY,
+    PATIENCE,
+    RETURN_SECONDS,
+    AwaitedReturn,
+    SeenVm,
+    vm_notices,
+)
 from console.records.incoming import EventReport, Incoming
 from console.records.parse import parse_record, parse_status
 from sinks.base import Sink, SinkContext, SinkSettings
@@ -231,11 +239,14 @@ class Teller:
         self.incidents = incidents if incidents is not None else {}
 
     def look(
-        self, vms: Sequence[Vm], now: float, cases: Mapping[str, Case] = MappingProxyType({})
+        self,
+        vms: Sequence[Vm],
+        now: float,
+        cases: Mapping[str, AwaitedReturn] = MappingProxyType({}),
     ) -> list[Notice]:
         """One look at a fleet of some VMs."""
         seen = [
-            Seen(
+            SeenVm(
                 vm=each,
                 contact=contact(each),
                 since=each.lost_at or now,
@@ -395,7 +406,7 @@ def test_a_group_is_ended_though_one_of_it_got_an_incident_of_its_own() -> None:
     (group,) = found
     back = [vm(number, heard_at=NOW + 200) for number in range(2, MANY + 2)]
     assert teller.look([vms[0], *back], NOW + 200) == []
-    case = {"vm-1": Case(event_id="E", kind="Reboot", due=NOW + 900)}
+    case = {"vm-1": AwaitedReturn(event_id="E", kind="Reboot", due=NOW + 900)}
     found = teller.look([vms[0], *back], NOW + 1000, case)
     assert kinds(found) == [("vm-not-back", "vm-1"), ("vm-heard", group.subject)]
 

@@ -16,7 +16,7 @@ import uvicorn
 from support.console.process import ConsoleProcess
 from support.eventually import eventually
 
-from console.service.connections import Connection, Limits, limits, protocol
+from console.service.connections import ConnectionLimits, LimitedConnection, limits, protocol
 
 HEAD = b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n"
 LARGE = 20_000_000
@@ -35,9 +35,9 @@ async def application(scope: Any, receive: Any, send: Any) -> None:
 
 
 @contextmanager
-def serving(given: Limits | Any) -> Iterator[int]:
+def serving(given: ConnectionLimits | Any) -> Iterator[int]:
     """A server with these limits, or with this protocol; its port."""
-    http = protocol(given) if isinstance(given, Limits) else given
+    http = protocol(given) if isinstance(given, ConnectionLimits) else given
     listener = socket.create_server(("127.0.0.1", 0))
     config = uvicorn.Config(
         application, log_config=None, lifespan="off", http=http, timeout_keep_alive=60
@@ -92,7 +92,7 @@ def has_ended(connection: socket.socket) -> bool:
 def test_a_request_that_does_not_come_is_ended(parts: tuple[bytes, ...]) -> None:
     """The connection is ended when its time is over."""
     with (
-        serving(Limits(head_seconds=0.2, body_seconds=0.2)) as port,
+        serving(ConnectionLimits(head_seconds=0.2, body_seconds=0.2)) as port,
         client(port, *parts) as slow,
     ):
         assert is_ended(slow)
@@ -100,7 +100,7 @@ def test_a_request_that_does_not_come_is_ended(parts: tuple[bytes, ...]) -> None
 
 def test_one_byte_at_a_time_does_not_help() -> None:
     """The deadline is that of the whole head; each byte does not begin it anew."""
-    with serving(Limits(head_seconds=0.5)) as port, client(port, HEAD) as slow:
+    with serving(ConnectionLimits(head_seconds=0.5)) as port, client(port, HEAD) as slow:
         begun = time.monotonic()
         slow.settimeout(0.05)
         while not has_ended(slow) and time.monotonic() - begun < 20:
@@ -112,7 +112,7 @@ def test_one_byte_at_a_time_does_not_help() -> None:
 def test_a_later_request_has_the_same_time() -> None:
     """A connection that was good once is no longer trusted than a new one."""
     with (
-        serving(Limits(head_seconds=1.0)) as port,
+        serving(ConnectionLimits(head_seconds=1.0)) as port,
         client(port, HEAD + b"\r\n") as slow,
     ):
         assert is_answered(slow)
@@ -123,7 +123,7 @@ def test_a_later_request_has_the_same_time() -> None:
 def test_an_idle_connection_and_a_slow_answer_are_left_alone() -> None:
     """The limits are those of a request that is on its way, not of what comes after it."""
     with (
-        serving(Limits(head_seconds=1.0, body_seconds=1.0)) as port,
+        serving(ConnectionLimits(head_seconds=1.0, body_seconds=1.0)) as port,
         client(port, HEAD + b"\r\n") as good,
     ):
         assert is_answered(good)
@@ -135,7 +135,7 @@ def test_an_idle_connection_and_a_slow_answer_are_left_alone() -> None:
 def test_an_answer_that_is_not_read_is_ended() -> None:
     """What a client does not take does not stay in memory."""
     request = HEAD.replace(b"/ ", b"/large ", 1) + b"\r\n"
-    with serving(Limits(reading_seconds=0.3)) as port, client(port, request) as slow:
+    with serving(ConnectionLimits(reading_seconds=0.3)) as port, client(port, request) as slow:
         assert slow.recv(1) == b"H"
         time.sleep(2)  # it does not read, for longer than it may
         got = 0
@@ -147,7 +147,7 @@ def test_an_answer_that_is_not_read_is_ended() -> None:
 
 def test_too_many_are_told_so() -> None:
     """Beyond the limit a client is answered 503; when one has gone there is room again."""
-    with serving(Limits(connections=3)) as port, ExitStack() as stack:
+    with serving(ConnectionLimits(connections=3)) as port, ExitStack() as stack:
         held = [stack.enter_context(client(port)) for _ in range(3)]
         for each in held:  # a connection counts once the server has seen it
             each.sendall(HEAD + b"\r\n")
@@ -165,7 +165,7 @@ def test_too_many_are_told_so() -> None:
 
 def test_a_head_without_an_end_is_ended() -> None:
     """Its size is bounded, however fast it comes."""
-    with serving(Limits(head_bytes=1000)) as port, client(port, HEAD) as endless:
+    with serving(ConnectionLimits(head_bytes=1000)) as port, client(port, HEAD) as endless:
         with suppress(ConnectionError):
             for number in range(1000):
                 endless.sendall(b"X-%d: %b\r\n" % (number, b"a" * 1000))
@@ -176,10 +176,10 @@ def test_a_head_without_an_end_is_ended() -> None:
 
 def test_the_body_of_an_answer_does_not_wait_for_its_head() -> None:
     """Nagle's algorithm is off: head and body are two writes, and would be 40 ms apart."""
-    made: list[Connection] = []
+    made: list[LimitedConnection] = []
 
-    def noting(*args: Any, **kwargs: Any) -> Connection:
-        made.append(Connection(*args, limits=Limits(), **kwargs))
+    def noting(*args: Any, **kwargs: Any) -> LimitedConnection:
+        made.append(LimitedConnection(*args, limits=ConnectionLimits(), **kwargs))
         return made[-1]
 
     with serving(noting) as port, client(port, HEAD + b"\r\n") as reader:
@@ -190,11 +190,11 @@ def test_the_body_of_an_answer_does_not_wait_for_its_head() -> None:
 
 def test_there_are_no_more_connections_than_files() -> None:
     """Running out of files would stop the database and the sources too; polls leave some room."""
-    assert 0 < limits().connections <= Limits().connections
-    assert limits(65_536) == Limits()
+    assert 0 < limits().connections <= ConnectionLimits().connections
+    assert limits(65_536) == ConnectionLimits()
     assert (limits(1024).connections, limits(1024).polls) == (896, 746)
     assert (limits(64).connections, limits(64).polls) == (1, 1)
-    assert Limits().polls == 10_000
+    assert ConnectionLimits().polls == 10_000
 
 
 def test_a_console_answers_while_hundreds_hold_half_a_request(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from support.mqtt.mosquitto import Mosquitto
 from support.process.bridge import BridgeProcess
 
 from bridge.cli.key_files import write_private
-from bridge.simulator.approvals import Approval
+from bridge.simulator.approvals import Post
 from bridge.simulator.events import SimulatedEvent
 from bridge.simulator.simulator import Simulator
 from bridge.simulator.vm import SimulatedVm
@@ -45,7 +45,7 @@ class DecisionBench:
         vms: int = 1,
         alg: str = "EdDSA",
         heartbeat: str = "1",
-        on_approval: Callable[[Approval], None] = lambda _: None,
+        on_approval: Callable[[Post], None] = lambda _: None,
     ) -> None:
         self.directory = directory
         self.heartbeat = heartbeat

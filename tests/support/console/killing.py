@@ -32,7 +32,7 @@ from support.console.process import ConsoleProcess
 from support.eventually import eventually
 from support.faults.strace import Injection
 
-from bridge.simulator.approvals import Approval
+from bridge.simulator.approvals import Post
 
 
 class Scene(DecisionBench):
@@ -66,7 +66,7 @@ class Scene(DecisionBench):
         if found is not None and found.topic.endswith("/command"):
             self.commands[found.claims["jti"]] = found.claims
 
-    def _asked(self, _: Approval) -> None:
+    def _asked(self, _: Post) -> None:
         self.on_post()
 
 
@@ -95,7 +95,7 @@ class HttpsScene(HttpsBench):
             claims = claims_of(token)
             self.commands[claims["jti"]] = claims
 
-    def _asked(self, _: Approval) -> None:
+    def _asked(self, _: Post) -> None:
         self.on_post()
 
 

@@ -13,7 +13,7 @@ from support.console.process import ConsoleProcess
 from support.eventually import eventually
 from support.process.bridge import BridgeProcess
 
-from bridge.simulator.approvals import Approval
+from bridge.simulator.approvals import Post
 from bridge.simulator.events import SimulatedEvent
 from bridge.simulator.simulator import Simulator
 
@@ -22,7 +22,7 @@ class HttpsBench:
     """An IMDS with one VM, and a key that consoles sign with and its bridge trusts."""
 
     def __init__(
-        self, directory: Path, *, on_approval: Callable[[Approval], None] = lambda _: None
+        self, directory: Path, *, on_approval: Callable[[Post], None] = lambda _: None
     ) -> None:
         self.directory = directory
         self.key, self.trust = made_key(directory / "keys")

@@ -22,7 +22,7 @@ from console.audit.log import everything
 from console.config.settings import Settings
 from console.db.opening import Database, database_url
 from console.ingest.enrolment import read_key, webhook_secret
-from sinks.webhook.signature import SigningKey, signature_headers
+from sinks.webhook.signature import SharedSecret, signature_headers
 from wire.record import Record
 
 
@@ -167,7 +167,7 @@ class ConsoleProcess:
         self, body: bytes, *, vm_id: str, record_id: str = "r", skew: float = 0, generation: int = 1
     ) -> requests.Response:
         """Send bytes, signed by the secret of a VM."""
-        secret = SigningKey(webhook_secret(read_key(self.key_file), vm_id, generation))
+        secret = SharedSecret(webhook_secret(read_key(self.key_file), vm_id, generation))
         headers = signature_headers(
             [secret], message_id=record_id, timestamp=int(time.time() + skew), body=body
         )

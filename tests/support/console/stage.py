@@ -25,7 +25,7 @@ from console.db.listening import Listened, write_listening
 from console.ingest.delivery import Delivery
 from console.records.incoming import Incoming
 from console.records.parse import parse_record, parse_status
-from console.service.connections import Limits, protocol
+from console.service.connections import ConnectionLimits, protocol
 from console.service.console import Console
 from console.web.app import application
 from wire.moment import rfc3339
@@ -62,7 +62,7 @@ class ConsoleStage:
         self._server = uvicorn.Server(
             uvicorn.Config(
                 application(self.state, self.console.stream),
-                http=protocol(Limits()),
+                http=protocol(ConnectionLimits()),
                 log_config=None,
                 access_log=False,
                 lifespan="off",

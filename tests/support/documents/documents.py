@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from bridge.imds.client import Answer
+from bridge.imds.client import ImdsAnswer
 from wire.vm import VmIdentity
 
 NOW: Final = datetime(2026, 3, 2, 10, 0, 0, tzinfo=UTC)
@@ -116,9 +116,9 @@ class StandInImds(ABC):
         self.latency_ms = 0.0
         self.asked = 0
 
-    def events(self) -> Answer:
+    def events(self) -> ImdsAnswer:
         self.asked += 1
-        return Answer(body=self.document(), latency_ms=self.latency_ms)
+        return ImdsAnswer(body=self.document(), latency_ms=self.latency_ms)
 
     @abstractmethod
     def document(self) -> bytes:

@@ -14,7 +14,7 @@ from support.faults.posts import FINAL
 from support.faults.stages import Mortal
 from support.process.bridge import BridgeProcess
 
-from bridge.simulator.approvals import Approval
+from bridge.simulator.approvals import Post
 from bridge.simulator.events import SimulatedEvent
 from bridge.simulator.simulator import Simulator
 
@@ -65,7 +65,7 @@ class MortalBench(Mortal):
         """The next POST is the last thing that the bridge does; it gets no answer."""
         self._doomed = True
 
-    def _is_asked(self, approval: Approval) -> None:
+    def _is_asked(self, approval: Post) -> None:
         self.witness(approval)
         if self._doomed:
             self.life.send(signal.SIGKILL)

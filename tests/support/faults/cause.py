@@ -6,7 +6,7 @@ from pathlib import Path
 
 from support.faults.posts import asked
 
-from bridge.simulator.approvals import Approval
+from bridge.simulator.approvals import Post
 
 
 class CauseWitness:
@@ -21,7 +21,7 @@ class CauseWitness:
         self.causeless: list[str] = []
         """EventIds of POSTs that came without a cause on disk."""
 
-    def __call__(self, approval: Approval) -> None:
+    def __call__(self, approval: Post) -> None:
         for event_id in asked(approval):
             # A copy that is made while the poller writes may be torn.
             if not any(self._has_cause(event_id) for _ in range(5)):

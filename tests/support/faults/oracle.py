@@ -14,7 +14,7 @@ from support.faults.records import Heard, Record, Streams, wrong_facts
 from support.imds.restless import fingerprint
 from support.process.bridge import run_seb
 
-from bridge.simulator.approvals import Approval
+from bridge.simulator.approvals import Post
 from bridge.simulator.simulator import Simulator
 
 COMPLAINTS = 20
@@ -46,7 +46,7 @@ class Evidence:
     """Whether there are heartbeats: each may be replaced by a newer one before it arrives."""
     resets: int = 0
     """How often the store was lost and begun anew, as told by as many store-reset records."""
-    posts: Sequence[Approval] = ()
+    posts: Sequence[Post] = ()
     """Every POST of StartRequests that the stand-in IMDS got."""
     rules: Collection[str] = ()
     """Names of the owner's rules."""

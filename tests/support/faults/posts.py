@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from bridge.simulator.approvals import Approval
+from bridge.simulator.approvals import Post
 
 FINAL = ("failed", "confirmed", "rejected")
 
@@ -25,7 +25,7 @@ def wrong_receipts(receipts: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def wrong_posts(
-    posts: Sequence[Approval],
+    posts: Sequence[Post],
     receipts: Sequence[Mapping[str, Any]],
     *,
     rules: Collection[str],
@@ -51,6 +51,6 @@ def wrong_posts(
         yield f"{effects.count(event_id)} effective approvals of {event_id}"
 
 
-def asked(post: Approval) -> list[str]:
+def asked(post: Post) -> list[str]:
     """The EventIds that a POST names."""
     return [str(each["EventId"]) for each in json.loads(post.body)["StartRequests"]]

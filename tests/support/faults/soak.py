@@ -27,14 +27,14 @@ RULE: Final = "reboots"
 RULES: Final = json.dumps([{"name": RULE, "event_type": ["Reboot"]}])
 SAMPLE_SECONDS: Final = 0.5
 IMDS: Final[Sequence[Callable[[], faults.Fault]]] = (
-    lambda: faults.Status(404),
-    lambda: faults.Status(429, retry_after=1),
-    lambda: faults.Status(500),
+    lambda: faults.StatusFault(404),
+    lambda: faults.StatusFault(429, retry_after=1),
+    lambda: faults.StatusFault(500),
     lambda: faults.Slow(0.4),
     lambda: faults.Silence(0.4),
     lambda: faults.DripBody(0.001),
-    lambda: faults.Refused(0.4),
-    lambda: faults.Reset(after_effect=True),
+    lambda: faults.RefusedFault(0.4),
+    lambda: faults.ResetFault(after_effect=True),
     faults.EmptyBody,
     faults.Html,
     faults.NoEvents,

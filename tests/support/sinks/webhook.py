@@ -7,7 +7,7 @@ from typing import Any
 from support.sinks.http_server import HttpServer
 
 from sinks.base import SinkContext
-from sinks.http.client import Limits
+from sinks.http.client import HttpLimits
 from sinks.testing import SAMPLE_VM
 from sinks.webhook import WebhookSink
 from sinks.webhook.settings import WebhookSettings
@@ -23,7 +23,7 @@ SECRETS = (KEY, KEY.removeprefix("whsec_"), PATH, QUERY, TOKEN)
 class HastyWebhookSink(WebhookSink):
     """A webhook with limits that a test can wait for."""
 
-    LIMITS = Limits(connect=2.0, read=1.0, total=2.5, body=0.5)
+    LIMITS = HttpLimits(connect=2.0, read=1.0, total=2.5, body=0.5)
 
 
 def settings(url: str, **others: Any) -> WebhookSettings:

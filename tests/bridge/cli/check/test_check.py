@@ -12,7 +12,7 @@ from support.sinks.five import PASSWORD, FiveSinks
 from support.sinks.http_server import HttpServer
 
 from bridge.simulator.events import API_VERSIONS, SimulatedEvent
-from bridge.simulator.faults import Html, Status
+from bridge.simulator.faults import Html, StatusFault
 from bridge.simulator.simulator import Simulator
 
 UNKNOWN = "there is no such setting; did you mean"
@@ -190,7 +190,7 @@ def test_the_remedy_fits_the_status(
     check: Here, imds_simulator: Simulator, status: int, remedy: str
 ) -> None:
     """Who is refused is not told to wait for the first answer."""
-    imds_simulator.fault(Status(status), times=None)
+    imds_simulator.fault(StatusFault(status), times=None)
     (found,) = [each for each in objects(check("--json")) if each["step"] == "imds"]
     assert (found["level"], found["remedy"][: len(remedy)]) == ("fail", remedy)
 
