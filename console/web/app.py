@@ -139,6 +139,13 @@ def operations(state: AppState, stream: Stream) -> list[Operation]:
             answers={"200": models.VmDetail},
         ),
         Operation(
+            path="/api/v1/vms/{vmId}/retire",
+            endpoint=vms.retire,
+            summary="Say that a VM is gone: nothing waits for it until it is heard again",
+            body=models.ReasonBody,
+            answers={"200": models.VmDetail},
+        ),
+        Operation(
             path="/api/v1/audit",
             endpoint=Audit(state.snapshots).listed,
             summary="The audit, a JSON object a line, the oldest first",

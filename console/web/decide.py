@@ -60,19 +60,19 @@ class DecisionRoutes:
 
     async def approve(self, request: Request, query: models.EventQuery) -> Response:
         """202 `{jti, state}`; 409 with the event as it is now, 403, 404, 422, 503."""
-        body = await _body(request, models.ApprovalBody)
+        body = await body_of(request, models.ApprovalBody)
         approve = partial(self._state.decisions.approve, force=body.force)
         return await self._decide(request, approve, body, query.scope, 202)
 
     async def leave(self, request: Request, query: models.EventQuery) -> Response:
         """200 `{jti, state}`; as `approve`."""
-        body = await _body(request, models.DecisionBody)
+        body = await body_of(request, models.DecisionBody)
         return await self._decide(request, self._state.decisions.leave, body, query.scope, 200)
 
     async def end_turn(self, request: Request, query: models.EventQuery) -> Response:
         """200 with the event; 409 if its VMs hold no turn, or one that is not stuck."""
         person, event_id = person_of(request), request.path_params["eventId"]
-        body = await _body(request, models.TurnEndBody)
+        body = await body_of(request, models.TurnEndBody)
         try:
             await self._state.decisions.end_turn(
                 person, event_id, body.reason, force=body.force, scope=query.scope
@@ -148,7 +148,7 @@ class DecisionRoutes:
         return answer(body, status)
 
 
-async def _body(request: Request, model: type[M]) -> M:
+async def body_of(request: Request, model: type[M]) -> M:
     """What the request says. Raises an answer of 413 or 422."""
     body = bytearray()
     async for part in request.stream():
@@ -163,7 +163,7 @@ async def _body(request: Request, model: type[M]) -> M:
     try:
         return model.model_validate(given)
     except ValidationError as error:
-        raise refuse(422, f"the decision: {problem_of(error)}") from None
+        raise refuse(422, f"the body: {problem_of(error)}") from None
 
 
 def _each_once(pairs: list[tuple[str, Any]]) -> Json:

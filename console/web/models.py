@@ -558,6 +558,12 @@ class AuditQuery(Model):
     ] = None
 
 
+class ReasonBody(Model):
+    """Why something is done."""
+
+    reason: Line
+
+
 class DecisionBody(Model):
     """What a person, or a program, says about an event as it was seen."""
 

@@ -43,6 +43,8 @@ _HEADERS: Final = (
 _FORWARDING: Final = ("forwarded", "via", "x-client-ip", "x-real-ip", "x-original-for")
 """What proxies add, besides everything that begins with X-Forwarded-."""
 _DECIDES: Final = "approver"
+_ADMIN: Final = "admin"
+_VMS: Final = "/vms/"
 _FORBIDDEN: Final = 403
 _UNAUTHORIZED: Final = 401
 
@@ -190,7 +192,7 @@ def _without_right(identity: Identity | None, scope: Scope) -> _Refusal | None:
         words = f"there is no role for {person.name}; see SEB_CONSOLE_ROLES"
     elif person.site is not None and (path in _OF_EVERY_SITE or not path.startswith(_API)):
         words = "a token of one site reads the API only, and not what is of every site"
-    elif _is_form(scope) and _DECIDES not in person.roles:
+    elif _is_form(scope) and not _may_send(scope, person):
         words, reason = "this needs the role approver; see SEB_CONSOLE_ROLES", "not_allowed"
     else:
         return None
@@ -198,8 +200,16 @@ def _without_right(identity: Identity | None, scope: Scope) -> _Refusal | None:
 
 
 def _is_form(scope: Scope) -> bool:
-    """Whether it is a form of the pages, all of which decide about one event or several."""
+    """Whether it is a form of the pages."""
     return scope["method"] not in _SAFE and not scope["path"].startswith(_API)
+
+
+def _may_send(scope: Scope, person: Person) -> bool:
+    """Whether the person may send a form: all decide about events, but for those of a VM's page,
+    which an admin may send too.
+    """
+    is_of_vm = scope["path"].startswith(_VMS)
+    return _DECIDES in person.roles or (is_of_vm and _ADMIN in person.roles)
 
 
 def _came_through_a_proxy(scope: Scope, headers: Headers) -> bool:

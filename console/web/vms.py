@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any, Final
 
 from starlette.requests import Request
 from starlette.responses import Response
 
+from console.access.people import Person
+from console.access.retirement import retire
 from console.access.scope import sees_vm
+from console.approvals.requests import is_reason
 from console.db.history import past_of_vm
 from console.db.snapshot import Snapshot, Snapshots
 from console.db.vms import WantedVms, place_of
@@ -16,7 +20,8 @@ from console.fleet.reporters import channel_of
 from console.fleet.timeline import gap_item, history_item, timeline_item
 from console.fleet.values import Expectation, HeardVm
 from console.web.answers import Json, answer, cursor, place_in, refuse
-from console.web.models import VmDetail, VmPage, VmsQuery
+from console.web.decide import body_of
+from console.web.models import ReasonBody, VmDetail, VmPage, VmsQuery
 from console.web.security import person_of
 
 _EQUAL: Final = ("site", "location", "zone", "scale_set")
@@ -53,6 +58,39 @@ class VmRoutes:
             if heard is None or not sees_vm(person_of(request), heard.vm):
                 raise refuse(404, "no record of such a VM has come in")
             return answer(VmDetail.model_validate(vm_detail(snapshot, heard)))
+
+    async def retire(self, request: Request) -> Response:
+        """200 with the VM; 403 without the role approver or admin, 404, 409 if it is retired."""
+        person, vm_id = person_of(request), request.path_params["vmId"]
+        body = await body_of(request, ReasonBody)
+        seen = await asyncio.to_thread(self._retire, person, vm_id, body.reason)
+        return answer(VmDetail.model_validate(seen))
+
+    def _retire(self, person: Person, vm_id: str, reason: str) -> Json:
+        with self._snapshots.take() as snapshot:
+            heard = snapshot.vms.one(vm_id)
+        if heard is None or not sees_vm(person, heard.vm):
+            raise refuse(404, "no record of such a VM has come in")
+        problem = retirement_problem(self._snapshots, person, vm_id, reason)
+        if problem is not None:
+            raise refuse(*problem)
+        with self._snapshots.take() as snapshot:
+            after = snapshot.vms.one(vm_id)
+            assert after is not None  # noqa: S101  # VMs are not deleted
+            return vm_detail(snapshot, after)
+
+
+def retirement_problem(
+    snapshots: Snapshots, person: Person, vm_id: str, reason: str
+) -> tuple[int, str] | None:
+    """Retire a VM as a person; the status and the words of why not, or None if it is done."""
+    if not person.roles & {"approver", "admin"}:
+        return 403, "this needs the role approver or admin"
+    if not is_reason(reason.strip()):
+        return 422, "the reason is one line of up to 300 characters"
+    now = snapshots.clock()
+    done = retire(snapshots.database, [vm_id], actor=person.name, reason=reason.strip(), now=now)
+    return None if done else (409, "the VM is retired already")
 
 
 def vms_page(

@@ -18,7 +18,7 @@ MAX_REASON: Final = 300
 _MOST_BYTES: Final = 4 * 1024 * 1024
 _MOST_FIELDS: Final = 200
 _BIGGEST: Final = 1e12
-ACTIONS: Final = ("approve", "leave", "end_turn")
+ACTIONS: Final = ("approve", "leave", "end_turn", "retire")
 FORCE: Final = "force"
 """The box, and the action that an approval becomes with it."""
 

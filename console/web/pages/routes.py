@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Collection, Mapping
+from urllib.parse import quote
 
 from pydantic import ValidationError
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
+from console.access.people import Person
 from console.db.errors import StoreError
+from console.errors import RefusedError
 from console.web.events import event_detail
 from console.web.operations import problem_of
 from console.web.pages import (
@@ -19,6 +23,7 @@ from console.web.pages import (
     decision_block,
     event_page,
     fleet_page,
+    forms,
     groups_page,
     history_page,
     overview,
@@ -31,6 +36,7 @@ from console.web.pages.deciding import deciding
 from console.web.pages.rendering import FILES, Renderer
 from console.web.security import person_of
 from console.web.state import AppState
+from console.web.vms import retirement_problem
 
 
 class Pages:
@@ -58,6 +64,7 @@ class Pages:
             Route("/decide/confirm", self._drawn(self.confirm, (*bulk.PARAMETERS, bulk.TICKED))),
             Route("/decide/confirm", self._forms.several, methods=["POST"]),
             Route("/vms/{vm_id}", self._drawn(self.vm)),
+            Route("/vms/{vm_id}", self.retire, methods=["POST"]),
             Route("/history", self._drawn(self.history, history_page.PARAMETERS)),
             Route("/groups", self._drawn(self.groups)),
             Route("/audit", self.audit),
@@ -145,13 +152,42 @@ class Pages:
 
     def vm(self, request: Request) -> Response:
         """One VM."""
+        return self._vm(request)
+
+    async def retire(self, request: Request) -> Response:
+        """The form of a VM's page: the VM is gone; led back, or shown again with why not."""
+        person, vm_id = person_of(request), request.path_params["vm_id"]
+        try:
+            form = await forms.read(request)
+        except forms.FormError as error:
+            return await asyncio.to_thread(self._vm, request, str(error), 422)
+        problem = forms.reason_problem(form.reason)
+        if problem is not None:
+            return await asyncio.to_thread(self._vm, request, problem, 422)
+        refused = await asyncio.to_thread(self._retire, person, vm_id, form.reason)
+        if refused is not None:
+            status, words = refused
+            return await asyncio.to_thread(self._vm, request, f"Not done: {words}.", status)
+        return RedirectResponse(f"/vms/{quote(vm_id, safe='')}", 303)
+
+    def _retire(self, person: Person, vm_id: str, reason: str) -> tuple[int, str] | None:
+        try:
+            return retirement_problem(self._state.snapshots, person, vm_id, reason)
+        except (StoreError, RefusedError) as error:
+            return (503 if isinstance(error, StoreError) else 404), str(error)
+
+    def _vm(self, request: Request, problem: str | None = None, status: int = 200) -> Response:
+        """A VM's page; `problem`: why its form was not carried out."""
+        person = person_of(request)
         with self._state.snapshots.take() as snapshot:
             heard = snapshot.vms.one(request.path_params["vm_id"])
             values = None if heard is None else vm_page.values(snapshot, heard)
         if values is None:
             words = "No record of a VM of this id has come in."
             return self._missing(request, "There is no such VM", words)
-        return self._answer(request, "vm.html", values)
+        values["problem"] = problem
+        values["may_retire"] = bool(person.roles & {"approver", "admin"})
+        return self._answer(request, "vm.html", values, status)
 
     def groups(self, request: Request) -> Response:
         """Who is away in each group, and who waits for whom."""
