@@ -35,9 +35,10 @@ _MOST_CHANGES: Final = 500
 """Events and VMs that are told one by one; of more, pages read everything again."""
 _TIME_SECONDS: Final = 1.0
 """From one look at what time alone has changed to the next: it looks at every VM."""
-_COMMENT_SECONDS: Final = 15.0
+_BEAT_SECONDS: Final = 5.0
+"""A page that hears nothing for some of these knows that the console hangs."""
 _HELLO: Final = b"retry: 2000\n: connected\n\n"
-_COMMENT: Final = b": still here\n\n"
+_BEAT: Final = b"event: beat\ndata: {}\n\n"
 _RELOAD: Final = b"event: reload\ndata: {}\n\n"
 _END: Final = b""
 
@@ -206,9 +207,9 @@ class Stream:
             yield _HELLO
             while True:
                 try:
-                    message = await asyncio.wait_for(page.get(), _COMMENT_SECONDS)
+                    message = await asyncio.wait_for(page.get(), _BEAT_SECONDS)
                 except TimeoutError:
-                    yield _COMMENT
+                    yield _BEAT
                     continue
                 if message is _END:
                     return

@@ -2,7 +2,7 @@
 // What the server's pages cannot do by themselves: countdowns that tick, changes without a reload,
 // filters while one types, rows by keyboard. It shows what the server drew, and asks nobody else.
 (() => {
-  const SOON = 1000, SLOW = 30000, WITHOUT_STREAM = 5000, TIMEOUT = 10000, STALE_AFTER = 15000, STREAM_AGAIN = 15000;
+  const SOON = 1000, SLOW = 30000, WITHOUT_STREAM = 5000, TIMEOUT = 10000, STALE_AFTER = 12000, STREAM_AGAIN = 15000;
   const $ = (id) => document.getElementById(id);
   const root = document.documentElement;
   // The server's clock: it is the one that was compared with Azure's times.
@@ -57,14 +57,23 @@
   function clocks() { document.querySelectorAll("time.clock").forEach(clock); }
 
   /* Contact with the console, and since when there is none. */
+  const LOST = "No contact · ";
   let heardAt = Date.now(), isLive = false, failed = null;
   function contact() {
+    // The stream beats every 5 seconds: a console that hangs is known by its silence.
+    if (isLive && !failed && Date.now() - heardAt > STALE_AFTER) {
+      failed = "it has said nothing for 12 seconds";
+      stop();
+      setTimeout(listen, STREAM_AGAIN);
+      later(0);
+    }
     const lost = failed && Date.now() - heardAt > STALE_AFTER, since = heardAt + offset;
     document.body.classList.toggle("stale", Boolean(lost));
     $("live").dataset.state = lost ? "lost" : isLive ? "live" : "off";
     put($("live-word"), lost ? "no contact" : isLive ? "live" : failed ? "connecting" : `updated ${ago(since)}`);
     if ($("stale").hidden !== !lost) $("stale").hidden = !lost;
     if (!lost) return;
+    if (!document.title.startsWith(LOST)) document.title = LOST + document.title;
     const at = new Date(since).toISOString();
     put($("stale"), `No contact with the console since ${at.slice(11, 19)} UTC (${ago(since)}): ${failed}. What is below is what was known then.`);
   }
@@ -80,7 +89,8 @@
   const isInUse = (form) => form.contains(document.activeElement) || [...form.elements].some(isTyped);
   const forms = (node) => [...(node.querySelectorAll?.("form") ?? []), ...(node.localName === "form" ? [node] : [])];
   const MORPH = {
-    ignoreActiveValue: true,
+    // What is in focus keeps what it holds if somebody types in it; a heading or a link changes.
+    get ignoreActiveValue() { return Boolean(document.activeElement?.matches("input, textarea, select")); },
     callbacks: {
       beforeAttributeUpdated: (name, node) => !isOurs(name, node),
       // A form that somebody has begun to fill in stays, also when there is nothing to decide any more.
@@ -104,7 +114,7 @@
     if (!drawn.getElementById("main")) throw new Error("it answered with another page");
     offset = Number(drawn.documentElement.dataset.now) - Date.now();
     for (const region of document.querySelectorAll("[data-live]")) Idiomorph.morph(region, drawn.getElementById(region.id), MORPH);
-    if (document.querySelector("main[data-live]")) document.title = drawn.title;
+    document.title = document.querySelector("main[data-live]") ? drawn.title : document.title.replace(LOST, "");
     // What somebody is about to decide stays what they saw: the form keeps its fingerprint.
     for (const form of document.querySelectorAll("form[data-fingerprint]")) form.querySelector("[data-changed]").hidden = form.elements.fingerprint.value === form.dataset.fingerprint;
     clocks();
@@ -154,7 +164,9 @@
   function listen() {
     if (stream || document.hidden || !window.EventSource) return;
     stream = new EventSource("/api/v1/stream");
-    stream.onopen = () => { isLive = true; contact(); later(0); };
+    const beat = () => { heardAt = Date.now(); };
+    stream.onopen = () => { isLive = true; beat(); contact(); later(0); };
+    stream.addEventListener("beat", beat);
     stream.onerror = () => {
       isLive = false;
       if (stream?.readyState === EventSource.CLOSED) {
@@ -166,7 +178,7 @@
     };
     // A page that was too far behind is told to read everything again.
     stream.addEventListener("reload", () => later(0));
-    for (const kind of ["event", "vm", "command", "source"]) stream.addEventListener(kind, () => { if (asking) isOutdated = true; else later(SOON); });
+    for (const kind of ["event", "vm", "command", "source"]) stream.addEventListener(kind, () => { beat(); if (asking) isOutdated = true; else later(SOON); });
   }
   function stop() {
     stream?.close();
@@ -229,14 +241,56 @@
     } catch { put(target, "Select it below"); }
   });
 
+  /* A form is sent once the console has answered a question: a press never leads to the browser's
+     error page, and what was typed stays. */
+  const CHECK = 5000;
+  let checked = null;
+  document.addEventListener("submit", async (event) => {
+    const form = event.target, submitter = event.submitter;
+    if (form.method !== "post" || form === checked) return;
+    event.preventDefault();
+    if (form.dataset.sending) return;
+    form.dataset.sending = "";
+    form.querySelector("[data-unsent]")?.remove();
+    const abort = new AbortController(), patience = setTimeout(() => abort.abort(), CHECK);
+    let why = null;
+    try {
+      if (!(await fetch("/healthz", { signal: abort.signal, cache: "no-store" })).ok) why = "it does not work now";
+    } catch { why = abort.signal.aborted ? "it does not answer" : "it cannot be reached"; }
+    clearTimeout(patience);
+    delete form.dataset.sending;
+    if (!why) {
+      checked = form;
+      form.requestSubmit(submitter);
+      checked = null;
+      return;
+    }
+    const note = Object.assign(document.createElement("p"), { className: "notice", role: "alert", textContent: `Nothing was sent: the console has no contact, ${why}. What you typed stays here; press again once it is back.` });
+    note.dataset.unsent = "";
+    form.querySelector(".buttons").before(note);
+  });
+
   /* Keyboard: j and k go through the rows, Enter opens one because its link has the focus. */
   const keys = document.querySelector(".keys");
   if (keys) keys.hidden = false;
   document.addEventListener("keydown", (event) => {
-    if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, select, textarea, [contenteditable]")) return;
-    if (event.key === "/" && filters) {
+    const { target } = event;
+    if ((event.ctrlKey || event.metaKey) && event.key === "Enter" && target.matches("form.decide textarea")) {
       event.preventDefault();
-      filters.elements.q.focus();
+      target.form.requestSubmit(target.form.querySelector("button[name=action]"));
+      return;
+    }
+    if (event.ctrlKey || event.metaKey || event.altKey || target.closest("input:not([type=checkbox]), select, textarea, [contenteditable]")) return;
+    if (event.key === "/") {
+      event.preventDefault();
+      if (filters) filters.querySelector("[type=search]").focus();
+      else location.assign("/fleet#filters");
+    }
+    if (event.key === "d") {
+      event.preventDefault();
+      const reason = $("reason"), due = document.querySelector(".tone-due a, a[href='/decide']");
+      (reason ?? due)?.focus();
+      if (!reason && !due) location.assign("/decide");
     }
     const step = { j: 1, k: -1 }[event.key];
     if (!step) return;
@@ -259,6 +313,10 @@
     try { localStorage.setItem("times", isLocal ? "local" : "utc"); } catch { /* then it lasts for this page */ }
     zoned();
   });
+
+  // After a form was sent its result has the focus. The browser itself goes to the fragment first.
+  const wanted = { "#filters": filters?.querySelector("[type=search]"), "#decision": $("decision-title") }[location.hash];
+  if (wanted) addEventListener("load", () => setTimeout(() => wanted.focus()));
 
   zoned();
   countTicked();

@@ -58,7 +58,59 @@ def test_a_page_that_has_lost_the_console_says_since_when(stage: ConsoleStage, p
     expect(page.locator("#stale")).to_contain_text("No contact with the console since ")
     expect(page.locator("#stale")).to_contain_text("it cannot be reached")
     expect(page.locator("#live")).to_have_text("no contact")
+    expect(page).to_have_title("No contact · Nothing is coming · Scheduled events")
     expect(page.locator(".counts li").first).to_contain_text("1")
+
+
+def test_a_console_that_hangs_is_known_by_its_silence(stage: ConsoleStage, page: Page) -> None:
+    """Its connection stands and its stream says nothing: the page is not green for long."""
+    stage.put(FakeVm().heartbeat(now=stage.now))
+    page.clock.install()
+    page.goto(stage.url)
+    _live(page)
+    page.route("**/*", lambda _: None)  # no request is answered any more
+    page.clock.run_for(4000)
+    _live(page)
+    page.evaluate("() => { window.EventSource = class { addEventListener() {} close() {} }; }")
+    page.clock.run_for(9000)
+    expect(page.locator("#live")).to_have_attribute("data-state", "lost")
+    expect(page.locator("#stale")).to_contain_text("it has said nothing for 12 seconds")
+    assert page.title().startswith("No contact · ")
+    page.unroute_all(behavior="ignoreErrors")
+
+
+def test_a_form_keeps_its_text_where_the_console_is_away(stage: ConsoleStage, page: Page) -> None:
+    """A press says why nothing was sent, in place of the browser's error page."""
+    vm = FakeVm()
+    stage.put(vm.event("E", not_before=stage.moment(600), now=stage.now))
+    stage.takes_commands(vm)
+    page.goto(f"{stage.url}/events/E")
+    _live(page)
+    page.get_by_label("Reason").fill("window of tonight")
+    stage.stop()
+    page.get_by_role("button", name="Leave it").click()
+    expect(page.locator("[data-unsent]")).to_contain_text("Nothing was sent")
+    expect(page.locator("[data-unsent]")).to_contain_text("it cannot be reached")
+    expect(page.get_by_label("Reason")).to_have_value("window of tonight")
+
+
+def test_the_keyboard_reaches_search_and_decision(stage: ConsoleStage, page: Page) -> None:
+    """A slash searches from every page; d goes to the reason, Ctrl+Enter sends it, and the result
+    has the focus.
+    """
+    vm = FakeVm()
+    stage.put(vm.event("E", not_before=stage.moment(600), now=stage.now))
+    stage.takes_commands(vm)
+    page.goto(f"{stage.url}/events/E")
+    page.keyboard.press("d")
+    page.keyboard.type("low traffic")
+    page.keyboard.press("Control+Enter")
+    expect(page.locator("#decision")).to_contain_text("Left until its time")
+    expect(page.locator("#decision-title")).to_be_focused()
+    page.keyboard.press("/")
+    expect(page.locator("#filters input[name=q]")).to_be_focused()
+    page.keyboard.type("web")
+    expect(page.locator("tbody th")).to_have_text(["web-1"])
 
 
 def test_local_time_is_there_on_demand_and_remembered(stage: ConsoleStage, page: Page) -> None:
