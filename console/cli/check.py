@@ -111,7 +111,7 @@ def _used(settings: Settings, said: str) -> str:
 
 def _sinks(settings: Settings) -> Iterator[str]:
     """A line for each look at a sink that people are told over."""
-    for name, sink in read_sinks(settings.sink, version="check").items():
+    for name, sink in read_sinks(settings.sink, version="check", port=settings.address[1]).items():
         for check in sink.check():
             remedy = f"; {check.remedy}" if check.remedy else ""
             yield f"{check.level:<5} sink {name}: {check.text}{remedy}"

@@ -24,10 +24,18 @@ SITE: Final = "console"
 """Where an MQTT topic has the site of a VM."""
 
 
-def read_sinks(declared: Mapping[str, Mapping[str, Any]], *, version: str) -> dict[str, Sink[Any]]:
-    """The sinks by name, each checked and not open. Raises `ConfigurationError`."""
+def read_sinks(
+    declared: Mapping[str, Mapping[str, Any]], *, version: str, port: int
+) -> dict[str, Sink[Any]]:
+    """The sinks by name, each checked and not open; `port` is the console's own.
+
+    Raises `ConfigurationError`.
+    """
+    # A broker ends the connection of whoever had a client id before: each console has its own, also
+    # beside others on one host, and it stays over a restart.
+    own = f"{OWN_VM}{socket.gethostname()}-{port}"
     context = SinkContext(
-        identity=lambda: VmIdentity(vm_id=f"{OWN_VM}{socket.gethostname()}", name="console"),
+        identity=lambda: VmIdentity(vm_id=own, name="console"),
         now=lambda: datetime.now(UTC),
         site=SITE,
         version=version,

@@ -100,8 +100,10 @@ class Console:
             four_eyes=settings.approval.four_eyes,
             grouping=self.grouping,
         )
+        own = version("scheduled-events-bridge")
+        sinks = read_sinks(settings.sink, version=own, port=settings.address[1])
         self.notices = Notices(
-            list(read_sinks(settings.sink, version=version("scheduled-events-bridge")).values()),
+            list(sinks.values()),
             snapshots=self.snapshots,
             base=settings.public_url or f"http://{settings.listen}",
             site=SITE,

@@ -41,6 +41,7 @@ from console.notify.events import approval_failed, of_open, over
 from console.notify.look import look
 from console.notify.notice import Notice
 from console.notify.notices import Notices
+from console.notify.sinks import read_sinks
 from console.notify.vms import (
     GATHER,
     MANY,
@@ -584,6 +585,41 @@ def test_the_documented_templates_take_notices(service: str) -> None:
         assert isinstance(json.loads(body), dict)
         assert json.dumps(each.title, ensure_ascii=False)[1:-1] in body
         assert f"http://console{each.path}" in body
+
+
+def test_a_name_is_no_markup_in_a_chat() -> None:
+    """Teams shows it as it is, and Slack gets it escaped."""
+    name = "[log in](https://evil.example) <https://evil.example|log in> <!channel>"
+    teller = Teller()
+    lost = [vm(lost_at=NOW, name=name)]
+    teller.look(lost, NOW)
+    (told,) = teller.look(lost, NOW + PATIENCE)
+    record = told.sealed(number=1, stream="s", base="http://console", site="console")
+    slack = render(compile_template(TEMPLATES["Slack"]), record).body.decode()
+    assert "<" not in slack
+    teams = json.loads(render(compile_template(TEMPLATES["Teams"]), record).body)
+    kinds = {each["type"] for each in elements(teams) if "evil" in str(each.get("text"))}
+    assert kinds == {"TextRun"}
+    assert all("evil" not in str(each.get("value")) for each in elements(teams))
+
+
+def elements(value: Any) -> Iterator[dict[str, Any]]:
+    """Every object in a JSON value."""
+    if isinstance(value, dict):
+        yield value
+    for each in value.values() if isinstance(value, dict) else value:
+        if isinstance(each, (dict, list)):
+            yield from elements(each)
+
+
+def test_two_consoles_on_one_host_are_two_to_a_broker() -> None:
+    """Each takes its own client id, and keeps it over a restart."""
+    declared = {"bus": {"kind": "mqtt", "host": "127.0.0.1"}}
+    names = [
+        read_sinks(declared, version="1", port=port)["bus"].context.vm.vm_id
+        for port in (9470, 9471, 9470)
+    ]
+    assert names[0] == names[2] != names[1]
 
 
 ENVELOPE = {
