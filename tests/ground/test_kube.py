@@ -43,7 +43,7 @@ def test_strict(cluster: Cluster, name: str) -> None:
     words = ("template", "seb", CHART, "-n", namespace, *IMAGE, "-f", str(VALUES[name]))
     rendered = cluster.helm(*words)
     assert rendered.returncode == 0, rendered.stderr
-    how = ("--server-side", "--validate=strict", "--dry-run=server", "-n", namespace, "-f", "-")
+    how = ("--server-side", "--validate=strict", "--dry-run=server", "-f", "-")
     done = cluster.kubectl("apply", *how, given=rendered.stdout)
     assert (done.returncode, "Warning" in done.stderr) == (0, False), done.stderr
 

@@ -1,7 +1,9 @@
 """A real Kubernetes API server with its controller manager and etcd, on loopback, for the chart.
 
-There is no kubelet: pods are made and admitted, and stay pending. The binaries are built from the
-Go modules of Kubernetes into the cache: about twenty minutes of two cores, once.
+There is no kubelet: pods are made and admitted, and stay pending. With `runs_pods` the scheduler
+is there, too, and kwok stands in for the kubelets of the nodes that `add_node` makes: their pods
+become running and go, as far as the API server can tell. The binaries are built from Go modules
+into the cache: about twenty minutes of two cores, once.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from support.ports import free_port
 VERSION: Final = "1.34.4"
 OPERATOR: Final = "github.com/prometheus-operator/prometheus-operator@v0.85.0"
 """Where the kinds of the chart's monitors come from."""
+_KWOK: Final = "sigs.k8s.io/kwok/cmd/kwok@v0.7.0"
 _COMMANDS: Final = ("kube-apiserver", "kubectl", "kube-controller-manager", "kube-scheduler")
 _TOOLS: Final = {"go": "Go", "helm": "helm", "etcd": "etcd-server", "openssl": "openssl"}
 _TOKEN: Final = "a-token-of-the-ground"
@@ -70,18 +73,28 @@ def build() -> Path:
     return binaries
 
 
-def _go(where: Path, *arguments: str) -> str:
-    env = {**os.environ, "GOFLAGS": "-mod=mod", "GOTOOLCHAIN": "local"}
+def _add_kwok(binaries: Path) -> None:
+    if not (binaries / "kwok").exists():
+        say("kube: kwok")
+        _go(binaries, "install", "-trimpath", "-ldflags", "-s -w", _KWOK, GOBIN=str(binaries))
+
+
+def _go(where: Path, *arguments: str, **more: str) -> str:
+    env = {**os.environ, "GOFLAGS": "-mod=mod", "GOTOOLCHAIN": "local", **more}
     return fetch("nice", "-n", "10", "go", *arguments, where=where, env=env)
 
 
 class Cluster:
     """The control plane, from `up` to the end; a context manager that leaves nothing behind."""
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, *, runs_pods: bool = False) -> None:
         self._home = home
+        self._runs_pods = runs_pods
         self._binaries = build()
+        if runs_pods:
+            _add_kwok(self._binaries)
         self._programs: list[subprocess.Popen[bytes]] = []
+        self._kwok: subprocess.Popen[bytes] | None = None
         self._port, etcd, peer = free_port(), free_port(), free_port()
         self._etcd, self._peer = f"http://127.0.0.1:{etcd}", f"http://127.0.0.1:{peer}"
         self._log = home / "cluster.log"
@@ -90,9 +103,10 @@ class Cluster:
         key = self._home / "sa.key"
         subprocess.run(["openssl", "genrsa", "-out", str(key), "2048"], check=True, stderr=-3)
         (self._home / "tokens.csv").write_text(f"{_TOKEN},admin,1,system:masters\n")
-        self._write_config()
+        self.write_config(self.config, _TOKEN)
         self._start(
-            *("etcd", "--data-dir", f"{self._home}/etcd", "--listen-client-urls", self._etcd),
+            *("etcd", "--unsafe-no-fsync", "--data-dir", f"{self._home}/etcd"),
+            *("--listen-client-urls", self._etcd),
             *("--advertise-client-urls", self._etcd, "--listen-peer-urls", self._peer),
             *("--initial-advertise-peer-urls", self._peer),
             *("--initial-cluster", f"default={self._peer}"),
@@ -112,8 +126,12 @@ class Cluster:
             *(str(self._binaries / "kube-controller-manager"), "--leader-elect=false"),
             *(f"--kubeconfig={self._home}/config", "--bind-address=127.0.0.1"),
             *(f"--service-account-private-key-file={key}", f"--cert-dir={self._home}/certs"),
+            f"--secure-port={free_port()}",
         )
-        self._add_kinds_and_nodes()
+        if self._runs_pods:
+            self._run_pods()
+        else:
+            self._add_kinds_and_nodes()
         return self
 
     def __exit__(
@@ -128,6 +146,61 @@ class Cluster:
                 each.wait(20)
             each.kill()
             each.wait(20)
+
+    @property
+    def port(self) -> int:
+        """Where the API server listens on 127.0.0.1."""
+        return self._port
+
+    @property
+    def config(self) -> Path:
+        """The kubeconfig of somebody who may do everything."""
+        return self._home / "config"
+
+    def token(self, namespace: str, account: str, *, pod: str = "", uid: str = "") -> str:
+        """A token of a service account, as the kubelet gets it for a pod if one is named."""
+        bound = ("--bound-object-kind=Pod", f"--bound-object-name={pod}")
+        words = (*bound, f"--bound-object-uid={uid}") if pod else ()
+        done = self.kubectl("create", "token", account, "-n", namespace, *words)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
+
+    def write_config(self, path: Path, token: str, *, port: int | None = None) -> Path:
+        """Write a kubeconfig with this token, for this port; its path."""
+        cluster = {
+            "server": f"https://127.0.0.1:{port or self._port}",
+            "certificate-authority": f"{self._home}/certs/apiserver.crt",
+        }
+        config = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": "c", "cluster": cluster}],
+            "users": [{"name": "u", "user": {"token": token}}],
+            "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+            "current-context": "x",
+        }
+        path.write_text(yaml.safe_dump(config))
+        return path
+
+    def add_node(self, name: str, provider_id: str = "") -> None:
+        """A node of kwok's, ready."""
+        labels = {"kubernetes.io/os": "linux", "kubernetes.io/hostname": name, "kwok": "yes"}
+        node = {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "metadata": {"name": name, "labels": labels},
+            "spec": {"providerID": provider_id} if provider_id else {},
+            "status": {"allocatable": {"cpu": "32", "memory": "256Gi", "pods": "110"}},
+        }
+        done = self.kubectl("create", "-f", "-", given=json.dumps(node))
+        assert done.returncode == 0, done.stderr
+        deadline = time.monotonic() + 180
+        ready = ("wait", "--for=condition=Ready", f"node/{name}", "--timeout=5s")
+        while self.kubectl(*ready).returncode:
+            assert time.monotonic() < deadline, self._log.read_text()[-3000:]
+            # kwok may panic over a node that was deleted (DeletedFinalStateUnknown, 0.7 and 0.8).
+            if self._kwok is not None and self._kwok.poll() is not None:
+                self._start_kwok()
 
     def kubectl(self, *words: str, given: str = "") -> subprocess.CompletedProcess[str]:
         """The outcome of a command, with this on its standard input."""
@@ -166,10 +239,11 @@ class Cluster:
             timeout=180,
         )
 
-    def _start(self, *words: str) -> None:
+    def _start(self, *words: str) -> subprocess.Popen[bytes]:
         with self._log.open("ab") as log:
             started = subprocess.Popen(words, stdout=log, stderr=log, cwd=self._home)
         self._programs.append(started)
+        return started
 
     def _await_ready(self) -> None:
         deadline = time.monotonic() + 180
@@ -177,19 +251,22 @@ class Cluster:
             assert time.monotonic() < deadline, self._log.read_text()[-3000:]
             time.sleep(0.5)
 
-    def _write_config(self) -> None:
-        server = f"https://127.0.0.1:{self._port}"
-        config = {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "clusters": [
-                {"name": "c", "cluster": {"server": server, "insecure-skip-tls-verify": True}}
-            ],
-            "users": [{"name": "u", "user": {"token": _TOKEN}}],
-            "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
-            "current-context": "x",
-        }
-        (self._home / "config").write_text(yaml.safe_dump(config))
+    def _run_pods(self) -> None:
+        self._start(
+            *(str(self._binaries / "kube-scheduler"), "--leader-elect=false"),
+            *(f"--kubeconfig={self._home}/config", "--bind-address=127.0.0.1"),
+            *(f"--secure-port={free_port()}", f"--cert-dir={self._home}/certs"),
+        )
+        self._start_kwok()
+
+    def _start_kwok(self) -> None:
+        port = free_port()
+        self._kwok = self._start(
+            *(str(self._binaries / "kwok"), f"--kubeconfig={self._home}/config"),
+            *("--manage-all-nodes=false", "--manage-nodes-with-label-selector=kwok=yes"),
+            *(f"--server-address=127.0.0.1:{port}", f"--node-port={port}", "--node-ip=127.0.0.1"),
+            *("--cidr=10.1.0.0/16", "--node-lease-duration-seconds=40"),
+        )
 
     def _add_kinds_and_nodes(self) -> None:
         """Two nodes, and the kinds of the Prometheus operator and of Azure's copy of it."""

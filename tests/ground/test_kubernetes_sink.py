@@ -1,0 +1,614 @@
+"""The kubernetes sink at a real API server, with controllers, scheduler and kwok's kubelets.
+
+The chart makes role, policy and DaemonSet; each bridge runs with the token that its pod would have,
+so every test passes the policy. In each, the bridge is killed (-9) in the middle, and afterwards
+nothing of ours is left on the node.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from lightkube import Client, KubeConfig
+from lightkube.core.exceptions import ApiError
+from lightkube.resources.core_v1 import Node, NodeStatus
+from lightkube.types import PatchType
+from support.faults.proxy import FaultProxy, Spoil
+from support.ground.cache import ROOT
+from support.ground.kube import Cluster, missing
+from support.kubernetes.node_bench import PATIENCE, NodeBench, node_bench, soon
+
+from bridge.simulator.simulator import Simulator
+from bridge.simulator.vm import SimulatedVm
+from sinks.kubernetes.marks import ANNOTATION, CONDITION, TAINT
+
+NAMESPACE = "seb"
+ROLE = f"{NAMESPACE}-scheduled-events-bridge"
+VALUES = ROOT / "tests" / "helm" / "values"
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
+
+MakeBench = Callable[..., AbstractContextManager[NodeBench]]
+
+
+def install(cluster: Cluster, release: str, namespace: str, values: str) -> None:
+    """Install the chart, with one of its values files."""
+    cluster.namespace(namespace)
+    image = ("--set", "image.repository=registry.example/seb", "-f", f"{VALUES}/{values}.yaml")
+    done = cluster.helm("install", release, str(ROOT / "helm"), "-n", namespace, *image)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A cluster with the chart and all that the sink can do."""
+    if why := missing():
+        pytest.skip(why)
+    with Cluster(tmp_path_factory.mktemp("kube"), runs_pods=True) as made:
+        install(made, "scheduled-events-bridge", NAMESPACE, "kubernetes-drain")
+        yield made
+
+
+@pytest.fixture
+def make(cluster: Cluster, tmp_path: Path) -> MakeBench:
+    """Makes nodes, each with its VM."""
+
+    @contextmanager
+    def made(namespace: str = NAMESPACE, **settings: str) -> Iterator[NodeBench]:
+        home = tmp_path / f"node-{len(list(tmp_path.iterdir()))}"
+        home.mkdir()
+        with node_bench(cluster, home, namespace, **settings) as bench:
+            yield bench
+
+    return made
+
+
+def test_an_event_is_shown_and_taken_back(make: MakeBench) -> None:
+    """Type and deadline are the condition of the node, each transition is a Kubernetes Event, once,
+    and the node is left as it was.
+    """
+    with make() as bench:
+        with bench.bridge() as bridge:
+            event = bench.announce("Redeploy")
+            bench.await_marked()
+            bridge.kill()
+        found = bench.condition()
+        assert found is not None
+        assert (found["status"], found["reason"]) == ("True", "Redeploy")
+        assert "not before 20" in found["message"]
+        assert not bench.is_closed()
+        assert not bench.taints()
+        with bench.bridge():
+            bench.simulator.start_event(event.event_id)
+            bench.end(event)
+            bench.await_clean()
+            wanted = ["EventEnded", "EventScheduled"]
+            soon(
+                lambda: sorted({*bench.events()} - {"EventStarted"}) == wanted,
+                what="the events of the node",
+            )
+            assert len(bench.events()) == len(set(bench.events()))
+
+
+def test_taint_and_cordon_go_with_the_event(make: MakeBench) -> None:
+    """Another's taint and Kubernetes' own stay as they are."""
+    with make(TAINT="true", CORDON="true") as bench:
+        bench.cluster.kubectl("taint", "node", bench.name, "gpu=x:NoSchedule")
+        with bench.bridge() as bridge:
+            event = bench.announce()
+            bench.await_marked()
+            bridge.kill()
+        assert bench.is_closed()
+        assert sorted(bench.taints()) == [("gpu", "NoSchedule"), (TAINT, "NoSchedule")]
+        with bench.bridge():
+            bench.end(event)
+            bench.await_clean()
+            assert bench.taints() == [("gpu", "NoSchedule")]
+
+
+def test_another_cordon_stays(make: MakeBench) -> None:
+    """A person cordoned the node before the event, and it stays cordoned after it."""
+    with make(CORDON="true") as bench:
+        bench.cluster.kubectl("cordon", bench.name)
+        with bench.bridge() as bridge:
+            event = bench.announce()
+            bench.await_marked()
+            bridge.kill()
+        with bench.bridge():
+            bench.end(event)
+            soon(lambda: bench.left() == ["cordon"], what="our marks gone")
+
+
+def test_a_drain_waits_for_the_budget(make: MakeBench) -> None:
+    """Pods leave, a pod that its disruption budget holds stays until the budget lets it go, and
+    daemon and mirror pods stay.
+    """
+    with make(DRAIN="true", FORCE="true") as bench:
+        bench.run("free")
+        bench.run("held", budget=1)
+        bench.run_mirror(f"static-{bench.name}")
+        with bench.bridge() as bridge:
+            event = bench.announce()
+            bridge.wait_for_log("sink_down", timeout=PATIENCE)
+            reason = str(bridge.logs("sink_down")[0])
+            assert "held by a disruption budget: default/held-" in reason
+            bridge.kill()
+        names = bench.pods()
+        assert [each.split("-")[0] for each in names] == ["held", "static"]
+        with bench.bridge():
+            done = bench.cluster.kubectl("delete", "poddisruptionbudget", "held", "-n", "default")
+            assert done.returncode == 0, done.stderr
+            static = [f"static-{bench.name}"]
+            soon(lambda: bench.pods() == static, what="an empty node")
+            assert bench.is_closed()
+            bench.end(event)
+            bench.await_clean()
+        assert bench.backlog() == 0
+        soon(lambda: len(bench.pods()) == 3, what="pods that come back")
+
+
+@pytest.mark.parametrize("force", [True, False], ids=["force", "no force"])
+def test_the_deadline(make: MakeBench, force: bool) -> None:
+    """LEAD seconds before notBefore, what a budget holds is deleted if FORCE says so; otherwise it
+    stays, and the record is dead with the reason. The deadline is that of the newest record: Azure
+    brings the event forward while the drain waits.
+    """
+    with make(DRAIN="true", FORCE=str(force).lower(), LEAD="3600") as bench:
+        bench.run("held", budget=1)
+        held = bench.pods()
+        with bench.bridge() as bridge:
+            event = bench.announce(minutes=120)
+            bridge.wait_for_log("sink_down", timeout=PATIENCE)
+            bridge.kill()
+        assert bench.pods() == held
+        with bench.bridge() as bridge:
+            bench.bring_forward(event, minutes=30)
+            if force:
+                soon(lambda: bench.pods() == [], what="a deleted pod")
+            else:
+                dead = bridge.wait_for_log("record_dead", timeout=PATIENCE)
+                assert "FORCE is not set" in str(dead)
+                assert bench.pods() == held
+            assert bench.is_closed()
+            bench.end(event)
+            bench.await_clean()
+
+
+def test_the_sink_prepares_the_vm(make: MakeBench) -> None:
+    """An event is shown from its announcement on; pods leave once an approval waits for that, and
+    Azure hears of the approval when they have left.
+    """
+    rules = {"SEB_APPROVAL__RULES": json.dumps([{"name": "reboots", "event_type": ["Reboot"]}])}
+    with make(PREPARES="true", DRAIN="true", FORCE="true") as bench:
+        bench.run("held", budget=1)
+        held = bench.pods()
+        with bench.bridge() as bridge:
+            event = bench.announce()
+            bench.await_marked()
+            assert not bench.is_closed()
+            bridge.kill()
+        with bench.bridge(**rules) as bridge:
+            bridge.wait_for_log("sink_down", timeout=PATIENCE)
+            assert bench.is_closed()
+            assert bench.pods() == held
+            bridge.kill()
+        assert bench.simulator.approvals == []
+        with bench.bridge(**rules):
+            bench.cluster.kubectl("delete", "poddisruptionbudget", "held", "-n", "default")
+            soon(
+                lambda: len(bench.simulator.approvals) > 0,
+                what="an approval",
+            )
+            assert bench.pods() == []
+            bench.end(event)
+            bench.await_clean()
+
+
+def test_an_event_that_never_starts(make: MakeBench) -> None:
+    """Azure takes it back while the bridge is dead; the next one takes all back."""
+    with make(TAINT="true", DRAIN="true") as bench:
+        with bench.bridge() as bridge:
+            event = bench.announce("Preempt")
+            bench.await_marked()
+            bridge.kill()
+        bench.end(event)
+        with bench.bridge():
+            bench.await_clean()
+
+
+def test_two_events_one_after_the_other(make: MakeBench) -> None:
+    """The node stays closed until the last one is over."""
+    with make(TAINT="true", CORDON="true") as bench:
+        with bench.bridge() as bridge:
+            first, second = bench.announce("Reboot"), bench.announce("Redeploy", minutes=30)
+            message = "both events in the condition"
+            soon(
+                lambda: "; " in (bench.condition() or {}).get("message", ""),
+                what=message,
+            )
+            bridge.kill()
+        with bench.bridge():
+            bench.end(first)
+            soon(
+                lambda: (bench.condition() or {}).get("reason") == "Redeploy",
+                what="the second event alone",
+            )
+            assert bench.is_closed()
+            bench.end(second)
+            bench.await_clean()
+
+
+def test_a_node_that_is_made_again(make: MakeBench) -> None:
+    """The Node object is deleted and comes back under its name: it gets the marks of the pending
+    event again, and loses them at its end.
+    """
+    with make(TAINT="true", CORDON="true") as bench:
+        with bench.bridge() as bridge:
+            event = bench.announce()
+            bench.await_marked()
+            before = bench.node()["metadata"]["uid"]
+            bench.cluster.kubectl("delete", "node", bench.name)
+            bench.cluster.add_node(bench.name, f"azure://{bench.simulator.vm.resource_id}")
+            bench.await_marked("the event on the new node")
+            assert bench.node()["metadata"]["uid"] != before
+            assert bench.is_closed()
+            bridge.kill()
+        bench.take_token()
+        with bench.bridge():
+            bench.end(event)
+            bench.await_clean()
+
+
+def test_a_vm_that_took_over_the_name(make: MakeBench) -> None:
+    """A VM is killed while its node is cordoned, and another gets its name and its Node object: the
+    new one's bridge takes back what it finds.
+    """
+    with make(TAINT="true", CORDON="true") as old:
+        with old.bridge() as bridge:
+            old.announce()
+            old.await_marked()
+            bridge.kill()
+        home = old.home / "new"
+        home.mkdir()
+        with node_bench_of_another_vm(old, home) as new, new.bridge():
+            new.await_clean()
+
+
+def test_two_bridges_that_meet(make: MakeBench) -> None:
+    """An old pod and a new one look after one node for a while; one of them is killed."""
+    with make(TAINT="true", DRAIN="true", FORCE="true") as bench:
+        bench.run("app")
+        other = bench.home / "other"
+        other.mkdir()
+        apart = {"SEB_STATE_DIR": str(other / "state")}
+        with bench.bridge() as first, bench.bridge(**apart):
+            event = bench.announce()
+            soon(lambda: bench.pods() == [], what="an empty node")
+            first.kill()
+            bench.end(event)
+            bench.await_clean()
+        with bench.bridge():
+            bench.simulator.wait_until_served()
+            soon(lambda: len(bench.pods()) == 1, what="a pod again")
+            assert bench.left() == []
+
+
+def test_an_api_server_that_is_away(make: MakeBench) -> None:
+    """For a minute nothing answers; the event is marked once it does."""
+    with make(TAINT="true", CORDON="true") as bench, FaultProxy(bench.port) as proxy:
+        bench.port = proxy.port
+        bench.take_token()
+        proxy.spoil(Spoil.REFUSED)
+        with bench.bridge() as bridge:
+            event = bench.announce()
+            down = bridge.wait_for_log("sink_down", timeout=PATIENCE)
+            assert "cannot be reached" in str(down)
+            bridge.kill()
+        with bench.bridge() as bridge:
+            # The minute is what is tried.
+            threading.Event().wait(60)
+            assert bench.left() == []
+            proxy.heal()
+            bench.await_marked()
+            proxy.spoil(Spoil.BLACK_HOLE)
+            bench.end(event)
+            assert proxy.wait_for_strike(PATIENCE)
+            proxy.heal()
+            bench.await_clean()
+            assert bridge.poll() is None
+
+
+def test_no_permission(make: MakeBench) -> None:
+    """The log says what to do; the event is marked once the role is there."""
+    with make(TAINT="true", CORDON="true") as bench:
+        binding = ("clusterrolebinding", ROLE)
+        text = json.dumps(bench.cluster.get(*binding))
+        assert bench.cluster.kubectl("delete", *binding).returncode == 0
+        try:
+            with bench.bridge() as bridge:
+                event = bench.announce()
+                down = str(bridge.wait_for_log("sink_down", timeout=PATIENCE))
+                assert "answered 403" in down
+                assert "kubernetes.enabled" in down
+                bridge.kill()
+        finally:
+            made = json.loads(text)
+            for each in ("resourceVersion", "uid", "creationTimestamp", "managedFields"):
+                made["metadata"].pop(each, None)
+            done = bench.cluster.kubectl("create", "-f", "-", given=json.dumps(made))
+            assert done.returncode == 0, done.stderr
+        with bench.bridge():
+            bench.await_marked()
+            bench.end(event)
+            bench.await_clean()
+
+
+def test_an_api_server_that_is_busy(make: MakeBench) -> None:
+    """It answers 429 (priority and fairness) to all that the bridge asks, for a while."""
+    with make(TAINT="true", CORDON="true") as bench:
+        with refused_as_too_many(bench.cluster), bench.bridge() as bridge:
+            event = bench.announce()
+            down = str(bridge.wait_for_log("sink_down", timeout=PATIENCE))
+            assert "answered 429" in down
+            bridge.kill()
+        with bench.bridge():
+            bench.await_marked()
+            bench.end(event)
+            bench.await_clean()
+
+
+def test_conflicts(make: MakeBench) -> None:
+    """Another client changes the node all the time; what it wrote stays, and so does ours."""
+    with make(TAINT="true", CORDON="true") as bench:
+        ended = threading.Event()
+        count = [0]
+
+        def change() -> None:
+            while not ended.wait(0.005):
+                count[0] += 1
+                labels = {"metadata": {"labels": {"changed": str(count[0])}}}
+                bench.admin.patch(Node, bench.name, labels, patch_type=PatchType.MERGE)
+
+        changing = threading.Thread(target=change)
+        changing.start()
+        try:
+            with bench.bridge() as bridge:
+                event = bench.announce()
+                bench.await_marked()
+                bridge.kill()
+            with bench.bridge():
+                bench.end(event)
+                bench.await_clean()
+        finally:
+            ended.set()
+            changing.join()
+        assert bench.node()["metadata"]["labels"]["changed"] == str(count[0])
+
+
+def test_seb_check(make: MakeBench) -> None:
+    """It names what is missing, and what to do: the right, the node, the way to the API server."""
+    with make(DRAIN="true", FORCE="true") as bench:
+        good = bench.seb("check")
+        assert f"there is a node {bench.name}" in good.out
+        assert "may do what is asked for" in good.out
+        bench.settings["KUBECONFIG"] = str(bench.home / "unbound")
+        bench.cluster.write_config(
+            bench.home / "unbound", bench.cluster.token("default", "default")
+        )
+        assert "answered 403" in bench.seb("check").out
+        with make() as other:
+            bench.settings = {"NODE": other.name}
+            wrong = bench.seb("check").out
+            assert "set NODE to the name of this VM's own node" in wrong
+        with FaultProxy(bench.port) as proxy:
+            bench.settings = {}
+            bench.port = proxy.port
+            bench.take_token()
+            proxy.spoil(Spoil.REFUSED)
+            assert "see that the pod's network reaches the API server" in bench.seb("check").out
+
+
+def test_the_token_of_one_node_changes_no_other(cluster: Cluster, make: MakeBench) -> None:
+    """Each thing that RBAC would allow is tried: on another node, and on the own one what is not
+    the sink's.
+    """
+    with make() as own, make() as other, thief_of(own) as thief:
+        cluster.kubectl("taint", "node", own.name, "gpu=x:NoSchedule")
+        other.run("app")
+        (pod,) = other.pods()
+        for bench, what, patch in (
+            (other, "cordon", {"spec": {"unschedulable": True}}),
+            (other, "mark", {"metadata": {"annotations": {ANNOTATION: "{}"}}}),
+            (other, "taint", {"spec": {"taints": [our_taint()]}}),
+            (own, "label", {"metadata": {"labels": {"node-role.kubernetes.io/x": ""}}}),
+            (own, "annotation", {"metadata": {"annotations": {"a": "b"}}}),
+            (own, "owner", {"metadata": {"finalizers": ["example.com/x"]}}),
+            (own, "others' taint", {"spec": {"taints": []}}),
+            (own, "NoExecute", {"spec": {"taints": [gpu_taint(), our_taint("NoExecute")]}}),
+            (own, "cordon without a mark", {"spec": {"unschedulable": True}}),
+            (own, "a mark without a cordon", {"metadata": {"annotations": {ANNOTATION: MARK}}}),
+        ):
+            said = refused(thief, Node, bench.name, patch)
+            assert said.startswith("403 "), f"{what}: {said}"
+        ready = {"type": "Ready", "status": "False", "reason": "x", "message": "x"}
+        ours = {**ready, "type": CONDITION}
+        for bench, what, status in (
+            (other, "condition", {"conditions": [ours]}),
+            (own, "Ready", {"conditions": [ready]}),
+            (own, "capacity", {"capacity": {"cpu": "1"}}),
+            (own, "address", {"addresses": [{"type": "InternalIP", "address": "10.0.0.9"}]}),
+        ):
+            said = refused(thief, NodeStatus, bench.name, {"status": status}, PatchType.STRATEGIC)
+            assert said.startswith("403 "), f"{what}: {said}"
+        config = ("--kubeconfig", str(own.home / "kubeconfig"))
+        done = cluster.kubectl(*config, "delete", "pod", pod, "-n", "default")
+        assert "deletes no pod of another node" in done.stderr
+        done = cluster.kubectl(*config, "delete", "node", other.name)
+        assert "forbidden" in done.stderr
+        evict = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": pod, "namespace": "default"},
+        }
+        path = f"/api/v1/namespaces/default/pods/{pod}/eviction"
+        words = ("create", "--raw", path, "-f", "-")
+        done = cluster.kubectl(*config, *words, given=json.dumps(evict))
+        assert "names the uid of its pod" in done.stderr
+        about = {"kind": "Node", "name": other.name}
+        done = cluster.kubectl(
+            *(*config, "create", "-n", "default", "-f", "-"), given=json.dumps(event_about(about))
+        )
+        assert "only events about the own node" in done.stderr
+        # A person has cordoned the own node: that is not ours to take back.
+        cluster.kubectl("cordon", own.name)
+        said = refused(thief, Node, own.name, {"spec": {"unschedulable": None}})
+        assert "only the own cordon" in said
+        assert other.left() == []
+
+
+def test_a_token_of_no_pod_changes_nothing(cluster: Cluster, make: MakeBench) -> None:
+    """A token that somebody made for the service account names no node."""
+    with make() as bench:
+        pods = cluster.get("pod", bench.pod, "-n", NAMESPACE)
+        token = cluster.token(NAMESPACE, pods["spec"]["serviceAccountName"])
+        cluster.write_config(bench.home / "kubeconfig", token)
+        patch = {"metadata": {"annotations": {ANNOTATION: "{}"}}}
+        with thief_of(bench) as thief:
+            said = refused(thief, Node, bench.name, patch)
+        assert "is not that of a pod on a node" in said
+
+
+def test_who_only_shows_cannot_taint_or_cordon(cluster: Cluster, make: MakeBench) -> None:
+    """The policy follows from the settings of the chart."""
+    install(cluster, "seb", "shows", "kubernetes")
+    with make(namespace="shows") as bench:
+        taint = {"spec": {"taints": [our_taint()]}}
+        cordon = {
+            "metadata": {"annotations": {ANNOTATION: MARK}},
+            "spec": {"unschedulable": True},
+        }
+        with thief_of(bench) as thief:
+            assert "ask for no taint" in refused(thief, Node, bench.name, taint)
+            assert "ask for no cordon" in refused(thief, Node, bench.name, cordon)
+        with bench.bridge() as bridge:
+            event = bench.announce()
+            bench.await_marked()
+            bridge.kill()
+        with bench.bridge():
+            bench.end(event)
+            bench.await_clean()
+
+
+def test_the_policy_is_well_typed(cluster: Cluster) -> None:
+    """The API server finds no expression that it cannot type."""
+    found: list[Any] = []
+
+    def is_checked() -> bool:
+        found[:] = [cluster.get("validatingadmissionpolicy", ROLE).get("status", {})]
+        return "observedGeneration" in found[0]
+
+    soon(is_checked, what="a policy that was looked at")
+    assert found[0].get("typeChecking", {}).get("expressionWarnings", []) == []
+
+
+MARK = json.dumps({"version": 1, "cordoned": True, "events": {}}, separators=(",", ":"))
+
+
+def our_taint(effect: str = "NoSchedule") -> dict[str, str]:
+    """The sink's taint."""
+    return {"key": TAINT, "value": "Reboot", "effect": effect}
+
+
+def gpu_taint() -> dict[str, str]:
+    """A taint of another."""
+    return {"key": "gpu", "value": "x", "effect": "NoSchedule"}
+
+
+def event_about(what: dict[str, str]) -> dict[str, Any]:
+    """A Kubernetes Event that looks like one of ours."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": "x"},
+        "involvedObject": what,
+        "reason": "x",
+        "reportingComponent": "scheduled-events-bridge",
+    }
+
+
+@contextmanager
+def thief_of(bench: NodeBench) -> Iterator[Client]:
+    """Somebody who has got hold of the token of the bench's pod."""
+    config = KubeConfig.from_file(bench.home / "kubeconfig").get()
+    client = Client(config=config, trust_env=False)
+    try:
+        yield client
+    finally:
+        client.close()
+
+
+def refused(
+    thief: Client, kind: Any, name: str, patch: Any, how: PatchType = PatchType.MERGE
+) -> str:
+    """What the API server says of a change, or that it took it."""
+    try:
+        thief.patch(kind, name, patch, patch_type=how)
+    except ApiError as error:
+        return f"{error.status.code} {error.status.message}"
+    return "it was taken"
+
+
+@contextmanager
+def node_bench_of_another_vm(old: NodeBench, home: Path) -> Iterator[NodeBench]:
+    """Another VM on the same Node object, with its own state, and no events."""
+    vm = SimulatedVm(name=old.name, vm_id="7a0a2b54-6c0e-4a60-8f0f-2d1d9b0f0c11")
+    with Simulator(vm=vm) as simulator:
+        made = NodeBench(old.cluster, old.admin, home, simulator, old.namespace)
+        made.settings = dict(old.settings)
+        made.take_token()
+        yield made
+
+
+@contextmanager
+def refused_as_too_many(cluster: Cluster) -> Iterator[None]:
+    """The API server has no seat for the service accounts of our namespace."""
+    api = "flowcontrol.apiserver.k8s.io/v1"
+    limited = {
+        "nominalConcurrencyShares": 0,
+        "lendablePercent": 0,
+        "borrowingLimitPercent": 0,
+        "limitResponse": {"type": "Reject"},
+    }
+    level = {"type": "Limited", "limited": limited}
+    rule = {
+        "subjects": [
+            {"kind": "Group", "group": {"name": f"system:serviceaccounts:{NAMESPACE}"}},
+        ],
+        "resourceRules": [
+            {
+                "verbs": ["*"],
+                "apiGroups": ["*"],
+                "resources": ["*"],
+                "clusterScope": True,
+                "namespaces": ["*"],
+            }
+        ],
+    }
+    flow = {
+        "priorityLevelConfiguration": {"name": "no-seat"},
+        "matchingPrecedence": 1,
+        "rules": [rule],
+    }
+    for kind, spec in (("PriorityLevelConfiguration", level), ("FlowSchema", flow)):
+        made = {"apiVersion": api, "kind": kind, "metadata": {"name": "no-seat"}, "spec": spec}
+        done = cluster.kubectl("create", "-f", "-", given=json.dumps(made))
+        assert done.returncode == 0, done.stderr
+    try:
+        yield
+    finally:
+        cluster.kubectl("delete", "flowschema,prioritylevelconfiguration", "no-seat")
