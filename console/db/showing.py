@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
-from sqlalchemy import Connection, and_, delete, func, select, tuple_, update
+from sqlalchemy import Connection, and_, delete, func, literal, select, tuple_, update
 
 from console.db import rows, tables
 from console.db.contact import contact_of
 from console.db.upsert import insert_new, portions, upsert
 from console.fleet.contact import Listening
+from console.fleet.observations import forgotten
 from console.fleet.showing import Claim, Support, as_shown, chosen, is_contested
 from console.fleet.values import EventKey, FleetEvent, Observation, folded
 
+_FORGOTTEN_SECONDS: Final = 3600.0
 _PAIRS: Final = 1000
 """Pairs in one statement."""
 _E: Final = tables.event.c
@@ -110,6 +112,34 @@ def _is_behind(connection: Connection, key: EventKey, now: float, listening: Lis
     support = _support(connection, [key], now, listening) if is_contested(claims) else {}
     best = chosen(claims, support.get(key, ())) or _newest(connection, key)
     return best != shown_by
+
+
+def end_forgotten(connection: Connection, *, now: float, listening: Listening, number: int) -> int:
+    """End those events, as Unknown, that no heard VM has reported as pending for an hour after
+    their time; how many.
+    """
+    heard = contact_of(tables.vm, now, listening).in_(("heard", "late"))
+    said = and_(_O.event_id == _E.event_id, _O.scope == _E.scope, _O.over == 0)
+    reported = (
+        select(literal(1))
+        .select_from(tables.observation)
+        .join(tables.vm, _V.vm_id == _O.vm_id)
+        .where(said, heard)
+        .correlate(tables.event)
+    )
+    begins = func.coalesce(_E.not_before, _E.started_at, _E.shown_at)
+    query = select(_E.event_id, _E.scope, _E.shown_by).where(
+        _E.state.in_(("scheduled", "started")), begins < now - _FORGOTTEN_SECONDS
+    )
+    found = connection.execute(query.where(~reported.exists())).all()
+    shown = _observations(
+        connection, {(row.event_id, row.scope): row.shown_by for row in found}, {}
+    )
+    ended = [forgotten(each, now) for each in shown.values()]
+    upsert(connection, tables.observation, [rows.observation_row(each, number) for each in ended])
+    fresh = {(each.event_id, each.vm_id): each for each in ended}
+    show(connection, list(shown), fresh, now=now, listening=listening, number=number)
+    return len(shown)
 
 
 def pending_of(connection: Connection, vm_ids: Iterable[str]) -> set[EventKey]:

@@ -9,7 +9,7 @@ from typing import Any, Final
 from sqlalchemy import Connection, Table, bindparam, delete, select, text, tuple_, update
 
 from console.db import rows, tables
-from console.db.showing import pending_of, show, show_again
+from console.db.showing import end_forgotten, pending_of, show, show_again
 from console.db.upsert import insert_new, insert_of, portions, upsert
 from console.db.vms import retire_deleted
 from console.fleet.contact import Listening
@@ -103,7 +103,8 @@ def settle(
     listening = Listening(silent_after=silent_after)
     moved = show_again(connection, now=now, listening=listening, number=number)
     retired = retire_deleted(connection, now=now, listening=listening, number=number)
-    return bool(moved or retired)
+    ended = end_forgotten(connection, now=now, listening=listening, number=number)
+    return bool(moved or retired or ended)
 
 
 def quarantine(

@@ -55,6 +55,13 @@ def ended_unseen(observation: Observation, state: IncomingState) -> Observation 
     return replace(observation, time=min(state.time, state.received_at), facts=facts)
 
 
+def forgotten(observation: Observation, now: float) -> Observation:
+    """An open event that no heard VM reports any more: it is over, and how is not known."""
+    event = replace(observation.facts.event, event_status=UNKNOWN_STATUS)
+    facts = replace(observation.facts, transition="ended", event=event)
+    return replace(observation, time=now, facts=facts)
+
+
 def supersedes(one: Observation, other: Observation) -> bool:
     """Whether a reporter's observation takes the place of its other one."""
     if one.sequence and other.sequence:

@@ -14,7 +14,7 @@ from console.db.opening import Database
 from console.db.snapshot import Snapshots
 from console.db.transactions import read_from, write_to
 from console.fleet.fold import fold
-from console.fleet.values import KnownEvent
+from console.fleet.values import Expectation, KnownEvent
 from console.records.parse import parse_record
 from wire.record import Record
 
@@ -329,3 +329,36 @@ def test_a_vm_on_a_restored_disk_is_heard(intake: Intake) -> None:
         found = snapshot.vms.one(web.vm_id)
     assert found is not None
     assert found.contact == "silent"
+
+
+def condition(intake: Intake, vm: FakeVm) -> str:
+    """What a VM expects."""
+    with intake.snapshots.take() as snapshot:
+        return snapshot.vms.expectations([vm.vm_id]).get(vm.vm_id, Expectation()).condition
+
+
+@pytest.mark.parametrize("transition", ["scheduled", "started"])
+def test_an_event_whose_only_reporter_is_gone_is_over_an_hour_after_its_time(
+    intake: Intake, transition: str
+) -> None:
+    """As Unknown; its VM expects nothing. While a heard VM reports it, it stays."""
+    web, other = FakeVm(), FakeVm(name="web-2")
+    soon = "2026-11-22T12:10:00.000Z"
+    intake.take(web.event("E", transition=transition, not_before=soon, now=NOW))
+    intake.take(other.event("F", transition=transition, not_before=soon, now=NOW))
+    intake.now += timedelta(seconds=3000)
+    intake.take(other.heartbeat(now=intake.now))
+    intake.let_pass(10)
+    assert intake.event().event.state == transition
+    assert condition(intake, web) == transition
+    intake.now += timedelta(seconds=1250)
+    intake.take(other.heartbeat(now=intake.now))
+    intake.let_pass(10)
+    known = intake.event()
+    assert (known.event.state, known.shown.facts.event.event_status) == ("ended", "Unknown")
+    assert condition(intake, web) == "clear"
+    assert intake.event("F").event.state == transition
+    intake.take(web.heartbeat(now=intake.now))
+    assert intake.event().event.state == "ended"
+    intake.take(web.event("E", transition="ended", now=intake.now))
+    assert intake.event().shown.facts.event.event_status == "Completed"
