@@ -14,6 +14,7 @@ from console.access.discovery import ProviderError
 from console.access.identity import callback_of
 from console.access.provider import Provider
 from console.cli import common
+from console.config.load import exposed_secrets
 from console.config.settings import Settings
 from console.db.opening import Database, database_url
 from console.errors import (
@@ -56,6 +57,8 @@ def command(overrides: tuple[str, ...]) -> int:
     for line in _sinks(settings):
         click.echo(line)
         code = max(code, UNREACHABLE) if line.startswith("fail") and code != CONFIGURATION else code
+    for line in exposed_secrets(settings):
+        click.echo(f"warn  {line}")
     if not sources:
         click.echo("warn  no source is set; see SEB_CONSOLE_SOURCE__<NAME>__KIND")
     return code

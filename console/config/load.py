@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import tomllib
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
@@ -121,3 +122,23 @@ def _model_in(annotation: object) -> type[BaseModel] | None:
         if isinstance(each, type) and issubclass(each, BaseModel):
             return each
     return None
+
+
+def exposed_secrets(settings: Settings) -> list[str]:
+    """Files with keys or secrets that every account of this machine can read, and what to do."""
+    named = [settings.key, settings.enroll_key_file, settings.login.client_secret_file]
+    for fields in (*settings.source.values(), *settings.sink.values()):
+        named += [Path(str(value)) for name, value in fields.items() if name.endswith("_file")]
+    return [
+        f"{file} can be read by every account of this machine: chmod o-r {file}"
+        for file in dict.fromkeys(filter(None, named))
+        if _is_exposed(file)
+    ]
+
+
+def _is_exposed(file: Path) -> bool:
+    try:
+        mode = file.stat().st_mode
+    except OSError:  # whoever reads it says so
+        return False
+    return os.name == "posix" and bool(mode & stat.S_IROTH)

@@ -20,6 +20,7 @@ from console.access.identity import Access
 from console.access.roles import note_roles
 from console.approvals.service import Decisions
 from console.approvals.signer import signer_of
+from console.config.load import exposed_secrets
 from console.config.settings import Settings
 from console.db.decisions import commands_to_fetch
 from console.db.enrolment import generations_since
@@ -136,6 +137,8 @@ class Console:
         away is waited for.
         """
         _set_up_interpreter()
+        for line in exposed_secrets(self.settings):
+            _LOG.warning("%s", line, extra={"action": "secret_exposed"})
         bounds = limits()
         self.pull_queue.most = bounds.polls
         with suppress(StoreError):

@@ -155,6 +155,21 @@ def test_check_looks_at_everything(tmp_path: Path) -> None:
     assert "fail  source broker" in bad.stdout
 
 
+@pytest.mark.skipif(os.name != "posix", reason="Windows has no such modes")
+def test_a_key_that_every_account_can_read_is_told(tmp_path: Path) -> None:
+    """By `check` and in the log of a start, with the remedy; nothing of its content is shown."""
+    console = ConsoleProcess(tmp_path)
+    console.key_file.chmod(0o644)
+    words = f"chmod o-r {console.key_file}"
+    done = console.run("check")
+    assert (done.returncode, f"warn  {console.key_file}" in done.stdout) == (0, True)
+    assert words in done.stdout
+    with console:
+        assert words in console.log
+    console.key_file.chmod(0o640)
+    assert words not in console.run("check").stdout
+
+
 def test_check_beside_the_running_console(console: ConsoleProcess) -> None:
     """The port and the database are in use by the console that it is about: nothing is wrong."""
     done = run(console, "check", SEB_CONSOLE_LISTEN=console.url.removeprefix("http://"))
