@@ -1,15 +1,17 @@
-"""The demo as a whole: a console, six VMs, their stories, and an end that leaves nothing."""
+"""The demo as a whole: a console, nine VMs, their stories, and an end that leaves nothing."""
 
 from __future__ import annotations
 
 import base64
 import json
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
 from console import http_client
+from console.config.groups import GroupSettings
 from console.config.settings import Settings
 from console.demo import stories
 from console.demo.stories import Stories
@@ -21,6 +23,14 @@ _READY_SECONDS: Final = 30.0
 _RULE: Final = json.dumps(
     [{"name": "user-reboots", "event_type": ["Reboot"], "event_source": ["User"]}]
 )
+
+_CLUSTER: Final = GroupSettings.model_validate(
+    {"name": "etcd", "match": {"name": ["etcd-*"]}, "approve": {}}
+)
+_PREPARES: Final = json.dumps(
+    ["ping", "-n", "4", "127.0.0.1"] if sys.platform == "win32" else ["sleep", "3"]
+)
+"""Stands for a program that drains: it takes three seconds."""
 
 
 class Demo:
@@ -52,6 +62,7 @@ class Demo:
             enroll_key_file=key_file,
             pull=True,
             key=control,
+            groups=(_CLUSTER,),
         )
         console = Console(settings)
         self._stories.tell(self._begin)
@@ -71,6 +82,13 @@ class Demo:
         # The shared event is what a visitor sees first: the other VMs stand back until it is there.
         if any(stories.has_looked(vm, wait) for vm in web):
             return
+        preparing = {
+            "SEB_SINK__DRAIN__KIND": "program",
+            "SEB_SINK__DRAIN__COMMAND": _PREPARES,
+            "SEB_SINK__DRAIN__PREPARES": "true",
+        }
+        cluster = [self._vm(f"etcd-{n}", site="dublin", settings=preparing) for n in (1, 2, 3)]
+        self._stories.tell(lambda: stories.overlap(cluster, wait))
         database = self._vm("db-1", site="dublin", settings={"SEB_APPROVAL__RULES": _RULE})
         self._stories.tell(lambda: stories.user_reboot(database, wait))
         spot = self._vm("spot-1", site="dublin")

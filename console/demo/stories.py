@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from itertools import count
 from typing import Final
 
 from console.demo.vms import DemoVm, SharedEvent
 
+_UPDATE: Final = "Host server is undergoing maintenance."
 _SLICE: Final = 0.25
 """Seconds between two looks for an approval."""
 Wait = Callable[[float], bool]
@@ -25,7 +27,7 @@ def host_update(vms: Sequence[DemoVm], wait: Wait) -> None:
             "Freeze",
             notice=15 * 60,
             duration=9,
-            description="Host server is undergoing maintenance.",
+            description=_UPDATE,
         )
         if _until_approved(event, 15 * 60, wait) or wait(5):
             return
@@ -34,6 +36,30 @@ def host_update(vms: Sequence[DemoVm], wait: Wait) -> None:
             return
         event.end()
         if wait(20):
+            return
+
+
+def overlap(cluster: Sequence[DemoVm], wait: Wait) -> None:
+    """Two events overlap on two members of a cluster that survives one away: the second waits until
+    the first is back, and both are approved by their group.
+    """
+    for number in count():
+        if has_looked(cluster[0], wait) or wait(8):
+            return
+        pair = [cluster[(number + more) % len(cluster)] for more in (0, 1)]
+        both = []
+        for vm in pair:
+            both.append(SharedEvent([vm], "Reboot", notice=15 * 60, description=_UPDATE))
+            if wait(3):
+                return
+        for event in both:
+            if _until_approved(event, 15 * 60, wait) or wait(5):
+                return
+            event.start()
+            if wait(12):
+                return
+            event.end()
+        if wait(30):
             return
 
 

@@ -78,6 +78,8 @@ def test_a_fleet_with_an_event_and_then_nothing_at_all(scratch: Path) -> None:
             expect(page.locator("main")).to_contain_text("a look at the demo")
             rule = "rule:user-reboots"
             eventually(lambda: rule in approved_by(page, address), what="the rule", timeout=60)
+            page.goto(f"{address}groups")
+            expect(page.locator("main")).to_contain_text("1 of etcd away", timeout=90_000)
         os.killpg(process.pid, signal.SIGINT)  # as Ctrl-C does
         assert process.wait(30) == 0
         assert process.stderr is not None
