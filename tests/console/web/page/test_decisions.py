@@ -358,7 +358,7 @@ def test_siblings_stand_beside_the_button(stage: ConsoleStage, page: Page) -> No
     expect(rows.nth(1)).to_contain_text("db-7 silent, last heard 11 min ago")
     expect(rows.nth(2)).to_contain_text("db-5 decision due")
     expect(rows.nth(2)).to_contain_text("same scale set db")
-    check_views(page, "console-siblings")
+    check_views(page, "console-siblings", every=True)
     page.goto(f"{stage.url}/events/E-AWAY")
     expect(page.locator("#siblings")).to_have_count(0)
 

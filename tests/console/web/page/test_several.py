@@ -50,7 +50,7 @@ def test_events_are_counted_filtered_and_decided_at_once(stage: ConsoleStage, pa
     page.locator("select[name=site]").select_option("dublin")
     expect(page.locator("h1")).to_have_text("3 events wait for a decision")
     assert "site=dublin" in page.url
-    check_views(page, "console-decide")
+    check_views(page, "console-decide", every=True)
     ticks = page.locator("input.tick")
     onward = page.locator("#onward")
     expect(onward).to_be_disabled()
@@ -68,7 +68,7 @@ def test_events_are_counted_filtered_and_decided_at_once(stage: ConsoleStage, pa
     shown = page.locator(".chosen .mono", has_text="sha256:")
     expect(shown).to_have_text([item["fingerprint"] for item in items[:2]])
     expect(page.get_by_role("button", name="Leave 2 events until their times")).to_be_visible()
-    check_views(page, "console-confirm")
+    check_views(page, "console-confirm", every=True)
     changed = vms[1].event(
         "E-dublin-1",
         transition="updated",
@@ -83,7 +83,7 @@ def test_events_are_counted_filtered_and_decided_at_once(stage: ConsoleStage, pa
     results = page.locator(".results li")
     expect(results.nth(0)).to_contain_text("Approved: a VM is being asked.")
     expect(results.nth(1)).to_contain_text("Nothing is signed and nothing is sent.")
-    check_views(page, "console-decided")
+    check_views(page, "console-decided", every=True)
     assert [(row["action"], row["eventId"]) for row in audit(stage)] == [
         ("approve", "E-dublin-0"),
         ("refused", "E-dublin-1"),

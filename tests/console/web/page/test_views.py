@@ -48,7 +48,7 @@ def test_every_page_is_readable_for_everybody(
     with watched_page(browser, full.url) as page:
         page.goto(full.url + path)
         expect(page.locator("#live")).to_have_attribute("data-state", "live")
-        check_views(page, f"console-{name}")
+        check_views(page, f"console-{name}", every=True)
 
 
 def test_a_console_without_vms_says_what_to_do(stage: ConsoleStage, browser: Browser) -> None:
