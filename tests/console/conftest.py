@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from pydantic import SecretStr
+from support.console.fresh import database_on, put_database
 from support.postgresql import PostgreSql, served
 
 from console.config.settings import Settings
@@ -28,7 +29,9 @@ def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Databas
     url = None
     if request.param == "postgresql":
         server: PostgreSql = request.getfixturevalue("postgresql")
-        url = SecretStr(server.database(f"test_{next(_NUMBERS)}"))
+        url = SecretStr(database_on(server, f"test_{next(_NUMBERS)}"))
+    else:
+        put_database(tmp_path)
     opened = Database(database_url(Settings(state_dir=tmp_path, database=url)))
     opened.open()
     yield opened

@@ -27,7 +27,9 @@ def executable(name: str) -> str:
 class PostgreSql:
     """One server: its address and its data stay the same over `stop` and `start`."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_durable: bool = True) -> None:
+        """`is_durable`: whether a commit waits for the disk, so that it outlives the machine."""
+        self._waits_for_disk = "on" if is_durable else "off"
         # Not in pytest's own directory: that is root's.
         self.directory = Path(tempfile.mkdtemp(prefix="seb-postgresql-"))
         self._user = "postgres" if hasattr(os, "geteuid") and os.geteuid() == 0 else None
@@ -52,6 +54,7 @@ class PostgreSql:
         command = [executable("postgres"), "-D", str(self._data), "-p", str(self.port)]
         command += ["-c", "listen_addresses=127.0.0.1"]
         command += ["-c", f"unix_socket_directories={self.directory}"]
+        command += ["-c", f"fsync={self._waits_for_disk}"]
         with (self.directory / "log").open("ab") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log, **self._options)
         eventually(self._answers, what=f"PostgreSQL\n{self.log}", timeout=30)
@@ -71,10 +74,10 @@ class PostgreSql:
     def _url(self, name: str) -> str:
         return f"postgresql://seb@127.0.0.1:{self.port}/{name}"
 
-    def database(self, name: str) -> str:
-        """The URL of a new, empty database."""
+    def database(self, name: str, *, template: str = "template1") -> str:
+        """The URL of a new database, a copy of the template; PostgreSQL's own one is empty."""
         with psycopg.connect(self._url("postgres"), autocommit=True) as connection:
-            connection.execute(f'CREATE DATABASE "{name}"')
+            connection.execute(f'CREATE DATABASE "{name}" TEMPLATE "{template}"')
         return self._url(name)
 
     def execute(self, url: str, statement: LiteralString) -> None:
@@ -101,7 +104,7 @@ class PostgreSql:
 def served() -> Iterator[PostgreSql]:
     """One running server; skips the test where PostgreSQL is not installed."""
     try:
-        server = PostgreSql()
+        server = PostgreSql(is_durable=False)  # tests end processes, and no machines
     except FileNotFoundError as error:
         pytest.skip(str(error))
     with server:

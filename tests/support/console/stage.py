@@ -15,6 +15,7 @@ from typing import Any, Self
 import requests
 import uvicorn
 from sqlalchemy import delete
+from support.console.fresh import put_database
 from support.console.records import FakeVm
 from support.eventually import eventually
 from support.ports import free_port
@@ -114,6 +115,8 @@ class ConsoleStage:
         asyncio.run(self.console._serve(self._server, self._listener))
 
     def __enter__(self) -> Self:
+        if self.console.database.is_sqlite:
+            put_database(Path(str(self.console.database.url.database)).parent)
         self.console.database.open()
         self._thread.start()
         eventually(lambda: self._server.started and self.state.is_ready(), what="the console")
