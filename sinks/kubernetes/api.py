@@ -27,6 +27,8 @@ T = TypeVar("T")
 COMPONENT: Final = "scheduled-events-bridge"
 _NAMESPACE: Final = "default"
 """Where Kubernetes keeps the events of nodes, which are in no namespace themselves."""
+_LARGEST: Final = 200 * 1024
+"""Bytes of a record in an annotation; Kubernetes takes 256 KiB of annotations on an object."""
 _REMEDIES: Final = {
     HTTPStatus.UNAUTHORIZED: "see that the pod mounts the token of its service account",
     HTTPStatus.FORBIDDEN: "see the role of the service account: the chart's `kubernetes.enabled` "
@@ -85,9 +87,14 @@ class Api:
     def add_event(
         self, name: str, *, uid: str, reason: str, message: str, at: str, warning: bool, record: str
     ) -> None:
-        """Write a Kubernetes Event about the node; one that is there already is the same."""
+        """Write a Kubernetes Event about the node; one that is there already is the same.
+
+        A record that is too large for an annotation is left out: the message tells the most of it.
+        """
+        fits = len(record.encode()) <= _LARGEST
+        annotations = {f"{COMPONENT}/record": record} if fits else None
         event = Event(
-            metadata=ObjectMeta(name=name, annotations={f"{COMPONENT}/record": record}),
+            metadata=ObjectMeta(name=name, annotations=annotations),
             involvedObject=ObjectReference(kind="Node", name=self._node, uid=uid),
             reason=reason,
             message=message[:1024],

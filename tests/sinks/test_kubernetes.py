@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -29,6 +30,7 @@ from wire.record import Record
 from wire.state import PendingEvent
 
 NODE = "aks-1"
+OneLook = Callable[[], AbstractContextManager[None]]
 
 
 @pytest.fixture
@@ -43,7 +45,19 @@ def cluster() -> Iterator[FakeApi]:
 def _looks_at_pods_often(monkeypatch: pytest.MonkeyPatch) -> None:
     """A stand-in's pods leave at once."""
     monkeypatch.setattr("sinks.kubernetes.sink._LOOK_SECONDS", 0.01)
-    monkeypatch.setattr("sinks.kubernetes.sink._PASS_SECONDS", 0.2)
+
+
+@pytest.fixture
+def one_look(monkeypatch: pytest.MonkeyPatch) -> OneLook:
+    """Makes a delivery look at the pods once, where a budget holds them anyway."""
+
+    @contextmanager
+    def passes() -> Iterator[None]:
+        with monkeypatch.context() as patched:
+            patched.setattr("sinks.kubernetes.sink._PASS_SECONDS", 0.0)
+            yield
+
+    return passes
 
 
 class KubernetesDestination:
@@ -266,12 +280,17 @@ def test_mirror_and_daemon_pods_are_not_evicted(cluster: FakeApi, make_bench: Ma
     assert bench.node["spec"]["unschedulable"] is True
 
 
-def test_a_disruption_budget_is_honoured(cluster: FakeApi, make_bench: MakeBench) -> None:
+def test_a_disruption_budget_is_honoured(
+    cluster: FakeApi, make_bench: MakeBench, one_look: OneLook
+) -> None:
     """The delivery is tried again, and says which pods are held."""
     cluster.add_pod("web", NODE)
     cluster.protected.add("shop/web")
     bench = make_bench(drain=True)
-    with pytest.raises(SinkError, match="1 pods are held by a disruption budget: shop/web"):
+    with (
+        one_look(),
+        pytest.raises(SinkError, match="1 pods are held by a disruption budget: shop/web"),
+    ):
         bench.sink.deliver([record("scheduled")])
     cluster.protected.clear()
     bench.sink.deliver([record("scheduled")])
@@ -451,13 +470,13 @@ def test_a_new_node_that_a_person_closed_stays_closed(
 
 
 def test_a_second_event_is_shown_while_the_first_is_drained_for(
-    cluster: FakeApi, make_bench: MakeBench
+    cluster: FakeApi, make_bench: MakeBench, one_look: OneLook
 ) -> None:
     """A disruption budget may hold a drain for long; what is coming stands on the node."""
     cluster.add_pod("web", NODE)
     cluster.protected.add("shop/web")
     bench = make_bench(drain=True)
-    with pytest.raises(SinkError, match="held by a disruption budget") as raised:
+    with one_look(), pytest.raises(SinkError, match="held by a disruption budget") as raised:
         bench.sink.deliver([record("scheduled"), record("scheduled", "Redeploy", "e-2")])
     assert raised.value.delivered == 0
     assert bench.condition is not None
@@ -465,14 +484,14 @@ def test_a_second_event_is_shown_while_the_first_is_drained_for(
 
 
 def test_a_drain_that_is_tried_again_does_not_close_an_opened_node(
-    cluster: FakeApi, make_bench: MakeBench
+    cluster: FakeApi, make_bench: MakeBench, one_look: OneLook
 ) -> None:
     """A person opened the node while a disruption budget held the drain."""
     cluster.add_pod("web", NODE)
     cluster.protected.add("shop/web")
     bench = make_bench(drain=True)
     for _ in range(2):
-        with pytest.raises(SinkError, match="held by a disruption budget"):
+        with one_look(), pytest.raises(SinkError, match="held by a disruption budget"):
             bench.sink.deliver([record("scheduled")])
         bench.node["spec"].pop("unschedulable", None)
     assert "unschedulable" not in bench.node["spec"]
@@ -526,7 +545,9 @@ def test_check_names_a_preparation_that_does_nothing(make_bench: MakeBench) -> N
     assert [line.remedy for line in lines if line.level == "warn"] == ["set DRAIN, CORDON or TAINT"]
 
 
-def test_the_newest_record_says_until_when(cluster: FakeApi, make_bench: MakeBench) -> None:
+def test_the_newest_record_says_until_when(
+    cluster: FakeApi, make_bench: MakeBench, one_look: OneLook
+) -> None:
     """Azure brings the event forward while a disruption budget holds the drain."""
     cluster.add_pod("web", NODE)
     cluster.protected.add("shop/web")
@@ -534,7 +555,19 @@ def test_the_newest_record_says_until_when(cluster: FakeApi, make_bench: MakeBen
     first, moved = record("scheduled"), record("updated")
     event = {**moved.data["event"], "notBefore": rfc3339(SAMPLE_TIME + timedelta(seconds=60))}
     nearer = replace(moved, data={**moved.data, "event": event})
-    with pytest.raises(SinkError, match="held by a disruption budget"):
+    with one_look(), pytest.raises(SinkError, match="held by a disruption budget"):
         bench.sink.deliver([first])
     bench.sink.deliver([first, nearer])
     assert not cluster.pods
+
+
+def test_a_record_too_large_for_an_annotation_is_an_event(
+    cluster: FakeApi, make_bench: MakeBench
+) -> None:
+    """It would be refused for good, and all that is behind it would wait."""
+    bench = make_bench()
+    large = record("scheduled")
+    event = {**large.data["event"], "resources": [f"vmss_{n}" * 20 for n in range(3000)]}
+    data = {**large.data, "event": event}
+    bench.sink.deliver([replace(large, data=data, body=json.dumps(data).encode())])
+    assert [each["reason"] for each in cluster.events] == ["EventScheduled"]

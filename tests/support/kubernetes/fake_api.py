@@ -186,6 +186,8 @@ class FakeApi:
 
     def _add_event(self, body: Any) -> tuple[int, Any]:
         name = body["metadata"]["name"]
+        if len(json.dumps(body["metadata"].get("annotations"))) > 256 * 1024:
+            return _status(422, "metadata.annotations: Too long")
         if any(each["metadata"]["name"] == name for each in self.events):
             return _status(409, "already exists")
         self.events.append(body)
