@@ -79,9 +79,10 @@ class TurnWorker:
                 _LOG.warning("%s", error, extra={"action": "turns_wait"})
             except Exception:  # noqa: BLE001  # logged with its trace
                 _LOG.exception("this is a bug in the console", extra={"action": "turns_bug"})
+            # After a large fleet was read it rests for half as long, so that others get their turn.
+            rest = max(_GATHER_SECONDS, (time.monotonic() - begun) / 2)
             self._wanted.wait(_LOOK_SECONDS)
-            # A large fleet takes as long to read as to rest, so that others get the database.
-            self._stopping.wait(max(_GATHER_SECONDS, (time.monotonic() - begun) / 2))
+            self._stopping.wait(rest)
             self._wanted.clear()
 
     def _work(self) -> None:

@@ -90,7 +90,11 @@ class WantedEvents:
 class Events:
     """Questions about events within one transaction."""
 
-    def __init__(self, connection: Connection, now: float, listening: Listening) -> None:
+    def __init__(
+        self, connection: Connection, now: float, listening: Listening, *, has_groups: bool = True
+    ) -> None:
+        """`has_groups`: whether events wait for their groups."""
+        self._has_groups = has_groups
         self._connection = connection
         self._now = now
         self._listening = listening
@@ -228,7 +232,7 @@ class Events:
         counts, names = self._counts(ids), self._named(ids)
         scopes, receipts = self._scopes(ids), self._receipts(ids)
         decided = decisions.decided_of(self._connection, ids)
-        turns = shown_turns(self._connection, ids)
+        turns = shown_turns(self._connection, ids) if self._has_groups else {}
         known = []
         for row in found:
             key = (row.event_id, row.scope)

@@ -24,22 +24,38 @@ Clock = Callable[[], float]
 class Snapshot:
     """One transaction, at one time."""
 
-    def __init__(self, connection: Connection, now: float, silent_after: float | None) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        now: float,
+        silent_after: float | None,
+        *,
+        has_groups: bool = True,
+    ) -> None:
+        """`has_groups`: whether events wait for their groups."""
         self.connection: Final = connection
         self.now: Final = now
         """Seconds since 1970."""
         self.listening: Final[Listening] = read_listening(connection, now, silent_after)
         self.vms: Final = Vms(connection, now, self.listening)
-        self.events: Final = Events(connection, now, self.listening)
+        self.events: Final = Events(connection, now, self.listening, has_groups=has_groups)
 
 
 class Snapshots:
     """What takes snapshots, from any thread."""
 
     def __init__(
-        self, database: Database, *, silent_after: float | None = None, clock: Clock = time.time
+        self,
+        database: Database,
+        *,
+        silent_after: float | None = None,
+        has_groups: bool = True,
+        clock: Clock = time.time,
     ) -> None:
-        """`silent_after` in seconds, if it is the same for every VM."""
+        """`silent_after` in seconds, if it is the same for every VM; `has_groups`: whether events
+        wait for their groups.
+        """
+        self.has_groups = has_groups
         self.database = database
         self.silent_after = silent_after
         self.clock = clock
@@ -52,4 +68,4 @@ class Snapshots:
 
     def within(self, connection: Connection) -> Snapshot:
         """The database as a transaction sees it that is open already."""
-        return Snapshot(connection, self.clock(), self.silent_after)
+        return Snapshot(connection, self.clock(), self.silent_after, has_groups=self.has_groups)

@@ -64,7 +64,12 @@ class Console:
         self.settings = settings
         self.clock = clock
         self.database = Database(database_url(settings))
-        self.snapshots = Snapshots(self.database, silent_after=settings.silent_after, clock=clock)
+        self.snapshots = Snapshots(
+            self.database,
+            silent_after=settings.silent_after,
+            has_groups=bool(settings.groups),
+            clock=clock,
+        )
         sources = read_sources(settings.source)
         self.sources = {
             name: SourceState(name=name, kind=each.kind) for name, each in sources.items()

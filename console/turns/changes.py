@@ -37,6 +37,7 @@ def waiting(event: EventFacts, now: float) -> Turn:
         fingerprint=event.fingerprint,
         state="waiting",
         since=now,
+        ended_by=event.ended_by,
     )
 
 
@@ -53,6 +54,7 @@ def taken(before: Turn | None, take: Take, event: EventFacts, now: float) -> Tur
         is_forced=take.is_forced,
         holders=(),
         reason=None,
+        ended_by=None,
         held_by=(),
         behind=(),
         needs_people=False,
@@ -67,6 +69,7 @@ def moved(turn: Turn, move: Move, event: EventFacts | None, now: float) -> Turn:
     fingerprint = turn.fingerprint
     if move.happening in ("changed", "returned") and event is not None:
         fingerprint = event.fingerprint
+        turn = replace(turn, ended_by=None)
     over_at = turn.over_at
     if move.happening in ("gone", "unrecovered") and over_at is None:
         over_at = now

@@ -301,6 +301,9 @@ def _moves(turn: Turn, situation: Situation, now: float, backs: list[Back]) -> I
     elif turn.state in ("preparing", "prepared") and turn.is_by_group and event.is_left:
         reason = "a person left it until Azure starts it"
         yield Move(event_key=turn.event_key, happening="not_prepared", reason=reason)
+    elif turn.state in ("preparing", "prepared") and _has_no_group(turn, event, situation):
+        reason = "no group of the settings has its VMs any more"
+        yield Move(event_key=turn.event_key, happening="not_prepared", reason=reason)
     elif turn.state == "preparing":
         yield from _while_preparing(turn, event, situation, now)
     elif turn.state == "approving" and event.approval == "failed":
@@ -308,6 +311,11 @@ def _moves(turn: Turn, situation: Situation, now: float, backs: list[Back]) -> I
         yield Move(event_key=turn.event_key, happening="not_approved", reason=reason)
     elif turn.state == "prepared" and _is_too_late(event, now) and turn.is_by_group:
         yield Move(event_key=turn.event_key, happening="not_prepared", reason="no time was left")
+
+
+def _has_no_group(turn: Turn, event: EventFacts, situation: Situation) -> bool:
+    """Whether a turn that a group has taken by itself is of no group any more."""
+    return turn.is_by_group and not groups_touched(event, situation)
 
 
 def _while_away(
