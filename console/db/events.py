@@ -26,7 +26,9 @@ from console.db import decisions, rows
 from console.db.contact import contact_of
 from console.db.decision_tables import command, decision, turn
 from console.db.search import ESCAPE, has_tag, is_pattern, pattern_of, tag_of
-from console.db.tables import event, observation, preparation, receipt, resource, vm
+from console.db.tables import event, observation, preparation, receipt, resource, taken, vm
+from console.db.taken import EVENT as TAKEN_EVENT
+from console.db.taken import taken_among
 from console.db.turns import shown_turns
 from console.db.upsert import portions
 from console.db.vms import BEARER, OPEN, named
@@ -223,12 +225,16 @@ class Events:
                 for table in (event, observation, receipt, preparation, decision, command, turn)
             )
         )
-        return sorted(filter(None, self._connection.execute(several).scalars()))
+        told = select(taken.c.subject).where(taken.c.changed > number, taken.c.kind == TAKEN_EVENT)
+        found = {*self._connection.execute(several).scalars()}
+        found |= {*self._connection.execute(told).scalars()}
+        return sorted(filter(None, found))
 
     def _known(self, query: Select[Any]) -> list[KnownEvent]:
         """The events of a query, in its order, with what other tables hold of them."""
         found = self._connection.execute(query).all()
         ids = [row.event_id for row in found]
+        by = taken_among(self._connection, TAKEN_EVENT, ids, self._now)
         counts, names = self._counts(ids), self._named(ids)
         scopes, receipts = self._scopes(ids), self._receipts(ids)
         decided = decisions.decided_of(self._connection, ids)
@@ -250,6 +256,7 @@ class Events:
                     decided=decision,
                     other_scopes=tuple(sorted(scopes.get(row.event_id, set()) - {row.scope})),
                     turn=turns.get(key),
+                    taken=by.get(key),
                 )
             )
         return known

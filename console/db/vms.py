@@ -22,7 +22,7 @@ from sqlalchemy import (
 
 from console.db import rows
 from console.db.contact import contact_of
-from console.db.tables import event, observation, resource, vm
+from console.db.tables import event, observation, resource, taken, vm
 from console.db.upsert import portions
 from console.fleet.contact import Contact, Listening
 from console.fleet.reporters import PULL_SECONDS
@@ -166,7 +166,9 @@ class Vms:
 
     def changed_since(self, number: int) -> list[HeardVm]:
         """VMs that a later transaction has changed."""
-        return self._heard(select(vm, self._contact).where(vm.c.changed > number))
+        told = select(taken.c.subject).where(taken.c.changed > number, taken.c.kind == "vm")
+        changed = or_(vm.c.changed > number, vm.c.vm_id.in_(told))
+        return self._heard(select(vm, self._contact).where(changed))
 
     def passed_since(self, then: float, before: Listening) -> list[HeardVm]:
         """VMs whose contact or command channel is another one than at the moment `then`, by the

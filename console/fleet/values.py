@@ -379,6 +379,14 @@ class EventTurn:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Taken:
+    """Somebody is on it, until then."""
+
+    actor: str
+    until: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class KnownEvent:
     """All that the rows hold of an event at one moment."""
 
@@ -398,6 +406,7 @@ class KnownEvent:
     """None: no group has its VMs, or it was not looked at yet."""
     other_scopes: tuple[str, ...] = ()
     """Scopes that have reported another event under the same id: a conflict."""
+    taken: Taken | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

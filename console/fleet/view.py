@@ -19,6 +19,7 @@ from console.fleet.values import (
     KnownEvent,
     Observation,
     Receipt,
+    Taken,
     folded,
 )
 
@@ -56,7 +57,7 @@ def overview(
     }
 
 
-def vm_item(heard: HeardVm, expectation: Expectation) -> Json:
+def vm_item(heard: HeardVm, expectation: Expectation, taken: Taken | None = None) -> Json:
     """One VM as `/api/v1/vms` lists it."""
     vm = heard.vm
     return {
@@ -74,6 +75,8 @@ def vm_item(heard: HeardVm, expectation: Expectation) -> Json:
         "prepares": vm.prepares,
         "gaps": vm.missing,
         "events": list(expectation.events),
+        "takenBy": None if taken is None else taken.actor,
+        "takenUntil": None if taken is None else moment(taken.until),
     }
 
 
@@ -124,6 +127,8 @@ def event_item(
         "endedAt": moment(event.shown_at) if event.state == "ended" else None,
         "downtimeSeconds": event.downtime,
         "noticeSeconds": event.notice,
+        "takenBy": None if known.taken is None else known.taken.actor,
+        "takenUntil": None if known.taken is None else moment(known.taken.until),
         "tries": [_try(each, known.receipts) for each in known.decided.commands],
     }
 

@@ -33,6 +33,7 @@ from console.web.receipts import Receipts
 from console.web.security import Admission
 from console.web.state import AppState
 from console.web.stream import Stream
+from console.web.taking import TakeRoutes
 from console.web.vms import VmRoutes
 
 
@@ -66,6 +67,7 @@ def operations(state: AppState, stream: Stream) -> list[Operation]:
     events = EventRoutes(state.snapshots)
     vms = VmRoutes(state.snapshots)
     overview = OverviewRoutes(state)
+    takes = TakeRoutes(state.snapshots)
     decisions = DecisionRoutes(state)
     groups = Groups(state)
     return [
@@ -143,6 +145,21 @@ def operations(state: AppState, stream: Stream) -> list[Operation]:
             endpoint=vms.retire,
             summary="Say that a VM is gone: nothing waits for it until it is heard again",
             body=models.ReasonBody,
+            answers={"200": models.VmDetail},
+        ),
+        Operation(
+            path="/api/v1/events/{eventId}/take",
+            endpoint=takes.event,
+            summary="Say that you are on an event, for so many minutes; 0 gives it back",
+            query=models.EventQuery,
+            body=models.TakeBody,
+            answers={"200": models.EventDetail},
+        ),
+        Operation(
+            path="/api/v1/vms/{vmId}/take",
+            endpoint=takes.vm,
+            summary="Say that you are on a VM, for so many minutes; 0 gives it back",
+            body=models.TakeBody,
             answers={"200": models.VmDetail},
         ),
         Operation(

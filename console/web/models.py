@@ -204,6 +204,8 @@ class Event(Model):
     ended_at: Moment | None
     downtime_seconds: float | None
     notice_seconds: float | None
+    taken_by: str | None
+    taken_until: Moment | None
     tries: list[Try]
 
 
@@ -330,6 +332,8 @@ class Vm(Model):
     prepares: bool
     gaps: int
     events: list[str]
+    taken_by: str | None
+    taken_until: Moment | None
 
 
 class VmPage(Model):
@@ -575,6 +579,12 @@ class ApprovalBody(DecisionBody):
     """An approval; `force`: though the event is not due its turn."""
 
     force: bool = False
+
+
+class TakeBody(Model):
+    """For how many minutes somebody is on it; 0 gives it back."""
+
+    minutes: Annotated[int, Field(ge=0, le=1440)]
 
 
 class TurnEndBody(Model):

@@ -14,6 +14,8 @@ from console.access.scope import sees_vm
 from console.approvals.requests import is_reason
 from console.db.history import past_of_vm
 from console.db.snapshot import Snapshot, Snapshots
+from console.db.taken import VM as TAKEN_VM
+from console.db.taken import taken_among
 from console.db.vms import WantedVms, place_of
 from console.fleet import view
 from console.fleet.reporters import channel_of
@@ -105,8 +107,13 @@ def vms_page(
 
 def vm_items(snapshot: Snapshot, several: list[HeardVm]) -> list[Json]:
     """VMs as the API lists them."""
-    expected = snapshot.vms.expectations([each.vm.vm_id for each in several])
-    return [view.vm_item(each, expected.get(each.vm.vm_id, Expectation())) for each in several]
+    vm_ids = [each.vm.vm_id for each in several]
+    expected = snapshot.vms.expectations(vm_ids)
+    by = taken_among(snapshot.connection, TAKEN_VM, vm_ids, snapshot.now)
+    return [
+        view.vm_item(each, expected.get(each.vm.vm_id, Expectation()), by.get((each.vm.vm_id, "")))
+        for each in several
+    ]
 
 
 def vm_detail(snapshot: Snapshot, heard: HeardVm) -> Json:

@@ -54,6 +54,14 @@ async def read(request: Request) -> Form:
     return Form(action=FORCE if is_forced else actions[0], reason=reasons[0], seen=seen)
 
 
+async def read_minutes(request: Request) -> int:
+    """For how many minutes somebody takes something, 0 to give it back. Raises `FormError`."""
+    fields = dict(parse_fields(await _body(request)))
+    if fields.get("minutes") not in ("0", "60"):
+        raise FormError("The form is not complete. Open the page again, and use its buttons.")
+    return int(fields["minutes"])
+
+
 def reason_problem(reason: str) -> str | None:
     """Why a reason cannot be taken; None if it can."""
     if not reason:

@@ -9,6 +9,8 @@ from typing import Any, Final
 
 from console.db.events import WantedEvents
 from console.db.snapshot import Snapshot
+from console.db.taken import VM as TAKEN_VM
+from console.db.taken import taken_among
 from console.fleet import view
 from console.fleet.contact import CONTACTS
 from console.fleet.moments import seconds_of
@@ -38,6 +40,8 @@ def values(state: AppState, snapshot: Snapshot) -> dict[str, Any]:
     vms: dict[str, int] = {name: contacts.get(name, 0) for name in CONTACTS}
     vms["total"] = sum(vms.values())
     silent = [each.vm for each in snapshot.vms.with_contact(["silent"], limit=_SILENT)]
+    vm_ids = [each.vm_id for each in silent]
+    on_it = taken_among(snapshot.connection, TAKEN_VM, vm_ids, snapshot.now)
     return {
         "answer": answer(vms, rows),
         "vms": vms,
@@ -46,6 +50,7 @@ def values(state: AppState, snapshot: Snapshot) -> dict[str, Any]:
         "more_events": max(0, len(rows) - _EVENTS),
         "over": [_past(item) for item in over],
         "silent": silent,
+        "silent_taken": {vm_id: by.actor for (vm_id, _), by in on_it.items()},
         "more_silent": max(0, vms["silent"] - len(silent)),
         "sources": list(state.sources.values()),
         "last_record_at": state.writer.progress.last_record_at,

@@ -36,6 +36,7 @@ from console.web.pages.deciding import deciding
 from console.web.pages.rendering import FILES, Renderer
 from console.web.security import person_of
 from console.web.state import AppState
+from console.web.taking import take_event, take_vm
 from console.web.vms import retirement_problem
 
 
@@ -65,6 +66,7 @@ class Pages:
             Route("/decide/confirm", self._forms.several, methods=["POST"]),
             Route("/vms/{vm_id}", self._drawn(self.vm)),
             Route("/vms/{vm_id}", self.retire, methods=["POST"]),
+            Route("/take/{kind}/{subject:path}", self.take, methods=["POST"]),
             Route("/history", self._drawn(self.history, history_page.PARAMETERS)),
             Route("/groups", self._drawn(self.groups)),
             Route("/audit", self.audit),
@@ -169,6 +171,25 @@ class Pages:
             status, words = refused
             return await asyncio.to_thread(self._vm, request, f"Not done: {words}.", status)
         return RedirectResponse(f"/vms/{quote(vm_id, safe='')}", 303)
+
+    async def take(self, request: Request) -> Response:
+        """The button of an event or a VM: somebody is on it, or gives it back; led back."""
+        person, subject = person_of(request), request.path_params["subject"]
+        try:
+            minutes = await forms.read_minutes(request)
+        except forms.FormError as error:
+            return self._missing(request, "Nothing was taken", str(error))
+        snapshots, address = self._state.snapshots, quote(subject, safe="")
+        if request.path_params["kind"] == "event":
+            scope = request.query_params.get("scope")
+            done = await asyncio.to_thread(take_event, snapshots, person, subject, scope, minutes)
+            address = f"/events/{address}" + (f"?scope={quote(scope, safe='')}" if scope else "")
+        else:
+            done = await asyncio.to_thread(take_vm, snapshots, person, subject, minutes)
+            address = f"/vms/{address}"
+        if not done:
+            return self._missing(request, "Nothing was taken", "There is no such event or VM.")
+        return RedirectResponse(address, 303)
 
     def _retire(self, person: Person, vm_id: str, reason: str) -> tuple[int, str] | None:
         try:

@@ -267,7 +267,7 @@
     }
     const note = Object.assign(document.createElement("p"), { className: "notice", role: "alert", textContent: `Nothing was sent: the console has no contact, ${why}. What you typed stays here; press again once it is back.` });
     note.dataset.unsent = "";
-    form.querySelector(".buttons").before(note);
+    (form.querySelector(".buttons") ?? form.lastElementChild).before(note);
   });
 
   /* Keyboard: j and k go through the rows, Enter opens one because its link has the focus. */

@@ -337,6 +337,37 @@ def test_an_approval_has_the_time_of_its_receipt(stage: ConsoleStage, page: Page
     assert found["decision"]["at"] == "2026-03-02T02:03:28.000Z"
 
 
+def test_somebody_is_on_it(stage: ConsoleStage, page: Page) -> None:
+    """An event or a silent VM is taken by name, everybody sees it, and it ends by itself."""
+    announced(stage, names=1)
+    quiet = FakeVm(name="quiet")
+    stage.put(quiet.heartbeat(now=stage.now - timedelta(minutes=11)))
+    page.goto(f"{stage.url}/events/E")
+    page.get_by_role("button", name="I am on it").click()
+    expect(page.locator(".taken")).to_have_text("ann is on it until 03:14 UTC")
+    expect(page.get_by_role("button", name="Give it back")).to_be_visible()
+    page.goto(f"{stage.url}/vms/{quiet.vm_id}")
+    page.get_by_role("button", name="I am on it").click()
+    expect(page.locator(".taken")).to_contain_text("ann is on it")
+    log_in(page, "bob")
+    page.goto(stage.url)
+    expect(page.locator(".events .event")).to_contain_text("ann is on it")
+    expect(page.locator("#silent-title + ul")).to_contain_text("ann is on it")
+    page.goto(f"{stage.url}/events/E")
+    page.get_by_role("button", name="Take it over").click()
+    expect(page.locator(".taken")).to_contain_text("bob is on it")
+    url = f"{stage.url}/api/v1/events/E/take"
+    vic = {"X-Forwarded-User": "vic"}
+    assert stage.http.post(url, json={"minutes": 5}, headers=vic, timeout=20).status_code == 403
+    given_back = stage.http.post(url, json={"minutes": 0}, timeout=20)
+    assert (given_back.status_code, given_back.json()["takenBy"]) == (200, None)
+    vm = f"{stage.url}/api/v1/vms/{quiet.vm_id}"
+    assert stage.http.get(vm, timeout=20).json()["takenBy"] == "ann"
+    stage.now += timedelta(hours=1, seconds=1)
+    assert stage.http.get(vm, timeout=20).json()["takenBy"] is None
+    assert stage.http.post(f"{vm}/take", json={"minutes": 2000}, timeout=20).status_code == 422
+
+
 def test_siblings_stand_beside_the_button(stage: ConsoleStage, page: Page) -> None:
     """Of the same scale set or with the same tags: those that are due, away or silent, and no
     other; somebody who approves one node of three sees the other two.

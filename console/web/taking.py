@@ -1,0 +1,95 @@
+"""`POST /api/v1/events/{eventId}/take` and `…/vms/{vmId}/take`: somebody is on it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from console.access.people import Person
+from console.access.scope import sees_event, sees_vm
+from console.db import taken
+from console.db.events import main_of
+from console.db.snapshot import Snapshots
+from console.db.transactions import write_to
+from console.fleet.values import Taken
+from console.web import models
+from console.web.answers import answer, refuse
+from console.web.decide import body_of
+from console.web.events import event_detail
+from console.web.security import person_of
+from console.web.vms import vm_detail
+
+_ROLES: Final = frozenset({"approver", "admin"})
+_NO_EVENT: Final = "there is no such event"
+_NO_VM: Final = "no record of such a VM has come in"
+
+
+class TakeRoutes:
+    """Answers to those who take something, or give it back."""
+
+    def __init__(self, snapshots: Snapshots) -> None:
+        self._snapshots = snapshots
+
+    async def event(self, request: Request, query: models.EventQuery) -> Response:
+        """200 with the event; 403, 404."""
+        body = await body_of(request, models.TakeBody)
+        return await asyncio.to_thread(self._event, request, body.minutes, query.scope)
+
+    async def vm(self, request: Request) -> Response:
+        """200 with the VM; 403, 404."""
+        body = await body_of(request, models.TakeBody)
+        return await asyncio.to_thread(self._vm, request, body.minutes)
+
+    def _event(self, request: Request, minutes: int, scope: str | None) -> Response:
+        person, event_id = person_of(request), request.path_params["eventId"]
+        if not take_event(self._snapshots, person, event_id, scope, minutes):
+            raise refuse(404, _NO_EVENT)
+        with self._snapshots.take() as snapshot:
+            found = event_detail(snapshot, event_id, person, scope)
+        return answer(models.EventDetail.model_validate(found))
+
+    def _vm(self, request: Request, minutes: int) -> Response:
+        person, vm_id = person_of(request), request.path_params["vmId"]
+        if not take_vm(self._snapshots, person, vm_id, minutes):
+            raise refuse(404, _NO_VM)
+        with self._snapshots.take() as snapshot:
+            heard = snapshot.vms.one(vm_id)
+            assert heard is not None  # noqa: S101  # VMs are not deleted
+            return answer(models.VmDetail.model_validate(vm_detail(snapshot, heard)))
+
+
+def take_event(
+    snapshots: Snapshots, person: Person, event_id: str, scope: str | None, minutes: int
+) -> bool:
+    """Take an event for so many minutes, or give it back; False if the person sees none of it."""
+    with snapshots.take() as snapshot:
+        several = snapshot.events.some([event_id])
+        known = main_of([each for each in several if sees_event(person, each.event)], scope)
+    if known is None:
+        return False
+    _take(snapshots, person, taken.EVENT, known.event.key, minutes)
+    return True
+
+
+def take_vm(snapshots: Snapshots, person: Person, vm_id: str, minutes: int) -> bool:
+    """Take a VM for so many minutes, or give it back; False if the person does not see it."""
+    with snapshots.take() as snapshot:
+        heard = snapshot.vms.one(vm_id)
+    if heard is None or not sees_vm(person, heard.vm):
+        return False
+    _take(snapshots, person, taken.VM, (vm_id, ""), minutes)
+    return True
+
+
+def _take(
+    snapshots: Snapshots, person: Person, kind: str, key: tuple[str, str], minutes: int
+) -> None:
+    if not person.roles & _ROLES:
+        raise refuse(403, "this needs the role approver or admin")
+    now = snapshots.clock()
+    by = Taken(actor=person.name, until=now + 60 * minutes)
+    with write_to(snapshots.database) as (connection, number):
+        taken.take(connection, kind, key, by=by, at=now, number=number)
