@@ -10,7 +10,10 @@ from support.console.deciding import audit, decide
 from support.console.turning import Cluster, reaches, turn
 from support.eventually import eventually
 
-pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs POSIX scripts")
+pytestmark = [
+    pytest.mark.skipif(os.name != "posix", reason="needs POSIX scripts"),
+    pytest.mark.timeout(400),
+]
 
 
 def test_the_second_waits_for_the_first(tmp_path: Path) -> None:
