@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Protocol, runtime_checkable
@@ -44,8 +45,9 @@ def make_readers(
     writer: Writer,
     database: Database,
     directory: Path,
+    now: Callable[[], float] = time.time,
 ) -> list[Reader]:
-    """The readers of every source that has one, not started."""
+    """The readers of every source that has one, not started; `now` in seconds since 1970."""
     readers: list[Reader] = []
     for name, settings in sources.items():
         if isinstance(settings, MqttSource):
@@ -58,13 +60,16 @@ def make_readers(
                     state=states[name],
                     writer=writer,
                     client_id=settings.client_id or kept_client_id(directory, name),
+                    now=now,
                 )
             )
         elif isinstance(settings, EventHubSource):
             from console.ingest.eventhub import EventHubReader  # noqa: PLC0415
 
             readers.append(
-                EventHubReader(settings, state=states[name], writer=writer, database=database)
+                EventHubReader(
+                    settings, state=states[name], writer=writer, database=database, now=now
+                )
             )
     return readers
 

@@ -20,6 +20,7 @@ from sqlalchemy.exc import InterfaceError, InternalError, OperationalError, SQLA
 
 from console.db import writing
 from console.db.checkpoints import write_checkpoint
+from console.db.clock import CommonClock
 from console.db.errors import words_of
 from console.db.opening import Database
 from console.db.retention import delete_before
@@ -66,7 +67,7 @@ class Writer:
         committed: Callable[[], None],
         listening: ListeningLog | None = None,
         silent_after: float | None = None,
-        now: Callable[[], float] = time.time,
+        clock: CommonClock | None = None,
     ) -> None:
         """`opened` and `committed` are called on this thread. `listening`: what is written down of
         when this console listened; `silent_after` in seconds, if it is the same for every VM.
@@ -76,7 +77,8 @@ class Writer:
         self._silent_after = silent_after
         self._when_opened = opened
         self._committed = committed
-        self._now = now
+        self._now = clock or CommonClock()
+        """Compared with the database's each time that the listening is written down."""
         self._inbox = Inbox(most=QUEUE, most_bytes=_QUEUE_BYTES)
         self._retire_before: float | None = None
         self._stop = threading.Event()
@@ -146,6 +148,7 @@ class Writer:
     def _note_listening(self) -> None:
         """Every few seconds, so that it is also known whether the database works."""
         with self._database.writing.begin() as connection:
+            self._now.compare(connection)
             self._listening.write(connection, self._now())
         try:
             self._settle()
@@ -174,6 +177,7 @@ class Writer:
     def _open(self) -> None:
         self._database.open()
         with self._database.writing.begin() as connection:
+            self._now.compare(connection)
             self._listening.begin(connection, self._now(), is_alone=self._database.is_sqlite)
         self.opened.set()
         self._when_opened()

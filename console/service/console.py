@@ -22,6 +22,7 @@ from console.approvals.service import Decisions
 from console.approvals.signer import signer_of
 from console.config.load import exposed_secrets
 from console.config.settings import Settings
+from console.db.clock import CommonClock
 from console.db.decisions import commands_to_fetch
 from console.db.enrolment import generations_since
 from console.db.errors import StoreError
@@ -60,15 +61,15 @@ class Console:
     """The parts of a run, wired."""
 
     def __init__(self, settings: Settings, *, clock: Callable[[], float] = time.time) -> None:
-        """`clock` gives the seconds since 1970."""
+        """`clock` gives the seconds since 1970; another than this machine's counts as it is."""
         self.settings = settings
-        self.clock = clock
+        self.clock = CommonClock(clock, is_compared=clock is time.time)
         self.database = Database(database_url(settings))
         self.snapshots = Snapshots(
             self.database,
             silent_after=settings.silent_after,
             has_groups=bool(settings.groups),
-            clock=clock,
+            clock=self.clock,
         )
         sources = read_sources(settings.source)
         self.sources = {
@@ -83,7 +84,7 @@ class Console:
             committed=self.feed.wake,
             listening=ListeningLog(uuid4().hex, self.sources.values()),
             silent_after=settings.silent_after,
-            now=clock,
+            clock=self.clock,
         )
         self.readers = make_readers(
             sources,
@@ -91,6 +92,7 @@ class Console:
             writer=self.writer,
             database=self.database,
             directory=settings.state_dir,
+            now=self.clock,
         )
         key = None if settings.enroll_key_file is None else read_key(settings.enroll_key_file)
         self.enrolments = Enrolments(key)
@@ -131,7 +133,8 @@ class Console:
             polls=Polls(self.database),
             sink_workers=self.notices.workers,
             is_ready=lambda: self.feed.ready and self.writer.opened.is_set(),
-            clock=clock,
+            clock=self.clock,
+            own_clock=clock,
         )
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -201,7 +204,7 @@ class Console:
                 self.stream.tell_sources(self.state.source_items())
                 await self._end_strangers()
             if time.monotonic() >= retire_at:
-                self.writer.retire_before(time.time() - self.settings.retention_days * 86_400)
+                self.writer.retire_before(self.clock() - self.settings.retention_days * 86_400)
                 retire_at = time.monotonic() + _RETENTION_SECONDS
         self.stream.close()
         self.pull_queue.close()

@@ -42,7 +42,9 @@ class Ingest:
         if not enrolments.has_key:
             raise NotTaken(503, KEY_IS_MISSING)
         try:
-            verify(headers, body, secret=enrolments.webhook_secret(vm_id), now=now)
+            verify(
+                headers, body, secret=enrolments.webhook_secret(vm_id), now=self._state.own_clock()
+            )
         except NotSigned as error:
             raise NotTaken(401, str(error)) from None
         # Nothing else is read of what no VM has signed.

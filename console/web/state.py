@@ -44,6 +44,8 @@ class AppState:
     whether it has been written that this run listens: before that no VM could be asked.
     """
     clock: Callable[[], float]
+    own_clock: Callable[[], float]
+    """This machine's, by which signatures of VMs are judged."""
 
     def now(self) -> float:
         """Seconds since 1970."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 
 import pytest
 from sqlalchemy import Connection, select
 
 from console.db import rows, tables
+from console.db.clock import CommonClock
 from console.db.contact import contact_of
 from console.db.listening import (
     GRACE_SECONDS,
@@ -17,6 +19,7 @@ from console.db.listening import (
     write_listening,
 )
 from console.db.opening import Database
+from console.db.transactions import write_to
 from console.db.upsert import upsert
 from console.fleet.contact import Contact, Interval, Listening, merged
 from console.fleet.values import Vm
@@ -110,6 +113,17 @@ def test_a_retired_one_is_retired(database: Database) -> None:
 def test_a_clock_that_goes_back_silences_nobody(database: Database) -> None:
     """The console's own clock may be set back: a VM heard in the future is heard."""
     assert judged(database, VM, START - 3600, LISTENING) == "heard"
+
+
+@pytest.mark.parametrize("wrong", [-3600, 3600, 1])
+def test_consoles_on_one_database_go_by_its_clock(database: Database, wrong: float) -> None:
+    """One whose machine is an hour off takes no dead VM for heard; SQLite has one console."""
+    clock = CommonClock(lambda: time.time() + wrong)
+    with write_to(database) as (connection, _):
+        clock.compare(connection)
+        clock.compare(connection)
+    off = wrong if database.is_sqlite else 0
+    assert abs(clock() - time.time() - off) < 60
 
 
 def test_two_consoles_listen_together() -> None:

@@ -1,0 +1,49 @@
+"""The time that several consoles on one PostgreSQL have in common: what one of them has written is
+judged by the others, and the clock of one machine may be wrong.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from typing import Final
+
+from sqlalchemy import Connection, text
+
+_LOG: Final = logging.getLogger("console")
+_SMALL: Final = 5.0
+"""Seconds by which clocks may differ without any consequence."""
+_NOW: Final = text("SELECT extract(epoch FROM clock_timestamp())")
+
+
+class CommonClock:
+    """This machine's clock, or the database's if they differ; from any thread."""
+
+    def __init__(self, own: Callable[[], float] = time.time, *, is_compared: bool = True) -> None:
+        """`own` gives this machine's seconds since 1970; alone, if it is not compared."""
+        self.own: Final = own
+        self._is_compared = is_compared
+        self._offset = 0.0
+
+    def __call__(self) -> float:
+        """Seconds since 1970."""
+        return self.own() + self._offset
+
+    def compare(self, connection: Connection) -> None:
+        """Look at the database's clock; SQLite has none. Raises SQLAlchemy's errors."""
+        if not self._is_compared or connection.dialect.name != "postgresql":
+            return
+        before = self.own()
+        there = float(connection.execute(_NOW).scalar_one())
+        offset = there - (before + self.own()) / 2
+        if abs(offset - self._offset) <= _SMALL:
+            return
+        self._offset = offset if abs(offset) > _SMALL else 0.0
+        if self._offset:
+            _LOG.warning(
+                "this machine's clock differs from the database's by %.0f s, which counts here; "
+                "correct the wrong one",
+                offset,
+                extra={"action": "clock_differs"},
+            )
