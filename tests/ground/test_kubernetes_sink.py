@@ -7,10 +7,13 @@ nothing of ours is left on the node.
 
 from __future__ import annotations
 
+import base64
 import json
+import ssl
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -349,9 +352,9 @@ def test_no_permission(make: MakeBench) -> None:
 
 
 def test_an_api_server_that_is_busy(make: MakeBench) -> None:
-    """It answers 429 (priority and fairness) to all that the bridge asks, for a while."""
+    """It answers 429 (a webhook of admission says so) to each change of the node, for a while."""
     with make(TAINT="true", CORDON="true") as bench:
-        with refused_as_too_many(bench.cluster), bench.bridge() as bridge:
+        with refused_as_too_many(bench), bench.bridge() as bridge:
             event = bench.announce()
             down = str(bridge.wait_for_log("sink_down", timeout=PATIENCE))
             assert "answered 429" in down
@@ -504,6 +507,28 @@ def test_who_only_shows_cannot_taint_or_cordon(cluster: Cluster, make: MakeBench
             bench.await_clean()
 
 
+def test_what_a_drain_without_a_deadline_leaves(make: MakeBench) -> None:
+    """`kubectl drain`, whose code others use: where a budget holds a pod it gives up after its
+    timeout, and the cordon stays. The sink takes that for another's cordon, and drains anyway.
+    """
+    with make(DRAIN="true") as bench:
+        bench.run("held", budget=1)
+        how = ("--force", "--ignore-daemonsets", "--delete-emptydir-data", "--timeout=5s")
+        done = bench.cluster.kubectl("drain", bench.name, *how)
+        assert done.returncode != 0
+        assert len(bench.pods()) == 1
+        assert bench.is_closed()
+        bench.cluster.kubectl("delete", "poddisruptionbudget", "held", "-n", "default")
+        with bench.bridge() as bridge:
+            event = bench.announce()
+            bench.await_marked()
+            bridge.kill()
+        with bench.bridge():
+            soon(lambda: bench.pods() == [], what="an empty node")
+            bench.end(event)
+            soon(lambda: bench.left() == ["cordon"], what="our marks gone")
+
+
 def test_the_policy_is_well_typed(cluster: Cluster) -> None:
     """The API server finds no expression that it cannot type."""
     found: list[Any] = []
@@ -574,41 +599,69 @@ def node_bench_of_another_vm(old: NodeBench, home: Path) -> Iterator[NodeBench]:
         yield made
 
 
+class Busy(BaseHTTPRequestHandler):
+    """A webhook of admission that refuses all that it is asked about, for now."""
+
+    def do_POST(self) -> None:
+        """Answer a review."""
+        asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        status = {"code": 429, "message": "come back later"}
+        response = {"uid": asked["request"]["uid"], "allowed": False, "status": status}
+        kind = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"}
+        body = json.dumps({**kind, "response": response}).encode()
+        self.send_response(200)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+
 @contextmanager
-def refused_as_too_many(cluster: Cluster) -> Iterator[None]:
-    """The API server has no seat for the service accounts of our namespace."""
-    api = "flowcontrol.apiserver.k8s.io/v1"
-    limited = {
-        "nominalConcurrencyShares": 0,
-        "lendablePercent": 0,
-        "borrowingLimitPercent": 0,
-        "limitResponse": {"type": "Reject"},
-    }
-    level = {"type": "Limited", "limited": limited}
+def refused_as_too_many(bench: NodeBench) -> Iterator[None]:
+    """The API server answers 429 when the bridge changes its node."""
+    certificate, key = bench.cluster.certificate
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Busy)
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    serving = threading.Thread(target=server.serve_forever, args=(0.05,))
+    serving.start()
     rule = {
-        "subjects": [
-            {"kind": "Group", "group": {"name": f"system:serviceaccounts:{NAMESPACE}"}},
-        ],
-        "resourceRules": [
-            {
-                "verbs": ["*"],
-                "apiGroups": ["*"],
-                "resources": ["*"],
-                "clusterScope": True,
-                "namespaces": ["*"],
-            }
-        ],
+        "apiGroups": [""],
+        "apiVersions": ["v1"],
+        "operations": ["UPDATE"],
+        "resources": ["nodes", "nodes/status"],
     }
-    flow = {
-        "priorityLevelConfiguration": {"name": "no-seat"},
-        "matchingPrecedence": 1,
+    ours = f'request.userInfo.username.startsWith("system:serviceaccount:{NAMESPACE}:")'
+    webhook = {
+        "name": "busy.example.com",
+        "admissionReviewVersions": ["v1"],
+        "sideEffects": "None",
         "rules": [rule],
+        "matchConditions": [{"name": "ours", "expression": ours}],
+        "clientConfig": {
+            "url": f"https://127.0.0.1:{server.server_address[1]}/",
+            "caBundle": base64.b64encode(certificate.read_bytes()).decode(),
+        },
     }
-    for kind, spec in (("PriorityLevelConfiguration", level), ("FlowSchema", flow)):
-        made = {"apiVersion": api, "kind": kind, "metadata": {"name": "no-seat"}, "spec": spec}
-        done = cluster.kubectl("create", "-f", "-", given=json.dumps(made))
-        assert done.returncode == 0, done.stderr
+    made = {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingWebhookConfiguration",
+        "metadata": {"name": "busy"},
+        "webhooks": [webhook],
+    }
     try:
+        done = bench.cluster.kubectl("create", "-f", "-", given=json.dumps(made))
+        assert done.returncode == 0, done.stderr
+        with thief_of(bench) as thief:
+            nothing: dict[str, Any] = {"metadata": {"annotations": {}}}
+            soon(
+                lambda: refused(thief, Node, bench.name, nothing).startswith("429"),
+                what="an API server that refuses",
+            )
         yield
     finally:
-        cluster.kubectl("delete", "flowschema,prioritylevelconfiguration", "no-seat")
+        bench.cluster.kubectl("delete", "validatingwebhookconfiguration", "busy")
+        server.shutdown()
+        server.server_close()
+        serving.join()

@@ -153,6 +153,11 @@ class Cluster:
         return self._port
 
     @property
+    def certificate(self) -> tuple[Path, Path]:
+        """The API server's certificate, which is its own authority, and the key; for 127.0.0.1."""
+        return self._home / "certs" / "apiserver.crt", self._home / "certs" / "apiserver.key"
+
+    @property
     def config(self) -> Path:
         """The kubeconfig of somebody who may do everything."""
         return self._home / "config"
@@ -169,7 +174,7 @@ class Cluster:
         """Write a kubeconfig with this token, for this port; its path."""
         cluster = {
             "server": f"https://127.0.0.1:{port or self._port}",
-            "certificate-authority": f"{self._home}/certs/apiserver.crt",
+            "certificate-authority": str(self.certificate[0]),
         }
         config = {
             "apiVersion": "v1",
