@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from console.fleet.commands import REPLAYED, Stand, foreign, own_receipts, stand, working
+from console.fleet.commands import REPLAYED, CommandStatus, foreign, own_receipts, stand, working
 from console.fleet.reporters import PULL, Reporter, first
 from console.fleet.values import Command, Decision, Receipt
 
@@ -67,7 +67,7 @@ class Situation:
         return first(self.reporters, {each.vm_id for each in self.commands})
 
     @property
-    def progress(self) -> list[tuple[Command, Stand]]:
+    def progress(self) -> list[tuple[Command, CommandStatus]]:
         """How far each command is."""
         return [(each, stand(each, self.receipts)) for each in self.commands]
 
@@ -76,7 +76,7 @@ class Situation:
         return next((how.at for _, how in self.progress if how.state == state), None)
 
     @property
-    def answered(self) -> list[Stand]:
+    def answered(self) -> list[CommandStatus]:
         """How far the commands are of which their VMs have reported anything."""
         return [how for each, how in self.progress if own_receipts(each, self.receipts)]
 
@@ -162,6 +162,6 @@ def expiry(now: float, not_before: float | None, *, others: bool) -> float:
     return float(int(now) + life)
 
 
-def _may_still_answer(how: Stand) -> bool:
+def _may_still_answer(how: CommandStatus) -> bool:
     """Whether more may come: nothing has yet, or only that a copy of the command was refused."""
     return how.state == "sent" or (how.state == "rejected" and how.reason == REPLAYED)

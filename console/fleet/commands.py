@@ -25,7 +25,7 @@ REPLAYED: Final = "replayed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stand:
+class CommandStatus:
     """How far a command is; `at` in seconds since 1970."""
 
     state: str
@@ -67,17 +67,17 @@ def counting(
     ]
 
 
-def stand(command: Command, receipts: Sequence[Receipt]) -> Stand:
+def stand(command: Command, receipts: Sequence[Receipt]) -> CommandStatus:
     """How far a command is. What was accepted is not undone by the rejection of a second copy:
     `replayed`, or another reason if the copy was late.
     """
     own = own_receipts(command, receipts)
     if not own:
         if command.unanswered_at is not None:
-            return Stand(state="unanswered", reason=None, at=command.unanswered_at)
-        return Stand(state="sent", reason=None, at=command.sent_at or command.made_at)
+            return CommandStatus(state="unanswered", reason=None, at=command.unanswered_at)
+        return CommandStatus(state="sent", reason=None, at=command.sent_at or command.made_at)
     best = max(own, key=lambda each: (_rank(each), each.facts.reason != REPLAYED, -each.at))
-    return Stand(state=best.facts.state, reason=best.facts.reason, at=best.at)
+    return CommandStatus(state=best.facts.state, reason=best.facts.reason, at=best.at)
 
 
 def working(receipts: Iterable[Receipt]) -> list[Receipt]:
@@ -108,7 +108,9 @@ def command_item(
             history.append(reported)
     unreported = now if now.state == "unanswered" else None
     if now.state == "posted" and decision is not None and decision.outcome == "confirmed":
-        now = unreported = Stand(state="confirmed", reason=None, at=decision.over_at or now.at)
+        now = unreported = CommandStatus(
+            state="confirmed", reason=None, at=decision.over_at or now.at
+        )
     if unreported is not None:
         history.append({"state": now.state, "at": moment(now.at), "reason": None})
     return {

@@ -14,7 +14,7 @@ _IN_VAIN: Final = ("failed", "rejected", "unanswered")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class DecisionStatus:
     """How a decision stands; `at`, when it was decided, in seconds since 1970.
 
     While one is due, `by`, `reason` and `at` are those of the last approval that was in vain.
@@ -33,7 +33,7 @@ def standing(
     decided: Decided = UNDECIDED,
     *,
     can_be_asked: bool,
-) -> Standing:
+) -> DecisionStatus:
     """How the decision on an event stands; `fingerprint` is its newest, and `can_be_asked` says
     that a heard reporter that it names takes commands.
     """
@@ -45,18 +45,18 @@ def standing(
     )
 
 
-def in_turn(now: Standing, turn: EventTurn | None) -> Standing:
+def in_turn(now: DecisionStatus, turn: EventTurn | None) -> DecisionStatus:
     """How a decision stands on an event that waits for its group: nothing is due while it waits for
     others, or while its VMs prepare.
     """
     if turn is None or now.state not in ("due", "second"):
         return now
     if turn.state in ("preparing", "prepared"):
-        return Standing(state="approving", by=turn.by, reason=turn.asked, at=turn.since)
+        return DecisionStatus(state="approving", by=turn.by, reason=turn.asked, at=turn.since)
     if now.state == "second":
         return now
     is_free = turn.state == "waiting" and turn.needs_people and not turn.held_by
-    return now if is_free or turn.state == "over" else Standing(state="none")
+    return now if is_free or turn.state == "over" else DecisionStatus(state="none")
 
 
 def open_word(decision: Decision | None) -> DecisionState | None:
@@ -68,7 +68,9 @@ def open_word(decision: Decision | None) -> DecisionState | None:
     return "left" if decision.kind == "leave" else "approving"
 
 
-def _approved(event_state: str, receipts: Sequence[Receipt], decided: Decided) -> Standing | None:
+def _approved(
+    event_state: str, receipts: Sequence[Receipt], decided: Decided
+) -> DecisionStatus | None:
     """What VMs, and the console's own command under way, say of an approval."""
     for receipt in receipts:
         if receipt.facts.state == "confirmed":
@@ -82,7 +84,9 @@ def _approved(event_state: str, receipts: Sequence[Receipt], decided: Decided) -
     return _by_receipt("approving", begun[0], decided) if begun and event_state != "ended" else None
 
 
-def _decided(event_state: str, fingerprint: str, decision: Decision | None) -> Standing | None:
+def _decided(
+    event_state: str, fingerprint: str, decision: Decision | None
+) -> DecisionStatus | None:
     """What a person said, as long as it is about what there is."""
     if decision is None:
         return None
@@ -92,14 +96,14 @@ def _decided(event_state: str, fingerprint: str, decision: Decision | None) -> S
     return _said("second", decision) if decision.state == "second" and same else None
 
 
-def _waiting(event_state: str, decision: Decision | None, *, can_be_asked: bool) -> Standing:
+def _waiting(event_state: str, decision: Decision | None, *, can_be_asked: bool) -> DecisionStatus:
     """Whether a decision is due."""
     if event_state != "scheduled" or not can_be_asked:
-        return Standing(state="none")
+        return DecisionStatus(state="none")
     if decision is not None and decision.outcome in _IN_VAIN:
         words = f"{decision.outcome}: {decision.outcome_reason}"
-        return Standing(state="due", by=decision.actors, reason=words, at=decision.over_at)
-    return Standing(state="due")
+        return DecisionStatus(state="due", by=decision.actors, reason=words, at=decision.over_at)
+    return DecisionStatus(state="due")
 
 
 def _is_left(decision: Decision, event_state: str, fingerprint: str) -> bool:
@@ -111,11 +115,11 @@ def _is_left(decision: Decision, event_state: str, fingerprint: str) -> bool:
     return decision.state == "open" or decision.outcome == "left"
 
 
-def _said(state: DecisionState, decision: Decision) -> Standing:
-    return Standing(state=state, by=decision.actors, reason=decision.reason, at=decision.at)
+def _said(state: DecisionState, decision: Decision) -> DecisionStatus:
+    return DecisionStatus(state=state, by=decision.actors, reason=decision.reason, at=decision.at)
 
 
-def _by_receipt(state: DecisionState, receipt: Receipt, decided: Decided) -> Standing:
+def _by_receipt(state: DecisionState, receipt: Receipt, decided: Decided) -> DecisionStatus:
     """Shown as what it is: a command's person, `rule:NAME`, or `local:USER`."""
     own = next((each for each in decided.commands if each.jti == receipt.facts.jti), None)
     reason = receipt.facts.why if own is None else own.reason
@@ -123,4 +127,4 @@ def _by_receipt(state: DecisionState, receipt: Receipt, decided: Decided) -> Sta
     decision = decided.decision
     if own is not None and decision is not None and decision.id == own.decision_id:
         by, at = decision.actors, decision.at
-    return Standing(state=state, by=by, reason=reason, at=at)
+    return DecisionStatus(state=state, by=by, reason=reason, at=at)

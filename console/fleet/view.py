@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from console.fleet.commands import stand
 from console.fleet.contact import CONTACTS, Listening
-from console.fleet.decisions import Standing, in_turn, standing
+from console.fleet.decisions import DecisionStatus, in_turn, standing
 from console.fleet.moments import moment
 from console.fleet.reporters import reporters
 from console.fleet.values import (
@@ -80,7 +80,7 @@ def vm_item(heard: HeardVm, expectation: Expectation, taken: Taken | None = None
     }
 
 
-def decision_on(known: KnownEvent, now: float, listening: Listening) -> Standing:
+def decision_on(known: KnownEvent, now: float, listening: Listening) -> DecisionStatus:
     """How the decision on an event is now."""
     now_stands = standing(
         known.event.state,
