@@ -162,9 +162,13 @@ class Status:
             "node": observer.get("node"),
             "imds": self._imds(),
             "store": self._store(),
-            "events": [_event(each) for each in self.pending()],
+            "events": [self._event(each) for each in self.pending()],
             "sinks": self._sinks(),
         }
+
+    def _event(self, known: TrackedEvent) -> dict[str, Any]:
+        preparation = self.running.state.preparation(known) if self.running else None
+        return {**_event(known), "preparation": preparation}
 
     def pending(self) -> list[TrackedEvent]:
         """The events that are pending, the nearest first."""

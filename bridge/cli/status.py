@@ -107,5 +107,13 @@ def _events(events: list[dict[str, Any]], now: datetime) -> list[str]:
         lines.append(
             f"{event['eventId']:<36}  {event['eventType'] or '?':<9}  {event['eventStatus']:<9}  "
             f"{moment or '-':<20}  {due or '-':<8}  {affects or 'no VM named'}"
+            f"{_preparation(event)}"
         )
     return lines
+
+
+def _preparation(event: dict[str, Any]) -> str:
+    """How far this VM has prepared for an event; empty if it prepares nothing."""
+    words = {"none": "not prepared", "preparing": "preparing", "failed": "preparation failed"}
+    state = event.get("preparation")
+    return "" if state is None else f", {words.get(state, state)}"

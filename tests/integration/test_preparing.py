@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from support.eventually import eventually
+from support.ports import free_port
 from support.process.bridge import BridgeProcess, run_seb
 from support.process.launch import Launch
 from support.process.scripts import python_script
@@ -116,16 +117,21 @@ def test_an_event_reaches_the_program_only_once_it_is_asked(
     preparing: Preparing, simulator: Simulator, launch: Launch
 ) -> None:
     """Its announcement does not; a person does; a second wish is answered without a second run."""
-    preparing.start()
+    listen = {"SEB_HTTP__LISTEN": f"127.0.0.1:{free_port()}"}
+    preparing.start(**listen)
     event = simulator.announce(an_event())
     preparing.bridge.wait_for_records(1, types="seb.event.scheduled")
     assert preparing.runs() == []
+    assert "this VM, not prepared" in cli(launch, "status", **listen).out
     first = cli(launch, "prepare", event.event_id, "--json")
     assert first.code == 0, first.err
     assert [json.loads(line)["state"] for line in first.out.splitlines()][-1] == "confirmed"
     assert cli(launch, "prepare", event.event_id).code == 0
     assert preparing.runs() == ["scheduled"]
     assert preparing.states() == [("preparing", "command", None), ("prepared", "command", None)]
+    assert "this VM, prepared" in cli(launch, "status", **listen).out
+    (shown,) = json.loads(cli(launch, "status", "--json", **listen).out)["events"]
+    assert shown["preparation"] == "prepared"
     assert simulator.approvals == []
     simulator.end_event(event.event_id)
     preparing.bridge.wait_for_records(3, types="seb.preparation")
