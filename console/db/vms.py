@@ -129,9 +129,14 @@ class Vms:
         query = self._matching(counts, wanted or WantedVms()).group_by(names.c.condition)
         return {row[0]: row[1] for row in self._connection.execute(query)}
 
-    def count(self) -> int:
-        """How many VMs there are."""
-        found: int = self._connection.execute(select(func.count()).select_from(vm)).scalar_one()
+    def count(self, *, heard_by: str | None = None) -> int:
+        """How many VMs there are; of a source, those that are not retired and were last heard over
+        it.
+        """
+        query = select(func.count()).select_from(vm)
+        if heard_by is not None:
+            query = query.where(vm.c.heard_by == heard_by, vm.c.retired_at.is_(None))
+        found: int = self._connection.execute(query).scalar_one()
         return found
 
     def missing(self) -> int:

@@ -112,7 +112,10 @@ def ending(state: str, reason: str | None) -> tuple[str, str] | None:
         return None
     if state == "unanswered":
         return _REASONS["no_answer"]
-    return _REASONS.get(reason or "", (reason or _OUTCOMES[state], "The VM's log says why."))
+    return _REASONS.get(
+        reason or "",
+        (reason or _OUTCOMES[state], "The VM's log says why: `journalctl -u seb` on it."),
+    )
 
 
 def outcome_words(outcome: str, reason: str | None) -> str:

@@ -24,7 +24,7 @@ PARAMETERS: Final = ("site", "type", "q")
 """What the address of the list may ask for."""
 TICKED: Final = "event"
 """What the address of the confirmation has besides: the id of each event that was ticked."""
-NOT_TICKED: Final = "Tick the events that are to be decided; none is ticked beforehand."
+NOT_TICKED: Final = "Tick at least one event: none is ticked beforehand."
 _SHOWN: Final = 200
 """Rows of the list; the number counts all."""
 _LONGEST: Final = 300

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from console.db.errors import StoreError
+from console.web.pages.text import plural
 from console.web.state import AppState
 
 
@@ -47,9 +49,19 @@ def troubles(state: AppState) -> list[Trouble]:
         )
         found.append(
             Trouble(
-                title=f"{who} is not connected",
+                title=f"{who} is not connected: {_depending(state, source.name)}",
                 detail=source.trouble or "It is connecting.",
                 remedy="What this page shows of its VMs may be old.",
             )
         )
     return found
+
+
+def _depending(state: AppState, source: str) -> str:
+    """How many VMs were last heard over a source."""
+    try:
+        with state.snapshots.take() as snapshot:
+            count = snapshot.vms.count(heard_by=source)
+    except StoreError:
+        return "how many VMs depend on it is not known"
+    return f"{plural(count, 'VM')} {'depends' if count == 1 else 'depend'} on it"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
+from urllib.parse import quote
 
 from console.db.snapshot import Snapshot
 from console.fleet.moments import seconds_of
@@ -25,6 +26,7 @@ def values(snapshot: Snapshot, heard: HeardVm) -> dict[str, Any]:
     history = [_past_event(each) for each in item["history"]]
     return {
         "vm": item,
+        "portal": _portal(row.resource_id),
         "heard": row.heard_at,
         "heard_by": row.heard_by,
         "patience": snapshot.listening.patience(row.interval),
@@ -36,6 +38,7 @@ def values(snapshot: Snapshot, heard: HeardVm) -> dict[str, Any]:
             event_rows.rows_of(snapshot, _naming(snapshot.events.some(item["events"]), row.vm_id))
         ),
         "history": history[:_HISTORY],
+        "silence": _silence(snapshot, heard, item),
         "strip": strip(history, snapshot.now),
         "strip_days": _STRIP_DAYS,
         "more_history": max(0, len(history) - _HISTORY),
@@ -84,6 +87,33 @@ def strip(history: Sequence[Mapping[str, Any]], now: float) -> list[dict[str, An
             }
         )
     return marks[::-1]
+
+
+def _portal(resource_id: str | None) -> str | None:
+    """Where Azure's portal shows a VM; None if its ARM id is not one."""
+    if not resource_id or not resource_id.lower().startswith("/subscriptions/"):
+        return None
+    return f"https://portal.azure.com/#resource{quote(resource_id)}"
+
+
+def _silence(snapshot: Snapshot, heard: HeardVm, item: Mapping[str, Any]) -> dict[str, Any] | None:
+    """What the silence of a VM means: the event that explains it and when the VM is expected back,
+    and its last word; None if it is not silent.
+    """
+    if heard.contact != "silent":
+        return None
+    open_events = _naming(snapshot.events.some(item["events"]), heard.vm.vm_id)
+    begun = [each for each in open_events if each.event.state == "started"]
+    last = past.entries(item["timeline"][:1], lambda _: item["name"])
+    found: dict[str, Any] = {"event": None, "last": last[0] if last else None, "back": None}
+    if begun:
+        event, facts = begun[0].event, begun[0].shown.facts
+        announced = facts.event.duration_in_seconds
+        since = event.started_at or event.shown_at
+        found |= {"event": event, "type": words.event_type(event.event_type), "since": since}
+        if announced is not None and announced >= 0:
+            found["back"] = since + announced
+    return found
 
 
 def _past_event(item: Mapping[str, Any]) -> dict[str, Any]:

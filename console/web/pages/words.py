@@ -146,6 +146,8 @@ def event_type(name: str | None) -> EventType:
 def decider(actor: str) -> str:
     """Who decided, in a row: a rule or a group is called one; no person's name looks like that."""
     kind, colon, name = actor.partition(":")
+    if colon and kind == "person":
+        return name
     return f"the {kind} {name}" if colon and kind in ("rule", "group") else actor
 
 
@@ -158,4 +160,6 @@ def actor_words(actor: str, *, here: bool) -> str:
         return f"the rule {name} of the VM"
     if colon and kind == "local":
         return f"{name} on the VM"
-    return f"{actor}, not in this console"
+    if colon and kind == "person":
+        return f"{name}, on the VM"
+    return f"{actor}, by another program that the VM trusts"

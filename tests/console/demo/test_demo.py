@@ -67,7 +67,9 @@ def test_a_fleet_with_an_event_and_then_nothing_at_all(scratch: Path) -> None:
         with watched_page(browser, address) as page:
             page.goto(address)
             page.set_default_timeout(30_000)
-            expect(page.get_by_text("names 3 VMs, seen by 3").first).to_be_visible(timeout=90_000)
+            expect(page.get_by_text("3 VMs affected, seen by 3").first).to_be_visible(
+                timeout=90_000
+            )
             expect(page.locator(".answer-names")).to_contain_text("web_0")
             check_views(page, "console-demo")
             page.locator(".answer-names, .answer").get_by_role("link").first.click()

@@ -179,7 +179,8 @@ def test_the_next_vm_is_an_attempt_of_its_own() -> None:
     [
         ("rule:patching", "the rule patching of the VM"),
         ("local:mia", "mia on the VM"),
-        ("robot", "robot, not in this console"),
+        ("person:mia@example.com", "mia@example.com, on the VM"),
+        ("robot", "robot, by another program that the VM trusts"),
     ],
 )
 def test_a_decision_of_others_shows_as_what_it_is(actor: str, told_as: str) -> None:
@@ -216,7 +217,10 @@ def test_every_reason_of_the_contract_says_what_to_do() -> None:
     for reason in reasons:
         why, remedy = outcomes.ending("rejected", reason) or ("", "")
         assert (why[-1], remedy[-1], reason in why) == (".", ".", False)
-    assert outcomes.ending("failed", "new_word") == ("new_word", "The VM's log says why.")
+    assert outcomes.ending("failed", "new_word") == (
+        "new_word",
+        "The VM's log says why: `journalctl -u seb` on it.",
+    )
     assert outcomes.ending("unanswered", None) is not None
     assert outcomes.ending("confirmed", None) is None
 

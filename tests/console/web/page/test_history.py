@@ -162,3 +162,25 @@ def test_a_vm_has_a_strip_of_its_past(past: ConsoleStage, page: Page) -> None:
     check_views(page, "console-strip")
     page.get_by_role("link", name="All that is kept of its past").click()
     expect(page.locator("tbody td:nth-child(3)")).to_have_text(["db-3", "db-3"])
+
+
+def test_a_silent_vm_says_what_its_silence_means(stage: ConsoleStage, page: Page) -> None:
+    """Since its event started, by when it is expected back, its last word, and what to look at."""
+    away, lost = FakeVm(name="away"), FakeVm(name="lost")
+    begin = stage.now - timedelta(minutes=16)
+    stage.put(away.event("E", transition="started", now=begin))
+    stage.put(lost.heartbeat(now=begin))
+    page.goto(f"{stage.url}/vms/{away.vm_id}")
+    note = page.locator("#silence")
+    expect(note).to_contain_text("Silent since its Reboot started, 01:58:28 UTC")
+    expect(note).to_contain_text("Its last word: Started, 01:58:28 UTC.")
+    expect(note).to_contain_text("journalctl -u seb")
+    portal = "https://portal.azure.com/#resource/subscriptions/sub-1/resourceGroups/group-1"
+    link = note.get_by_role("link", name="in Azure's portal").get_attribute("href")
+    assert str(link).startswith(portal)
+    check_views(page, "console-silence", every=True)
+    page.goto(f"{stage.url}/vms/{lost.vm_id}")
+    expect(note).to_contain_text("No event explains its silence.")
+    stage.state.sources["web"].down("connection refused")
+    page.reload()
+    expect(page.locator("#troubles")).to_contain_text("is not connected: 2 VMs depend on it")

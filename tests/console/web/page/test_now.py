@@ -15,7 +15,7 @@ def test_the_first_page_answers_the_five_questions(stage: ConsoleStage, page: Pa
     page.goto(stage.url)
     expect(page.locator("h1")).to_have_text("1 decision is due")
     expect(page.locator(".answer-names")).to_have_text("coming-1, named-1, alone-1")
-    expect(page.locator(".answer")).to_contain_text("names 3 VMs, seen by 3")
+    expect(page.locator(".answer")).to_contain_text("3 VMs affected, seen by 3")
     expect(page.locator(".answer .count time")).to_contain_text("14:")
     expect(page.locator(".answer-count")).to_contain_text("02:29:00 UTC")
     expect(page.locator(".events h4 a")).to_have_text(["Freeze", "Reboot"])
