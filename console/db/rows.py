@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Any, Final
 
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 from pydantic_core import from_json, to_json
 from sqlalchemy import Row
 
@@ -24,6 +24,8 @@ from console.fleet.values import (
     sort_name,
 )
 from console.records.incoming import EventReport, IncomingRecord, PreparationFacts, ReceiptFacts
+from wire.event import Event
+from wire.fields import fields_of
 
 _VM: Final = tuple(each.name for each in fields(Vm))
 _STREAM: Final = tuple(each.name for each in fields(Stream))
@@ -35,6 +37,10 @@ _COMMAND: Final = tuple(each.name for each in fields(Command))
 _NO_TAGS: Final = "{}"
 _FACTS: Final = TypeAdapter(EventReport)
 """Its JSON in rows: the names are those of the attributes."""
+_NOT_SAID: Final = {
+    each.attribute: None for each in fields_of(Event) if each.field.kind.is_nullable
+}
+"""A field of the event that is newer than a row is None, as in a record of an older bridge."""
 
 
 def vm_row(vm: Vm) -> Values:
@@ -138,7 +144,15 @@ def observation_of(row: Row[Any], *, prefix: str = "") -> Observation:
     """An observation from its row, whose columns may have names with a prefix."""
     values = {name: getattr(row, prefix + name) for name in _OBSERVATION}
     values["is_own"] = bool(values["is_own"])
-    return Observation(**values, facts=_FACTS.validate_json(getattr(row, f"{prefix}facts")))
+    return Observation(**values, facts=_facts_of(getattr(row, f"{prefix}facts")))
+
+
+def _facts_of(text: str) -> EventReport:
+    try:
+        return _FACTS.validate_json(text)
+    except ValidationError:
+        facts = from_json(text)
+        return _FACTS.validate_json(to_json({**facts, "event": _NOT_SAID | facts["event"]}))
 
 
 def receipt_row(receipt: Receipt, number: int) -> Values:

@@ -12,6 +12,7 @@ from console.fleet.values import Decision, KnownEvent, Named, Observation, folde
 from console.notify.notice import Notice
 from console.text import visible
 from wire.event import UNKNOWN_STATUS, Event
+from wire.fields import read_object
 from wire.moment import moment_text
 
 ESCALATE_SECONDS: Final = 300.0
@@ -117,17 +118,8 @@ def path_of(event_id: str) -> str:
 
 def _unknown(event_id: str) -> Event:
     """An event of which only the id is known."""
-    return Event(
-        event_id=event_id,
-        event_type=None,
-        resource_type=None,
-        resources=(),
-        event_status=UNKNOWN_STATUS,
-        not_before=None,
-        description=None,
-        event_source=None,
-        duration_in_seconds=None,
-    )
+    known = {"eventId": event_id, "resources": [], "eventStatus": UNKNOWN_STATUS}
+    return read_object(Event, known)
 
 
 def _about(kind: Any, subject: KnownEvent | Event, **given: Any) -> Notice:

@@ -158,6 +158,19 @@ def test_a_heartbeat_is_no_change_of_its_vm(database: Database, taking: Taking) 
         assert [each.vm.heard_at for each in snapshot.vms.changed_since(number)] == [AT + 999]
 
 
+def test_a_field_that_is_newer_than_a_row_is_none(database: Database, taking: Taking) -> None:
+    """An observation that was stored before the event had a field can be read."""
+    taking.take(taken(FakeVm().event("E")))
+    with database.writing.begin() as connection:
+        (facts,) = connection.execute(select(tables.observation.c.facts)).one()
+        older = json.loads(facts)
+        del older["event"]["description"]
+        connection.execute(tables.observation.update().values(facts=json.dumps(older)))
+    with look(database) as snapshot:
+        event = snapshot.events.one("E").shown.facts.event
+    assert (event.event_id, event.description) == ("E", None)
+
+
 def test_a_name_that_an_event_dropped_is_somebody_elses(database: Database, taking: Taking) -> None:
     """An event's resources shrink and it ends; then a VM with the dropped name is first seen, and
     another takes it by a rename: whatever else is in their batch is stored and shown.
