@@ -66,12 +66,16 @@ def files() -> dict[Path, str]:
     """Every generated file and what it should hold."""
     made = {ROOT / ".env.example": env_file(), SCHEMA_FILE: schema_text()}
     made[survival_page.PAGE] = survival_page.text(survival_page.load())
-    parts = dict(generated())
+    parts, used = dict(generated()), set[str]()
+
+    def fill(found: re.Match[str]) -> str:
+        used.add(found[2])
+        return f"{found[1]}{parts[found[2]]}{found[3]}"
+
     for page in PAGES:
-        path = ROOT / page
-        made[path] = _PART.sub(
-            lambda found: f"{found[1]}{parts[found[2]]}{found[3]}", current(path)
-        )
+        made[ROOT / page] = _PART.sub(fill, current(ROOT / page))
+    if missing := sorted(parts.keys() - used):
+        raise SystemExit(f"no page has the part {', '.join(missing)}: {PAGES}")
     return made
 
 

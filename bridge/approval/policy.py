@@ -72,7 +72,7 @@ def _reach(rule: Rule) -> str:
     if rule.affects_this_vm:
         return "names this VM"
     if not rule.max_resources:
-        return "names whichever VM"
+        return "names any VM"
     return f"names any VM, at most {rule.max_resources} at once"
 
 
@@ -137,7 +137,8 @@ def _refusal(rule: Rule, known: TrackedEvent) -> str | None:
     if not known.event.names_its_vms:
         return "the VMs that it would release are not all named"
     if count > rule.max_resources:
-        return f"it would release {count} VMs, and the rule allows {rule.max_resources}"
+        vms = "1 VM" if count == 1 else f"{count} VMs"
+        return f"it would release {vms}, and the rule allows {rule.max_resources or 'none'}"
     return None
 
 

@@ -116,7 +116,7 @@ def test_the_first_rule_that_matches_decides() -> None:
     decision = says(Rule(name="other", event_type=("Reboot",)), never, ANY, about=event())
     assert decision is not None
     assert (decision.rule.name, decision.answer) == ("never", REFUSE)
-    assert decision.why == "it would release 1 VMs, and the rule allows 0"
+    assert decision.why == "it would release 1 VM, and the rule allows none"
     waits = ANY.model_copy(update={"name": "waits", "after": ("drain",)})
     assert answer(waits, ANY, about=event()) is WAIT
 
@@ -200,6 +200,15 @@ EVENTS = st.builds(
 )
 
 
+def test_every_key_that_narrows_a_rule_is_tried_against_covers() -> None:
+    """A new key belongs into the rules above, and then into `covers`; or it decides nothing about
+    which events match.
+    """
+    tried = {"affects_this_vm", "event_type", "event_source", "max_duration"}
+    other = {"name", "max_resources", "after", "leader", "takeover"}
+    assert set(Rule.model_fields) == tried | other
+
+
 @given(RULES, RULES, EVENTS)
 def test_a_rule_that_covers_another_matches_whatever_it_matches(
     one: Rule, other: Rule, about: TrackedEvent
@@ -256,7 +265,7 @@ def test_a_rule_that_covers_another_matches_whatever_it_matches(
         ),
         (
             Rule(name="a", max_resources=0, affects_this_vm=False),
-            "rule a refuses every event that names whichever VM",
+            "rule a refuses every event that names any VM",
         ),
     ],
 )
