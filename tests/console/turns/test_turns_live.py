@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+from contextlib import ExitStack
+from itertools import count
 from pathlib import Path
 
 import pytest
 from support.console.deciding import audit, decide
 from support.console.turning import Cluster, reaches, turn
 from support.eventually import eventually
+from support.postgresql import PostgreSql
 
 pytestmark = [
     pytest.mark.skipif(os.name != "posix", reason="needs POSIX scripts"),
@@ -60,6 +63,7 @@ def test_the_second_waits_for_the_first(tmp_path: Path) -> None:
         assert [state for _, state in kinds] == ["preparing", "prepared", "recovered"]
 
 
+_NUMBERS = count(1)
 ACTS = ("take_turn", "prepare", "approve")
 
 
@@ -122,3 +126,27 @@ def test_a_console_that_starts_again_carries_turns_on(tmp_path: Path) -> None:
         assert cluster.runs(1) == []
         reaches(console, second, "waiting")
         assert cluster.most_away() == 1
+
+
+def test_another_console_goes_on(tmp_path: Path, postgresql: PostgreSql) -> None:
+    """Of two consoles on PostgreSQL one is killed while a VM prepares; the other approves it."""
+    url = postgresql.database(f"live_{next(_NUMBERS)}")
+    with Cluster(tmp_path, vms=2) as cluster, ExitStack() as stack:
+        one, two = [
+            stack.enter_context(cluster.console(name, DATABASE=url)) for name in ("one", "two")
+        ]
+        (cluster.home(0) / "hold").touch()
+        first = cluster.announce_for(0)
+        eventually(lambda: cluster.words(0) == ["scheduled begun"], what="preparing", timeout=60)
+        second = cluster.announce_for(1)
+        reaches(two, second, "waiting")
+        assert turn(one, second) == "waiting"
+        one.kill()
+        (cluster.home(0) / "hold").unlink()
+        eventually(lambda: cluster.approved(0) == [first], what="the approval", timeout=60)
+        reaches(two, first, "away")
+        assert cluster.runs(1) == []
+        cluster.simulators[0].end_event(first)
+        eventually(lambda: cluster.approved(1) == [second], what="the second", timeout=60)
+        assert cluster.most_away() == 1
+        assert cluster.words(0).count("scheduled begun") == 1
