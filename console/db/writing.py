@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from sqlalchemy import Connection, Table, bindparam, delete, select, text, tuple_, update
+from sqlalchemy import Connection, Table, bindparam, delete, func, select, text, tuple_, update
 
 from console.db import rows, tables
 from console.db.showing import end_forgotten, pending_of, show, show_again
@@ -48,6 +48,7 @@ def load(connection: Connection, batch: Sequence[Incoming]) -> Known:
         known.gaps.setdefault((row.vm_id, row.stream), []).append(rows.gap_of(row))
     known.records |= _stored(connection, records)
     _load_events(connection, known, batch)
+    _load_open_events(connection, known, batch)
     _load_preparations(connection, known, batch)
     return known
 
@@ -108,13 +109,20 @@ def settle(
 
 
 def quarantine(
-    connection: Connection, *, source: str, reason: str, message: str, sample: bytes, at: float
+    connection: Connection,
+    *,
+    source: str,
+    reason: str,
+    message: str,
+    sample: bytes,
+    at: float,
+    count: int = 1,
 ) -> None:
     """Count what was not a record of ours; the last one of each kind is kept, cut short."""
     values = {
         "source": source,
         "reason": reason,
-        "count": 1,
+        "count": count,
         "first_at": at,
         "last_at": at,
         "message": message[:500],
@@ -125,7 +133,7 @@ def quarantine(
         statement.on_conflict_do_update(
             index_elements=["source", "reason"],
             set_={
-                "count": tables.quarantine.c.count + 1,
+                "count": tables.quarantine.c.count + count,
                 "last_at": statement.excluded.last_at,
                 "message": statement.excluded.message,
                 "sample": statement.excluded.sample,
@@ -191,6 +199,23 @@ def _load_events(connection: Connection, known: Known, batch: Sequence[Incoming]
         wanted = select(tables.observation).where(tuple_(c.event_id, c.vm_id).in_(some))
         for row in connection.execute(wanted):
             known.observations[(row.event_id, row.vm_id)] = rows.observation_of(row)
+
+
+def _load_open_events(connection: Connection, known: Known, batch: Iterable[Incoming]) -> None:
+    """How many open events those VMs report that report another one now."""
+    c = tables.observation.c
+    new = {
+        each.vm.vm_id
+        for each in batch
+        if isinstance(each, IncomingRecord)
+        and each.event is not None
+        and (each.event.event.event_id, each.vm.vm_id) not in known.observations
+    }
+    new |= {each.vm_id for each in batch if isinstance(each, IncomingState) and each.events}
+    for few in portions(new & set(known.vms)):
+        query = select(c.vm_id, func.count()).where(c.vm_id.in_(few), c.over == 0)
+        for vm_id, number in connection.execute(query.group_by(c.vm_id)):
+            known.open_events[vm_id] = number
 
 
 def _load_preparations(connection: Connection, known: Known, batch: Iterable[Incoming]) -> None:

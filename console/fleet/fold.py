@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 from console.fleet import gaps, vms
 from console.fleet.contact import Listening
@@ -27,6 +29,8 @@ from console.records.incoming import (
 )
 
 Pair = tuple[str, str]
+MOST_OPEN_EVENTS: Final = 1000
+"""Events that are not over, of which one VM may be a reporter: a document of Azure's has few."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -35,6 +39,8 @@ class Known:
 
     records: dict[str, str] = field(default_factory=dict)
     """The VM of each id."""
+    open_events: Counter[str] = field(default_factory=Counter)
+    """By vmId, of how many events that are not over it is a reporter."""
     vms: dict[str, Vm] = field(default_factory=dict)
     streams: dict[Pair, Stream] = field(default_factory=dict)
     """By vmId and stream."""
@@ -65,6 +71,8 @@ class Changes:
     altered: set[str] = field(default_factory=set)
     """VMs of which more has changed than the time of their contact."""
     duplicates: int = 0
+    refused: list[IncomingRecord] = field(default_factory=list)
+    """Of VMs that report more open events than any VM sees: they are not stored."""
     listening: Listening = field(default_factory=Listening)
     """How patient the console is."""
 
@@ -107,6 +115,9 @@ def _record(known: Known, changes: Changes, record: IncomingRecord) -> None:
         growth = sum(gap.size for gap in counted.gaps) - sum(gap.size for gap in missing)
         heard = replace(heard, missing=max(0, heard.missing + growth))
     _put(known, changes, heard, record.received_at)
+    if _is_too_much(known, record):
+        changes.refused.append(record)
+        return
     if record.event is not None:
         # Another record at a place that had come in: the store was put back to an earlier copy.
         put_back = not counted.fresh
@@ -135,6 +146,15 @@ def _record(known: Known, changes: Changes, record: IncomingRecord) -> None:
                     scope=heard.scope,
                 )
             )
+
+
+def _is_too_much(known: Known, record: IncomingRecord) -> bool:
+    """Whether a record begins one more event of a VM that reports as many as it may."""
+    if record.event is None or record.event.state == "ended":
+        return False
+    vm_id = record.vm.vm_id
+    before = known.observations.get((record.event.event.event_id, vm_id))
+    return before is None and known.open_events[vm_id] >= MOST_OPEN_EVENTS
 
 
 def _with_own_id(known: Known, record: IncomingRecord) -> IncomingRecord:
@@ -185,6 +205,9 @@ def _observe(
             observation = replace(observation, first_at=before.first_at)
         if before.scope != observation.scope:  # until now, Azure's word for it was not known
             changes.touched.add(before.key)
+    was_open = before is not None and before.facts.state != "ended"
+    is_open = observation.facts.state != "ended"
+    known.open_events[observation.vm_id] += is_open - was_open
     known.observations[key] = observation
     changes.observations[key] = observation
     changes.touched.add(observation.key)
@@ -199,6 +222,8 @@ def _state(known: Known, changes: Changes, state: IncomingState) -> None:
         event_id = event.event.event_id
         pending.add(event_id)
         before = known.observations.get((event_id, state.vm_id))
+        if before is None and known.open_events[state.vm_id] >= MOST_OPEN_EVENTS:
+            continue
         if before is None or _is_newer(before, state, event):
             _observe(known, changes, of_pending(state, vm, record_id, event))
     for prepared in state.preparations:

@@ -10,12 +10,13 @@ import logging
 import random
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Final, TypeGuard
 from uuid import uuid4
 
+from sqlalchemy import Connection
 from sqlalchemy.exc import InterfaceError, InternalError, OperationalError, SQLAlchemyError
 
 from console.db import writing
@@ -25,7 +26,7 @@ from console.db.errors import words_of
 from console.db.opening import Database
 from console.db.retention import delete_before
 from console.errors import ConsoleError
-from console.fleet.fold import fold
+from console.fleet.fold import MOST_OPEN_EVENTS, fold
 from console.ingest.delivery import Delivery, Refused
 from console.ingest.inbox import Inbox
 from console.ingest.listening import ListeningLog
@@ -33,6 +34,7 @@ from console.ingest.progress import Progress
 from console.records.incoming import Incoming, IncomingRecord
 
 _LOG: Final = logging.getLogger("console")
+_TOO_MANY: Final = "too_many_events"
 QUEUE: Final = 1000
 """Deliveries that wait; beyond that, sources wait."""
 _QUEUE_BYTES: Final = 32 * 1024 * 1024
@@ -265,6 +267,21 @@ class Writer:
             refused = Refused(reason="unstorable", message=words, sample=sample, at=self._now())
             self._transact([Delivery(source=source, items=[refused], done=_nothing)])
 
+    def _set_aside(self, connection: Connection, refused: Iterable[IncomingRecord]) -> None:
+        """Count the records of events that are more than a VM may report."""
+        for source, several in _by_source(refused).items():
+            last = several[-1]
+            writing.quarantine(
+                connection,
+                source=source,
+                reason=_TOO_MANY,
+                message=f"{last.vm.vm_id}: it reports {MOST_OPEN_EVENTS} open events already",
+                sample=last.body,
+                at=last.received_at,
+                count=len(several),
+            )
+            self.progress.quarantined[(source, _TOO_MANY)] += len(several)
+
     def _transact(self, batch: Sequence[Delivery]) -> None:
         items = [item for each in batch for item in each.items if _says_something(item)]
         with self._database.writing.begin() as connection:
@@ -272,6 +289,7 @@ class Writer:
             known = writing.load(connection, items)
             changes = fold(known, items, silent_after=self._silent_after)
             writing.write(connection, changes, number, now=self._now())
+            self._set_aside(connection, changes.refused)
             for delivery in batch:
                 for item in delivery.items:
                     if isinstance(item, Refused):
@@ -287,6 +305,13 @@ class Writer:
                     write_checkpoint(connection, delivery.checkpoint)
         self.progress.count(batch, duplicates=changes.duplicates, at=self._now())
         self._committed()
+
+
+def _by_source(refused: Iterable[IncomingRecord]) -> dict[str, list[IncomingRecord]]:
+    found: dict[str, list[IncomingRecord]] = {}
+    for each in refused:
+        found.setdefault(each.source, []).append(each)
+    return found
 
 
 def _says_something(item: Incoming | Refused) -> TypeGuard[Incoming]:

@@ -28,6 +28,8 @@ from wire.record import Record, RecordError, check_record
 from wire.state import PendingEvent, ShortVm, StateError, read_state, read_status
 
 MAX_BYTES: Final = 256 * 1024
+MOST_NAMES: Final = 5000
+"""VMs that an event may name; Azure's largest scale set has 1,000."""
 _NUL: Final = b"\\u0000"
 _PARTITION_KEY: Final = re.compile(rb'"partitionkey"\s*:\s*"([^"\\]{1,512})"')
 _MOST_SEQUENCE: Final = 10**15
@@ -177,6 +179,8 @@ def _require_possible(record: Record, data: Observer, received_at: float) -> Non
         durations = (seen.pause_seconds, seen.downtime_seconds)
         if any(each is not None and not 0 <= each <= _LONGEST_SECONDS for each in durations):
             raise NotOurs("impossible", "data.observation: a duration is negative, or ten years")
+        if len(data.event.resources) > MOST_NAMES:
+            raise NotOurs("too_many_names", f"data.event.resources: at most {MOST_NAMES:,} VMs")
         known = (seen.notice_seconds, data.event.duration_in_seconds)
         if any(each is not None and abs(each) > _LONGEST_SECONDS for each in known):
             raise NotOurs("impossible", "data: a duration is more than ten years")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
@@ -15,6 +16,8 @@ from console.web.pages import words
 
 Row = dict[str, Any]
 _NAMES: Final = 3
+_OF_ONE: Final = 5
+"""Events of one kind that one VM may show before those of others."""
 LATE_SECONDS: Final = 30.0
 """An approval that is not confirmed for so long is worth a look."""
 _RANKS: Final = ("due", "second", "started", "scheduled", "news", "ended")
@@ -43,6 +46,7 @@ def row_of(item: view.Json, event: FleetEvent, now: float) -> Row:
         "start": start,
         "first": seconds_of(item["firstSeenAt"]),
         "shown_at": event.shown_at,
+        "shown_by": event.shown_by,
         "may_start": group == "scheduled" and start is not None and start <= now,
         "names": names[:_NAMES],
         "more_names": max(0, len(names) - _NAMES),
@@ -86,13 +90,18 @@ def _ordinal(number: int) -> str:
 
 
 def in_order(rows: Iterable[Row]) -> list[Row]:
-    """By what is to be done, then by time left; events without a time come last."""
-    far = float("inf")
-    return sorted(
-        rows,
-        key=lambda row: (
-            _RANKS.index(row["group"]),
-            far if row["start"] is None else row["start"],
-            row["eventId"],
-        ),
-    )
+    """By what is to be done, then by time left; events without a time come last. Of one VM that
+    shows many, those beyond a few stand behind what all others show: it delays nobody's decision.
+    """
+    found: list[tuple[int, bool, float, str, Row]] = []
+    shown: Counter[tuple[str, str]] = Counter()
+    for row in sorted(rows, key=_by_time):
+        key = (row["group"], row["shown_by"])
+        shown[key] += 1
+        rank = _RANKS.index(row["group"])
+        found.append((rank, shown[key] > _OF_ONE, *_by_time(row), row))
+    return [each[-1] for each in sorted(found, key=lambda each: each[:-1])]
+
+
+def _by_time(row: Row) -> tuple[float, str]:
+    return (float("inf") if row["start"] is None else row["start"], row["eventId"])

@@ -16,6 +16,7 @@ from support.console.stage import ConsoleStage
 from support.eventually import eventually
 
 from console.access.tokens import add_token
+from console.fleet.fold import MOST_OPEN_EVENTS
 
 
 @pytest.fixture
@@ -161,3 +162,30 @@ def read(stage: ConsoleStage, token: str) -> Any:
     """The event as a token sees it."""
     headers = {"Authorization": f"Bearer {token}"}
     return stage.http.get(f"{stage.url}/api/v1/events/E", headers=headers, timeout=20)
+
+
+def test_invented_events_are_bounded_and_push_nothing_away(
+    stage: ConsoleStage, web: FakeVm
+) -> None:
+    """3,000 events of one VM, each due sooner: the real decision stays on the first page, in the
+    list and due.
+    """
+    del web
+    liar = FakeVm(name="liar")
+    stage.put(liar.heartbeat(now=stage.now))
+    stage.takes_commands(liar)
+    soon = {"not_before": stage.moment(60), "now": stage.now}
+    stage.put(*(liar.event(f"X-{n}", **soon) for n in range(1500)))  # type: ignore[arg-type]
+    others = (liar.event(f"Y-{n}", resources=["web-1"], **soon) for n in range(1500))  # type: ignore[arg-type]
+    stage.put(*others)
+    items = stage.http.get(f"{stage.url}/api/v1/overview", timeout=20).json()
+    assert items["decisionsDue"] == MOST_OPEN_EVENTS + 1
+    assert event(stage)["decision"]["state"] == "due"
+    for path in ("/", "/decide"):
+        assert "/events/E" in stage.page(path)
+    quarantine = stage.http.get(f"{stage.url}/api/v1/quarantine", timeout=20).json()["items"]
+    counts = {each["reason"]: each["count"] for each in quarantine}
+    assert counts == {"too_many_events": 3000 - MOST_OPEN_EVENTS}
+    stage.put(liar.event("X-0", transition="ended", now=stage.now))
+    stage.put(liar.event("X-NEW", **soon))
+    assert stage.http.get(f"{stage.url}/api/v1/events/X-NEW", timeout=20).status_code == 200
