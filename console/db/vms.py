@@ -22,6 +22,7 @@ from sqlalchemy import (
 
 from console.db import rows
 from console.db.contact import contact_of
+from console.db.search import ESCAPE, has_tag, is_pattern, pattern_of, tag_of
 from console.db.tables import event, observation, resource, taken, vm
 from console.db.upsert import portions
 from console.fleet.contact import Contact, Listening
@@ -40,6 +41,14 @@ FILTERS: Final = (
     "resource_group",
 )
 """Columns that lists are filtered by."""
+_COLUMNS: Final = {
+    "site": ("site",),
+    "location": ("location", "zone"),
+    "scaleSet": ("scale_set",),
+    "bridge": ("version",),
+}
+SORTS: Final = ("name", "contact", "condition", "heard", "missing", *_COLUMNS)
+"""What VMs can be sorted by."""
 _WORST_CONTACT: Final = ("silent", "late", "learning", "stopped", "heard", "retired")
 _DELETING: Final = tuple(word for word, impact in IMPACTS.items() if impact == "delete")
 """Types of events that delete a VM, in small letters."""
@@ -61,7 +70,9 @@ class WantedVms:
     equal: Mapping[str, str] = field(default_factory=dict)
     """Value by column, of `FILTERS`."""
     sort: str = "name"
-    """name, heard or contact."""
+    """One of `SORTS`; the other way round behind a minus."""
+    names_first: bool = False
+    """Whether those whose name holds what is searched for come before those whose id does."""
 
 
 class Vms:
@@ -96,14 +107,14 @@ class Vms:
         query = self._matching(select(vm, self._contact), wanted)
         if after is not None:
             query = query.where(tuple_(vm.c.sort_name, vm.c.vm_id) > tuple_(*after))
-        query = query.order_by(*self._order(wanted.sort), vm.c.sort_name, vm.c.vm_id)
+        query = query.order_by(*self._order(wanted))
         return self._heard(query.limit(limit).offset(skip))
 
     def cells(self, wanted: WantedVms) -> list[tuple[HeardVm, str]]:
         """Every VM that is wanted, in order, with its condition and no more than a map shows."""
         columns = [vm.c[name] for name in _CELL]
         query = self._matching(select(*columns, self._contact), wanted)
-        query = query.order_by(*self._order(wanted.sort), vm.c.sort_name, vm.c.vm_id)
+        query = query.order_by(*self._order(wanted))
         names = _conditions().subquery()
         rows_of_names = self._connection.execute(select(names.c.vm_id, names.c.condition))
         condition = {row.vm_id: row.condition for row in rows_of_names}
@@ -235,9 +246,7 @@ class Vms:
 
     def _matching(self, query: Select[Any], wanted: WantedVms) -> Select[Any]:
         if wanted.q:
-            in_name = vm.c.folded.contains(folded(wanted.q), autoescape=True)
-            in_id = func.lower(vm.c.vm_id).contains(wanted.q.lower(), autoescape=True)
-            query = query.where(or_(in_name, in_id))
+            query = query.where(_found(wanted.q))
         for name, value in wanted.equal.items():
             query = query.where(vm.c[name] == value)
         if wanted.contact:
@@ -253,10 +262,20 @@ class Vms:
                 )
         return query
 
-    def _order(self, sort: str) -> Sequence[ColumnElement[Any]]:
-        if sort == "heard":
-            return [vm.c.heard_at]
-        if sort == "contact":
+    def _order(self, wanted: WantedVms) -> Sequence[ColumnElement[Any]]:
+        sort, descending = wanted.sort.lstrip("-"), wanted.sort.startswith("-")
+        columns = [*self._sorted_by(sort), *([vm.c.sort_name] if sort == "name" else [])]
+        order = [column.desc() if descending else column for column in columns]
+        if wanted.names_first and wanted.q and sort == "name":
+            order.insert(0, case((_in_name(wanted.q), 0), else_=1))
+        return [*order, vm.c.sort_name, vm.c.vm_id]
+
+    def _sorted_by(self, sort: str) -> Sequence[ColumnElement[Any]]:
+        if sort in _COLUMNS:
+            return [func.coalesce(vm.c[name], "") for name in _COLUMNS[sort]]
+        if sort in ("heard", "missing"):
+            return [vm.c.heard_at if sort == "heard" else vm.c.missing]
+        if sort in ("contact", "condition"):
             names = _conditions().subquery()
             started = select(names.c.vm_id).where(names.c.condition == "started")
             scheduled = select(names.c.vm_id).where(names.c.condition == "scheduled")
@@ -265,7 +284,7 @@ class Vms:
                 else_=len(_WORST_CONTACT),
             )
             condition = case((vm.c.vm_id.in_(started), 0), (vm.c.vm_id.in_(scheduled), 1), else_=2)
-            return [condition, worst]
+            return [condition, worst] if sort == "contact" else [condition]
         return []
 
     def _heard(self, query: Select[Any]) -> list[HeardVm]:
@@ -273,6 +292,22 @@ class Vms:
             HeardVm(vm=rows.vm_of(row), contact=row.contact)
             for row in self._connection.execute(query)
         ]
+
+
+def _found(q: str) -> ColumnElement[bool]:
+    """Whether a VM is what somebody searches for: by its name, its id, a pattern or a tag."""
+    tag = tag_of(q)
+    if tag is not None:
+        return has_tag(vm, tag)
+    if is_pattern(q):
+        return vm.c.folded.like(pattern_of(folded(q)), escape=ESCAPE)
+    in_id = func.lower(vm.c.vm_id).contains(q.lower(), autoescape=True)
+    return or_(_in_name(q), in_id)
+
+
+def _in_name(q: str) -> ColumnElement[bool]:
+    found: ColumnElement[bool] = vm.c.folded.contains(folded(q), autoescape=True)
+    return found
 
 
 def place_of(known: Vm) -> tuple[str, str]:

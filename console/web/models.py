@@ -544,7 +544,9 @@ class VmsQuery(_Paged):
     location: Annotated[Words, Field(description="The location")] = None
     zone: Annotated[Words, Field(description="The zone")] = None
     scale_set: Annotated[Words, Field(description="The scale set")] = None
-    q: Annotated[Words, Field(description="A part of the VM's name or of its id")] = None
+    q: Annotated[
+        Words, Field(description="A part of the name or of the id, db-*, or tag=NAME:VALUE")
+    ] = None
 
 
 class AuditQuery(Model):

@@ -8,7 +8,7 @@ from typing import Any, Final, Self
 from urllib.parse import urlencode
 
 from console.db.snapshot import Snapshot
-from console.db.vms import WantedVms
+from console.db.vms import SORTS, WantedVms
 from console.fleet.contact import CONTACTS
 from console.fleet.values import CLEAR, Expectation, HeardVm, Vm
 from console.fleet.view import CONDITIONS
@@ -32,7 +32,6 @@ _IN_URL: Final[Mapping[str, str]] = {
     "resource_group": "resourceGroup",
 }
 """Names that the URL spells in another way."""
-_SORTS: Final = ("name", "heard", "contact")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +64,9 @@ class Choice:
         page = int(number) if number.isascii() and number.isdecimal() and len(number) < 7 else 1  # noqa: PLR2004
         given["view"] = "map" if given.get("view") == "map" else "table"
         given["by"] = given["by"] if given.get("by") in fleet_map.GROUPS else "site"
-        given["sort"] = given["sort"] if given.get("sort") in _SORTS else "name"
+        given["sort"] = (
+            given["sort"] if given.get("sort", "").removeprefix("-") in SORTS else "name"
+        )
         return cls(**given, page=max(1, page))  # type: ignore[arg-type]  # page alone is a number
 
     def url(self, **changed: object) -> str:
@@ -74,6 +75,16 @@ class Choice:
         usual = asdict(Choice())
         query = {_IN_URL.get(k, k): v for k, v in chosen.items() if v != usual[k]}
         return f"/fleet?{urlencode(query)}" if query else "/fleet"
+
+    def sorted_by(self, column: str) -> str:
+        """The address that sorts by a column, and the other way round if it does so already."""
+        return self.url(sort=f"-{column}" if self.sort == column else column)
+
+    def order(self, column: str) -> str | None:
+        """How a column is sorted, in the word of ARIA."""
+        if self.sort.removeprefix("-") != column:
+            return None
+        return "descending" if self.sort.startswith("-") else "ascending"
 
     @property
     def filters(self) -> dict[str, str]:
@@ -129,6 +140,7 @@ def _wanted(choice: Choice) -> WantedVms:
         condition=choice.condition,
         equal=choice.filters,
         sort=choice.sort,
+        names_first=True,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import timedelta
 
 import pytest
 from playwright.sync_api import Page, expect
@@ -31,6 +32,33 @@ def test_the_filters_stand_in_the_url(stage: ConsoleStage, page: Page) -> None:
     expect(page.locator("tbody th")).to_have_text(["late-1"])
     expect(page.locator("input[name=q]")).to_have_value("e-1")
     expect(page.locator("main")).to_contain_text("1 of 10 VMs")
+
+
+def test_vms_are_found_and_sorted_both_ways(stage: ConsoleStage, page: Page) -> None:
+    """By a pattern, by a tag, names before ids; each column sorts, and again the other way."""
+    for number, name in enumerate(("db-1", "db-2", "web-a", "cafe")):
+        vm = FakeVm(name=name, site=f"site-{9 - number}", tags={"role": name[:2]})
+        vm.vm_id = f"0000000{number}-0000-4000-8000-00000000cafe" if name != "cafe" else vm.vm_id
+        stage.put(vm.heartbeat(now=stage.now - timedelta(seconds=number)))
+    names = page.locator("tbody th")
+    for q, found in (
+        ("db-*", ["db-1", "db-2"]),
+        ("*-?", ["db-1", "db-2", "web-a"]),
+        ("tag=role:we", ["web-a"]),
+        ("cafe", ["cafe", "db-1", "db-2", "web-a"]),
+    ):
+        page.goto(f"{stage.url}/fleet?q={q}")
+        expect(names).to_have_text(found)
+    page.goto(f"{stage.url}/fleet?q=*-*")
+    page.get_by_role("link", name="Site", exact=True).click()
+    expect(names).to_have_text(["web-a", "db-2", "db-1"])
+    expect(page.locator("th[aria-sort=ascending]")).to_have_text("Site")
+    page.get_by_role("link", name="Site", exact=True).click()
+    expect(names).to_have_text(["db-1", "db-2", "web-a"])
+    expect(page.locator("th[aria-sort=descending]")).to_have_text("Site")
+    page.get_by_role("link", name="VM", exact=True).click()
+    page.get_by_role("link", name="VM", exact=True).click()
+    expect(names).to_have_text(["web-a", "db-2", "db-1"])
 
 
 def test_rows_are_reached_by_j_and_k_and_opened_by_enter(stage: ConsoleStage, page: Page) -> None:
