@@ -17,7 +17,7 @@ from console.fleet.moments import seconds_of
 from console.web.events import events_page
 from console.web.pages import event_rows
 from console.web.pages.event_rows import Row
-from console.web.pages.text import plural
+from console.web.pages.text import MINUTE, plural
 from console.web.state import AppState
 
 _EVENTS: Final = 50
@@ -30,6 +30,16 @@ _ANSWERS: Final[Mapping[str, tuple[Sequence[str], str, str]]] = {
     "started": (("started",), "event is under way", "events are under way"),
     "scheduled": (("scheduled",), "event is scheduled", "events are scheduled"),
 }
+
+_DUE_SOON: Final = "Decision due: starts within 15 minutes"
+_DUE_LATER: Final = "Decision due: starts later"
+_NOTE: Final = "For your information: evictions and deletions, which you need not approve"
+_UNDER_WAY: Final = "Under way"
+_SCHEDULED: Final = "Scheduled"
+_NEWS: Final = "News from Azure"
+_HEADINGS: Final = (_DUE_SOON, _DUE_LATER, _UNDER_WAY, _NOTE, _SCHEDULED, _NEWS)
+_TAKEN_AWAY: Final = ("preempt", "terminate")
+_SOON: Final = 15 * MINUTE
 
 
 def values(state: AppState, snapshot: Snapshot) -> dict[str, Any]:
@@ -46,7 +56,8 @@ def values(state: AppState, snapshot: Snapshot) -> dict[str, Any]:
         "answer": answer(vms, rows),
         "vms": vms,
         "parts": parts(vms),
-        "groups": groups(rows[:_EVENTS]),
+        "groups": groups(rows[:_EVENTS], snapshot.now),
+        "waiting": sum(row["group"] in ("due", "second") for row in rows),
         "more_events": max(0, len(rows) - _EVENTS),
         "over": [_past(item) for item in over],
         "silent": silent,
@@ -113,17 +124,20 @@ def parts(vms: Mapping[str, int]) -> list[dict[str, Any]]:
     return found
 
 
-def groups(rows: Sequence[Row]) -> list[tuple[str, list[Row]]]:
-    """The rows under their headings."""
-    headings = (
-        ("Decision due", ("due", "second")),
-        ("Under way", ("started",)),
-        ("Scheduled", ("scheduled",)),
-        ("News from Azure", ("news",)),
-    )
-    found = []
-    for heading, names in headings:
-        members = [row for row in rows if row["group"] in names]
-        if members:
-            found.append((heading, members))
-    return found
+def groups(rows: Sequence[Row], now: float) -> list[tuple[str, list[Row]]]:
+    """The rows under their headings, what starts soon first; nothing is to be hurried about an
+    eviction or a deletion, which only takes the VM away sooner.
+    """
+    found: dict[str, list[Row]] = {heading: [] for heading in _HEADINGS}
+    for row in rows:
+        found[_heading(row, now)].append(row)
+    return [(heading, members) for heading, members in found.items() if members]
+
+
+def _heading(row: Row, now: float) -> str:
+    if row["group"] not in ("due", "second"):
+        return {"started": _UNDER_WAY, "news": _NEWS}.get(row["group"], _SCHEDULED)
+    if (row["eventType"] or "").lower() in _TAKEN_AWAY:
+        return _NOTE
+    is_soon = row["start"] is not None and row["start"] - now <= _SOON
+    return _DUE_SOON if is_soon else _DUE_LATER

@@ -133,3 +133,26 @@ def test_texts_from_outside_stay_texts(stage: ConsoleStage, page: Page) -> None:
     for place in ("h1", "blockquote", ".witnesses", ".facts"):
         expect(page.locator(place).first).to_contain_text(seen)
     assert page.evaluate("window.hit") is None
+
+
+def test_what_starts_soon_comes_first(stage: ConsoleStage, page: Page) -> None:
+    """Due within 15 minutes, then later; an eviction is for information, and nothing to hurry."""
+    for name, event_type, seconds in (
+        ("soon", "Reboot", 600),
+        ("later", "Redeploy", 7200),
+        ("spot", "Preempt", 25),
+    ):
+        vm = FakeVm(name=name)
+        told = {"event_type": event_type, "not_before": stage.moment(seconds)}
+        stage.put(vm.event(f"E-{name}", now=stage.now, **told))
+        stage.takes_commands(vm)
+    page.goto(stage.url)
+    expect(page.locator(".card h3")).to_have_text(
+        [
+            "Decision due: starts within 15 minutes 1",
+            "Decision due: starts later 1",
+            "For your information: evictions and deletions, which you need not approve 1",
+        ]
+    )
+    expect(page.locator(".events .event-names")).to_have_text(["soon", "later", "spot"])
+    expect(page.get_by_role("link", name="Decide several at once")).to_be_visible()
