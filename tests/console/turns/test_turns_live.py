@@ -36,6 +36,10 @@ def test_the_second_waits_for_the_first(tmp_path: Path) -> None:
         assert group["waiting"][0]["behind"] == [first]
         assert [*console.events(group="db")] == [*console.events()]
         assert console.events(group="dbs") == {}
+        shown = console.run("groups").stdout.splitlines()
+        assert shown[0] == "db: 1 of 3 away, at most 1 may be"
+        assert shown[1].startswith(f"  away   web-0 (its turn for {first}) since ")
+        assert shown[2] == f"  waits  {second}: 1 of db away, and 1 may be"
         for path in ("/", f"/events/{second}", "/groups"):
             page = console.http.get(console.url + path, timeout=10)
             assert page.status_code == 200
@@ -103,9 +107,15 @@ def test_a_person_waits_for_the_group_or_overrides_it(tmp_path: Path) -> None:
         refused = decide(console, console.events()[second])
         assert refused.status_code == 409
         assert [each["name"] for each in refused.json()["turn"]["heldBy"]] == ["web-0"]
-        made = decide(console, console.events()[second], force=True)
-        assert made.status_code == 202, made.text
-        eventually(lambda: cluster.approved(1) == [second], what="the second", timeout=60)
+        words = ("--reason", "it cannot wait", "--yes", "--timeout", "120")
+        done = console.run("approve", second, *words)
+        assert done.returncode == 1
+        assert "too many VMs of its group are away" in done.stderr
+        done = console.run("approve", second, *words, "--force")
+        assert done.returncode == 0, done.stderr
+        states = [line.split()[0] for line in done.stdout.splitlines() if second in line]
+        assert states == ["preparing", "sent", "accepted", "posted", "confirmed"]
+        assert cluster.approved(1) == [second]
         forced = [row for row in audit(console) if row["action"] == "force_turn"]
         assert [row["eventId"] for row in forced] == [second]
 
