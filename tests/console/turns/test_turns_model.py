@@ -174,6 +174,29 @@ class TurnsModel(RuleBasedStateMachine):
         said = Preparation(event_key=key, fingerprint=fingerprint, state=state, at=self.now)  # type: ignore[arg-type]
         vm.preparations[key] = said
 
+    @rule(key=event_ids)
+    def deadline(self, key: str) -> None:
+        """The VMs of an event prepare by themselves, as before each event that nobody approved."""
+        event = self.events.get(key)
+        for vm_id in () if event is None else event.named:
+            vm = self.vms[vm_id]
+            if event is not None and vm.is_up and key not in vm.preparations:
+                mark = event.fingerprint
+                said = Preparation(event_key=key, fingerprint=mark, state="prepared", at=self.now)
+                vm.preparations[key] = said
+
+    @rule(key=event_ids)
+    def person_ends(self, key: str) -> None:
+        """A person ends a turn that is stuck; the VM is away by nobody's doing then."""
+        turn = self.turns.get(key)
+        if turn is None or turn.state != "stuck":
+            return
+        for holder in turn.holders:
+            self.vms[holder.vm_id].by_us.discard(key)
+            self.known[holder.vm_id].pop(key, None)
+            self.vms[holder.vm_id].preparations.pop(key, None)
+        del self.turns[key]
+
     @rule(vm_id=vm_ids, twice=st.booleans())
     def disturb(self, vm_id: str, twice: bool) -> None:
         """The oldest command to a VM comes twice, or is lost."""
