@@ -179,8 +179,12 @@ class Events:
         """Scheduled events about which a VM may be asked: a heard one that the event names, that
         has reported it, and that says or shows that it takes commands.
         """
-        contact = contact_of(BEARER, self._now, self._listening).label("contact")
-        names = named(contact).where(event.c.state == "scheduled", event.c.is_news == 0).subquery()
+        contact = contact_of(BEARER, self._now, self._listening)
+        names = (
+            named(contact.label("contact"), heard=contact == "heard")
+            .where(event.c.state == "scheduled", event.c.is_news == 0)
+            .subquery()
+        )
         polls = func.coalesce(names.c.pulled_at, 0) > self._now - PULL_SECONDS
         query = select(names.c.event_id, names.c.scope).where(
             names.c.rank == 1,
@@ -284,10 +288,14 @@ class Events:
 
     def _named(self, event_ids: Sequence[str]) -> dict[EventKey, dict[str, Named]]:
         """The VMs that each event names, by the name as it is compared."""
-        contact = contact_of(BEARER, self._now, self._listening).label("contact")
+        contact = contact_of(BEARER, self._now, self._listening)
         found: dict[EventKey, dict[str, Named]] = {}
         for few in portions(event_ids):
-            names = named(contact).where(resource.c.event_id.in_(few)).subquery()
+            names = (
+                named(contact.label("contact"), heard=contact == "heard")
+                .where(resource.c.event_id.in_(few))
+                .subquery()
+            )
             for row in self._connection.execute(select(names).where(names.c.rank == 1)):
                 found.setdefault((row.event_id, row.scope), {})[row.folded] = Named(
                     folded=row.folded,

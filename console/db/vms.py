@@ -315,18 +315,22 @@ def place_of(known: Vm) -> tuple[str, str]:
     return rows.vm_row(known)["sort_name"], known.vm_id
 
 
-def named(*columns: ColumnElement[Any]) -> Select[Any]:
+def named(*columns: ColumnElement[Any], heard: ColumnElement[bool] | None = None) -> Select[Any]:
     """Which VM each name of each event is, as far as it is known: a bearer of the name in the place
     of the reporter that shows the event. Of several, `rank` 1 has the one that counts: the reporter
-    itself, or one that says that the event names it too, or the one that was heard last. `columns`
-    are further ones, of `BEARER` or of `event`.
+    itself, or one that says that the event names it too, or the one that was heard last; if `heard`
+    says who is heard, of those the one that has borne the name longest. `columns` are further ones,
+    of `BEARER` or of `event`.
     """
     best = case(
         (BEARER.c.vm_id == event.c.shown_by, 0), (observation.c.vm_id.is_not(None), 1), else_=2
     )
+    order: list[ColumnElement[Any]] = [BEARER.c.heard_at.desc()]
+    if heard is not None:
+        order = [case((heard, 0), else_=1), BEARER.c.first_at, *order]
     rank = func.row_number().over(
         partition_by=(resource.c.event_id, resource.c.scope, resource.c.folded),
-        order_by=(best, BEARER.c.heard_at.desc(), BEARER.c.vm_id),
+        order_by=(best, *order, BEARER.c.vm_id),
     )
     both = and_(
         observation.c.event_id == resource.c.event_id,

@@ -182,9 +182,9 @@ def _put(known: Known, changes: Changes, vm: Vm, at: float) -> None:
     """The row of a VM from a moment on, in seconds since 1970."""
     before = known.vms.get(vm.vm_id)
     patience = changes.listening.patience(vm.interval)
-    if before is None:
+    if before is None or not vms.bears_the_same_name(before, vm):
         vm = replace(vm, first_at=at)
-    elif vms.is_heard(before, at, patience) != vms.is_heard(vm, at, patience):
+    if before is not None and vms.is_heard(before, at, patience) != vms.is_heard(vm, at, patience):
         changes.turned.add(vm.vm_id)
     if vms.is_change(before, vm, patience):
         changes.altered.add(vm.vm_id)

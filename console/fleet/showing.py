@@ -67,7 +67,7 @@ def chosen(claims: Sequence[Claim], support: Sequence[Support] = ()) -> str | No
     by_says = _counted(support, lambda each: each.says)
     says = _strongest(same, by_says, lambda each: each.says)
     agreeing = [each for each in same if each.says == says]
-    return max(agreeing, key=lambda each: (each.time, each.vm_id)).vm_id
+    return min(agreeing, key=lambda each: each.age).vm_id
 
 
 def _counted(support: Iterable[Support], part: Callable[[Support], str]) -> Mapping[str, int]:

@@ -60,7 +60,7 @@ class Vm:
     pulled_at: float | None = None
     """When it last polled the HTTPS command channel."""
     first_at: float = 0.0
-    """When the first word of it came in; zero if that was before this was noted."""
+    """Since when it bears its name in its place; zero if that was before this was noted."""
     changed: int = 0
     """Number of the transaction that last changed more of it than the time of its contact."""
 

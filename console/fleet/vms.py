@@ -11,6 +11,7 @@ from console.records.incoming import IncomingRecord, IncomingState, IncomingStat
 Contact = tuple[float, str, float | None, float | None, str | None]
 _CLOCK_SECONDS: Final = 300.0
 """A record from further ahead was made by a clock that was wrong, and is not newer than others."""
+_NAME: Final = ("name", "subscription_id", "resource_group", "scale_set")
 _NOT_SHOWN: Final = (
     "heard_at",
     "record_time",
@@ -157,6 +158,13 @@ def _is_newer(vm: Vm, record: IncomingRecord) -> bool:
         return record.sequence > vm.sequence
     was_ahead = vm.record_time > record.received_at + _CLOCK_SECONDS
     return was_ahead or record.time >= vm.record_time
+
+
+def bears_the_same_name(one: Vm, other: Vm) -> bool:
+    """Whether a VM has the name, in the place, that it had before: one that takes another's name is
+    a newcomer there, however long it has been known.
+    """
+    return all(getattr(one, name) == getattr(other, name) for name in _NAME)
 
 
 def is_heard(vm: Vm, now: float, patience: float) -> bool:

@@ -77,13 +77,17 @@ def lies(stage: ConsoleStage, liar: FakeVm) -> None:
         FakeVm(name="liar"),
         FakeVm(name="liar", group="group-9"),
         FakeVm(name="web-1", group="group-9", site="zurich"),
+        FakeVm(name="web-1", vm_id="somebody-else"),
     ],
-    ids=["peer", "other-group", "namesake-elsewhere"],
+    ids=["peer", "other-group", "namesake-elsewhere", "namesake"],
 )
 def test_an_event_stays_due_and_is_approved_at_its_own_vm(
     stage: ConsoleStage, broker: HeldBroker, web: FakeVm, liar: FakeVm
 ) -> None:
     """Whatever the liar says: the decision stays due, and the command goes to the VM it is for."""
+    before = FakeVm(name="before", vm_id=liar.vm_id, stream="another")
+    stage.put(before.heartbeat(now=stage.now - timedelta(hours=1)))
+    stage.now += timedelta(seconds=1)
     peer = FakeVm(name="peer")
     stage.put(peer.event("E", resources=["web-1"], not_before=stage.moment(600), now=stage.now))
     stage.put(liar.heartbeat(now=stage.now))
