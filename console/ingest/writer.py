@@ -52,10 +52,9 @@ _LONGEST_WAIT: Final = 3.0
 _BITE: Final = 500
 """Rows of a table that retention deletes in one transaction."""
 _ABOUT_THE_DATABASE: Final = (OperationalError, InterfaceError, InternalError)
-"""What would fail with other data too, but for what the next two say."""
+"""What would fail with other data too, but for what the next one says."""
 _ABOUT_DATA: Final = ("22", "54")
 """Classes of SQLSTATE, such as a value that is too long for an index (54000)."""
-_TOOK_TOO_LONG: Final = "57014"
 
 
 class Writer:
@@ -82,6 +81,8 @@ class Writer:
         self._now = clock or CommonClock()
         """Compared with the database's each time that the listening is written down."""
         self._inbox = Inbox(most=QUEUE, most_bytes=_QUEUE_BYTES)
+        self._at_once = _MOST
+        """Deliveries that one transaction may have."""
         self._retire_before: float | None = None
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="writer", daemon=True)
@@ -131,10 +132,7 @@ class Writer:
                     self._end()
                     return
                 continue
-            stored = self._insist(lambda batch=batch: self._commit(batch))  # type: ignore[misc]
-            for delivery in batch:
-                with suppress(Exception):  # a source that has gone must not end the writer
-                    delivery.done(stored)
+            self._store(batch)
 
     def _retire(self) -> None:
         """One bite; what comes in meanwhile need not wait for the rest."""
@@ -222,15 +220,31 @@ class Writer:
             patient = patient and _only_heartbeats(each)
         return batch
 
+    def _store(self, batch: Sequence[Delivery]) -> None:
+        """Commit, and say so, until the console ends; in pieces, if the database has not taken as
+        much before: what takes too long for its limits would do so again.
+        """
+        rest = batch
+        while rest:
+            stored = self._insist(lambda: self._commit(rest[: self._at_once]))  # noqa: B023
+            count = self._at_once if stored else len(rest)
+            some, rest = rest[:count], rest[count:]
+            self._at_once = min(_MOST, self._at_once + 1 + self._at_once // 4)
+            for delivery in some:
+                with suppress(Exception):  # a source that has gone must not end the writer
+                    delivery.done(stored)
+
     def _commit(self, batch: Sequence[Delivery]) -> None:
+        try:
+            self._commit_some(batch)
+        except _ABOUT_THE_DATABASE:
+            self._at_once = max(1, len(batch) // 2)
+            raise
+
+    def _commit_some(self, batch: Sequence[Delivery]) -> None:
         try:
             self._transact(batch)
         except _ABOUT_THE_DATABASE as error:
-            if _sqlstate(error) == _TOOK_TOO_LONG and len(batch) > 1:
-                middle = len(batch) // 2
-                self._commit(batch[:middle])
-                self._commit(batch[middle:])
-                return
             if not _sqlstate(error).startswith(_ABOUT_DATA):
                 raise
             self._commit_apart(batch)

@@ -12,6 +12,7 @@ from pydantic import SecretStr
 from sqlalchemy import text
 from support.console.faulty_line import FaultyLine
 from support.console.process import ConsoleProcess
+from support.console.records import FakeVm
 from support.eventually import eventually
 from support.ports import free_port
 from support.postgresql import PostgreSql
@@ -21,8 +22,10 @@ from console.db.errors import StoreError
 from console.db.opening import Database, database_url
 from console.db.postgresql import Patience
 from console.db.transactions import read_from, write_to
+from console.ingest.delivery import Delivery
 from console.ingest.progress import Progress
 from console.ingest.writer import Writer
+from console.records.parse import parse_record
 
 _NUMBERS = count(1)
 SHORT = Patience(connect=2, answer=0.8, statement=0.6, lock=0.5, idle=0.5, pool=1)
@@ -124,6 +127,38 @@ def test_a_statement_that_takes_too_long_is_ended(url: str) -> None:
     with read_from(database.reading) as found:
         assert found.execute(text("SELECT 1")).scalar() == 1
     database.close()
+
+
+def test_what_takes_too_long_at_once_is_taken_in_pieces(url: str) -> None:
+    """A database that is slow, and ends a statement about all that waits, gets less at a time."""
+    database = opened(url)
+    with database.writing.begin() as connection:
+        connection.execute(
+            text(
+                "CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS "
+                "$$ BEGIN PERFORM pg_sleep(0.04); RETURN NEW; END $$"
+            )
+        )
+        trigger = "CREATE TRIGGER slow BEFORE INSERT ON record FOR EACH ROW EXECUTE FUNCTION slow()"
+        connection.execute(text(trigger))
+    writer = Writer(database, opened=lambda: None, committed=lambda: None)
+    vm, stored, wanted = FakeVm(), threading.Semaphore(0), 40
+
+    def done(answer: bool) -> None:  # as Delivery.done
+        assert answer
+        stored.release()
+
+    for number in range(wanted):
+        body = vm.event(f"E{number}").body
+        record = parse_record(body, source="s", received_at=1_800_000_000.0)
+        writer.put(Delivery(source="s", items=[record], done=done))
+    writer.start()
+    try:
+        for _ in range(wanted):
+            assert stored.acquire(timeout=60)
+    finally:
+        writer.stop()
+        database.close()
 
 
 def test_a_change_of_the_schema_has_time(url: str) -> None:
