@@ -15,6 +15,8 @@ from starlette.responses import Response
 
 _LOG: Final = logging.getLogger("console")
 _FARTHEST: Final = 1e18
+DATABASE_FAILED: Final = "the database did not do it; the console's log says why. Try again"
+"""An answer 503. Where the database is stands in the log alone."""
 Json = dict[str, Any]
 
 
@@ -43,7 +45,7 @@ async def on_error(_request: Request, error: Exception) -> Response:
 async def on_store_error(_request: Request, error: Exception) -> Response:
     """503: what is past cannot be read now. Where the database is stands in the log alone."""
     _LOG.warning("%s", error, extra={"action": "request_without_database"})
-    return answer({"error": "the database does not answer; try again"}, 503)
+    return answer({"error": DATABASE_FAILED}, 503)
 
 
 def place_in(text: str | None, *kinds: type) -> list[Any] | None:

@@ -16,7 +16,7 @@ from console.access.people import Person
 from console.access.refusals import UNKNOWN, attempt_at, peer_of
 from console.config.settings import Settings
 from console.db.errors import StoreError
-from console.web.answers import answer
+from console.web.answers import DATABASE_FAILED, answer
 from console.web.login import LOGIN, OPEN
 from console.web.pages.login_pages import LoginPages
 
@@ -92,7 +92,7 @@ class Admission:
         try:
             found = await self._look(scope, headers)
         except StoreError:  # /readyz says why; a stranger need not know where the database is
-            found = _Refusal(status=503, words="the database does not answer; try again")
+            found = _Refusal(status=503, words=DATABASE_FAILED)
         if isinstance(found, _Refusal):
             if found.reason is not None:
                 attempt = attempt_at(scope, reason=found.reason, actor=found.actor)

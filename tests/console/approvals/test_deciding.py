@@ -226,13 +226,16 @@ def test_a_receipt_that_a_broker_lost_leaves_nothing_open(bench: DecisionBench) 
     assert steps == ["sent", "accepted", "posted", "confirmed"]
 
 
-def test_while_the_database_is_locked_nothing_is_signed(bench: DecisionBench) -> None:
+def test_while_the_database_is_locked_nothing_is_signed(
+    bench: DecisionBench, caplog: pytest.LogCaptureFixture
+) -> None:
     """503 after some seconds, if another program holds the database; then it works again."""
     with bench.stage.console.database.writing.begin() as connection:
         connection.execute(text("SELECT 1"))
         answer = bench.decide()
         assert answer.status_code == 503
-        assert "locked" in answer.json()["error"]
+        assert "log says why" in answer.json()["error"]
+        assert "locked" in caplog.text
     assert bench.broker.sent == []
     assert bench.decide().status_code == 202
 
@@ -362,7 +365,9 @@ class TestFourEyes:
         assert DecisionBench(stage).decide().json()["state"] == "approving"
 
 
-def test_without_the_audit_nothing_is_signed(bench: DecisionBench) -> None:
+def test_without_the_audit_nothing_is_signed(
+    bench: DecisionBench, caplog: pytest.LogCaptureFixture
+) -> None:
     """If its row cannot be written there is no decision, no command and no token."""
     with bench.stage.console.database.writing.begin() as connection:
         connection.execute(
@@ -374,7 +379,8 @@ def test_without_the_audit_nothing_is_signed(bench: DecisionBench) -> None:
     for to in ("approve", "leave"):
         answer = bench.decide(to=to)
         assert answer.status_code == 503
-        assert "disk is full" in answer.json()["error"]
+        assert "log says why" in answer.json()["error"]
+        assert "disk is full" in caplog.text
     assert bench.broker.sent == []
     assert bench.state() == "due"
     with bench.stage.console.database.writing.begin() as connection:

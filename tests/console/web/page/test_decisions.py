@@ -325,7 +325,7 @@ def test_a_decision_elsewhere_shows_as_what_it_is(
 
 def test_an_approval_has_the_time_of_its_receipt(stage: ConsoleStage, page: Page) -> None:
     """Not that at which a receipt came in which had waited for ten minutes; so says the API."""
-    vm = announced(stage)[0]
+    (vm,) = announced(stage, names=1)
     stage.put(
         vm.receipt("E", "confirmed", now=stage.now - timedelta(minutes=11), actor="local:mia"),
         late=600,
