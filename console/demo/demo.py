@@ -48,6 +48,7 @@ class Demo:
     def run(self) -> None:
         """Run until Ctrl-C or SIGTERM. Raises `ConfigurationError`, `OSError`."""
         key_file = self._directory / "enroll.key"
+        key_file.touch(mode=0o600)
         key_file.write_text(base64.b64encode(self._key).decode(), encoding="ascii")
         control = self._directory / "control.jwk"
         jwk = generate(issuer=f"http://{self._listen}", kid=None, alg="EdDSA")
