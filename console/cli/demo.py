@@ -12,9 +12,10 @@ import click
 from console.config.settings import DEFAULT_LISTEN, split_address
 
 _WORDS: Final = """\
-Six simulated VMs, each with a real bridge, report to a console on this machine:
-an event that three of them share and that you can approve on the page, a restart that a
-rule approves, an eviction, a crash.
+Nine simulated VMs, each with a real bridge, report to a console on this machine: an event
+that three of them share and that you can approve on the page; a cluster of three with two
+events, of which the second waits for the first; a restart that a rule approves, an eviction,
+a crash.
 Nothing leaves this machine. Ctrl-C ends it and removes everything.
 """
 

@@ -72,7 +72,10 @@ class Mosquitto:
             lines += [f"cafile {client_ca}", "require_certificate true"]
             lines += ["use_identity_as_username true"]
         self._config = directory / "mosquitto.conf"
-        self._config.write_text("\n".join([*lines, *extra, ""]))
+        lines += extra
+        self._config.write_text("\n".join([*lines, ""]))
+        listeners = (line.split() for line in lines if line.startswith("listener "))
+        self._ports = [int(words[1]) for words in listeners]
 
     def _access(self, acl: Sequence[str] | None) -> list[str]:
         lines = [f"allow_anonymous {'false' if self.users else 'true'}"]
@@ -111,7 +114,8 @@ class Mosquitto:
                     command = [executable(), "-c", str(self._config)]
                     self._process = subprocess.Popen(command, stderr=log, stdout=log)
             try:
-                socket.create_connection((self.host, self.port), timeout=1).close()
+                for port in self._ports:
+                    socket.create_connection((self.host, port), timeout=1).close()
             except OSError:
                 time.sleep(0.05)
             else:

@@ -149,10 +149,11 @@ def faults(page: Page, *, every: bool = False) -> list[str]:
     if not page.evaluate("() => 'axe' in window"):
         page.evaluate(Axe().axe_script)
     found: list[dict[str, Any]] = page.evaluate(
-        "() => { const run = () => axe.run({ resultTypes: ['violations'], preload: false,"
-        " rules: { 'target-size': { enabled: true } } });"
+        "every => { const run = () => axe.run({ resultTypes: ['violations'], preload: false,"
+        " rules: { 'target-size': { enabled: every } } });"
         " return (window.clock?.hasty ? clock.hasty(run) : run())"
-        ".then(({ violations }) => violations); }"
+        ".then(({ violations }) => violations); }",
+        every,
     )
     return [
         f"{fault['id']}: {node['html'][:160]} {node.get('failureSummary', '')}"
