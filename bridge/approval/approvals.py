@@ -164,13 +164,17 @@ class Approvals:
         `StoreError`.
         """
         self._trust.refresh()
-        if self._preparations is not None:
-            self._preparations.polled()
+        self.prepare()
         pending = [key for key, known in self._current.known.items() if known.pending]
         self._rules.forget_all_but(pending)
         self._unasked = deque(pending if self._current.is_current() else ())
         for each in list(self._open.values()):
             self._advance(each)
+
+    def prepare(self) -> None:
+        """After a poll, good or not: prepare the VM for what is due. Raises `StoreError`."""
+        if self._preparations is not None:
+            self._preparations.polled()
 
     def step(self) -> bool:
         """Send at most one request to IMDS, and ask the rules about at most one event. Returns

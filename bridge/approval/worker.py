@@ -92,12 +92,17 @@ class Approver:
         return True
 
     def polled(self, *, answered: bool = True) -> None:
-        """IMDS was just polled; `answered`: it gave a document, and its changes are committed."""
+        """IMDS was just polled; `answered`: it gave a document, and its changes are committed.
+        Before the start the VM is prepared all the same, on the calling thread: that is no
+        approval.
+        """
         with self._changed:
             self._polled = True
             if answered:
                 self._held_until = 0.0
             self._changed.notify()
+        if not self.is_started:
+            self._do(self._approvals.prepare)
 
     def local(
         self,

@@ -27,7 +27,7 @@ from wire.record import EVENT_ENDED, EVENT_STARTED, PREPARATION, Record, RecordD
 log: Final = logging.getLogger(__name__)
 
 ADOPTED_KEY: Final = "preparing_sink"
-"""In `meta`: the sink that prepared in the last run that had one."""
+"""In `meta`: the sink that prepared in the last run; empty if none did."""
 DEADLINE: Final = "deadline"
 """The cause of a preparation that was not asked for in time."""
 
@@ -39,6 +39,14 @@ class PreparingSpec:
     sink: str
     lead: float
     """Seconds."""
+
+
+def forget_sink(store: Store) -> None:
+    """Remember that this run has no sink that prepares: one that does so later was a plain sink
+    meanwhile. Raises `StoreError`.
+    """
+    if store.remembered(ADOPTED_KEY):
+        store.commit(meta={ADOPTED_KEY: ""})
 
 
 class Preparations(PreparationRows):

@@ -23,7 +23,7 @@ from bridge.events.poller import Poller, Round
 from bridge.events.state import CurrentState
 from bridge.imds.client import Imds
 from bridge.logs import Redactor
-from bridge.preparation.preparations import Preparations, PreparingSpec
+from bridge.preparation.preparations import Preparations, PreparingSpec, forget_sink
 from bridge.preparation.sink import PreparingSink
 from bridge.store.approvals import approved_events
 from bridge.store.database import Store
@@ -206,6 +206,7 @@ def _preparations(
     """What is prepared by the sink that prepares this VM; None if no sink does."""
     found = preparing_sink(sinks)
     if found is None:
+        forget_sink(store)
         return None
     name, settings = found
     preparations = Preparations(

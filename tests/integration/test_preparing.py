@@ -192,6 +192,18 @@ def test_lead_seconds_before_the_event_the_program_is_asked_anyway(
     assert preparing.states() == [("preparing", "deadline", None), ("prepared", "deadline", None)]
 
 
+def test_the_deadline_counts_while_the_identity_is_not_confirmed(
+    preparing: Preparing, simulator: Simulator
+) -> None:
+    """To prepare is no approval: after a restart it waits for no answer about the identity."""
+    preparing.start()
+    assert preparing.bridge.stop() == 0
+    simulator.fault(StatusFault(503), times=None, at="instance")
+    simulator.announce(an_event(seconds=300))
+    preparing.start(SEB_SINK__DRAIN__LEAD="600")
+    eventually(lambda: preparing.runs() == ["scheduled"], what="the program")
+
+
 def test_a_wish_is_fulfilled_while_imds_does_not_answer(
     preparing: Preparing, simulator: Simulator, launch: Launch
 ) -> None:
@@ -332,6 +344,21 @@ def test_a_sink_that_begins_to_prepare_gets_the_end_of_what_it_was_told(
     preparing: Preparing, simulator: Simulator
 ) -> None:
     """A VM that was drained by a plain sink must not stay drained."""
+    preparing.start(SEB_SINK__DRAIN__PREPARES="false")
+    event = simulator.announce(an_event())
+    eventually(lambda: preparing.runs() == ["scheduled"], what="the program")
+    assert preparing.bridge.stop() == 0
+    preparing.start()
+    simulator.end_event(event.event_id)
+    eventually(lambda: preparing.runs()[-1:] == ["ended"], what="the end")
+
+
+def test_a_sink_that_begins_to_prepare_again_gets_the_end_of_what_it_was_told(
+    preparing: Preparing, simulator: Simulator
+) -> None:
+    """It is the same if the sink prepared before it was a plain one."""
+    preparing.start()
+    assert preparing.bridge.stop() == 0
     preparing.start(SEB_SINK__DRAIN__PREPARES="false")
     event = simulator.announce(an_event())
     eventually(lambda: preparing.runs() == ["scheduled"], what="the program")

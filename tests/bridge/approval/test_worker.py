@@ -26,6 +26,8 @@ class Approvals:
         self.sizes: list[int] = []
         self.requests: list[str] = []
         """What the next steps send."""
+        self.prepared = 0
+        """How often the VM was to be prepared before the start."""
 
     def command(self, message: CommandMessage) -> None:
         self.sizes.append(len(message.token))
@@ -35,6 +37,9 @@ class Approvals:
 
     def polled(self) -> None:
         self._do("look")
+
+    def prepare(self) -> None:
+        self.prepared += 1
 
     def step(self) -> bool:
         if not self.requests:
@@ -343,7 +348,9 @@ def test_a_stop_does_not_wait_for_ever(scene: Scene) -> None:
 
 
 def test_before_the_identity_is_confirmed_nothing_is_carried_out() -> None:
-    """A person is told to wait; a command waits, unsettled, and is carried out after the start."""
+    """A person is told to wait; a command waits, unsettled, and is carried out after the start. The
+    VM is prepared all the same.
+    """
     approvals, settled = Approvals(), threading.Event()
     approver = Approver(approvals)  # type: ignore[arg-type]  # it does what approvals do
     message = CommandMessage(token=b"early", channel="mqtt", settled=settled.set)
@@ -352,6 +359,7 @@ def test_before_the_identity_is_confirmed_nothing_is_carried_out() -> None:
     with pytest.raises(LookupError, match="not confirmed by IMDS yet"):
         approver.local("E-1", user="anna", seconds=PATIENCE)
     assert (approvals.done.empty(), settled.is_set()) == (True, False)
+    assert approvals.prepared == 1
     approver.start()
     assert approvals.next(2) == ["look", "early"]
     assert settled.wait(PATIENCE)
