@@ -9,6 +9,7 @@ import socket
 import ssl
 import time
 import weakref
+from collections.abc import Callable
 from http.client import SWITCHING_PROTOCOLS, HTTPResponse, RemoteDisconnected
 from math import inf
 from typing import Any, Final
@@ -30,6 +31,8 @@ class Deadline:
         self._at = inf
         self._seconds = inf
         self._socket: weakref.ref[socket.socket] | None = None
+        self.on_connected: Callable[[], object] | None = None
+        """Called with each new connection, before anything is sent over it; it may raise."""
 
     def allow(self, seconds: float) -> None:
         """Let all reading from now on be over after so many seconds."""
@@ -60,6 +63,8 @@ class Deadline:
         """This is the socket in use. Raises as `bound`."""
         self._socket = weakref.ref(connection)
         self.bound(None)
+        if self.on_connected is not None:
+            self.on_connected()
 
     def cut(self, why: str) -> None:
         """End the exchange, and every later one. Never raises."""
@@ -161,7 +166,7 @@ def _connection(base: Any, deadline: Deadline) -> Any:
             timely.settimeout(timeout)
             try:
                 deadline.hold(timely)
-            except OSError:
+            except BaseException:
                 timely.close()
                 raise
             return timely

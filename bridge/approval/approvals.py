@@ -38,6 +38,7 @@ from bridge.clock import Clock
 from bridge.events.state import CurrentState
 from bridge.events.tracked import TrackedEvent
 from bridge.imds.client import Imds, ImdsError
+from bridge.imds.exchange import WithheldError
 from bridge.preparation.preparations import Preparations
 from bridge.store.approvals import OPEN_STATES, Act, Approval, Effect
 from sinks.base import CommandMessage
@@ -264,7 +265,11 @@ class Approvals:
         each.due = self._clock.monotonic() + MAX_RETRY_SECONDS  # whatever happens to this one
         error = None
         try:
-            self._imds.start(each.approval.event_id or "")
+            event_id = each.approval.event_id or ""
+            self._imds.start(event_id, may_send=lambda: self._is_allowed_now(each, seen))
+        except WithheldError:
+            self._put_effect(each, each.stage.effect)
+            return False
         except ImdsError as raised:
             error = raised
         self._answered(each, error)
@@ -327,7 +332,11 @@ class Approvals:
         known = seen.known
         if known is None or self._ledger.newest_record(known.event.key) != known.record_id:
             return False  # a poll has committed a change that is not in the state yet
-        # The store may have kept us waiting for a poll, and is not read again from here on.
+        return self._is_allowed_now(each, seen)
+
+    def _is_allowed_now(self, each: OpenApproval, seen: Situation) -> bool:
+        """The same after a wait for the store or for a connection to IMDS, without a wait."""
+        known = seen.known
         latest = replace(
             seen,
             basis=self._key_basis(each.approval),

@@ -92,13 +92,17 @@ class Imds:
             raise _refusal(reply, self.url)
         return sorted(_versions(reply.body, "apiVersions"))
 
-    def start(self, event_id: str) -> None:
-        """Approve an event, on an own connection: any thread may call it. Raises `ImdsError`."""
+    def start(self, event_id: str, *, may_send: Callable[[], bool]) -> None:
+        """Approve an event, on an own connection: any thread may call it. `may_send` has the last
+        word, once there is a connection. Raises `ImdsError`, or `WithheldError` if it says no.
+        """
         body = json.dumps({"StartRequests": [{"EventId": event_id}]})
         exchange = Exchange(self.url)
         try:
             target = f"{EVENTS_PATH}?api-version={self.api_version}"
-            reply = exchange.post(self.url, target, body=body, timeout=self._timeout)
+            reply = exchange.post(
+                self.url, target, body=body, timeout=self._timeout, may_send=may_send
+            )
         finally:
             exchange.close()
         if reply.status != _OK:

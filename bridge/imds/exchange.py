@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ssl
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
@@ -35,6 +35,10 @@ class ImdsError(Exception):
     def unreachable(self) -> bool:
         """Whether not even a connection could be made."""
         return self.reason in ("refused", "unreachable")
+
+
+class WithheldError(Exception):
+    """A request was not sent: it was no longer allowed once there was a connection."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,8 +89,18 @@ class Exchange:
         except (requests.RequestException, HTTPError, OSError) as error:
             raise explain(error, base, timeout) from error
 
-    def post(self, base: str, target: str, *, body: str, timeout: float) -> Reply:
-        """One POST of JSON, likewise. Raises `ImdsError`."""
+    def post(
+        self, base: str, target: str, *, body: str, timeout: float, may_send: Callable[[], bool]
+    ) -> Reply:
+        """One POST of JSON, likewise. `may_send` is asked once there is a connection, for which it
+        may have waited long. Raises `ImdsError`, or `WithheldError` if it says no.
+        """
+
+        def ask() -> None:
+            if not may_send():
+                raise WithheldError
+
+        self._deadline.on_connected = ask
         headers = {**_HEADERS, "Content-Type": "application/json", "Connection": "close"}
         request = requests.Request("POST", f"{base}{target}", headers=headers, data=body).prepare()
         self._deadline.allow(timeout)

@@ -604,6 +604,18 @@ def test_an_expired_command_is_not_posted(
     assert bench.story() == [("accepted", None), ("failed", "expired")]
 
 
+def test_a_command_that_expires_while_its_post_connects_is_not_posted(
+    bench: ApprovalBench,
+) -> None:
+    """A connection may take seconds: what is true once there is one decides."""
+    bench.announce()
+    bench.imds.connecting = lambda: bench.clock.advance(20)
+    bench.send(bench.approve(exp=bench.seconds + 20))
+    bench.look()
+    assert bench.imds.posts == []
+    assert bench.story() == [("accepted", None), ("failed", "expired")]
+
+
 def test_a_command_expires_while_imds_does_not_answer(bench: ApprovalBench) -> None:
     """Its end is told at its time, not after the outage."""
     bench.announce()

@@ -15,7 +15,8 @@ from urllib3.exceptions import NewConnectionError
 
 from bridge.imds.api_versions import PATIENCE, PROBE_EVERY
 from bridge.imds.client import MAX_RETRY_AFTER, Imds, ImdsError
-from bridge.imds.exchange import explain
+from bridge.imds.exchange import WithheldError, explain
+from bridge.simulator.events import SimulatedEvent
 from bridge.simulator.faults import (
     DripBody,
     DripHeaders,
@@ -66,6 +67,19 @@ def test_a_document_comes_as_it_was_sent(imds_simulator: Simulator, client: Clie
     asked = client(imds_simulator.url)
     answer = asked.events()
     assert (answer.body, 0 < answer.latency_ms < 5000) == (b'\xef\xbb\xbf {"Events":[]}\n', True)
+
+
+def test_a_post_that_is_no_longer_allowed_is_not_sent(
+    imds_simulator: Simulator, client: Client
+) -> None:
+    """It is asked once there is a connection, which is then closed; the next one goes through."""
+    event = imds_simulator.announce(SimulatedEvent())
+    asked = client(imds_simulator.url)
+    with pytest.raises(WithheldError):
+        asked.start(event.event_id, may_send=lambda: False)
+    assert imds_simulator.approvals == []
+    asked.start(event.event_id, may_send=lambda: True)
+    assert len(imds_simulator.approvals) == 1
 
 
 def test_a_request_is_one_that_imds_takes(client: Client) -> None:

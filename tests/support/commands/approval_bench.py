@@ -31,6 +31,7 @@ from support.imds.polling import looking
 from bridge.approval.ledger import Ledger
 from bridge.config.approval import Rule
 from bridge.imds.client import ImdsError
+from bridge.imds.exchange import WithheldError
 from bridge.store.batch import Batch
 from bridge.store.database import Store, StoreError
 from bridge.store.opening import open_store
@@ -98,12 +99,15 @@ class TalkingImds(ObedientImds):
         self.incarnation += 1
         return body(*self.served, incarnation=self.incarnation)
 
-    def start(self, event_id: str) -> None:
+    def start(self, event_id: str, *, may_send: Callable[[], bool]) -> None:
+        self._bench.interrupt()  # while it waits for its connection
+        if not may_send():
+            raise WithheldError
         self._bench.judge(event_id)
         self._bench.interrupt()
         if self.hanging:
             self._bench.hang(event_id)
-        super().start(event_id)
+        super().start(event_id, may_send=lambda: True)
 
 
 class Bugs(logging.Handler):

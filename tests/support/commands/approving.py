@@ -20,6 +20,7 @@ from bridge.approval.worker import Approver
 from bridge.config.approval import Rule
 from bridge.events.state import CurrentState
 from bridge.imds.client import ImdsError
+from bridge.imds.exchange import WithheldError
 from bridge.store.approvals import Approval
 from bridge.store.database import Store, StoreError
 from bridge.store.opening import open_store
@@ -42,6 +43,8 @@ class ObedientImds(StandInImds):
         """Whether an event that was approved is Started in the next document."""
         self.silent = False
         """Whether it has an error in place of a document."""
+        self.connecting: Callable[[], object] | None = None
+        """What happens while a POST waits for its connection."""
 
     def document(self) -> bytes:
         if self.silent:
@@ -49,7 +52,11 @@ class ObedientImds(StandInImds):
         self.incarnation += 1
         return body(*self.events_now.values(), incarnation=self.incarnation)
 
-    def start(self, event_id: str) -> None:
+    def start(self, event_id: str, *, may_send: Callable[[], bool]) -> None:
+        if self.connecting is not None:
+            self.connecting()
+        if not may_send():
+            raise WithheldError
         self.posts.append(event_id)
         if self.failures:
             self.failures.pop(0)(event_id)
