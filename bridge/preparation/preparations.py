@@ -190,9 +190,13 @@ class Preparations(PreparationRows):
             if each is None or not _ends(record) or each.asked > record.sequence:
                 return
             state: State = "recovered" if reason is None else "failed"
-            ended = replace(each, state=state)
-            self.finish(ended, self._record(ended, reason))
-            self._known = {key: kept for key, kept in self._known.items() if key != each.event}
+            ended = replace(each, state=state, is_over=True)
+            if reason is None:
+                self.finish(ended, self._record(ended))
+                self._known = {key: kept for key, kept in self._known.items() if key != each.event}
+            else:  # kept, because a person may have it tried again
+                self.put(ended, self._record(ended, reason))
+                self._keep(ended)
             self._log(ended, reason)
 
     def _asked_by(self, record: Record) -> Preparation | None:

@@ -340,6 +340,23 @@ def test_a_preparation_that_was_given_up_can_be_tried_again(
     assert cli(launch, "prepare", event.event_id).code == 0
 
 
+def test_a_recovery_that_was_given_up_is_tried_again(
+    preparing: Preparing, simulator: Simulator, launch: Launch
+) -> None:
+    """`seb outbox retry` runs the program for the end once more."""
+    preparing.start(SEB_APPROVAL__RULES=RULE)
+    event = simulator.announce(an_event())
+    eventually(lambda: ("prepared", "approval", None) in preparing.states(), what="prepared")
+    preparing.ends_with(65)
+    simulator.end_event(event.event_id)
+    eventually(lambda: preparing.states()[-1][0] == "failed", what="the end of the recovery")
+    preparing.ends_with(0)
+    runs = len(preparing.runs())
+    assert cli(launch, "outbox", "retry", "drain").code == 0
+    eventually(lambda: preparing.states()[-1][0] == "recovered", what="the recovery")
+    assert preparing.runs()[runs:] == ["ended"]
+
+
 def test_a_sink_that_begins_to_prepare_gets_the_end_of_what_it_was_told(
     preparing: Preparing, simulator: Simulator
 ) -> None:
