@@ -23,7 +23,9 @@ def test_the_filters_stand_in_the_url(stage: ConsoleStage, page: Page) -> None:
     page.locator("input[name=q]").fill("e-1")
     expect(page.locator("tbody th")).to_have_text(["alone-1", "late-1"])
     page.locator("select[name=site]").select_option("dublin")
-    page.locator(".chips a", has_text="late").click()
+    late = page.locator(".chips a", has_text="late")
+    expect(late).to_have_attribute("href", re.compile("site=dublin"))  # the answer has come
+    late.click()
     expect(page.locator("tbody th")).to_have_text(["late-1"])
     assert "q=e-1" in page.url
     assert "site=dublin" in page.url
