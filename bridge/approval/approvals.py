@@ -41,6 +41,7 @@ from bridge.imds.client import Imds, ImdsError
 from bridge.imds.exchange import WithheldError
 from bridge.preparation.preparations import Preparations
 from bridge.store.approvals import OPEN_STATES, Act, Approval, Effect
+from bridge.store.database import StoreError
 from sinks.base import CommandMessage
 
 log: Final = logging.getLogger(__name__)
@@ -126,7 +127,11 @@ class Approvals:
             message.settled()
             return
         known = events.get((command.event_id or "").casefold())
-        self._write(approval_of_command(command, known))
+        try:
+            self._write(approval_of_command(command, known))
+        except StoreError:
+            self._rate.take_back()
+            raise
         message.settled()
 
     def local(

@@ -93,6 +93,11 @@ class Rate:
         self._times.append(now)
         return True
 
+    def take_back(self) -> None:
+        """The last one that counted came to nothing, and will be tried again."""
+        if self._times:
+            self._times.pop()
+
 
 def verify(
     token: bytes, *, retained: bool, trust: Trust, local: LocalState, rate: Rate

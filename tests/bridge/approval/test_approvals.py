@@ -1019,6 +1019,18 @@ class TestFullDisk:
         bench.send(token)
         assert (bench.story(), bench.settled) == ([("rejected", "wrong_audience")], 1)
 
+    def test_a_command_that_is_not_stored_counts_once(self, bench: ApprovalBench) -> None:
+        """However often it is tried again while the disk is full."""
+        bench.announce()
+        token = bench.approve()
+        self.full(bench, full=True)
+        for _ in range(MAX_COMMANDS + 1):
+            with pytest.raises(StoreError):
+                bench.send(token)
+        self.full(bench, full=False)
+        bench.send(token)
+        assert bench.story()[:1] == [("accepted", None)]
+
 
 def test_nobody_else_asks_imds_to_start_anything() -> None:
     """One module alone tells IMDS to start an event, so that one module can be read for it."""
