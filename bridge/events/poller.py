@@ -6,6 +6,7 @@ import json
 import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
@@ -106,6 +107,9 @@ class Poller:
             self._polled(Round(asked=False))
             return False
         trouble = self._try_poll()
+        if trouble is not None:
+            with suppress(StoreError):  # receipts fill the disk also while IMDS does not answer
+                self._store.prune()
         self._say(trouble)
         if trouble is None:
             self._say_version()

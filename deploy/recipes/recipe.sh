@@ -40,10 +40,12 @@ within() {
 # A recipe calls this before its first change: from now on, the end of the event brings the VM back.
 mark() { : >"$MARKS/$SEB_EVENT_ID"; }
 
-[ "${SEB_EVENT_AFFECTS_THIS_VM:-}" = true ] || exit 0
+[ -n "${SEB_EVENT_ID:-}" ] || exit 0 # a record about the bridge itself
 mkdir -p "$MARKS"
 find "$MARKS" -type f -mtime +8 -delete # of events whose end never came
-case $SEB_EVENT_TRANSITION:$SEB_EVENT_IMPACT in
+transition=$SEB_EVENT_TRANSITION
+[ "${SEB_EVENT_AFFECTS_THIS_VM:-}" = true ] || transition=ended # for this VM it is over
+case $transition:$SEB_EVENT_IMPACT in
 ended:*)
     [ -e "$MARKS/$SEB_EVENT_ID" ] || exit 0
     [ -n "$(find "$MARKS" -type f ! -name "$SEB_EVENT_ID")" ] || recover

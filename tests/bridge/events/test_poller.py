@@ -15,9 +15,11 @@ from support.documents.documents import (
     started,
 )
 from support.imds.polling import Bench, told
+from support.store_helpers import draft as store_draft
 
 from bridge.events import tracked
 from bridge.imds.client import ImdsError
+from bridge.store import retention
 from wire.record import EVENT_SCHEDULED
 from wire.schema import schema
 
@@ -57,6 +59,18 @@ def test_an_idle_poll_does_nothing(bench: Bench, caplog: pytest.LogCaptureFixtur
     for _ in range(10):
         bench.serve(body(entry()))
     assert (woken, caplog.messages) == ([], [])
+
+
+def test_delivered_records_are_forgotten_while_imds_does_not_answer(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Receipts are records too, and commands come in all the same."""
+    monkeypatch.setattr(retention, "KEEP_DELIVERED", 10)
+    bench.serve(body())
+    bench.store.commit([store_draft(number) for number in range(1, 300)])
+    bench.fails(DOWN)
+    ((left,),) = bench.store.read("SELECT count(*) FROM records")
+    assert left < 100
 
 
 def test_a_record_is_of_the_moment_of_the_answer(bench: Bench) -> None:
