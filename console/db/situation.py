@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, Literal, cast
 
-from sqlalchemy import Connection, Row, or_, select
+from sqlalchemy import ColumnElement, Connection, Row, or_, select
 
 from console.db import turns
 from console.db.contact import contact_of
@@ -86,10 +86,22 @@ def member_of(known: Vm) -> Member:
     )
 
 
-def _keys(connection: Connection, grouping: Grouping) -> dict[str, frozenset[str]]:
-    """The keys of the groups of every VM that is not retired, by vmId."""
+def keys_among(
+    connection: Connection, grouping: Grouping, vm_ids: Iterable[str]
+) -> dict[str, frozenset[str]]:
+    """The keys of the groups of some VMs that are not retired, by vmId."""
+    found: dict[str, frozenset[str]] = {}
+    for few in portions(vm_ids):
+        found |= _keys(connection, grouping, vm.c.vm_id.in_(few))
+    return found
+
+
+def _keys(
+    connection: Connection, grouping: Grouping, *those: ColumnElement[bool]
+) -> dict[str, frozenset[str]]:
+    """The keys of the groups of every VM that is not retired, or of `those`, by vmId."""
     columns = [vm.c[name] for name in _SEEN]
-    wanted = select(vm.c.vm_id, *columns).where(vm.c.retired_at.is_(None))
+    wanted = select(vm.c.vm_id, *columns).where(vm.c.retired_at.is_(None), *those)
     found = {}
     for row in connection.execute(wanted):
         vm_id, *seen = row

@@ -39,6 +39,7 @@ FILTERS: Final = (
     "scale_set",
     "subscription_id",
     "resource_group",
+    "heard_by",
 )
 """Columns that lists are filtered by."""
 _COLUMNS: Final = {
@@ -150,6 +151,16 @@ class Vms:
         found: int = self._connection.execute(query).scalar_one()
         return found
 
+    def silent_by(self, *names: str) -> list[tuple[tuple[str | None, ...], int, int]]:
+        """Values of some columns, how many VMs that are not retired have them, and how many of
+        those are silent; only those of which some are.
+        """
+        columns = [vm.c[name] for name in names]
+        silent = func.sum(case((self._contact == "silent", 1), else_=0))
+        query: Any = select(*columns, func.count(), silent).where(vm.c.retired_at.is_(None))
+        found = self._connection.execute(query.group_by(*columns).having(silent > 0)).all()
+        return [(tuple(row[:-2]), row[-2], row[-1]) for row in found]
+
     def missing(self) -> int:
         """How many records never came, of all VMs."""
         return int(self._connection.execute(select(func.sum(vm.c.missing))).scalar() or 0)
@@ -207,23 +218,38 @@ class Vms:
         query = select(vm, self._contact).where(self._contact.in_(list(contacts)))
         return self._heard(query.order_by(vm.c.heard_at.desc(), vm.c.sort_name).limit(limit))
 
-    def siblings(self, vm_ids: Iterable[str], *, limit: int) -> list[HeardVm]:
-        """The VMs beside some others, in the same scale set or with the same tags, that are silent
-        or have stopped, or that an open event names.
+    def siblings(
+        self, vm_ids: Iterable[str], *, limit: int, also: Collection[str] = ()
+    ) -> list[HeardVm]:
+        """The VMs beside some others, in the same scale set, with the same tags, or those of
+        `also`, that are silent or have stopped, or that an open event names.
         """
         mine = self.some(vm_ids)
         places = {each.vm.place for each in mine if each.vm.scale_set}
         tags = {rows.vm_row(each.vm)["tags"] for each in mine if each.vm.tags}
-        if not places and not tags:
+        if not places and not tags and not also:
             return []
-        names = _conditions().subquery()
         query = select(vm, self._contact).where(
-            or_(and_(vm.c.place.in_(places), vm.c.scale_set.is_not(None)), vm.c.tags.in_(tags)),
+            or_(
+                and_(vm.c.place.in_(places), vm.c.scale_set.is_not(None)),
+                vm.c.tags.in_(tags),
+                vm.c.vm_id.in_(also),
+            ),
             vm.c.vm_id.not_in([each.vm.vm_id for each in mine]),
-            vm.c.retired_at.is_(None),
-            or_(self._contact.in_(("silent", "stopped")), vm.c.vm_id.in_(select(names.c.vm_id))),
+            *self._away_or_expecting(),
         )
         return self._heard(query.order_by(vm.c.sort_name, vm.c.vm_id).limit(limit))
+
+    def away_or_expecting(self) -> set[str]:
+        """The VMs that are silent or have stopped, or that an open event names."""
+        query = select(vm.c.vm_id).where(*self._away_or_expecting())
+        return set(self._connection.execute(query).scalars())
+
+    def _away_or_expecting(self) -> Sequence[ColumnElement[bool]]:
+        names = _conditions().subquery()
+        expecting = vm.c.vm_id.in_(select(names.c.vm_id))
+        is_away = self._contact.in_(("silent", "stopped"))
+        return vm.c.retired_at.is_(None), or_(is_away, expecting)
 
     def taken_away(self, since: float) -> dict[str, EventKey]:
         """By vmId of a silent or stopped VM, the newest event that has taken it away: one that has

@@ -73,7 +73,7 @@ class Listing:
         wanted = Filter.of(query)
         with self._state.snapshots.take() as snapshot:
             rows = event_rows.open_rows(snapshot)
-        waiting = [row for row in rows if row["group"] == "due"]
+        waiting = [row for row in rows if row["decision"]["state"] == "due"]
         found = [row for row in waiting if wanted.takes(row)]
         wanted_ids = set(ticked)
         chosen = [row for row in waiting if row["eventId"] in wanted_ids]

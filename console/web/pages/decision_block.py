@@ -68,6 +68,7 @@ def values(
     return {
         "state": decision["state"],
         "is_news": words.is_news(item),
+        "takes_away": words.takes_away(item["eventType"]),
         "by": None if by is None else words.actor_words(by, here=is_here),
         "at": seconds_of(decision["at"]),
         "reason": decision["reason"],

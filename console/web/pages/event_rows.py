@@ -20,7 +20,7 @@ _OF_ONE: Final = 5
 """Events of one kind that one VM may show before those of others."""
 LATE_SECONDS: Final = 30.0
 """An approval that is not confirmed for so long is worth a look."""
-_RANKS: Final = ("due", "second", "started", "scheduled", "news", "ended")
+_RANKS: Final = ("due", "second", "started", "note", "scheduled", "news", "ended")
 
 
 def open_rows(snapshot: Snapshot) -> list[Row]:
@@ -37,17 +37,18 @@ def row_of(item: view.Json, event: FleetEvent, now: float) -> Row:
     """What a row shows beside what the API does."""
     names = [resource["name"] for resource in item["resources"]]
     start = seconds_of(item["notBefore"])
-    decision = item["decision"]["state"]
-    group = "news" if words.is_news(item) else item["state"]
     return {
         **item,
         "type": words.event_type(item["eventType"]),
-        "group": decision if decision in ("due", "second") else group,
+        "group": _group(item),
         "start": start,
         "first": seconds_of(item["firstSeenAt"]),
         "shown_at": event.shown_at,
         "shown_by": event.shown_by,
-        "may_start": group == "scheduled" and start is not None and start <= now,
+        "may_start": item["state"] == "scheduled"
+        and not words.is_news(item)
+        and start is not None
+        and start <= now,
         "names": names[:_NAMES],
         "more_names": max(0, len(names) - _NAMES),
         "words": event.words,
@@ -56,6 +57,14 @@ def row_of(item: view.Json, event: FleetEvent, now: float) -> Row:
         "asked_by": words.ASKED_BY.get(item["eventSource"] or ""),
         "trying": trying(item, now),
     }
+
+
+def _group(item: Mapping[str, Any]) -> str:
+    """What is to be done about an event: one of `_RANKS`."""
+    decision = item["decision"]["state"]
+    if decision in ("due", "second"):
+        return "note" if words.takes_away(item["eventType"]) else str(decision)
+    return "news" if words.is_news(item) else str(item["state"])
 
 
 def trying(item: Mapping[str, Any], now: float) -> Row | None:

@@ -25,11 +25,13 @@ _FIELDS: Final[Mapping[str, str]] = {
     "scale_set": "Scale set",
     "subscription_id": "Subscription",
     "resource_group": "Resource group",
+    "heard_by": "Source",
 }
 _IN_URL: Final[Mapping[str, str]] = {
     "scale_set": "scaleSet",
     "subscription_id": "subscription",
     "resource_group": "resourceGroup",
+    "heard_by": "source",
 }
 """Names that the URL spells in another way."""
 
@@ -49,6 +51,7 @@ class Choice:
     scale_set: str = ""
     subscription_id: str = ""
     resource_group: str = ""
+    heard_by: str = ""
     sort: str = "name"
     page: int = 1
 

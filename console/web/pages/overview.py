@@ -16,6 +16,7 @@ from console.fleet.contact import CONTACTS
 from console.fleet.moments import seconds_of
 from console.web.events import events_page
 from console.web.pages import event_rows
+from console.web.pages.causes import causes
 from console.web.pages.event_rows import Row
 from console.web.pages.text import MINUTE, plural
 from console.web.state import AppState
@@ -23,11 +24,18 @@ from console.web.state import AppState
 _EVENTS: Final = 50
 _SILENT: Final = 8
 _NAMES: Final = 3
+_IS: Final = ("are", "is")
 _OVER: Final = 5
 """Events that are over."""
+# What needs a decision comes first: an eviction or a deletion needs none.
 _ANSWERS: Final[Mapping[str, tuple[Sequence[str], str, str]]] = {
     "due": (("due", "second"), "decision is due", "decisions are due"),
     "started": (("started",), "event is under way", "events are under way"),
+    "note": (
+        ("note",),
+        "eviction or deletion is announced",
+        "evictions or deletions are announced",
+    ),
     "scheduled": (("scheduled",), "event is scheduled", "events are scheduled"),
 }
 
@@ -38,7 +46,6 @@ _UNDER_WAY: Final = "Under way"
 _SCHEDULED: Final = "Scheduled"
 _NEWS: Final = "News from Azure"
 _HEADINGS: Final = (_DUE_SOON, _DUE_LATER, _UNDER_WAY, _NOTE, _SCHEDULED, _NEWS)
-_TAKEN_AWAY: Final = ("preempt", "terminate")
 _SOON: Final = 15 * MINUTE
 
 
@@ -57,10 +64,11 @@ def values(state: AppState, snapshot: Snapshot) -> dict[str, Any]:
         "vms": vms,
         "parts": parts(vms),
         "groups": groups(rows[:_EVENTS], snapshot.now),
-        "waiting": sum(row["group"] in ("due", "second") for row in rows),
+        "waiting": sum(row["decision"]["state"] in ("due", "second") for row in rows),
         "more_events": max(0, len(rows) - _EVENTS),
         "over": [_past(item) for item in over],
         "silent": silent,
+        "causes": causes(snapshot, vms["silent"], vms["total"] - vms["retired"]),
         "silent_taken": {vm_id: by.actor for (vm_id, _), by in on_it.items()},
         "more_silent": max(0, vms["silent"] - len(silent)),
         "sources": list(state.sources.values()),
@@ -91,9 +99,13 @@ def answer(vms: Mapping[str, int], rows: Sequence[Row]) -> dict[str, Any]:
         if count
     ]
     if said:
-        rest = " and ".join(words for _, words in said[1:])
+        besides = [words for _, words in said[1:]]
+        if vms["silent"]:
+            besides.append(f"{plural(vms['silent'], 'VM')} {_IS[vms['silent'] == 1]} silent")
+        rest = " and ".join(filter(None, [", ".join(besides[:-1]), *besides[-1:]]))
         more = f"Besides, {rest}." if rest else ""
-        kind, title, event = said[0][0], said[0][1], rows[0]
+        (kind, title), groups_ = said[0], _ANSWERS[said[0][0]][0]
+        event = next(row for row in rows if row["group"] in groups_)
     else:
         more = "There is news from Azure that needs no decision." if rows else ""
         kind, title, event = "clear", "Nothing is coming", None
@@ -136,8 +148,7 @@ def groups(rows: Sequence[Row], now: float) -> list[tuple[str, list[Row]]]:
 
 def _heading(row: Row, now: float) -> str:
     if row["group"] not in ("due", "second"):
-        return {"started": _UNDER_WAY, "news": _NEWS}.get(row["group"], _SCHEDULED)
-    if (row["eventType"] or "").lower() in _TAKEN_AWAY:
-        return _NOTE
+        other = {"started": _UNDER_WAY, "note": _NOTE, "news": _NEWS}
+        return other.get(row["group"], _SCHEDULED)
     is_soon = row["start"] is not None and row["start"] - now <= _SOON
     return _DUE_SOON if is_soon else _DUE_LATER

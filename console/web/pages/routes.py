@@ -127,7 +127,9 @@ class Pages:
             scope = request.query_params.get("scope")
             found = event_detail(snapshot, request.path_params["event_id"], person, scope)
             names = {} if found is None else event_page.names_of(snapshot, found)
-            beside = [] if found is None else siblings.siblings(snapshot, found)
+            beside = []
+            if found is not None:
+                beside = siblings.siblings(snapshot, found, state.grouping, person)
         if found is None:
             words = "Nothing is known of an event of this id, or it is older than what is kept."
             return self._missing(request, "There is no such event", words)

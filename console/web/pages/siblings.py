@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from console.access.people import Person
+from console.access.scope import sees_vm
+from console.db.situation import keys_among
 from console.db.snapshot import Snapshot
 from console.fleet.values import Expectation, HeardVm
 from console.fleet.view import decision_on
+from console.turns.groups import Grouping
 
 _MOST: Final = 50
 """Siblings on the page: more of them would not change what somebody decides."""
+_MOST_MATES: Final = 1000
 _RANKS: Final = ("away", "silent", "stopped", "due", "scheduled")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sibling:
-    """A VM of the same scale set, or with the same tags."""
+    """A VM of the same group or scale set, or with the same tags."""
 
     vm_id: str
     name: str
@@ -31,10 +36,16 @@ class Sibling:
     """When its event may start."""
 
 
-def siblings(snapshot: Snapshot, item: Mapping[str, Any]) -> list[Sibling]:
-    """The siblings of the VMs that an event names, as the API describes it: the worst first."""
+def siblings(
+    snapshot: Snapshot, item: Mapping[str, Any], grouping: Grouping, person: Person
+) -> list[Sibling]:
+    """The siblings of the VMs that an event names, as the API describes it, those that the person
+    sees: the worst first.
+    """
     vm_ids = [each["vmId"] for each in item["resources"] if each["vmId"]]
-    found = snapshot.vms.siblings(vm_ids, limit=_MOST)
+    mates = _mates(snapshot, grouping, vm_ids)
+    found = snapshot.vms.siblings(vm_ids, limit=_MOST, also=sorted(mates)[:_MOST_MATES])
+    found = [each for each in found if sees_vm(person, each.vm)]
     if not found:
         return []
     places = {each.vm.place for each in snapshot.vms.some(vm_ids) if each.vm.scale_set}
@@ -56,13 +67,32 @@ def siblings(snapshot: Snapshot, item: Mapping[str, Any]) -> list[Sibling]:
                 vm_id=each.vm.vm_id,
                 name=each.vm.name,
                 state=_state(each, mine, is_due=event_id in due),
-                shares=f"scale set {each.vm.scale_set}" if each.vm.place in places else "tags",
+                shares=_shared(each, places, mates),
                 since=each.vm.heard_at,
                 event_id=event_id,
                 start=None if known is None else known.event.not_before,
             )
         )
     return sorted(several, key=lambda each: _RANKS.index(each.state))
+
+
+def _mates(snapshot: Snapshot, grouping: Grouping, vm_ids: Sequence[str]) -> dict[str, str]:
+    """The VMs that share a group with some others, and the key of that group."""
+    if not grouping.rules:
+        return {}
+    connection = snapshot.connection
+    mine = frozenset().union(*keys_among(connection, grouping, vm_ids).values())
+    if not mine:
+        return {}
+    others = snapshot.vms.away_or_expecting() - set(vm_ids)
+    found = keys_among(connection, grouping, others)
+    return {vm_id: min(keys & mine) for vm_id, keys in found.items() if keys & mine}
+
+
+def _shared(heard: HeardVm, places: Collection[str], mates: Mapping[str, str]) -> str:
+    if (key := mates.get(heard.vm.vm_id)) is not None:
+        return f"group {key}"
+    return f"scale set {heard.vm.scale_set}" if heard.vm.place in places else "tags"
 
 
 def _state(heard: HeardVm, expectation: Expectation, *, is_due: bool) -> str:

@@ -39,6 +39,7 @@ class FakeVm:
     group: str | None = "group-1"
     scale_set: str | None = None
     site: str | None = "default"
+    zone: str = "1"
     version: str = "1.0.0"
     interval: float = 60.0
     sequence: int = 0
@@ -70,7 +71,7 @@ class FakeVm:
             resource_group=self.group,
             scale_set=self.scale_set,
             location="westeurope",
-            zone="1",
+            zone=self.zone,
             tags=self.tags,
         )
 

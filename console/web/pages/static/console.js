@@ -26,6 +26,7 @@
     return m ? `${m} min ago` : `${s} s ago`;
   }
   const TICKS = { left, ago };
+  const plural = (count, noun) => `${count} ${noun}${count === 1 ? "" : "s"}`;
   const put = (node, text) => { if (node.textContent !== text) node.textContent = text; };
   let isLocal = false;
   try { isLocal = localStorage.getItem("times") === "local"; } catch { /* a browser may forbid it */ }
@@ -84,7 +85,7 @@
     title: ["time"], "data-utc": ["time"], "data-over": ["time"], open: ["details"], hidden: ["button"],
     value: ["progress", "input", "textarea"], checked: ["input"], selected: ["option"],
   };
-  const isOurs = (name, node) => Boolean(OURS[name]?.includes(node.localName));
+  const isOurs = (name, node) => Boolean(OURS[name]?.includes(node.localName)) && !("held" in node.dataset);
   const isTyped = (field) => field.type !== "hidden" && "defaultValue" in field && field.value !== field.defaultValue;
   const isInUse = (form) => form.contains(document.activeElement) || [...form.elements].some(isTyped);
   const forms = (node) => [...(node.querySelectorAll?.("form") ?? []), ...(node.localName === "form" ? [node] : [])];
@@ -109,10 +110,44 @@
     },
   };
   const announced = () => [...document.querySelectorAll("[data-announce]")].map((node) => node.textContent.trim()).join(". ");
-  function show(text) {
+  /* Rows do not move under the pointer: what is new in a list waits until the pointer has left it,
+     or until somebody presses the button that counts it. */
+  let withheld = null;
+  const rowsOf = (list) => new Map([...list.querySelectorAll("[data-row]")].map((row) => [row.id, row]));
+  function hold(list, next) {
+    const before = rowsOf(list), after = rowsOf(next);
+    const fresh = [...after.keys()].filter((id) => !before.has(id)).length;
+    const gone = [...before.keys()].filter((id) => !after.has(id)).length;
+    if (`${[...before.keys()]}` === `${[...after.keys()]}`) return "";
+    const same = document.importNode(list, true);
+    for (const [id, row] of rowsOf(same)) {
+      if (after.has(id)) row.replaceWith(after.get(id).cloneNode(true));
+      else row.classList.add("gone");
+    }
+    next.replaceChildren(...same.childNodes);
+    const noun = list.dataset.hold;
+    return fresh ? `${plural(fresh, `new ${noun}`)}${gone ? `, ${gone} gone` : ""}` : gone ? `${plural(gone, noun)} gone` : "new order";
+  }
+  function holdUnderPointer(drawn) {
+    const list = document.querySelector("[data-hold]:hover"), next = list && drawn.getElementById(list.id);
+    const words = next ? hold(list, next) : "", button = next && drawn.querySelector(`[data-held="${list.id}"]`);
+    if (!words || !button) return null;
+    Object.assign(button, { hidden: false, textContent: words });
+    return list;
+  }
+  function release() {
+    const { text } = withheld ?? {};
+    withheld = null;
+    if (text) show(text, true);
+  }
+  document.addEventListener("mouseover", ({ target }) => { if (withheld && !withheld.list.contains(target)) release(); });
+  document.documentElement.addEventListener("mouseleave", release);
+  document.addEventListener("click", ({ target }) => { if (target.matches("[data-held]")) release(); });
+  function show(text, isWhole) {
     const drawn = new DOMParser().parseFromString(text, "text/html"), before = announced();
     if (!drawn.getElementById("main")) throw new Error("it answered with another page");
-    offset = Number(drawn.documentElement.dataset.now) - Date.now();
+    const list = isWhole ? null : holdUnderPointer(drawn);
+    withheld = list ? { list, text } : null;
     for (const region of document.querySelectorAll("[data-live]")) Idiomorph.morph(region, drawn.getElementById(region.id), MORPH);
     document.title = document.querySelector("main[data-live]") ? drawn.title : document.title.replace(LOST, "");
     // What somebody is about to decide stays what they saw: the form keeps its fingerprint.
@@ -125,7 +160,7 @@
   }
   // What is told while the page asks may be newer than the answer: it asks once more.
   let asking = null, timer = null, isOutdated = false;
-  async function refresh() {
+  async function refresh(isWhole = false) {
     clearTimeout(timer);
     isOutdated = false;
     asking?.abort();
@@ -135,7 +170,8 @@
       if (!response.ok && response.status !== 404) throw new Error(`it answered with status ${response.status}`);
       const text = await response.text();
       if (asking !== abort) return;
-      show(text);
+      offset = Number(/data-now="(\d+)"/.exec(text)?.[1] ?? now()) - Date.now();
+      show(text, isWhole);
       [heardAt, failed] = [Date.now(), null];
     } catch (error) {
       if (asking !== abort) return;
@@ -200,7 +236,7 @@
     const apply = () => {
       const query = new URLSearchParams([...new FormData(filters)].filter(([, value]) => value));
       history.replaceState(null, "", query.size ? `?${query}` : location.pathname);
-      refresh();
+      refresh(true);
     };
     filters.addEventListener("submit", (event) => { event.preventDefault(); apply(); });
     filters.addEventListener("change", apply);
@@ -212,7 +248,6 @@
   }
 
   /* Several events: how many are ticked stands in the button and in the heading. */
-  const plural = (count, noun) => `${count} ${noun}${count === 1 ? "" : "s"}`;
   function countTicked() {
     const several = $("several"), onward = $("onward");
     if (!several || !onward) return;

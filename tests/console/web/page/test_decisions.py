@@ -368,10 +368,21 @@ def test_somebody_is_on_it(stage: ConsoleStage, page: Page) -> None:
     assert stage.http.post(f"{vm}/take", json={"minutes": 2000}, timeout=20).status_code == 422
 
 
-def test_siblings_stand_beside_the_button(stage: ConsoleStage, page: Page) -> None:
-    """Of the same scale set or with the same tags: those that are due, away or silent, and no
-    other; somebody who approves one node of three sees the other two.
+def test_siblings_stand_beside_the_button(browser: Browser, tmp_path: Path) -> None:
+    """Of the same group or scale set, or with the same tags: those that are due, away or silent,
+    and no other; somebody who approves one node of three sees the other two.
     """
+    group = '[{"name": "data", "match": {"name": ["db-3", "cache-*"]}}]'
+    with opened(tmp_path, GROUPS=group) as stage, watched_page(browser, stage.url) as page:
+        stage.http.headers["X-Forwarded-User"] = "ann"
+        log_in(page, "ann")
+        _check_siblings(stage, page)
+
+
+def _check_siblings(stage: ConsoleStage, page: Page) -> None:
+    mate = FakeVm(name="cache-1", scale_set="cache")
+    stage.put(mate.heartbeat(now=stage.now - timedelta(minutes=12)))
+    stage.put(FakeVm(name="cache-2", scale_set="cache").heartbeat(now=stage.now))
     stage.put(FakeVm(name="db-9", scale_set="db").heartbeat(now=stage.now))
     quiet = FakeVm(name="db-7", scale_set="db")
     stage.put(quiet.heartbeat(now=stage.now - timedelta(minutes=11)))
@@ -383,12 +394,14 @@ def test_siblings_stand_beside_the_button(stage: ConsoleStage, page: Page) -> No
         stage.takes_commands(vm)
     page.goto(f"{stage.url}/events/E-db-3")
     rows = page.locator("form #siblings li")
-    expect(rows).to_have_count(3)
+    expect(rows).to_have_count(4)
     expect(rows.nth(0)).to_contain_text("arbiter away, its event has started")
     expect(rows.nth(0)).to_contain_text("same tags")
-    expect(rows.nth(1)).to_contain_text("db-7 silent, last heard 11 min ago")
-    expect(rows.nth(2)).to_contain_text("db-5 decision due")
-    expect(rows.nth(2)).to_contain_text("same scale set db")
+    expect(rows.nth(1)).to_contain_text("cache-1 silent, last heard 12 min ago")
+    expect(rows.nth(1)).to_contain_text("same group data")
+    expect(rows.nth(2)).to_contain_text("db-7 silent, last heard 11 min ago")
+    expect(rows.nth(3)).to_contain_text("db-5 decision due")
+    expect(rows.nth(3)).to_contain_text("same scale set db")
     check_views(page, "console-siblings", every=True)
     page.goto(f"{stage.url}/events/E-AWAY")
     expect(page.locator("#siblings")).to_have_count(0)

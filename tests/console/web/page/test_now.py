@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 
 from playwright.sync_api import Browser, Page, expect
 from support.console.records import FakeVm
 from support.console.stage import ConsoleStage, fleet_of_all_states
+from support.page.browser import check_views
 
 
 def test_the_first_page_answers_the_five_questions(stage: ConsoleStage, page: Page) -> None:
@@ -16,6 +18,7 @@ def test_the_first_page_answers_the_five_questions(stage: ConsoleStage, page: Pa
     expect(page.locator("h1")).to_have_text("1 decision is due")
     expect(page.locator(".answer-names")).to_have_text("coming-1, named-1, alone-1")
     expect(page.locator(".answer")).to_contain_text("3 VMs affected, seen by 3")
+    expect(page.locator(".answer")).to_contain_text("1 event is under way and 1 VM is silent.")
     expect(page.locator(".answer .count time")).to_contain_text("14:")
     expect(page.locator(".answer-count")).to_contain_text("02:29:00 UTC")
     expect(page.locator(".events h4 a")).to_have_text(["Freeze", "Reboot"])
@@ -147,6 +150,10 @@ def test_what_starts_soon_comes_first(stage: ConsoleStage, page: Page) -> None:
         stage.put(vm.event(f"E-{name}", now=stage.now, **told))
         stage.takes_commands(vm)
     page.goto(stage.url)
+    expect(page.locator("h1")).to_have_text("2 decisions are due")
+    expect(page.locator(".answer-names")).to_have_text("soon")
+    expect(page.locator(".answer")).to_contain_text("Besides, 1 eviction or deletion is announced.")
+    expect(page.locator("#event-E-spot")).to_contain_text("For your information")
     expect(page.locator(".card h3")).to_have_text(
         [
             "Decision due: starts within 15 minutes 1",
@@ -156,3 +163,48 @@ def test_what_starts_soon_comes_first(stage: ConsoleStage, page: Page) -> None:
     )
     expect(page.locator(".events .event-names")).to_have_text(["soon", "later", "spot"])
     expect(page.get_by_role("link", name="Decide several at once")).to_be_visible()
+    page.goto(f"{stage.url}/events/E-spot")
+    expect(page.locator("#note")).to_contain_text("You need not decide.")
+    buttons = page.locator("#decide button")
+    expect(buttons.first).to_contain_text("Leave it until")
+
+
+def test_rows_do_not_move_under_the_pointer(stage: ConsoleStage, page: Page) -> None:
+    """What is new is counted, and shown once the pointer has left the list."""
+    first, second = FakeVm(name="first"), FakeVm(name="second")
+    for vm, seconds in ((first, 600), (second, 700)):
+        told = {"not_before": stage.moment(seconds), "now": stage.now}
+        stage.put(vm.event(f"E-{vm.name}", **told))
+    page.goto(stage.url)
+    expect(page.locator("#live")).to_have_attribute("data-state", "live")
+    names = page.locator("#events .event-names")
+    page.locator("#event-E-second").hover()
+    stage.put(FakeVm(name="new").event("E-NEW", not_before=stage.moment(300), now=stage.now))
+    later = stage.now + timedelta(seconds=1)
+    stage.put(first.event("E-first", transition="ended", now=later))
+    held = page.locator("[data-held=events]")
+    expect(held).to_have_text("1 new event, 1 gone")
+    expect(names).to_have_text(["first", "second"])
+    expect(page.locator("#event-E-first")).to_have_class(re.compile("gone"))
+    page.locator("h1").hover()
+    expect(names).to_have_text(["new", "second"])
+    expect(held).to_be_hidden()
+
+
+def test_silent_vms_are_shown_by_what_they_share(stage: ConsoleStage, page: Page) -> None:
+    """A zone and a site of which most are silent lead to them; what the whole fleet shares does
+    not.
+    """
+    for number in range(4):
+        heard = FakeVm(name=f"heard-{number}", site="dublin")
+        stage.put(heard.heartbeat(now=stage.now))
+        quiet = FakeVm(name=f"quiet-{number}", site="zurich", zone="2" if number else "1")
+        stage.put(quiet.heartbeat(now=stage.now - timedelta(minutes=20 if number else 0)))
+    page.goto(stage.url)
+    expect(page.locator(".causes li")).to_have_text(
+        ["Zone 2 of westeurope: all 3 VMs", "Site zurich: 3 of 4 VMs"]
+    )
+    expect(page.locator(".answer")).to_contain_text("But 3 VMs are silent.")
+    check_views(page, "console-causes", every=True)
+    page.locator(".causes a").first.click()
+    expect(page.locator("tbody th")).to_have_text(["quiet-1", "quiet-2", "quiet-3"])

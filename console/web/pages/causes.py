@@ -1,0 +1,52 @@
+"""What silent VMs have in common: a zone, a site, a source, a scale set."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import urlencode
+
+from console.db.snapshot import Snapshot
+
+_LEAST: Final = 2
+"""Silent VMs that have something in common."""
+_MOST: Final = 4
+"""Causes that are shown."""
+_SHARED: Final = (("location", "zone"), ("site",), ("heard_by",), ("scale_set",))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cause:
+    """Something that silent VMs have in common, and that few of the heard ones have."""
+
+    words: str
+    query: str
+    """What the fleet is filtered by to show them."""
+    silent: int
+    total: int
+
+
+def causes(snapshot: Snapshot, silent: int, total: int) -> list[Cause]:
+    """The causes that explain most, of so many silent VMs and so many in all; nothing is one if
+    half of the VMs that share it are heard, or if all VMs share it.
+    """
+    if silent < _LEAST:
+        return []
+    found = []
+    for names in _SHARED:
+        for values, count, lost in snapshot.vms.silent_by(*names):
+            if values[-1] and lost >= _LEAST and lost * 2 > count and count < total:
+                found.append(_cause(names, values, lost, count))
+    return sorted(found, key=lambda each: (-each.silent, each.total))[:_MOST]
+
+
+def _cause(
+    names: tuple[str, ...], values: tuple[str | None, ...], silent: int, total: int
+) -> Cause:
+    labels = {"heard_by": "Source", "scale_set": "Scale set", "site": "Site"}
+    asked = {"heard_by": "source", "scale_set": "scaleSet"}
+    first, last = values[0] or "", values[-1] or ""
+    words = f"Zone {last} of {first}" if "zone" in names else f"{labels[names[0]]} {last}"
+    several = {asked.get(name, name): value for name, value in zip(names, values, strict=True)}
+    query = urlencode({"contact": "silent", **{k: v for k, v in several.items() if v}})
+    return Cause(words=words, query=query, silent=silent, total=total)
