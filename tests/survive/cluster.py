@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 from uuid import NAMESPACE_URL, uuid5
 
+from support.console.deciding import made_key
 from support.console.process import ConsoleProcess
 
 from bridge.simulator.simulator import Simulator
 from bridge.simulator.vm import SimulatedVm
-from console.ingest.enrolment import read_key, secret_text, webhook_secret
+from console.ingest.enrolment import pull_token, read_key, secret_text, webhook_secret
 from tests.survive.machine import Machine, Unit
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -52,8 +53,10 @@ class Cluster(ABC):
             Machine(simulator.vm.name, self.directory / simulator.vm.name)
             for simulator in self.simulators
         ]
-        self.console = ConsoleProcess(self.directory / "console")
+        control, self._trust = made_key(self.directory / "keys")
+        self.console = ConsoleProcess(self.directory / "console", KEY=str(control), PULL="true")
         self.console.begin = _begin
+        self._group = (RECIPES / self.NAME / "group.json").read_text().strip()
         self._install()
 
     # What each service says of itself.
@@ -104,14 +107,24 @@ class Cluster(ABC):
             shutil.copy(each, self.program.parent)
         self.program.chmod(0o755)
 
-    def bridge(self, number: int, *, enabled: bool) -> Unit:
-        """The bridge of a member, with the settings of the recipe's page."""
+    def bridge(self, number: int, *, enabled: bool, by_group: bool = False) -> Unit:
+        """The bridge of a member, with the settings of the recipe's page; `by_group`: the console
+        approves, and not a rule on the VM.
+        """
         machine, vm = self.machines[number], self.simulators[number].vm
-        secret = webhook_secret(read_key(self.console.key_file), vm.vm_id)
+        key = read_key(self.console.key_file)
+        secret = webhook_secret(key, vm.vm_id)
         rule = {
             "name": self.NAME,
             "event_type": ["Freeze", "Reboot", "Redeploy"],
         }
+        approval = {"SEB_APPROVAL__RULES": json.dumps([rule])}
+        if by_group:
+            approval = {
+                "SEB_APPROVAL__TRUST": str(self._trust),
+                "SEB_COMMANDS__PULL_URL": f"{self.console.url}/pull/v1/commands",
+                "SEB_COMMANDS__PULL_TOKEN": pull_token(key, vm.vm_id),
+            }
         settings = {
             "SEB_IMDS__URL": self.simulators[number].url,
             "SEB_STATE_DIR": str(machine.directory / "seb"),
@@ -124,7 +137,7 @@ class Cluster(ABC):
             "SEB_SINK__RECIPE__COMMAND": str(self.program),
             "SEB_SINK__RECIPE__PREPARES": "true",
             "SEB_SINK__RECIPE__LEAD": "120",
-            "SEB_APPROVAL__RULES": json.dumps([rule]),
+            **approval,
         }
         return Unit(
             command=[sys.executable, "-m", "bridge", "run"],
@@ -138,15 +151,26 @@ class Cluster(ABC):
         marks = self.machines[number].directory / "marks"
         return {"MARKS": str(marks), **self.recipe_environment(number)}
 
-    def use_bridges(self, *, wanted: bool) -> None:
-        """Run a bridge on every member, or on none."""
+    def use_bridges(self, *, wanted: bool, by_group: bool = False) -> None:
+        """Run a bridge on every member, or on none; `by_group`: with the recipe's group at the
+        console, which then says whose turn it is.
+        """
+        self._use_group(self._group if by_group else "[]")
         for number, machine in enumerate(self.machines):
-            machine.define("seb", self.bridge(number, enabled=wanted))
+            machine.ask("stop", "seb")
+            machine.define("seb", self.bridge(number, enabled=wanted, by_group=by_group))
             machine.ask("start" if wanted else "stop", "seb")
         if wanted:
             for simulator in self.simulators:
                 gets = simulator.gets
                 assert simulator.wait_for_gets(gets + 2, timeout=60), "a bridge does not poll"
+
+    def _use_group(self, groups: str) -> None:
+        """Start the console again if its groups are others."""
+        if self.console.environ.get("SEB_CONSOLE_GROUPS", "[]") != groups:
+            self.console.environ["SEB_CONSOLE_GROUPS"] = groups
+            self.console.kill()
+            self.console.start()
 
     def __enter__(self) -> Self:
         try:

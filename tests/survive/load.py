@@ -39,11 +39,11 @@ class EtcdClient:
     sent, goes to the next one: that is what gRPC does.
     """
 
-    def __init__(self, urls: list[str]) -> None:
+    def __init__(self, urls: list[str], patience: float = REQUEST_SECONDS) -> None:
         import urllib3  # noqa: PLC0415  # each client needs a library of its own
 
         self._error = urllib3.exceptions.NewConnectionError
-        timeout = urllib3.Timeout(connect=1.0, read=REQUEST_SECONDS)
+        timeout = urllib3.Timeout(connect=1.0, read=patience)
         self._pool = urllib3.PoolManager(timeout=timeout, retries=False)
         self._urls = itertools.cycle(urls)
         self._count = len(urls)

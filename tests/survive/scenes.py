@@ -24,10 +24,12 @@ class Scene:
     """Something that Azure does to the cluster."""
 
     name: str
-    """As in `page.SCENES`."""
+    """Of those on the page, as in `page.SCENES`."""
     play: Callable[["Play"], None]
     untouched: bool = True
     """Whether it differs from the others if nobody prepares."""
+    by_group: bool = False
+    """Whether the console says whose turn it is, and not a rule on each VM."""
 
 
 class Play:
@@ -104,15 +106,18 @@ SCENES = (
     Scene("redeploy", redeploy_leader),
     Scene("two", redeploy_two),
     Scene("console", without_console, untouched=False),
+    Scene("group", redeploy_two, by_group=True),
 )
 
 
-def measure(cluster: Cluster, scene: Scene, *, with_seb: bool) -> dict[str, Any]:
-    """Play it once; what the clients saw. The cluster is whole before and after."""
-    cluster.use_bridges(wanted=with_seb)
+def measure(cluster: Cluster, scene: Scene, *, with_seb: bool, **limits: float) -> dict[str, Any]:
+    """Play it once; what the clients saw. The cluster is whole before and after. `limits` are
+    further settings of the clients.
+    """
+    cluster.use_bridges(wanted=with_seb, by_group=scene.by_group and with_seb)
     wait_for(cluster.is_whole, what="a whole cluster", seconds=SETTLE_SECONDS)
     play = Play(cluster, with_seb=with_seb)
-    with load(cluster.client()) as found:
+    with load({**cluster.client(), **limits}) as found:
         time.sleep(2)
         scene.play(play)
         settled = wait_for(cluster.is_whole, what="a whole cluster", seconds=SETTLE_SECONDS)
