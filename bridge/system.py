@@ -17,8 +17,6 @@ _APP: Final = "scheduled-events-bridge"
 _SOCKET_PATH_BYTES: Final = 100
 """sun_path holds 108 bytes on Linux, its end included."""
 _LINUX_BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
-_NOTIFY_SECONDS: Final = 2.0
-"""How long a busy service manager is waited for: it must never block a poll."""
 # The kernel counts boots there; kubelet tells the boots of a Windows node apart by the same value.
 _WINDOWS_BOOT_KEY: Final = (
     r"SYSTEM\CurrentControlSet\Control\Session Manager\Memory Management\PrefetchParameters"
@@ -138,17 +136,21 @@ def on_stop_signal(stop: Callable[[], object]) -> None:
             signal.signal(number, lambda *_: stop())
 
 
-def notify(state: str) -> None:
-    """Send lines of sd_notify(3) to the service manager, if there is one. It never fails."""
+def notify(state: str, seconds: float = 0.0) -> bool:
+    """Send lines of sd_notify(3) to the service manager, if there is one; whether it has them. It
+    never fails, and waits no longer than so many seconds for a manager that stands still.
+    """
     address = os.environ.get("NOTIFY_SOCKET", "")
     family = getattr(socket, "AF_UNIX", None)  # Windows' Python has none
     if family is None or not address.startswith(("/", "@")):
-        return
+        return False
     if address.startswith("@"):  # systemd's way to write Linux' abstract names
         address = "\0" + address[1:]
     with suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as sender:
-        sender.settimeout(_NOTIFY_SECONDS)
+        sender.settimeout(seconds)
         sender.sendto(state.encode(), address)
+        return True
+    return False
 
 
 def watchdog_seconds() -> float | None:

@@ -9,13 +9,18 @@ from typing import Final
 
 MARGIN_SECONDS: Final = 30.0
 """Azure moves a VM with a pause of up to 30 s without polls, after which no restart is due."""
+NOTIFY_SECONDS: Final = 2.0
+"""How long what is said once waits for a service manager that stands still."""
 _MICROSECONDS: Final = 1_000_000
+
+Notify = Callable[[str, float], bool]
+"""Hands lines to the service manager, within so many seconds; whether it has them."""
 
 
 class Watchdog:
     """Speaks to systemd, from any thread; `limit` is WatchdogSec= in seconds, or None."""
 
-    def __init__(self, notify: Callable[[str], object], *, limit: float | None) -> None:
+    def __init__(self, notify: Notify, *, limit: float | None) -> None:
         self._notify = notify
         self._limit = limit
         self._watchdog_microseconds: int | None = None
@@ -27,12 +32,14 @@ class Watchdog:
         """The bridge is up. The first feeding comes within `allowance` seconds."""
         with self._lock:
             self._status = status
-            self._send("READY=1", _status_line(status), *self._watch(allowance))
+            self._watch(allowance, "READY=1", _status_line(status), seconds=NOTIFY_SECONDS)
 
     def fed(self, allowance: float) -> None:
-        """A poll has ended, whatever it brought; the next ends within `allowance` seconds."""
+        """A poll has ended, whatever it brought; the next ends within `allowance` seconds. A
+        manager that stands still holds up no poll: the next one feeds again.
+        """
         with self._lock:
-            self._send(*self._watch(allowance))
+            self._watch(allowance, seconds=0.0)
 
     def status(self, text: str) -> None:
         """Say in one line what the bridge does; `systemctl status` shows it."""
@@ -46,23 +53,24 @@ class Watchdog:
         with self._lock:
             self._send("STOPPING=1")
 
-    def _watch(self, allowance: float) -> list[str]:
-        """What feeds the watchdog, and widens its limit where one poll may take longer."""
+    def _watch(self, allowance: float, *lines: str, seconds: float) -> None:
+        """Feed the watchdog, and widen its limit where one poll may take longer."""
         if self._limit is None:
-            return []
+            self._send(*lines, seconds=seconds)
+            return
         limit = max(self._limit, allowance + MARGIN_SECONDS)
         microseconds = math.ceil(limit * _MICROSECONDS)
-        lines = ["WATCHDOG=1"]
-        if microseconds != self._watchdog_microseconds:
-            # sd_notify(3): this replaces WatchdogSec= until the service ends, so a first answer
-            # of IMDS that takes two minutes is waited for, and only that one.
-            lines.append(f"WATCHDOG_USEC={microseconds}")
+        if microseconds == self._watchdog_microseconds:
+            self._send(*lines, "WATCHDOG=1", seconds=seconds)
+            return
+        # sd_notify(3): this replaces WatchdogSec= until the service ends, so a first answer of IMDS
+        # that takes two minutes is waited for, and only that one.
+        widened = f"WATCHDOG_USEC={microseconds}"
+        if self._send(*lines, "WATCHDOG=1", widened, seconds=seconds):
             self._watchdog_microseconds = microseconds
-        return lines
 
-    def _send(self, *lines: str) -> None:
-        if lines:
-            self._notify("\n".join(lines))
+    def _send(self, *lines: str, seconds: float = NOTIFY_SECONDS) -> bool:
+        return bool(lines) and self._notify("\n".join(lines), seconds)
 
 
 def _status_line(text: str) -> str:

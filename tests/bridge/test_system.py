@@ -153,12 +153,12 @@ def test_a_manager_that_does_not_read_holds_nobody_up(
 ) -> None:
     """A full queue is given up on: the poll goes on."""
     monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "n"))
-    monkeypatch.setattr(system, "_NOTIFY_SECONDS", 0.01)
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender, suppress(BlockingIOError):
         sender.setblocking(False)
         while True:
             sender.sendto(b"x", str(tmp_path / "n"))
-    system.notify("WATCHDOG=1")
+    assert not system.notify("WATCHDOG=1")
+    assert not system.notify("STOPPING=1", 0.01)
     manager.setblocking(False)
     heard = set()
     with suppress(BlockingIOError):

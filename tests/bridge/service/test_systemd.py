@@ -6,13 +6,19 @@ from bridge.service.systemd import MARGIN_SECONDS, Watchdog
 
 
 class Manager:
-    """Keeps what it is told."""
+    """Keeps what it is told, unless it stands still."""
 
     def __init__(self) -> None:
         self.told: list[str] = []
+        self.waited = 0.0
+        """Seconds that what was said last may wait for it."""
+        self.stands_still = False
 
-    def __call__(self, state: str) -> None:
-        self.told.append(state)
+    def __call__(self, state: str, seconds: float) -> bool:
+        self.waited = seconds
+        if not self.stands_still:
+            self.told.append(state)
+        return not self.stands_still
 
 
 @pytest.fixture
@@ -83,3 +89,18 @@ def test_a_status_is_one_line_and_said_once(manager: Manager) -> None:
     for text in ("up", "IMDS:\nSTOPPING=1", "IMDS:\nSTOPPING=1", "up"):
         watchdog.status(text)
     assert manager.told == ["READY=1\nSTATUS=up", "STATUS=IMDS: STOPPING=1", "STATUS=up"]
+
+
+def test_a_poll_does_not_wait_for_a_manager_that_stands_still(manager: Manager) -> None:
+    """What it missed it is told with the next poll; READY and STOPPING may wait a little."""
+    watchdog = Watchdog(manager, limit=60.0)
+    watchdog.ready("up", allowance=131.0)
+    assert manager.waited > 0
+    manager.stands_still = True
+    watchdog.fed(6.0)
+    assert manager.waited == 0
+    manager.stands_still = False
+    watchdog.fed(6.0)
+    assert manager.told[1:] == ["WATCHDOG=1\nWATCHDOG_USEC=60000000"]
+    watchdog.stopping()
+    assert manager.waited > 0
