@@ -6,7 +6,15 @@ import time
 from collections.abc import Sequence
 from typing import ClassVar, Final
 
-from sinks.base import Check, Sink, SinkContext, SinkError, SinkRejected, SinkSettings
+from sinks.base import (
+    Check,
+    Sink,
+    SinkContext,
+    SinkError,
+    SinkPaused,
+    SinkRejected,
+    SinkSettings,
+)
 from sinks.http.check import look_at_address
 from sinks.http.client import HttpClient, HttpLimits
 from sinks.http.outcome import judge
@@ -58,8 +66,6 @@ class PullSink(Sink[PullSettings]):
     def open(self) -> None:
         """Ask for commands once, then in a thread; `maintain` raises what goes wrong."""
         self.close()
-        address = f"{self.settings.address}/receipts"
-        self._client = HttpClient(address, self.RECEIPT_LIMITS, shown=self._where)
         self._poll = poll = Poll(self.settings, self.context, name=self.name, limits=self.LIMITS)
         try:
             poll.start(poll.fetch(wait=0))
@@ -67,7 +73,9 @@ class PullSink(Sink[PullSettings]):
             self._trouble = error
 
     def deliver(self, records: Sequence[Record]) -> None:
-        """Post the receipts, in order. Raises `SinkError`, `SinkPaused` or `SinkRejected`."""
+        """Post the receipts, in order. Raises `SinkError`, `SinkPaused` or `SinkRejected`; the poll
+        goes on, except after `SinkPaused`.
+        """
         begun = time.monotonic()
         for done, record in enumerate(records):
             if done and time.monotonic() - begun > self.TURN_SECONDS:
@@ -75,11 +83,15 @@ class PullSink(Sink[PullSettings]):
                     f"{self._where}: slow: {done} of {len(records)} receipts in "
                     f"{self.TURN_SECONDS:g} s; the others follow",
                     delivered=done,
+                    stays_open=True,
                 )
             try:
                 self._post(record)
             except (SinkError, SinkRejected) as error:
                 error.delivered = done
+                # A server that wants receipts later may have commands now.
+                error.stays_open = not isinstance(error, SinkPaused)
+                self._let_go_of_client()
                 raise
 
     def maintain(self) -> None:
@@ -117,22 +129,28 @@ class PullSink(Sink[PullSettings]):
     def close(self) -> None:
         """End the poll, and close the connections; about a second at most."""
         poll = self._poll
-        client = self._client
         self._poll = None
-        self._client = None
         self._trouble = None
         if poll is not None:
             poll.stop(seconds=self.STOP_SECONDS)
-        if client is not None:
-            client.close()
+        self._let_go_of_client()
 
     @property
     def _where(self) -> str:
         return f"{self.settings.shown} (receipts)"
 
+    def _let_go_of_client(self) -> None:
+        client = self._client
+        self._client = None
+        if client is not None:
+            client.close()
+
     def _post(self, record: Record) -> None:
-        if self._client is None:
+        if self._poll is None:
             raise SinkError("the sink is not open")
+        if self._client is None:
+            address = f"{self.settings.address}/receipts"
+            self._client = HttpClient(address, self.RECEIPT_LIMITS, shown=self._where)
         headers = {
             **self.settings.authorization(),
             "Accept": "*/*",

@@ -128,8 +128,23 @@ def test_a_receipt_that_is_refused_itself_is_named(server: HttpServer, waiting: 
 def test_gone_pauses_the_channel(server: HttpServer, waiting: Hasty) -> None:
     """410 wants no more, until a person acts."""
     server.answer(status=410)
-    with pytest.raises(SinkPaused, match="let it go on with: seb outbox retry"):
+    with pytest.raises(SinkPaused, match="let it go on with: seb outbox retry") as caught:
         waiting.deliver([sample_record()])
+    assert not caught.value.stays_open
+
+
+@pytest.mark.parametrize(("status", "error"), [(503, SinkError), (422, SinkRejected)])
+def test_a_receipt_that_is_not_taken_cuts_no_poll(
+    server: HttpServer, waiting: Hasty, status: int, error: type[SinkError | SinkRejected]
+) -> None:
+    """Commands come in while the receipt waits, which goes out over a new connection."""
+    server.answer(status=status, headers={"Retry-After": "60"})
+    with pytest.raises(error) as caught:
+        waiting.deliver([sample_record()])
+    assert caught.value.stays_open
+    waiting.maintain()
+    waiting.deliver([sample_record()])
+    assert [each.method for each in server.requests()] == ["GET", "GET", "POST", "POST"]
 
 
 @pytest.mark.parametrize("status", [401, 503])
