@@ -218,13 +218,18 @@ class Approvals:
 
     def _ask_rules(self) -> bool:
         """Accept or reject what a rule decides about the next event; whether one decided."""
-        under_way = {each.key for each in self._open.values() if each.fact is not Fact.EXPIRED}
+        # What IMDS took for an earlier state may have started nothing: rules decide about this one.
+        under_way = {
+            (each.key, each.approval.fingerprint)
+            for each in self._open.values()
+            if each.fact is not Fact.EXPIRED
+        }
         while self._unasked:
             # Each on the newest state: the request before it may have taken long.
             known = self._current.known.get(self._unasked.popleft())
             if known is None or not known.shown or not self._current.is_current():
                 continue
-            if known.event.key in under_way:
+            if (known.event.key, known.fingerprint) in under_way:
                 continue
             approval = self._rules.approval(known)
             if approval is not None:

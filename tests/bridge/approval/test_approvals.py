@@ -12,7 +12,7 @@ import pytest
 from support.commands.approving import ApprovalBench, fails, populate, scene
 from support.commands.control_plane import Signer
 from support.commands.forged_claims import FORGERIES
-from support.documents.documents import EVENT_ID, OTHER_ID, VM, entry
+from support.documents.documents import EVENT_ID, LATER, OTHER_ID, VM, entry
 
 from bridge.approval import approvals, refusals
 from bridge.approval.approvals import MAX_RETRY_SECONDS
@@ -354,6 +354,26 @@ def test_what_became_of_a_post(
         bench.vanish()
     bench.look()
     assert bench.story() == [("accepted", None), end]
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_a_rule_decides_about_what_is_planned_again_after_its_post(
+    bench: ApprovalBench, *, restart: bool
+) -> None:
+    """IMDS takes a POST that starts nothing: the new state is approved as well, and once."""
+    bench.decide_by(Rule(name="any"))
+    bench.imds.starts = False
+    bench.announce()
+    bench.change(NotBefore=LATER)
+    if restart:
+        bench.restart()
+    bench.look()
+    bench.look()
+    assert len(bench.imds.posts) == 2
+    assert bench.story() == [("accepted", None), ("posted", None)] * 2
+    bench.change(EventStatus="Started", NotBefore="")
+    bench.look()
+    assert bench.story()[4:] == [("confirmed", None)] * 2
 
 
 def test_a_change_meanwhile_ends_the_trying(bench: ApprovalBench) -> None:
