@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 from bridge.config.settings import DEFAULT_IMDS_URL, Settings
@@ -16,11 +17,13 @@ from bridge.imds.discovery import endpoints
 from bridge.imds.exchange import Exchange, ImdsError, Reply
 from wire.strictjson import JsonError, load_json
 
-__all__ = ["Imds", "ImdsAnswer", "ImdsError", "client"]
+__all__ = ["Imds", "ImdsAnswer", "ImdsError", "client", "is_on"]
 
 EVENTS_PATH: Final = "/metadata/scheduledevents"
 INSTANCE_PATH: Final = "/metadata/instance/compute"
 VERSIONS_PATH: Final = "/metadata/versions"
+ON_FOR: Final = timedelta(hours=24)
+"""How long after the last request Azure keeps the service on."""
 MAX_RETRY_AFTER: Final = 10.0
 """Seconds of rest that IMDS is granted: Preempt gives 30 seconds of notice in all."""
 _BAD_REQUEST: Final = 400
@@ -160,14 +163,24 @@ class Imds:
         self.url = ring[(place + 1) % len(ring)]
 
 
-def client(settings: Settings, timeout: float | None = None) -> Imds:
-    """The client that the settings ask for; only the default URL looks for other endpoints."""
+def is_on(looked_at: datetime | None, now: datetime) -> bool:
+    """Whether the service is on, as the last good poll tells: the next request need not turn it on,
+    which can take two minutes.
+    """
+    return looked_at is not None and abs(now - looked_at) < ON_FOR
+
+
+def client(settings: Settings, timeout: float | None = None, *, on: bool = False) -> Imds:
+    """The client that the settings ask for, of a service that is known to be `on` or not; only the
+    default URL looks for other endpoints.
+    """
     imds = settings.imds
+    first = imds.timeout if on else imds.first_timeout
     return Imds(
         imds.url,
         api_version=imds.api_version,
         timeout=timeout or imds.timeout,
-        first_timeout=timeout or imds.first_timeout,
+        first_timeout=timeout or first,
         discover=endpoints if imds.url == DEFAULT_IMDS_URL else tuple,
     )
 

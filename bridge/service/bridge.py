@@ -16,7 +16,7 @@ from bridge.clock import Clock, SystemClock
 from bridge.config.load import Configuration
 from bridge.errors import UnreachableError
 from bridge.events.poller import Round
-from bridge.imds.client import client
+from bridge.imds.client import client, is_on
 from bridge.logs import Redactor
 from bridge.service.assembly import assemble
 from bridge.service.lifecycle import Lifecycle
@@ -132,7 +132,7 @@ class Bridge:
             self._sinks,
             store,
             vm=vm,
-            imds=client(self._settings),
+            imds=client(self._settings, on=is_on(store.looked_at(), self._clock.now())),
             clock=self._clock,
             boot_id=self._boot_id,
             redact=self._redact,

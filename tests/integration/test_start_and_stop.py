@@ -43,6 +43,20 @@ def test_a_stop_during_a_hanging_first_poll_is_quick(launch: Launch, simulator: 
     assert time.monotonic() - begun < 20.0
 
 
+def test_after_a_restart_one_request_without_an_answer_costs_one_timeout(
+    launch: Launch, simulator: Simulator
+) -> None:
+    """The service answered a moment ago, so no request has to turn it on for two minutes."""
+    before = launch()
+    before.wait_for_records(1)
+    assert simulator.wait_for_gets(1)
+    assert before.stop() == 0
+    simulator.fault(Silence(seconds=60))
+    simulator.announce(SimulatedEvent())
+    bridge = launch(SEB_IMDS__TIMEOUT="1")
+    bridge.wait_for_records(1, types="seb.event.scheduled")
+
+
 def test_a_stop_while_the_identity_hangs_is_quick(launch: Launch) -> None:
     """Nothing is known yet, so there is nothing to finish, however long IMDS may take."""
     with socket.create_server(("127.0.0.1", 0)) as deaf:

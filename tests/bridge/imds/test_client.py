@@ -2,6 +2,7 @@ import gzip
 import socket
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from time import perf_counter
 
@@ -14,7 +15,7 @@ from urllib3.connection import HTTPConnection
 from urllib3.exceptions import NewConnectionError
 
 from bridge.imds.api_versions import PATIENCE, PROBE_EVERY
-from bridge.imds.client import MAX_RETRY_AFTER, Imds, ImdsError
+from bridge.imds.client import MAX_RETRY_AFTER, Imds, ImdsError, is_on
 from bridge.imds.exchange import WithheldError, explain
 from bridge.simulator.events import SimulatedEvent
 from bridge.simulator.faults import (
@@ -201,6 +202,15 @@ def test_the_first_answer_may_take_longer(imds_simulator: Simulator, client: Cli
     imds_simulator.fault(Slow(5.0))
     error = refused(asked)
     assert error.reason == "timeout"
+
+
+@pytest.mark.parametrize(
+    ("hours", "on"), [(None, False), (0, True), (23, True), (25, False), (-1, True), (-25, False)]
+)
+def test_a_service_that_answered_within_a_day_is_on(hours: float | None, on: bool) -> None:
+    """Azure turns it off a day after the last request; the clock may have been set meanwhile."""
+    now = datetime(2026, 3, 2, tzinfo=UTC)
+    assert is_on(None if hours is None else now - timedelta(hours=hours), now) is on
 
 
 @pytest.mark.parametrize("body", [b"", b" ", b"{}"])
