@@ -166,11 +166,10 @@ class Approvals:
         return self._ledger.find(jti)
 
     def polled(self) -> None:
-        """After a poll, good or not: follow what is open. It sends no request. Raises
-        `StoreError`.
+        """After a poll, good or not, and after `prepare`: follow what is open. It sends no request.
+        Raises `StoreError`.
         """
         self._trust.refresh()
-        self.prepare()
         pending = [key for key, known in self._current.known.items() if known.pending]
         self._rules.forget_all_but(pending)
         self._unasked = deque(pending if self._current.is_current() else ())
@@ -178,9 +177,17 @@ class Approvals:
             self._advance(each)
 
     def prepare(self) -> None:
-        """After a poll, good or not: prepare the VM for what is due. Raises `StoreError`."""
+        """After a poll, good or not, and at a deadline: prepare the VM for what is due. Raises
+        `StoreError`.
+        """
         if self._preparations is not None:
-            self._preparations.polled()
+            self._preparations.look()
+
+    def seconds_to_prepare(self) -> float | None:
+        """Seconds until the VM is to be prepared for an event unasked; None if for none. Any thread
+        may ask.
+        """
+        return None if self._preparations is None else self._preparations.seconds_to_deadline()
 
     def step(self) -> bool:
         """Send at most one request to IMDS, and ask the rules about at most one event. Returns

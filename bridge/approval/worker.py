@@ -1,5 +1,5 @@
 """The thread of approvals: people, polls, commands, and requests to IMDS take turns. It never waits
-for a sink.
+for a sink. It also keeps the deadlines of preparations, whatever the polls do.
 """
 
 from __future__ import annotations
@@ -28,6 +28,10 @@ FIRST_LOOK_SECONDS: Final = 5.0
 """How long commands wait for this run's first poll, which may find the event that they name."""
 STORE_SECONDS: Final = 1.0
 """How long a command waits that could not be stored, or until the next poll."""
+DEADLINE_SECONDS: Final = 1.0
+"""The least time from one look at the deadlines to the next, where no poll comes in between."""
+CLOCK_SECONDS: Final = 5.0
+"""How long at most it waits for a time of day: the clock may be set, or the machine suspended."""
 
 UNCONFIRMED: Final = "the VM identity is not confirmed by IMDS yet; try again"
 
@@ -48,7 +52,12 @@ class Approver:
         self._changed = threading.Condition()
         self._people: deque[Job] = deque()
         self._commands: deque[CommandMessage] = deque()
+        self._confirmed = False
         self._polled = False
+        self._prepares = False
+        """Whether it is to be looked what the VM is to be prepared for, as after each poll."""
+        self._prepares_from = 0.0
+        """Monotonic time before which a deadline alone is no reason to look."""
         self._more = False
         """Whether the last step found something to do: then there may be more."""
         self._stopping = False
@@ -56,28 +65,35 @@ class Approver:
         self._thread = threading.Thread(target=self._run, name="approver", daemon=True)
 
     def start(self) -> None:
-        """Begin: IMDS has confirmed the VM identity. Until then nothing is approved."""
+        """Begin to prepare the VM for what is due; approvals wait for `confirm`."""
         with self._changed:
             if not self._polled:
                 self._held_until = self._monotonic() + FIRST_LOOK_SECONDS
+                self._prepares_from = self._held_until
         self._thread.start()
 
+    def confirm(self) -> None:
+        """IMDS has confirmed the VM identity. Until then nothing is verified or approved."""
+        with self._changed:
+            self._confirmed = True
+            self._changed.notify()
+
     @property
-    def is_started(self) -> bool:
-        """Whether it has begun."""
-        return self._thread.ident is not None
+    def is_confirmed(self) -> bool:
+        """Whether it may approve."""
+        return self._confirmed
 
     @property
     def verifies(self) -> bool:
         """Whether a command that comes in can be verified now."""
-        return self.is_started and self._approvals.verifies
+        return self._confirmed and self._approvals.verifies
 
     def stop(self, seconds: float) -> None:
         """End within so many seconds; what waits is not settled, so its channel keeps it."""
         with self._changed:
             self._stopping = True
             self._changed.notify()
-        if self.is_started:
+        if self._thread.ident is not None:
             self._thread.join(seconds)
 
     def command(self, message: CommandMessage) -> bool:
@@ -92,17 +108,13 @@ class Approver:
         return True
 
     def polled(self, *, answered: bool = True) -> None:
-        """IMDS was just polled; `answered`: it gave a document, and its changes are committed.
-        Before the start the VM is prepared all the same, on the calling thread: that is no
-        approval.
-        """
+        """IMDS was just polled; `answered`: it gave a document, and its changes are committed."""
         with self._changed:
             self._polled = True
+            self._prepares = True
             if answered:
                 self._held_until = 0.0
             self._changed.notify()
-        if not self.is_started:
-            self._do(self._approvals.prepare)
 
     def local(
         self,
@@ -117,7 +129,7 @@ class Approver:
         """Accept the approval of a person on this VM, or the wish to prepare. Raises `LookupError`,
         `StoreError` or `TimeoutError`.
         """
-        if not self.is_started:
+        if not self._confirmed:
             raise LookupError(UNCONFIRMED)
         answer: Future[Approval] = Future()
 
@@ -151,14 +163,15 @@ class Approver:
         """One round: all that waits now, and then one step, which sends one request to IMDS at
         most. The thread of approvals calls it; tests call it instead of a thread.
         """
-        for job in [*self._take_jobs(), self._step]:
+        for job in self._take_jobs():
             if not self._stopping:
                 self._do(job)
 
     @property
     def has_work(self) -> bool:
         """Whether anything waits for the next round."""
-        return bool(self._people or self._polled or self._more or self._may_take_commands())
+        approves = self._people or self._polled or self._more or self._may_take_commands()
+        return bool(self._confirmed and approves) or self._has_to_prepare()
 
     def _run(self) -> None:
         while self._wait_for_work():
@@ -168,20 +181,47 @@ class Approver:
         """Wait until there is work; False at the end."""
         with self._changed:
             while not (self._stopping or self.has_work):
-                held = self._held_until - self._monotonic()
-                self._changed.wait(max(0.0, held) if self._commands else None)
+                self._changed.wait(self._idle_seconds())
             return not self._stopping
+
+    def _idle_seconds(self) -> float | None:
+        """How long there is nothing to do, if nothing happens; None: for ever."""
+        waits: list[float] = []
+        if self._confirmed and self._commands:
+            waits.append(self._held_until - self._monotonic())
+        deadline = self._seconds_to_prepare()
+        if deadline is not None:
+            waits.append(min(deadline, CLOCK_SECONDS))
+        return max(0.0, min(waits)) if waits else None
 
     def _take_jobs(self) -> list[Job]:
         with self._changed:
-            jobs = [*self._people]
-            self._people.clear()
-            if self._polled:
-                self._polled = False
-                jobs.append(self._approvals.polled)
-            if self._may_take_commands():
-                jobs.append(partial(self._take_commands, len(self._commands)))
+            jobs: list[Job] = []
+            if self._confirmed:
+                jobs += self._people
+                self._people.clear()
+            if self._has_to_prepare():
+                self._prepares = False
+                jobs.append(self._prepare)
+            if self._confirmed:
+                if self._polled:
+                    self._polled = False
+                    jobs.append(self._approvals.polled)
+                if self._may_take_commands():
+                    jobs.append(partial(self._take_commands, len(self._commands)))
+                jobs.append(self._step)
             return jobs
+
+    def _has_to_prepare(self) -> bool:
+        deadline = self._seconds_to_prepare()
+        return self._prepares or (deadline is not None and deadline <= 0)
+
+    def _seconds_to_prepare(self) -> float | None:
+        """Seconds to the next deadline at which the VM is prepared unasked; None without one."""
+        deadline = self._approvals.seconds_to_prepare()
+        if deadline is None:
+            return None
+        return max(deadline, self._prepares_from - self._monotonic())
 
     def _may_take_commands(self) -> bool:
         return bool(self._commands) and self._monotonic() >= self._held_until
@@ -197,6 +237,10 @@ class Approver:
                 "this is a bug in the bridge",
                 extra={"action": "approval_bug", "error": type(error).__name__},
             )
+
+    def _prepare(self) -> None:
+        self._prepares_from = self._monotonic() + DEADLINE_SECONDS
+        self._approvals.prepare()
 
     def _step(self) -> None:
         self._more = False  # after an error it goes on with the next poll, command or person

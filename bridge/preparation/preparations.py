@@ -10,7 +10,7 @@ import logging
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Final
 
 from bridge.clock import Clock
@@ -66,8 +66,8 @@ class Preparations(PreparationRows):
         self._current = current
         self._clock = clock
         self._lock = threading.RLock()
-        # What was asked for and not done before this run is asked for again: the sink may have
-        # another name now, or may have been out of the settings meanwhile.
+        # What was asked for and not done before this run is asked for again, see `_unfinished`: the
+        # sink may have another name now, or may have been out of the settings meanwhile.
         self._known: Mapping[str, Preparation] = {
             each.event: replace(each, is_over=each.is_over or each.state == "preparing")
             for each in self.all()
@@ -112,15 +112,27 @@ class Preparations(PreparationRows):
         self._keep(asked)
         self._log(asked, None)
 
-    def polled(self) -> None:
-        """After a poll: follow what is under way, and ask for what is due. Raises `StoreError`."""
+    def look(self) -> None:
+        """After a poll, and at a deadline: follow what is under way, and ask for what is due.
+        Raises `StoreError`.
+        """
         with self._lock:
             for each in list(self._known.values()):
                 self._follow(each)
         now = self._clock.now()
         for known in list(self._current.known.values()):
             if self._is_due(known, now):
-                self.ask(known, DEADLINE)
+                self.ask(known, self._unfinished(known) or DEADLINE)
+
+    def seconds_to_deadline(self) -> float | None:
+        """Seconds until the next `look` that no poll need bring about; None if there is none."""
+        now = self._clock.now()
+        waits = (
+            self._seconds_left(known, now)
+            for known in self._current.known.values()
+            if known.event.not_before is not None and now < known.event.not_before
+        )
+        return min((seconds for seconds in waits if seconds is not None), default=None)
 
     def _adopt(self, outbox: Outbox) -> None:
         """Once, when a sink begins to prepare: what it was told of as a plain sink it gets the end
@@ -207,21 +219,41 @@ class Preparations(PreparationRows):
                 return each
         return None
 
-    # What the approver's thread does
+    # When it is due
 
     def _is_due(self, known: TrackedEvent, now: datetime) -> bool:
-        is_coming = known.pending and known.event.event_status == "Scheduled"
-        if not is_coming or not known.affects_this_vm or self.state_of(known) != NONE:
+        seconds = self._seconds_left(known, now)
+        if seconds is None or seconds > 0:
             return False
-        is_shown = known.shown and self._current.is_current()
-        not_before = known.event.not_before
-        if not_before is None:
-            return is_shown
-        if not_before - now > timedelta(seconds=self.spec.lead):
-            return False
+        if known.shown and self._current.is_current():
+            return True
         # Azure does not wait for an IMDS that gives no document: what was seen last counts, until
         # the event may have begun. One that is over by now costs a recovery.
-        return is_shown or now < not_before
+        return known.event.not_before is not None and now < known.event.not_before
+
+    def _seconds_left(self, known: TrackedEvent, now: datetime) -> float | None:
+        """Seconds until this state of an event is prepared for unasked; None if it is not."""
+        is_coming = known.pending and known.event.event_status == "Scheduled"
+        if not is_coming or not known.affects_this_vm or self.state_of(known) != NONE:
+            return None
+        not_before = known.event.not_before
+        if not_before is None or self._unfinished(known):
+            return 0.0
+        return max(0.0, (not_before - now).total_seconds() - self.spec.lead)
+
+    def _unfinished(self, known: TrackedEvent) -> str | None:
+        """The cause for which an earlier run asked for this state of the event, if that was not
+        done when it ended.
+        """
+        found = self._known.get(known.event.key)
+        is_it = (
+            found is not None
+            and found.is_over
+            and found.state == "preparing"
+            and found.fingerprint == known.fingerprint
+            and found.first_seen == rfc3339(known.first_seen)
+        )
+        return found.cause if found is not None and is_it else None
 
     def _follow(self, each: Preparation) -> None:
         """Look whether the event is still the one that is prepared for."""

@@ -111,6 +111,7 @@ class Bridge:
             self._assemble(store, vm)
             self._lifecycle.report_reset(reset)
             looked = self._parts.poller.run()
+            self._parts.approver.turn()  # prepares what is due, and approves nothing
             if not self._owner.may_deliver:
                 raise UnreachableError(f"{where} does not confirm who this VM is; see `seb check`")
             self._parts.dispatcher.start()
@@ -176,8 +177,9 @@ class Bridge:
             settings=shown_settings(settings, self._sinks),
         )
         self._monitoring.status.held = lambda: not self._owner.may_deliver
-        self._monitoring.status.approves = lambda: self._parts.approver.is_started
+        self._monitoring.status.approves = lambda: self._parts.approver.is_confirmed
         self._start_if_confirmed(confirming)
+        self._parts.approver.start()
         scheduler.start()
         while self._outcome is RunEnd.STOPPED and not self._stop.wait(TICK_SECONDS):
             self._start_if_confirmed(confirming)
@@ -197,9 +199,9 @@ class Bridge:
         """
         if not self._parts.dispatcher.is_started and self._owner.may_deliver:
             self._parts.dispatcher.start()
-        if not self._parts.approver.is_started and self._owner.confirmed:
+        if not self._parts.approver.is_confirmed and self._owner.confirmed:
             confirming()
-            self._parts.approver.start()
+            self._parts.approver.confirm()
 
     def _supervise(self, scheduler: Scheduler, watch: Watch) -> None:
         tick = watch.tick()

@@ -13,7 +13,7 @@ from support.process.launch import Launch
 from support.process.scripts import python_script
 
 from bridge.simulator.events import SimulatedEvent
-from bridge.simulator.faults import StatusFault
+from bridge.simulator.faults import Silence, StatusFault
 from bridge.simulator.simulator import Simulator
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs POSIX scripts")
@@ -202,6 +202,43 @@ def test_the_deadline_counts_while_the_identity_is_not_confirmed(
     simulator.announce(an_event(seconds=300))
     preparing.start(SEB_SINK__DRAIN__LEAD="600")
     eventually(lambda: preparing.runs() == ["scheduled"], what="the program")
+
+
+def test_the_deadline_comes_while_a_poll_hangs(preparing: Preparing, simulator: Simulator) -> None:
+    """The first poll of a run may be waited for longer than the event waits."""
+    preparing.start(SEB_SINK__DRAIN__LEAD="600")
+    simulator.announce(an_event(seconds=615))
+    preparing.bridge.wait_for_records(1, types="seb.event.scheduled")
+    preparing.bridge.kill()
+    simulator.fault(Silence(), times=None)
+    preparing.start(SEB_SINK__DRAIN__LEAD="600", SEB_IMDS__TIMEOUT="60")
+    eventually(lambda: preparing.runs() == ["scheduled"], what="the program", timeout=40)
+
+
+def test_the_deadline_comes_between_two_polls(preparing: Preparing, simulator: Simulator) -> None:
+    """Polls may be rare."""
+    simulator.announce(an_event(seconds=605))
+    preparing.start(SEB_SINK__DRAIN__LEAD="600", SEB_POLL_INTERVAL="60")
+    eventually(lambda: preparing.runs() == ["scheduled"], what="the program", timeout=40)
+
+
+def test_what_was_being_prepared_is_taken_up_before_the_identity_is_confirmed(
+    preparing: Preparing, simulator: Simulator, launch: Launch
+) -> None:
+    """Within one boot: what was asked for is not lost with the process."""
+    preparing.hold()
+    preparing.start()
+    event = simulator.announce(an_event())
+    preparing.bridge.wait_for_records(1, types="seb.event.scheduled")
+    cli(launch, "prepare", event.event_id, "--wait", "0.1")
+    eventually(lambda: preparing.runs() == ["scheduled"], what="the program")
+    preparing.bridge.kill()
+    preparing.go()
+    simulator.fault(StatusFault(503), times=None, at="instance")
+    preparing.start()
+    done = ("prepared", "command", None)
+    eventually(lambda: done in preparing.states(), what="the preparation")
+    assert preparing.runs() == ["scheduled", "scheduled"]
 
 
 def test_a_wish_is_fulfilled_while_imds_does_not_answer(

@@ -26,8 +26,10 @@ class Approvals:
         self.sizes: list[int] = []
         self.requests: list[str] = []
         """What the next steps send."""
-        self.prepared = 0
-        """How often the VM was to be prepared before the start."""
+        self.deadline: float | None = None
+        """Seconds until the VM is to be prepared unasked."""
+        self.prepared: queue.Queue[None] = queue.Queue()
+        """An entry for each time that the VM was to be prepared."""
 
     def command(self, message: CommandMessage) -> None:
         self.sizes.append(len(message.token))
@@ -39,7 +41,11 @@ class Approvals:
         self._do("look")
 
     def prepare(self) -> None:
-        self.prepared += 1
+        self.prepared.put(None)
+        self.before.get("prepare", lambda: None)()
+
+    def seconds_to_prepare(self) -> float | None:
+        return self.deadline
 
     def step(self) -> bool:
         if not self.requests:
@@ -81,9 +87,14 @@ class Scene:
 
     def begin(self) -> None:
         """It runs, and has looked once."""
-        self.approver.start()
+        self.start()
         self.approver.polled()
         assert self.approvals.next() == ["look"]
+
+    def start(self) -> None:
+        """It runs, and the identity is confirmed."""
+        self.approver.start()
+        self.approver.confirm()
 
     def hold(self, name: str = "held") -> None:
         """It is busy with a command until the gate opens."""
@@ -126,7 +137,7 @@ def test_one_thing_is_done_after_the_other(scene: Scene) -> None:
 
 def test_commands_wait_for_the_first_look(scene: Scene) -> None:
     """A command that was queued while the bridge was away may be about what it has not seen."""
-    scene.approver.start()
+    scene.start()
     assert scene.send("a")
     scene.approver.polled()
     assert scene.approvals.next(2) == ["look", "a"]
@@ -137,7 +148,7 @@ def test_commands_do_not_wait_for_it_for_ever(
 ) -> None:
     """Where IMDS does not answer, a command is judged all the same, and a ping answered."""
     monkeypatch.setattr(module, "FIRST_LOOK_SECONDS", 0.05)
-    scene.approver.start()
+    scene.start()
     assert scene.send("a")
     assert scene.approvals.next() == ["a"]
 
@@ -223,7 +234,7 @@ def test_a_step_that_fails_is_not_tried_at_once(scene: Scene, error: Exception) 
 
 def test_a_poll_that_failed_lets_no_command_go_first(scene: Scene) -> None:
     """Commands that wait for this run's first document wait on; what is open is followed."""
-    scene.approver.start()
+    scene.start()
     assert scene.send("a")
     scene.approver.polled(answered=False)
     assert scene.approvals.next() == ["look"]
@@ -347,20 +358,45 @@ def test_a_stop_does_not_wait_for_ever(scene: Scene) -> None:
     assert scene.approver._thread.is_alive()
 
 
-def test_before_the_identity_is_confirmed_nothing_is_carried_out() -> None:
-    """A person is told to wait; a command waits, unsettled, and is carried out after the start. The
-    VM is prepared all the same.
+def test_before_the_identity_is_confirmed_nothing_is_carried_out(scene: Scene) -> None:
+    """A person is told to wait; a command waits, unsettled, and is carried out afterwards. The VM
+    is prepared all the same.
     """
-    approvals, settled = Approvals(), threading.Event()
-    approver = Approver(approvals)  # type: ignore[arg-type]  # it does what approvals do
-    message = CommandMessage(token=b"early", channel="mqtt", settled=settled.set)
-    assert approver.command(message)
-    approver.polled()
+    assert scene.send("early")
+    scene.approver.start()
+    scene.approver.polled()
+    scene.approvals.prepared.get(timeout=PATIENCE)
     with pytest.raises(LookupError, match="not confirmed by IMDS yet"):
-        approver.local("E-1", user="anna", seconds=PATIENCE)
-    assert (approvals.done.empty(), settled.is_set()) == (True, False)
-    assert approvals.prepared == 1
-    approver.start()
-    assert approvals.next(2) == ["look", "early"]
-    assert settled.wait(PATIENCE)
-    approver.stop(PATIENCE)
+        scene.approver.local("E-1", user="anna", seconds=PATIENCE)
+    assert (scene.approvals.done.empty(), scene.settled) == (True, [])
+    scene.approver.confirm()
+    assert scene.approvals.next(2) == ["look", "early"]
+    scene.approver.stop(PATIENCE)
+    assert scene.settled == ["early"]
+
+
+def test_a_deadline_needs_no_poll(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A poll that hangs, or comes late, keeps no VM from being prepared."""
+    monkeypatch.setattr(module, "FIRST_LOOK_SECONDS", 0.05)
+    scene.approvals.before["prepare"] = lambda: setattr(scene.approvals, "deadline", None)
+    scene.approvals.deadline = 0.0
+    scene.approver.start()
+    scene.approvals.prepared.get(timeout=PATIENCE)
+
+
+def test_a_deadline_that_cannot_be_stored_is_tried_again(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not in a loop, and without a poll too."""
+    monkeypatch.setattr(module, "FIRST_LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(module, "DEADLINE_SECONDS", 0.05)
+
+    def fail() -> None:
+        raise StoreError("the disk is full")
+
+    scene.approvals.before["prepare"] = fail
+    scene.approvals.deadline = 0.0
+    scene.approver.start()
+    for _ in range(3):
+        scene.approvals.prepared.get(timeout=PATIENCE)
+    assert scene.approvals.prepared.qsize() < 3

@@ -2,7 +2,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.documents.documents import NOT_BEFORE, FakeClock, ScriptedImds, body, entry
+from support.documents.documents import LATER, NOT_BEFORE, FakeClock, ScriptedImds, body, entry
 from support.imds.polling import looking
 
 from bridge.imds.client import ImdsError
@@ -39,7 +39,11 @@ class Preparing:
         self.imds.said = said
         self.clock.advance(after)
         self._poller.run()
-        self.preparations.polled()
+        self.preparations.look()
+        return self.states()
+
+    def states(self) -> list[str | None]:
+        """How far each event is prepared."""
         return [self.preparations.state_of(each) for each in self.current.known.values()]
 
 
@@ -76,3 +80,39 @@ def test_what_may_have_begun_unseen_is_not_prepared(preparing: Preparing) -> Non
     preparing.clock.suspend(NOTICE)
     assert preparing.poll(SILENCE) == ["none"]
     assert preparing.poll(body(entry())) == ["preparing"]
+
+
+def test_a_deadline_is_known_before_it_comes(preparing: Preparing) -> None:
+    """Whatever polls do, the VM is prepared at that moment; then no deadline is left."""
+    assert preparing.preparations.seconds_to_deadline() == NOTICE - LEAD
+    preparing.clock.advance(NOTICE - LEAD)
+    assert preparing.preparations.seconds_to_deadline() == 0
+    preparing.preparations.look()
+    assert preparing.states() == ["preparing"]
+    assert preparing.preparations.seconds_to_deadline() is None
+
+
+def test_what_may_have_begun_unseen_has_no_deadline(preparing: Preparing) -> None:
+    """It waits for a poll."""
+    preparing.clock.advance(NOTICE)
+    assert preparing.preparations.seconds_to_deadline() is None
+
+
+def test_what_was_not_done_is_taken_up_again_in_the_next_run(preparing: Preparing) -> None:
+    """Long before the deadline, although IMDS does not answer, and for the same cause."""
+    (known,) = preparing.current.known.values()
+    preparing.preparations.ask(known, "command:1")
+    preparing.store.close()
+    preparing.begin()
+    assert preparing.preparations.seconds_to_deadline() == 0
+    assert preparing.poll(SILENCE) == ["preparing"]
+    assert [each.cause for each in preparing.preparations.all()] == ["command:1"]
+
+
+def test_what_was_not_done_for_another_state_is_not_taken_up_again(preparing: Preparing) -> None:
+    """The event has changed since, and no wish is about what it is now."""
+    (known,) = preparing.current.known.values()
+    preparing.preparations.ask(known, "command:1")
+    preparing.store.close()
+    preparing.begin()
+    assert preparing.poll(body(entry(not_before=LATER), incarnation=2)) == ["none"]

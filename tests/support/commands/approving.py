@@ -112,7 +112,9 @@ def approvals_of(
 
 def approver_of(approvals: Approvals, clock: FakeClock) -> Approver:
     """What takes turns with these approvals, without its thread."""
-    return Approver(approvals, monotonic=clock.monotonic)
+    approver = Approver(approvals, monotonic=clock.monotonic)
+    approver.confirm()
+    return approver
 
 
 def tell_poll(approver: Approver, *, answered: bool) -> None:
