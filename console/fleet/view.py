@@ -8,6 +8,7 @@ from typing import Any, Final
 from console.fleet.commands import stand
 from console.fleet.contact import CONTACTS, Listening
 from console.fleet.decisions import DecisionStatus, in_turn, standing
+from console.fleet.differences import report_differences
 from console.fleet.moments import moment
 from console.fleet.reporters import reporters
 from console.fleet.values import (
@@ -163,9 +164,12 @@ def turn_item(turn: EventTurn | None) -> Json:
     }
 
 
-def reporter_item(observation: Observation, heard: HeardVm | None) -> Json:
-    """What one reporter says of an event; `heard` is its VM, if its row is there."""
+def reporter_item(observation: Observation, heard: HeardVm | None, shown: Observation) -> Json:
+    """What one reporter says of an event, and in which fields that differs from what `shown` says;
+    `heard` is its VM, if its row is there.
+    """
     facts = observation.facts
+    other = report_differences(_said(shown), _said(observation))
     return {
         "vmId": observation.vm_id,
         "name": None if heard is None else heard.vm.name,
@@ -180,7 +184,19 @@ def reporter_item(observation: Observation, heard: HeardVm | None) -> Json:
         "noticeSeconds": facts.notice_seconds,
         "pauseSeconds": facts.pause_seconds,
         "downtimeSeconds": facts.downtime_seconds,
+        "differences": [
+            {"field": each.field, "shown": each.before, "reported": each.now} for each in other
+        ],
     }
+
+
+def _said(observation: Observation) -> Json:
+    """The fields of an event by which reporters can differ; a state document, which has no
+    sequence, gives neither impact nor description.
+    """
+    facts = observation.facts
+    said = {**facts.event.to_wire(), "impact": facts.impact}
+    return said if observation.sequence else {**said, "impact": None, "description": None}
 
 
 def _resource(known: KnownEvent, name: str) -> Json:

@@ -163,7 +163,7 @@ def event_detail(
     for each in said:
         vm = heard.get(each.vm_id)
         if person.site is None or (vm is not None and sees_vm(person, vm.vm)):
-            reporters.append(view.reporter_item(each, vm))
+            reporters.append(view.reporter_item(each, vm, known.shown))
     records = records_of_event(snapshot.connection, key, person.site)
     prepares = turns.prepare_commands(snapshot.connection, [event_id]).values()
     asked = [each for each in prepares if each.scope == known.event.scope]

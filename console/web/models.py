@@ -216,6 +216,14 @@ class EventPage(Model):
     next: str | None
 
 
+class ReportDifference(Model):
+    """A field in which a reporter says otherwise than the event is shown."""
+
+    field: str
+    shown: str | int | list[str] | None
+    reported: str | int | list[str] | None
+
+
 class Reporter(Model):
     """What one VM says of an event."""
 
@@ -232,6 +240,7 @@ class Reporter(Model):
     notice_seconds: float | None
     pause_seconds: float | None
     downtime_seconds: float | None
+    differences: list[ReportDifference]
 
 
 class RecordFact(Model):

@@ -16,14 +16,17 @@ _OPEN: Final = ("due", "second", "left")
 """States of a decision in which somebody may decide."""
 _AFTER: Final = ("due", "none")
 """States in which the end of the last decision matters."""
-_FIELDS: Final[Mapping[str, str]] = {
+FIELDS: Final[Mapping[str, str]] = {
     "eventType": "Type",
     "eventStatus": "Azure's status",
     "notBefore": "Not before",
     "durationInSeconds": "Announced interruption",
     "eventSource": "Asked for by",
     "resources": "Named VMs",
+    "impact": "Impact",
+    "description": "Description",
 }
+"""What the fields of an event are called where two states of it are compared."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,9 +103,9 @@ def changes(seen: Mapping[str, Any], item: Mapping[str, Any]) -> list[Change]:
     """The comparison of what a person saw with what is so now, in words."""
     return [
         Change(
-            label=_FIELDS[each.field],
-            before=_value(each.field, each.before),
-            now=_value(each.field, each.now),
+            label=FIELDS[each.field],
+            before=field_value(each.field, each.before),
+            now=field_value(each.field, each.now),
             is_time=each.field == "notBefore",
         )
         for each in differences(seen, {**item, "resources": names_of(item)})
@@ -144,7 +147,8 @@ def _can_force(item: Mapping[str, Any]) -> bool:
     )
 
 
-def _value(field: str, value: Any) -> Any:
+def field_value(field: str, value: Any) -> Any:
+    """A value of a field as it is compared: a time in seconds since 1970, names, or words."""
     if field == "notBefore":
         return seconds_of(value)
     if field == "durationInSeconds":

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from console.db.snapshot import Snapshot
 from console.fleet.moments import seconds_of
-from console.web.pages import durations, event_rows, past, report, words
+from console.web.pages import decision_block, durations, event_rows, past, report, words
 
 _RESOURCES: Final = 200
 """Named VMs on the page; the API has all."""
@@ -42,7 +42,8 @@ def values(item: Mapping[str, Any], names: Mapping[str, str], now: float) -> dic
         "asked_by": words.ASKED_BY.get(item["eventSource"] or ""),
         "named": named,
         "more_named": max(0, len(item["resources"]) - _RESOURCES),
-        "others": [{**each, **_differs(each, item)} for each in others[:_OTHERS]],
+        "others": others[:_OTHERS],
+        "differences": _differences(item["witnesses"]) if item["state"] != "ended" else [],
         "more_others": max(0, len(others) - _OTHERS),
         "timeline": entries,
         "tone": item["decision"]["state"]
@@ -59,22 +60,32 @@ def _says(reporter: Mapping[str, Any] | None, item: Mapping[str, Any]) -> dict[s
     return {
         **reporter,
         "last": seconds_of(reporter["lastSeenAt"]),
-        **_differs(reporter, item),
         "measures": durations.durations(facts),
     }
 
 
-def _differs(reporter: Mapping[str, Any], item: Mapping[str, Any]) -> dict[str, Any]:
-    """Whether a reporter says otherwise than what is shown, and its words if they are others."""
-    words = reporter["description"]
-    has_other_words = bool(words) and words != item["description"]
-    # A state document has no description.
-    has_other_impact = words is not None and reporter["impact"] != item["impact"]
-    is_other = reporter["fingerprint"] != item["fingerprint"]
-    return {
-        "differs": is_other or has_other_words or has_other_impact,
-        "words": words if has_other_words else None,
-    }
+def _differences(reporters: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """What reporters say otherwise than what is shown, field by field; those that say the same are
+    one line.
+    """
+    found: dict[tuple[str, str], dict[str, Any]] = {}
+    for reporter in reporters:
+        for each in reporter["differences"]:
+            field, said = each["field"], each["reported"]
+            line = found.setdefault(
+                (field, repr(said)),
+                {
+                    "field": field,
+                    "label": decision_block.FIELDS[field],
+                    "is_time": field == "notBefore",
+                    "before": decision_block.field_value(field, each["shown"]),
+                    "now": decision_block.field_value(field, said),
+                    "vms": [],
+                },
+            )
+            line["vms"].append((reporter["vmId"], reporter["name"] or reporter["vmId"]))
+    fields = list(decision_block.FIELDS)
+    return sorted(found.values(), key=lambda line: fields.index(line["field"]))
 
 
 def names_of(snapshot: Snapshot, item: Mapping[str, Any]) -> dict[str, str]:

@@ -38,6 +38,8 @@ SHAPES: Final[Mapping[str, str]] = MappingProxyType(
         "started": "m4-1l5.5 9.5h-11z",
     }
 )
+SILENT_TOO: Final = "m-1-1h10v10h-10zm.7.7v8.6h8.6v-8.6z"
+"""Around the shape of an event: its VM is silent besides."""
 _QUIET: Final = ("heard", "retired")
 
 
@@ -66,11 +68,15 @@ class Group:
     height: int
     paths: Mapping[str, str]
     """By mark."""
+    frames: str
+    """Around the VMs that an event names and that are silent besides."""
     links: Sequence[Link]
 
 
 def mark(line: Line) -> str:
-    """What a cell shows: what is coming outweighs how the bridge is heard."""
+    """The shape of a cell: what is coming outweighs how the bridge is heard. A silent VM that an
+    event names has a frame besides.
+    """
     return line.contact if line.condition == "clear" else line.condition
 
 
@@ -95,12 +101,16 @@ def _group(key: tuple[str, ...], lines: Sequence[Line], by: str, most_links: int
     shapes: dict[str, list[str]] = defaultdict(list)
     links: list[Link] = []
     counted: Counter[str] = Counter()
+    frames = []
     for number, line in enumerate(lines):
         y, x = divmod(number, columns)
         x, y = x * CELL + 1, y * CELL + 1
         name = mark(line)
         counted[name] += 1
         shapes[name].append(f"M{x} {y}{SHAPES[name]}")
+        if name != line.contact == "silent":
+            counted["silent"] += 1
+            frames.append(f"M{x} {y}{SILENT_TOO}")
         if name not in _QUIET and len(links) < most_links:
             words = line.contact if line.condition == "clear" else f"{name}, {line.contact}"
             links.append(Link(vm=line.vm, words=words, x=x - 1, y=y - 1))
@@ -115,6 +125,7 @@ def _group(key: tuple[str, ...], lines: Sequence[Line], by: str, most_links: int
         width=columns * CELL,
         height=rows * CELL,
         paths={each: "".join(paths) for each, paths in shapes.items()},
+        frames="".join(frames),
         links=links,
     )
 

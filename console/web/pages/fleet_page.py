@@ -128,6 +128,7 @@ def values(snapshot: Snapshot, choice: Choice) -> dict[str, Any]:
         "count": count,
         "groups": fleet_map.draw(_lines(snapshot, wanted), choice.by) if is_map else [],
         "shapes": fleet_map.SHAPES,
+        "silent_too": fleet_map.SILENT_TOO,
         "group_words": fleet_map.GROUPS,
         "lines": _expecting(snapshot, found),
         "first": first,

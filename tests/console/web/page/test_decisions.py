@@ -407,6 +407,33 @@ def _check_siblings(stage: ConsoleStage, page: Page) -> None:
     expect(page.locator("#siblings")).to_have_count(0)
 
 
+def test_reporters_that_differ_are_compared_field_by_field(stage: ConsoleStage, page: Page) -> None:
+    """Which field, what is shown and what is said otherwise, by whom; news of an outsider does not
+    change what is shown.
+    """
+    named = FakeVm(name="web-0")
+    told = {"resources": ["web-0"], "event_type": "Freeze", "not_before": stage.moment(872)}
+    stage.put(named.event("E", now=stage.now, **told))
+    stage.takes_commands(named)
+    others = [FakeVm(name=f"peer-{number}") for number in range(2)]
+    other = told | {"not_before": stage.moment(300), "description": "x"}
+    stage.put(*(vm.event("E", now=stage.now, **other) for vm in others))
+    page.goto(f"{stage.url}/events/E")
+    rows = page.locator("#differing tbody tr")
+    expect(rows).to_have_count(2)
+    expect(rows.nth(0)).to_contain_text("Not before")
+    expect(rows.nth(0).locator("td")).to_have_text(
+        ["02:29:00 UTC", "02:19:28 UTC", "peer-0, peer-1"]
+    )
+    expect(rows.nth(1).locator("td").nth(1)).to_have_text("x")
+    expect(page.locator(".answer-count")).to_contain_text("02:29:00 UTC")
+    check_views(page, "console-differing", every=True)
+    later = stage.now + timedelta(seconds=9)
+    stage.put(others[1].event("E", transition="updated", now=later, **other | {"description": "y"}))
+    expect(rows).to_have_count(3)
+    expect(page.locator(".answer-count")).to_contain_text("02:29:00 UTC")
+
+
 def test_a_row_says_how_far_its_approval_is(stage: ConsoleStage, page: Page) -> None:
     """That it was asked for, was rejected, asked for again, and is not confirmed for long."""
     vms = {vm.vm_id: vm for vm in announced(stage)}

@@ -87,7 +87,13 @@ def test_rows_are_reached_by_j_and_k_and_opened_by_enter(stage: ConsoleStage, pa
 def test_a_cell_that_needs_attention_is_a_link(stage: ConsoleStage, page: Page) -> None:
     """Its name and state are its label; the group's name leads to the same VMs as a table."""
     fleet_of_all_states(stage)
+    lost = FakeVm(name="lost-1", site="oslo")
+    then = stage.now - timedelta(minutes=16)
+    stage.put(lost.event("E-LOST", transition="started", now=then))
     page.goto(f"{stage.url}/fleet?view=map")
+    expect(page.locator("#group-oslo h2")).to_have_text("oslo 1 started, 1 silent, 1 VM")
+    expect(page.locator("#group-oslo path")).to_have_count(2)
+    expect(page.get_by_role("link", name="lost-1: started, silent")).to_have_count(1)
     cell = page.get_by_role("link", name="silent-1: silent")
     cell.focus()
     page.keyboard.press("Enter")
