@@ -13,7 +13,7 @@ from wire.fields import (
     TIME,
     Field,
     FieldError,
-    Kind,
+    FieldType,
     list_of,
     number,
     object_of,
@@ -38,7 +38,7 @@ class Heartbeat:
     """The bridge is alive."""
 
     interval_seconds: Annotated[
-        float, Field(Kind({"type": "number"}, _interval), "Seconds until the next one is due")
+        float, Field(FieldType({"type": "number"}, _interval), "Seconds until the next one is due")
     ]
     last_poll_time: Annotated[
         datetime | None, Field(or_null(TIME), "When IMDS last gave a good document")

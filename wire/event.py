@@ -21,7 +21,7 @@ from wire.fields import (
     TEXT,
     WORD,
     Field,
-    Kind,
+    FieldType,
     fields_of,
     list_of,
     number,
@@ -50,9 +50,11 @@ IMPACTS: Final = {
     "spotrebalancerecommendation": "none",
 }
 """What an event of a type, in small letters, does to a VM that it names."""
-_DURATION: Final = Kind(whole_number(least=0).schema, whole_number(least=-1).read)
+_DURATION: Final = FieldType(whole_number(least=0).schema, whole_number(least=-1).read)
 """A reader also takes -1, by which Azure says that the duration is not known."""
-_RAW: Final = Kind(OBJECT.schema, lambda value: value if isinstance(value, Mapping) else {}, dict)
+_RAW: Final = FieldType(
+    OBJECT.schema, lambda value: value if isinstance(value, Mapping) else {}, dict
+)
 """A reader refuses no record for it: it is for people to look at."""
 MEASURED: Final = ("pauseSeconds", "restarted", "downtimeSeconds")
 """Fields of an observation that only records of `started` and `ended` have."""

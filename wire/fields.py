@@ -1,6 +1,6 @@
-"""How objects on the wire are defined: frozen dataclasses whose fields say their kind and meaning.
+"""How objects on the wire are defined: frozen dataclasses whose fields say their type and meaning.
 
-A field is defined once, as `name: Annotated[<type in Python>, Field(<kind>, <meaning>)]`. Writing,
+A field is defined once, as `name: Annotated[<type in Python>, Field(<type>, <meaning>)]`. Writing,
 strict reading and the JSON Schema follow from that. Names on the wire are in camelCase: `event_id`
 is `eventId`.
 """
@@ -48,7 +48,7 @@ class FieldError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class FieldType:
     """The type of a field: its JSON Schema, and how its value is read and written."""
 
     schema: Mapping[str, Any]
@@ -63,7 +63,7 @@ class Kind:
 class Field:
     """One field of an object on the wire."""
 
-    kind: Kind
+    type: FieldType
     doc: str = ""
     """What it means: the description in the JSON Schema and in the documentation. An object with a
     definition of its own is described there.
@@ -91,9 +91,9 @@ class NamedField(NamedTuple):
 
 def fields_of(kind: type[Any]) -> tuple[NamedField, ...]:
     """The fields of a dataclass that stand on the wire, in their order."""
-    if kind not in _KNOWN:
-        _KNOWN[kind] = _fields_of(kind)
-    return _KNOWN[kind]
+    if kind not in _FIELDS_OF:
+        _FIELDS_OF[kind] = _fields_of(kind)
+    return _FIELDS_OF[kind]
 
 
 def _fields_of(kind: type[Any]) -> tuple[NamedField, ...]:
@@ -109,7 +109,7 @@ def _fields_of(kind: type[Any]) -> tuple[NamedField, ...]:
     return tuple(named)
 
 
-_KNOWN: Final[dict[type[Any], tuple[NamedField, ...]]] = {}
+_FIELDS_OF: Final[dict[type[Any], tuple[NamedField, ...]]] = {}
 """The fields of the classes that were asked for."""
 
 
@@ -119,8 +119,8 @@ def to_object(value: object) -> dict[str, Any]:
     for attribute, wire, field, _ in fields_of(type(value)):
         found = getattr(value, attribute)
         if found is not None:
-            written[wire] = field.kind.write(found)
-        elif field.kind.is_nullable:
+            written[wire] = field.type.write(found)
+        elif field.type.is_nullable:
             written[wire] = None
     return written
 
@@ -141,10 +141,10 @@ def read_fields(kind: type, found: object) -> dict[str, Any]:
     for attribute, wire, field, has_default in fields_of(kind):
         if wire in found:
             try:
-                values[attribute] = field.kind.read(found[wire])
+                values[attribute] = field.type.read(found[wire])
             except FieldError as error:
                 raise error.within(wire) from None
-        elif field.kind.is_nullable and not has_default:
+        elif field.type.is_nullable and not has_default:
             values[attribute] = None
         elif not has_default:
             raise FieldError("it is missing", place=wire, is_missing=True)
@@ -165,7 +165,7 @@ def object_schema(kind: type, doc: str | None = None) -> dict[str, Any]:
 
 
 def _described(field: Field) -> dict[str, Any]:
-    return {**({"description": field.doc} if field.doc else {}), **field.kind.schema}
+    return {**({"description": field.doc} if field.doc else {}), **field.type.schema}
 
 
 def _camel_case(attribute: str) -> str:
@@ -173,7 +173,9 @@ def _camel_case(attribute: str) -> str:
     return first + "".join(each.capitalize() for each in others)
 
 
-def _text(*, least: int = 0, most: int = MAX_TEXT, schema: Mapping[str, Any] = _STRING) -> Kind:
+def _text(
+    *, least: int = 0, most: int = MAX_TEXT, schema: Mapping[str, Any] = _STRING
+) -> FieldType:
     def read(value: Any) -> str:
         if not isinstance(value, str):
             raise FieldError("this is not a text")
@@ -181,10 +183,10 @@ def _text(*, least: int = 0, most: int = MAX_TEXT, schema: Mapping[str, Any] = _
             raise FieldError(f"a text of {len(value)} characters; it has {least} to {most}")
         return value
 
-    return Kind(schema, read)
+    return FieldType(schema, read)
 
 
-def _moment(write: Callable[[datetime], str | None]) -> Kind:
+def _moment(write: Callable[[datetime], str | None]) -> FieldType:
     def read(value: Any) -> datetime:
         try:
             moment = datetime.fromisoformat(value)
@@ -195,10 +197,10 @@ def _moment(write: Callable[[datetime], str | None]) -> Kind:
             raise FieldError("this moment has no zone")
         return in_utc
 
-    return Kind({"type": "string", "format": "date-time"}, read, write)
+    return FieldType({"type": "string", "format": "date-time"}, read, write)
 
 
-def whole_number(*, least: int | None = None) -> Kind:
+def whole_number(*, least: int | None = None) -> FieldType:
     """A whole number of at least so much, and at most 64 bits."""
     low = -BIGGEST if least is None else least
 
@@ -209,10 +211,10 @@ def whole_number(*, least: int | None = None) -> Kind:
             raise FieldError("a number out of range")
         return value
 
-    return Kind({"type": "integer"} | ({} if least is None else {"minimum": least}), read)
+    return FieldType({"type": "integer"} | ({} if least is None else {"minimum": least}), read)
 
 
-def number(*, least: int | None = None) -> Kind:
+def number(*, least: int | None = None) -> FieldType:
     """A number of at least so much."""
 
     def read(value: Any) -> float:
@@ -222,10 +224,10 @@ def number(*, least: int | None = None) -> Kind:
             raise FieldError("a number out of range")
         return value
 
-    return Kind({"type": "number"} | ({} if least is None else {"minimum": least}), read)
+    return FieldType({"type": "number"} | ({} if least is None else {"minimum": least}), read)
 
 
-def one_of(*words: str | None) -> Kind:
+def one_of(*words: str | None) -> FieldType:
     """One of these words; None for null."""
 
     def read(value: Any) -> str | None:
@@ -233,16 +235,16 @@ def one_of(*words: str | None) -> Kind:
             raise FieldError(f"this is not one of {', '.join(str(word) for word in words)}")
         return value
 
-    return Kind({"enum": list(words)}, read, is_nullable=None in words)
+    return FieldType({"enum": list(words)}, read, is_nullable=None in words)
 
 
-def word_of(*words: str | None) -> Kind:
+def word_of(*words: str | None) -> FieldType:
     """One of these words, None for null; a reader takes other words too, of newer bridges."""
     read = or_null(WORD).read if None in words else WORD.read
-    return Kind({"enum": list(words)}, read, is_nullable=None in words)
+    return FieldType({"enum": list(words)}, read, is_nullable=None in words)
 
 
-def list_of(kind: Kind, *, least: int = 0, most: int = MAX_ITEMS) -> Kind:
+def list_of(field_type: FieldType, *, least: int = 0, most: int = MAX_ITEMS) -> FieldType:
     """A list, as a tuple."""
 
     def read(value: Any) -> tuple[Any, ...]:
@@ -253,31 +255,31 @@ def list_of(kind: Kind, *, least: int = 0, most: int = MAX_ITEMS) -> Kind:
         items = []
         for place, each in enumerate(value):
             try:
-                items.append(kind.read(each))
+                items.append(field_type.read(each))
             except FieldError as error:
                 raise error.within(place) from None
         return tuple(items)
 
-    schema = {"type": "array", "items": kind.schema} | ({"minItems": least} if least else {})
-    return Kind(schema, read, lambda value: [kind.write(each) for each in value])
+    schema = {"type": "array", "items": field_type.schema} | ({"minItems": least} if least else {})
+    return FieldType(schema, read, lambda value: [field_type.write(each) for each in value])
 
 
-def object_of(kind: type, *, ref: str | None = None, is_nullable: bool = False) -> Kind:
+def object_of(kind: type, *, ref: str | None = None, is_nullable: bool = False) -> FieldType:
     """An object of a dataclass like these; with `ref`, its schema has that name in `$defs`."""
     schema = {"$ref": f"#/$defs/{ref}"} if ref else object_schema(kind)
-    found = Kind(schema, lambda value: read_object(kind, value), to_object)
+    found = FieldType(schema, lambda value: read_object(kind, value), to_object)
     return or_null(found) if is_nullable else found
 
 
-def or_null(kind: Kind) -> Kind:
+def or_null(field_type: FieldType) -> FieldType:
     """The same, or null for None."""
-    schema = dict(kind.schema)
+    schema = dict(field_type.schema)
     if "type" in schema:
         schema["type"] = [schema["type"], "null"]
-    return Kind(
+    return FieldType(
         schema,
-        lambda value: None if value is None else kind.read(value),
-        lambda value: None if value is None else kind.write(value),
+        lambda value: None if value is None else field_type.read(value),
+        lambda value: None if value is None else field_type.write(value),
         is_nullable=True,
     )
 
@@ -322,20 +324,22 @@ def _position(value: Any) -> int:
 TEXT: Final = _text()
 WORD: Final = _text(least=1, most=MAX_WORD)
 """A name, a word or an id."""
-ID: Final = Kind({**_STRING, "minLength": 1}, WORD.read)
+ID: Final = FieldType({**_STRING, "minLength": 1}, WORD.read)
 """As `WORD`; the JSON Schema says that it is not empty."""
-VM_ID: Final = Kind(_STRING, _vm_id)
+VM_ID: Final = FieldType(_STRING, _vm_id)
 CLAIM: Final = _text(least=1, most=600)
 """What a token says: a bridge takes texts of up to 512 characters, and puts a word before some."""
 TIME: Final = _moment(rfc3339)
 """A moment in UTC, written with milliseconds."""
 MOMENT: Final = _moment(moment_text)
 """A moment in UTC, written with a fraction only where there is one."""
-BOOLEAN: Final = Kind({"type": "boolean"}, _boolean)
-OBJECT: Final = Kind({"type": "object"}, _object, dict)
-TEXTS: Final = Kind({"type": "object", "additionalProperties": {"type": "string"}}, _texts, dict)
-FINGERPRINT: Final = Kind({**_STRING, "pattern": "^sha256:[0-9a-f]{64}$"}, WORD.read)
-POSITION: Final = Kind(
+BOOLEAN: Final = FieldType({"type": "boolean"}, _boolean)
+OBJECT: Final = FieldType({"type": "object"}, _object, dict)
+TEXTS: Final = FieldType(
+    {"type": "object", "additionalProperties": {"type": "string"}}, _texts, dict
+)
+FINGERPRINT: Final = FieldType({**_STRING, "pattern": "^sha256:[0-9a-f]{64}$"}, WORD.read)
+POSITION: Final = FieldType(
     {"type": "string", "pattern": "^[0-9]{20}$"}, _position, lambda value: f"{value:020d}"
 )
 """A place in a stream of records: a number that is written with 20 digits."""

@@ -35,9 +35,9 @@ class BridgeRun:
 
 
 NODE: Final = object_of(Node, ref="node", is_nullable=True)
-"""The kind of the field `node`."""
+"""The type of the field `node`."""
 BRIDGE: Final = object_of(BridgeRun, ref="bridge")
-"""The kind of the field `bridge`."""
+"""The type of the field `bridge`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Final
 
-from wire.fields import CLAIM, TEXT, Field, Kind, list_of, or_null, word_of
+from wire.fields import CLAIM, TEXT, Field, FieldType, list_of, or_null, word_of
 from wire.observer import Observer
 
 STATES: Final = ("rejected", "accepted", "posted", "failed", "confirmed")
@@ -31,7 +31,7 @@ REFUSALS: Final = (
 ACTS: Final = ("approve", "prepare", "ping")
 FAILURES: Final = ("not_prepared", "imds_refused", "imds_unreachable")
 """Why an approval that was accepted fails, beside reasons that are refusals too."""
-_WHY: Final = Kind(
+_WHY: Final = FieldType(
     {"type": ["string", "null"], "maxLength": 512}, or_null(TEXT).read, is_nullable=True
 )
 

@@ -17,7 +17,7 @@ from wire.fields import (
     WORD,
     Field,
     FieldError,
-    Kind,
+    FieldType,
     list_of,
     object_of,
     one_of,
@@ -107,7 +107,7 @@ class ShortVm:
         return cls(vm_id=vm.vm_id, name=vm.name, resource_id=vm.resource_id)
 
 
-_PENDING: Final = Kind({"type": "object"}, PendingEvent.from_wire, PendingEvent.to_wire)
+_PENDING: Final = FieldType({"type": "object"}, PendingEvent.from_wire, PendingEvent.to_wire)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -45,4 +45,4 @@ class VmIdentity:
 
 
 VM: Final = object_of(VmIdentity, ref="vm")
-"""The kind of the field `vm`."""
+"""The type of the field `vm`."""

@@ -130,9 +130,9 @@ class Gauges(Collector):
         return family
 
 
-def _labels(known: TrackedEvent) -> tuple[str, str, str]:
-    status = known.status if known.status in STATUSES else "other"
-    return known_type(known.event.event_type), status, _BOOL[known.affects_this_vm]
+def _labels(tracked: TrackedEvent) -> tuple[str, str, str]:
+    status = tracked.status if tracked.status in STATUSES else "other"
+    return known_type(tracked.event.event_type), status, _BOOL[tracked.affects_this_vm]
 
 
 def _family(name: str) -> Family:

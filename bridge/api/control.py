@@ -66,7 +66,7 @@ class ControlServer:
         self._closed = threading.Event()
         self._callers = threading.BoundedSemaphore(MAX_CALLERS)
         self._listener: Listener | None = None
-        self._known = self._begin()
+        self._is_published = self._begin()
         self._thread = threading.Thread(target=self._serve, name="control", daemon=True)
         self._thread.start()
 
@@ -98,13 +98,13 @@ class ControlServer:
         new = self._path.with_suffix(".new")
         new.unlink(missing_ok=True)
         new.touch(mode=0o600)
-        known = {"address": listener.address, "key": self._key.hex()}
-        new.write_text(json.dumps(known), encoding="utf-8")
+        published = {"address": listener.address, "key": self._key.hex()}
+        new.write_text(json.dumps(published), encoding="utf-8")
         new.replace(self._path)
 
     def _serve(self) -> None:
-        while not self._known and not self._closed.wait(self._again):
-            self._known = self._begin()
+        while not self._is_published and not self._closed.wait(self._again):
+            self._is_published = self._begin()
         while self._listener is not None and not self._closed.is_set():
             try:
                 connection = self._listener.accept()
@@ -152,9 +152,9 @@ def ask(
     refuses, `NotPermittedError`, or `TryLaterError` without an answer.
     """
     try:
-        known = json.loads((directory / FILE_NAME).read_text(encoding="utf-8"))
-        address = known["address"]
-        key = bytes.fromhex(known["key"])
+        published = json.loads((directory / FILE_NAME).read_text(encoding="utf-8"))
+        address = published["address"]
+        key = bytes.fromhex(published["key"])
         connection: Any = Client(address)  # a Connection, or on Windows a PipeConnection
     except PermissionError as error:
         raise NotPermittedError(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal
 
-Kind = Literal["counter", "gauge", "histogram"]
+MetricType = Literal["counter", "gauge", "histogram"]
 
 SINK: Final = ("sink", "kind")
 _LAG: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
@@ -21,7 +21,7 @@ class Definition:
     """A metric as it is documented; a counter's name ends in _total."""
 
     name: str
-    kind: Kind
+    kind: MetricType
     help: str
     labels: tuple[str, ...] = ()
     buckets: tuple[float, ...] = ()

@@ -106,8 +106,8 @@ class Status:
         if self.running is None:
             return None
         store = self.running.store
-        if known := store.damaged or self.running.state.store_trouble or store.trouble:
-            return known
+        if tracked := store.damaged or self.running.state.store_trouble or store.trouble:
+            return tracked
         directory = self._settings.state_dir
         try:
             free = shutil.disk_usage(directory).free
@@ -166,16 +166,16 @@ class Status:
             "sinks": self._sinks(),
         }
 
-    def _event(self, known: TrackedEvent) -> dict[str, Any]:
-        preparation = self.running.state.preparation(known) if self.running else None
-        return {**_event(known), "preparation": preparation}
+    def _event(self, tracked: TrackedEvent) -> dict[str, Any]:
+        preparation = self.running.state.preparation(tracked) if self.running else None
+        return {**_event(tracked), "preparation": preparation}
 
     def pending(self) -> list[TrackedEvent]:
         """The events that are pending, the nearest first."""
-        known = self.running.state.known.values() if self.running else ()
+        tracked = self.running.state.events.values() if self.running else ()
         far = datetime.max.replace(tzinfo=self._started_at.tzinfo)
         return sorted(
-            (each for each in known if each.pending),
+            (each for each in tracked if each.pending),
             key=lambda each: (each.status != "Started", each.event.not_before or far),
         )
 
@@ -230,16 +230,16 @@ class Status:
         ]
 
 
-def _event(known: TrackedEvent) -> dict[str, Any]:
-    measured = known.measured
+def _event(tracked: TrackedEvent) -> dict[str, Any]:
+    measured = tracked.measured
     return {
-        **known.as_reported.to_wire(),
-        "affectsThisVm": known.affects_this_vm,
-        "impact": known.event.impact,
-        "revision": known.revision,
-        "fingerprint": known.fingerprint,
-        "firstSeenAt": rfc3339(known.first_seen),
-        "noticeSeconds": known.notice_seconds,
+        **tracked.as_reported.to_wire(),
+        "affectsThisVm": tracked.affects_this_vm,
+        "impact": tracked.event.impact,
+        "revision": tracked.revision,
+        "fingerprint": tracked.fingerprint,
+        "firstSeenAt": rfc3339(tracked.first_seen),
+        "noticeSeconds": tracked.notice_seconds,
         "measured": {
             "pauseSeconds": measured.pause_seconds,
             "restarted": measured.restarted,

@@ -18,8 +18,8 @@ from bridge.approval.refusals import Refusals
 from bridge.approval.rule_decisions import RuleDecisions
 from bridge.approval.transitions import (
     TABLE,
+    ApprovalSituation,
     Fact,
-    Situation,
     Stage,
     Transition,
     answer_of,
@@ -28,9 +28,9 @@ from bridge.approval.transitions import (
 from bridge.approval.trusted_keys import Trust
 from bridge.approval.verification import (
     MAX_COMMANDS,
+    CommandRefusedError,
     LocalState,
     Rate,
-    RefusedError,
     SignedCommand,
     verify,
 )
@@ -119,16 +119,16 @@ class Approvals:
         """Verify a signed command and accept or reject it. Raises `StoreError`; then it is not
         settled.
         """
-        events = self._current.known
+        events = self._current.events
         try:
             command = self._verify(message, events)
-        except RefusedError as refused:
+        except CommandRefusedError as refused:
             self._refuse(refused, message)
             message.settled()
             return
-        known = events.get((command.event_id or "").casefold())
+        tracked = events.get((command.event_id or "").casefold())
         try:
-            self._write(approval_of_command(command, known))
+            self._write(approval_of_command(command, tracked))
         except StoreError:
             self._rate.take_back()
             raise
@@ -149,16 +149,16 @@ class Approvals:
         """
         if act == "prepare" and self._preparations is None:
             raise LookupError(NOTHING_PREPARES)
-        known = self._current.known.get(event_id.casefold())
-        if known is None or (reason := objection(known, fingerprint)):
-            raise LookupError(reason if known else "unknown_event")
-        if act == "prepare" and not known.affects_this_vm:
+        tracked = self._current.events.get(event_id.casefold())
+        if tracked is None or (reason := objection(tracked, fingerprint)):
+            raise LookupError(reason if tracked else "unknown_event")
+        if act == "prepare" and not tracked.affects_this_vm:
             raise LookupError("not_allowed: the event does not name this VM")
         jti = str(uuid.uuid4())
         user = user[:100] if user.isprintable() else "unknown"
         cause = f"local\n{jti}"
         actor = f"local:{user}"
-        approval = approval_of(known, cause=cause, jti=jti, actor=actor, why=why)
+        approval = approval_of(tracked, cause=cause, jti=jti, actor=actor, why=why)
         return self._write(replace(approval, act=act))
 
     def find(self, jti: str) -> Approval | None:
@@ -170,7 +170,7 @@ class Approvals:
         Raises `StoreError`.
         """
         self._trust.refresh()
-        pending = [key for key, known in self._current.known.items() if known.pending]
+        pending = [key for key, tracked in self._current.events.items() if tracked.pending]
         self._rules.forget_all_but(pending)
         self._unasked = deque(pending if self._current.is_current() else ())
         for each in list(self._open.values()):
@@ -198,12 +198,12 @@ class Approvals:
 
     # Verification
 
-    def _verify(self, message: CommandMessage, known: Mapping[str, TrackedEvent]) -> SignedCommand:
+    def _verify(self, message: CommandMessage, events: Mapping[str, TrackedEvent]) -> SignedCommand:
         now = self._clock.now()
         local = LocalState(
             vm_id=self._current.observer.vm.vm_id,
             now=now,
-            known=known,
+            events=events,
             prepares=self._preparations is not None,
             used=lambda command: (
                 self._ledger.may_have_lost(command.issued, now)
@@ -214,10 +214,10 @@ class Approvals:
         trust = self._trust
         return verify(message.token, retained=retained, trust=trust, local=local, rate=self._rate)
 
-    def _refuse(self, refused: RefusedError, message: CommandMessage) -> None:
+    def _refuse(self, refused: CommandRefusedError, message: CommandMessage) -> None:
         if self._refusals.note(refused, message) and refused.command is not None:
-            known = self._current.known.get((refused.command.event_id or "").casefold())
-            approval = approval_of_command(refused.command, known)
+            tracked = self._current.events.get((refused.command.event_id or "").casefold())
+            approval = approval_of_command(refused.command, tracked)
             rejected = replace(approval, state="rejected", reason=refused.reason)
             self._ledger.answer(rejected, self._current.observer, self._clock.now())
 
@@ -233,12 +233,12 @@ class Approvals:
         }
         while self._unasked:
             # Each on the newest state: the request before it may have taken long.
-            known = self._current.known.get(self._unasked.popleft())
-            if known is None or not known.shown or not self._current.is_current():
+            tracked = self._current.events.get(self._unasked.popleft())
+            if tracked is None or not tracked.shown or not self._current.is_current():
                 continue
-            if (known.event.key, known.fingerprint) in under_way:
+            if (tracked.event.key, tracked.fingerprint) in under_way:
                 continue
-            approval = self._rules.approval(known)
+            approval = self._rules.approval(tracked)
             if approval is not None:
                 self._write(approval)
                 return True
@@ -253,89 +253,91 @@ class Approvals:
                 return True
         return False
 
-    def _advance(self, each: OpenApproval) -> Transition:
+    def _advance(self, opened: OpenApproval) -> Transition:
         """Follow an approval by what is known now; the transition, which may ask for a request."""
-        if each.approval.state != each.stage.state:
+        if opened.approval.state != opened.stage.state:
             # IMDS took the request, and the disk did not take that.
-            self._write(replace(each.approval, state=each.stage.state))
-        seen = self._observe(each)
-        each.fact = seen.fact
-        if each.fact is Fact.UNPREPARED:
+            self._write(replace(opened.approval, state=opened.stage.state))
+        seen = self._observe(opened)
+        opened.fact = seen.fact
+        if opened.fact is Fact.UNPREPARED:
             self._ask_to_prepare(seen)
-        transition = TABLE[each.fact][each.stage]
-        self._end(each, transition, seen.objection)
+        transition = TABLE[opened.fact][opened.stage]
+        self._end(opened, transition, seen.objection)
         return transition
 
-    def _ask_to_prepare(self, seen: Situation) -> None:
+    def _ask_to_prepare(self, seen: ApprovalSituation) -> None:
         """Have the sink prepare for the event, unless it was asked to already."""
-        if self._preparations is not None and seen.known is not None:
+        if self._preparations is not None and seen.tracked is not None:
             by = "command" if seen.approval.act == "prepare" else "approval"
-            self._preparations.ask(seen.known, f"{by}:{seen.approval.jti}")
+            self._preparations.ask(seen.tracked, f"{by}:{seen.approval.jti}")
 
-    def _post(self, each: OpenApproval) -> bool:
+    def _post(self, opened: OpenApproval) -> bool:
         """Ask IMDS to start the event; whether a request was sent. Raises `StoreError`."""
-        self._put_effect(each, "maybe")
-        seen = self._observe(each)  # writing may have taken long
-        if not TABLE[seen.fact][each.stage].post or not self._still_holds(each, seen):
-            self._put_effect(each, each.stage.effect)
+        self._put_effect(opened, "maybe")
+        seen = self._observe(opened)  # writing may have taken long
+        if not TABLE[seen.fact][opened.stage].post or not self._still_holds(opened, seen):
+            self._put_effect(opened, opened.stage.effect)
             return False
-        each.due = self._clock.monotonic() + MAX_RETRY_SECONDS  # whatever happens to this one
+        opened.due = self._clock.monotonic() + MAX_RETRY_SECONDS  # whatever happens to this one
         error = None
         try:
-            event_id = each.approval.event_id or ""
-            self._imds.start(event_id, may_send=lambda: self._is_allowed_now(each, seen))
+            event_id = opened.approval.event_id or ""
+            self._imds.start(event_id, may_send=lambda: self._is_allowed_now(opened, seen))
         except WithheldError:
-            self._put_effect(each, each.stage.effect)
+            self._put_effect(opened, opened.stage.effect)
             return False
         except ImdsError as raised:
             error = raised
-        self._answered(each, error)
+        self._answered(opened, error)
         return True
 
-    def _answered(self, each: OpenApproval, error: ImdsError | None) -> None:
-        answer = answer_of(error, refused_before=each.refused)
-        transition = TABLE[answer][each.stage]
-        each.refused = each.refused or answer is Fact.REFUSED
-        each.stage = transition.stage or each.stage
-        each.pause = min(2 * each.pause or RETRY_SECONDS, MAX_RETRY_SECONDS)
-        longest = max(each.pause, (error and error.retry_after) or 0.0)
-        each.due = self._clock.monotonic() + longest
+    def _answered(self, opened: OpenApproval, error: ImdsError | None) -> None:
+        answer = answer_of(error, refused_before=opened.refused)
+        transition = TABLE[answer][opened.stage]
+        opened.refused = opened.refused or answer is Fact.REFUSED
+        opened.stage = transition.stage or opened.stage
+        opened.pause = min(2 * opened.pause or RETRY_SECONDS, MAX_RETRY_SECONDS)
+        longest = max(opened.pause, (error and error.retry_after) or 0.0)
+        opened.due = self._clock.monotonic() + longest
         if error is not None:
             log.warning(
                 "IMDS did not take the approval",
                 extra={
                     "action": "approval_retry",
-                    "jti": each.approval.jti,
+                    "jti": opened.approval.jti,
                     "reason": str(error),
                 },
             )
-        if each.stage is Stage.POSTED:
-            self._write(replace(each.approval, state="posted"))
+        if opened.stage is Stage.POSTED:
+            self._write(replace(opened.approval, state="posted"))
         elif transition.end is None:
-            self._put_effect(each, each.stage.effect)
-        self._end(each, transition, None)
+            self._put_effect(opened, opened.stage.effect)
+        self._end(opened, transition, None)
 
-    def _observe(self, each: OpenApproval) -> Situation:
-        known = self._current.known.get(each.key)
-        asked = known if known and known.pending and each.stage is not Stage.POSTED else None
-        return Situation(
-            approval=each.approval,
-            known=known,
-            first_seen=each.first_seen,
-            basis=self._basis(each.approval, asked) if asked else None,
+    def _observe(self, opened: OpenApproval) -> ApprovalSituation:
+        tracked = self._current.events.get(opened.key)
+        asked = (
+            tracked if tracked and tracked.pending and opened.stage is not Stage.POSTED else None
+        )
+        return ApprovalSituation(
+            approval=opened.approval,
+            tracked=tracked,
+            first_seen=opened.first_seen,
+            basis=self._basis(opened.approval, asked) if asked else None,
             preparation=self._current.preparation(asked) if asked else None,
             current=self._current.is_current(),
-            paused=self._clock.monotonic() < each.due,
+            paused=self._clock.monotonic() < opened.due,
             now=self._clock.now(),
         )
 
-    def _basis(self, approval: Approval, known: TrackedEvent) -> Fact | None:
+    def _basis(self, approval: Approval, tracked: TrackedEvent) -> Fact | None:
         """WITHDRAWN or WAITING where the rule that decided, or the key that signed, says so."""
         if approval.act == "prepare":
             return None
         if not approval.by_rule:
             return self._key_basis(approval)
-        answer = self._rules.answer(approval, known)
+        answer = self._rules.answer(approval, tracked)
         return {"approve": None, "wait": Fact.WAITING, "refuse": Fact.WITHDRAWN}[answer]
 
     def _key_basis(self, approval: Approval) -> Fact | None:
@@ -344,36 +346,39 @@ class Approvals:
             return None
         return Fact.WAITING if approval.key and self._trust.trouble else Fact.WITHDRAWN
 
-    def _still_holds(self, each: OpenApproval, seen: Situation) -> bool:
+    def _still_holds(self, opened: OpenApproval, seen: ApprovalSituation) -> bool:
         """Whether the POST that an observation allows is allowed still. Raises `StoreError`."""
-        known = seen.known
-        if known is None or self._ledger.newest_record(known.event.key) != known.record_id:
+        tracked = seen.tracked
+        if tracked is None or self._ledger.newest_record(tracked.event.key) != tracked.record_id:
             return False  # a poll has committed a change that is not in the state yet
-        return self._is_allowed_now(each, seen)
+        return self._is_allowed_now(opened, seen)
 
-    def _is_allowed_now(self, each: OpenApproval, seen: Situation) -> bool:
+    def _is_allowed_now(self, opened: OpenApproval, seen: ApprovalSituation) -> bool:
         """The same after a wait for the store or for a connection to IMDS, without a wait."""
-        known = seen.known
+        tracked = seen.tracked
         latest = replace(
             seen,
-            basis=self._key_basis(each.approval),
+            basis=self._key_basis(opened.approval),
             current=self._current.is_current(),
             now=self._clock.now(),
         )
-        return self._current.known.get(each.key) == known and TABLE[latest.fact][each.stage].post
+        return (
+            self._current.events.get(opened.key) == tracked
+            and TABLE[latest.fact][opened.stage].post
+        )
 
     # What is kept
 
-    def _end(self, each: OpenApproval, transition: Transition, found: str | None) -> None:
+    def _end(self, opened: OpenApproval, transition: Transition, found: str | None) -> None:
         if transition.end is not None:
             reason = transition.reason or (found if transition.end == "failed" else None)
-            self._write(replace(each.approval, state=transition.end, reason=reason))
+            self._write(replace(opened.approval, state=transition.end, reason=reason))
 
-    def _put_effect(self, each: OpenApproval, effect: Effect) -> None:
-        if each.approval.effect != effect:
-            approval = replace(each.approval, effect=effect)
+    def _put_effect(self, opened: OpenApproval, effect: Effect) -> None:
+        if opened.approval.effect != effect:
+            approval = replace(opened.approval, effect=effect)
             self._ledger.put(approval, self._clock.now())
-            each.approval = approval
+            opened.approval = approval
 
     def _write(self, approval: Approval) -> Approval:
         """Commit an approval in its new state with its receipt. Raises `StoreError`."""
@@ -399,10 +404,10 @@ class Approvals:
         elif approval.cause in self._open:
             self._open[approval.cause].approval = approval
         else:
-            known = self._current.known.get(approval.event_id.casefold())
+            tracked = self._current.events.get(approval.event_id.casefold())
             self._open[approval.cause] = OpenApproval(
                 approval=approval,
                 stage=stage_of(approval),
-                first_seen=known.first_seen if known else None,
+                first_seen=tracked.first_seen if tracked else None,
                 due=self._clock.monotonic(),
             )

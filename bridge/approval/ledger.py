@@ -43,17 +43,17 @@ class Ledger(ApprovalRows):
 
 
 def approval_of(
-    known: TrackedEvent, *, cause: str, jti: str, actor: str, why: str | None = None
+    tracked: TrackedEvent, *, cause: str, jti: str, actor: str, why: str | None = None
 ) -> Approval:
     """An approval of an event as it stands now, for a cause that is not a token."""
     return Approval(
         cause=cause,
         jti=jti,
-        event_id=known.event.event_id,
-        fingerprint=known.fingerprint,
+        event_id=tracked.event.event_id,
+        fingerprint=tracked.fingerprint,
         actor=actor,
         issuer=None,
-        resources=known.event.resources,
+        resources=tracked.event.resources,
         why=why,
     )
 
@@ -63,16 +63,16 @@ def cause_of(command: SignedCommand) -> str:
     return f"command\n{command.issuer}\n{command.jti}"
 
 
-def approval_of_command(command: SignedCommand, known: TrackedEvent | None) -> Approval:
+def approval_of_command(command: SignedCommand, tracked: TrackedEvent | None) -> Approval:
     """What a command asks for, of an event as far as it is known."""
     return Approval(
         cause=cause_of(command),
         jti=command.jti,
-        event_id=known.event.event_id if known else command.event_id,
+        event_id=tracked.event.event_id if tracked else command.event_id,
         fingerprint=command.fingerprint,
         actor=command.subject,
         issuer=command.issuer,
-        resources=known.event.resources if known else (),
+        resources=tracked.event.resources if tracked else (),
         why=command.why,
         key=command.key,
         expires=command.expires,

@@ -14,14 +14,14 @@ BEGUN: Final = ("Started", "Completed", "Canceled")
 """Azure's words for an event that needs no approval any more."""
 
 
-def matches(rule: Rule, known: TrackedEvent) -> bool:
+def matches(rule: Rule, tracked: TrackedEvent) -> bool:
     """Whether this rule decides about the event."""
-    event = known.event
+    event = tracked.event
     duration = event.duration_in_seconds
     return (
         _listed(event.event_type, rule.event_type)
         and _listed(event.event_source, rule.event_source)
-        and (known.affects_this_vm or not rule.affects_this_vm)
+        and (tracked.affects_this_vm or not rule.affects_this_vm)
         and (rule.max_duration is None or (duration is not None and duration <= rule.max_duration))
     )
 
@@ -76,17 +76,17 @@ def _reach(rule: Rule) -> str:
     return f"names any VM, at most {rule.max_resources} at once"
 
 
-def objection(known: TrackedEvent | None, fingerprint: str | None) -> str | None:
+def objection(tracked: TrackedEvent | None, fingerprint: str | None) -> str | None:
     """Why an event cannot be approved in the state of that fingerprint (None: any), or None."""
-    if known is None or not known.pending:
+    if tracked is None or not tracked.pending:
         return "unknown_event"
-    if known.event.event_status in BEGUN:
+    if tracked.event.event_status in BEGUN:
         return "already_started"
-    if known.event.event_status != "Scheduled" or known.event.ambiguous:
+    if tracked.event.event_status != "Scheduled" or tracked.event.ambiguous:
         return "not_approvable"
-    if fingerprint not in (None, known.fingerprint):
+    if fingerprint not in (None, tracked.fingerprint):
         return "event_changed"
-    return None if known.event.names_its_vms else "not_allowed"
+    return None if tracked.event.names_its_vms else "not_allowed"
 
 
 Answer = Literal["approve", "wait", "refuse"]
@@ -106,35 +106,35 @@ class RuleDecision:
 
 def decide(
     rules: Sequence[Rule],
-    known: TrackedEvent,
+    tracked: TrackedEvent,
     *,
     vm_name: str,
     now: datetime,
     acknowledged: Callable[[str], bool],
 ) -> RuleDecision | None:
     """What the first matching rule says of a pending event now; None without such a rule."""
-    if not known.pending or known.event.event_status != "Scheduled":
+    if not tracked.pending or tracked.event.event_status != "Scheduled":
         return None
-    rule = next((rule for rule in rules if matches(rule, known)), None)
+    rule = next((rule for rule in rules if matches(rule, tracked)), None)
     if rule is None:
         return None
-    if why := _refusal(rule, known):
-        reason = "not_approvable" if known.event.ambiguous else "not_allowed"
+    if why := _refusal(rule, tracked):
+        reason = "not_approvable" if tracked.event.ambiguous else "not_allowed"
         return RuleDecision(rule=rule, answer="refuse", why=why, reason=reason)
     waiting = [sink for sink in rule.after if not acknowledged(sink)]
     if waiting:
         why = f"{', '.join(waiting)} has not acknowledged it"
         return RuleDecision(rule=rule, answer="wait", why=why)
-    if rule.leader and not _may_lead(rule, known, vm_name, now):
+    if rule.leader and not _may_lead(rule, tracked, vm_name, now):
         return RuleDecision(rule=rule, answer="wait", why="another VM leads")
     return RuleDecision(rule=rule, answer="approve", why="the rule says so")
 
 
-def _refusal(rule: Rule, known: TrackedEvent) -> str | None:
-    count = len(known.event.resources)
-    if known.event.ambiguous:
+def _refusal(rule: Rule, tracked: TrackedEvent) -> str | None:
+    count = len(tracked.event.resources)
+    if tracked.event.ambiguous:
         return "IMDS names it twice, with different content"
-    if not known.event.names_its_vms:
+    if not tracked.event.names_its_vms:
         return "the VMs that it would release are not all named"
     if count > rule.max_resources:
         vms = "1 VM" if count == 1 else f"{count} VMs"
@@ -142,9 +142,9 @@ def _refusal(rule: Rule, known: TrackedEvent) -> str | None:
     return None
 
 
-def _may_lead(rule: Rule, known: TrackedEvent, vm_name: str, now: datetime) -> bool:
+def _may_lead(rule: Rule, tracked: TrackedEvent, vm_name: str, now: datetime) -> bool:
     """Whether it is this VM's turn: the first at once, each next one after another `takeover`."""
-    names = [name.casefold() for name in known.event.resources]
+    names = [name.casefold() for name in tracked.event.resources]
     if vm_name.casefold() not in names:
         return False
     place = names.index(vm_name.casefold())
@@ -152,7 +152,7 @@ def _may_lead(rule: Rule, known: TrackedEvent, vm_name: str, now: datetime) -> b
         return True
     if rule.takeover is None:
         return False
-    return (now - known.first_seen).total_seconds() >= place * rule.takeover
+    return (now - tracked.first_seen).total_seconds() >= place * rule.takeover
 
 
 def _listed(word: str | None, words: Sequence[str]) -> bool:

@@ -6,7 +6,7 @@ import logging
 from collections import Counter
 from typing import Final
 
-from bridge.approval.verification import Rate, RefusedError
+from bridge.approval.verification import CommandRefusedError, Rate
 from bridge.clock import Clock
 from sinks.base import CommandMessage
 
@@ -25,7 +25,7 @@ class Refusals:
         # One for each side of the signature: an unsigned flood must not hold up an answer.
         self._rates = {signed: Rate(REFUSALS_A_MINUTE, clock.monotonic) for signed in (True, False)}
 
-    def note(self, refused: RefusedError, message: CommandMessage) -> bool:
+    def note(self, refused: CommandRefusedError, message: CommandMessage) -> bool:
         """Count a refusal; returns whether to answer it: if the sender is known by its signature,
         within the limit, and not if the channel delivered the same message twice.
         """
@@ -36,7 +36,7 @@ class Refusals:
         self._log(refused, message.channel)
         return signed and not (refused.reason == "replayed" and message.redelivered)
 
-    def _log(self, refused: RefusedError, channel: str) -> None:
+    def _log(self, refused: CommandRefusedError, channel: str) -> None:
         command = refused.command
         log.warning(
             "a command was refused",

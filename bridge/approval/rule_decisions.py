@@ -58,18 +58,18 @@ class RuleDecisions:
         for key in self._pending.keys() - set(pending):
             del self._pending[key]
 
-    def approval(self, known: TrackedEvent) -> Approval | None:
+    def approval(self, tracked: TrackedEvent) -> Approval | None:
         """The approval, accepted or rejected, that a rule newly decides; None where no rule does,
         or the ledger has it already. Raises `StoreError`.
         """
-        decision = self._decide(known)
+        decision = self._decide(tracked)
         if decision is None:
             return None
-        kept = self._kept(known)
-        _log_once(known, decision, kept)
+        kept = self._kept(tracked)
+        _log_once(tracked, decision, kept)
         if decision.answer == "wait":
             return None
-        state = f"{known.event.key}\n{known.revision}\n{known.fingerprint}"
+        state = f"{tracked.event.key}\n{tracked.revision}\n{tracked.fingerprint}"
         cause = f"rule\n{decision.rule.name}\n{state}"
         if decision.answer == "refuse":
             cause += "\nrefused"  # the owner may have the rule allow it in the next run
@@ -78,46 +78,46 @@ class RuleDecisions:
             return None
         actor = _actor(decision.rule)
         jti = str(uuid.uuid4())
-        approval = approval_of(known, cause=cause, jti=jti, actor=actor)
+        approval = approval_of(tracked, cause=cause, jti=jti, actor=actor)
         if decision.answer == "refuse":
             return replace(approval, state="rejected", reason=decision.reason)
         return approval
 
-    def answer(self, approval: Approval, known: TrackedEvent) -> Answer:
+    def answer(self, approval: Approval, tracked: TrackedEvent) -> Answer:
         """What the rule of an approval says of the event now. Raises `StoreError`."""
-        decision = self._decide(known)
+        decision = self._decide(tracked)
         if decision is None or approval.actor != _actor(decision.rule):
             return "refuse"
         return decision.answer
 
-    def _decide(self, known: TrackedEvent) -> RuleDecision | None:
-        waited = self._clock.monotonic() - self._kept(known).since
+    def _decide(self, tracked: TrackedEvent) -> RuleDecision | None:
+        waited = self._clock.monotonic() - self._kept(tracked).since
         return decide(
             self._rules,
-            known,
+            tracked,
             vm_name=self._vm_name,
-            now=known.first_seen + timedelta(seconds=waited),
-            acknowledged=lambda sink: self._acknowledged(sink, known.event.key),
+            now=tracked.first_seen + timedelta(seconds=waited),
+            acknowledged=lambda sink: self._acknowledged(sink, tracked.event.key),
         )
 
-    def _kept(self, known: TrackedEvent) -> _Pending:
+    def _kept(self, tracked: TrackedEvent) -> _Pending:
         """What this run keeps of an event. Its time counts from this run's first sight of it, by
         the monotonic clock: a wall clock that was wrong before this run, or is wrong now, must not
         give the next VM its turn early.
         """
-        kept = self._pending.get(known.event.key)
-        if kept is None or kept.first_seen != known.first_seen:
-            kept = _Pending(first_seen=known.first_seen, since=self._clock.monotonic())
-            self._pending[known.event.key] = kept
+        kept = self._pending.get(tracked.event.key)
+        if kept is None or kept.first_seen != tracked.first_seen:
+            kept = _Pending(first_seen=tracked.first_seen, since=self._clock.monotonic())
+            self._pending[tracked.event.key] = kept
         return kept
 
 
-def _log_once(known: TrackedEvent, decision: RuleDecision, kept: _Pending) -> None:
+def _log_once(tracked: TrackedEvent, decision: RuleDecision, kept: _Pending) -> None:
     line = f"{decision.answer}: {decision.why}"
     if kept.logged != line:
         kept.logged = line
         extra = {"action": "rule_decision", "rule": decision.rule.name}
-        log.info(line, extra={**extra, "event": known.event.event_id})
+        log.info(line, extra={**extra, "event": tracked.event.event_id})
 
 
 def _actor(rule: Rule) -> str:

@@ -143,11 +143,11 @@ _NO_CONNECTION: Final = frozenset({"refused", "unreachable"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Situation:
+class ApprovalSituation:
     """All that is known about an open approval at one moment."""
 
     approval: Approval
-    known: TrackedEvent | None
+    tracked: TrackedEvent | None
     """Its event, as the newest document of this run has it; None if it is not known any more."""
     first_seen: datetime | None
     """When the event that was approved appeared: what returned later is another one."""
@@ -163,7 +163,7 @@ class Situation:
     @property
     def objection(self) -> str | None:
         """Why the event cannot be approved as it is now; None if it can."""
-        return objection(self.known, self.approval.fingerprint)
+        return objection(self.tracked, self.approval.fingerprint)
 
     @property
     def fact(self) -> Fact:
@@ -172,12 +172,12 @@ class Situation:
         return next(each for each in TABLE if each in holding)
 
     def _facts(self) -> Iterator[Fact]:
-        known = self.known
+        tracked = self.tracked
         expires = self.approval.expires
-        same = known is not None and known.first_seen == self.first_seen
-        if same and known is not None and known.event.event_status in BEGUN:
+        same = tracked is not None and tracked.first_seen == self.first_seen
+        if same and tracked is not None and tracked.event.event_status in BEGUN:
             yield Fact.BEGUN
-        if not same or known is None or not known.pending:
+        if not same or tracked is None or not tracked.pending:
             yield Fact.OVER
         if self.objection is not None:
             yield Fact.CHANGED
@@ -192,7 +192,7 @@ class Situation:
             yield Fact.NOT_PREPARED
         if self.preparation not in (None, "prepared"):
             yield Fact.UNPREPARED
-        if not self.current or known is None or not known.shown:
+        if not self.current or tracked is None or not tracked.shown:
             yield Fact.NOT_SHOWN
         if self.paused:
             yield Fact.PAUSED

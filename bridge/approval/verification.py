@@ -36,7 +36,7 @@ SKEW_SECONDS: Final = 5
 """How far ahead of this VM's clock a control plane's may be."""
 
 
-class RefusedError(Exception):
+class CommandRefusedError(Exception):
     """The command is not carried out; `reason` is the one word that says why. `command` is what was
     asked, as far as it can be read, once the signature is known to be good: only then is there
     somebody to answer. Before that, refusals are counted.
@@ -68,7 +68,7 @@ class LocalState:
 
     vm_id: str
     now: datetime
-    known: Mapping[str, TrackedEvent]
+    events: Mapping[str, TrackedEvent]
     used: Callable[[SignedCommand], bool]
     """Whether this jti of this issuer has been used."""
     prepares: bool = False
@@ -102,23 +102,23 @@ class Rate:
 def verify(
     token: bytes, *, retained: bool, trust: Trust, local: LocalState, rate: Rate
 ) -> SignedCommand:
-    """The command in a token, if everything about it is right. Raises `RefusedError`."""
+    """The command in a token, if everything about it is right. Raises `CommandRefusedError`."""
     if len(token) > MAX_TOKEN_BYTES:
-        raise RefusedError("too_large")
+        raise CommandRefusedError("too_large")
     if retained:
-        raise RefusedError("retained")
+        raise CommandRefusedError("retained")
     key = _key(_header(token), trust)
     payload = _signed(token, key)
     # From here on the sender is known, and gets an answer.
     command = _checked(payload, key, local)
     if local.used(command):
-        raise RefusedError("replayed", command)
+        raise CommandRefusedError("replayed", command)
     if command.act in ABOUT_AN_EVENT and (
-        reason := objection(_known(command, local), command.fingerprint)
+        reason := objection(_event_of(command, local), command.fingerprint)
     ):
-        raise RefusedError(reason, command)
+        raise CommandRefusedError(reason, command)
     if not rate.allows():
-        raise RefusedError("rate_limited", command)
+        raise CommandRefusedError("rate_limited", command)
     return command
 
 
@@ -127,30 +127,30 @@ def _checked(payload: bytes, key: TrustedKey, local: LocalState) -> SignedComman
     try:
         claims = read_object(payload)
     except ValueError:
-        raise RefusedError("malformed", _command({}, key)) from None
+        raise CommandRefusedError("malformed", _command({}, key)) from None
     command = _command(claims, key)
     if not is_well_typed(claims):
-        raise RefusedError("malformed", command)
+        raise CommandRefusedError("malformed", command)
     if claims["iss"] != key.issuer:
-        raise RefusedError("not_allowed", command)
+        raise CommandRefusedError("not_allowed", command)
     if claims.get("aud") != f"urn:seb:vm:{local.vm_id}":
-        raise RefusedError("wrong_audience", command)
+        raise CommandRefusedError("wrong_audience", command)
     _check_times(claims, local.now, command)
     if command.act not in ACTS or (command.act == "prepare" and not local.prepares):
-        raise RefusedError("not_allowed", command)
-    known = _known(command, local)
+        raise CommandRefusedError("not_allowed", command)
+    tracked = _event_of(command, local)
     if (
-        known is not None
-        and known.pending
-        and not (known.affects_this_vm and known.event.names_its_vms)
+        tracked is not None
+        and tracked.pending
+        and not (tracked.affects_this_vm and tracked.event.names_its_vms)
     ):
         # Approving it would release other machines than this VM.
-        raise RefusedError("not_allowed", command)
+        raise CommandRefusedError("not_allowed", command)
     return command
 
 
-def _known(command: SignedCommand, local: LocalState) -> TrackedEvent | None:
-    return local.known.get((command.event_id or "").casefold())
+def _event_of(command: SignedCommand, local: LocalState) -> TrackedEvent | None:
+    return local.events.get((command.event_id or "").casefold())
 
 
 def _header(token: bytes) -> Mapping[str, Any]:
@@ -158,18 +158,18 @@ def _header(token: bytes) -> Mapping[str, Any]:
     try:
         header = read_object(header_of(token))
     except ValueError:
-        raise RefusedError("malformed") from None
+        raise CommandRefusedError("malformed") from None
     if set(header) != HEADERS or not all(isinstance(each, str) for each in header.values()):
-        raise RefusedError("malformed")
+        raise CommandRefusedError("malformed")
     if header["typ"] != TYPE or header["alg"] not in ALGORITHMS:
-        raise RefusedError("malformed")
+        raise CommandRefusedError("malformed")
     return header
 
 
 def _key(header: Mapping[str, Any], trust: Trust) -> TrustedKey:
     key = trust.find(header["kid"])
     if key is None or key.alg != header["alg"]:
-        raise RefusedError("unknown_key")
+        raise CommandRefusedError("unknown_key")
     return key
 
 
@@ -177,9 +177,9 @@ def _signed(token: bytes, key: TrustedKey) -> bytes:
     try:
         return signed_bytes(token, key.key, key.alg)
     except SignatureInvalidError:
-        raise RefusedError("bad_signature") from None
+        raise CommandRefusedError("bad_signature") from None
     except ValueError:
-        raise RefusedError("malformed") from None
+        raise CommandRefusedError("malformed") from None
 
 
 def _command(claims: Mapping[str, Any], key: TrustedKey) -> SignedCommand:
@@ -203,8 +203,8 @@ def _check_times(claims: Mapping[str, Any], now: datetime, command: SignedComman
     begins = max(claims["nbf"], claims["iat"])
     times = [claims[name] for name in TIME_CLAIMS]
     if seconds >= claims["exp"]:
-        raise RefusedError("expired", command)
+        raise CommandRefusedError("expired", command)
     if begins > seconds + SKEW_SECONDS or begins >= claims["exp"]:
-        raise RefusedError("not_yet_valid", command)
+        raise CommandRefusedError("not_yet_valid", command)
     if max(times) - min(times) > MAX_LIFETIME_SECONDS:
-        raise RefusedError("lifetime_too_long", command)
+        raise CommandRefusedError("lifetime_too_long", command)

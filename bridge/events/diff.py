@@ -12,7 +12,7 @@ from bridge.imds.document import Document, ScheduledEvent
 from wire.event import EVENT_FIELDS, UNKNOWN_STATUS, azure_name
 from wire.strictjson import same_json
 
-Kind = Literal["scheduled", "updated", "started", "ended"]
+TransitionName = Literal["scheduled", "updated", "started", "ended"]
 
 # The fields that a record has; any other field of IMDS's entry is compared as it came.
 _FIELDS: Final = {azure_name(name): name for name in EVENT_FIELDS if name != "eventId"}
@@ -43,8 +43,8 @@ class Look:
 class Transition:
     """One change of one event, and what is known of the event from then on."""
 
-    kind: Kind
-    known: TrackedEvent
+    kind: TransitionName
+    tracked: TrackedEvent
     changed: tuple[str, ...] = ()
     goes_on: bool = False
     """Whether what ended for this VM goes on without it."""
@@ -56,15 +56,15 @@ class Transition:
         """Whether a reader who follows events of this VM alone needs it: the event names this VM,
         or stops to, or ends and has named it.
         """
-        ended = self.kind == "ended" and self.known.named_before
-        return self.known.affects_this_vm or self.leaves_this_vm or ended
+        ended = self.kind == "ended" and self.tracked.named_before
+        return self.tracked.affects_this_vm or self.leaves_this_vm or ended
 
 
-def diff(known: Mapping[str, TrackedEvent], document: Document, look: Look) -> list[Transition]:
+def diff(tracked: Mapping[str, TrackedEvent], document: Document, look: Look) -> list[Transition]:
     """The transitions from what is known to the document: endings first, then its own order."""
-    transitions = list(_endings(known, document, look)) if document.whole else []
+    transitions = list(_endings(tracked, document, look)) if document.whole else []
     for key, event in document.events.items():
-        before = known.get(key)
+        before = tracked.get(key)
         if before is None or not before.pending:
             transitions.append(_appearance(before, event, look))
         elif changed := _changed(before.event, event):
@@ -73,7 +73,7 @@ def diff(known: Mapping[str, TrackedEvent], document: Document, look: Look) -> l
             transitions.append(
                 Transition(
                     kind="started" if starts else "updated",
-                    known=after,
+                    tracked=after,
                     changed=() if starts else changed,
                     leaves_this_vm=before.affects_this_vm and not after.affects_this_vm,
                 )
@@ -89,10 +89,10 @@ def within(document: Document, vm_name: str) -> Document:
 
 
 def _endings(
-    known: Mapping[str, TrackedEvent], document: Document, look: Look
+    tracked: Mapping[str, TrackedEvent], document: Document, look: Look
 ) -> Iterable[Transition]:
-    gone = known.keys() - document.events.keys()
-    for key, before in known.items() if gone else ():
+    gone = tracked.keys() - document.events.keys()
+    for key, before in tracked.items() if gone else ():
         if key in gone and before.pending:
             goes_on = key in document.elsewhere
             after = replace(
@@ -101,7 +101,7 @@ def _endings(
                 revision=before.revision + 1,
                 status=UNKNOWN_STATUS if goes_on else _how_it_ended(before, look),
             )
-            yield Transition(kind="ended", known=after, goes_on=goes_on)
+            yield Transition(kind="ended", tracked=after, goes_on=goes_on)
 
 
 def _how_it_ended(before: TrackedEvent, look: Look) -> str:
@@ -126,7 +126,7 @@ def _how_it_ended(before: TrackedEvent, look: Look) -> str:
 
 def _appearance(before: TrackedEvent | None, event: ScheduledEvent, look: Look) -> Transition:
     # Azure: on a hardware failure an event may appear directly as Started.
-    kind: Kind = "started" if event.event_status == "Started" else "scheduled"
+    kind: TransitionName = "started" if event.event_status == "Started" else "scheduled"
     if before is not None:
         # What was measured before it ended says nothing about how it ends this time.
         again = replace(
@@ -137,7 +137,7 @@ def _appearance(before: TrackedEvent | None, event: ScheduledEvent, look: Look) 
             named_before=False,
             measured=Measured(restarted=False if look.boot_known else None),
         )
-        return Transition(kind=kind, known=_seen_again(again, event, look))
+        return Transition(kind=kind, tracked=_seen_again(again, event, look))
     first = TrackedEvent(
         event=event,
         status=event.event_status,
@@ -147,7 +147,7 @@ def _appearance(before: TrackedEvent | None, event: ScheduledEvent, look: Look) 
         affects_this_vm=event.affects(look.vm_name),
         measured=Measured(restarted=False if look.boot_known else None),
     )
-    return Transition(kind=kind, known=first)
+    return Transition(kind=kind, tracked=first)
 
 
 def _seen_again(before: TrackedEvent, event: ScheduledEvent, look: Look) -> TrackedEvent:

@@ -12,59 +12,59 @@ from wire.state import PendingEvent
 
 def normalize(transition: Transition, observer: Observer, look: Look) -> RecordDraft:
     """The record of a transition, all but its place in the stream."""
-    known = transition.known
+    tracked = transition.tracked
     data = EventData(
         vm=observer.vm,
         node=observer.node,
         bridge=observer.bridge,
         transition=transition.kind,
-        event=known.as_reported,
-        affects_this_vm=known.affects_this_vm,
+        event=tracked.as_reported,
+        affects_this_vm=tracked.affects_this_vm,
         concerns_this_vm=transition.concerns_this_vm,
-        impact=known.event.impact,
-        revision=known.revision,
+        impact=tracked.event.impact,
+        revision=tracked.revision,
         changed=transition.changed if transition.kind == "updated" else None,
-        fingerprint=known.fingerprint,
+        fingerprint=tracked.fingerprint,
         document=Incarnations(
             incarnation=look.incarnation, previous_incarnation=look.previous_incarnation
         ),
         observation=_observation(transition, look),
-        raw=known.event.raw,
+        raw=tracked.event.raw,
     )
     return draft(
         f"seb.event.{transition.kind}.v1",
         data,
-        subject=f"scheduledEvents/{known.event.event_id}",
+        subject=f"scheduledEvents/{tracked.event.event_id}",
         now=look.now,
         record_id=event_record_id(
             vm_id=observer.vm.vm_id,
-            event_id=known.event.event_id,
+            event_id=tracked.event.event_id,
             transition=transition.kind,
-            revision=known.revision,
+            revision=tracked.revision,
             fingerprint=data.fingerprint,
             incarnation=look.incarnation,
         ),
     )
 
 
-def pending_event(known: TrackedEvent, *, preparation: str | None = None) -> PendingEvent:
+def pending_event(tracked: TrackedEvent, *, preparation: str | None = None) -> PendingEvent:
     """An event as state topics and pages show it, and how far this VM has prepared for it."""
     return PendingEvent(
-        record_id=known.record_id,
-        event=known.as_reported,
-        affects_this_vm=known.affects_this_vm,
-        impact=known.event.impact,
-        revision=known.revision,
-        fingerprint=known.fingerprint,
+        record_id=tracked.record_id,
+        event=tracked.as_reported,
+        affects_this_vm=tracked.affects_this_vm,
+        impact=tracked.event.impact,
+        revision=tracked.revision,
+        fingerprint=tracked.fingerprint,
         preparation=preparation,
     )
 
 
 def _observation(transition: Transition, look: Look) -> Observation:
-    measured = transition.known.measured
+    measured = transition.tracked.measured
     is_over = transition.kind == "ended"
     return Observation(
-        notice_seconds=transition.known.notice_seconds,
+        notice_seconds=transition.tracked.notice_seconds,
         gap_seconds=None if look.gap_seconds is None else round(look.gap_seconds, 3),
         latency_ms=None if look.latency_ms is None else round(look.latency_ms, 3),
         pause_seconds=measured.pause_seconds,

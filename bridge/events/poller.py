@@ -79,13 +79,13 @@ class Poller:
         if answer.body != self._body or gap.is_long or gap.pause_seconds:
             document = self._in_scope(parse_document(answer.body))
             look = self._look(now, gap, answer, document)
-            known = self._measured(gap)
-            transitions = diff(known, document, look)
+            tracked = self._measured(gap)
+            transitions = diff(tracked, document, look)
             drafts = [normalize(each, self._state.observer, look) for each in transitions]
-            known, forgotten = remembered(known, _recorded(transitions, drafts))
-            known = as_shown(known, document)
+            tracked, forgotten = remembered(tracked, _recorded(transitions, drafts))
+            tracked = as_shown(tracked, document)
             drafts = [*bridge_records.gap(self._state.observer, now, gap), *drafts]
-            self._commit(drafts, known, forgotten, document)
+            self._commit(drafts, tracked, forgotten, document)
             self._body = answer.body
         self._state.gaps.looked(now, gap)
         self._store.mark_looked(now)
@@ -146,16 +146,16 @@ class Poller:
     def _measured(self, gap: PollGap) -> dict[str, TrackedEvent]:
         """What is known, with what happened to this VM since the last look."""
         after = measure(
-            self._state.known.values(),
+            self._state.events.values(),
             pause_seconds=gap.pause_seconds,
             restarted=gap.restarted,
             downtime_seconds=gap.seconds,
         )
-        return {**self._state.known, **{each.event.key: each for each in after}}
+        return {**self._state.events, **{each.event.key: each for each in after}}
 
     def _look(self, now: datetime, gap: PollGap, answer: ImdsAnswer, document: Document) -> Look:
-        known = self._state.known
-        ending = any(known[key].pending for key in known.keys() - document.events.keys())
+        tracked = self._state.events
+        ending = any(tracked[key].pending for key in tracked.keys() - document.events.keys())
         return Look(
             now=now,
             vm_name=self._state.observer.vm.name,
@@ -163,7 +163,7 @@ class Poller:
             looking=gap.looking,
             boot_known=self._boot_id is not None,
             approved=self._approved() if ending else frozenset(),
-            revisions=self._store.last_revisions(document.events.keys() - known.keys()),
+            revisions=self._store.last_revisions(document.events.keys() - tracked.keys()),
             latency_ms=answer.latency_ms,
             incarnation=document.incarnation,
             previous_incarnation=self._state.incarnation,
@@ -172,21 +172,21 @@ class Poller:
     def _commit(
         self,
         drafts: Sequence[RecordDraft],
-        known: Mapping[str, TrackedEvent],
+        tracked: Mapping[str, TrackedEvent],
         forgotten: Mapping[str, int],
         document: Document,
     ) -> None:
-        before = self._state.known
+        before = self._state.events
         changed = [
             EventRow(key, each.pending, rfc3339(each.first_seen), dump_tracked(each))
-            for key, each in known.items()
+            for key, each in tracked.items()
             if each is not before.get(key)
         ]
         meta = {"incarnation": json.dumps(document.incarnation)}
         if self._boot_id is not None:
             meta["boot_id"] = self._boot_id
         records = self._store.commit(drafts, events=changed, forgotten=forgotten, meta=meta)
-        self._state.known = known
+        self._state.events = tracked
         self._state.incarnation = document.incarnation
         for record in records:
             _report(record)
@@ -235,6 +235,6 @@ def _recorded(
 ) -> dict[str, TrackedEvent]:
     """What the transitions leave known, each with the id of its record."""
     return {
-        each.known.event.key: replace(each.known, record_id=draft.id or "")
+        each.tracked.event.key: replace(each.tracked, record_id=draft.id or "")
         for each, draft in zip(transitions, drafts, strict=True)
     }

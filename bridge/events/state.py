@@ -31,7 +31,7 @@ class CurrentState:
 
     observer: Observer
     gaps: GapTracker
-    known: Mapping[str, TrackedEvent]
+    events: Mapping[str, TrackedEvent]
     """Every event that is remembered, by key; never changed in place."""
     incarnation: int | None
     """DocumentIncarnation of the document that is committed; None before the first."""
@@ -56,12 +56,12 @@ class CurrentState:
         api_version: str,
     ) -> Self:
         """The state at the start of a run. Raises as `load_events` does."""
-        known = load_events(seen.events)
+        events = load_events(seen.events)
         rebooted = None if None in (seen.boot_id, boot_id) else seen.boot_id != boot_id
         return cls(
             observer=observer,
             gaps=GapTracker(clock, interval=interval, looked_at=seen.looked_at, rebooted=rebooted),
-            known=known,
+            events=events,
             incarnation=seen.incarnation,
             api_version=api_version,
         )
@@ -89,7 +89,7 @@ class CurrentState:
         """The events that are pending now, as committed."""
         return [
             pending_event(each, preparation=self.preparation(each))
-            for each in self.known.values()
+            for each in self.events.values()
             if each.pending
         ]
 
@@ -98,7 +98,7 @@ class CurrentState:
         return any(
             each.event.not_before is None
             or (each.event.not_before - now).total_seconds() <= seconds
-            for each in self.known.values()
+            for each in self.events.values()
             if each.pending and each.affects_this_vm and not each.event.is_news
         )
 

@@ -82,13 +82,13 @@ def remembered(
     return merged, forgotten
 
 
-def as_shown(known: Mapping[str, TrackedEvent], document: Document) -> dict[str, TrackedEvent]:
+def as_shown(tracked: Mapping[str, TrackedEvent], document: Document) -> dict[str, TrackedEvent]:
     """What is known, with each event as the newest document has it, also where that is no change:
     the order of `resources`, for example, says which VM leads. The EventId stays as its record
     spells it: the case may differ from document to document, and the fingerprint covers the id.
     """
-    updated = dict(known)
-    for key, each in known.items():
+    updated = dict(tracked)
+    for key, each in tracked.items():
         event = document.events.get(key)
         if event is None:
             if each.shown:
@@ -103,7 +103,7 @@ def as_shown(known: Mapping[str, TrackedEvent], document: Document) -> dict[str,
 
 
 def measure(
-    known: Iterable[TrackedEvent],
+    tracked: Iterable[TrackedEvent],
     *,
     pause_seconds: float = 0.0,
     restarted: bool = False,
@@ -113,7 +113,7 @@ def measure(
     if not pause_seconds and not restarted:
         return []
     changed = []
-    for each in known:
+    for each in tracked:
         if not each.pending:
             continue
         measured = each.measured
@@ -127,20 +127,20 @@ def measure(
     return changed
 
 
-def dump_tracked(known: TrackedEvent) -> str:
+def dump_tracked(tracked: TrackedEvent) -> str:
     """The event as text for the store."""
     return json.dumps(
         {
-            "raw": dict(known.event.raw),
-            "status": known.status,
-            "revision": known.revision,
-            "firstSeen": known.first_seen.isoformat(),
-            "notBefore": known.not_before and known.not_before.isoformat(),
-            "affectsThisVm": known.affects_this_vm,
-            "namedBefore": known.named_before,
-            "pending": known.pending,
-            "recordId": known.record_id,
-            "measured": {name: getattr(known.measured, name) for name in Measured.__slots__},
+            "raw": dict(tracked.event.raw),
+            "status": tracked.status,
+            "revision": tracked.revision,
+            "firstSeen": tracked.first_seen.isoformat(),
+            "notBefore": tracked.not_before and tracked.not_before.isoformat(),
+            "affectsThisVm": tracked.affects_this_vm,
+            "namedBefore": tracked.named_before,
+            "pending": tracked.pending,
+            "recordId": tracked.record_id,
+            "measured": {name: getattr(tracked.measured, name) for name in Measured.__slots__},
         }
     )
 

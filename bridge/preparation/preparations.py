@@ -68,45 +68,45 @@ class Preparations(PreparationRows):
         self._lock = threading.RLock()
         # What was asked for and not done before this run is asked for again, see `_unfinished`: the
         # sink may have another name now, or may have been out of the settings meanwhile.
-        self._known: Mapping[str, Preparation] = {
+        self._kept: Mapping[str, Preparation] = {
             each.event: replace(each, is_over=each.is_over or each.state == "preparing")
             for each in self.all()
         }
         self._adopt(outbox)
 
-    def state_of(self, known: TrackedEvent) -> str | None:
+    def state_of(self, tracked: TrackedEvent) -> str | None:
         """How far the preparation for this state of the event is; None if the event does not name
         this VM, which then has nothing to prepare.
         """
-        if not known.affects_this_vm:
+        if not tracked.affects_this_vm:
             return None
-        found = self._known.get(known.event.key)
+        found = self._kept.get(tracked.event.key)
         is_it = (
             found is not None
             and not found.is_over
-            and found.fingerprint == known.fingerprint
-            and found.first_seen == rfc3339(known.first_seen)
+            and found.fingerprint == tracked.fingerprint
+            and found.first_seen == rfc3339(tracked.first_seen)
         )
         return found.state if found is not None and is_it else NONE
 
-    def ask(self, known: TrackedEvent, cause: str) -> None:
+    def ask(self, tracked: TrackedEvent, cause: str) -> None:
         """Have the sink prepare for this state of the event, unless it was asked to already.
         Raises `StoreError`; then it was not asked.
         """
         with self._lock:
-            if self.state_of(known) == NONE:
-                self._ask(known, cause)
+            if self.state_of(tracked) == NONE:
+                self._ask(tracked, cause)
 
-    def _ask(self, known: TrackedEvent, cause: str) -> None:
+    def _ask(self, tracked: TrackedEvent, cause: str) -> None:
         asked = Preparation(
-            event=known.event.key,
-            event_id=known.event.event_id,
-            fingerprint=known.fingerprint,
+            event=tracked.event.key,
+            event_id=tracked.event.event_id,
+            fingerprint=tracked.fingerprint,
             sink=self.spec.sink,
             cause=cause,
             state="preparing",
             asked=0,
-            first_seen=rfc3339(known.first_seen),
+            first_seen=rfc3339(tracked.first_seen),
         )
         asked = self.ask_sink(asked, self._record(asked))
         self._keep(asked)
@@ -117,20 +117,20 @@ class Preparations(PreparationRows):
         Raises `StoreError`.
         """
         with self._lock:
-            for each in list(self._known.values()):
+            for each in list(self._kept.values()):
                 self._follow(each)
         now = self._clock.now()
-        for known in list(self._current.known.values()):
-            if self._is_due(known, now):
-                self.ask(known, self._unfinished(known) or DEADLINE)
+        for tracked in list(self._current.events.values()):
+            if self._is_due(tracked, now):
+                self.ask(tracked, self._unfinished(tracked) or DEADLINE)
 
     def seconds_to_deadline(self) -> float | None:
         """Seconds until the next `look` that no poll need bring about; None if there is none."""
         now = self._clock.now()
         waits = (
-            self._seconds_left(known, now)
-            for known in self._current.known.values()
-            if known.event.not_before is not None and now < known.event.not_before
+            self._seconds_left(tracked, now)
+            for tracked in self._current.events.values()
+            if tracked.event.not_before is not None and now < tracked.event.not_before
         )
         return min((seconds for seconds in waits if seconds is not None), default=None)
 
@@ -140,18 +140,18 @@ class Preparations(PreparationRows):
         """
         if self._store.remembered(ADOPTED_KEY) == self.spec.sink:
             return
-        for known in self._current.known.values():
-            key = known.event.key
-            if known.pending and key not in self._known and outbox.has_taken(self.spec.sink, key):
+        for tracked in self._current.events.values():
+            key = tracked.event.key
+            if tracked.pending and key not in self._kept and outbox.has_taken(self.spec.sink, key):
                 adopted = Preparation(
                     event=key,
-                    event_id=known.event.event_id,
-                    fingerprint=known.fingerprint,
+                    event_id=tracked.event.event_id,
+                    fingerprint=tracked.fingerprint,
                     sink=self.spec.sink,
                     cause=DEADLINE,
                     state="prepared",
                     asked=0,
-                    first_seen=rfc3339(known.first_seen),
+                    first_seen=rfc3339(tracked.first_seen),
                     is_over=True,
                 )
                 self.put(adopted)
@@ -173,7 +173,7 @@ class Preparations(PreparationRows):
         the event has started, is over, or names this VM no more.
         """
         with self._lock:
-            is_known = (record.event_id or "").casefold() in self._known
+            is_known = (record.event_id or "").casefold() in self._kept
         return is_known and (record.type == EVENT_STARTED or _ends(record))
 
     def prepared(self, record: Record) -> None:
@@ -197,7 +197,7 @@ class Preparations(PreparationRows):
         `StoreError`.
         """
         with self._lock:
-            each = self._known.get((record.event_id or "").casefold())
+            each = self._kept.get((record.event_id or "").casefold())
             # A preparation that was asked for after that record is for the event's return.
             if each is None or not _ends(record) or each.asked > record.sequence:
                 return
@@ -205,14 +205,14 @@ class Preparations(PreparationRows):
             ended = replace(each, state=state, is_over=True)
             if reason is None:
                 self.finish(ended, self._record(ended))
-                self._known = {key: kept for key, kept in self._known.items() if key != each.event}
+                self._kept = {key: kept for key, kept in self._kept.items() if key != each.event}
             else:  # kept, because a person may have it tried again
                 self.put(ended, self._record(ended, reason))
                 self._keep(ended)
             self._log(ended, reason)
 
     def _asked_by(self, record: Record) -> Preparation | None:
-        for each in self._known.values():
+        for each in self._kept.values():
             # A person may have a record tried again that the sink gave up on.
             is_open = each.state in ("preparing", "failed") and not each.is_over
             if each.asked == record.sequence and is_open:
@@ -221,99 +221,99 @@ class Preparations(PreparationRows):
 
     # When it is due
 
-    def _is_due(self, known: TrackedEvent, now: datetime) -> bool:
-        seconds = self._seconds_left(known, now)
+    def _is_due(self, tracked: TrackedEvent, now: datetime) -> bool:
+        seconds = self._seconds_left(tracked, now)
         if seconds is None or seconds > 0:
             return False
-        if known.shown and self._current.is_current():
+        if tracked.shown and self._current.is_current():
             return True
         # Azure does not wait for an IMDS that gives no document: what was seen last counts, until
         # the event may have begun. One that is over by now costs a recovery.
-        return known.event.not_before is not None and now < known.event.not_before
+        return tracked.event.not_before is not None and now < tracked.event.not_before
 
-    def _seconds_left(self, known: TrackedEvent, now: datetime) -> float | None:
+    def _seconds_left(self, tracked: TrackedEvent, now: datetime) -> float | None:
         """Seconds until this state of an event is prepared for unasked; None if it is not."""
-        is_coming = known.pending and known.event.event_status == "Scheduled"
-        if not is_coming or not known.affects_this_vm or self.state_of(known) != NONE:
+        is_coming = tracked.pending and tracked.event.event_status == "Scheduled"
+        if not is_coming or not tracked.affects_this_vm or self.state_of(tracked) != NONE:
             return None
-        not_before = known.event.not_before
-        if not_before is None or self._unfinished(known):
+        not_before = tracked.event.not_before
+        if not_before is None or self._unfinished(tracked):
             return 0.0
         return max(0.0, (not_before - now).total_seconds() - self.spec.lead)
 
-    def _unfinished(self, known: TrackedEvent) -> str | None:
+    def _unfinished(self, tracked: TrackedEvent) -> str | None:
         """The cause for which an earlier run asked for this state of the event, if that was not
         done when it ended.
         """
-        found = self._known.get(known.event.key)
+        found = self._kept.get(tracked.event.key)
         is_it = (
             found is not None
             and found.is_over
             and found.state == "preparing"
-            and found.fingerprint == known.fingerprint
-            and found.first_seen == rfc3339(known.first_seen)
+            and found.fingerprint == tracked.fingerprint
+            and found.first_seen == rfc3339(tracked.first_seen)
         )
         return found.cause if found is not None and is_it else None
 
-    def _follow(self, each: Preparation) -> None:
+    def _follow(self, preparation: Preparation) -> None:
         """Look whether the event is still the one that is prepared for."""
-        known = self._current.known.get(each.event)
-        if each.is_over:
+        tracked = self._current.events.get(preparation.event)
+        if preparation.is_over:
             return
         if (
-            known is None
-            or not known.pending
-            or not known.affects_this_vm
-            or rfc3339(known.first_seen) != each.first_seen
+            tracked is None
+            or not tracked.pending
+            or not tracked.affects_this_vm
+            or rfc3339(tracked.first_seen) != preparation.first_seen
         ):
-            each = self._step(each, Happening.OVER)
-        elif known.fingerprint != each.fingerprint:
-            each = self._step(each, Happening.CHANGED)
+            preparation = self._step(preparation, Happening.OVER)
+        elif tracked.fingerprint != preparation.fingerprint:
+            preparation = self._step(preparation, Happening.CHANGED)
         else:
             return
-        each = replace(each, is_over=True)
-        self.put(each)
-        self._keep(each)
+        preparation = replace(preparation, is_over=True)
+        self.put(preparation)
+        self._keep(preparation)
 
     def _step(
-        self, each: Preparation, happening: Happening, reason: str | None = None
+        self, preparation: Preparation, happening: Happening, reason: str | None = None
     ) -> Preparation:
-        step = after(each.state, happening)
+        step = after(preparation.state, happening)
         if step is None:
-            return each
-        moved = replace(each, state=step.state)
+            return preparation
+        moved = replace(preparation, state=step.state)
         self.put(moved, self._record(moved, step.reason or reason))
         self._keep(moved)
         self._log(moved, step.reason or reason)
         return moved
 
     def _keep(self, preparation: Preparation) -> None:
-        self._known = {**self._known, preparation.event: preparation}
+        self._kept = {**self._kept, preparation.event: preparation}
 
-    def _record(self, each: Preparation, reason: str | None = None) -> RecordDraft:
+    def _record(self, preparation: Preparation, reason: str | None = None) -> RecordDraft:
         observer = self._current.observer
         data = PreparationData(
             vm=observer.vm,
             node=observer.node,
             bridge=observer.bridge,
-            evt=each.event_id,
-            evh=each.fingerprint,
-            sink=each.sink,
-            cause=each.cause,
-            state=each.state,
+            evt=preparation.event_id,
+            evh=preparation.fingerprint,
+            sink=preparation.sink,
+            cause=preparation.cause,
+            state=preparation.state,
             reason=None if reason is None else reason[:500],
         )
-        subject = f"scheduledEvents/{each.event_id}"
+        subject = f"scheduledEvents/{preparation.event_id}"
         return draft(PREPARATION, data, subject=subject, now=self._clock.now())
 
-    def _log(self, each: Preparation, reason: str | None) -> None:
+    def _log(self, preparation: Preparation, reason: str | None) -> None:
         log.info(
             "the preparation has a new state",
             extra={
-                "action": f"preparation.{each.state}",
-                "event": each.event_id,
-                "sink": each.sink,
-                "cause": each.cause,
+                "action": f"preparation.{preparation.state}",
+                "event": preparation.event_id,
+                "sink": preparation.sink,
+                "cause": preparation.cause,
                 "reason": reason,
             },
         )

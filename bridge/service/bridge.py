@@ -245,9 +245,9 @@ class Bridge:
         return [name for name in self._parts.dispatcher.health if outbox.backlog(name).records]
 
     def _ask_identity(self) -> None:
-        known = self._parts.state.vm
-        vm = self._owner.ask(self._parts.store, known)
+        before = self._parts.state.vm
+        vm = self._owner.ask(self._parts.store, before)
         if vm is None:
             self._outcome = RunEnd.ANOTHER_VM
-        elif vm is not known:
+        elif vm is not before:
             self._parts.state.identify(vm)

@@ -16,9 +16,9 @@ from console.approvals.situation import (
     GRACE_SECONDS,
     SHORT_SECONDS,
     Ask,
+    DecisionSituation,
     End,
     Send,
-    Situation,
     Step,
     Wait,
     expiry,
@@ -38,12 +38,12 @@ STATES: Final = (
 _MOVED: Final = ("already_started", "unknown_event")
 """Reasons of a VM that was asked too late."""
 
-Condition = Callable[[Situation], bool]
-Action = Callable[[Situation], Step]
+Condition = Callable[[DecisionSituation], bool]
+Action = Callable[[DecisionSituation], Step]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class StepRow:
     """In a state, if a condition holds: what is done."""
 
     state: str
@@ -51,14 +51,14 @@ class Row:
     then: Action
 
 
-def next_step(situation: Situation) -> Step:
+def next_step(situation: DecisionSituation) -> Step:
     """The next step of a decision that is not over."""
     state = state_of(situation)
     rows = (row for row in TABLE if row.state == state)
     return next(row.then(situation) for row in rows if row.when(situation))
 
 
-def state_of(situation: Situation) -> str:
+def state_of(situation: DecisionSituation) -> str:
     """The state of a decision that is not over, one of `STATES`."""
     decision = situation.decision
     if decision.state == "second":
@@ -78,12 +78,12 @@ def state_of(situation: Situation) -> str:
 # Conditions. The first line of each says what a row of the table says.
 
 
-def always(_situation: Situation) -> bool:
+def always(_situation: DecisionSituation) -> bool:
     """In any other case."""
     return True
 
 
-def is_as_decided(situation: Situation) -> bool:
+def is_as_decided(situation: DecisionSituation) -> bool:
     """The event is Scheduled and as it was decided."""
     seen, decision = situation.seen, situation.decision
     return (
@@ -91,96 +91,96 @@ def is_as_decided(situation: Situation) -> bool:
     )
 
 
-def has_changed(situation: Situation) -> bool:
+def has_changed(situation: DecisionSituation) -> bool:
     """The event is Scheduled and another than was decided."""
     seen = situation.seen
     return seen is not None and seen.state == "scheduled" and not is_as_decided(situation)
 
 
-def is_known(situation: Situation) -> bool:
+def is_known(situation: DecisionSituation) -> bool:
     """The event has started or ended."""
     return situation.seen is not None and situation.seen.state != "scheduled"
 
 
-def others_approved(situation: Situation) -> bool:
+def others_approved(situation: DecisionSituation) -> bool:
     """A VM reports that a rule, or a person on it, approved the event."""
     return situation.approved_by(or_confirmed=True) is not None
 
 
-def is_out_of_reach(situation: Situation) -> bool:
+def is_out_of_reach(situation: DecisionSituation) -> bool:
     """Others are approving the event, or it is not as it was decided."""
     return situation.approved_by() is not None or not is_as_decided(situation)
 
 
-def answers_may_come(situation: Situation) -> bool:
+def answers_may_come(situation: DecisionSituation) -> bool:
     """The event is not as decided, or is approved by others, and a receipt may be on its way."""
     return is_out_of_reach(situation) and situation.now < situation.answers_until
 
 
-def receipts_may_come(situation: Situation) -> bool:
+def receipts_may_come(situation: DecisionSituation) -> bool:
     """A receipt of a command may still be on its way."""
     return situation.now < situation.answers_until
 
 
-def has_begun_lately(situation: Situation) -> bool:
+def has_begun_lately(situation: DecisionSituation) -> bool:
     """The event is not Scheduled any more, and the VM may still report that."""
     return has_begun(situation) and situation.now < _begun_at(situation) + GRACE_SECONDS
 
 
-def has_begun(situation: Situation) -> bool:
+def has_begun(situation: DecisionSituation) -> bool:
     """The event is not Scheduled any more."""
     return situation.seen is None or situation.seen.state != "scheduled"
 
 
-def has_time(situation: Situation) -> bool:
+def has_time(situation: DecisionSituation) -> bool:
     """The VM has time to report the end."""
     return situation.now < situation.deadline
 
 
-def waits_for_poll(situation: Situation) -> bool:
+def waits_for_poll(situation: DecisionSituation) -> bool:
     """The VM is to poll for the command, and the token is good."""
     return _is_pulled(situation) and situation.now < _last_expires_at(situation)
 
 
-def had_no_chance(situation: Situation) -> bool:
+def had_no_chance(situation: DecisionSituation) -> bool:
     """The VM could not poll for it, because this console did not run."""
     ran_before = situation.up_since <= _last_expires_at(situation) - SHORT_SECONDS
     return _is_pulled(situation) and not ran_before
 
 
-def was_not_polled(situation: Situation) -> bool:
+def was_not_polled(situation: DecisionSituation) -> bool:
     """The VM did not poll for it, and another reporter can be asked."""
     return _is_pulled(situation) and situation.following is not None
 
 
-def was_never_polled(situation: Situation) -> bool:
+def was_never_polled(situation: DecisionSituation) -> bool:
     """The VM did not poll for it, and no other reporter can be asked."""
     return _is_pulled(situation)
 
 
-def is_claimed(situation: Situation) -> bool:
+def is_claimed(situation: DecisionSituation) -> bool:
     """A console has claimed the sending."""
     until = situation.decision.claimed_until
     return until is not None and until > situation.now
 
 
-def has_its_time(situation: Situation) -> bool:
+def has_its_time(situation: DecisionSituation) -> bool:
     """The VM has time to answer, or the last token is good."""
     return situation.now < situation.asked_next_at
 
 
-def cannot_be_heard(situation: Situation) -> bool:
+def cannot_be_heard(situation: DecisionSituation) -> bool:
     """The source of a command is not connected, or has just been connected again."""
     away = any(situation.cannot_hear(each) for each in situation.commands)
     return away and situation.now < situation.deadline
 
 
-def can_ask(situation: Situation) -> bool:
+def can_ask(situation: DecisionSituation) -> bool:
     """Another reporter can be asked."""
     return situation.following is not None
 
 
-def was_asked_too_late(situation: Situation) -> bool:
+def was_asked_too_late(situation: DecisionSituation) -> bool:
     """The VM was asked too late, because others had approved the event."""
     return others_approved(situation) and _worst(situation).reason in _MOVED
 
@@ -188,47 +188,47 @@ def was_asked_too_late(situation: Situation) -> bool:
 # Actions.
 
 
-def wait(_situation: Situation) -> Wait:
+def wait(_situation: DecisionSituation) -> Wait:
     """Wait."""
     return Wait()
 
 
-def wait_for_receipts(situation: Situation) -> Wait:
+def wait_for_receipts(situation: DecisionSituation) -> Wait:
     """Wait until no receipt can come any more."""
     return Wait(until=situation.answers_until)
 
 
-def wait_for_start(situation: Situation) -> Wait:
+def wait_for_start(situation: DecisionSituation) -> Wait:
     """Wait some seconds for the receipt."""
     return Wait(until=_begun_at(situation) + GRACE_SECONDS)
 
 
-def wait_for_end(situation: Situation) -> Wait:
+def wait_for_end(situation: DecisionSituation) -> Wait:
     """Wait until the deadline."""
     return Wait(until=situation.deadline)
 
 
-def wait_for_poll(situation: Situation) -> Wait:
+def wait_for_poll(situation: DecisionSituation) -> Wait:
     """Wait until the token expires."""
     return Wait(until=_last_expires_at(situation))
 
 
-def wait_for_claim(situation: Situation) -> Wait:
+def wait_for_claim(situation: DecisionSituation) -> Wait:
     """Wait until the claim ends."""
     return Wait(until=situation.decision.claimed_until)
 
 
-def wait_for_answer(situation: Situation) -> Wait:
+def wait_for_answer(situation: DecisionSituation) -> Wait:
     """Wait until the next reporter may be asked."""
     return Wait(until=situation.asked_next_at)
 
 
-def wait_for_source(situation: Situation) -> Wait:
+def wait_for_source(situation: DecisionSituation) -> Wait:
     """Look again in a second."""
     return Wait(until=situation.now + 1)
 
 
-def send(situation: Situation) -> Send:
+def send(situation: DecisionSituation) -> Send:
     """Sign the command and send it."""
     command = situation.last
     assert command is not None  # noqa: S101  # the state says so
@@ -240,7 +240,7 @@ def send(situation: Situation) -> Send:
     return Send(command=command, expires_at=until)
 
 
-def ask(situation: Situation) -> Ask:
+def ask(situation: DecisionSituation) -> Ask:
     """Ask the next reporter."""
     reporter = situation.following
     assert reporter is not None  # noqa: S101  # the condition says so
@@ -250,37 +250,37 @@ def ask(situation: Situation) -> Ask:
     return Ask(reporter=reporter, expires_at=until)
 
 
-def end_confirmed(_situation: Situation) -> End:
+def end_confirmed(_situation: DecisionSituation) -> End:
     """It is over: confirmed."""
     return End(outcome="confirmed")
 
 
-def end_left(_situation: Situation) -> End:
+def end_left(_situation: DecisionSituation) -> End:
     """It is over: left."""
     return End(outcome="left")
 
 
-def end_changed(_situation: Situation) -> End:
+def end_changed(_situation: DecisionSituation) -> End:
     """It is over: overtaken by a change of the event."""
     return End(outcome="overtaken", reason="changed")
 
 
-def end_started(_situation: Situation) -> End:
+def end_started(_situation: DecisionSituation) -> End:
     """It is over: overtaken by the event's start."""
     return End(outcome="overtaken", reason="started")
 
 
-def end_gone(_situation: Situation) -> End:
+def end_gone(_situation: DecisionSituation) -> End:
     """It is over: overtaken by the event's end."""
     return End(outcome="overtaken", reason="ended")
 
 
-def end_by_others(situation: Situation) -> End:
+def end_by_others(situation: DecisionSituation) -> End:
     """It is over: overtaken by those others."""
     return End(outcome="overtaken", reason=situation.approved_by(or_confirmed=True))
 
 
-def end_out_of_reach(situation: Situation) -> End:
+def end_out_of_reach(situation: DecisionSituation) -> End:
     """It is over: overtaken by those others, or by what became of the event."""
     seen, by = situation.seen, situation.approved_by()
     if by is not None:
@@ -290,42 +290,42 @@ def end_out_of_reach(situation: Situation) -> End:
     return End(outcome="overtaken", reason="ended" if seen is None else seen.state)
 
 
-def end_without_end(_situation: Situation) -> End:
+def end_without_end(_situation: DecisionSituation) -> End:
     """It is over: the VM has not reported the end."""
     return End(outcome="unanswered", reason="no_end")
 
 
-def end_without_answer(_situation: Situation) -> End:
+def end_without_answer(_situation: DecisionSituation) -> End:
     """It is over: no VM has answered."""
     return End(outcome="unanswered", reason="no_answer")
 
 
-def end_by_answer(situation: Situation) -> End:
+def end_by_answer(situation: DecisionSituation) -> End:
     """It is over: failed or rejected, as the VM says; a failure counts more."""
     worst = _worst(situation)
     return End(outcome=worst.outcome, reason=worst.reason)
 
 
-def _worst(situation: Situation) -> End:
+def _worst(situation: DecisionSituation) -> End:
     order = ("failed", "rejected")
     said = min(situation.answered, key=lambda each: order.index(each.state))
     return End(outcome=said.state, reason=said.reason)
 
 
-def _begun_at(situation: Situation) -> float:
+def _begun_at(situation: DecisionSituation) -> float:
     return situation.reached("posted") or 0.0
 
 
-def _is_pulled(situation: Situation) -> bool:
+def _is_pulled(situation: DecisionSituation) -> bool:
     return situation.last is not None and situation.last.channel == PULL
 
 
-def _last_expires_at(situation: Situation) -> float:
+def _last_expires_at(situation: DecisionSituation) -> float:
     return 0.0 if situation.last is None else situation.last.expires_at
 
 
 TABLE: Final = tuple(
-    Row(state=state, when=when, then=then)
+    StepRow(state=state, when=when, then=then)
     for state, when, then in (
         ("second", is_as_decided, wait),
         ("second", has_changed, end_changed),

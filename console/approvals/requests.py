@@ -72,7 +72,7 @@ Condition = Callable[[Case], bool]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class RequestRow:
     """If a condition holds for a request: why it is refused, or what is done."""
 
     what: tuple[What, ...]
@@ -136,7 +136,7 @@ def is_not_what_was_seen(case: Case) -> bool:
     known = case.known
     if known is None or known.event.state != "scheduled":
         return True
-    return known.shown.facts.fingerprint != case.request.fingerprint
+    return known.shown.report.fingerprint != case.request.fingerprint
 
 
 def is_news(case: Case) -> bool:
@@ -151,7 +151,7 @@ def cannot_sign(case: Case) -> bool:
 
 def is_unproven(case: Case) -> bool:
     """What is shown cannot be checked against the fingerprint."""
-    return case.known is not None and not case.known.shown.facts.is_proven
+    return case.known is not None and not case.known.shown.report.is_proven
 
 
 def is_first_of_two(case: Case) -> bool:
@@ -189,29 +189,29 @@ def is_left_already(case: Case) -> bool:
 
 def _needs_two(case: Case) -> bool:
     least, known = case.request.four_eyes, case.known
-    return known is not None and 0 < least <= len(known.shown.facts.event.resources)
+    return known is not None and 0 < least <= len(known.shown.report.event.resources)
 
 
 _BOTH: Final[tuple[What, ...]] = ("approve", "leave")
 _APPROVE: Final[tuple[What, ...]] = ("approve",)
 _LEAVE: Final[tuple[What, ...]] = ("leave",)
 TABLE: Final = (
-    Row(what=_BOTH, when=has_no_role, then="role"),
-    Row(what=_BOTH, when=is_of_other_sites, then="site"),
-    Row(what=_BOTH, when=has_no_reason, then="reason"),
-    Row(what=_BOTH, when=is_unknown, then="unknown"),
-    Row(what=_BOTH, when=is_under_way, then="under_way"),
-    Row(what=_BOTH, when=is_not_what_was_seen, then="changed"),
-    Row(what=_BOTH, when=is_news, then="not_approvable"),
-    Row(what=_APPROVE, when=cannot_sign, then="no_key"),
-    Row(what=_APPROVE, when=is_unproven, then="unproven"),
-    Row(what=_APPROVE, when=is_first_of_two, then="note_first"),
-    Row(what=_APPROVE, when=is_the_same_person, then="keep_first"),
-    Row(what=_APPROVE, when=is_second_token, then="second"),
-    Row(what=_APPROVE, when=nobody_can_be_asked, then="no_witness"),
-    Row(what=_APPROVE, when=always, then="send"),
-    Row(what=_LEAVE, when=is_left_already, then="keep_left"),
-    Row(what=_LEAVE, when=always, then="note_leave"),
+    RequestRow(what=_BOTH, when=has_no_role, then="role"),
+    RequestRow(what=_BOTH, when=is_of_other_sites, then="site"),
+    RequestRow(what=_BOTH, when=has_no_reason, then="reason"),
+    RequestRow(what=_BOTH, when=is_unknown, then="unknown"),
+    RequestRow(what=_BOTH, when=is_under_way, then="under_way"),
+    RequestRow(what=_BOTH, when=is_not_what_was_seen, then="changed"),
+    RequestRow(what=_BOTH, when=is_news, then="not_approvable"),
+    RequestRow(what=_APPROVE, when=cannot_sign, then="no_key"),
+    RequestRow(what=_APPROVE, when=is_unproven, then="unproven"),
+    RequestRow(what=_APPROVE, when=is_first_of_two, then="note_first"),
+    RequestRow(what=_APPROVE, when=is_the_same_person, then="keep_first"),
+    RequestRow(what=_APPROVE, when=is_second_token, then="second"),
+    RequestRow(what=_APPROVE, when=nobody_can_be_asked, then="no_witness"),
+    RequestRow(what=_APPROVE, when=always, then="send"),
+    RequestRow(what=_LEAVE, when=is_left_already, then="keep_left"),
+    RequestRow(what=_LEAVE, when=always, then="note_leave"),
 )
 
 

@@ -30,7 +30,7 @@ Answered = Callable[[Command, str | None], None]
 """Called with a command once the broker has it, or with why it refuses it."""
 
 
-class CommandSender:
+class CommandRouter:
     """What sends commands; from any thread."""
 
     def __init__(

@@ -10,7 +10,7 @@ from console.access.people import Person
 from console.access.scope import decides_event
 from console.approvals.refused import DecisionRefused
 from console.approvals.requests import Request, What, is_reason
-from console.approvals.sending import CommandSender
+from console.approvals.sending import CommandRouter
 from console.approvals.signer import Signer
 from console.approvals.transaction import DecisionTransaction
 from console.approvals.turn_requests import TurnSettings, end_turn
@@ -62,7 +62,7 @@ class Decisions:
         self._four_eyes = four_eyes
         self._flood = Flood()
         self._clock = snapshots.clock
-        self._sender = CommandSender(signer, publishers, offer=offer, clock=self._clock)
+        self._sender = CommandRouter(signer, publishers, offer=offer, clock=self._clock)
         self._worker = DecisionWorker(
             snapshots, self._sender, connected=connected, committed=committed
         )

@@ -33,7 +33,7 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Situation:
+class DecisionSituation:
     """All that a step follows from; times are seconds since 1970."""
 
     decision: Decision

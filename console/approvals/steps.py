@@ -11,7 +11,7 @@ from uuid import uuid4
 
 from console.approvals.machine import next_step
 from console.approvals.sending import Outgoing
-from console.approvals.situation import Ask, End, Seen, Send, Situation, Step
+from console.approvals.situation import Ask, DecisionSituation, End, Seen, Send, Step
 from console.approvals.transaction import LEASE_SECONDS
 from console.audit import log
 from console.db import decisions as rows
@@ -95,12 +95,12 @@ def note_taken(
 
 def _situation(
     snapshot: Snapshot, decision: Decision, now: KnownEvent | None, around: Surroundings
-) -> Situation:
+) -> DecisionSituation:
     seen, found = None, []
     if now is not None:
-        seen = Seen(state=now.event.state, fingerprint=now.shown.facts.fingerprint)
+        seen = Seen(state=now.event.state, fingerprint=now.shown.report.fingerprint)
         found = reporters(now, snapshot.now, snapshot.listening)
-    return Situation(
+    return DecisionSituation(
         decision=decision,
         commands=rows.read_commands(snapshot.connection, decision.id),
         receipts=() if now is None else now.receipts,
@@ -112,7 +112,7 @@ def _situation(
     )
 
 
-def _end(snapshot: Snapshot, situation: Situation, step: End, number: int) -> Written:
+def _end(snapshot: Snapshot, situation: DecisionSituation, step: End, number: int) -> Written:
     over = _over(situation.decision, step, situation.now)
     rows.change_decision(snapshot.connection, over, number)
     silent = [
@@ -135,7 +135,7 @@ def _over(decision: Decision, end: End, at: float) -> Decision:
 
 
 def _ask(
-    snapshot: Snapshot, situation: Situation, step: Ask, around: Surroundings, number: int
+    snapshot: Snapshot, situation: DecisionSituation, step: Ask, around: Surroundings, number: int
 ) -> Written:
     decision, first = situation.decision, situation.commands[0]
     command = replace(
@@ -173,7 +173,7 @@ def _ask(
 
 
 def _send(
-    snapshot: Snapshot, situation: Situation, step: Send, around: Surroundings, number: int
+    snapshot: Snapshot, situation: DecisionSituation, step: Send, around: Surroundings, number: int
 ) -> Written:
     command = step.command
     if command.channel != PULL and around.connected.get(command.channel) is None:

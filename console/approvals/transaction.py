@@ -256,7 +256,7 @@ class DecisionTransaction:
         decision: Decision,
         command: Command | None = None,
     ) -> None:
-        event = now.shown.facts.event
+        event = now.shown.report.event
         log.append(
             self._connection,
             at=self._now,

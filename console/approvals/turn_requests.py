@@ -19,7 +19,7 @@ from console.turns.changes import changed_turns, moved, taken, waiting
 from console.turns.groups import Grouping
 from console.turns.machine import Happening
 from console.turns.schedule import Move, Take, groups_touched, holders, over_budget, plan
-from console.turns.situation import EventFacts, Situation, Turn, key_of
+from console.turns.situation import EventFacts, Turn, TurnSituation, key_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +31,7 @@ class TurnSettings:
     four_eyes: int = 0
 
 
-def situation_of(snapshot: Snapshot, settings: TurnSettings) -> Situation:
+def situation_of(snapshot: Snapshot, settings: TurnSettings) -> TurnSituation:
     """All that turns are decided from now."""
     return read_situation(
         snapshot, settings.grouping, can_sign=settings.can_sign, four_eyes=settings.four_eyes
@@ -81,7 +81,7 @@ class PersonsTurn:
         return replace(forced, state="preparing")
 
     def _new(
-        self, asked: Request, turn: Turn | None, event: EventFacts, situation: Situation
+        self, asked: Request, turn: Turn | None, event: EventFacts, situation: TurnSituation
     ) -> Turn:
         now = self._snapshot.now
         away = away_by_group(situation, with_unsure=True)
@@ -104,7 +104,7 @@ class PersonsTurn:
         self._put(after)
         return after
 
-    def _refused(self, turn: Turn | None, event: EventFacts, situation: Situation) -> Turn:
+    def _refused(self, turn: Turn | None, event: EventFacts, situation: TurnSituation) -> Turn:
         """The turn as it waits, so that the answer can say for whom."""
         away = away_by_group(situation, with_unsure=True)
         away_now = holders(event, situation, away)

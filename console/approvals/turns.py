@@ -25,7 +25,7 @@ from console.fleet.reporters import PULL, channel_of
 from console.fleet.values import Command, Receipt
 from console.turns.changes import changed_turns, moved
 from console.turns.schedule import Move, Plan, plan
-from console.turns.situation import EventFacts, Situation, Turn
+from console.turns.situation import EventFacts, Turn, TurnSituation
 
 AGAIN_SECONDS: Final = 10.0
 """A prepare command that was not answered is sent again after so long."""
@@ -117,7 +117,7 @@ class _Wanted:
 
 
 def _due(
-    snapshot: Snapshot, situation: Situation, todo: Plan, connected: Collection[str]
+    snapshot: Snapshot, situation: TurnSituation, todo: Plan, connected: Collection[str]
 ) -> list[_Wanted]:
     """The prepare commands that are to be sent now, over channels that this console has."""
     if not todo.prepares or not situation.can_sign:
@@ -210,7 +210,7 @@ def _write_command(snapshot: Snapshot, wanted: _Wanted, number: int) -> Outgoing
     return None if site is None else Outgoing(command=command, site=site)
 
 
-def _audit_taken(snapshot: Snapshot, turn: Turn, situation: Situation) -> None:
+def _audit_taken(snapshot: Snapshot, turn: Turn, situation: TurnSituation) -> None:
     log.append(
         snapshot.connection,
         at=snapshot.now,

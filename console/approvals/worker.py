@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 from uuid import uuid4
 
-from console.approvals.sending import CommandSender, Outgoing
+from console.approvals.sending import CommandRouter, Outgoing
 from console.approvals.situation import Wait
 from console.approvals.steps import Surroundings, Written, look, note_taken, take_step
 from console.db import decisions as rows
@@ -36,7 +36,7 @@ class DecisionWorker:
     def __init__(
         self,
         snapshots: Snapshots,
-        sender: CommandSender,
+        sender: CommandRouter,
         *,
         connected: Callable[[], Mapping[str, float | None]],
         committed: Callable[[], None],

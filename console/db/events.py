@@ -26,7 +26,7 @@ from console.db import decisions, rows
 from console.db.contact import contact_of
 from console.db.decision_tables import command, decision, turn
 from console.db.search import ESCAPE, has_tag, is_pattern, pattern_of, tag_of
-from console.db.tables import event, observation, preparation, receipt, resource, taken, vm
+from console.db.tables import event, preparation, receipt, report, resource, taken, vm
 from console.db.taken import EVENT as TAKEN_EVENT
 from console.db.taken import taken_among
 from console.db.turns import shown_turns
@@ -39,8 +39,8 @@ from console.fleet.values import (
     UNDECIDED,
     EventKey,
     KnownEvent,
+    LatestReport,
     Named,
-    Observation,
     Receipt,
     folded,
 )
@@ -201,16 +201,16 @@ class Events:
         found: int = self._connection.execute(query).scalar_one()
         return found
 
-    def observations(self, key: EventKey, *, own: bool = False) -> list[Observation]:
+    def reports(self, key: EventKey, *, own: bool = False) -> list[LatestReport]:
         """What every reporter says of an event, the oldest first; `own`: only what those say that
         it names.
         """
-        c = observation.c
-        wanted = select(observation).where(c.event_id == key[0], c.scope == key[1])
+        c = report.c
+        wanted = select(report).where(c.event_id == key[0], c.scope == key[1])
         wanted = wanted.order_by(c.time, c.vm_id)
         if own:
             wanted = wanted.where(c.is_own == 1)
-        return [rows.observation_of(row) for row in self._connection.execute(wanted)]
+        return [rows.report_of(row) for row in self._connection.execute(wanted)]
 
     def named_by(self, event_ids: Iterable[str]) -> set[str]:
         """The VMs that some events name, open or over."""
@@ -226,7 +226,7 @@ class Events:
         several = union(
             *(
                 select(table.c.event_id).where(table.c.changed > number)
-                for table in (event, observation, receipt, preparation, decision, command, turn)
+                for table in (event, report, receipt, preparation, decision, command, turn)
             )
         )
         told = select(taken.c.subject).where(taken.c.changed > number, taken.c.kind == TAKEN_EVENT)
@@ -267,7 +267,7 @@ class Events:
 
     def _counts(self, event_ids: Sequence[str]) -> dict[EventKey, tuple[int, int]]:
         """How many have reported each event, and in how many ways at least."""
-        c = observation.c
+        c = report.c
         found: dict[EventKey, tuple[int, int]] = {}
         ways = (func.count(c.says.distinct()), func.count(c.told.distinct()))
         for few in portions(event_ids):
@@ -314,13 +314,13 @@ class Events:
     def _receipts(self, event_ids: Sequence[str]) -> dict[EventKey, list[Receipt]]:
         """Receipts of the VMs that each event names by their own records, the oldest first."""
         own = and_(
-            observation.c.event_id == receipt.c.event_id,
-            observation.c.vm_id == receipt.c.vm_id,
-            observation.c.is_own == 1,
+            report.c.event_id == receipt.c.event_id,
+            report.c.vm_id == receipt.c.vm_id,
+            report.c.is_own == 1,
         )
         found: dict[EventKey, list[Receipt]] = {}
         for few in portions(event_ids):
-            query = select(receipt, observation.c.scope.label("of_event")).join(observation, own)
+            query = select(receipt, report.c.scope.label("of_event")).join(report, own)
             # What became of a prepare command says nothing of an approval.
             is_approval = func.coalesce(receipt.c.act, "") != "prepare"
             query = query.where(receipt.c.event_id.in_(few), is_approval).order_by(receipt.c.at)
@@ -357,16 +357,16 @@ def _time_left() -> ColumnElement[float]:
 
 def _events() -> Select[Any]:
     """Every event with what the reporter says by which it is shown."""
-    o = observation.c
+    o = report.c
     shown = and_(
         o.event_id == event.c.event_id, o.vm_id == event.c.shown_by, o.scope == event.c.scope
     )
-    columns = [column.label(f"shown_{column.name}") for column in observation.columns]
-    return select(event, *columns).join(observation, shown)
+    columns = [column.label(f"shown_{column.name}") for column in report.columns]
+    return select(event, *columns).join(report, shown)
 
 
-def _shown_of(row: Any) -> Observation:
-    return rows.observation_of(row, prefix="shown_")
+def _shown_of(row: Any) -> LatestReport:
+    return rows.report_of(row, prefix="shown_")
 
 
 def _filtered(query: Select[Any], wanted: WantedEvents | None) -> Select[Any]:

@@ -11,7 +11,7 @@ from sqlalchemy import Connection, select
 
 from console.db import rows, tables
 from console.fleet.timeline import PastRecord
-from console.fleet.values import EventKey, Observation, Receipt, SequenceGap
+from console.fleet.values import EventKey, LatestReport, Receipt, SequenceGap
 from console.records.incoming import PreparationFacts
 from wire.record import PREPARATION
 
@@ -21,11 +21,11 @@ _RECORD: Final = [column for column in tables.record.columns if column.name != "
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PastVm:
-    """What has happened to a VM; records and observations newest first."""
+    """What has happened to a VM; records and reports newest first."""
 
     records: list[PastRecord]
     gaps: list[SequenceGap]
-    observations: list[Observation]
+    reports: list[LatestReport]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +45,7 @@ def records_of_event(
     connection: Connection, key: EventKey, site: str | None = None
 ) -> list[PastRecord]:
     """The records about an event, in order: of its reporters, or of those of one site alone."""
-    r, o, v = tables.record.c, tables.observation.c, tables.vm.c
+    r, o, v = tables.record.c, tables.report.c, tables.vm.c
     of_scope = select(o.vm_id).where(o.event_id == key[0], o.scope == key[1])
     if site is not None:
         of_scope = of_scope.join(tables.vm, v.vm_id == o.vm_id).where(v.site == site)
@@ -62,7 +62,7 @@ def records_of_event(
 
 def past_of_vm(connection: Connection, vm_id: str, limit: int) -> PastVm:
     """The last records of a VM, its gaps, and the events that it saw."""
-    r, o, answers = tables.record.c, tables.observation.c, tables.receipt.c
+    r, o, answers = tables.record.c, tables.report.c, tables.receipt.c
     query = select(*_RECORD).where(r.vm_id == vm_id).order_by(r.time.desc()).limit(limit)
     found = connection.execute(query).all()
     wanted = select(tables.receipt).where(answers.vm_id == vm_id).order_by(answers.at.desc())
@@ -71,11 +71,11 @@ def past_of_vm(connection: Connection, vm_id: str, limit: int) -> PastVm:
     newest = prepared.order_by(r.time.desc()).limit(limit)
     bodies = {row.id: row.body for row in connection.execute(newest)}
     gaps = connection.execute(select(tables.gap).where(tables.gap.c.vm_id == vm_id))
-    seen = select(tables.observation).where(o.vm_id == vm_id).order_by(o.first_at.desc())
+    seen = select(tables.report).where(o.vm_id == vm_id).order_by(o.first_at.desc())
     return PastVm(
         records=_records(found, receipts, bodies),
         gaps=[rows.gap_of(row) for row in gaps],
-        observations=[rows.observation_of(row) for row in connection.execute(seen.limit(limit))],
+        reports=[rows.report_of(row) for row in connection.execute(seen.limit(limit))],
     )
 
 

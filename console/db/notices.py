@@ -25,7 +25,7 @@ from sqlalchemy import (
 )
 
 from console.db.decision_tables import incident, notice, notice_cursor
-from console.db.tables import event, observation
+from console.db.tables import event, report
 from console.db.upsert import portions
 from console.fleet.values import EventKey
 from wire.record import Record, read_record
@@ -152,7 +152,7 @@ def ended_without_notice(connection: Connection, since: float, settled: float) -
     another scope's event; those that ended after `settled` only if every VM that they name has seen
     the end.
     """
-    e, o, other = event.c, observation.c, event.alias("other")
+    e, o, other = event.c, report.c, event.alias("other")
     is_double = exists().where(other.c.event_id == e.event_id, other.c.scope != e.scope)
     has_notice = exists().where(notice.c.subject == e.event_id, notice.c.kind == "event-over")
     is_same = and_(o.event_id == e.event_id, o.scope == e.scope)

@@ -18,7 +18,7 @@ def delete_before(connection: Connection, moment: float, limit: int) -> bool:
     e, r = tables.event.c, tables.record.c
     over = select(e.event_id, e.scope).where(e.state == "ended", e.shown_at < moment).limit(limit)
     gone = [(row.event_id, row.scope) for row in connection.execute(over)]
-    for table in (tables.observation, tables.resource, tables.preparation, turn, tables.event):
+    for table in (tables.report, tables.resource, tables.preparation, turn, tables.event):
         same = tuple_(table.c.event_id, table.c.scope).in_(gone)
         connection.execute(delete(table).where(same))
     c = command.c

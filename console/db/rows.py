@@ -14,9 +14,9 @@ from console.fleet.values import (
     Command,
     Decision,
     FleetEvent,
-    Observation,
-    Preparation,
+    LatestReport,
     Receipt,
+    ReportedPreparation,
     SequenceGap,
     Stream,
     Vm,
@@ -31,14 +31,14 @@ _VM: Final = tuple(each.name for each in fields(Vm))
 _STREAM: Final = tuple(each.name for each in fields(Stream))
 _GAP: Final = tuple(each.name for each in fields(SequenceGap))
 _EVENT: Final = tuple(each.name for each in fields(FleetEvent))
-_OBSERVATION: Final = tuple(each.name for each in fields(Observation) if each.name != "facts")
+_REPORT: Final = tuple(each.name for each in fields(LatestReport) if each.name != "report")
 _DECISION: Final = tuple(each.name for each in fields(Decision))
 _COMMAND: Final = tuple(each.name for each in fields(Command))
 _NO_TAGS: Final = "{}"
-_FACTS: Final = TypeAdapter(EventReport)
+_EVENT_REPORT: Final = TypeAdapter(EventReport)
 """Its JSON in rows: the names are those of the attributes."""
 _NOT_SAID: Final = {
-    each.attribute: None for each in fields_of(Event) if each.field.kind.is_nullable
+    each.attribute: None for each in fields_of(Event) if each.field.type.is_nullable
 }
 """A field of the event that is newer than a row is None, as in a record of an older bridge."""
 
@@ -117,42 +117,42 @@ def event_of(row: Row[Any]) -> FleetEvent:
     return FleetEvent(**values)
 
 
-def observation_row(observation: Observation, number: int) -> Values:
-    """An observation's row."""
-    facts = observation.facts
+def report_row(latest: LatestReport, number: int) -> Values:
+    """The row of a reporter's latest report."""
+    report = latest.report
     return {
-        "event_id": observation.event_id,
-        "vm_id": observation.vm_id,
-        "record_id": observation.record_id,
-        "stream": observation.stream,
-        "sequence": observation.sequence,
-        "time": observation.time,
-        "first_at": observation.first_at,
-        "over": int(facts.state == "ended"),
-        "facts": _FACTS.dump_json(facts).decode(),
+        "event_id": latest.event_id,
+        "vm_id": latest.vm_id,
+        "record_id": latest.record_id,
+        "stream": latest.stream,
+        "sequence": latest.sequence,
+        "time": latest.time,
+        "first_at": latest.first_at,
+        "over": int(report.state == "ended"),
+        "facts": _EVENT_REPORT.dump_json(report).decode(),
         "changed": number,
-        "scope": observation.scope,
-        "is_own": int(observation.is_own),
-        "says": observation.says,
-        "named": observation.named,
-        "told": observation.told,
-        "is_weak": int(observation.is_weak),
+        "scope": latest.scope,
+        "is_own": int(latest.is_own),
+        "says": latest.says,
+        "named": latest.named,
+        "told": latest.told,
+        "is_weak": int(latest.is_weak),
     }
 
 
-def observation_of(row: Row[Any], *, prefix: str = "") -> Observation:
-    """An observation from its row, whose columns may have names with a prefix."""
-    values = {name: getattr(row, prefix + name) for name in _OBSERVATION}
+def report_of(row: Row[Any], *, prefix: str = "") -> LatestReport:
+    """A reporter's latest report from its row, whose columns may have names with a prefix."""
+    values = {name: getattr(row, prefix + name) for name in _REPORT}
     values["is_own"] = bool(values["is_own"])
-    return Observation(**values, facts=_facts_of(getattr(row, f"{prefix}facts")))
+    return LatestReport(**values, report=_event_report_of(getattr(row, f"{prefix}facts")))
 
 
-def _facts_of(text: str) -> EventReport:
+def _event_report_of(text: str) -> EventReport:
     try:
-        return _FACTS.validate_json(text)
+        return _EVENT_REPORT.validate_json(text)
     except ValidationError:
         facts = from_json(text)
-        return _FACTS.validate_json(to_json({**facts, "event": _NOT_SAID | facts["event"]}))
+        return _EVENT_REPORT.validate_json(to_json({**facts, "event": _NOT_SAID | facts["event"]}))
 
 
 def receipt_row(receipt: Receipt, number: int) -> Values:
@@ -195,7 +195,7 @@ def receipt_of(row: Row[Any]) -> Receipt:
     )
 
 
-def preparation_row(preparation: Preparation, number: int) -> Values:
+def preparation_row(preparation: ReportedPreparation, number: int) -> Values:
     """A preparation's row."""
     facts = preparation.facts
     return {
@@ -213,9 +213,9 @@ def preparation_row(preparation: Preparation, number: int) -> Values:
     }
 
 
-def preparation_of(row: Row[Any]) -> Preparation:
+def preparation_of(row: Row[Any]) -> ReportedPreparation:
     """A preparation from its row."""
-    return Preparation(
+    return ReportedPreparation(
         vm_id=row.vm_id,
         scope=row.scope,
         stream=row.stream,

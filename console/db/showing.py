@@ -11,29 +11,29 @@ from console.db import rows, tables
 from console.db.contact import contact_of
 from console.db.upsert import insert_new, portions, upsert
 from console.fleet.contact import Listening
-from console.fleet.observations import forgotten
+from console.fleet.reports import forgotten
 from console.fleet.showing import Claim, Support, as_shown, chosen, is_contested
-from console.fleet.values import EventKey, FleetEvent, Observation, folded
+from console.fleet.values import EventKey, FleetEvent, LatestReport, folded
 
 _FORGOTTEN_SECONDS: Final = 3600.0
 _PAIRS: Final = 1000
 """Pairs in one statement."""
 _E: Final = tables.event.c
-_O: Final = tables.observation.c
+_O: Final = tables.report.c
 _V: Final = tables.vm.c
 
 
 def show(
     connection: Connection,
     keys: Collection[EventKey],
-    fresh: Mapping[tuple[str, str], Observation],
+    fresh: Mapping[tuple[str, str], LatestReport],
     *,
     now: float,
     listening: Listening,
     number: int,
 ) -> None:
     """Write the rows of some events after what their reporters say has changed; `fresh` are the
-    observations that this transaction has written, by event id and vmId.
+    reports that this transaction has written, by event id and vmId.
     """
     if not keys:
         return
@@ -41,7 +41,7 @@ def show(
     claims = _claims(connection, keys, now, listening)
     contested = [key for key in keys if is_contested(claims.get(key, ()))]
     support = _support(connection, contested, now, listening) if contested else {}
-    by_key: dict[EventKey, list[Observation]] = {}
+    by_key: dict[EventKey, list[LatestReport]] = {}
     for each in fresh.values():
         by_key.setdefault(each.key, []).append(each)
     wanted: dict[EventKey, str] = {}
@@ -68,11 +68,11 @@ def show(
     after = [
         as_shown(
             events.get(key),
-            observation,
+            latest,
             by_key.get(key, ()),
             sites=sites[key],
         )
-        for key, observation in shown.items()
+        for key, latest in shown.items()
     ]
     new = [each for each in after if each != events.get(each.key)]
     seen = [each for each in after if each == events.get(each.key)]
@@ -93,7 +93,7 @@ def show_again(connection: Connection, *, now: float, listening: Listening, numb
     shown = and_(_O.event_id == _E.event_id, _O.vm_id == _E.shown_by, _O.scope == _E.scope)
     query = (
         select(_E.event_id, _E.scope)
-        .join(tables.observation, shown)
+        .join(tables.report, shown)
         .join(tables.vm, _V.vm_id == _E.shown_by)
         .where(_E.state.in_(("scheduled", "started")), ~and_(heard, _O.is_own == 1))
     )
@@ -122,7 +122,7 @@ def end_forgotten(connection: Connection, *, now: float, listening: Listening, n
     said = and_(_O.event_id == _E.event_id, _O.scope == _E.scope, _O.over == 0)
     reported = (
         select(literal(1))
-        .select_from(tables.observation)
+        .select_from(tables.report)
         .join(tables.vm, _V.vm_id == _O.vm_id)
         .where(said, heard)
         .correlate(tables.event)
@@ -136,7 +136,7 @@ def end_forgotten(connection: Connection, *, now: float, listening: Listening, n
         connection, {(row.event_id, row.scope): row.shown_by for row in found}, {}
     )
     ended = [forgotten(each, now) for each in shown.values()]
-    upsert(connection, tables.observation, [rows.observation_row(each, number) for each in ended])
+    upsert(connection, tables.report, [rows.report_row(each, number) for each in ended])
     fresh = {(each.event_id, each.vm_id): each for each in ended}
     show(connection, list(shown), fresh, now=now, listening=listening, number=number)
     return len(shown)
@@ -214,7 +214,7 @@ def _ids(claims: Iterable[Claim]) -> set[str]:
     return {each.vm_id for each in claims}
 
 
-def _newest_of(event: FleetEvent | None, said: Iterable[Observation]) -> str | None:
+def _newest_of(event: FleetEvent | None, said: Iterable[LatestReport]) -> str | None:
     """The reporter that shows an event which no heard VM claims: that of the event until now, or
     one that has said something newer.
     """
@@ -237,8 +237,8 @@ def _newest(connection: Connection, key: EventKey) -> str | None:
 def _observations(
     connection: Connection,
     wanted: Mapping[EventKey, str],
-    fresh: Mapping[tuple[str, str], Observation],
-) -> dict[EventKey, Observation]:
+    fresh: Mapping[tuple[str, str], LatestReport],
+) -> dict[EventKey, LatestReport]:
     """What the reporters say by which events are shown."""
     found, missing = {}, set()
     for key, vm_id in wanted.items():
@@ -248,21 +248,21 @@ def _observations(
         else:
             missing.add((key[0], vm_id))
     for some in portions(missing, _PAIRS):
-        query = select(tables.observation).where(tuple_(_O.event_id, _O.vm_id).in_(some))
+        query = select(tables.report).where(tuple_(_O.event_id, _O.vm_id).in_(some))
         for row in connection.execute(query):
-            found[(row.event_id, row.scope)] = rows.observation_of(row)
+            found[(row.event_id, row.scope)] = rows.report_of(row)
     return found
 
 
 def _sites(
     connection: Connection,
-    shown: Mapping[EventKey, Observation],
+    shown: Mapping[EventKey, LatestReport],
     claims: Mapping[EventKey, Iterable[Claim]],
 ) -> dict[EventKey, tuple[str, ...]]:
     """The sites of the VMs that each event names, as far as they report it; or its reporter's."""
     found: dict[EventKey, set[str]] = {}
-    for key, observation in shown.items():
-        names = {folded(name) for name in observation.facts.event.resources}
+    for key, latest in shown.items():
+        names = {folded(name) for name in latest.report.event.resources}
         found[key] = {each.site for each in claims.get(key, ()) if each.folded in names}
     reporters = {shown[key].vm_id for key, sites in found.items() if not sites}
     own: dict[str, str] = {}
@@ -282,7 +282,7 @@ def _touch(connection: Connection, keys: Iterable[EventKey], number: int) -> Non
 def _write_names(
     connection: Connection,
     events: Mapping[EventKey, FleetEvent],
-    shown: Mapping[EventKey, Observation],
+    shown: Mapping[EventKey, LatestReport],
     number: int,
 ) -> None:
     """The names of events, in the place of those that they had; VMs that lose one have changed."""
@@ -294,7 +294,7 @@ def _write_names(
             before.setdefault((row.event_id, row.scope), set()).add(row.folded)
     new, dropped = [], []
     for key, event in events.items():
-        names = {folded(name) for name in shown[key].facts.event.resources}
+        names = {folded(name) for name in shown[key].report.event.resources}
         had = before.get(key, set())
         values = {"event_id": event.event_id, "scope": event.scope}
         new += [{**values, "folded": name} for name in sorted(names - had)]

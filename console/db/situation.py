@@ -24,11 +24,11 @@ from console.turns.groups import ATTRIBUTES, Group, Grouping, Member
 from console.turns.replay import PastEvent
 from console.turns.situation import (
     EventFacts,
-    Preparation,
     Progress,
-    Situation,
     Turn,
+    TurnSituation,
     VmFacts,
+    VmPreparation,
     key_of,
 )
 
@@ -39,7 +39,7 @@ _RECOVERED: Final = "recovered"
 
 def read_situation(
     snapshot: Snapshot, grouping: Grouping, *, can_sign: bool = True, four_eyes: int = 0
-) -> Situation:
+) -> TurnSituation:
     """All that turns are decided from. `four_eyes`: from so many named VMs on a second person is
     needed; 0: never.
     """
@@ -63,7 +63,7 @@ def read_situation(
     }
     for key, one in left.items():
         found.setdefault(key, _leftover(one))
-    return Situation(
+    return TurnSituation(
         groups=grouping.groups(keys),
         vms=facts,
         events={each.key: each for each in events},
@@ -117,7 +117,7 @@ def _member(row: Row[Any]) -> Member:
 def _vms(
     snapshot: Snapshot,
     keys: Mapping[str, frozenset[str]],
-    said: Mapping[str, Sequence[Preparation]],
+    said: Mapping[str, Sequence[VmPreparation]],
     wanted: Collection[str],
 ) -> dict[str, VmFacts]:
     """The VMs that may be away: those that are not heard, and some that are."""
@@ -137,7 +137,7 @@ def _facts(
     snapshot: Snapshot,
     row: Row[Any],
     keys: Mapping[str, frozenset[str]],
-    said: Mapping[str, Sequence[Preparation]],
+    said: Mapping[str, Sequence[VmPreparation]],
 ) -> VmFacts:
     known = vm_of(row)
     heard_until = known.heard_at + snapshot.listening.patience(known.interval)
@@ -161,7 +161,7 @@ def _contact(word: Contact) -> Literal["heard", "late", "silent", "stopped", "le
 
 
 def _event(known: KnownEvent, before: Mapping[turns.Key, Turn], *, four_eyes: int) -> EventFacts:
-    event, facts = known.event, known.shown.facts
+    event, facts = known.event, known.shown.report
     said = facts.event
     named = known.named.values()
     turn = before.get((event.event_id, event.scope))
@@ -201,16 +201,16 @@ def _approval(decided: Decided, fingerprint: str) -> Literal["open", "confirmed"
 
 def _preparations(
     connection: Connection, event_ids: Iterable[str]
-) -> dict[str, tuple[Preparation, ...]]:
+) -> dict[str, tuple[VmPreparation, ...]]:
     """What VMs have said of their preparations, by vmId: of those that have not recovered, and for
     some events.
     """
     c = preparation.c
     ids = sorted(event_ids)[:AT_ONCE]
     wanted = select(preparation).where(or_(c.state != _RECOVERED, c.event_id.in_(ids)))
-    found: dict[str, tuple[Preparation, ...]] = {}
+    found: dict[str, tuple[VmPreparation, ...]] = {}
     for row in connection.execute(wanted):
-        one = Preparation(
+        one = VmPreparation(
             event_key=key_of(row.event_id, row.scope),
             fingerprint=row.fingerprint,
             state=cast("Progress", row.state),
@@ -220,7 +220,7 @@ def _preparations(
     return found
 
 
-def _leftover(said: Preparation) -> Turn:
+def _leftover(said: VmPreparation) -> Turn:
     """The turn that an event never had for which a VM has prepared, and that is over."""
     scope, _, event_id = said.event_key.rpartition("\n")
     return Turn(
@@ -246,7 +246,7 @@ def read_past(
 
 def _past(known: KnownEvent) -> PastEvent:
     """An event as it was announced, as far as it is known."""
-    facts, event = known.shown.facts, known.event
+    facts, event = known.shown.report, known.event
     notice = facts.notice_seconds
     not_before = event.not_before
     if not_before is None and notice is not None:  # Azure: NotBefore is blank once it has started

@@ -161,8 +161,8 @@ resource: Final = Table(
 )
 
 # What one reporter says of one event: its newest record about it.
-observation: Final = Table(
-    "observation",
+report: Final = Table(
+    "report",
     metadata,
     Column("event_id", Text, primary_key=True),
     Column("vm_id", Text, primary_key=True),
@@ -184,8 +184,8 @@ observation: Final = Table(
     Column("told", Text),
     # It shows the event only until another reporter does.
     Column("is_weak", Integer, nullable=False, server_default="0"),
-    Index("observation_vm", "vm_id", "over"),
-    Index("observation_changed", "changed"),
+    Index("report_vm", "vm_id", "over"),
+    Index("report_changed", "changed"),
 )
 
 receipt: Final = Table(

@@ -65,10 +65,10 @@ def shown_turns(connection: Connection, event_ids: Iterable[str]) -> dict[Key, E
     }
 
 
-def _held(each: Turn) -> tuple[HeldBy, ...]:
-    if each.is_held:
-        return tuple((one.vm_id, each.event_key) for one in each.still_away)
-    return each.held_by if each.state == "waiting" else ()
+def _held(turn: Turn) -> tuple[HeldBy, ...]:
+    if turn.is_held:
+        return tuple((one.vm_id, turn.event_key) for one in turn.still_away)
+    return turn.held_by if turn.state == "waiting" else ()
 
 
 def _names(connection: Connection, vm_ids: Iterable[str]) -> dict[str, str]:
@@ -136,25 +136,25 @@ def turn_of(row: Row[Any]) -> Turn:
     )
 
 
-def _row(each: Turn, number: int) -> Values:
-    holders = [(one.vm_id, sorted(one.groups), one.back_at) for one in each.holders]
+def _row(turn: Turn, number: int) -> Values:
+    holders = [(one.vm_id, sorted(one.groups), one.back_at) for one in turn.holders]
     return {
-        "event_id": each.event_id,
-        "scope": each.scope,
-        "fingerprint": each.fingerprint,
-        "state": each.state,
-        "since": each.since,
-        "taken_at": each.taken_at,
-        "over_at": each.over_at,
-        "by": each.by,
-        "asked": each.asked,
-        "is_forced": int(each.is_forced),
-        "reason": each.reason,
-        "ended_by": each.ended_by,
-        "needs_people": int(each.needs_people),
-        "groups": json.dumps(each.groups),
+        "event_id": turn.event_id,
+        "scope": turn.scope,
+        "fingerprint": turn.fingerprint,
+        "state": turn.state,
+        "since": turn.since,
+        "taken_at": turn.taken_at,
+        "over_at": turn.over_at,
+        "by": turn.by,
+        "asked": turn.asked,
+        "is_forced": int(turn.is_forced),
+        "reason": turn.reason,
+        "ended_by": turn.ended_by,
+        "needs_people": int(turn.needs_people),
+        "groups": json.dumps(turn.groups),
         "holders": json.dumps(holders),
-        "held_by": json.dumps(each.held_by),
-        "behind": json.dumps(each.behind),
+        "held_by": json.dumps(turn.held_by),
+        "behind": json.dumps(turn.behind),
         "changed": number,
     }

@@ -23,7 +23,7 @@ from sqlalchemy import (
 from console.db import rows
 from console.db.contact import contact_of
 from console.db.search import ESCAPE, has_tag, is_pattern, pattern_of, tag_of
-from console.db.tables import event, observation, resource, taken, vm
+from console.db.tables import event, report, resource, taken, vm
 from console.db.upsert import portions
 from console.fleet.contact import Contact, Listening
 from console.fleet.reporters import PULL_SECONDS
@@ -348,9 +348,7 @@ def named(*columns: ColumnElement[Any], heard: ColumnElement[bool] | None = None
     says who is heard, of those the one that has borne the name longest. `columns` are further ones,
     of `BEARER` or of `event`.
     """
-    best = case(
-        (BEARER.c.vm_id == event.c.shown_by, 0), (observation.c.vm_id.is_not(None), 1), else_=2
-    )
+    best = case((BEARER.c.vm_id == event.c.shown_by, 0), (report.c.vm_id.is_not(None), 1), else_=2)
     order: list[ColumnElement[Any]] = [BEARER.c.heard_at.desc()]
     if heard is not None:
         order = [case((heard, 0), else_=1), BEARER.c.first_at, *order]
@@ -359,10 +357,10 @@ def named(*columns: ColumnElement[Any], heard: ColumnElement[bool] | None = None
         order_by=(best, *order, BEARER.c.vm_id),
     )
     both = and_(
-        observation.c.event_id == resource.c.event_id,
-        observation.c.vm_id == BEARER.c.vm_id,
-        observation.c.scope == resource.c.scope,
-        observation.c.is_own == 1,
+        report.c.event_id == resource.c.event_id,
+        report.c.vm_id == BEARER.c.vm_id,
+        report.c.scope == resource.c.scope,
+        report.c.is_own == 1,
     )
     same_event = and_(event.c.event_id == resource.c.event_id, event.c.scope == resource.c.scope)
     return (
@@ -373,8 +371,8 @@ def named(*columns: ColumnElement[Any], heard: ColumnElement[bool] | None = None
             event.c.state,
             event.c.is_news,
             BEARER.c.vm_id,
-            observation.c.says,
-            observation.c.over,
+            report.c.says,
+            report.c.over,
             rank.label("rank"),
             *(BEARER.c[name] for name in _CONTACT_COLUMNS),
             *columns,
@@ -383,7 +381,7 @@ def named(*columns: ColumnElement[Any], heard: ColumnElement[bool] | None = None
         .join(resource, same_event)
         .join(_SHOWN, _SHOWN.c.vm_id == event.c.shown_by)
         .join(BEARER, and_(BEARER.c.place == _SHOWN.c.place, BEARER.c.folded == resource.c.folded))
-        .outerjoin(observation, both)
+        .outerjoin(report, both)
     )
 
 
@@ -418,7 +416,7 @@ def retire_deleted(
     e = event.c
     is_deleted = func.lower(e.event_type).in_(_DELETING)
     contact = contact_of(BEARER, now, listening).label("contact")
-    told = observation.alias("told")
+    told = report.alias("told")
     facts = select(told.c.facts).where(
         told.c.event_id == e.event_id, told.c.scope == e.scope, told.c.vm_id == e.shown_by
     )

@@ -13,7 +13,7 @@ from console.db.showing import end_forgotten, pending_of, show, show_again
 from console.db.upsert import insert_new, insert_of, portions, upsert
 from console.db.vms import retire_deleted
 from console.fleet.contact import Listening
-from console.fleet.fold import Changes, Known, is_deletion
+from console.fleet.fold import Changes, Loaded, is_deletion
 from console.fleet.reporters import PULL_SECONDS
 from console.records.incoming import Incoming, IncomingRecord, IncomingState, IncomingStatus
 
@@ -34,9 +34,9 @@ def newest_number(connection: Connection) -> int:
     return number
 
 
-def load(connection: Connection, batch: Sequence[Incoming]) -> Known:
+def load(connection: Connection, batch: Sequence[Incoming]) -> Loaded:
     """What the database holds of the VMs, streams, records and events of a batch."""
-    known = Known()
+    known = Loaded()
     vm_ids = {_vm_id(each) for each in batch}
     records = [each for each in batch if isinstance(each, IncomingRecord)]
     for row in _select_in(connection, tables.vm, "vm_id", vm_ids):
@@ -68,18 +68,18 @@ def write(connection: Connection, changes: Changes, number: int, *, now: float) 
     upsert(connection, tables.stream, map(rows.stream_row, changes.streams.values()))
     upsert(
         connection,
-        tables.observation,
-        [rows.observation_row(each, number) for each in changes.observations.values()],
+        tables.report,
+        [rows.report_row(each, number) for each in changes.reports.values()],
     )
     show(
         connection,
         changes.touched | pending_of(connection, changes.turned),
-        changes.observations,
+        changes.reports,
         now=now,
         listening=changes.listening,
         number=number,
     )
-    gone = {each.key for each in changes.observations.values() if is_deletion(each.facts)}
+    gone = {each.key for each in changes.reports.values() if is_deletion(each.report)}
     if gone:
         retire_deleted(connection, now=now, listening=changes.listening, number=number, keys=gone)
     insert_new(connection, tables.receipt, [rows.receipt_row(r, number) for r in changes.receipts])
@@ -179,7 +179,7 @@ def _vm_id(each: Incoming) -> str:
     return each.vm.vm_id if isinstance(each, IncomingRecord) else each.vm_id
 
 
-def _load_events(connection: Connection, known: Known, batch: Sequence[Incoming]) -> None:
+def _load_events(connection: Connection, known: Loaded, batch: Sequence[Incoming]) -> None:
     pairs = {
         (each.event.event.event_id, each.vm.vm_id)
         for each in batch
@@ -187,29 +187,29 @@ def _load_events(connection: Connection, known: Known, batch: Sequence[Incoming]
     }
     states = [each for each in batch if isinstance(each, IncomingState)]
     pairs |= {(event.event.event_id, each.vm_id) for each in states for _, event in each.events}
-    c = tables.observation.c
+    c = tables.report.c
     if states:
-        pending = select(tables.observation).where(
+        pending = select(tables.report).where(
             c.over == 0, c.vm_id.in_({each.vm_id for each in states})
         )
         for row in connection.execute(pending):
-            known.observations[(row.event_id, row.vm_id)] = rows.observation_of(row)
+            known.reports[(row.event_id, row.vm_id)] = rows.report_of(row)
     # Of the reporters in the batch alone: an event may have thousands of others.
     for some in portions(pairs, _PAIRS):
-        wanted = select(tables.observation).where(tuple_(c.event_id, c.vm_id).in_(some))
+        wanted = select(tables.report).where(tuple_(c.event_id, c.vm_id).in_(some))
         for row in connection.execute(wanted):
-            known.observations[(row.event_id, row.vm_id)] = rows.observation_of(row)
+            known.reports[(row.event_id, row.vm_id)] = rows.report_of(row)
 
 
-def _load_open_events(connection: Connection, known: Known, batch: Iterable[Incoming]) -> None:
+def _load_open_events(connection: Connection, known: Loaded, batch: Iterable[Incoming]) -> None:
     """How many open events those VMs report that report another one now."""
-    c = tables.observation.c
+    c = tables.report.c
     new = {
         each.vm.vm_id
         for each in batch
         if isinstance(each, IncomingRecord)
         and each.event is not None
-        and (each.event.event.event_id, each.vm.vm_id) not in known.observations
+        and (each.event.event.event_id, each.vm.vm_id) not in known.reports
     }
     new |= {each.vm_id for each in batch if isinstance(each, IncomingState) and each.events}
     for few in portions(new & set(known.vms)):
@@ -218,7 +218,7 @@ def _load_open_events(connection: Connection, known: Known, batch: Iterable[Inco
             known.open_events[vm_id] = number
 
 
-def _load_preparations(connection: Connection, known: Known, batch: Iterable[Incoming]) -> None:
+def _load_preparations(connection: Connection, known: Loaded, batch: Iterable[Incoming]) -> None:
     vm_ids = {
         _vm_id(each)
         for each in batch

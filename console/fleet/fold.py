@@ -9,12 +9,12 @@ from typing import Final
 
 from console.fleet import gaps, vms
 from console.fleet.contact import Listening
-from console.fleet.observations import ended_unseen, of_pending, of_record, supersedes
+from console.fleet.reports import ended_unseen, of_pending, of_record, supersedes
 from console.fleet.values import (
     EventKey,
-    Observation,
-    Preparation,
+    LatestReport,
     Receipt,
+    ReportedPreparation,
     SequenceGap,
     Stream,
     Vm,
@@ -34,7 +34,7 @@ MOST_OPEN_EVENTS: Final = 1000
 
 
 @dataclass(slots=True, kw_only=True)
-class Known:
+class Loaded:
     """What the database holds of the VMs and events of a batch; the fold works on it."""
 
     records: dict[str, str] = field(default_factory=dict)
@@ -45,9 +45,9 @@ class Known:
     streams: dict[Pair, Stream] = field(default_factory=dict)
     """By vmId and stream."""
     gaps: dict[Pair, list[SequenceGap]] = field(default_factory=dict)
-    observations: dict[Pair, Observation] = field(default_factory=dict)
+    reports: dict[Pair, LatestReport] = field(default_factory=dict)
     """By event id and vmId."""
-    preparations: dict[Pair, Preparation] = field(default_factory=dict)
+    preparations: dict[Pair, ReportedPreparation] = field(default_factory=dict)
     """By event id and vmId."""
 
 
@@ -61,13 +61,13 @@ class Changes:
     streams: dict[Pair, Stream] = field(default_factory=dict)
     gaps: dict[Pair, list[SequenceGap]] = field(default_factory=dict)
     """All that are left of a stream's gaps, where they changed."""
-    observations: dict[Pair, Observation] = field(default_factory=dict)
+    reports: dict[Pair, LatestReport] = field(default_factory=dict)
     touched: set[EventKey] = field(default_factory=set)
     """Events about which a reporter says something else than before."""
     turned: set[str] = field(default_factory=set)
     """VMs that are heard and were not, or were and are not: their word counts otherwise."""
     receipts: list[Receipt] = field(default_factory=list)
-    preparations: dict[Pair, Preparation] = field(default_factory=dict)
+    preparations: dict[Pair, ReportedPreparation] = field(default_factory=dict)
     altered: set[str] = field(default_factory=set)
     """VMs of which more has changed than the time of their contact."""
     duplicates: int = 0
@@ -77,7 +77,7 @@ class Changes:
     """How patient the console is."""
 
 
-def fold(known: Known, batch: Iterable[Incoming], *, silent_after: float | None = None) -> Changes:
+def fold(known: Loaded, batch: Iterable[Incoming], *, silent_after: float | None = None) -> Changes:
     """The changes that a batch makes, in the order in which it came in; `silent_after` in seconds,
     if it is the same for every VM.
     """
@@ -93,7 +93,7 @@ def fold(known: Known, batch: Iterable[Incoming], *, silent_after: float | None 
     return changes
 
 
-def _record(known: Known, changes: Changes, record: IncomingRecord) -> None:
+def _record(known: Loaded, changes: Changes, record: IncomingRecord) -> None:
     vm_id = record.vm.vm_id
     vm = known.vms.get(vm_id)
     key = (vm_id, record.stream)
@@ -123,7 +123,7 @@ def _record(known: Known, changes: Changes, record: IncomingRecord) -> None:
         put_back = not counted.fresh
         _observe(known, changes, of_record(record, record.event, heard), put_back=put_back)
     if record.preparation is not None:
-        said = Preparation(
+        said = ReportedPreparation(
             vm_id=vm_id,
             scope=heard.scope,
             facts=record.preparation,
@@ -148,16 +148,16 @@ def _record(known: Known, changes: Changes, record: IncomingRecord) -> None:
             )
 
 
-def _is_too_much(known: Known, record: IncomingRecord) -> bool:
+def _is_too_much(known: Loaded, record: IncomingRecord) -> bool:
     """Whether a record begins one more event of a VM that reports as many as it may."""
     if record.event is None or record.event.state == "ended":
         return False
     vm_id = record.vm.vm_id
-    before = known.observations.get((record.event.event.event_id, vm_id))
+    before = known.reports.get((record.event.event.event_id, vm_id))
     return before is None and known.open_events[vm_id] >= MOST_OPEN_EVENTS
 
 
-def _with_own_id(known: Known, record: IncomingRecord) -> IncomingRecord:
+def _with_own_id(known: Loaded, record: IncomingRecord) -> IncomingRecord:
     """The record; under another id if another VM has used its own: that takes nothing away from
     this one's history.
     """
@@ -167,7 +167,7 @@ def _with_own_id(known: Known, record: IncomingRecord) -> IncomingRecord:
     return replace(record, id=f"{record.id} of {vm_id}")
 
 
-def _count_again(known: Known, changes: Changes, record: IncomingRecord) -> None:
+def _count_again(known: Loaded, changes: Changes, record: IncomingRecord) -> None:
     """A copy; or the heartbeat of a VM whose disk was put back to an earlier copy, which counts
     again what it had counted: that proves contact.
     """
@@ -178,7 +178,7 @@ def _count_again(known: Known, changes: Changes, record: IncomingRecord) -> None
     _put(known, changes, vms.with_contact(vm, record), record.received_at)
 
 
-def _put(known: Known, changes: Changes, vm: Vm, at: float) -> None:
+def _put(known: Loaded, changes: Changes, vm: Vm, at: float) -> None:
     """The row of a VM from a moment on, in seconds since 1970."""
     before = known.vms.get(vm.vm_id)
     patience = changes.listening.patience(vm.interval)
@@ -193,27 +193,27 @@ def _put(known: Known, changes: Changes, vm: Vm, at: float) -> None:
 
 
 def _observe(
-    known: Known, changes: Changes, observation: Observation, *, put_back: bool = False
+    known: Loaded, changes: Changes, latest: LatestReport, *, put_back: bool = False
 ) -> None:
-    key = (observation.event_id, observation.vm_id)
-    before = known.observations.get(key)
+    key = (latest.event_id, latest.vm_id)
+    before = known.reports.get(key)
     if before is not None:
-        later = put_back and observation.time >= before.time
-        if not later and not supersedes(observation, before):
+        later = put_back and latest.time >= before.time
+        if not later and not supersedes(latest, before):
             return
-        if before.first_at < observation.first_at:
-            observation = replace(observation, first_at=before.first_at)
-        if before.scope != observation.scope:  # until now, Azure's word for it was not known
+        if before.first_at < latest.first_at:
+            latest = replace(latest, first_at=before.first_at)
+        if before.scope != latest.scope:  # until now, Azure's word for it was not known
             changes.touched.add(before.key)
-    was_open = before is not None and before.facts.state != "ended"
-    is_open = observation.facts.state != "ended"
-    known.open_events[observation.vm_id] += is_open - was_open
-    known.observations[key] = observation
-    changes.observations[key] = observation
-    changes.touched.add(observation.key)
+    was_open = before is not None and before.report.state != "ended"
+    is_open = latest.report.state != "ended"
+    known.open_events[latest.vm_id] += is_open - was_open
+    known.reports[key] = latest
+    changes.reports[key] = latest
+    changes.touched.add(latest.key)
 
 
-def _state(known: Known, changes: Changes, state: IncomingState) -> None:
+def _state(known: Loaded, changes: Changes, state: IncomingState) -> None:
     """Events that are pending on a VM, where the records about them were missed."""
     vm = vms.with_state(known.vms.get(state.vm_id), state)
     _put(known, changes, vm, state.received_at)
@@ -221,13 +221,13 @@ def _state(known: Known, changes: Changes, state: IncomingState) -> None:
     for record_id, event in state.events:
         event_id = event.event.event_id
         pending.add(event_id)
-        before = known.observations.get((event_id, state.vm_id))
+        before = known.reports.get((event_id, state.vm_id))
         if before is None and known.open_events[state.vm_id] >= MOST_OPEN_EVENTS:
             continue
         if before is None or _is_newer(before, state, event):
             _observe(known, changes, of_pending(state, vm, record_id, event))
     for prepared in state.preparations:
-        said = Preparation(
+        said = ReportedPreparation(
             vm_id=state.vm_id,
             scope=vm.scope,
             facts=prepared,
@@ -236,14 +236,14 @@ def _state(known: Known, changes: Changes, state: IncomingState) -> None:
             time=min(state.time, state.received_at),
         )
         _prepare(known, changes, said)
-    for (event_id, vm_id), observation in list(known.observations.items()):
-        if vm_id == state.vm_id and event_id not in pending and observation.time < state.time:
-            over = ended_unseen(observation, state)
+    for (event_id, vm_id), latest in list(known.reports.items()):
+        if vm_id == state.vm_id and event_id not in pending and latest.time < state.time:
+            over = ended_unseen(latest, state)
             if over is not None:
                 _observe(known, changes, over)
 
 
-def _prepare(known: Known, changes: Changes, said: Preparation) -> None:
+def _prepare(known: Loaded, changes: Changes, said: ReportedPreparation) -> None:
     """What a VM says of its preparation, unless it has said something newer."""
     key = (said.facts.event_id, said.vm_id)
     before = known.preparations.get(key)
@@ -263,11 +263,11 @@ def _is_same(one: PreparationFacts, other: PreparationFacts) -> bool:
     return (one.fingerprint, one.state) == (other.fingerprint, other.state)
 
 
-def _is_newer(before: Observation, state: IncomingState, event: EventReport) -> bool:
+def _is_newer(before: LatestReport, state: IncomingState, event: EventReport) -> bool:
     """Whether a state document knows more of an event than what was observed before."""
-    if before.facts.revision != event.revision:
-        return before.facts.revision < event.revision
-    return before.facts.state == "ended" and before.time < state.time  # it was not over
+    if before.report.revision != event.revision:
+        return before.report.revision < event.revision
+    return before.report.state == "ended" and before.time < state.time  # it was not over
 
 
 def is_deletion(event: EventReport) -> bool:

@@ -44,8 +44,8 @@ def reporters(known: KnownEvent, now: float, listening: Listening) -> list[Repor
     fingerprint cannot be approved.
     """
     found: dict[str, Reporter] = {}
-    facts = known.shown.facts
-    if facts.is_news or not facts.is_proven:
+    report = known.shown.report
+    if report.is_news or not report.is_proven:
         return []
     for named in known.named.values():
         channel = channel_of(named.commands, named.pulled_at, now, listening)

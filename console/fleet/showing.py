@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from console.fleet.values import FleetEvent, Observation
+from console.fleet.values import FleetEvent, LatestReport
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,28 +86,28 @@ def _strongest(
 
 def as_shown(
     event: FleetEvent | None,
-    shown: Observation,
-    fresh: Sequence[Observation] = (),
+    shown: LatestReport,
+    fresh: Sequence[LatestReport] = (),
     *,
     sites: tuple[str, ...],
 ) -> FleetEvent:
     """The event's row as one of its reporters shows it; `fresh` is what came in now."""
-    facts = shown.facts
-    starts = facts.event.not_before
+    report = shown.report
+    starts = report.event.not_before
     first_at = min(each.first_at for each in (shown, *fresh))
     after = FleetEvent(
         event_id=shown.event_id,
         scope=shown.scope,
-        state=facts.state,
+        state=report.state,
         shown_by=shown.vm_id,
         shown_at=shown.time,
         first_at=first_at if event is None else min(event.first_at, first_at),
-        event_type=facts.event.event_type,
+        event_type=report.event.event_type,
         not_before=None if starts is None else starts.timestamp(),
-        is_news=facts.is_news,
+        is_news=report.is_news,
         sites=sites,
-        words="\n".join([facts.event.event_id, *facts.event.resources]).lower(),
-        status=facts.event.event_status,
+        words="\n".join([report.event.event_id, *report.event.resources]).lower(),
+        status=report.event.event_status,
         started_at=None if event is None else event.started_at,
         notice=None if event is None else event.notice,
         downtime=None if event is None else event.downtime,
@@ -118,15 +118,15 @@ def as_shown(
     return after
 
 
-def _measured(event: FleetEvent, observation: Observation) -> FleetEvent:
+def _measured(event: FleetEvent, latest: LatestReport) -> FleetEvent:
     """The event's row with what a reporter measured, whichever reporter shows it."""
-    facts = observation.facts
+    report = latest.report
     started_at, notice, downtime = event.started_at, event.notice, event.downtime
-    if facts.state == "started":
-        started_at = _best(min, started_at, observation.time)
-    if observation.is_own:
-        notice = _best(max, notice, facts.notice_seconds)
-        downtime = _best(max, downtime, facts.downtime_seconds or facts.pause_seconds)
+    if report.state == "started":
+        started_at = _best(min, started_at, latest.time)
+    if latest.is_own:
+        notice = _best(max, notice, report.notice_seconds)
+        downtime = _best(max, downtime, report.downtime_seconds or report.pause_seconds)
     return replace(event, started_at=started_at, notice=notice, downtime=downtime)
 
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from console.fleet.moments import moment
 from console.fleet.outcomes import outcome_words
-from console.fleet.values import Command, Decision, Observation, Receipt, SequenceGap
+from console.fleet.values import Command, Decision, LatestReport, Receipt, SequenceGap
 from console.records.incoming import PreparationFacts
 
 Json = dict[str, Any]
@@ -114,22 +114,22 @@ def gap_item(gap: SequenceGap) -> Json:
     }
 
 
-def history_item(observation: Observation) -> Json:
+def history_item(latest: LatestReport) -> Json:
     """What an event was for one VM: notice against promise, pause against announcement."""
-    facts = observation.facts
-    fields = facts.event.to_wire()
+    report = latest.report
+    fields = report.event.to_wire()
     return {
         "eventId": fields["eventId"],
         "eventType": fields["eventType"],
-        "impact": facts.impact,
-        "state": facts.state,
+        "impact": report.impact,
+        "state": report.state,
         "eventStatus": fields["eventStatus"],
-        "affectsThisVm": facts.affects_this_vm,
+        "affectsThisVm": report.affects_this_vm,
         "notBefore": fields["notBefore"],
-        "firstSeenAt": moment(observation.first_at),
-        "lastSeenAt": moment(observation.time),
-        "noticeSeconds": facts.notice_seconds,
+        "firstSeenAt": moment(latest.first_at),
+        "lastSeenAt": moment(latest.time),
+        "noticeSeconds": report.notice_seconds,
         "durationInSeconds": fields["durationInSeconds"],
-        "pauseSeconds": facts.pause_seconds,
-        "downtimeSeconds": facts.downtime_seconds,
+        "pauseSeconds": report.pause_seconds,
+        "downtimeSeconds": report.downtime_seconds,
     }

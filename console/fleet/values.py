@@ -82,11 +82,11 @@ class Vm:
             return ""
         return f"{self.subscription_id}/{self.resource_group}".lower()[:_LONGEST_KEY]
 
-    def is_named_by(self, facts: EventReport) -> bool:
+    def is_named_by(self, report: EventReport) -> bool:
         """Whether an event names this VM: by the name that it bears, whatever it says itself."""
         own = folded(self.name)
-        names = facts.event.resources
-        return facts.affects_this_vm and any(folded(name) == own for name in names)
+        names = report.event.resources
+        return report.affects_this_vm and any(folded(name) == own for name in names)
 
 
 def folded(name: str) -> str:
@@ -139,7 +139,7 @@ class SequenceGap:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Observation:
+class LatestReport:
     """What one reporter says of one event: its newest record about it."""
 
     event_id: str
@@ -152,7 +152,7 @@ class Observation:
     """By the VM's clock, but never later than it came in."""
     first_at: float
     """The time of the reporter's first record about the event."""
-    facts: EventReport
+    report: EventReport
     scope: str = ""
     """Of the reporter: within it the event's id is unique."""
     is_own: bool = False
@@ -166,8 +166,8 @@ class Observation:
     @property
     def says(self) -> str:
         """Equal for two reporters that say the same."""
-        names = "\n".join(sorted(self.facts.event.resources))
-        return _hash(f"{self.facts.fingerprint}\n{names}")
+        names = "\n".join(sorted(self.report.event.resources))
+        return _hash(f"{self.report.fingerprint}\n{names}")
 
     @property
     def told(self) -> str | None:
@@ -176,19 +176,19 @@ class Observation:
         """
         if not self.sequence:
             return None
-        return _hash(f"{self.facts.impact}\n{self.facts.event.description}")
+        return _hash(f"{self.report.impact}\n{self.report.event.description}")
 
     @property
     def named(self) -> str:
         """Equal for two reporters that name the same VMs."""
-        return _hash("\n".join(sorted(map(folded, self.facts.event.resources))))
+        return _hash("\n".join(sorted(map(folded, self.report.event.resources))))
 
     @property
     def is_weak(self) -> bool:
         """Whether it shows the event only until another reporter does: it cannot be proven, or the
         event goes on without this reporter.
         """
-        return self.facts.goes_on or not self.facts.is_proven
+        return self.report.goes_on or not self.report.is_proven
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -242,7 +242,7 @@ class Receipt:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Preparation:
+class ReportedPreparation:
     """How far a VM has prepared for an event: the newest that it said of that."""
 
     vm_id: str
@@ -391,7 +391,7 @@ class KnownEvent:
     """All that the rows hold of an event at one moment."""
 
     event: FleetEvent
-    shown: Observation
+    shown: LatestReport
     """Of the reporter by which it is shown."""
     seen_by: int
     """How many VMs have reported it."""

@@ -18,7 +18,7 @@ from console.fleet.values import (
     Expectation,
     HeardVm,
     KnownEvent,
-    Observation,
+    LatestReport,
     Receipt,
     Taken,
     folded,
@@ -85,7 +85,7 @@ def decision_on(known: KnownEvent, now: float, listening: Listening) -> Decision
     """How the decision on an event is now."""
     now_stands = standing(
         known.event.state,
-        known.shown.facts.fingerprint,
+        known.shown.report.fingerprint,
         known.receipts,
         known.decided,
         can_be_asked=bool(reporters(known, now, listening)),
@@ -99,8 +99,8 @@ def event_item(
     """One event as `/api/v1/events` lists it; `names_scopes` says which other scopes have reported
     another event under its id.
     """
-    event, facts = known.event, known.shown.facts
-    fields = facts.event.to_wire()
+    event, report = known.event, known.shown.report
+    fields = report.event.to_wire()
     decision = decision_on(known, now, listening)
     return {
         "eventId": event.event_id,
@@ -110,11 +110,11 @@ def event_item(
             for each in known.other_scopes
         ],
         "state": event.state,
-        "impact": facts.impact,
+        "impact": report.impact,
         **{name: fields[name] for name in SHOWN_FIELDS},
-        "fingerprint": facts.fingerprint,
+        "fingerprint": report.fingerprint,
         "differing": known.differing,
-        "resources": [_resource(known, name) for name in facts.event.resources],
+        "resources": [_resource(known, name) for name in report.event.resources],
         "seenBy": known.seen_by,
         "firstSeenAt": moment(event.first_at),
         "turn": turn_item(known.turn),
@@ -164,39 +164,39 @@ def turn_item(turn: EventTurn | None) -> Json:
     }
 
 
-def reporter_item(observation: Observation, heard: HeardVm | None, shown: Observation) -> Json:
+def reporter_item(latest: LatestReport, heard: HeardVm | None, shown: LatestReport) -> Json:
     """What one reporter says of an event, and in which fields that differs from what `shown` says;
     `heard` is its VM, if its row is there.
     """
-    facts = observation.facts
-    other = report_differences(_said(shown), _said(observation))
+    report = latest.report
+    other = report_differences(_said(shown), _said(latest))
     return {
-        "vmId": observation.vm_id,
+        "vmId": latest.vm_id,
         "name": None if heard is None else heard.vm.name,
         "contact": None if heard is None else heard.contact,
-        "affectsThisVm": facts.affects_this_vm,
-        "state": facts.state,
-        "eventStatus": facts.event.event_status,
-        "fingerprint": facts.fingerprint,
-        "impact": facts.impact,
-        "description": facts.event.description,
-        "lastSeenAt": moment(observation.time),
-        "noticeSeconds": facts.notice_seconds,
-        "pauseSeconds": facts.pause_seconds,
-        "downtimeSeconds": facts.downtime_seconds,
+        "affectsThisVm": report.affects_this_vm,
+        "state": report.state,
+        "eventStatus": report.event.event_status,
+        "fingerprint": report.fingerprint,
+        "impact": report.impact,
+        "description": report.event.description,
+        "lastSeenAt": moment(latest.time),
+        "noticeSeconds": report.notice_seconds,
+        "pauseSeconds": report.pause_seconds,
+        "downtimeSeconds": report.downtime_seconds,
         "differences": [
             {"field": each.field, "shown": each.before, "reported": each.now} for each in other
         ],
     }
 
 
-def _said(observation: Observation) -> Json:
+def _said(latest: LatestReport) -> Json:
     """The fields of an event by which reporters can differ; a state document, which has no
     sequence, gives neither impact nor description.
     """
-    facts = observation.facts
-    said = {**facts.event.to_wire(), "impact": facts.impact}
-    return said if observation.sequence else {**said, "impact": None, "description": None}
+    report = latest.report
+    said = {**report.event.to_wire(), "impact": report.impact}
+    return said if latest.sequence else {**said, "impact": None, "description": None}
 
 
 def _resource(known: KnownEvent, name: str) -> Json:

@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from console.fleet.moments import moment
 from console.fleet.outcomes import outcome_words
-from console.fleet.values import Decision, KnownEvent, Named, Observation, folded
+from console.fleet.values import Decision, KnownEvent, LatestReport, Named, folded
 from console.notify.notice import Notice
 from console.text import visible
 from wire.event import UNKNOWN_STATUS, Event
@@ -27,11 +27,11 @@ def of_open(known: KnownEvent, state: str, now: float) -> list[Notice]:
     """
     if state not in ("due", "second"):
         return []
-    event, start = known.shown.facts.event, known.event.not_before
+    event, start = known.shown.report.event, known.event.not_before
     found = []
     who = "a decision is due" if state == "due" else "a second person is needed"
     by = "" if start is None else f" It starts at {moment(start)} whatever is decided."
-    fingerprint = known.shown.facts.fingerprint
+    fingerprint = known.shown.report.fingerprint
     found.append(
         _about(
             "decision-due",
@@ -74,14 +74,14 @@ def of_turn(known: KnownEvent, at: float) -> Notice | None:
         known,
         fact=(turn.since,),
         at=at,
-        title=f"{_what(known.shown.facts.event)}: {title}",
+        title=f"{_what(known.shown.report.event)}: {title}",
         text=words,
     )
 
 
-def over(known: KnownEvent, said: Iterable[Observation]) -> Notice:
+def over(known: KnownEvent, said: Iterable[LatestReport]) -> Notice:
     """An event that has ended, with what it cost, as the VMs say that it names."""
-    event = known.shown.facts.event
+    event = known.shown.report.event
     costs = sorted(filter(None, map(_cost, said)), reverse=True)
     cost = f" The longest interruption measured: {costs[0]:.1f} s." if costs else ""
     return _about(
@@ -97,7 +97,7 @@ def over(known: KnownEvent, said: Iterable[Observation]) -> Notice:
 
 def approval_failed(decision: Decision, known: KnownEvent | None) -> Notice:
     """An approval that did not get through; `known` is what is known of its event now."""
-    event = _unknown(decision.event_id) if known is None else known.shown.facts.event
+    event = _unknown(decision.event_id) if known is None else known.shown.report.event
     outcome = decision.outcome or ""
     words = visible(outcome_words(outcome, decision.outcome_reason))
     return _about(
@@ -126,8 +126,8 @@ def _about(kind: Any, subject: KnownEvent | Event, **given: Any) -> Notice:
     if isinstance(subject, Event):
         event, state, impact, named = subject, "scheduled", None, None
     else:
-        facts = subject.shown.facts
-        event, state, impact = facts.event, subject.event.state, facts.impact
+        report = subject.shown.report
+        event, state, impact = report.event, subject.event.state, report.impact
         named = _first_named(subject, event.resources)
     name = next(iter(event.resources), "")
     return Notice(
@@ -172,6 +172,6 @@ def _ended(outcome: str) -> str:
     return {"failed": "failed", "rejected": "was rejected"}.get(outcome, "was not answered")
 
 
-def _cost(observation: Observation) -> float | None:
-    measured = (observation.facts.pause_seconds, observation.facts.downtime_seconds)
+def _cost(latest: LatestReport) -> float | None:
+    measured = (latest.report.pause_seconds, latest.report.downtime_seconds)
     return max((each for each in measured if each is not None), default=None)

@@ -77,7 +77,7 @@ def _over(snapshot: Snapshot, since: float) -> list[Notice]:
     settled = snapshot.now - _SETTLE_SECONDS
     ended = store.ended_without_notice(snapshot.connection, since, settled)
     return [
-        events.over(known, snapshot.events.observations(known.event.key, own=True))
+        events.over(known, snapshot.events.reports(known.event.key, own=True))
         for known in snapshot.events.of(ended).values()
     ]
 

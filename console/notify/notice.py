@@ -11,7 +11,7 @@ from uuid import UUID, uuid5
 
 from wire.record import Record, RecordDraft, seal
 
-Kind = Literal[
+NoticeKind = Literal[
     "decision-due",
     "undecided",
     "vm-silent",
@@ -36,7 +36,7 @@ class Notice:
     id, at every console and after every restart.
     """
 
-    kind: Kind
+    kind: NoticeKind
     subject: str
     """The id of the event or of the VM that it is about; `audit` for the audit's head."""
     fact: tuple[object, ...]

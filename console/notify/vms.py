@@ -16,7 +16,7 @@ from console.db.notices import Incident
 from console.fleet.contact import Contact
 from console.fleet.moments import moment
 from console.fleet.values import KnownEvent, Vm
-from console.notify.notice import Kind, Notice
+from console.notify.notice import Notice, NoticeKind
 from console.text import visible
 
 PATIENCE: Final = 30.0
@@ -220,19 +220,19 @@ def case_of(known: KnownEvent) -> AwaitedReturn | None:
     """From when on a VM that an event has taken away should be back; None if it is not awaited:
     the event deletes it, costs it nothing, or did not take place.
     """
-    facts, event = known.shown.facts, known.event
-    if facts.impact in (_DELETES, "none") or facts.event.event_status == "Canceled":
+    report, event = known.shown.report, known.event
+    if report.impact in (_DELETES, "none") or report.event.event_status == "Canceled":
         return None
     is_coming = event.state == "scheduled" and event.not_before is not None
     begun = event.not_before if is_coming and event.not_before else event.shown_at
     return AwaitedReturn(
         event_id=event.event_id,
-        kind=visible(facts.event.event_type or "event"),
-        due=begun + max(0, facts.event.duration_in_seconds or 0) + RETURN_SECONDS,
+        kind=visible(report.event.event_type or "event"),
+        due=begun + max(0, report.event.duration_in_seconds or 0) + RETURN_SECONDS,
     )
 
 
-def _about(vm: Vm, kind: Kind, **given: object) -> Notice:
+def _about(vm: Vm, kind: NoticeKind, **given: object) -> Notice:
     values: dict[str, object] = {
         "subject": vm.vm_id,
         "path": _path(vm.vm_id),
@@ -247,7 +247,7 @@ def _about(vm: Vm, kind: Kind, **given: object) -> Notice:
 
 
 def _about_group(
-    key: str, kind: Kind, *, count: int, vm_ids: Sequence[str] = (), **given: object
+    key: str, kind: NoticeKind, *, count: int, vm_ids: Sequence[str] = (), **given: object
 ) -> Notice:
     return Notice(
         kind=kind,

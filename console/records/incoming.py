@@ -11,7 +11,7 @@ from wire.vm import VmIdentity
 
 UNPROVEN: Final = "unproven:"
 """Before a fingerprint that may not be that of what is shown: nothing can be approved by it."""
-Kind = Literal["event", "receipt", "heartbeat", "stopped", "other"]
+RecordKind = Literal["event", "receipt", "heartbeat", "stopped", "other"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +84,7 @@ class IncomingRecord:
 
     id: str
     type: str
-    kind: Kind
+    kind: RecordKind
     vm: VmIdentity
     site: str | None
     stream: str

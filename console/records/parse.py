@@ -14,9 +14,9 @@ from console.records.incoming import (
     IncomingRecord,
     IncomingState,
     IncomingStatus,
-    Kind,
     PreparationFacts,
     ReceiptFacts,
+    RecordKind,
 )
 from wire.bridge import HeartbeatData, StartedData, StoppedData
 from wire.event import EventData
@@ -193,10 +193,10 @@ def _readable(body: bytes) -> bytes:
     return body.replace(_NUL, b"\\ufffd")
 
 
-def _kind(data: Observer) -> Kind:
+def _kind(data: Observer) -> RecordKind:
     if isinstance(data, EventData):
         return "event"
-    kinds: dict[type[Observer], Kind] = {
+    kinds: dict[type[Observer], RecordKind] = {
         HeartbeatData: "heartbeat",
         StoppedData: "stopped",
         ReceiptData: "receipt",

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from console.turns.situation import Away, EventFacts, Situation, VmFacts, Why
+from console.turns.situation import Away, EventFacts, TurnSituation, VmFacts, Why
 
 STARTED = "Started"
 
 
-def away_by_group(situation: Situation, *, with_unsure: bool = False) -> dict[str, dict[str, Away]]:
+def away_by_group(
+    situation: TurnSituation, *, with_unsure: bool = False
+) -> dict[str, dict[str, Away]]:
     """For each group, the VMs that are away, by vmId, with the first reason that holds.
 
     `with_unsure` counts a VM as silent if the console cannot know yet whether it is: for a budget

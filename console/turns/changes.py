@@ -7,10 +7,10 @@ from dataclasses import replace
 
 from console.turns.machine import after
 from console.turns.schedule import Back, Move, Plan, Take, Waiting
-from console.turns.situation import EventFacts, Holder, Situation, Turn
+from console.turns.situation import EventFacts, Holder, Turn, TurnSituation
 
 
-def changed_turns(situation: Situation, plan: Plan, now: float) -> dict[str, Turn]:
+def changed_turns(situation: TurnSituation, plan: Plan, now: float) -> dict[str, Turn]:
     """The turns that the plan begins or changes, by the key of their event."""
     turns = dict(situation.turns)
     for back in plan.backs:

@@ -13,7 +13,7 @@ from typing import Final
 from console.turns.changes import changed_turns, moved
 from console.turns.groups import Group
 from console.turns.schedule import Move, Plan, groups_touched, plan
-from console.turns.situation import EventFacts, Situation, Turn, VmFacts
+from console.turns.situation import EventFacts, Turn, TurnSituation, VmFacts
 
 _LOOK_SECONDS: Final = 30.0
 """From one look at those that wait to the next: a window may open."""
@@ -85,7 +85,7 @@ class _Run:
             )
             for vm_id in sorted(wanted & vms.keys())
         }
-        still = Situation(groups=groups, vms=self._vms)
+        still = TurnSituation(groups=groups, vms=self._vms)
         self._past = [each for each in past if groups_touched(each.facts, still)]
         self._pending = list(reversed(self._past))
         self._open: dict[str, EventFacts] = {}
@@ -132,7 +132,9 @@ class _Run:
     def _step(self, now: float) -> bool:
         """One step of a console; whether it changed anything."""
         heard = {vm_id: replace(vm, heard_at=now) for vm_id, vm in self._vms.items()}
-        situation = Situation(groups=self._groups, vms=heard, events=self._open, turns=self._turns)
+        situation = TurnSituation(
+            groups=self._groups, vms=heard, events=self._open, turns=self._turns
+        )
         todo = plan(situation, now)
         changed = changed_turns(situation, todo, now)
         self._note(todo)

@@ -19,8 +19,8 @@ from console.turns.situation import (
     Away,
     EventFacts,
     HeldBy,
-    Situation,
     Turn,
+    TurnSituation,
     VmFacts,
 )
 
@@ -98,7 +98,7 @@ class Plan:
     """By event key."""
 
 
-def plan(situation: Situation, now: float) -> Plan:
+def plan(situation: TurnSituation, now: float) -> Plan:
     """What is to be done now."""
     away = away_by_group(situation, with_unsure=True)
     joins: list[Join] = []
@@ -131,13 +131,13 @@ def plan(situation: Situation, now: float) -> Plan:
     )
 
 
-def groups_touched(event: EventFacts, situation: Situation) -> tuple[str, ...]:
+def groups_touched(event: EventFacts, situation: TurnSituation) -> tuple[str, ...]:
     """The keys of the groups of the VMs that the event names."""
     keys = {key for vm in _named(event, situation) for key in vm.groups}
     return tuple(sorted(keys & situation.groups.keys()))
 
 
-def never_fits(event: EventFacts, situation: Situation) -> str | None:
+def never_fits(event: EventFacts, situation: TurnSituation) -> str | None:
     """The key of a group of which the event by itself names more VMs than may be away."""
     for key in groups_touched(event, situation):
         group = situation.groups[key]
@@ -147,7 +147,7 @@ def never_fits(event: EventFacts, situation: Situation) -> str | None:
 
 
 def over_budget(
-    event: EventFacts, situation: Situation, away: Mapping[str, Mapping[str, Away]]
+    event: EventFacts, situation: TurnSituation, away: Mapping[str, Mapping[str, Away]]
 ) -> tuple[str, ...]:
     """The keys of the groups in which the event does not fit beside what is away already."""
     return tuple(
@@ -159,7 +159,7 @@ def over_budget(
 
 
 def holders(
-    event: EventFacts, situation: Situation, away: Mapping[str, Mapping[str, Away]]
+    event: EventFacts, situation: TurnSituation, away: Mapping[str, Mapping[str, Away]]
 ) -> tuple[Away, ...]:
     """Who is away in the groups of the event, besides the VMs that it names."""
     found = {
@@ -172,7 +172,7 @@ def holders(
 
 
 def _queue(
-    situation: Situation, away: dict[str, dict[str, Away]], now: float
+    situation: TurnSituation, away: dict[str, dict[str, Away]], now: float
 ) -> tuple[list[Take], dict[str, Waiting]]:
     """Give turns in order; an event that waits blocks those behind it in its groups."""
     takes: list[Take] = []
@@ -208,7 +208,7 @@ def _queue(
     return takes, waiting
 
 
-def _for_people(event: EventFacts, situation: Situation, now: float) -> str | None:
+def _for_people(event: EventFacts, situation: TurnSituation, now: float) -> str | None:
     """Why the console does not take the event up by itself; None if it may."""
     if not situation.can_sign:
         return "the console cannot approve: SEB_CONSOLE_KEY is not set"
@@ -219,7 +219,7 @@ def _for_people(event: EventFacts, situation: Situation, now: float) -> str | No
     )
 
 
-def _about_its_vms(event: EventFacts, situation: Situation) -> str | None:
+def _about_its_vms(event: EventFacts, situation: TurnSituation) -> str | None:
     named = _named(event, situation)
     full = never_fits(event, situation)
     if full is not None:
@@ -249,7 +249,7 @@ def _about_the_event(event: EventFacts, now: float) -> str | None:
     return None
 
 
-def _about_its_groups(event: EventFacts, situation: Situation, now: float) -> str | None:
+def _about_its_groups(event: EventFacts, situation: TurnSituation, now: float) -> str | None:
     for key in groups_touched(event, situation):
         rule = situation.groups[key].rule
         if not approves(
@@ -266,7 +266,7 @@ def _about_its_groups(event: EventFacts, situation: Situation, now: float) -> st
 
 def _waits_for(
     event: EventFacts,
-    situation: Situation,
+    situation: TurnSituation,
     away: Mapping[str, Mapping[str, Away]],
     behind: list[str],
 ) -> str:
@@ -278,7 +278,7 @@ def _waits_for(
     return f"it is behind {len(behind)} other" + ("s" if len(behind) > 1 else "")
 
 
-def _take(event: EventFacts, situation: Situation, keys: tuple[str, ...]) -> Take:
+def _take(event: EventFacts, situation: TurnSituation, keys: tuple[str, ...]) -> Take:
     first = situation.groups[keys[0]].rule.name
     return Take(
         event_key=event.key,
@@ -287,7 +287,7 @@ def _take(event: EventFacts, situation: Situation, keys: tuple[str, ...]) -> Tak
     )
 
 
-def _moves(turn: Turn, situation: Situation, now: float, backs: list[Back]) -> Iterator[Move]:
+def _moves(turn: Turn, situation: TurnSituation, now: float, backs: list[Back]) -> Iterator[Move]:
     """What happened to a turn that is held."""
     event = situation.events.get(turn.event_key)
     if turn.state in ("away", "stuck"):
@@ -313,7 +313,7 @@ def _moves(turn: Turn, situation: Situation, now: float, backs: list[Back]) -> I
         yield Move(event_key=turn.event_key, happening="not_prepared", reason="no time was left")
 
 
-def _has_no_group(turn: Turn, event: EventFacts, situation: Situation) -> bool:
+def _has_no_group(turn: Turn, event: EventFacts, situation: TurnSituation) -> bool:
     """Whether a turn that a group has taken by itself is of no group any more."""
     return turn.is_by_group and not groups_touched(event, situation)
 
@@ -334,7 +334,7 @@ def _while_away(
 
 
 def _while_preparing(
-    turn: Turn, event: EventFacts, situation: Situation, now: float
+    turn: Turn, event: EventFacts, situation: TurnSituation, now: float
 ) -> Iterator[Move]:
     # A person who overrides the budget does not wait for a VM that the console does not hear.
     preparing = [
@@ -357,7 +357,7 @@ def _while_preparing(
         yield Move(event_key=turn.event_key, happening="not_prepared", reason=reason)
 
 
-def _unrecovered(turn: Turn, situation: Situation) -> list[Join]:
+def _unrecovered(turn: Turn, situation: TurnSituation) -> list[Join]:
     """The VMs that have prepared for an event without a turn, and have not recovered from it."""
     if turn.event_key in situation.events:
         return []
@@ -369,7 +369,7 @@ def _unrecovered(turn: Turn, situation: Situation) -> list[Join]:
     return [Join(event_key=turn.event_key, groups=left)] if left else []
 
 
-def _moves_without_turn(turn: Turn, situation: Situation, *, is_left: bool) -> Iterator[Move]:
+def _moves_without_turn(turn: Turn, situation: TurnSituation, *, is_left: bool) -> Iterator[Move]:
     """What happened to an event that waits, or that goes without a turn; `is_left`: a VM has not
     recovered from it.
     """
@@ -386,7 +386,7 @@ def _moves_without_turn(turn: Turn, situation: Situation, *, is_left: bool) -> I
         yield Move(event_key=turn.event_key, happening="never_fits", reason=reason)
 
 
-def _prepares(turn: Turn, situation: Situation) -> Iterator[tuple[str, str]]:
+def _prepares(turn: Turn, situation: TurnSituation) -> Iterator[tuple[str, str]]:
     event = situation.events.get(turn.event_key)
     if turn.state != "preparing" or event is None or event.fingerprint != turn.fingerprint:
         return
@@ -395,7 +395,9 @@ def _prepares(turn: Turn, situation: Situation) -> Iterator[tuple[str, str]]:
             yield turn.event_key, vm.vm_id
 
 
-def _joins(turn: Turn, situation: Situation, away: dict[str, dict[str, Away]]) -> Iterator[Join]:
+def _joins(
+    turn: Turn, situation: TurnSituation, away: dict[str, dict[str, Away]]
+) -> Iterator[Join]:
     """The VMs that a changed event names and that hold no turn yet, once there is room for them."""
     event = situation.events.get(turn.event_key)
     if turn.state != "preparing" or event is None or event.fingerprint != turn.fingerprint:
@@ -430,7 +432,9 @@ def _is_too_late(event: EventFacts, now: float) -> bool:
     return event.not_before is not None and event.not_before - now < TOO_LATE_SECONDS
 
 
-def _fits_again(turn: Turn, situation: Situation, away: Mapping[str, Mapping[str, Away]]) -> bool:
+def _fits_again(
+    turn: Turn, situation: TurnSituation, away: Mapping[str, Mapping[str, Away]]
+) -> bool:
     """Whether its VMs and what is away now are still within the budget of each group."""
     event = situation.events.get(turn.event_key)
     if event is None or event.status != "Scheduled" or event.fingerprint != turn.fingerprint:
@@ -439,7 +443,7 @@ def _fits_again(turn: Turn, situation: Situation, away: Mapping[str, Mapping[str
     return is_whole and (turn.is_forced or not over_budget(event, situation, away))
 
 
-def _back(turn: Turn, situation: Situation, now: float) -> Iterator[Back]:
+def _back(turn: Turn, situation: TurnSituation, now: float) -> Iterator[Back]:
     """The VMs that are back: the event is over, they were heard since, recovered and rested."""
     if turn.event_key in situation.events or turn.over_at is None:
         return
@@ -459,10 +463,10 @@ def _has_recovered(vm: VmFacts, turn: Turn) -> bool:
     return said is None or said.state == "recovered"
 
 
-def _rest(keys: frozenset[str], situation: Situation) -> float:
+def _rest(keys: frozenset[str], situation: TurnSituation) -> float:
     """Seconds, the longest of its groups."""
     return max((g.rule.rest for key in keys if (g := situation.groups.get(key))), default=0.0)
 
 
-def _named(event: EventFacts, situation: Situation) -> list[VmFacts]:
+def _named(event: EventFacts, situation: TurnSituation) -> list[VmFacts]:
     return [situation.vms[vm_id] for vm_id in sorted(event.named) if vm_id in situation.vms]

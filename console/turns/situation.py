@@ -31,7 +31,7 @@ def event_id_of(key: str) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Preparation:
+class VmPreparation:
     """What a VM last said about its preparation for one event."""
 
     event_key: str
@@ -55,14 +55,14 @@ class VmFacts:
     prepares: bool = False
     """Whether its status says that it has a program that prepares."""
     takes_commands: bool = False
-    preparations: Sequence[Preparation] = ()
+    preparations: Sequence[VmPreparation] = ()
 
     @property
     def is_heard(self) -> bool:
         """Whether its word is recent enough to rely on."""
         return self.contact in ("heard", "late")
 
-    def preparation(self, event_key: str) -> Preparation | None:
+    def preparation(self, event_key: str) -> VmPreparation | None:
         """What it last said about its preparation for that event."""
         found = [each for each in self.preparations if each.event_key == event_key]
         return max(found, key=lambda each: each.at) if found else None
@@ -183,7 +183,7 @@ class Away:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Situation:
+class TurnSituation:
     """One reading of the database: what turns are decided from."""
 
     groups: Mapping[str, Group]

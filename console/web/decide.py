@@ -49,7 +49,7 @@ STATUS: Final[dict[Why, int]] = {
 _MOST_BYTES: Final = 8 * 1024
 _NO_COMMAND: Final = "there is no such command"
 M = TypeVar("M", bound=BaseModel)
-Decide = Callable[..., Awaitable[DecisionAnswer]]
+DecisionCall = Callable[..., Awaitable[DecisionAnswer]]
 
 
 class DecisionRoutes:
@@ -101,7 +101,7 @@ class DecisionRoutes:
     async def _decide(
         self,
         request: Request,
-        decide: Decide,
+        decide: DecisionCall,
         body: models.DecisionBody,
         scope: str | None,
         status: int,

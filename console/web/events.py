@@ -157,7 +157,7 @@ def event_detail(
     if known is None:
         return None
     key = known.event.key
-    said = snapshot.events.observations(key)
+    said = snapshot.events.reports(key)
     heard = {each.vm.vm_id: each for each in snapshot.vms.some([one.vm_id for one in said])}
     reporters = []
     for each in said:

@@ -13,7 +13,7 @@ from console.db.snapshot import Snapshot
 from console.fleet.moments import moment
 from console.turns.away import away_by_group
 from console.turns.groups import Group, Grouping
-from console.turns.situation import Away, Situation, Turn, event_id_of
+from console.turns.situation import Away, Turn, TurnSituation, event_id_of
 from console.web.answers import Json, answer
 from console.web.models import GroupList
 from console.web.security import person_of
@@ -53,7 +53,7 @@ def group_items(snapshot: Snapshot, grouping: Grouping, person: Person) -> list[
 
 
 def _item(
-    group: Group, away: Mapping[str, Away], waiting: Sequence[Turn], situation: Situation
+    group: Group, away: Mapping[str, Away], waiting: Sequence[Turn], situation: TurnSituation
 ) -> Json:
     order = sorted(waiting, key=lambda turn: _order(turn, situation))
     return {
@@ -74,12 +74,12 @@ def _item(
     }
 
 
-def _order(turn: Turn, situation: Situation) -> tuple[float, str]:
+def _order(turn: Turn, situation: TurnSituation) -> tuple[float, str]:
     event = situation.events.get(turn.event_key)
     return (float("inf"), turn.event_id) if event is None else event.order
 
 
-def _away(each: Away, situation: Situation) -> Json:
+def _away(each: Away, situation: TurnSituation) -> Json:
     vm = situation.vms.get(each.vm_id)
     return {
         "vmId": each.vm_id,

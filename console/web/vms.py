@@ -128,6 +128,6 @@ def vm_detail(snapshot: Snapshot, heard: HeardVm) -> Json:
         "takesCommands": channel is not None,
         "retiredBy": vm.retired_by,
         "missing": [gap_item(gap) for gap in past.gaps],
-        "history": [history_item(observation) for observation in past.observations],
+        "history": [history_item(latest) for latest in past.reports],
         "timeline": [timeline_item(each) for each in past.records],
     }

@@ -16,7 +16,7 @@ BUSY_SECONDS: Final = 4.0
 
 T = TypeVar("T")
 
-Kind = Literal[
+TroubleKind = Literal[
     "auth",
     "busy",
     "disabled",
@@ -37,7 +37,7 @@ Kind = Literal[
 class HubTrouble:
     """A diagnosis: its kind decides what happens, its texts are for people."""
 
-    kind: Kind
+    kind: TroubleKind
     what: str
     remedy: str
     link_lost: bool = True
@@ -57,7 +57,7 @@ class HubTrouble:
         )
 
 
-_WORDS: Final[dict[Kind, tuple[str, str]]] = {
+_WORDS: Final[dict[TroubleKind, tuple[str, str]]] = {
     "auth": (
         "access was refused",
         "check that the key or identity is valid and may send to this hub, and the clock here",
@@ -96,7 +96,7 @@ _WORDS: Final[dict[Kind, tuple[str, str]]] = {
     "network": ("its name cannot be resolved", "check namespace and DNS"),
     "unknown": ("the hub answered with an error", "it is tried again"),
 }
-_CONDITIONS: Final[dict[str, Kind]] = {
+_CONDITIONS: Final[dict[str, TroubleKind]] = {
     "amqp:unauthorized-access": "auth",
     "amqp:not-found": "missing",
     "amqp:resource-deleted": "missing",
@@ -117,14 +117,14 @@ _CONDITIONS: Final[dict[str, Kind]] = {
     # What the SDK calls a transfer whose link went away before the answer came.
     "amqp:unknown-error": "lost",
 }
-_STATUSES: Final[dict[int, Kind]] = {
+_STATUSES: Final[dict[int, TroubleKind]] = {
     401: "auth",
     403: "auth",
     404: "missing",
     429: "busy",
     503: "busy",
 }
-_CLASSES: Final[dict[str, Kind]] = {
+_CLASSES: Final[dict[str, TroubleKind]] = {
     "ClientAuthenticationError": "identity",
     "CredentialUnavailableError": "identity",
     # A VM that was paused for longer than its token lived: a new connection puts a new one.
@@ -157,7 +157,7 @@ def diagnose(error: BaseException, *, link_condition: str | None = None) -> HubT
     expected = condition == "amqp:socket-error" or (condition is None and not timed_out)
     if network is not None and expected:
         return network
-    known: Kind | None = _first(_CLASSES.get(type(cause).__name__) for cause in chain)
+    known: TroubleKind | None = _first(_CLASSES.get(type(cause).__name__) for cause in chain)
     if known is not None:
         return _trouble(known, None)
     if timed_out:
@@ -178,7 +178,7 @@ def symbol(condition: object) -> str | None:
     return text if isinstance(text, str) and re.fullmatch(r"[a-zA-Z0-9:._-]{1,80}", text) else None
 
 
-def _trouble(kind: Kind, detail: str | None) -> HubTrouble:
+def _trouble(kind: TroubleKind, detail: str | None) -> HubTrouble:
     what, remedy = _WORDS[kind]
     return HubTrouble(kind=kind, what=f"{what} ({detail})" if detail else what, remedy=remedy)
 
@@ -195,7 +195,7 @@ def _status(error: BaseException) -> int | None:
 
 def _network(error: BaseException) -> HubTrouble | None:
     named = f"the connection broke ({type(error).__name__})"
-    causes: tuple[tuple[type[BaseException], Kind, str, str], ...] = (
+    causes: tuple[tuple[type[BaseException], TroubleKind, str, str], ...] = (
         (socket.gaierror, "network", "its name cannot be resolved", "check namespace and DNS"),
         (ssl.SSLCertVerificationError, "network", "its certificate is not trusted", _CERTIFICATE),
         (ssl.SSLError, "network", "TLS failed", f"the peer may not be Event Hubs: {_FIREWALL}"),

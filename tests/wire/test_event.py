@@ -104,4 +104,4 @@ def test_a_missing_field_is_told_from_a_wrong_one() -> None:
 def test_a_field_says_what_it_is() -> None:
     """The definition of a field is a value that other code can look at."""
     assert isinstance(EVENT_FIELDS["eventType"], Field)
-    assert EVENT_FIELDS["eventType"].kind.is_nullable
+    assert EVENT_FIELDS["eventType"].type.is_nullable

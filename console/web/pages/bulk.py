@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 from console.access.people import Person
 from console.fleet.differences import names_of
 from console.web.pages import decision_block, event_rows, forms
-from console.web.pages.event_rows import Row
+from console.web.pages.event_rows import EventRow
 from console.web.pages.text import plural
 from console.web.state import AppState
 
@@ -49,7 +49,7 @@ class Filter:
         given = {name: value for name in PARAMETERS if (value := getattr(self, name))}
         return f"?{urlencode(given)}" if given else ""
 
-    def takes(self, row: Row) -> bool:
+    def takes(self, row: EventRow) -> bool:
         """Whether an event is one of those."""
         if self.site and self.site not in row["all_sites"]:
             return False
@@ -93,7 +93,7 @@ class Listing:
             "has_key": self._state.decisions.signer is not None,
         }
 
-    def _asked(self, row: Row) -> dict[str, Any]:
+    def _asked(self, row: EventRow) -> dict[str, Any]:
         return {
             **row,
             "all_names": names_of(row),

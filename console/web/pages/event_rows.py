@@ -14,7 +14,7 @@ from console.fleet.values import FleetEvent, KnownEvent
 from console.web.events import event_item
 from console.web.pages import words
 
-Row = dict[str, Any]
+EventRow = dict[str, Any]
 _NAMES: Final = 3
 _OF_ONE: Final = 5
 """Events of one kind that one VM may show before those of others."""
@@ -23,17 +23,17 @@ LATE_SECONDS: Final = 30.0
 _RANKS: Final = ("due", "second", "started", "note", "scheduled", "news", "ended")
 
 
-def open_rows(snapshot: Snapshot) -> list[Row]:
+def open_rows(snapshot: Snapshot) -> list[EventRow]:
     """All open events: decisions that are due first, then started ones, then by time left."""
     return in_order(rows_of(snapshot, snapshot.events.open()))
 
 
-def rows_of(snapshot: Snapshot, several: Iterable[KnownEvent]) -> list[Row]:
+def rows_of(snapshot: Snapshot, several: Iterable[KnownEvent]) -> list[EventRow]:
     """Events as rows."""
     return [row_of(event_item(snapshot, each), each.event, snapshot.now) for each in several]
 
 
-def row_of(item: view.Json, event: FleetEvent, now: float) -> Row:
+def row_of(item: view.Json, event: FleetEvent, now: float) -> EventRow:
     """What a row shows beside what the API does."""
     names = [resource["name"] for resource in item["resources"]]
     start = seconds_of(item["notBefore"])
@@ -67,7 +67,7 @@ def _group(item: Mapping[str, Any]) -> str:
     return "news" if words.is_news(item) else str(item["state"])
 
 
-def trying(item: Mapping[str, Any], now: float) -> Row | None:
+def trying(item: Mapping[str, Any], now: float) -> EventRow | None:
     """How far the newest try to approve an event is; None if it was not tried, or is approved.
 
     `late`: for how long an approval has not been confirmed, once that is long.
@@ -98,11 +98,11 @@ def _ordinal(number: int) -> str:
     return f"{number}{'th' if number % 100 in (11, 12, 13) else ending}"
 
 
-def in_order(rows: Iterable[Row]) -> list[Row]:
+def in_order(rows: Iterable[EventRow]) -> list[EventRow]:
     """By what is to be done, then by time left; events without a time come last. Of one VM that
     shows many, those beyond a few stand behind what all others show: it delays nobody's decision.
     """
-    found: list[tuple[int, bool, float, str, Row]] = []
+    found: list[tuple[int, bool, float, str, EventRow]] = []
     shown: Counter[tuple[str, str]] = Counter()
     for row in sorted(rows, key=_by_time):
         key = (row["group"], row["shown_by"])
@@ -112,5 +112,5 @@ def in_order(rows: Iterable[Row]) -> list[Row]:
     return [each[-1] for each in sorted(found, key=lambda each: each[:-1])]
 
 
-def _by_time(row: Row) -> tuple[float, str]:
+def _by_time(row: EventRow) -> tuple[float, str]:
     return (float("inf") if row["start"] is None else row["start"], row["eventId"])

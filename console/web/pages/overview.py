@@ -17,7 +17,7 @@ from console.fleet.moments import seconds_of
 from console.web.events import events_page
 from console.web.pages import event_rows
 from console.web.pages.causes import causes
-from console.web.pages.event_rows import Row
+from console.web.pages.event_rows import EventRow
 from console.web.pages.text import MINUTE, plural
 from console.web.state import AppState
 
@@ -87,7 +87,7 @@ def _past(item: view.Json) -> dict[str, Any]:
     }
 
 
-def answer(vms: Mapping[str, int], rows: Sequence[Row]) -> dict[str, Any]:
+def answer(vms: Mapping[str, int], rows: Sequence[EventRow]) -> dict[str, Any]:
     """The one sentence of the page, the event whose countdown stands beside it, and the rest."""
     counted = {
         kind: sum(row["group"] in groups for row in rows)
@@ -136,17 +136,17 @@ def parts(vms: Mapping[str, int]) -> list[dict[str, Any]]:
     return found
 
 
-def groups(rows: Sequence[Row], now: float) -> list[tuple[str, list[Row]]]:
+def groups(rows: Sequence[EventRow], now: float) -> list[tuple[str, list[EventRow]]]:
     """The rows under their headings, what starts soon first; nothing is to be hurried about an
     eviction or a deletion, which only takes the VM away sooner.
     """
-    found: dict[str, list[Row]] = {heading: [] for heading in _HEADINGS}
+    found: dict[str, list[EventRow]] = {heading: [] for heading in _HEADINGS}
     for row in rows:
         found[_heading(row, now)].append(row)
     return [(heading, members) for heading, members in found.items() if members]
 
 
-def _heading(row: Row, now: float) -> str:
+def _heading(row: EventRow, now: float) -> str:
     if row["group"] not in ("due", "second"):
         other = {"started": _UNDER_WAY, "note": _NOTE, "news": _NEWS}
         return other.get(row["group"], _SCHEDULED)

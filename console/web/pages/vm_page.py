@@ -107,8 +107,8 @@ def _silence(snapshot: Snapshot, heard: HeardVm, item: Mapping[str, Any]) -> dic
     last = past.entries(item["timeline"][:1], lambda _: item["name"])
     found: dict[str, Any] = {"event": None, "last": last[0] if last else None, "back": None}
     if begun:
-        event, facts = begun[0].event, begun[0].shown.facts
-        announced = facts.event.duration_in_seconds
+        event, report = begun[0].event, begun[0].shown.report
+        announced = report.event.duration_in_seconds
         since = event.started_at or event.shown_at
         found |= {"event": event, "type": words.event_type(event.event_type), "since": since}
         if announced is not None and announced >= 0:

@@ -8,8 +8,8 @@ from support.store_helpers import AN_APPROVAL
 
 from bridge.approval.transitions import (
     TABLE,
+    ApprovalSituation,
     Fact,
-    Situation,
     Stage,
     answer_of,
     printed,
@@ -40,12 +40,12 @@ def tracked(*, pending: bool = True, **fields: Any) -> TrackedEvent:
     )
 
 
-def observed(known: TrackedEvent | None, **changes: Any) -> Situation:
+def observed(known: TrackedEvent | None, **changes: Any) -> ApprovalSituation:
     """An observation in which nothing stands against a request."""
     approval = replace(AN_APPROVAL, fingerprint=tracked().fingerprint, expires=None)
-    seen = Situation(
+    seen = ApprovalSituation(
         approval=approval,
-        known=known,
+        tracked=known,
         first_seen=NOW,
         basis=None,
         current=True,

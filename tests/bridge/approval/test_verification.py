@@ -16,9 +16,9 @@ from bridge.approval.trusted_keys import Trust
 from bridge.approval.verification import (
     MAX_COMMANDS,
     RATE_SECONDS,
+    CommandRefusedError,
     LocalState,
     Rate,
-    RefusedError,
     SignedCommand,
     verify,
 )
@@ -46,7 +46,7 @@ def judge(
     local = LocalState(
         vm_id=VM.vm_id,
         now=bench.clock.now() + timedelta(seconds=later),
-        known=bench.current.known,
+        events=bench.current.events,
         used=lambda command: command.jti in used,
     )
     return verify(
@@ -58,9 +58,9 @@ def judge(
     )
 
 
-def refusal(bench: ApprovalBench, token: bytes, *used: str, **how: Any) -> RefusedError:
+def refusal(bench: ApprovalBench, token: bytes, *used: str, **how: Any) -> CommandRefusedError:
     """Why a command is refused."""
-    with pytest.raises(RefusedError) as caught:
+    with pytest.raises(CommandRefusedError) as caught:
         judge(bench, token, *used, **how)
     return caught.value
 

@@ -28,12 +28,12 @@ Known = Mapping[str, TrackedEvent]
 def step(known: Known, *entries: object, look: Look = LOOKING) -> tuple[list[Transition], Known]:
     """The transitions to a document of these entries, and what is known after them."""
     transitions = diff(known, parse_document(body(*entries)), look)
-    return transitions, {**known, **{each.known.event.key: each.known for each in transitions}}
+    return transitions, {**known, **{each.tracked.event.key: each.tracked for each in transitions}}
 
 
 def told(transitions: list[Transition]) -> list[tuple[str, str, int]]:
     """Kind, status and revision of each transition."""
-    return [(each.kind, each.known.status, each.known.revision) for each in transitions]
+    return [(each.kind, each.tracked.status, each.tracked.revision) for each in transitions]
 
 
 def seen(*entries: object, look: Look = LOOKING) -> Known:
@@ -106,7 +106,7 @@ def test_another_spelling_tells_nothing(again: dict[str, Any]) -> None:
 def test_an_update_names_what_changed(again: dict[str, Any], changed: tuple[str, ...]) -> None:
     """By the record's names, or by Azure's for a field that is new to us."""
     ((transition,), _) = step(seen(entry()), again)
-    assert (transition.kind, transition.known.revision) == ("updated", 2)
+    assert (transition.kind, transition.tracked.revision) == ("updated", 2)
     assert transition.changed == changed
 
 
@@ -185,7 +185,7 @@ def test_an_event_ends_once() -> None:
 def test_ends_come_first() -> None:
     """Then the document's own order."""
     transitions, _ = step(seen(entry()), entry("B"), entry("A"))
-    assert [(each.kind, each.known.event.event_id) for each in transitions] == [
+    assert [(each.kind, each.tracked.event.event_id) for each in transitions] == [
         ("ended", EVENT_ID),
         ("scheduled", "B"),
         ("scheduled", "A"),
@@ -204,7 +204,7 @@ def test_there_and_back_and_there_are_three_facts() -> None:
     first, known = step({}, entry())
     second, known = step(known, entry(not_before=LATER))
     third, _ = step(known, entry())
-    facts = [each.known for each in (*first, *second, *third)]
+    facts = [each.tracked for each in (*first, *second, *third)]
     assert [each.revision for each in facts] == [1, 2, 3]
     assert facts[0].fingerprint == facts[2].fingerprint != facts[1].fingerprint
 

@@ -43,7 +43,7 @@ def appeared(raw: dict[str, Any], look: Look = LOOK) -> Transition:
 
 def then(before: Transition, *entries: object, look: Look = LOOK) -> Transition:
     """The transition that follows one, by a document of these entries."""
-    known = {before.known.event.key: before.known}
+    known = {before.tracked.event.key: before.tracked}
     (transition,) = diff(known, parse_document(body(*entries)), look)
     return transition
 
@@ -182,7 +182,7 @@ def test_only_a_start_and_an_end_tell_what_was_measured() -> None:
     """Pause and downtime are in seconds."""
     first = appeared(entry())
     what = Measured(pause_seconds=4.5, restarted=True, downtime_seconds=61.0)
-    known = replace(first, known=replace(first.known, measured=what))
+    known = replace(first, tracked=replace(first.tracked, measured=what))
     expected = {"pauseSeconds": 4.5, "restarted": True, "downtimeSeconds": 61.0}
     for transition in (then(known, started()), then(known)):
         assert expected.items() <= record(transition).data["observation"].items()
@@ -225,12 +225,12 @@ def test_a_pending_event_is_the_short_form_of_its_record() -> None:
     draft = record(transition)
     assert PendingEvent(
         record_id=draft.id or "",
-        event=transition.known.event,
+        event=transition.tracked.event,
         affects_this_vm=True,
         impact="pause",
         revision=1,
         fingerprint=draft.data["fingerprint"],
-    ) == pending_event(replace(transition.known, record_id=draft.id or ""))
+    ) == pending_event(replace(transition.tracked, record_id=draft.id or ""))
 
 
 def test_an_id_is_the_same_in_every_version() -> None:

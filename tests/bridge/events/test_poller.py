@@ -374,7 +374,7 @@ def test_what_is_remembered_of_ended_events_stays_small(
         bench.serve(body(entry(event_id=f"EVENT-{number}")))
     bench.serve(body())
     on_disk = {key for (key,) in bench.store.read("SELECT key FROM events")}
-    assert set(bench.state.known) == on_disk
+    assert set(bench.state.events) == on_disk
     assert on_disk == {f"event-{number}" for number in range(20, 30)}
 
 

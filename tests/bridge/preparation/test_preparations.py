@@ -44,7 +44,7 @@ class Preparing:
 
     def states(self) -> list[str | None]:
         """How far each event is prepared."""
-        return [self.preparations.state_of(each) for each in self.current.known.values()]
+        return [self.preparations.state_of(each) for each in self.current.events.values()]
 
 
 @pytest.fixture
@@ -100,7 +100,7 @@ def test_what_may_have_begun_unseen_has_no_deadline(preparing: Preparing) -> Non
 
 def test_what_was_not_done_is_taken_up_again_in_the_next_run(preparing: Preparing) -> None:
     """Long before the deadline, although IMDS does not answer, and for the same cause."""
-    (known,) = preparing.current.known.values()
+    (known,) = preparing.current.events.values()
     preparing.preparations.ask(known, "command:1")
     preparing.store.close()
     preparing.begin()
@@ -111,7 +111,7 @@ def test_what_was_not_done_is_taken_up_again_in_the_next_run(preparing: Preparin
 
 def test_what_was_not_done_for_another_state_is_not_taken_up_again(preparing: Preparing) -> None:
     """The event has changed since, and no wish is about what it is now."""
-    (known,) = preparing.current.known.values()
+    (known,) = preparing.current.events.values()
     preparing.preparations.ask(known, "command:1")
     preparing.store.close()
     preparing.begin()

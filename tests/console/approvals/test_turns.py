@@ -121,7 +121,7 @@ class Cluster:
         with self.snapshots.take() as snapshot:
             known = snapshot.events.one(f"E-{number}")
         assert known is not None
-        data = {"evt": f"E-{number}", "evh": known.shown.facts.fingerprint, "sink": "drain"}
+        data = {"evt": f"E-{number}", "evh": known.shown.report.fingerprint, "sink": "drain"}
         more = {"cause": "deadline", "reason": None, "state": state}
         self.tell(self.vms[number].record(PREPARATION, data | more, now=self.now))
 
@@ -319,7 +319,7 @@ def test_a_person_leaves_an_event_whose_turn_has_begun(cluster: Cluster) -> None
     with cluster.snapshots.take() as snapshot:
         known = snapshot.events.one("E-0")
     assert known is not None
-    seen = known.shown.facts.fingerprint
+    seen = known.shown.report.fingerprint
     asyncio.run(cluster.decisions.leave(ALICE, "E-0", seen, "not today"))
     cluster.says(0, "prepared")
     assert cluster.step() == []

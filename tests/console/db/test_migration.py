@@ -159,7 +159,7 @@ def test_a_database_of_0_2_0_opens_with_everything(old: Database) -> None:
         (past,) = snapshot.events.over()
         assert (known.seen_by, known.differing) == (2, False)
         assert known.event.scope == "s/g"
-        event = known.shown.facts.event
+        event = known.shown.report.event
         assert event.to_wire() == {
             "eventId": "OPEN",
             "eventType": "Reboot",

@@ -155,7 +155,7 @@ def test_a_vm_that_adds_itself_to_an_event_does_not_take_it_over(
             intake.take(forged)
             known = intake.event()
             assert (known.event.state, known.event.shown_by) == ("scheduled", web.vm_id)
-            assert known.shown.facts.event.resources == ("web-1",)
+            assert known.shown.report.event.resources == ("web-1",)
 
 
 def test_another_scope_has_an_event_of_its_own_under_the_same_id(intake: Intake) -> None:
@@ -183,7 +183,7 @@ def test_other_words_for_the_same_event_are_shown_as_differing(intake: Intake) -
     forged = {"resources": ["web-1"], "description": "Nothing happens.", "impact": "none"}
     intake.take(liar.event("E", now=intake.now, **forged))  # type: ignore[arg-type]
     known = intake.event()
-    assert (known.shown.facts.event.description, known.shown.facts.impact) == (
+    assert (known.shown.report.event.description, known.shown.report.impact) == (
         "Maintenance.",
         "restart",
     )
@@ -355,10 +355,10 @@ def test_an_event_whose_only_reporter_is_gone_is_over_an_hour_after_its_time(
     intake.take(other.heartbeat(now=intake.now))
     intake.let_pass(10)
     known = intake.event()
-    assert (known.event.state, known.shown.facts.event.event_status) == ("ended", "Unknown")
+    assert (known.event.state, known.shown.report.event.event_status) == ("ended", "Unknown")
     assert condition(intake, web) == "clear"
     assert intake.event("F").event.state == transition
     intake.take(web.heartbeat(now=intake.now))
     assert intake.event().event.state == "ended"
     intake.take(web.event("E", transition="ended", now=intake.now))
-    assert intake.event().shown.facts.event.event_status == "Completed"
+    assert intake.event().shown.report.event.event_status == "Completed"

@@ -121,7 +121,7 @@ def test_everything_comes_back_from_the_rows(database: Database, taking: Taking)
         "E1": "scheduled",
         "E2": "started",
     }
-    assert known["E1"].shown.facts.event.resources == ("web-1", "other")
+    assert known["E1"].shown.report.event.resources == ("web-1", "other")
     assert known["E1"].event.scope == "sub-1/group-1"
     (receipt,) = (each.facts for each in known["E2"].receipts)
     assert (receipt.state, receipt.why) == ("posted", told["rsn"])
@@ -159,15 +159,15 @@ def test_a_heartbeat_is_no_change_of_its_vm(database: Database, taking: Taking) 
 
 
 def test_a_field_that_is_newer_than_a_row_is_none(database: Database, taking: Taking) -> None:
-    """An observation that was stored before the event had a field can be read."""
+    """A report that was stored before the event had a field can be read."""
     taking.take(taken(FakeVm().event("E")))
     with database.writing.begin() as connection:
-        (facts,) = connection.execute(select(tables.observation.c.facts)).one()
+        (facts,) = connection.execute(select(tables.report.c.facts)).one()
         older = json.loads(facts)
         del older["event"]["description"]
-        connection.execute(tables.observation.update().values(facts=json.dumps(older)))
+        connection.execute(tables.report.update().values(facts=json.dumps(older)))
     with look(database) as snapshot:
-        event = snapshot.events.one("E").shown.facts.event
+        event = snapshot.events.one("E").shown.report.event
     assert (event.event_id, event.description) == ("E", None)
 
 
@@ -217,7 +217,7 @@ def test_an_event_of_the_retained_state_alone_is_ended_by_it(
     taking.take(state(after=2))
     with look(database) as snapshot:
         assert snapshot.events.open() == []
-        assert snapshot.events.one("E").shown.facts.event.event_status == "Unknown"
+        assert snapshot.events.one("E").shown.report.event.event_status == "Unknown"
     taking.take(state(record, after=3))
     with look(database) as snapshot:
         assert [each.event.state for each in snapshot.events.open()] == ["scheduled"]
@@ -353,7 +353,7 @@ def test_old_records_go(database: Database, taking: Taking) -> None:
     with database.reading.begin() as connection:
         ids = set(connection.execute(select(tables.event.c.event_id)).scalars())
         kept = set(connection.execute(select(tables.record.c.event_id)).scalars())
-        left = connection.execute(select(func.count()).select_from(tables.observation)).scalar_one()
+        left = connection.execute(select(func.count()).select_from(tables.report)).scalar_one()
     assert ids == {"OPEN", "NEW"}
     assert kept == {"NEW"}
     assert left == 2
@@ -383,7 +383,7 @@ def test_batches_at_random_leave_what_one_batch_leaves(database: Database, seed:
         rest = rest[size:]
     taking.writer.stop()
     assert counted(database, "record") == 40
-    assert counted(database, "observation") == 40
+    assert counted(database, "report") == 40
     with look(database) as snapshot:
         rows = snapshot.vms.page(WantedVms(), limit=100)
     assert {each.vm.name: each.vm.sequence for each in rows} == dict.fromkeys(names, 16)

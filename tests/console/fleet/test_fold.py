@@ -10,7 +10,7 @@ from random import Random
 import pytest
 from support.console.records import FakeVm
 
-from console.fleet.fold import Known, fold
+from console.fleet.fold import Loaded, fold
 from console.records.incoming import Incoming, IncomingRecord
 from console.records.parse import parse_record, parse_state, parse_status
 from wire.record import Record
@@ -24,12 +24,12 @@ def taken(record: Record, *, at: float = AT, sent_at: float | None = None) -> In
     return parse_record(record.body, source="mqtt", received_at=at, sent_at=sent_at)
 
 
-def take(known: Known, *records: Record, at: float = AT) -> None:
+def take(known: Loaded, *records: Record, at: float = AT) -> None:
     """Fold records into what is known."""
     fold(known, [taken(record, at=at) for record in records])
 
 
-def missing(known: Known, vm: FakeVm) -> int:
+def missing(known: Loaded, vm: FakeVm) -> int:
     """How many records of a VM never came; the row and the gaps agree."""
     row = known.vms[vm.vm_id].missing
     assert row == sum(gap.size for gaps in known.gaps.values() for gap in gaps)
@@ -43,7 +43,7 @@ def events(vm: FakeVm, count: int) -> list[Record]:
 
 def test_a_hole_in_the_sequence_is_counted_and_filled() -> None:
     """Two records that never came are two; when they come late, they are none."""
-    known, vm = Known(), FakeVm()
+    known, vm = Loaded(), FakeVm()
     records = events(vm, 5)
     take(known, records[0], records[3], records[4])
     assert missing(known, vm) == 2
@@ -55,7 +55,7 @@ def test_a_hole_in_the_sequence_is_counted_and_filled() -> None:
 
 def test_records_before_the_first_are_taken_too() -> None:
     """A console that joined in the middle of a stream takes what comes late from before."""
-    known, vm = Known(), FakeVm()
+    known, vm = Loaded(), FakeVm()
     records = events(vm, 4)
     take(known, records[3])
     assert missing(known, vm) == 0
@@ -68,7 +68,7 @@ def test_records_before_the_first_are_taken_too() -> None:
 @pytest.mark.parametrize("seed", range(25))
 def test_any_order_and_any_number_of_copies_come_to_the_same(seed: int) -> None:
     """Every record is stored once and nothing is missing, in whatever order the copies come."""
-    random, known, vm = Random(seed), Known(), FakeVm()
+    random, known, vm = Random(seed), Loaded(), FakeVm()
     records = events(vm, 12)
     records.append(vm.event("E0", transition="ended", now=NOW + timedelta(minutes=1)))
     batch: list[Incoming] = [taken(record) for record in records * 3]
@@ -81,12 +81,12 @@ def test_any_order_and_any_number_of_copies_come_to_the_same(seed: int) -> None:
     assert stored == {record.id for record in records}
     assert missing(known, vm) == 0
     assert known.vms[vm.vm_id].sequence == 13
-    assert known.observations[("E0", vm.vm_id)].facts.state == "ended"
+    assert known.reports[("E0", vm.vm_id)].report.state == "ended"
 
 
 def test_heartbeats_that_were_replaced_are_not_gaps() -> None:
     """A heartbeat says which is the newest record that is none: the rest were heartbeats."""
-    known, vm = Known(), FakeVm()
+    known, vm = Loaded(), FakeVm()
     take(known, vm.event("E1", now=NOW))
     beats = [vm.heartbeat(now=NOW + timedelta(seconds=n)) for n in range(5)]
     take(known, beats[4])
@@ -95,7 +95,7 @@ def test_heartbeats_that_were_replaced_are_not_gaps() -> None:
 
 def test_a_record_that_a_heartbeat_knows_of_is_a_gap() -> None:
     """An event that was lost among replaced heartbeats is counted all the same."""
-    known, vm = Known(), FakeVm()
+    known, vm = Loaded(), FakeVm()
     take(known, vm.event("E1", now=NOW))
     vm.heartbeat(now=NOW)
     lost = vm.event("E2", now=NOW)
@@ -108,7 +108,7 @@ def test_a_record_that_a_heartbeat_knows_of_is_a_gap() -> None:
 
 def test_heartbeats_of_a_long_absence_are_not_gaps() -> None:
     """As many as were due in the time between two records are taken for heartbeats."""
-    known, vm = Known(), FakeVm()
+    known, vm = Loaded(), FakeVm()
     take(known, vm.heartbeat(now=NOW), vm.event("E1", now=NOW))
     for minute in range(1, 11):
         vm.heartbeat(now=NOW + timedelta(minutes=minute))
@@ -120,7 +120,7 @@ def test_heartbeats_of_a_long_absence_are_not_gaps() -> None:
 @pytest.mark.parametrize("second", [1, 59])
 def test_heartbeats_are_told_from_losses_by_their_clock(second: int, lost: int) -> None:
     """Between two events that lie across heartbeats, one lost record is one, and none is none."""
-    known, vm = Known(), FakeVm()
+    known, vm = Loaded(), FakeVm()
     take(known, vm.heartbeat(now=NOW))
     take(known, vm.event("E1", now=NOW + timedelta(seconds=second)))
     for minute in (1, 2, 3):
@@ -133,7 +133,7 @@ def test_heartbeats_are_told_from_losses_by_their_clock(second: int, lost: int) 
 
 def test_a_heartbeat_that_was_made_beside_an_observation_is_not_a_gap() -> None:
     """An event that was observed just before a heartbeat, and committed just after it."""
-    known, vm = Known(), FakeVm(interval=1.0)
+    known, vm = Loaded(), FakeVm(interval=1.0)
     take(known, vm.heartbeat(now=NOW))
     for second in (1, 2, 3):
         vm.heartbeat(now=NOW + timedelta(seconds=second * 1.02))
@@ -144,7 +144,7 @@ def test_a_heartbeat_that_was_made_beside_an_observation_is_not_a_gap() -> None:
 @pytest.mark.parametrize(("interval", "left"), [(1.0, 0), (60.0, 1)])
 def test_a_gap_before_the_first_heartbeat_is_judged_by_it(interval: float, left: int) -> None:
     """Until a heartbeat came nobody knows their interval; then what may have been one is none."""
-    known, vm = Known(), FakeVm(interval=interval)
+    known, vm = Loaded(), FakeVm(interval=interval)
     take(known, vm.event("E1", now=NOW))
     vm.heartbeat(now=NOW)
     take(known, vm.event("E2", now=NOW + timedelta(seconds=1)))
@@ -155,7 +155,7 @@ def test_a_gap_before_the_first_heartbeat_is_judged_by_it(interval: float, left:
 
 def test_a_new_stream_begins_at_its_own_number() -> None:
     """A store that was lost begins another stream: that is no gap, and the newer stream counts."""
-    known, vm = Known(), FakeVm()
+    known, vm = Loaded(), FakeVm()
     take(known, *events(vm, 3))
     again = FakeVm(stream="another-stream", version="2.0.0", revisions=dict(vm.revisions))
     take(known, again.event("E9", now=NOW + timedelta(minutes=1)))
@@ -167,7 +167,7 @@ def test_a_new_stream_begins_at_its_own_number() -> None:
 
 def test_a_clock_that_was_a_day_ahead_hides_no_new_store() -> None:
     """A VM that was made anew, with its clock right, has its new name, and its farewell counts."""
-    known, vm = Known(), FakeVm(name="before")
+    known, vm = Loaded(), FakeVm(name="before")
     take(known, vm.started(now=NOW + timedelta(days=1)))
     anew = FakeVm(name="after", vm_id=vm.vm_id, stream="stream-2")
     take(known, anew.started(now=NOW + timedelta(seconds=60)), at=AT + 61)
@@ -184,7 +184,7 @@ def said(vm: FakeVm, status: str, *, at: float = AT, **more: object) -> Incoming
 
 def test_a_stopped_bridge_that_is_lost_has_stopped() -> None:
     """Its farewell counts, whatever the broker says of its connection afterwards."""
-    known, vm = Known(), FakeVm()
+    known, vm = Loaded(), FakeVm()
     take(known, vm.started(now=NOW), vm.stopped(now=NOW))
     fold(known, [said(vm, "offline", reason="closed", at=AT + 1)])
     assert known.vms[vm.vm_id].stopped_at is not None
@@ -195,7 +195,7 @@ def test_a_stopped_bridge_that_is_lost_has_stopped() -> None:
 
 def test_a_will_that_is_told_again_changes_nothing() -> None:
     """A broker tells a retained will at each connect; a VM that was heard since is not lost."""
-    known, vm = Known(), FakeVm()
+    known, vm = Loaded(), FakeVm()
     will = said(vm, "offline", reason="lost")
     fold(known, [will])
     assert known.vms[vm.vm_id].lost_at is not None
@@ -213,36 +213,36 @@ def states(vm: FakeVm, pending: Sequence[Record], *, after: float) -> Incoming:
 
 def test_a_state_rebuilds_what_was_missed() -> None:
     """Events that are pending appear, those that are not are over, and records still win."""
-    known, vm = Known(), FakeVm()
+    known, vm = Loaded(), FakeVm()
     first, second = vm.event("E1", now=NOW), vm.event("E2", now=NOW + timedelta(seconds=5))
     take(known, first)
     fold(known, [states(vm, [second], after=10)])
-    assert {event_id: each.facts.state for (event_id, _), each in known.observations.items()} == {
+    assert {event_id: each.report.state for (event_id, _), each in known.reports.items()} == {
         "E1": "ended",
         "E2": "scheduled",
     }
-    assert known.observations[("E1", vm.vm_id)].facts.event.event_status == "Unknown"
+    assert known.reports[("E1", vm.vm_id)].report.event.event_status == "Unknown"
     ended = vm.event("E1", transition="ended", status="Canceled", now=NOW + timedelta(seconds=8))
     take(known, second, ended, at=AT + 20)
-    assert known.observations[("E1", vm.vm_id)].facts.event.event_status == "Canceled"
-    assert known.observations[("E1", vm.vm_id)].facts.state == "ended"
-    assert known.observations[("E2", vm.vm_id)].facts.event.event_source == "Platform"
+    assert known.reports[("E1", vm.vm_id)].report.event.event_status == "Canceled"
+    assert known.reports[("E1", vm.vm_id)].report.state == "ended"
+    assert known.reports[("E2", vm.vm_id)].report.event.event_source == "Platform"
 
 
 def test_a_state_that_is_older_than_a_record_ends_nothing() -> None:
     """A state that was retained before the event was seen says nothing about it."""
-    known, vm = Known(), FakeVm()
+    known, vm = Loaded(), FakeVm()
     take(known, vm.event("E1", now=NOW + timedelta(seconds=30)), at=AT + 31)
     fold(known, [states(vm, [], after=10)])
-    assert known.observations[("E1", vm.vm_id)].facts.state == "scheduled"
+    assert known.reports[("E1", vm.vm_id)].report.state == "scheduled"
 
 
 def test_a_store_that_was_put_back_is_believed() -> None:
     """Its sequences come a second time, with other records: the later one says how the event is."""
-    known, vm = Known(), FakeVm()
+    known, vm = Loaded(), FakeVm()
     first = vm.event("E0", now=NOW)
     copy = replace(vm, revisions=dict(vm.revisions))
     for minute in range(1, 5):
         take(known, first, vm.event("E0", now=NOW + timedelta(minutes=minute)))
     take(known, copy.event("E0", transition="ended", now=NOW + timedelta(minutes=9)), at=AT + 540)
-    assert known.observations[("E0", vm.vm_id)].facts.state == "ended"
+    assert known.reports[("E0", vm.vm_id)].report.state == "ended"

@@ -36,7 +36,7 @@ from console.db.writing import next_number
 from console.fleet.contact import Contact
 from console.fleet.fold import fold
 from console.fleet.showing import as_shown
-from console.fleet.values import UNDECIDED, Decision, KnownEvent, Observation, Vm
+from console.fleet.values import UNDECIDED, Decision, KnownEvent, LatestReport, Vm
 from console.notify.events import approval_failed, of_open, over
 from console.notify.look import look
 from console.notify.notice import Notice
@@ -97,7 +97,7 @@ def report(
 
 def known(at: float = NOW, **given: Any) -> KnownEvent:
     """An event as its one reporter, web-1, shows it."""
-    shown = Observation(
+    shown = LatestReport(
         event_id="E",
         vm_id="vm-1",
         record_id="r",
@@ -105,7 +105,7 @@ def known(at: float = NOW, **given: Any) -> KnownEvent:
         sequence=1,
         time=at,
         first_at=at,
-        facts=report(**given),
+        report=report(**given),
     )
     event = as_shown(None, shown, sites=("default",))
     return KnownEvent(

@@ -10,7 +10,7 @@ from console.turns.away import away_by_group
 from console.turns.changes import changed_turns
 from console.turns.groups import Group, Member, groups_of
 from console.turns.schedule import STUCK_SECONDS, Plan, plan
-from console.turns.situation import EventFacts, Preparation, Situation, Turn, VmFacts
+from console.turns.situation import EventFacts, Turn, TurnSituation, VmFacts, VmPreparation
 
 NOW = 1_000_000.0
 SOON = NOW + 900
@@ -51,10 +51,10 @@ def situation(
     vms: Iterable[VmFacts] = (),
     turns: Iterable[Turn] = (),
     *rules: GroupSettings,
-) -> Situation:
+) -> TurnSituation:
     """One reading; three VMs that are heard, unless others are given."""
     found = {f"v{n}": vm(f"v{n}") for n in range(1, 4)} | {each.vm_id: each for each in vms}
-    return Situation(
+    return TurnSituation(
         groups=groups(*rules),
         vms=found,
         events={each.key: each for each in events},
@@ -62,16 +62,16 @@ def situation(
     )
 
 
-def done(before: Situation, now: float = NOW) -> tuple[Situation, Plan]:
+def done(before: TurnSituation, now: float = NOW) -> tuple[TurnSituation, Plan]:
     """The reading after everything that is to be done now was written down, and the plan."""
     todo = plan(before, now)
     turns = {**before.turns, **changed_turns(before, todo, now)}
     return replace(before, turns={k: v for k, v in turns.items() if v.state != "over"}), todo
 
 
-def said(event_key: str, state: str, at: float = NOW) -> Preparation:
+def said(event_key: str, state: str, at: float = NOW) -> VmPreparation:
     """A preparation as a VM reported it."""
-    return Preparation(event_key=event_key, fingerprint=f"{event_key}-1", state=state, at=at)  # type: ignore[arg-type]
+    return VmPreparation(event_key=event_key, fingerprint=f"{event_key}-1", state=state, at=at)  # type: ignore[arg-type]
 
 
 def test_of_two_events_the_one_that_begins_first_gets_the_turn() -> None:
@@ -95,7 +95,7 @@ def test_it_is_approved_once_every_vm_is_prepared() -> None:
     """A word about another state of the event does not count."""
     start = situation([event("a", "v1")])
     preparing, _ = done(start)
-    other = Preparation(event_key="a", fingerprint="a-0", state="prepared", at=NOW)
+    other = VmPreparation(event_key="a", fingerprint="a-0", state="prepared", at=NOW)
     still, _ = done(replace(preparing, vms={**preparing.vms, "v1": vm("v1", preparations=[other])}))
     assert still.turns["a"].state == "preparing"
     ready = vm("v1", preparations=[said("a", "prepared")])

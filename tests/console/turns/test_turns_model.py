@@ -16,7 +16,7 @@ from console.config.groups import GroupSettings
 from console.turns.changes import changed_turns, moved
 from console.turns.groups import Member, groups_of, keys_of
 from console.turns.schedule import Move, plan
-from console.turns.situation import EventFacts, Preparation, Situation, Turn, VmFacts
+from console.turns.situation import EventFacts, Turn, TurnSituation, VmFacts, VmPreparation
 
 RULES = (
     GroupSettings.model_validate({"name": "all", "at_most": 2, "approve": {}}),
@@ -36,7 +36,7 @@ class SimulatedVm:
 
     vm_id: str
     is_up: bool = True
-    preparations: dict[str, Preparation] = field(default_factory=dict)
+    preparations: dict[str, VmPreparation] = field(default_factory=dict)
     by_us: set[str] = field(default_factory=set)
     """Events for which the console sent it away, until it is really back."""
     inbox: list[tuple[str, str, str]] = field(default_factory=list)
@@ -69,7 +69,7 @@ class TurnsModel(RuleBasedStateMachine):
         self.turns: dict[str, Turn] = {}
         # What the console knows: rows that its sources brought.
         self.heard_at = dict.fromkeys(MEMBERS, self.now)
-        self.known: dict[str, dict[str, Preparation]] = {vm_id: {} for vm_id in MEMBERS}
+        self.known: dict[str, dict[str, VmPreparation]] = {vm_id: {} for vm_id in MEMBERS}
         self.shown: dict[str, EventFacts] = {}
 
     @rule(key=event_ids, named=st.sets(vm_ids, min_size=1, max_size=2))
@@ -171,7 +171,7 @@ class TurnsModel(RuleBasedStateMachine):
             return
         vm.by_us.add(key)
         state = "prepared" if works else "failed"
-        said = Preparation(event_key=key, fingerprint=fingerprint, state=state, at=self.now)  # type: ignore[arg-type]
+        said = VmPreparation(event_key=key, fingerprint=fingerprint, state=state, at=self.now)  # type: ignore[arg-type]
         vm.preparations[key] = said
 
     @rule(key=event_ids)
@@ -182,7 +182,7 @@ class TurnsModel(RuleBasedStateMachine):
             vm = self.vms[vm_id]
             if event is not None and vm.is_up and key not in vm.preparations:
                 mark = event.fingerprint
-                said = Preparation(event_key=key, fingerprint=mark, state="prepared", at=self.now)
+                said = VmPreparation(event_key=key, fingerprint=mark, state="prepared", at=self.now)
                 vm.preparations[key] = said
 
     @rule(key=event_ids)
@@ -230,7 +230,7 @@ class TurnsModel(RuleBasedStateMachine):
 
     def _send(
         self,
-        situation: Situation,
+        situation: TurnSituation,
         prepares: tuple[tuple[str, str], ...],
         approvals: tuple[str, ...],
     ) -> None:
@@ -246,7 +246,7 @@ class TurnsModel(RuleBasedStateMachine):
         for vm_id in event.named:
             self.vms[vm_id].is_up = False
 
-    def _situation(self) -> Situation:
+    def _situation(self) -> TurnSituation:
         vms = {}
         for vm_id, member in MEMBERS.items():
             is_silent = self.now - self.heard_at[vm_id] > SILENT_AFTER
@@ -260,7 +260,7 @@ class TurnsModel(RuleBasedStateMachine):
                 takes_commands=True,
                 preparations=tuple(self.known[vm_id].values()),
             )
-        return Situation(
+        return TurnSituation(
             groups=groups_of(RULES, MEMBERS.values()),
             vms=vms,
             events=dict(self.shown),

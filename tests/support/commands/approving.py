@@ -294,7 +294,7 @@ class ApprovalBench:
         self.settled += 1
 
     def _acknowledged(self, sink: str, event: str) -> bool:
-        return self.current.known[event].record_id in self.acknowledged
+        return self.current.events[event].record_id in self.acknowledged
 
 
 def populate(bench: ApprovalBench) -> None:

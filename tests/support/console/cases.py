@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from console.approvals.situation import Seen, Situation
+from console.approvals.situation import DecisionSituation, Seen
 from console.fleet.reporters import Reporter
 from console.fleet.values import Command, Decision, Receipt
 from console.records.incoming import ReceiptFacts
@@ -74,9 +74,9 @@ def reporter(vm_id: str, channel: str = "broker") -> Reporter:
     return Reporter(vm_id=vm_id, channel=channel, connected=True, heard_at=AT)
 
 
-def situation(*commands: Command, after: float, **changes: Any) -> Situation:
+def situation(*commands: Command, after: float, **changes: Any) -> DecisionSituation:
     """So many seconds after the decision: the event is as it was, and vm-2 could be asked too."""
-    made = Situation(
+    made = DecisionSituation(
         decision=decision(),
         commands=commands,
         receipts=(),

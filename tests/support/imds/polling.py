@@ -82,9 +82,9 @@ class Bench:
         """A poll so many seconds later that goes wrong, and leaves everything as it was."""
         self.imds.said = error
         self.clock.advance(after)
-        before = (self.store.head, dict(self.state.known))
+        before = (self.store.head, dict(self.state.events))
         assert not self.poller.run()
-        assert before == (self.store.head, dict(self.state.known))
+        assert before == (self.store.head, dict(self.state.events))
 
     def records(self) -> list[Record]:
         """Every record in the store."""

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from console.fleet.values import Observation, Vm
+from console.fleet.values import LatestReport, Vm
 from console.records.incoming import EventReport, IncomingRecord, IncomingState
 from wire.event import UNKNOWN_STATUS
 
 
-def of_record(record: IncomingRecord, event: EventReport, vm: Vm) -> Observation:
+def of_record(record: IncomingRecord, event: EventReport, vm: Vm) -> LatestReport:
     """What a record says; a VM whose clock is ahead is not newer than its peers for that."""
     at = min(record.time, record.received_at)
-    return Observation(
+    return LatestReport(
         event_id=event.event.event_id,
         vm_id=record.vm.vm_id,
         record_id=record.id,
@@ -20,16 +20,16 @@ def of_record(record: IncomingRecord, event: EventReport, vm: Vm) -> Observation
         sequence=record.sequence,
         time=at,
         first_at=at,
-        facts=event,
+        report=event,
         scope=vm.scope,
         is_own=vm.is_named_by(event),
     )
 
 
-def of_pending(state: IncomingState, vm: Vm, record_id: str, event: EventReport) -> Observation:
+def of_pending(state: IncomingState, vm: Vm, record_id: str, event: EventReport) -> LatestReport:
     """What a state document says of an event whose record has not come in."""
     at = min(state.time, state.received_at)
-    return Observation(
+    return LatestReport(
         event_id=event.event.event_id,
         vm_id=state.vm_id,
         record_id=record_id,
@@ -37,42 +37,42 @@ def of_pending(state: IncomingState, vm: Vm, record_id: str, event: EventReport)
         sequence=0,
         time=at,
         first_at=at,
-        facts=event,
+        report=event,
         scope=vm.scope,
         is_own=vm.is_named_by(event),
     )
 
 
-def ended_unseen(observation: Observation, state: IncomingState) -> Observation | None:
+def ended_unseen(latest: LatestReport, state: IncomingState) -> LatestReport | None:
     """An open event that a newer state document does not list: it is over, and how is not known.
 
     None if it is over already.
     """
-    if observation.facts.state == "ended":
+    if latest.report.state == "ended":
         return None
-    unknown = replace(observation.facts.event, event_status=UNKNOWN_STATUS)
-    facts = replace(observation.facts, transition="ended", event=unknown)
-    return replace(observation, time=min(state.time, state.received_at), facts=facts)
+    unknown = replace(latest.report.event, event_status=UNKNOWN_STATUS)
+    report = replace(latest.report, transition="ended", event=unknown)
+    return replace(latest, time=min(state.time, state.received_at), report=report)
 
 
-def forgotten(observation: Observation, now: float) -> Observation:
+def forgotten(latest: LatestReport, now: float) -> LatestReport:
     """An open event that no heard VM reports any more: it is over, and how is not known."""
-    event = replace(observation.facts.event, event_status=UNKNOWN_STATUS)
-    facts = replace(observation.facts, transition="ended", event=event)
-    return replace(observation, time=now, facts=facts)
+    event = replace(latest.report.event, event_status=UNKNOWN_STATUS)
+    report = replace(latest.report, transition="ended", event=event)
+    return replace(latest, time=now, report=report)
 
 
-def supersedes(one: Observation, other: Observation) -> bool:
-    """Whether a reporter's observation takes the place of its other one."""
+def supersedes(one: LatestReport, other: LatestReport) -> bool:
+    """Whether a reporter's report takes the place of its other one."""
     if one.sequence and other.sequence:
         if one.stream != other.stream:
             return one.time >= other.time
         return one.sequence > other.sequence or (
-            one.sequence == other.sequence and one.facts != other.facts
+            one.sequence == other.sequence and one.report != other.report
         )
     # One of them, or both, is from a state document.
-    if one.facts.revision != other.facts.revision:
-        return one.facts.revision > other.facts.revision
-    if "ended" in (one.facts.state, other.facts.state):
+    if one.report.revision != other.report.revision:
+        return one.report.revision > other.report.revision
+    if "ended" in (one.report.state, other.report.state):
         return one.time >= other.time
     return bool(one.sequence) or not other.sequence  # of the same revision, the record says more
