@@ -32,7 +32,11 @@ class SinkContext:
     version: str = "0"
     instance_id: str = ""
     pending: Callable[[], Sequence[PendingEvent]] = tuple
-    """The pending events as last committed; may be called from any thread."""
+    """The pending events as last committed; may be called from any thread. It is never older than
+    the records that a sink gets."""
+    looked: Callable[[], bool] = lambda: True
+    """Whether IMDS has given a document in this run; before that, an event may be pending that a
+    new store does not know."""
     prepares: bool = False
     """Whether a sink of this bridge prepares its VM."""
     command: CommandSource = no_commands

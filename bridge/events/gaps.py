@@ -80,6 +80,10 @@ class GapTracker:
             pause_seconds=pause,
         )
 
+    def has_looked(self) -> bool:
+        """Whether there was a good poll in this run."""
+        return self._polled is not None
+
     def is_looking(self) -> bool:
         """Whether this run's last good poll is recent: not longer ago than a long gap."""
         return self._polled_within(max(LONG_SECONDS, 3 * self._interval))

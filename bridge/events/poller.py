@@ -185,9 +185,15 @@ class Poller:
         meta = {"incarnation": json.dumps(document.incarnation)}
         if self._boot_id is not None:
             meta["boot_id"] = self._boot_id
-        records = self._store.commit(drafts, events=changed, forgotten=forgotten, meta=meta)
-        self._state.events = tracked
-        self._state.incarnation = document.incarnation
+
+        def know() -> None:
+            # A sink that gets a record finds its event among those that are pending.
+            self._state.events = tracked
+            self._state.incarnation = document.incarnation
+
+        records = self._store.commit(
+            drafts, events=changed, forgotten=forgotten, meta=meta, then=know
+        )
         for record in records:
             _report(record)
 

@@ -139,6 +139,7 @@ def _context(
         version=__version__,
         instance_id=state.observer.bridge.instance_id,
         pending=state.pending,
+        looked=state.gaps.has_looked,
         command=approver.command,
         verifies=lambda: approver.verifies,
         prepares=prepares,

@@ -146,10 +146,12 @@ class Store:
         forgotten: Mapping[str, int] | None = None,
         meta: Mapping[str, str] | None = None,
         also: Callable[[sqlite3.Connection], object] | None = None,
+        then: Callable[[], object] = lambda: None,
     ) -> list[Record]:
         """Commit what was seen and its records, all or nothing, fsynced; of events that are
-        `forgotten`, by key, only the last revision is kept; `also` joins the transaction. Returns
-        the sealed records. Raises `StoreError`.
+        `forgotten`, by key, only the last revision is kept; `also` joins the transaction, and
+        `then` is called before anybody can read the records. Returns the sealed records. Raises
+        `StoreError`.
         """
         with self._lock:
             records = [
@@ -174,6 +176,7 @@ class Store:
             self._meta |= changed
             self._until_prune -= len(records)
             self._head += len(records)
+            then()
         if records:
             for listener in self._listeners:
                 listener(records)

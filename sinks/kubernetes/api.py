@@ -21,6 +21,7 @@ from lightkube.types import PatchType
 
 from sinks.base import Problem, SinkError
 from sinks.kubernetes.conflict import ConflictError
+from sinks.kubernetes.pods import HELD
 
 T = TypeVar("T")
 
@@ -29,6 +30,8 @@ _NAMESPACE: Final = "default"
 """Where Kubernetes keeps the events of nodes, which are in no namespace themselves."""
 _LARGEST: Final = 200 * 1024
 """Bytes of a record in an annotation; Kubernetes takes 256 KiB of annotations on an object."""
+_ABOUT_ALL: Final = (HTTPStatus.UNAUTHORIZED, HTTPStatus.TOO_MANY_REQUESTS)
+"""Answers that are not about one pod: the API server is busy, or does not know the token."""
 _REMEDIES: Final = {
     HTTPStatus.UNAUTHORIZED: "see that the pod mounts the token of its service account",
     HTTPStatus.FORBIDDEN: "see the role of the service account: the chart's `kubernetes.enabled` "
@@ -55,10 +58,12 @@ class Api:
                 field_manager=COMPONENT,
                 trust_env=False,
             )
-        except (ConfigError, OSError, ValueError, KeyError, TypeError) as error:
+        except Exception as error:  # noqa: BLE001  # the file is anybody's, and so are its mistakes
             where = "the pod's service account" if kubeconfig is None else str(kubeconfig)
+            # What else is said of a file shows a part of it, which may be the token.
+            why = str(error) if isinstance(error, (ConfigError, OSError)) else type(error).__name__
             raise SinkError(
-                f"{where} gives no way to the API server: {error}",
+                f"{where} gives no way to the API server: {why}",
                 remedy="run it as a pod with a service account, or set KUBECONFIG to a file",
             ) from None
 
@@ -118,37 +123,50 @@ class Api:
             lambda: [_plain(pod) for pod in self._client.list(Pod, namespace="*", fields=fields)]
         )
 
-    def evict(self, pod: Mapping[str, Any]) -> bool:
-        """Ask for a pod's eviction; False if its disruption budget does not allow it now."""
+    def evict(self, pod: Mapping[str, Any]) -> Problem | None:
+        """Ask for a pod's eviction; returns what keeps this pod, and `HELD` where that is its
+        disruption budget.
+        """
         metadata = pod["metadata"]
         eviction = PodEviction(
             metadata=ObjectMeta(name=metadata["name"], namespace=metadata["namespace"]),
             # Another pod under the same name is not the one that was to leave.
             deleteOptions=DeleteOptions(preconditions=Preconditions(uid=metadata["uid"])),
         )
+        return self._removed(
+            lambda: self._client.create(eviction, metadata["name"], namespace=metadata["namespace"])
+        )
+
+    def delete(self, pod: Mapping[str, Any]) -> Problem | None:
+        """Delete a pod, whatever its disruption budget says; returns what keeps this pod."""
+        metadata = pod["metadata"]
+        # The client's own `delete` takes no uid: a pod that has come back under the same name,
+        # perhaps on another node, is not the one that was to leave.
+        request = self._client._client.request  # noqa: SLF001
+        where = {"name": metadata["name"], "namespace": metadata["namespace"]}
+        return self._removed(
+            lambda: request("delete", res=Pod, params={"uid": metadata["uid"]}, **where)
+        )
+
+    def _removed(self, request: Callable[[], object]) -> Problem | None:
         try:
-            self._client.create(eviction, metadata["name"], namespace=metadata["namespace"])
+            request()
         except ApiError as error:
             code = error.status.code
-            if code == HTTPStatus.TOO_MANY_REQUESTS:
-                return False
             # Gone, or another pod under the same name: what was to leave has left.
-            if code not in (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT):
+            if code in (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT):
+                return None
+            details = error.status.details
+            causes = (details.causes if details is not None else None) or []
+            if any(each.reason == "DisruptionBudget" for each in causes):
+                return HELD
+            if code in _ABOUT_ALL:
                 raise _error(error) from None
+            # Such as a pod with two budgets, or one that a webhook of admission keeps.
+            return _error(error).problem
         except (httpx2.HTTPError, OSError, ValueError) as error:
             raise _error(error) from None
-        return True
-
-    def delete(self, pod: Mapping[str, Any]) -> None:
-        """Delete a pod, whatever its disruption budget says."""
-        metadata = pod["metadata"]
-        try:
-            self._client.delete(Pod, metadata["name"], namespace=metadata["namespace"])
-        except ApiError as error:
-            if error.status.code != HTTPStatus.NOT_FOUND:
-                raise _error(error) from None
-        except (httpx2.HTTPError, OSError, ValueError) as error:
-            raise _error(error) from None
+        return None
 
     def may(self, verb: str, resource: str, *, subresource: str = "", name: str = "") -> bool:
         """Whether the service account may do that where the sink does it."""
@@ -178,15 +196,20 @@ class Api:
 
 def _error(error: Exception) -> SinkError:
     if isinstance(error, ApiError):
-        code = error.status.code or 0
+        code = error.status.code or error.response.status_code
         remedy = _REMEDIES.get(HTTPStatus(code)) if code in set(HTTPStatus) else None
         found = Problem(
             f"the API server answered {code}: {(error.status.message or '')[:300]}", remedy
         )
         after = error.response.headers.get("retry-after", "") if error.response else ""
         return SinkError(found, retry_after=float(after) if after.isdecimal() else None)
+    # Of a header that cannot be sent, the library shows the value, which is the token.
+    is_plain = isinstance(error, (httpx2.TransportError, OSError)) and not isinstance(
+        error, httpx2.LocalProtocolError
+    )
+    why = f": {str(error)[:300]}" if is_plain else ""
     return SinkError(
-        f"the API server cannot be reached: {type(error).__name__}: {str(error)[:300]}",
+        f"the API server cannot be reached: {type(error).__name__}{why}",
         remedy="see that the pod's network reaches the API server",
     )
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final
 
 from sinks.base import Check, SinkError
 from sinks.kubernetes.settings import KubernetesSettings
@@ -20,13 +20,7 @@ def look_at(api: Api, node: str, settings: KubernetesSettings, vm: VmIdentity) -
     try:
         found = api.node()
         yield Check.ok(f"the API server answers, and there is a node {node}")
-        provider = str(found.get("spec", {}).get("providerID") or "")
-        if vm.resource_id and provider and not _is_same(provider, vm.resource_id):
-            yield Check.fail(
-                f"the node {node} is {provider}, and this VM is {vm.resource_id}",
-                "set NODE to the name of this VM's own node",
-            )
-            return
+        see_that_it_is_ours(found, vm)
         for verb, resource, subresource in _needed(settings):
             name = node if resource == "nodes" else ""
             if not api.may(verb, resource, subresource=subresource, name=name):
@@ -53,6 +47,19 @@ def _needed(settings: KubernetesSettings) -> Iterator[tuple[str, str, str]]:
         yield "create", "pods", "eviction"
     if settings.drain and settings.force:
         yield "delete", "pods", ""
+
+
+def see_that_it_is_ours(node: Mapping[str, Any], vm: VmIdentity) -> None:
+    """Raises `SinkError` where the node is another VM: it would be drained for events that are not
+    its own.
+    """
+    provider = str(node.get("spec", {}).get("providerID") or "")
+    if vm.resource_id and provider and not _is_same(provider, vm.resource_id):
+        name = node.get("metadata", {}).get("name")
+        raise SinkError(
+            f"the node {name} is {provider}, and this VM is {vm.resource_id}",
+            remedy="set NODE to the name of this VM's own node",
+        )
 
 
 def _is_same(provider: str, resource_id: str) -> bool:

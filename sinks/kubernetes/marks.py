@@ -53,28 +53,10 @@ class Marks:
         """Whether an event stands on the node that taints, cordons and drains."""
         return any(each.acts for each in self.events.values())
 
-    def acts_for(self, event_id: str) -> bool:
+    def acts_for(self, key: str) -> bool:
         """Whether that event stands on the node and taints, cordons and drains."""
-        mark = self.events.get(event_id.casefold())
+        mark = self.events.get(key)
         return mark is not None and mark.acts
-
-    def with_event(self, event_id: str, mark: Mark) -> Marks:
-        """The marks with an event that is new or has changed."""
-        return replace(self, events={**self.events, event_id.casefold(): mark})
-
-    def without(self, event_id: str) -> Marks:
-        """The marks without an event that is over."""
-        key = event_id.casefold()
-        return replace(self, events={k: v for k, v in self.events.items() if k != key})
-
-    def only(self, pending: frozenset[str], vm_id: str) -> Marks:
-        """The marks of this VM's events that are pending; keys are in small letters."""
-        kept = {
-            key: mark
-            for key, mark in self.events.items()
-            if key in pending and mark.vm_id.casefold() == vm_id.casefold()
-        }
-        return replace(self, events=kept)
 
 
 def read_marks(annotations: Mapping[str, str] | None) -> Marks:
@@ -95,6 +77,11 @@ def read_marks(annotations: Mapping[str, str] | None) -> Marks:
         return Marks()
 
 
+def marks_on(node: Mapping[str, Any]) -> Marks:
+    """The marks that stand on a node."""
+    return read_marks(node["metadata"].get("annotations"))
+
+
 def dump_marks(marks: Marks) -> str | None:
     """The text of the annotation; None if nothing of ours is left."""
     if not marks.events and not marks.cordoned:
@@ -113,14 +100,16 @@ def dump_marks(marks: Marks) -> str | None:
 
 
 def patch_of(
-    node: Mapping[str, Any], marks: Marks, *, taint: bool, cordon: bool, is_new: bool
+    node: Mapping[str, Any], marks: Marks, *, taint: bool, cordon: bool
 ) -> dict[str, Any] | None:
     """The merge patch that brings the node to the marks; None if it is there already.
 
-    `is_new` says that an event was added: only then a node is cordoned again that somebody else
-    has opened since. The patch names the version of the node that it was made from, so that the
-    API server refuses it if somebody else was faster.
+    A node that somebody else has opened is cordoned again only for an event that did not act on it
+    before. The patch names the version of the node that it was made from, so that the API server
+    refuses it if somebody else was faster.
     """
+    before = marks_on(node)
+    is_new = any(mark.acts and not before.acts_for(key) for key, mark in marks.events.items())
     metadata = node.get("metadata", {})
     spec = node.get("spec", {})
     is_closed = spec.get("unschedulable") is True

@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from sinks.errors import Problem
+
+HELD: Final = Problem("held by a disruption budget")
+"""What keeps a pod whose disruption budget does not allow its eviction now."""
 _MIRROR: Final = "kubernetes.io/config.mirror"
 _ENDED: Final = ("Succeeded", "Failed")
 

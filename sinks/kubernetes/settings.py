@@ -67,8 +67,8 @@ class KubernetesSettings(PreparingSettings):
     )
     force: bool = Field(
         default=False,
-        description="Then delete the pods that are left; if false they stay, and the record of the "
-        "event is dead, with the reason",
+        description="Then delete the pods that are left; if false, those that may not be evicted "
+        "stay, and the record of the event is dead, with the reason",
     )
     kubeconfig: Path | None = Field(
         default=None,

@@ -5,19 +5,20 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from sinks.base import Check, Sink, SinkContext, SinkError, SinkRejected, SinkSettings
-from sinks.kubernetes.check import look_at
+from sinks.base import Check, Problem, Sink, SinkContext, SinkError, SinkRejected, SinkSettings
+from sinks.kubernetes.check import look_at, see_that_it_is_ours
 from sinks.kubernetes.conflict import ConflictError
-from sinks.kubernetes.marks import Mark, Marks, condition_patch, patch_of, read_marks
-from sinks.kubernetes.pods import is_leaving, name_of, to_evict
+from sinks.kubernetes.marks import Mark, Marks, condition_patch, marks_on, patch_of
+from sinks.kubernetes.pods import HELD, is_leaving, name_of, to_evict
 from sinks.kubernetes.settings import KubernetesSettings
-from wire.moment import rfc3339
-from wire.record import EVENT_ENDED, EVENT_STARTED, Record
+from wire.moment import moment_text, rfc3339
+from wire.record import EVENT_ENDED, EVENT_SCHEDULED, EVENT_STARTED, Record
+from wire.state import PendingEvent
 
 if TYPE_CHECKING:
     from sinks.kubernetes.api import Api
@@ -27,21 +28,27 @@ _TRIES: Final = 5
 """How often a change of the node is tried if others change it at the same time."""
 _PASS_SECONDS: Final = 20.0
 """How long one delivery waits for pods to leave; then the dispatcher calls again."""
+_ROUND_SECONDS: Final = 20.0
+"""How long a delivery writes Events at most, and how long it asks one pod after the other to leave:
+an API server may take a second for each."""
 _LOOK_SECONDS: Final = 1.0
 _RECONCILE_SECONDS: Final = 300.0
 """How often a node without marks is looked at."""
 _RENEW_SECONDS: Final = 600.0
 """How long one token is used: Kubernetes replaces the file before it ends."""
+_ASKED: Final = ("preparing", "prepared", "failed")
+"""How far a VM is that was asked to prepare."""
 
 
 class KubernetesSink(Sink[KubernetesSettings]):
     """A node of a cluster, the bridge's own and no other.
 
-    `scheduled`, `updated` and `started` of an event that names this VM set the node's condition
-    `ScheduledEvent` and, if asked, taint, cordon and drain it; `ended` takes all of it back.
-    Every record becomes a Kubernetes Event about the node, named by the record's id. A delivery is
-    acknowledged once all that was asked for is done. With `PREPARES` an event is shown from its
-    announcement on, and taint, cordon and drain begin when the sink is asked to prepare.
+    What stands on the node follows from the events that are pending for this VM, and not from the
+    record that is delivered, which may be old: the condition `ScheduledEvent` and, if asked, taint,
+    cordon and drain. Every record becomes a Kubernetes Event about the node, named by the record's
+    id. A delivery is acknowledged once all that was asked for is done. With `PREPARES` an event is
+    shown from its announcement on, and taint, cordon and drain begin when the sink is asked to
+    prepare.
     """
 
     KIND: ClassVar[str] = "kubernetes"
@@ -54,10 +61,10 @@ class KubernetesSink(Sink[KubernetesSettings]):
         self._made_at = 0.0
         self._looked_at = 0.0
         self._marks: Marks | None = None
-        """What this run has put on the node; None before it has read the node."""
-        self._uid: str | None = None
-        self._shown: set[str] = set()
-        """The ids of records that are shown and not acknowledged yet."""
+        """What stood on the node when it was last looked at; None before that."""
+        self._uid = ""
+        self._written: set[str] = set()
+        """The ids of records that are Kubernetes Events and not acknowledged yet."""
         self._aborted = threading.Event()
 
     @property
@@ -73,8 +80,8 @@ class KubernetesSink(Sink[KubernetesSettings]):
 
     @property
     def deadline(self) -> float:
-        """Seconds; a pass of a drain ends before that."""
-        return _PASS_SECONDS + 4 * self.settings.timeout
+        """Seconds; the Events of a delivery and one pass of a drain end before that."""
+        return _PASS_SECONDS + 2 * _ROUND_SECONDS + 8 * self.settings.timeout
 
     @property
     def wants_heartbeats(self) -> bool:
@@ -82,49 +89,53 @@ class KubernetesSink(Sink[KubernetesSettings]):
         return False
 
     def open(self) -> None:
-        """See that the node is there. Raises `SinkError`."""
-        self._connect().node()
+        """See that the node is there, and is this VM. Raises `SinkError`."""
+        see_that_it_is_ours(self._connect().node(), self.context.vm)
 
     def deliver(self, records: Sequence[Record]) -> None:
-        """Bring the node to each record in turn. Raises `SinkError` or `SinkRejected`."""
-        # All is shown before the first drain, which may wait for long. A record is shown once, so
-        # that a drain which is tried again does not close a node that somebody has opened.
-        for record in records:
-            if record.id not in self._shown:
-                self._show(record, is_asked=True)
-                self._shown.add(record.id)
+        """Bring the node to what is pending. Raises `SinkError` or `SinkRejected`."""
+        # All is shown before the first drain, which may wait for long, and an Event that cannot be
+        # written holds up no drain.
+        self._bring(records, is_asked=True)
+        problem = self._write_events(records)
+        written = next(
+            (place for place, each in enumerate(records) if each.id not in self._written),
+            len(records),
+        )
         for number, record in enumerate(records):
             try:
                 self._drain_for(record, records[number + 1 :])
             except SinkError as error:
-                raise SinkError(
-                    error.problem, retry_after=error.retry_after, delivered=number
-                ) from None
+                raise _after(min(number, written), error) from None
             except SinkRejected as refused:
-                self._shown.discard(record.id)
+                if written < number:
+                    break
+                self._written.discard(record.id)
                 raise SinkRejected(str(refused), delivered=number) from None
-            self._shown.discard(record.id)
+        self._written -= {each.id for each in records[:written]}
+        if problem is not None:
+            raise _after(written, problem)
 
     def announce(self, record: Record) -> None:
         """Show an event for which the sink has not been asked to prepare. Raises `SinkError`."""
-        self._show(record, is_asked=False)
+        self._bring([record], is_asked=False)
+        self._write_event(record)
 
     def maintain(self) -> None:
-        """Take back the marks of events that are not pending any more. Raises `SinkError`.
+        """Bring the node to what is pending. Raises `SinkError`.
 
-        They are left by a run whose store was lost, and by a VM that was replaced by another under
-        the same name. A node that was made again gets the marks of its pending events again.
+        Marks of events that are over are left by a run whose store was lost, and by a VM that was
+        replaced by another under the same name. A Node object that was made again has no marks of
+        the events that are pending, and the run that put them there has ended with its pod.
         """
         now = time.monotonic()
         if now - self._made_at > _RENEW_SECONDS:
             self._disconnect()
-        is_quiet = self._marks is not None and not self._marks.events
+        is_quiet = self._marks is not None and not (self._marks.events or self._coming())
         if is_quiet and now - self._looked_at < _RECONCILE_SECONDS:
             return
         self._looked_at = now
-        pending = {each.event.key for each in self.context.pending() if each.affects_this_vm}
-        vm_id = self.context.vm.vm_id
-        self._change(lambda marks: marks.only(frozenset(pending), vm_id))
+        self._bring([], is_asked=False)
 
     def check(self) -> Sequence[Check]:
         """Whether the node is there and ours, and what the service account may do."""
@@ -148,60 +159,66 @@ class KubernetesSink(Sink[KubernetesSettings]):
         """Close the connections; the marks stay on the node."""
         self._disconnect()
 
-    def _show(self, record: Record, *, is_asked: bool) -> None:
-        """Bring the node to the record, but for its pods, and write the record's Event."""
-        event_id = record.event_id
-        if event_id is not None and _is_over(record):
-            self._change(lambda marks: marks.without(event_id))
-        elif event_id is not None:
-            mark = self._mark(record)
+    def _coming(self) -> Mapping[str, PendingEvent]:
+        """The events that stand on the node, by key."""
+        return {
+            each.event.key: each
+            for each in self.context.pending()
+            if each.affects_this_vm and self._is_shown(each.event.event_status)
+        }
 
-            def change(marks: Marks) -> Marks:
-                # An event that the sink was asked about goes on to act when it changes.
-                acts = mark.acts if is_asked else marks.acts_for(event_id)
-                return marks.with_event(event_id, replace(mark, acts=acts))
-
-            self._change(change, is_new=is_asked)
-        self._note(record)
-
-    def _drain_for(self, record: Record, later: Sequence[Record]) -> None:
-        event_id = record.event_id
-        if event_id is None or not self.settings.drain or _is_over(record):
-            return
-        mark = self._mark(record)
-        # A newer record of the event says until when, or that it is over.
-        is_newest = not any(each.event_id == event_id for each in later)
-        if mark.acts and record.type != EVENT_STARTED and is_newest:
-            self._drain(mark)
-
-    def _mark(self, record: Record) -> Mark:
-        event = record.data["event"]
-        is_due = event.get("eventStatus") in ("Scheduled", "Started")
-        return Mark(
-            event_type=event.get("eventType") or "ScheduledEvent",
-            not_before=event.get("notBefore"),
-            acts=is_due and record.data.get("impact") in self.settings.impacts,
-            vm_id=self.context.vm.vm_id,
+    def _is_shown(self, status: str | None) -> bool:
+        """Whether `TYPES` lets an event of that status onto the node."""
+        return self.settings.prepares or any(
+            self.accepts(each, affects_this_vm=True)
+            for each in (EVENT_SCHEDULED, *([EVENT_STARTED] if status == "Started" else []))
         )
 
-    def _change(self, change: Callable[[Marks], Marks], *, is_new: bool = False) -> None:
-        """Bring the node to the changed marks: spec and annotation in one request, then status."""
+    def _marks_after(
+        self, before: Marks, asked: Collection[str] = (), over: Collection[str] = ()
+    ) -> Marks:
+        """The marks of what is pending now; `asked` and `over` are keys of events."""
+        # Before IMDS has answered, an event may be pending that a new store does not know.
+        kept = {} if self.context.looked() else before.events
+        kept = {key: mark for key, mark in kept.items() if key not in over}
+        coming = {
+            key: Mark(
+                event_type=each.event.event_type or "ScheduledEvent",
+                not_before=moment_text(each.event.not_before),
+                # An event that the sink was asked about goes on to act when it changes.
+                acts=self._may_act(each)
+                and (
+                    not self.settings.prepares
+                    or key in asked
+                    or before.acts_for(key)
+                    or each.preparation in _ASKED
+                ),
+                vm_id=self.context.vm.vm_id,
+            )
+            for key, each in self._coming().items()
+        }
+        return replace(before, events={**kept, **coming})
+
+    def _may_act(self, each: PendingEvent) -> bool:
+        is_due = each.event.event_status in ("Scheduled", "Started")
+        return is_due and each.impact in self.settings.impacts
+
+    def _bring(self, records: Sequence[Record], *, is_asked: bool) -> None:
+        """Bring the node to what is pending, but for its pods: spec and annotation in one request,
+        then status.
+        """
+        ids = {each.event_id.casefold(): each for each in records if each.event_id is not None}
+        over = [key for key, newest in ids.items() if _is_over(newest)]
         api = self._connect()
         for _ in range(_TRIES):
             node = api.node()
-            uid = node["metadata"].get("uid")
-            # A node that was made again has none of our marks, and is open again.
-            is_other = self._uid is not None and uid != self._uid
-            before = _marks_on(node)
-            if is_other and self._marks is not None:
-                before = replace(self._marks, cordoned=False)
-            marks = change(before)
+            uid = node["metadata"].get("uid", "")
+            marks = self._marks_after(marks_on(node), ids if is_asked else (), over)
             patch = patch_of(
                 node,
                 marks,
                 taint=self.settings.taint,
                 cordon=self.settings.cordon or self.settings.drain,
-                is_new=is_new or is_other,
             )
             try:
                 node = node if patch is None else api.patch(patch)
@@ -210,19 +227,32 @@ class KubernetesSink(Sink[KubernetesSettings]):
                     api.patch_status(status)
             except ConflictError:
                 continue
-            self._uid, self._marks = uid, _marks_on(node)
+            self._uid, self._marks = uid, marks_on(node)
             return
         raise SinkError("others change the node all the time", retry_after=1.0)
 
-    def _note(self, record: Record) -> None:
+    def _write_events(self, records: Sequence[Record]) -> SinkError | None:
+        """Write the Kubernetes Events; returns what kept it from the next one."""
+        until = time.monotonic() + _ROUND_SECONDS
+        for record in records:
+            if record.id not in self._written:
+                if time.monotonic() >= until:
+                    return SinkError("the API server takes long for each request", retry_after=0.0)
+                try:
+                    self._write_event(record)
+                except SinkError as error:
+                    return error
+                self._written.add(record.id)
+        return None
+
+    def _write_event(self, record: Record) -> None:
         """Write the Kubernetes Event of the record."""
         transition = record.type.removeprefix("seb.").removesuffix(".v1")
         reason = "".join(word.capitalize() for word in transition.replace("-", ".").split("."))
         event = record.data.get("event") or {}
-        uid = self._uid or self._connect().node()["metadata"].get("uid", "")
         self._connect().add_event(
             f"{self.node}.{record.id}",
-            uid=uid,
+            uid=self._uid,
             reason=reason[:128],
             message=_sentence(record),
             at=record.time,
@@ -230,25 +260,56 @@ class KubernetesSink(Sink[KubernetesSettings]):
             record=record.body.decode(),
         )
 
-    def _drain(self, mark: Mark) -> None:
-        """Evict the pods. Raises `SinkError` while some are left, `SinkRejected` if time is up."""
+    def _drain_for(self, record: Record, later: Sequence[Record]) -> None:
+        event_id = record.event_id
+        if event_id is None or not self.settings.drain or _is_over(record):
+            return
+        # A newer record of the event says that it has started, or that it is over.
+        is_newest = not any(each.event_id == event_id for each in later)
+        if record.type != EVENT_STARTED and is_newest:
+            self._drain(event_id.casefold())
+
+    def _drain(self, key: str) -> None:
+        """Evict the pods for an event. Raises `SinkError` while some are left, `SinkRejected` if
+        the event's time is up.
+        """
         until = time.monotonic() + _PASS_SECONDS
         api = self._connect()
-        while pods := to_evict(api.pods()):
-            if not self._is_late(mark):
-                blocked = [pod for pod in pods if not is_leaving(pod) and not api.evict(pod)]
-            elif self.settings.force:
-                blocked = []
-                for pod in pods:
-                    if not is_leaving(pod):
-                        api.delete(pod)
-            else:
-                names = ", ".join(sorted(map(name_of, pods))[:5])
+        while True:
+            own = self._coming().get(key)
+            marks = self._marks_after(self._marks or Marks())
+            if own is None or own.event.event_status == "Started" or not marks.acts_for(key):
+                return
+            pods = to_evict(api.pods())
+            if not pods:
+                return
+            # Another event may be nearer than the one for which budgets hold the pods.
+            acting = [each for each in marks.events.values() if each.acts]
+            by_force = self.settings.force and any(map(self._is_late, acting))
+            held = self._remove(pods, by_force=by_force)
+            if held and not self.settings.force and self._is_late(marks.events[key]):
                 raise SinkRejected(
-                    f"{len(pods)} pods are still on the node, and FORCE is not set: {names}"
+                    f"{len(held)} pods are still on the node, and FORCE is not set: {_few(held)}"
                 )
             if time.monotonic() >= until or self._aborted.wait(_LOOK_SECONDS):
-                raise _still_there(pods, blocked)
+                raise _still_there(pods, held)
+
+    def _remove(self, pods: Sequence[Mapping[str, Any]], *, by_force: bool) -> dict[str, Problem]:
+        """Tell each pod to leave; returns what keeps those that do not. One that cannot leave keeps
+        no other.
+        """
+        api = self._connect()
+        until = time.monotonic() + _ROUND_SECONDS
+        held: dict[str, Problem] = {}
+        for pod in pods:
+            if is_leaving(pod):
+                continue
+            problem = api.delete(pod) if by_force else api.evict(pod)
+            if problem is not None:
+                held[name_of(pod)] = problem
+            if time.monotonic() >= until:
+                break
+        return held
 
     def _is_late(self, mark: Mark) -> bool:
         """Whether disruption budgets are not honoured any more."""
@@ -281,24 +342,36 @@ class KubernetesSink(Sink[KubernetesSettings]):
             api.close()
 
 
-def _marks_on(node: Mapping[str, Any]) -> Marks:
-    return read_marks(node["metadata"].get("annotations"))
-
-
 def _is_over(record: Record) -> bool:
     """Whether the event is over for this VM."""
     return record.type == EVENT_ENDED or record.affects_this_vm is False
 
 
-def _still_there(
-    pods: Sequence[Mapping[str, Any]], blocked: Sequence[Mapping[str, Any]]
-) -> SinkError:
-    names = ", ".join(sorted(map(name_of, blocked or pods))[:5])
-    if blocked:
-        what = f"{len(blocked)} pods are held by a disruption budget: {names}"
+def _after(delivered: int, error: SinkError) -> SinkError:
+    """The same error of a batch whose first records are delivered."""
+    return SinkError(
+        error.problem,
+        retry_after=error.retry_after,
+        delivered=delivered,
+        stays_open=error.stays_open,
+    )
+
+
+def _still_there(pods: Sequence[Mapping[str, Any]], held: Mapping[str, Problem]) -> SinkError:
+    others = {name: problem for name, problem in held.items() if problem != HELD}
+    if others:
+        problem = next(iter(others.values()))
+        what = f"{len(others)} pods cannot leave: {_few(others)}: {problem.what}"
+        return SinkError(Problem(what, problem.remedy), retry_after=1.0, stays_open=True)
+    if held:
+        what = f"{len(held)} pods are {HELD.what}: {_few(held)}"
     else:
-        what = f"{len(pods)} pods are still leaving: {names}"
-    return SinkError(what, retry_after=1.0)
+        what = f"{len(pods)} pods are still leaving: {_few(map(name_of, pods))}"
+    return SinkError(what, retry_after=1.0, stays_open=True)
+
+
+def _few(names: Iterable[str]) -> str:
+    return ", ".join(sorted(names)[:5])
 
 
 def _sentence(record: Record) -> str:

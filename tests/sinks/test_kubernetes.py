@@ -17,6 +17,7 @@ from sinks.base import SinkContext, SinkError, SinkRejected
 from sinks.kubernetes import KubernetesSink
 from sinks.kubernetes.marks import ANNOTATION, CONDITION, TAINT
 from sinks.kubernetes.settings import KubernetesSettings
+from sinks.samples import sample_pending
 from sinks.testing import (
     SAMPLE_TIME,
     SAMPLE_VM,
@@ -25,8 +26,9 @@ from sinks.testing import (
     sample_record,
 )
 from wire.event import Event
+from wire.fields import read_object
 from wire.moment import rfc3339
-from wire.record import Record
+from wire.record import EVENT_ENDED, Record
 from wire.state import PendingEvent
 
 NODE = "aks-1"
@@ -120,7 +122,8 @@ class Bench:
 
     def __init__(self, cluster: FakeApi, path: Path, **settings: object) -> None:
         self.cluster = cluster
-        self.pending: list[PendingEvent] = []
+        self.pending: dict[str, PendingEvent] = {}
+        self.looked = True
         self.now = SAMPLE_TIME
         self._settings = KubernetesSettings(
             kind="kubernetes", node=NODE, kubeconfig=cluster.kubeconfig(path / "c"), **settings
@@ -134,11 +137,32 @@ class Bench:
             self.sink.close()
         plain = sample_context()
         context: SinkContext = replace(
-            plain, pending=lambda: list(self.pending), now=lambda: self.now
+            plain,
+            pending=lambda: list(self.pending.values()),
+            now=lambda: self.now,
+            looked=lambda: self.looked,
         )
         self.sink = KubernetesSink("k8s", self._settings, context)
         self.sink.open()
         return self.sink
+
+    def commit(self, *records: Record, preparation: str | None = None) -> None:
+        """What the records say is pending, as in the bridge that committed them."""
+        for each in records:
+            event = read_object(Event, each.data["event"])
+            self.pending.pop(event.key, None)
+            if each.type != EVENT_ENDED and each.affects_this_vm:
+                self.pending[event.key] = pending(event, preparation)
+
+    def deliver(self, *records: Record) -> None:
+        """The bridge commits the records, and the sink gets them."""
+        self.commit(*records)
+        self.sink.deliver(records)
+
+    def announce(self, record: Record) -> None:
+        """The bridge commits the record, and the sink, which prepares, is not asked to."""
+        self.commit(record, preparation="none")
+        self.sink.announce(record)
 
     @property
     def node(self) -> dict[str, Any]:
@@ -165,40 +189,23 @@ class Bench:
 
 def record(transition: str, event_type: str = "Reboot", event_id: str = "e-1") -> Record:
     """A record of an event that names this VM."""
-    impact = {"Reboot": "restart", "Freeze": "pause", "Redeploy": "redeploy"}[event_type]
+    impacts = {"Reboot": "restart", "Freeze": "pause", "Redeploy": "redeploy", "Preempt": "delete"}
+    impact = impacts[event_type]
     made = sample_record(1, record_type=f"seb.event.{transition}.v1", event_id=event_id)
     event = {**made.data["event"], "eventType": event_type}
     data = {**made.data, "event": event, "impact": impact, "affectsThisVm": True}
     return replace(made, id=f"{event_id}-{transition}", data=data)
 
 
-def pending(event_id: str = "e-1") -> PendingEvent:
+def pending(event: Event, preparation: str | None = None) -> PendingEvent:
     """The event as the bridge shows it while it is pending."""
-    event = Event(
-        event_id=event_id,
-        event_type="Reboot",
-        resource_type="VirtualMachine",
-        resources=(SAMPLE_VM.name,),
-        event_status="Scheduled",
-        not_before=SAMPLE_TIME + timedelta(minutes=15),
-        description=None,
-        event_source="Platform",
-        duration_in_seconds=-1,
-    )
-    return PendingEvent(
-        record_id="r",
-        event=event,
-        affects_this_vm=True,
-        impact=event.impact,
-        revision=1,
-        fingerprint=event.fingerprint,
-    )
+    return replace(sample_pending(event), affects_this_vm=True, preparation=preparation)
 
 
 def test_an_event_is_shown_as_condition_and_event(cluster: FakeApi, make_bench: MakeBench) -> None:
     """Type and deadline stand where `kubectl describe node` shows them; nothing else is touched."""
     bench = make_bench()
-    bench.sink.deliver([record("scheduled")])
+    bench.deliver(record("scheduled"))
     found = bench.condition
     assert found is not None
     assert (found["status"], found["reason"]) == ("True", "Reboot")
@@ -213,14 +220,14 @@ def test_taint_and_cordon_go_with_the_event(cluster: FakeApi, make_bench: MakeBe
     """Taints of others stay as they are."""
     cluster.nodes[NODE]["spec"]["taints"] = [{"key": "gpu", "effect": "NoSchedule"}]
     bench = make_bench(taint=True, cordon=True)
-    bench.sink.deliver([record("scheduled")])
+    bench.deliver(record("scheduled"))
     assert bench.node["spec"]["unschedulable"] is True
     assert bench.node["spec"]["taints"][1] == {
         "key": TAINT,
         "value": "Reboot",
         "effect": "NoSchedule",
     }
-    bench.sink.deliver([record("started"), record("ended")])
+    bench.deliver(record("started"), record("ended"))
     assert bench.is_clean()
     assert bench.node["spec"]["taints"] == [{"key": "gpu", "effect": "NoSchedule"}]
 
@@ -229,7 +236,7 @@ def test_a_pause_is_shown_only(cluster: FakeApi, make_bench: MakeBench) -> None:
     """A node is not emptied for a pause of seconds, unless IMPACTS says so."""
     bench = make_bench(taint=True, cordon=True, drain=True)
     cluster.add_pod("web", NODE)
-    bench.sink.deliver([record("scheduled", "Freeze")])
+    bench.deliver(record("scheduled", "Freeze"))
     assert bench.condition is not None
     assert not bench.node["spec"].get("unschedulable")
     assert list(cluster.pods) == ["shop/web"]
@@ -239,7 +246,7 @@ def test_another_cordon_is_not_taken_back(cluster: FakeApi, make_bench: MakeBenc
     """A person closed the node before the event; it stays closed after it."""
     cluster.nodes[NODE]["spec"]["unschedulable"] = True
     bench = make_bench(cordon=True)
-    bench.sink.deliver([record("scheduled"), record("ended")])
+    bench.deliver(record("scheduled"), record("ended"))
     assert bench.node["spec"]["unschedulable"] is True
     assert ANNOTATION not in (bench.node["metadata"].get("annotations") or {})
 
@@ -247,24 +254,23 @@ def test_another_cordon_is_not_taken_back(cluster: FakeApi, make_bench: MakeBenc
 def test_who_opens_the_node_is_not_overruled(cluster: FakeApi, make_bench: MakeBench) -> None:
     """Until another event comes, the node stays as the person left it."""
     bench = make_bench(cordon=True)
-    bench.pending = [pending()]
-    bench.sink.deliver([record("scheduled")])
+    bench.deliver(record("scheduled"))
     del bench.node["spec"]["unschedulable"]
     bench.sink.maintain()
     assert "unschedulable" not in bench.node["spec"]
-    bench.sink.deliver([record("scheduled", "Redeploy", "e-2")])
+    bench.deliver(record("scheduled", "Redeploy", "e-2"))
     assert bench.node["spec"]["unschedulable"] is True
 
 
 def test_two_events_end_one_after_the_other(cluster: FakeApi, make_bench: MakeBench) -> None:
     """The node is opened when the last one is over; the nearer one stands in the condition."""
     bench = make_bench(cordon=True, taint=True)
-    bench.sink.deliver([record("scheduled"), record("scheduled", "Redeploy", "e-2")])
-    bench.sink.deliver([record("ended")])
+    bench.deliver(record("scheduled"), record("scheduled", "Redeploy", "e-2"))
+    bench.deliver(record("ended"))
     assert bench.node["spec"]["unschedulable"] is True
     assert bench.condition is not None
     assert bench.condition["reason"] == "Redeploy"
-    bench.sink.deliver([record("ended", "Redeploy", "e-2")])
+    bench.deliver(record("ended", "Redeploy", "e-2"))
     assert bench.is_clean()
 
 
@@ -275,7 +281,7 @@ def test_mirror_and_daemon_pods_are_not_evicted(cluster: FakeApi, make_bench: Ma
     cluster.add_pod("agent", NODE, daemon=True)
     cluster.add_pod("static", NODE, mirror=True)
     bench = make_bench(drain=True)
-    bench.sink.deliver([record("scheduled")])
+    bench.deliver(record("scheduled"))
     assert sorted(cluster.pods) == ["shop/agent", "shop/other", "shop/static"]
     assert bench.node["spec"]["unschedulable"] is True
 
@@ -291,9 +297,9 @@ def test_a_disruption_budget_is_honoured(
         one_look(),
         pytest.raises(SinkError, match="1 pods are held by a disruption budget: shop/web"),
     ):
-        bench.sink.deliver([record("scheduled")])
+        bench.deliver(record("scheduled"))
     cluster.protected.clear()
-    bench.sink.deliver([record("scheduled")])
+    bench.deliver(record("scheduled"))
     assert not cluster.pods
 
 
@@ -307,11 +313,11 @@ def test_lead_seconds_before_the_event_force_decides(
     bench = make_bench(drain=True, lead=60, force=force)
     bench.now = SAMPLE_TIME + timedelta(minutes=14)
     if force:
-        bench.sink.deliver([record("scheduled")])
+        bench.deliver(record("scheduled"))
         assert not cluster.pods
     else:
         with pytest.raises(SinkRejected, match="1 pods are still on the node, and FORCE is not"):
-            bench.sink.deliver([record("scheduled")])
+            bench.deliver(record("scheduled"))
         assert list(cluster.pods) == ["shop/web"]
 
 
@@ -319,7 +325,7 @@ def test_an_event_that_is_over_drains_nothing(cluster: FakeApi, make_bench: Make
     """A backlog that holds the end of the event does not empty the node for it."""
     cluster.add_pod("web", NODE)
     bench = make_bench(drain=True)
-    bench.sink.deliver([record("scheduled"), record("ended")])
+    bench.deliver(record("scheduled"), record("ended"))
     assert list(cluster.pods) == ["shop/web"]
     assert bench.is_clean()
 
@@ -329,17 +335,18 @@ def test_an_event_that_stops_to_name_this_vm_is_over_for_its_node(
 ) -> None:
     """Its `updated` is the last word that concerns this node."""
     bench = make_bench(cordon=True)
-    bench.sink.deliver([record("scheduled")])
+    bench.deliver(record("scheduled"))
     left = record("updated")
     left = replace(left, data={**left.data, "affectsThisVm": False, "concernsThisVm": True})
-    bench.sink.deliver([left])
+    bench.deliver(left)
     assert bench.is_clean()
 
 
 def test_a_run_whose_store_was_lost_leaves_nothing(cluster: FakeApi, make_bench: MakeBench) -> None:
     """The next run takes back the marks of events that are not pending."""
     bench = make_bench(cordon=True, taint=True)
-    bench.sink.deliver([record("scheduled")])
+    bench.deliver(record("scheduled"))
+    bench.pending.clear()
     bench.restart().maintain()
     assert bench.is_clean()
 
@@ -347,11 +354,10 @@ def test_a_run_whose_store_was_lost_leaves_nothing(cluster: FakeApi, make_bench:
 def test_a_run_that_was_killed_keeps_marks(cluster: FakeApi, make_bench: MakeBench) -> None:
     """The marks stay until the event is over, whichever run hears of that."""
     bench = make_bench(cordon=True)
-    bench.sink.deliver([record("scheduled")])
-    bench.pending = [pending()]
+    bench.deliver(record("scheduled"))
     bench.restart().maintain()
     assert bench.node["spec"]["unschedulable"] is True
-    bench.sink.deliver([record("ended")])
+    bench.deliver(record("ended"))
     assert bench.is_clean()
 
 
@@ -360,10 +366,10 @@ def test_marks_of_another_vm_under_the_same_name_are_taken_back(
 ) -> None:
     """The VM before it was deleted while its node was cordoned."""
     bench = make_bench(cordon=True)
-    bench.sink.deliver([record("scheduled")])
+    bench.deliver(record("scheduled"))
     annotations = bench.node["metadata"]["annotations"]
     annotations[ANNOTATION] = annotations[ANNOTATION].replace(SAMPLE_VM.vm_id, "another")
-    bench.pending = [pending()]
+    bench.pending.clear()
     bench.restart().maintain()
     assert bench.is_clean()
 
@@ -371,8 +377,7 @@ def test_marks_of_another_vm_under_the_same_name_are_taken_back(
 def test_a_node_made_anew_gets_its_marks_again(cluster: FakeApi, make_bench: MakeBench) -> None:
     """A pending event still stands after the Node object was deleted and came back."""
     bench = make_bench(cordon=True)
-    bench.pending = [pending()]
-    bench.sink.deliver([record("scheduled")])
+    bench.deliver(record("scheduled"))
     cluster.add_node(NODE)
     bench.sink.maintain()
     assert bench.node["spec"]["unschedulable"] is True
@@ -389,7 +394,7 @@ def test_somebody_who_is_faster_is_not_overwritten(cluster: FakeApi, make_bench:
         bench.node["metadata"]["resourceVersion"] = "999"
 
     cluster.before_patch = add_taint
-    bench.sink.deliver([record("scheduled")])
+    bench.deliver(record("scheduled"))
     assert [each["key"] for each in bench.node["spec"]["taints"]] == ["gpu", TAINT]
 
 
@@ -401,8 +406,8 @@ def test_a_refusal_is_tried_again_and_names_a_remedy(
     bench = make_bench(cordon=True)
     cluster.refusals = [code]
     with pytest.raises(SinkError, match=f"the API server answered {code}"):
-        bench.sink.deliver([record("scheduled")])
-    bench.sink.deliver([record("scheduled")])
+        bench.deliver(record("scheduled"))
+    bench.deliver(record("scheduled"))
     assert bench.node["spec"]["unschedulable"] is True
 
 
@@ -411,8 +416,8 @@ def test_a_record_is_one_event_however_often_it_is_delivered(
 ) -> None:
     """Its name is the record's id."""
     bench = make_bench()
-    bench.sink.deliver([record("scheduled")])
-    bench.sink.deliver([record("scheduled")])
+    bench.deliver(record("scheduled"))
+    bench.deliver(record("scheduled"))
     assert len(cluster.events) == 1
 
 
@@ -436,8 +441,8 @@ def test_check_names_the_right_that_is_missing(cluster: FakeApi, make_bench: Mak
 
 def test_check_finds_a_node_that_is_another_vm(cluster: FakeApi, make_bench: MakeBench) -> None:
     """A wrong NODE would cordon somebody else's node."""
-    cluster.nodes[NODE]["spec"]["providerID"] = "azure:///subscriptions/other"
     bench = make_bench()
+    cluster.nodes[NODE]["spec"]["providerID"] = "azure:///subscriptions/other"
     failed = [line for line in bench.sink.check() if line.level == "fail"]
     assert failed
     assert failed[0].remedy == "set NODE to the name of this VM's own node"
@@ -452,7 +457,7 @@ def test_settings_refuse_an_unknown_impact(cluster: FakeApi, make_bench: MakeBen
 def test_the_annotation_says_what_is_ours(cluster: FakeApi, make_bench: MakeBench) -> None:
     """People and the next run read which events marked the node."""
     bench = make_bench(cordon=True)
-    bench.sink.deliver([record("scheduled")])
+    bench.deliver(record("scheduled"))
     found = json.loads(bench.node["metadata"]["annotations"][ANNOTATION])
     assert found["cordoned"] is True
     assert list(found["events"]) == ["e-1"]
@@ -463,9 +468,9 @@ def test_a_new_node_that_a_person_closed_stays_closed(
 ) -> None:
     """The sink cordoned the node before it was deleted; it did not cordon the new one."""
     bench = make_bench(cordon=True)
-    bench.sink.deliver([record("scheduled")])
+    bench.deliver(record("scheduled"))
     cluster.add_node(NODE, unschedulable=True)
-    bench.sink.deliver([record("ended")])
+    bench.deliver(record("ended"))
     assert bench.node["spec"]["unschedulable"] is True
 
 
@@ -477,7 +482,7 @@ def test_a_second_event_is_shown_while_the_first_is_drained_for(
     cluster.protected.add("shop/web")
     bench = make_bench(drain=True)
     with one_look(), pytest.raises(SinkError, match="held by a disruption budget") as raised:
-        bench.sink.deliver([record("scheduled"), record("scheduled", "Redeploy", "e-2")])
+        bench.deliver(record("scheduled"), record("scheduled", "Redeploy", "e-2"))
     assert raised.value.delivered == 0
     assert bench.condition is not None
     assert "Redeploy e-2" in bench.condition["message"]
@@ -492,7 +497,7 @@ def test_a_drain_that_is_tried_again_does_not_close_an_opened_node(
     bench = make_bench(drain=True)
     for _ in range(2):
         with one_look(), pytest.raises(SinkError, match="held by a disruption budget"):
-            bench.sink.deliver([record("scheduled")])
+            bench.deliver(record("scheduled"))
         bench.node["spec"].pop("unschedulable", None)
     assert "unschedulable" not in bench.node["spec"]
 
@@ -503,24 +508,24 @@ def test_a_preparing_sink_shows_and_waits_to_be_asked(
     """What is coming stands on the node from the announcement on, and the pods stay until then."""
     cluster.add_pod("web", NODE)
     bench = make_bench(prepares=True, drain=True, taint=True)
-    bench.sink.announce(record("scheduled"))
+    bench.announce(record("scheduled"))
     assert bench.condition is not None
     assert not bench.node["spec"].get("unschedulable")
     assert list(cluster.pods) == ["shop/web"]
-    bench.sink.deliver([record("scheduled")])
+    bench.deliver(record("scheduled"))
     assert bench.node["spec"]["unschedulable"] is True
     assert not cluster.pods
-    bench.sink.announce(record("updated"))
+    bench.announce(record("updated"))
     assert bench.node["spec"]["unschedulable"] is True
-    bench.sink.deliver([record("ended")])
+    bench.deliver(record("ended"))
     assert bench.is_clean()
 
 
 def test_an_event_that_ends_unasked_leaves_nothing(make_bench: MakeBench) -> None:
     """It was shown only."""
     bench = make_bench(prepares=True, drain=True)
-    bench.sink.announce(record("scheduled"))
-    bench.sink.announce(record("ended"))
+    bench.announce(record("scheduled"))
+    bench.announce(record("ended"))
     assert bench.is_clean()
 
 
@@ -556,8 +561,8 @@ def test_the_newest_record_says_until_when(
     event = {**moved.data["event"], "notBefore": rfc3339(SAMPLE_TIME + timedelta(seconds=60))}
     nearer = replace(moved, data={**moved.data, "event": event})
     with one_look(), pytest.raises(SinkError, match="held by a disruption budget"):
-        bench.sink.deliver([first])
-    bench.sink.deliver([first, nearer])
+        bench.deliver(first)
+    bench.deliver(first, nearer)
     assert not cluster.pods
 
 
@@ -569,5 +574,262 @@ def test_a_record_too_large_for_an_annotation_is_an_event(
     large = record("scheduled")
     event = {**large.data["event"], "resources": [f"vmss_{n}" * 20 for n in range(3000)]}
     data = {**large.data, "event": event}
-    bench.sink.deliver([replace(large, data=data, body=json.dumps(data).encode())])
+    bench.deliver(replace(large, data=data, body=json.dumps(data).encode()))
     assert [each["reason"] for each in cluster.events] == ["EventScheduled"]
+
+
+def near(found: Record, seconds: float) -> Record:
+    """The record, with a notBefore so many seconds from the time of the samples."""
+    event = {**found.data["event"], "notBefore": rfc3339(SAMPLE_TIME + timedelta(seconds=seconds))}
+    return replace(found, data={**found.data, "event": event})
+
+
+def test_a_run_after_the_node_was_made_again_marks_it(
+    cluster: FakeApi, make_bench: MakeBench
+) -> None:
+    """The bridge's pod goes with the Node object, so it is a new run that finds the new one."""
+    bench = make_bench(cordon=True, taint=True)
+    bench.deliver(record("scheduled"))
+    cluster.add_node(NODE)
+    bench.restart().maintain()
+    assert bench.condition is not None
+    assert bench.node["spec"]["unschedulable"] is True
+    bench.deliver(record("ended"))
+    assert bench.is_clean()
+
+
+def test_a_run_after_a_preparation_acts_on_a_node_that_was_made_again(
+    cluster: FakeApi, make_bench: MakeBench
+) -> None:
+    """What it has prepared for, it was asked to act for."""
+    bench = make_bench(cordon=True, prepares=True)
+    bench.deliver(record("scheduled"))
+    bench.commit(record("scheduled"), preparation="prepared")
+    cluster.add_node(NODE)
+    bench.restart().maintain()
+    assert bench.node["spec"]["unschedulable"] is True
+
+
+def test_a_new_store_takes_nothing_back_before_imds_has_answered(make_bench: MakeBench) -> None:
+    """The event may be pending still."""
+    bench = make_bench(cordon=True)
+    bench.deliver(record("scheduled"))
+    bench.pending.clear()
+    bench.looked = False
+    sink = bench.restart()
+    sink.maintain()
+    assert bench.node["spec"]["unschedulable"] is True
+    bench.looked = True
+    sink.maintain()
+    assert bench.is_clean()
+
+
+def test_an_event_that_was_seen_to_end_is_taken_back_although_imds_is_away(
+    make_bench: MakeBench,
+) -> None:
+    """Its end waited for the API server while the bridge was restarted."""
+    bench = make_bench(cordon=True)
+    bench.deliver(record("scheduled"))
+    bench.looked = False
+    bench.deliver(record("ended"))
+    assert bench.is_clean()
+
+
+@pytest.mark.parametrize("code", [403, 429, 500])
+def test_an_event_that_cannot_be_written_holds_up_no_mark(
+    cluster: FakeApi, make_bench: MakeBench, code: int
+) -> None:
+    """Such as where a quota leaves no room for it: the node is emptied, and opened again."""
+    cluster.add_pod("web", NODE)
+    bench = make_bench(drain=True)
+    cluster.refuses_events = code
+    with pytest.raises(SinkError, match=f"answered {code}"):
+        bench.deliver(record("scheduled"))
+    assert bench.node["spec"]["unschedulable"] is True
+    assert not cluster.pods
+    with pytest.raises(SinkError, match=f"answered {code}"):
+        bench.deliver(record("scheduled"), record("ended"))
+    assert bench.is_clean()
+    cluster.refuses_events = 0
+    bench.deliver(record("scheduled"), record("ended"))
+    assert len(cluster.events) == 2
+
+
+def test_who_opens_the_node_is_not_overruled_by_the_same_event(make_bench: MakeBench) -> None:
+    """Neither as it changes and starts, nor by an event that does not act, nor by a restart."""
+    bench = make_bench(cordon=True)
+    bench.deliver(record("scheduled"))
+    del bench.node["spec"]["unschedulable"]
+    bench.deliver(near(record("updated"), 600))
+    bench.deliver(record("scheduled", "Freeze", "e-2"))
+    bench.restart()
+    bench.deliver(record("started"))
+    assert "unschedulable" not in bench.node["spec"]
+
+
+def test_a_dead_record_that_is_tried_again_after_the_event_empties_no_node(
+    cluster: FakeApi, make_bench: MakeBench
+) -> None:
+    """A person has all dead records tried again; the event of one is long over."""
+    cluster.add_pod("web", NODE)
+    bench = make_bench(drain=True, force=True, taint=True)
+    bench.sink.deliver([record("scheduled")])
+    assert list(cluster.pods) == ["shop/web"]
+    assert bench.is_clean()
+
+
+def test_an_event_that_ends_during_the_drain_stops_it(
+    cluster: FakeApi, make_bench: MakeBench
+) -> None:
+    """Azure takes it back while a disruption budget holds the drain."""
+    cluster.add_pod("web", NODE)
+    cluster.protected.add("shop/web")
+    bench = make_bench(drain=True)
+    bench.commit(record("scheduled"))
+    bench.sink.context = replace(
+        bench.sink.context,
+        pending=iter([[*bench.pending.values()], [*bench.pending.values()]] + [[]] * 9).__next__,
+    )
+    bench.sink.deliver([record("scheduled")])
+    assert list(cluster.pods) == ["shop/web"]
+
+
+def test_a_near_event_forces_while_a_far_one_is_held(
+    cluster: FakeApi, make_bench: MakeBench, one_look: OneLook
+) -> None:
+    """A disruption budget holds the drain for an event in days, and the VM is preempted now."""
+    cluster.add_pod("web", NODE)
+    cluster.protected.add("shop/web")
+    bench = make_bench(drain=True, force=True, lead=60)
+    far = near(record("scheduled"), 86_400)
+    with one_look(), pytest.raises(SinkError, match="held by a disruption budget"):
+        bench.deliver(far)
+    bench.deliver(far, near(record("scheduled", "Preempt", "e-2"), 30))
+    assert not cluster.pods
+
+
+def test_a_pod_that_cannot_be_evicted_keeps_no_other(
+    cluster: FakeApi, make_bench: MakeBench, one_look: OneLook
+) -> None:
+    """The answer is 500 about a pod with two budgets, and 403 about one that a webhook keeps."""
+    for name in ("a", "b", "c", "d"):
+        cluster.add_pod(name, NODE)
+    cluster.unevictable = {"shop/a": 500, "shop/b": 403}
+    cluster.protected.add("shop/c")
+    bench = make_bench(drain=True)
+    with one_look(), pytest.raises(SinkError, match="2 pods cannot leave: shop/a, shop/b: the API"):
+        bench.deliver(record("scheduled"))
+    assert sorted(cluster.pods) == ["shop/a", "shop/b", "shop/c"]
+
+
+def test_an_api_server_that_is_busy_is_not_a_disruption_budget(
+    cluster: FakeApi, make_bench: MakeBench
+) -> None:
+    """It answers 429, too, and is asked again when it says so."""
+    cluster.add_pod("a", NODE)
+    cluster.unevictable = {"shop/a": 429}
+    bench = make_bench(drain=True)
+    with pytest.raises(SinkError, match="the API server answered 429"):
+        bench.deliver(record("scheduled"))
+
+
+def test_a_short_notice_evicts_what_may_leave(cluster: FakeApi, make_bench: MakeBench) -> None:
+    """FORCE is unset, and LEAD longer than the notice: only what a budget holds stays."""
+    cluster.add_pod("free", NODE)
+    cluster.add_pod("held", NODE)
+    cluster.protected.add("shop/held")
+    bench = make_bench(drain=True, lead=120)
+    with pytest.raises(SinkRejected, match="1 pods are still on the node, and FORCE is not set"):
+        bench.deliver(near(record("scheduled", "Preempt"), 30))
+    assert list(cluster.pods) == ["shop/held"]
+
+
+def test_a_pod_that_came_back_under_its_name_is_not_deleted(
+    cluster: FakeApi, make_bench: MakeBench
+) -> None:
+    """A pod of a StatefulSet left between the look and the deletion, and is on another node now."""
+    cluster.add_pod("db-0", NODE)
+    api = make_bench().sink._connect()
+    (seen,) = api.pods()
+    cluster.add_pod("db-0", "aks-2")
+    cluster.pods["shop/db-0"]["metadata"]["uid"] = "another"
+    assert api.delete(seen) is None
+    assert api.evict(seen) is None
+    assert list(cluster.pods) == ["shop/db-0"]
+
+
+def test_a_slow_api_server_is_not_waited_for_beyond_the_deadline(
+    cluster: FakeApi, make_bench: MakeBench, one_look: OneLook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A node has a hundred pods, and each request takes a second: the delivery comes back in time,
+    and the next one goes on.
+    """
+    for number in range(3):
+        cluster.add_pod(f"pod-{number}", NODE)
+    bench = make_bench(drain=True)
+    monkeypatch.setattr("sinks.kubernetes.sink._ROUND_SECONDS", 0.0)
+    for left in (2, 1, 0):
+        with one_look(), pytest.raises(SinkError):
+            bench.deliver(record("scheduled"))
+        assert len(cluster.pods) == left
+
+
+def test_a_node_that_is_another_vm_is_not_touched(cluster: FakeApi, make_bench: MakeBench) -> None:
+    """A VM that was made from another's image has its NODE."""
+    bench = make_bench(cordon=True)
+    cluster.nodes[NODE]["spec"]["providerID"] = "azure:///subscriptions/other"
+    with pytest.raises(SinkError, match="set NODE to the name of this VM's own node"):
+        bench.restart()
+
+
+NO_USER = """
+current-context: x
+clusters: [{name: c, cluster: {server: "http://127.0.0.1:9"}}]
+contexts: [{name: x, context: {cluster: c}}]
+"""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "users: [{name: u, user: {token: a-secret-token: x}}]",
+        'users: [{name: u, user: {token: "a-secret-token}}]',
+        "",
+        "[]",
+        "apiVersion: v1",
+        "\0",
+        NO_USER,
+    ],
+)
+def test_a_broken_kubeconfig_is_told_without_its_token(
+    make_bench: MakeBench, tmp_path: Path, text: str
+) -> None:
+    """It may be read while it is being written."""
+    bench = make_bench()
+    (tmp_path / "c").write_text(text)
+    with pytest.raises(SinkError, match="gives no way to the API server") as raised:
+        bench.restart()
+    assert "secret" not in str(raised.value)
+
+
+def test_a_token_that_is_no_header_is_not_shown(
+    cluster: FakeApi, make_bench: MakeBench, tmp_path: Path
+) -> None:
+    """A line break was copied with it."""
+    bench = make_bench()
+    config = (tmp_path / "c").read_text()
+    (tmp_path / "c").write_text(config.replace("a-secret-token", "a-secret-token\\nx"))
+    with pytest.raises(SinkError) as raised:
+        bench.restart()
+    assert "secret" not in str(raised.value)
+
+
+@pytest.mark.parametrize(("status", "is_shown"), [("scheduled", False), ("started", True)])
+def test_types_say_from_when_an_event_is_shown(
+    make_bench: MakeBench, status: str, is_shown: bool
+) -> None:
+    """Who wants to hear of events that have started does not see what is announced."""
+    bench = make_bench(types=["seb.event.started.v1", "seb.event.ended.v1"])
+    bench.commit(record(status))
+    bench.sink.maintain()
+    assert (bench.condition is not None) == is_shown

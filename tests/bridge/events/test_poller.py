@@ -61,6 +61,16 @@ def test_an_idle_poll_does_nothing(bench: Bench, caplog: pytest.LogCaptureFixtur
     assert (woken, caplog.messages) == ([], [])
 
 
+def test_who_gets_a_record_finds_its_event_pending(bench: Bench) -> None:
+    """A sink that brings its destination to what is pending gets no record before that."""
+    seen: list[list[str]] = []
+    bench.store.subscribe(lambda _: seen.append([e.event.event_id for e in bench.state.pending()]))
+    bench.serve(body(entry()))
+    (pending,) = bench.state.pending()
+    bench.serve(body())
+    assert seen == [[pending.event.event_id], []]
+
+
 def test_delivered_records_are_forgotten_while_imds_does_not_answer(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:

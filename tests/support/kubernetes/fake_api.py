@@ -28,6 +28,10 @@ class FakeApi:
         self.events: list[dict[str, Any]] = []
         self.protected: set[str] = set()
         """Pods whose disruption budget allows no eviction."""
+        self.unevictable: dict[str, int] = {}
+        """Status codes that answer the eviction of a pod, such as 500 where it has two budgets."""
+        self.refuses_events = 0
+        """The status code that answers each Event; 0 if they are taken."""
         self.forbidden: set[tuple[str, str]] = set()
         """Verb and resource (`nodes/status`) that the service account may not use."""
         self.refusals: list[int] = []
@@ -159,7 +163,10 @@ class FakeApi:
                 wanted = parse_qs(parts.query)["fieldSelector"][0].rpartition("=")[2]
                 found = [p for p in self.pods.values() if p["spec"]["nodeName"] == wanted]
                 return 200, {"apiVersion": "v1", "kind": "PodList", "metadata": {}, "items": found}
-            return self._about_pod(method, parts.path)
+            uid = parse_qs(parts.query).get("uid", [""])[0]
+            if method == "POST":
+                uid = body["deleteOptions"]["preconditions"]["uid"]
+            return self._about_pod(method, parts.path, uid)
 
     def _about_node(self, method: str, rest: str, body: Any) -> tuple[int, Any]:
         name, _, subresource = rest.partition("/")
@@ -185,6 +192,8 @@ class FakeApi:
         return 200, node
 
     def _add_event(self, body: Any) -> tuple[int, Any]:
+        if self.refuses_events:
+            return _status(self.refuses_events, "as the test wants it")
         name = body["metadata"]["name"]
         if len(json.dumps(body["metadata"].get("annotations"))) > 256 * 1024:
             return _status(422, "metadata.annotations: Too long")
@@ -193,13 +202,18 @@ class FakeApi:
         self.events.append(body)
         return 201, body
 
-    def _about_pod(self, method: str, path: str) -> tuple[int, Any]:
+    def _about_pod(self, method: str, path: str, uid: str) -> tuple[int, Any]:
         words = path.split("/")
         key = f"{words[4]}/{words[6]}"
         if key not in self.pods:
             return _status(404, f'pods "{key}" not found')
+        if uid != self.pods[key]["metadata"]["uid"]:
+            return _status(409, "the UID in the precondition does not match")
+        if method == "POST" and key in self.unevictable:
+            return _status(self.unevictable[key], "as the test wants it")
         if method == "POST" and key in self.protected:
-            return _status(429, "it would violate the pod's disruption budget")
+            code, status = _status(429, "it would violate the pod's disruption budget")
+            return code, {**status, "details": {"causes": [{"reason": "DisruptionBudget"}]}}
         del self.pods[key]
         return (201 if method == "POST" else 200), {"apiVersion": "v1", "kind": "Status"}
 
