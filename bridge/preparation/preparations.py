@@ -66,6 +66,8 @@ class Preparations(PreparationRows):
         self._current = current
         self._clock = clock
         self._lock = threading.RLock()
+        if any(each.sink != spec.sink for each in self.all()):
+            self.hand_over(spec.sink)
         # What was asked for and not done before this run is asked for again, see `_unfinished`: the
         # sink may have another name now, or may have been out of the settings meanwhile.
         self._kept: Mapping[str, Preparation] = {

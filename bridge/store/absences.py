@@ -75,16 +75,19 @@ def come(connection: sqlite3.Connection, sink: str, head: int, *, known: bool) -
 
 def begin_again(connection: sqlite3.Connection, sink: str) -> None:
     """The sink is of another kind than before under its name: what it has behind it the former one
-    got, so it also gets the newest record of each pending event. Raises `sqlite3.Error`.
+    got, so it also gets the newest record of each pending event, and of each whose end it awaits.
+    Raises `sqlite3.Error`.
     """
     ((cursor,),) = connection.execute("SELECT cursor FROM sinks WHERE name = ?", (sink,))
     connection.execute("DELETE FROM late WHERE sink = ? AND sequence <= ?", (sink, cursor))
     connection.execute(
         "INSERT OR IGNORE INTO late (sink, sequence) "  # noqa: S608  # our own words
         f"SELECT ?1, sequence FROM ({MATTERS}) JOIN records USING (sequence) "
-        "WHERE sequence <= ?2 AND event IN (SELECT key FROM events WHERE pending)",
+        "WHERE sequence <= ?2 AND event IN (SELECT key FROM events WHERE pending "
+        "UNION SELECT event FROM awaited WHERE sink = ?1)",
         (sink, cursor),
     )
+    connection.execute("DELETE FROM awaited WHERE sink = ?", (sink,))
     first = begin_of_late(connection, sink, cursor)
     if first < cursor:
         connection.execute(

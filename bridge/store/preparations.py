@@ -45,6 +45,21 @@ class PreparationRows:
         rows = self._store.read(f"SELECT {_COLUMNS} FROM preparations")  # noqa: S608  # ours
         return [replace(Preparation(*row), is_over=bool(row[-1])) for row in rows]
 
+    def hand_over(self, sink: str) -> None:
+        """What other sinks prepared is this one's from now on: when it is named, it gets the ends
+        too that came before. Raises `StoreError`.
+        """
+
+        def write(connection: sqlite3.Connection) -> None:
+            connection.execute(
+                "INSERT OR IGNORE INTO awaited (sink, event) "
+                "SELECT ?1, event FROM preparations WHERE sink != ?1",
+                (sink,),
+            )
+            connection.execute("UPDATE preparations SET sink = ?", (sink,))
+
+        self._store.commit(also=write)
+
     def ask_sink(self, preparation: Preparation, record: RecordDraft) -> Preparation:
         """Commit a new preparation together with the record that asks the sink, synced; the row
         with that record's sequence. Raises `StoreError`; then neither is written.

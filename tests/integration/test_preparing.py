@@ -362,6 +362,35 @@ def test_a_sink_of_another_name_is_asked_again(
     eventually(lambda: ("confirmed", None) in preparing.receipts(), what="the receipt")
 
 
+@pytest.mark.parametrize(
+    "between",
+    [
+        {},
+        {
+            "SEB_SINK__OTHER__KIND": "program",
+            "SEB_SINK__OTHER__COMMAND": "true",
+            "SEB_SINK__OTHER__TYPES": json.dumps(["seb.bridge.*"]),
+        },
+    ],
+)
+def test_a_sink_of_another_name_gets_the_end_of_what_was_prepared(
+    preparing: Preparing, simulator: Simulator, launch: Launch, between: dict[str, str]
+) -> None:
+    """It ends in a run in which no sink prepares; the next one that does is told."""
+    preparing.start(SEB_APPROVAL__RULES=RULE)
+    event = simulator.announce(an_event())
+    preparing.bridge.wait_for_records(1, types="seb.event.started")
+    assert preparing.bridge.stop() == 0
+    without = launch(SEB_SINK__STDOUT__FORMAT="json", **between)
+    simulator.end_event(event.event_id)
+    without.wait_for_records(1, types="seb.event.ended")
+    assert without.stop() == 0
+    preparing.start(name="OTHER")
+    eventually(lambda: preparing.runs()[-1:] == ["ended"], what="the end")
+    eventually(lambda: preparing.states()[-1:] != [], what="the record")
+    assert preparing.states() == [("recovered", "approval", None)]
+
+
 def test_a_preparation_that_was_given_up_can_be_tried_again(
     preparing: Preparing, simulator: Simulator, launch: Launch
 ) -> None:
