@@ -23,7 +23,7 @@ from sinks.base import (
     SinkSettings,
 )
 from sinks.mqtt.check import look_at, require
-from sinks.mqtt.client import plan_for
+from sinks.mqtt.client import KEEPALIVE, plan_for
 from sinks.mqtt.commands import CommandChannel
 from sinks.mqtt.messages import (
     Message,
@@ -62,6 +62,9 @@ class MqttSink(Sink[MqttSettings]):
     """Seconds for a batch, less than `deadline`: what got through by then counts."""
     SAY_TIMEOUT: ClassVar[float] = 5.0
     """Seconds for a state or a status; with the others, an `open` stays well within `deadline`."""
+    WILLS_SECONDS: ClassVar[float] = 2.0 * KEEPALIVE
+    """Seconds after which no will of an earlier client comes any more: a broker waits for one and a
+    half of its keepalive."""
     CLOSE_TIMEOUT: ClassVar[float] = 1.0
     """Seconds for the farewell, and as many for the end of the connection."""
 
@@ -85,6 +88,8 @@ class MqttSink(Sink[MqttSettings]):
         self._deaf: Problem | None = None
         self._promised = False
         """Whether the status says that commands are taken."""
+        self._online_again_at: float | None = None
+        """Monotonic time at which the status is said once more."""
 
     def accepts(self, record_type: str, affects_this_vm: bool | None) -> bool:  # noqa: FBT001
         """Receipts too if it takes commands, whatever its `types`: who asks waits for them."""
@@ -148,8 +153,11 @@ class MqttSink(Sink[MqttSettings]):
         self._renew_state(publisher, where)
         if self._channel is not None and self._deaf is not None:
             self._subscribe_again(self._channel)
-        if self._promised is not self._takes_commands:
+        again_at = self._online_again_at
+        is_due = again_at is not None and time.monotonic() >= again_at
+        if is_due or self._promised is not self._takes_commands:
             self._say_online(publisher, where)
+            self._online_again_at = None if is_due else again_at
 
     def _subscribe_again(self, channel: CommandChannel) -> None:
         """Ask for commands once more."""
@@ -247,6 +255,8 @@ class MqttSink(Sink[MqttSettings]):
         if self._channel is not None:
             self._deaf = self._channel.subscribe(timeout=self.SAY_TIMEOUT)
         self._say_online(publisher, where)
+        # A sink that had another name was another client: its will may be still to come.
+        self._online_again_at = time.monotonic() + self.WILLS_SECONDS
         if self._one_by_one:
             # The record that was not taken may cost this connection too: the state comes first.
             with suppress(SinkError):  # `maintain` says it again
@@ -260,8 +270,8 @@ class MqttSink(Sink[MqttSettings]):
     @property
     def _client_id(self) -> str:
         # Fixed, so that the broker drops a stuck predecessor, and its will, as soon as we connect:
-        # the will of another client would come a minute later and call us offline. The sink's name
-        # is in it for two sinks at one broker.
+        # the will of another client comes up to a minute later and calls us offline until the
+        # status is said again. The sink's name is in it for two sinks at one broker.
         return f"seb-{self.context.vm.vm_id}-{self.name}"
 
     @property

@@ -258,6 +258,29 @@ def test_a_successor_is_online_after_its_predecessors_will(broker: Mosquitto) ->
     second.close()
 
 
+def test_the_will_of_an_earlier_name_does_not_stand(
+    broker: Mosquitto, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Under another client id it comes late, up to the end of the keepalive: online is said again,
+    once.
+    """
+    monkeypatch.setattr(MqttSink, "WILLS_SECONDS", 0.0)
+    before, now = make(broker, name="before"), make(broker, name="now")
+    before.open()
+    now.open()
+    with broker.subscriber(f"{BASE}/#") as seen:
+        before.abort()
+        seen.wait_for(lambda message: b"offline" in message.payload)
+        now.maintain()
+        now.maintain()
+        now.deliver([sample_record()])
+        seen.wait_for(lambda message: message.topic == f"{BASE}/event")
+        statuses = [json.loads(each)["status"] for each in seen.payloads(f"{BASE}/status")]
+    assert statuses == ["online", "offline", "online"]
+    before.close()
+    now.close()
+
+
 def test_two_sinks_share_a_broker(broker: Mosquitto) -> None:
     """Sinks of different names do not take each other's session over."""
     one, two = make(broker, name="one"), make(broker, name="two")
