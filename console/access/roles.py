@@ -8,7 +8,7 @@ from typing import Any, Final
 from console.audit import log
 from console.audit.chain import Fact
 from console.config.settings import ROLES, Settings
-from console.db.audit import newest_rows
+from console.db.audit import WantedRows, found_rows
 from console.db.opening import Database
 from console.db.transactions import write_to
 
@@ -23,7 +23,7 @@ def note_roles(database: Database, settings: Settings, *, now: float) -> None:
     """
     facts = _facts(settings)
     with write_to(database) as (connection, _):
-        rows = newest_rows(connection, 1, equal={"action": _ACTION})
+        rows = found_rows(connection, WantedRows(equal={"action": _ACTION}), limit=1, skip=0)
         before: dict[str, Any] = json.loads(rows[0].body) if rows else {"login": "none"}
         if any(before.get(name) != value for name, value in facts.items()):
             log.append(connection, at=now, actor=_ACTOR, action=_ACTION, **facts)

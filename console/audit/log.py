@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from sqlalchemy import Connection, Engine
 
 from console.audit.chain import START, ChainFault, Fact, Head, head_of, sealed, verify
 from console.db import audit
-from console.db.audit import AuditRow
+from console.db.audit import AuditRow, WantedRows
 from console.db.transactions import read_from
 
 _AT_ONCE: Final = 1000
@@ -69,19 +69,12 @@ def read(
         return audit.rows_after(connection, after, limit, event_id=event_id)
 
 
-def newest(
-    connection: Connection,
-    limit: int,
-    *,
-    before: int | None = None,
-    equal: Mapping[str, str] | None = None,
-) -> tuple[list[AuditRow], list[str]]:
-    """Up to `limit` rows before a number, the newest first, and the actions that there are.
-
-    `equal` has the values of some columns.
-    """
-    rows = audit.newest_rows(connection, limit, before=before, equal=equal)
-    return rows, audit.actions(connection)
+def found(
+    connection: Connection, wanted: WantedRows, *, limit: int, page: int
+) -> tuple[list[AuditRow], int]:
+    """The rows of a page, of which the first is 1, and how many rows are wanted in all."""
+    count = audit.count_rows(connection, wanted)
+    return audit.found_rows(connection, wanted, limit=limit, skip=(page - 1) * limit), count
 
 
 def everything(engine: Engine) -> Iterator[AuditRow]:

@@ -2,17 +2,36 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
-from sqlalchemy import Connection, Row, insert, inspect, select
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Row,
+    Select,
+    func,
+    insert,
+    inspect,
+    or_,
+    select,
+)
 
 from console.db import decision_tables
+from console.db.events import ids_found
+from console.db.search import is_pattern, tag_of
 from console.db.upsert import upsert
 
 _TABLE: Final = decision_tables.audit
 _HEAD: Final = decision_tables.audit_head
+SORTS: Final[Mapping[str, ColumnElement[Any]]] = {
+    "at": _TABLE.c.number,
+    "actor": _TABLE.c.actor,
+    "action": _TABLE.c.action,
+}
+"""What rows can be sorted by."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +48,18 @@ class AuditRow:
     """Canonical JSON of the whole row without its hash."""
     hash: str
     """SHA-256 of `body`, in hexadecimal."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WantedRows:
+    """Which rows a listing shows."""
+
+    q: str = ""
+    """A part of anything that a row says, or what finds its event: see `console.db.search`."""
+    equal: Mapping[str, str] = field(default_factory=dict)
+    """The values of some columns."""
+    sort: str = "-at"
+    """One of `SORTS`; the other way round behind a minus."""
 
 
 def insert_row(connection: Connection, row: AuditRow) -> None:
@@ -69,20 +100,32 @@ def rows_after(
     return [_row(each) for each in found]
 
 
-def newest_rows(
-    connection: Connection,
-    limit: int,
-    *,
-    before: int | None = None,
-    equal: Mapping[str, str] | None = None,
+def found_rows(
+    connection: Connection, wanted: WantedRows, *, limit: int, skip: int
 ) -> list[AuditRow]:
-    """Up to `limit` rows, the newest first; `equal` has the values of some columns."""
-    query = select(_TABLE).order_by(_TABLE.c.number.desc()).limit(limit)
-    if before is not None:
-        query = query.where(_TABLE.c.number < before)
-    for name, value in (equal or {}).items():
+    """The rows that are wanted, in their order."""
+    column = SORTS[wanted.sort.removeprefix("-")]
+    order = [column.desc(), _TABLE.c.number.desc()] if wanted.sort.startswith("-") else [column]
+    query = _filtered(select(_TABLE), wanted).order_by(*order, _TABLE.c.number)
+    return [_row(each) for each in connection.execute(query.limit(limit).offset(skip))]
+
+
+def count_rows(connection: Connection, wanted: WantedRows) -> int:
+    """How many rows are wanted."""
+    found: int = connection.scalar(_filtered(select(func.count()).select_from(_TABLE), wanted)) or 0
+    return found
+
+
+def _filtered(query: Select[Any], wanted: WantedRows) -> Select[Any]:
+    for name, value in wanted.equal.items():
         query = query.where(_TABLE.c[name] == value)
-    return [_row(each) for each in connection.execute(query)]
+    if wanted.q:
+        q = json.dumps(wanted.q.lower(), ensure_ascii=False)[1:-1]
+        found: list[ColumnElement[bool]] = [_TABLE.c.event_id.in_(ids_found(wanted.q))]
+        if tag_of(wanted.q) is None and not is_pattern(wanted.q):
+            found.append(func.lower(_TABLE.c.body).contains(q, autoescape=True))
+        query = query.where(or_(*found))
+    return query
 
 
 def actions(connection: Connection) -> list[str]:

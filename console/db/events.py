@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -48,14 +48,25 @@ from console.fleet.values import (
 ENDED: Final = "ended"
 NEVER: Final = 1e18
 """Behind every event that has a notBefore."""
-SORTS: Final = {
+SORTS: Final[Mapping[str, ColumnElement[Any]]] = {
     "at": event.c.first_at,
     "type": event.c.event_type,
     "status": event.c.status,
     "site": event.c.sites,
+    "vms": func.substr(event.c.words, func.length(event.c.event_id) + 2),
     "started": event.c.started_at,
     "notice": event.c.notice,
     "downtime": event.c.downtime,
+    "by": func.coalesce(
+        select(func.max(decision.c.actor))
+        .where(decision.c.event_id == event.c.event_id, decision.c.scope == event.c.scope)
+        .correlate(event)
+        .scalar_subquery(),
+        select(func.max(receipt.c.actor))
+        .where(receipt.c.event_id == event.c.event_id, receipt.c.state == "confirmed")
+        .correlate(event)
+        .scalar_subquery(),
+    ),
 }
 """What past events can be sorted by."""
 _SHOWN: Final = vm.alias("shown_vm")
@@ -157,9 +168,13 @@ class Events:
     def past(
         self, wanted: WantedEvents, *, sort: str, descending: bool, limit: int, skip: int = 0
     ) -> list[KnownEvent]:
-        """Events, open or over, by one of `SORTS`; those of which it is not known come last."""
+        """Events, open or over, by one of `SORTS`; those of which it is not known come last. By
+        time, those whose names hold what is searched for come before those whose id does.
+        """
         column = SORTS[sort]
-        ordered = (column.is_(None), column.desc() if descending else column)
+        ordered = [column.is_(None), column.desc() if descending else column]
+        if wanted.q is not None and sort == "at":
+            ordered.insert(0, case((_in_names(wanted.q), 0), else_=1))
         query = _filtered(_events(), wanted).order_by(*ordered, event.c.event_id)
         return self._known(query.limit(limit).offset(skip))
 
@@ -412,6 +427,11 @@ def _concerning(query: Select[Any], wanted: WantedEvents) -> Select[Any]:
     return query
 
 
+def ids_found(q: str) -> Select[Any]:
+    """The ids of the events that somebody searches for."""
+    return select(event.c.event_id).where(_found(q))
+
+
 def _found(q: str) -> ColumnElement[bool]:
     """Whether an event is what somebody searches for."""
     c = event.c
@@ -427,6 +447,12 @@ def _found(q: str) -> ColumnElement[bool]:
     words = c.words.contains(q.lower(), autoescape=True)
     reason = func.lower(decision.c.reason).contains(q.lower(), autoescape=True)
     return or_(words, c.event_id.in_(select(decision.c.event_id).where(reason)))
+
+
+def _in_names(q: str) -> ColumnElement[bool]:
+    """Whether what is searched for is in a name that an event lists; those stand behind its id."""
+    found: ColumnElement[bool] = event.c.words.like(f"%\n%{pattern_of(q.lower())}%", escape=ESCAPE)
+    return found
 
 
 def _naming(wanted: Callable[[Any], ColumnElement[bool]]) -> Select[Any]:

@@ -12,7 +12,8 @@ from urllib.parse import urlencode
 from console.approvals.refused import WORDS
 from console.audit import log
 from console.audit.chain import Head, as_json
-from console.db.audit import AuditRow
+from console.db import audit
+from console.db.audit import SORTS, WantedRows
 from console.db.decisions import decisions_by_id
 from console.db.errors import StoreError
 from console.db.opening import Database
@@ -20,12 +21,13 @@ from console.db.transactions import read_from
 from console.fleet.moments import seconds_of
 from console.fleet.outcomes import outcome_words
 from console.fleet.values import Decision
+from console.web.pages.text import page_number
 
 PAGE: Final = 50
 """Rows on one page."""
 _FILTERS: Final[Mapping[str, str]] = {"actor": "actor", "event": "event_id", "action": "action"}
 """Names in the URL, and the columns."""
-PARAMETERS: Final = (*_FILTERS, "before")
+PARAMETERS: Final = ("q", *_FILTERS, "sort", "page")
 """What the address of this page may ask for."""
 _SHOWN: Final = (
     *("number", "at", "actor", "action", "eventId", "reason", "decision", "previous", "hash"),
@@ -103,43 +105,72 @@ def _check(database: Database, now: float) -> Checked:
     return Checked(at=now, head=head, wrong=None if fault is None else fault.words)
 
 
-async def values(
-    database: Database, chain: Chain, query: Mapping[str, str], now: float
-) -> dict[str, Any]:
+class Choice:
+    """What the URL asks for."""
+
+    def __init__(self, query: Mapping[str, str]) -> None:
+        given = {name: query.get(name, "").replace("\0", "").strip() for name in PARAMETERS}
+        self.given: Final = {name: value[:_LONGEST] for name, value in given.items() if value}
+        asked = self.given.get("sort", "")
+        self.sort: Final = asked if asked.removeprefix("-") in SORTS else "-at"
+        self.page: Final = page_number(self.given.get("page", ""))
+
+    def __getitem__(self, name: str) -> str:
+        return self.given.get(name, "")
+
+    @property
+    def wanted(self) -> WantedRows:
+        """It as the database is asked."""
+        equal = {column: self[name] for name, column in _FILTERS.items() if self[name]}
+        return WantedRows(q=self["q"], equal=equal, sort=self.sort)
+
+    def url(self, **changed: object) -> str:
+        """The address of this choice, some of it changed; another choice begins at page 1."""
+        chosen = {**self.given, "page": "", **changed}
+        query = {name: value for name, value in chosen.items() if value}
+        return f"/audit?{urlencode(query)}" if query else "/audit"
+
+    def sorted_by(self, column: str) -> str:
+        """The address that sorts by a column, and the other way round if it does so already."""
+        return self.url(sort=f"-{column}" if self.sort == column else column)
+
+    def order(self, column: str) -> str | None:
+        """How a column is sorted, in the word of ARIA."""
+        if self.sort.removeprefix("-") != column:
+            return None
+        return "descending" if self.sort.startswith("-") else "ascending"
+
+
+async def values(database: Database, chain: Chain, choice: Choice, now: float) -> dict[str, Any]:
     """What the template shows. Raises `StoreError`."""
-    chosen = {name: query.get(name, "").strip()[:_LONGEST] for name in _FILTERS}
-    number = query.get("before", "")
-    before = int(number) if number.isascii() and number.isdecimal() and len(number) < 16 else None  # noqa: PLR2004
-    equal = {_FILTERS[name]: value.replace("\0", "") for name, value in chosen.items() if value}
-    found, actions, rows = await asyncio.to_thread(_read, database, before, equal)
-    given = {name: value for name, value in chosen.items() if value}
-    older = {**given, "before": found[PAGE - 1].number} if len(found) > PAGE else None
+    actions, rows, count = await asyncio.to_thread(_read, database, choice)
     try:
         state, trouble = await chain.checked(now), None
     except StoreError as error:
         state, trouble = None, str(error)
     return {
-        "chosen": chosen,
+        "choice": choice,
         "actions": actions,
         "rows": rows,
-        "older": None if older is None else f"/audit?{urlencode(older)}",
-        "newest": None if before is None else f"/audit?{urlencode(given)}",
+        "count": count,
+        "first": (choice.page - 1) * PAGE,
+        "last": max(1, -(-count // PAGE)),
         "chain": state,
         "chain_trouble": trouble,
         "word": action_words,
     }
 
 
-def _read(
-    database: Database, before: int | None, equal: Mapping[str, str]
-) -> tuple[list[AuditRow], list[str], list[dict[str, Any]]]:
-    """The newest rows, the actions that there are, and the rows of a page as they are shown."""
+def _read(database: Database, choice: Choice) -> tuple[list[str], list[dict[str, Any]], int]:
+    """The actions that there are, the rows of a page as they are shown, and how many match."""
     with read_from(database.reading) as connection:
-        found, actions = log.newest(connection, PAGE + 1, before=before, equal=equal)
-        items = [as_json(row) for row in found[:PAGE]]
+        found, count = log.found(connection, choice.wanted, limit=PAGE, page=choice.page)
+        actions = audit.actions(connection)
+        items = [as_json(row) for row in found]
         ids = {row["decision"] for row in items if row.get("decision")}
         decided = decisions_by_id(connection, ids)
-    return found, actions, [_shown(row, decided.get(row.get("decision", ""))) for row in items]
+    rows = [_shown(row, decided.get(row.get("decision", ""))) for row in items]
+    return actions, rows, count
 
 
 def action_words(action: str) -> str:

@@ -50,12 +50,10 @@ class Filter:
         return f"?{urlencode(given)}" if given else ""
 
     def takes(self, row: EventRow) -> bool:
-        """Whether an event is one of those."""
+        """Whether an event is one of those, but for what is searched for."""
         if self.site and self.site not in row["all_sites"]:
             return False
-        if self.type and self.type.lower() != (row["eventType"] or "").lower():
-            return False
-        return not self.q or self.q.lower() in row["words"]
+        return not self.type or self.type.lower() == (row["eventType"] or "").lower()
 
 
 class Listing:
@@ -73,8 +71,9 @@ class Listing:
         wanted = Filter.of(query)
         with self._state.snapshots.take() as snapshot:
             rows = event_rows.open_rows(snapshot)
-        waiting = [row for row in rows if row["decision"]["state"] == "due"]
-        found = [row for row in waiting if wanted.takes(row)]
+            waiting = [row for row in rows if row["decision"]["state"] == "due"]
+            searched = event_rows.found_among(snapshot, waiting, wanted.q)
+        found = [row for row in searched if wanted.takes(row)]
         wanted_ids = set(ticked)
         chosen = [row for row in waiting if row["eventId"] in wanted_ids]
         return {

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from console.db.events import WantedEvents
 from console.db.snapshot import Snapshot
 from console.fleet import view
 from console.fleet.moments import seconds_of
@@ -26,6 +27,14 @@ _RANKS: Final = ("due", "second", "started", "note", "scheduled", "news", "ended
 def open_rows(snapshot: Snapshot) -> list[EventRow]:
     """All open events: decisions that are due first, then started ones, then by time left."""
     return in_order(rows_of(snapshot, snapshot.events.open()))
+
+
+def found_among(snapshot: Snapshot, rows: Sequence[EventRow], q: str) -> list[EventRow]:
+    """Those of some open events that somebody searches for, as `console.db.search` has it."""
+    if not q:
+        return list(rows)
+    keys = {each.event.key for each in snapshot.events.open(WantedEvents(q=q))}
+    return [row for row in rows if (row["eventId"], row["scope"]) in keys]
 
 
 def rows_of(snapshot: Snapshot, several: Iterable[KnownEvent]) -> list[EventRow]:
@@ -51,7 +60,6 @@ def row_of(item: view.Json, event: FleetEvent, now: float) -> EventRow:
         and start <= now,
         "names": names[:_NAMES],
         "more_names": max(0, len(names) - _NAMES),
-        "words": event.words,
         "all_sites": event.sites,
         "sites": [site for site in event.sites if site != "default"],
         "asked_by": words.ASKED_BY.get(item["eventSource"] or ""),

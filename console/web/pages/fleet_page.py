@@ -13,6 +13,7 @@ from console.fleet.contact import CONTACTS
 from console.fleet.values import CLEAR, Expectation, HeardVm, Vm
 from console.fleet.view import CONDITIONS
 from console.web.pages import fleet_map
+from console.web.pages.text import page_number
 
 PAGE: Final = 100
 """VMs on one page of the table."""
@@ -63,14 +64,13 @@ class Choice:
             for name in cls.__slots__
             if (value := query.get(_IN_URL.get(name, name), "").strip())
         }
-        number = given.pop("page", "1")
-        page = int(number) if number.isascii() and number.isdecimal() and len(number) < 7 else 1  # noqa: PLR2004
+        page = page_number(given.pop("page", ""))
         given["view"] = "map" if given.get("view") == "map" else "table"
         given["by"] = given["by"] if given.get("by") in fleet_map.GROUPS else "site"
         given["sort"] = (
             given["sort"] if given.get("sort", "").removeprefix("-") in SORTS else "name"
         )
-        return cls(**given, page=max(1, page))  # type: ignore[arg-type]  # page alone is a number
+        return cls(**given, page=page)  # type: ignore[arg-type]  # page alone is a number
 
     def url(self, **changed: object) -> str:
         """The address of this choice, some of it changed; another choice begins at page 1."""

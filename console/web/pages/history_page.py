@@ -14,24 +14,23 @@ from console.fleet.moments import seconds_of
 from console.web.events import event_item, wanted_of
 from console.web.models import EventsQuery
 from console.web.pages import words
-from console.web.pages.text import DAY, HOUR
+from console.web.pages.text import DAY, HOUR, page_number
 
 PAGE: Final = 100
 """Events on one page."""
-_FILTERS: Final = ("q", "since", "until", "type", "status", "site", "vm", "tag", "by")
+_FILTERS: Final = ("q", "since", "until", "type", "status", "site", "group", "vm", "tag", "by")
 PARAMETERS: Final = (*_FILTERS, "sort", "page")
 """What the address of this page may ask for."""
 _NAMES: Final = 3
-_LONGEST_PAGE: Final = 6
 COLUMNS: Final = (
     ("at", "First seen"),
     ("type", "Event"),
-    ("", "VMs"),
+    ("vms", "VMs"),
     ("site", "Site"),
     ("status", "Ended"),
     ("notice", "Notice"),
     ("downtime", "Away"),
-    ("", "Approved"),
+    ("by", "Approved"),
 )
 """What each column is sorted by, and its heading."""
 _PERIODS: Final = (("last hour", HOUR), ("last 12 hours", 12 * HOUR), ("last 7 days", 7 * DAY))
@@ -47,9 +46,7 @@ class Choice:
         asked = self.given.get("sort", "-at")
         self.sort: Final = asked.lstrip("-") if asked.lstrip("-") in SORTS else "at"
         self.descending: Final = asked.startswith("-") or asked.lstrip("-") not in SORTS
-        number = self.given.get("page", "")
-        is_number = number.isascii() and number.isdecimal() and len(number) <= _LONGEST_PAGE
-        self.page: Final = max(1, int(number)) if is_number else 1
+        self.page: Final = page_number(self.given.get("page", ""))
 
     def __getitem__(self, name: str) -> str:
         return self.given.get(name, "")
@@ -77,7 +74,9 @@ class Choice:
         return "descending" if self.descending else "ascending"
 
 
-def values(snapshot: Snapshot, choice: Choice, person: Person) -> dict[str, Any]:
+def values(
+    snapshot: Snapshot, choice: Choice, person: Person, *, has_groups: bool
+) -> dict[str, Any]:
     """What the template shows. Raises pydantic's `ValidationError` if a time is none."""
     wanted = wanted_of(EventsQuery.model_validate(choice.filters), person.site)
     count = snapshot.events.count(wanted)
@@ -90,6 +89,7 @@ def values(snapshot: Snapshot, choice: Choice, person: Person) -> dict[str, Any]
     exported = urlencode(choice.filters)
     return {
         "choice": choice,
+        "has_groups": has_groups,
         "columns": COLUMNS,
         "rows": [_row(event_item(snapshot, each), each.event.sites) for each in found],
         "count": count,

@@ -21,7 +21,12 @@ from console.web.pages.event_rows import EventRow
 from console.web.pages.text import MINUTE, plural
 from console.web.state import AppState
 
+PARAMETERS: Final = ("q",)
+"""What the address of this page may ask for."""
+LONGEST: Final = 300
 _EVENTS: Final = 50
+_MANY: Final = 5
+"""Open events from which on a search is offered."""
 _SILENT: Final = 8
 _NAMES: Final = 3
 _IS: Final = ("are", "is")
@@ -49,10 +54,11 @@ _HEADINGS: Final = (_DUE_SOON, _DUE_LATER, _UNDER_WAY, _NOTE, _SCHEDULED, _NEWS)
 _SOON: Final = 15 * MINUTE
 
 
-def values(state: AppState, snapshot: Snapshot) -> dict[str, Any]:
-    """What the template shows."""
+def values(state: AppState, snapshot: Snapshot, q: str) -> dict[str, Any]:
+    """What the template shows; `q` narrows the list of events, and nothing else."""
     over, _ = events_page(snapshot, WantedEvents(), state="over", limit=_OVER)
     rows = event_rows.open_rows(snapshot)
+    found = event_rows.found_among(snapshot, rows, q)
     contacts = snapshot.vms.counted()
     vms: dict[str, int] = {name: contacts.get(name, 0) for name in CONTACTS}
     vms["total"] = sum(vms.values())
@@ -63,9 +69,13 @@ def values(state: AppState, snapshot: Snapshot) -> dict[str, Any]:
         "answer": answer(vms, rows),
         "vms": vms,
         "parts": parts(vms),
-        "groups": groups(rows[:_EVENTS], snapshot.now),
+        "q": q,
+        "has_search": bool(q) or len(rows) >= _MANY,
+        "open": len(rows),
+        "found": len(found),
+        "groups": groups(found[:_EVENTS], snapshot.now),
         "waiting": sum(row["decision"]["state"] in ("due", "second") for row in rows),
-        "more_events": max(0, len(rows) - _EVENTS),
+        "more_events": max(0, len(found) - _EVENTS),
         "over": [_past(item) for item in over],
         "silent": silent,
         "causes": causes(snapshot, vms["silent"], vms["total"] - vms["retired"]),

@@ -57,7 +57,7 @@ class Pages:
     def routes(self) -> list[Route]:
         """Their paths."""
         return [
-            Route("/", self._drawn(self.overview)),
+            Route("/", self._drawn(self.overview, overview.PARAMETERS)),
             Route("/fleet", self._drawn(self.fleet, fleet_page.PARAMETERS)),
             Route("/events/{event_id:path}", self._drawn(self.event, ("scope",))),
             Route("/events/{event_id:path}", self._forms.event, methods=["POST"]),
@@ -91,7 +91,8 @@ class Pages:
     def overview(self, request: Request) -> Response:
         """What is coming, to whom, and who is silent."""
         with self._state.snapshots.take() as snapshot:
-            values = overview.values(self._state, snapshot)
+            q = request.query_params.get("q", "").strip()[: overview.LONGEST]
+            values = overview.values(self._state, snapshot, q)
         return self._answer(request, "overview.html", values)
 
     def fleet(self, request: Request) -> Response:
@@ -104,13 +105,14 @@ class Pages:
     def history(self, request: Request) -> Response:
         """What happened, of what is known."""
         choice, problem = history_page.Choice(request.query_params), None
-        person = person_of(request)
+        person, has_groups = person_of(request), self._state.snapshots.has_groups
         with self._state.snapshots.take() as snapshot:
             try:
-                values = history_page.values(snapshot, choice, person)
+                values = history_page.values(snapshot, choice, person, has_groups=has_groups)
             except ValidationError as error:
                 problem = problem_of(error)
-                values = history_page.values(snapshot, history_page.Choice({}), person)
+                usual = history_page.Choice({})
+                values = history_page.values(snapshot, usual, person, has_groups=has_groups)
         status = 200 if problem is None else 422
         return self._answer(request, "history.html", values | {"problem": problem}, status)
 
@@ -225,9 +227,8 @@ class Pages:
         if (refused := self._unknown(request, audit_page.PARAMETERS)) is not None:
             return refused
         try:
-            values = await audit_page.values(
-                state.database, self._chain, request.query_params, state.now()
-            )
+            choice = audit_page.Choice(request.query_params)
+            values = await audit_page.values(state.database, self._chain, choice, state.now())
         except StoreError as error:
             return self._unreadable(request, error)
         return self._answer(request, "audit.html", values)

@@ -13,6 +13,8 @@ MINUTE: Final = 60
 HOUR: Final = 60 * MINUTE
 DAY: Final = 24 * HOUR
 _EXACT_BELOW: Final = 10.0
+_LONGEST_NUMBER: Final = 6
+"""Digits."""
 """Seconds; a longer time is shown without decimals."""
 
 
@@ -128,3 +130,9 @@ def left(at: float | None, now: float) -> Markup:
 
 def _iso(moment: datetime) -> str:
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def page_number(text: str) -> int:
+    """The number of a page in an address; whatever is none is 1."""
+    is_number = text.isascii() and text.isdecimal() and len(text) <= _LONGEST_NUMBER
+    return max(1, int(text)) if is_number else 1

@@ -6,6 +6,7 @@ from typing import Any
 
 from playwright.sync_api import Browser, Page, expect
 from sqlalchemy import text
+from support.console.records import FakeVm
 from support.console.stage import ConsoleStage
 from support.page.browser import check_views
 
@@ -41,15 +42,19 @@ def test_the_newest_row_is_first(stage: ConsoleStage, page: Page) -> None:
 
 
 def test_the_filters_of_the_audit_stand_in_the_url(stage: ConsoleStage, page: Page) -> None:
-    """By actor, event and action; older rows are a page away."""
+    """By actor, event and action; the next page is a press away, and columns sort both ways."""
     for number in range(60):
         audited(stage, event_id=f"E{number}")
     audited(stage, actor="ann", action="leave")
     page.goto(f"{stage.url}/audit")
     expect(page.locator("tbody tr")).to_have_count(50)
-    page.get_by_role("link", name="Older").click()
+    page.get_by_role("link", name="Next").click()
     expect(page.locator("tbody tr")).to_have_count(11)
-    page.goto(f"{stage.url}/audit")
+    page.get_by_role("link", name="Who", exact=True).click()
+    expect(page.locator("tbody tr").first).to_contain_text("ann")
+    page.get_by_role("link", name="Who", exact=True).click()
+    expect(page.locator("th[aria-sort=descending]")).to_have_text("Who")
+    expect(page.locator("tbody tr").first).to_contain_text("mia")
     page.locator("select[name=action]").select_option("leave")
     expect(page.locator("tbody tr")).to_have_count(1)
     assert "action=leave" in page.url
@@ -57,6 +62,30 @@ def test_the_filters_of_the_audit_stand_in_the_url(stage: ConsoleStage, page: Pa
     expect(page.locator("tbody tr")).to_have_count(1)
     page.goto(f"{stage.url}/audit?actor=' OR 1=1 --")
     expect(page.locator("main")).to_contain_text("No row matches.")
+
+
+def test_the_audit_is_searched_by_vm_tag_and_change(stage: ConsoleStage, page: Page) -> None:
+    """Who approved db-2 and why: by its name, a pattern, its tag, or the number of the change."""
+    for name in ("db-2", "web-1"):
+        vm = FakeVm(name=name, tags={"role": name[:2]})
+        stage.put(vm.event(f"E-{name[:2]}", now=stage.now))
+        audited(stage, event_id=f"E-{name[:2]}", reason=f"CHG-{name[-1]}00 \u00e9")
+    page.goto(f"{stage.url}/audit")
+    search = page.get_by_label("VM (db-*)")
+    count = page.locator("p.bar")
+    for q, found in (
+        ("DB-2", "E-db"),
+        ("web-*", "E-we"),
+        ("tag=role:db", "E-db"),
+        ("chg-100", "E-we"),
+        ("200 \u00e9", "E-db"),
+    ):
+        search.fill("")
+        expect(count).to_have_text("2 rows")
+        search.fill(q)
+        expect(count).to_have_text("1 row")
+        expect(page.locator("tbody tr")).to_contain_text(found)
+    check_views(page, "console-audit-search", every=True)
 
 
 def test_a_changed_row_is_a_red_line(stage: ConsoleStage, page: Page) -> None:

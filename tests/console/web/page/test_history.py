@@ -119,6 +119,11 @@ def test_the_history_is_filtered_sorted_and_exported(past: ConsoleStage, page: P
     page.get_by_role("link", name="First seen").click()
     expect(page.locator("th[aria-sort=ascending]")).to_have_text("First seen")
     expect(names).to_have_text(["db-3", "web-17", "db-3", "web-17"])
+    for column, first in (("VMs", "db-3"), ("Approved", "db-3")):
+        page.get_by_role("link", name=column, exact=True).click()
+        page.get_by_role("link", name=column, exact=True).click()
+        expect(page.locator("th[aria-sort=ascending]")).to_have_text(column)
+        expect(names.first).to_have_text(first)
     page.get_by_label("From (UTC)").fill("2026-03-02T01:00")
     page.get_by_label("To (UTC)").fill("2026-03-02T02:00")
     expect(names).to_have_text(["db-3"])
@@ -131,6 +136,14 @@ def test_the_history_is_filtered_sorted_and_exported(past: ConsoleStage, page: P
         address = page.get_by_role("link", name=kind, exact=True).get_attribute("href")
         text = past.http.get(past.url + str(address), timeout=20).text
         assert ("E-NIGHT" in text, "E-SPOT" in text) == (True, False)
+
+
+def test_names_come_before_ids(stage: ConsoleStage, page: Page) -> None:
+    """Whoever types a part of a name sees VMs of that name first, however old."""
+    happened(stage, "E-1", FakeVm(name="db-3"), hours_ago=9)
+    happened(stage, "4DB-2", FakeVm(name="web-1"), hours_ago=1)
+    page.goto(f"{stage.url}/history?q=db-")
+    expect(page.locator("tbody td:nth-child(3)")).to_have_text(["db-3", "web-1"])
 
 
 def test_an_event_is_a_report_to_paste(past: ConsoleStage, page: Page) -> None:

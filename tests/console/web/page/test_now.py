@@ -208,3 +208,24 @@ def test_silent_vms_are_shown_by_what_they_share(stage: ConsoleStage, page: Page
     check_views(page, "console-causes", every=True)
     page.locator(".causes a").first.click()
     expect(page.locator("tbody th")).to_have_text(["quiet-1", "quiet-2", "quiet-3"])
+
+
+def test_open_events_are_searched_on_the_first_page(stage: ConsoleStage, page: Page) -> None:
+    """A slash goes there; by pattern, tag and name, in the address, and the headline stays."""
+    for number in range(6):
+        vm = FakeVm(name=f"db-{number}", tags={"role": "odd" if number % 2 else "even"})
+        stage.put(vm.event(f"E-{number}", not_before=stage.moment(600 + number), now=stage.now))
+    page.goto(stage.url)
+    names = page.locator("#events .event-names")
+    page.keyboard.press("/")
+    page.keyboard.type("tag=role:odd")
+    expect(names).to_have_text(["db-1", "db-3", "db-5"])
+    expect(page.locator("#events-title")).to_contain_text("3 of 6")
+    expect(page.locator("h1")).to_have_text("6 events are scheduled")
+    assert "q=tag%3Drole%3Aodd" in page.url
+    page.locator("input[name=q]").fill("*-5")
+    expect(names).to_have_text(["db-5"])
+    page.locator("input[name=q]").fill("none")
+    expect(page.get_by_role("link", name="Search the past")).to_have_attribute(
+        "href", "/history?q=none"
+    )
