@@ -135,8 +135,9 @@ validations:
       request.resource.resource != "events" || (
         dyn(object).involvedObject.?kind.orValue("") == "Node"
         && dyn(object).involvedObject.?name.orValue("") == variables.ownNode
-        && dyn(object).?reportingComponent.orValue("") == "scheduled-events-bridge")
-    message: only events about the own node may be written
+        && dyn(object).?reportingComponent.orValue("") == "scheduled-events-bridge"
+        && dyn(object).?source.component.orValue("") == "scheduled-events-bridge")
+    message: only events about the own node may be written, and in the own name
     reason: Forbidden
   # An eviction does not say on which node its pod is, so a policy cannot look.
   - expression: >-

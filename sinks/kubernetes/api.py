@@ -75,12 +75,16 @@ class Api:
         """The node as it is now."""
         return _plain(self._asked(lambda: self._client.get(Node, self._node)))
 
-    def patch(self, patch: Mapping[str, Any]) -> Mapping[str, Any]:
+    def patch(self, patch: Mapping[str, Any], *, dry_run: bool = False) -> Mapping[str, Any]:
         """Change the node. Raises `ConflictError` if somebody else was faster."""
         return _plain(
             self._asked(
                 lambda: self._client.patch(
-                    Node, self._node, dict(patch), patch_type=PatchType.MERGE
+                    Node,
+                    self._node,
+                    dict(patch),
+                    patch_type=PatchType.MERGE,
+                    dry_run=dry_run,
                 )
             )
         )

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from sinks.base import Check, SinkError
+from sinks.kubernetes.marks import ANNOTATION
 from sinks.kubernetes.settings import KubernetesSettings
 from wire.vm import VmIdentity
 
@@ -27,6 +28,9 @@ def look_at(api: Api, node: str, settings: KubernetesSettings, vm: VmIdentity) -
                 what = "/".join(filter(None, (resource, subresource)))
                 yield Check.fail(f"the service account may not {verb} {what}", _ROLE)
                 return
+        # A role says nothing of admission: a policy may bind the token to another node, or to none.
+        own = (found["metadata"].get("annotations") or {}).get(ANNOTATION)
+        api.patch({"metadata": {"annotations": {ANNOTATION: own}}}, dry_run=True)
         yield Check.ok("the service account may do what is asked for")
         if settings.prepares and not (settings.drain or settings.cordon or settings.taint):
             yield Check.warn(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import json
+import shutil
 import ssl
 import threading
 from collections.abc import Callable, Iterator
@@ -27,8 +28,10 @@ from support.ground.cache import ROOT
 from support.ground.kube import Cluster, missing
 from support.kubernetes.node_bench import PATIENCE, NodeBench, node_bench, soon
 
+from bridge.simulator.faults import StatusFault
 from bridge.simulator.simulator import Simulator
 from bridge.simulator.vm import SimulatedVm
+from sinks.kubernetes.api import Api
 from sinks.kubernetes.marks import ANNOTATION, CONDITION, TAINT
 
 NAMESPACE = "seb"
@@ -247,24 +250,119 @@ def test_two_events_one_after_the_other(make: MakeBench) -> None:
 
 
 def test_a_node_that_is_made_again(make: MakeBench) -> None:
-    """The Node object is deleted and comes back under its name: it gets the marks of the pending
-    event again, and loses them at its end.
+    """The Node object is deleted, and the bridge's pod with it; both come back: the new run gives
+    the node the marks of the pending event again, and takes them back at its end.
     """
     with make(TAINT="true", CORDON="true") as bench:
         with bench.bridge() as bridge:
             event = bench.announce()
             bench.await_marked()
-            before = bench.node()["metadata"]["uid"]
-            bench.cluster.kubectl("delete", "node", bench.name)
-            bench.cluster.add_node(bench.name, f"azure://{bench.simulator.vm.resource_id}")
+            soon(lambda: bench.backlog() == 0, what="a delivered record")
+            bridge.kill()
+        before = bench.node()["metadata"]["uid"]
+        bench.cluster.kubectl("delete", "node", bench.name)
+        bench.cluster.add_node(bench.name, f"azure://{bench.simulator.vm.resource_id}")
+        bench.take_token()
+        assert bench.left() == []
+        with bench.bridge():
             bench.await_marked("the event on the new node")
             assert bench.node()["metadata"]["uid"] != before
             assert bench.is_closed()
+            bench.end(event)
+            bench.await_clean()
+
+
+def test_a_new_store(make: MakeBench) -> None:
+    """The state went with the pod (emptyDir), and IMDS gives no document for a while: the node
+    stays closed, because the event may be pending; it is opened when IMDS knows no event.
+    """
+    with make(TAINT="true", CORDON="true") as bench:
+        with bench.bridge() as bridge:
+            event = bench.announce()
+            bench.await_marked()
             bridge.kill()
-        bench.take_token()
+        shutil.rmtree(bench.home / "state")
+        bench.simulator.fault(StatusFault(503), times=None)
+        with bench.bridge() as bridge:
+            bridge.wait_for_log("started", timeout=PATIENCE)
+            # Longer than a sink that is idle takes to look after its node.
+            threading.Event().wait(10)
+            assert bench.is_closed()
+            bench.end(event)
+            bench.simulator.heal()
+            bench.await_clean()
+
+
+def test_a_nearer_event_decides(make: MakeBench) -> None:
+    """A disruption budget holds the drain for an event in five days, and the VM is preempted."""
+    with make(DRAIN="true", FORCE="true", LEAD="3600") as bench:
+        bench.run("held", budget=1)
+        with bench.bridge() as bridge:
+            far = bench.announce(minutes=5 * 1440)
+            bridge.wait_for_log("sink_down", timeout=PATIENCE)
+            bridge.kill()
+        with bench.bridge():
+            near = bench.announce("Preempt", minutes=30)
+            soon(lambda: bench.pods() == [], what="a deleted pod")
+            bench.end(near)
+            bench.end(far)
+            bench.await_clean()
+
+
+def test_a_short_notice(make: MakeBench) -> None:
+    """LEAD is longer than the notice, and FORCE is unset: what no budget holds leaves anyway."""
+    with make(DRAIN="true", LEAD="3600") as bench:
+        bench.run("free")
+        bench.run("held", budget=1)
+        with bench.bridge() as bridge:
+            event = bench.announce("Preempt", minutes=30)
+            dead = bridge.wait_for_log("record_dead", timeout=PATIENCE)
+            assert "1 pods are still on the node, and FORCE is not set: default/held" in str(dead)
+            bridge.kill()
+        soon(lambda: [each.split("-")[0] for each in bench.pods()] == ["held"], what="one pod")
         with bench.bridge():
             bench.end(event)
             bench.await_clean()
+
+
+def test_a_pod_that_cannot_be_evicted(make: MakeBench) -> None:
+    """Kubernetes refuses to evict a pod with two disruption budgets; the others leave."""
+    with make(DRAIN="true") as bench:
+        bench.run("a", budget=1)
+        spec = {"minAvailable": 1, "selector": {"matchLabels": {"app": "a"}}}
+        bench.create("policy/v1", "PodDisruptionBudget", "second", spec=spec)
+        bench.run("b")
+        with bench.bridge() as bridge:
+            event = bench.announce()
+            down = bridge.wait_for_log("sink_down", timeout=PATIENCE)
+            assert "1 pods cannot leave: default/a-" in str(down)
+            assert "more than one PodDisruptionBudget" in str(down)
+            bridge.kill()
+        soon(lambda: [each.split("-")[0] for each in bench.pods()] == ["a"], what="one pod")
+        with bench.bridge():
+            bench.end(event)
+            bench.await_clean()
+
+
+def test_a_pod_that_came_back_under_its_name(make: MakeBench) -> None:
+    """A pod that has left between the look and the request is another one now, and stays."""
+    with make() as bench:
+        spec = {"nodeName": bench.name, "containers": [{"name": "app", "image": "x.example/a:1"}]}
+        bench.create("v1", "Pod", "db-0", spec=spec)
+        api = Api(bench.name, kubeconfig=bench.home / "kubeconfig", timeout=10)
+        try:
+            (seen,) = (pod for pod in api.pods() if pod["metadata"]["name"] == "db-0")
+            words = ("delete", "pod", "db-0", "-n", "default", "--force")
+            assert bench.cluster.kubectl(*words).returncode == 0
+            bench.create("v1", "Pod", "db-0", spec=spec)
+            assert api.delete(seen) is None
+            assert api.evict(seen) is None
+            assert bench.pods() == ["db-0"]
+            (there,) = (pod for pod in api.pods() if pod["metadata"]["name"] == "db-0")
+            assert api.delete(there) is None
+            soon(lambda: bench.pods() == [], what="a deleted pod")
+        finally:
+            api.close()
 
 
 def test_a_vm_that_took_over_the_name(make: MakeBench) -> None:
@@ -329,26 +427,38 @@ def test_an_api_server_that_is_away(make: MakeBench) -> None:
 def test_no_permission(make: MakeBench) -> None:
     """The log says what to do; the event is marked once the role is there."""
     with make(TAINT="true", CORDON="true") as bench:
-        binding = ("clusterrolebinding", ROLE)
-        text = json.dumps(bench.cluster.get(*binding))
-        assert bench.cluster.kubectl("delete", *binding).returncode == 0
-        try:
-            with bench.bridge() as bridge:
-                event = bench.announce()
-                down = str(bridge.wait_for_log("sink_down", timeout=PATIENCE))
-                assert "answered 403" in down
-                assert "kubernetes.enabled" in down
-                bridge.kill()
-        finally:
-            made = json.loads(text)
-            for each in ("resourceVersion", "uid", "creationTimestamp", "managedFields"):
-                made["metadata"].pop(each, None)
-            done = bench.cluster.kubectl("create", "-f", "-", given=json.dumps(made))
-            assert done.returncode == 0, done.stderr
+        with without(bench.cluster, "clusterrolebinding", ROLE), bench.bridge() as bridge:
+            event = bench.announce()
+            down = str(bridge.wait_for_log("sink_down", timeout=PATIENCE))
+            assert "answered 403" in down
+            assert "kubernetes.enabled" in down
+            bridge.kill()
         with bench.bridge():
             bench.await_marked()
             bench.end(event)
             bench.await_clean()
+
+
+def test_no_permission_for_events(make: MakeBench) -> None:
+    """Kubernetes Events cannot be written: the node is marked and opened again, and the Events come
+    once the role is there.
+    """
+    with make(TAINT="true", CORDON="true") as bench:
+        with without(bench.cluster, "rolebinding", ROLE, "-n", "default"):
+            with bench.bridge() as bridge:
+                event = bench.announce()
+                bench.await_marked()
+                assert bench.is_closed()
+                down = str(bridge.wait_for_log("sink_down", timeout=PATIENCE))
+                assert "answered 403" in down
+                bridge.kill()
+            with bench.bridge():
+                bench.end(event)
+                bench.await_clean()
+        with bench.bridge():
+            wanted = ["EventEnded", "EventScheduled"]
+            soon(lambda: bench.events() == wanted, what="the events of the node")
+            assert bench.left() == []
 
 
 def test_an_api_server_that_is_busy(make: MakeBench) -> None:
@@ -467,6 +577,14 @@ def test_the_token_of_one_node_changes_no_other(cluster: Cluster, make: MakeBenc
             *(*config, "create", "-n", "default", "-f", "-"), given=json.dumps(event_about(about))
         )
         assert "only events about the own node" in done.stderr
+        spoofed = {
+            **event_about({"kind": "Node", "name": own.name}),
+            "source": {"component": "kubelet"},
+        }
+        done = cluster.kubectl(
+            *(*config, "create", "-n", "default", "-f", "-"), given=json.dumps(spoofed)
+        )
+        assert "only events about the own node" in done.stderr
         # A person has cordoned the own node: that is not ours to take back.
         cluster.kubectl("cordon", own.name)
         said = refused(thief, Node, own.name, {"spec": {"unschedulable": None}})
@@ -484,6 +602,7 @@ def test_a_token_of_no_pod_changes_nothing(cluster: Cluster, make: MakeBench) ->
         with thief_of(bench) as thief:
             said = refused(thief, Node, bench.name, patch)
         assert "is not that of a pod on a node" in said
+        assert "is not that of a pod on a node" in bench.seb("check").out
 
 
 def test_who_only_shows_cannot_taint_or_cordon(cluster: Cluster, make: MakeBench) -> None:
@@ -564,6 +683,20 @@ def event_about(what: dict[str, str]) -> dict[str, Any]:
         "reason": "x",
         "reportingComponent": "scheduled-events-bridge",
     }
+
+
+@contextmanager
+def without(cluster: Cluster, *what: str) -> Iterator[None]:
+    """An object of the chart is deleted, and made again."""
+    made = cluster.get(*what)
+    for each in ("resourceVersion", "uid", "creationTimestamp", "managedFields"):
+        made["metadata"].pop(each, None)
+    assert cluster.kubectl("delete", *what).returncode == 0
+    try:
+        yield
+    finally:
+        done = cluster.kubectl("create", "-f", "-", given=json.dumps(made))
+        assert done.returncode == 0, done.stderr
 
 
 @contextmanager

@@ -439,6 +439,18 @@ def test_check_names_the_right_that_is_missing(cluster: FakeApi, make_bench: Mak
     assert [line.text for line in lines] == ["the service account may not create pods/eviction"]
 
 
+def test_check_tries_what_a_policy_says(cluster: FakeApi, make_bench: MakeBench) -> None:
+    """The role is there, and admission refuses the token; nothing is changed by looking."""
+    bench = make_bench()
+    version = bench.node["metadata"]["resourceVersion"]
+    assert not [line for line in bench.sink.check() if line.level == "fail"]
+    assert bench.node["metadata"]["resourceVersion"] == version
+    cluster.refuses_patches = 403
+    failed = [line for line in bench.sink.check() if line.level == "fail"]
+    assert [line.text for line in failed] == ["the API server answered 403: as the test wants it"]
+    assert "its policy" in str(failed[0].remedy)
+
+
 def test_check_finds_a_node_that_is_another_vm(cluster: FakeApi, make_bench: MakeBench) -> None:
     """A wrong NODE would cordon somebody else's node."""
     bench = make_bench()

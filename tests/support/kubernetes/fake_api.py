@@ -30,6 +30,8 @@ class FakeApi:
         """Pods whose disruption budget allows no eviction."""
         self.unevictable: dict[str, int] = {}
         """Status codes that answer the eviction of a pod, such as 500 where it has two budgets."""
+        self.refuses_patches = 0
+        """The status code that answers each change of a node; 0 if they are taken."""
         self.refuses_events = 0
         """The status code that answers each Event; 0 if they are taken."""
         self.forbidden: set[tuple[str, str]] = set()
@@ -156,7 +158,9 @@ class FakeApi:
             if parts.path == _REVIEWS:
                 return 201, self._review(body)
             if parts.path.startswith(_NODE):
-                return self._about_node(method, parts.path.removeprefix(_NODE), body)
+                is_dry = "dryRun" in parse_qs(parts.query)
+                rest = parts.path.removeprefix(_NODE)
+                return self._about_node(method, rest, body, is_dry=is_dry)
             if parts.path == _EVENTS:
                 return self._add_event(body)
             if parts.path == "/api/v1/pods":
@@ -168,7 +172,7 @@ class FakeApi:
                 uid = body["deleteOptions"]["preconditions"]["uid"]
             return self._about_pod(method, parts.path, uid)
 
-    def _about_node(self, method: str, rest: str, body: Any) -> tuple[int, Any]:
+    def _about_node(self, method: str, rest: str, body: Any, *, is_dry: bool) -> tuple[int, Any]:
         name, _, subresource = rest.partition("/")
         if method == "PATCH":
             self.before_patch()
@@ -178,7 +182,9 @@ class FakeApi:
             return _status(403, f"cannot {method.lower()} {resource}")
         if node is None:
             return _status(404, f'nodes "{name}" not found')
-        if method == "GET":
+        if method == "PATCH" and self.refuses_patches:
+            return _status(self.refuses_patches, "as the test wants it")
+        if method == "GET" or is_dry:
             return 200, node
         wanted = (body.get("metadata") or {}).get("resourceVersion")
         if wanted is not None and wanted != node["metadata"]["resourceVersion"]:
