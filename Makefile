@@ -16,8 +16,9 @@ demo: $(VENV)/run.stamp ## Show the bridge at work on a simulated VM
 console: $(VENV)/console.stamp ## Show a simulated fleet on the console's page
 	@$(BIN)/seb console demo
 
+# Most tests wait for something most of their time: more of them than there are cores.
 test: $(VENV)/dev.stamp mosquitto ## Run the tests, with a real MQTT broker
-	$(BIN)/pytest -n 3
+	$(BIN)/pytest -n 4
 
 coverage: $(VENV)/dev.stamp mosquitto ## Run the tests of bridge, sinks and wire, and see that they reach enough of the code
 	$(BIN)/pytest -q -n 3 --cov --cov-report term:skip-covered tests/bridge tests/sinks tests/wire

@@ -63,8 +63,23 @@ TINY: dict[ModuleType, dict[str, Any]] = {
 }
 
 
+def name_of(module: ModuleType) -> str:
+    """Its name without the package."""
+    return module.__name__.rpartition(".")[2]
+
+
+SLOW = (console, start, idle, held_polls, latency)
+"""What takes ten seconds or more even so: `.ci/run` runs them after the other tests."""
+
+
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("module", TINY, ids=lambda module: module.__name__.rpartition(".")[2])
+@pytest.mark.parametrize(
+    "module",
+    [
+        pytest.param(each, id=name_of(each), marks=[pytest.mark.slow] if each in SLOW else [])
+        for each in TINY
+    ],
+)
 def test_it_runs_and_makes_sense(tmp_path: Path, module: ModuleType) -> None:
     """Every number is one, and every ratio can be compared."""
     assert makes_sense(module, module.measure(tmp_path, **TINY[module]))
