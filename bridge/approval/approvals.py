@@ -68,6 +68,8 @@ class OpenApproval:
     """Whether IMDS refused a request after one that may have worked."""
     fact: Fact | None = None
     """What was last seen of it."""
+    is_past: bool = False
+    """Whether the event has left the approved state since, even if it came back to it."""
 
     @property
     def key(self) -> str:
@@ -229,7 +231,7 @@ class Approvals:
         under_way = {
             (each.key, each.approval.fingerprint)
             for each in self._open.values()
-            if each.fact is not Fact.EXPIRED
+            if each.fact is not Fact.EXPIRED and not each.is_past
         }
         while self._unasked:
             # Each on the newest state: the request before it may have taken long.
@@ -260,6 +262,7 @@ class Approvals:
             self._write(replace(opened.approval, state=opened.stage.state))
         seen = self._observe(opened)
         opened.fact = seen.fact
+        opened.is_past = opened.is_past or opened.fact is Fact.CHANGED
         if opened.fact is Fact.UNPREPARED:
             self._ask_to_prepare(seen)
         transition = TABLE[opened.fact][opened.stage]

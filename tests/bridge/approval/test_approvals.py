@@ -376,6 +376,18 @@ def test_a_rule_decides_about_what_is_planned_again_after_its_post(
     assert bench.story()[4:] == [("confirmed", None)] * 2
 
 
+def test_a_rule_decides_again_about_a_state_that_comes_back(bench: ApprovalBench) -> None:
+    """What IMDS took for it the first time started nothing."""
+    bench.decide_by(Rule(name="any"))
+    bench.imds.starts = False
+    before = bench.announce()["data"]["raw"]["NotBefore"]
+    for moment in (LATER, before):
+        bench.change(NotBefore=moment)
+        bench.look()
+    bench.look()
+    assert len(bench.imds.posts) == 3
+
+
 def test_a_change_meanwhile_ends_the_trying(bench: ApprovalBench) -> None:
     """What was approved is one state of the event; another one is not released."""
     bench.announce()
@@ -463,8 +475,8 @@ def test_what_changes_while_it_is_written_down_is_not_posted(
     assert bench.story()[:2] == [("accepted", None), ("failed", reason)]
 
 
-def test_a_change_that_is_recorded_and_not_yet_said_holds_the_post(bench: ApprovalBench) -> None:
-    """From its commit on a state is the newest, also before the poll that found it has ended."""
+def test_a_change_that_is_recorded_counts_before_its_poll_has_ended(bench: ApprovalBench) -> None:
+    """From its commit on a state is the newest."""
     bench.announce()
     token = bench.approve()
     commit = bench.store.commit
@@ -479,7 +491,7 @@ def test_a_change_that_is_recorded_and_not_yet_said_holds_the_post(bench: Approv
     bench.change(Resources=["web_3", "web_4"])
     bench.look()
     assert bench.imds.posts == []
-    assert bench.story() == [("accepted", None), ("failed", "event_changed")]
+    assert bench.story() == [("rejected", "event_changed")]
 
 
 class WaitingLedger(Ledger):
