@@ -23,7 +23,7 @@ from console.approvals.situation import (
     Wait,
     expiry,
 )
-from console.fleet.reporters import PULL, first
+from console.fleet.candidates import PULL, first
 
 STATES: Final = (
     "second",
@@ -242,12 +242,12 @@ def send(situation: DecisionSituation) -> Send:
 
 def ask(situation: DecisionSituation) -> Ask:
     """Ask the next reporter."""
-    reporter = situation.following
-    assert reporter is not None  # noqa: S101  # the condition says so
-    tried = {reporter.vm_id, *(each.vm_id for each in situation.commands)}
-    others = first(situation.reporters, tried) is not None
+    candidate = situation.following
+    assert candidate is not None  # noqa: S101  # the condition says so
+    tried = {candidate.vm_id, *(each.vm_id for each in situation.commands)}
+    others = first(situation.candidates, tried) is not None
     until = expiry(situation.now, situation.decision.not_before, others=others)
-    return Ask(reporter=reporter, expires_at=until)
+    return Ask(candidate=candidate, expires_at=until)
 
 
 def end_confirmed(_situation: DecisionSituation) -> End:

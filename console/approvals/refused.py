@@ -1,7 +1,9 @@
-"""Why a decision is not taken: one word, and a sentence that says what to do."""
+"""Why a decision is not taken: one table, with all that each reason needs."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Final, Literal
 
 from console.errors import ConsoleError
@@ -25,30 +27,120 @@ Why = Literal[
     "no_turn",
     "not_stuck",
 ]
-WORDS: Final[dict[Why, str]] = {
-    "role": "you may not decide here: this needs the role approver; see SEB_CONSOLE_ROLES",
-    "site": "you may decide for your own site only, and this event names or concerns another",
-    "second": "a program's token does not count as the second person; let a person approve it too",
-    "reason": "give a reason: one line of at most 300 characters, without control characters",
-    "unknown": "the console does not know this event",
-    "changed": "the event is not what you have seen; look at it as it is now",
-    "under_way": "the event is being approved already; nothing more was sent",
-    "no_witness": "no VM that the event names is heard and takes commands; see `seb console vms`",
-    "unproven": "what is shown is from a bridge of version 0.1.0, and cannot be checked against "
-    "the fingerprint; wait for a record of the event, or use `seb approve` on the VM",
-    "not_approvable": "Azure's status of this event is not Scheduled: it is news, and there is "
-    "nothing to decide",
-    "not_its_turn": "too many VMs of its group are away; wait until they are back, or approve it "
-    "all the same with force",
-    "cannot_prepare": "the console does not hear a VM that has to prepare for it; wait until it is "
-    "back, or approve it all the same with force",
-    "turn_begun": "its turn has begun; it is approved once its VMs have prepared",
-    "not_prepared": "a VM did not prepare for it, and Azure starts it at its time; approve it all "
-    "the same with force",
-    "no_turn": "the VMs of this event hold no turn",
-    "not_stuck": "the turn is not stuck; end it all the same with force",
-    "no_key": "this console cannot approve: set SEB_CONSOLE_KEY to a file that `seb keys generate` "
-    "wrote",
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reason:
+    """What goes with one word: all that a new reason needs."""
+
+    status: int
+    """Of the API's answer."""
+    sentence: str
+    is_audited: bool = False
+    """Whether the transaction audits it: it cannot be done now. What a person may never do is
+    audited before.
+    """
+
+
+REASONS: Final[Mapping[Why, Reason]] = {
+    "role": Reason(
+        status=403,
+        sentence="you may not decide here: this needs the role approver; see SEB_CONSOLE_ROLES",
+    ),
+    "site": Reason(
+        status=403,
+        sentence="you may decide for your own site only, and this event names or concerns another",
+    ),
+    "second": Reason(
+        status=403,
+        sentence=(
+            "a program's token does not count as the second person; let a person approve it too"
+        ),
+    ),
+    "reason": Reason(
+        status=422,
+        sentence="give a reason: one line of at most 300 characters, without control characters",
+    ),
+    "unknown": Reason(
+        status=404,
+        sentence="the console does not know this event",
+    ),
+    "changed": Reason(
+        status=409,
+        is_audited=True,
+        sentence="the event is not what you have seen; look at it as it is now",
+    ),
+    "under_way": Reason(
+        status=409,
+        is_audited=True,
+        sentence="the event is being approved already; nothing more was sent",
+    ),
+    "no_witness": Reason(
+        status=409,
+        is_audited=True,
+        sentence="no VM that the event names is heard and takes commands; see `seb console vms`",
+    ),
+    "unproven": Reason(
+        status=409,
+        is_audited=True,
+        sentence=(
+            "what is shown is from a bridge of version 0.1.0, and cannot be checked against the "
+            "fingerprint; wait for a record of the event, or use `seb approve` on the VM"
+        ),
+    ),
+    "not_approvable": Reason(
+        status=409,
+        is_audited=True,
+        sentence=(
+            "Azure's status of this event is not Scheduled: it is news, and there is nothing to "
+            "decide"
+        ),
+    ),
+    "not_its_turn": Reason(
+        status=409,
+        is_audited=True,
+        sentence=(
+            "too many VMs of its group are away; wait until they are back, or approve it all the "
+            "same with force"
+        ),
+    ),
+    "cannot_prepare": Reason(
+        status=409,
+        is_audited=True,
+        sentence=(
+            "the console does not hear a VM that has to prepare for it; wait until it is back, or "
+            "approve it all the same with force"
+        ),
+    ),
+    "turn_begun": Reason(
+        status=409,
+        is_audited=True,
+        sentence="its turn has begun; it is approved once its VMs have prepared",
+    ),
+    "not_prepared": Reason(
+        status=409,
+        is_audited=True,
+        sentence=(
+            "a VM did not prepare for it, and Azure starts it at its time; approve it all the same "
+            "with force"
+        ),
+    ),
+    "no_turn": Reason(
+        status=409,
+        sentence="the VMs of this event hold no turn",
+    ),
+    "not_stuck": Reason(
+        status=409,
+        sentence="the turn is not stuck; end it all the same with force",
+    ),
+    "no_key": Reason(
+        status=503,
+        is_audited=True,
+        sentence=(
+            "this console cannot approve: set SEB_CONSOLE_KEY to a file that `seb keys generate` "
+            "wrote"
+        ),
+    ),
 }
 
 
@@ -56,7 +148,7 @@ class DecisionRefused(ConsoleError):
     """Nothing was decided, and nothing is sent."""
 
     def __init__(self, why: Why, *, jti: str | None = None) -> None:
-        super().__init__(WORDS[why])
+        super().__init__(REASONS[why].sentence)
         self.why = why
         self.jti = jti
         """Of the approval that is under way, if there is one."""

@@ -11,9 +11,9 @@ from typing import Final, Literal
 
 from console.access.people import Person, is_same_person
 from console.access.scope import decides_event
-from console.approvals.refused import WORDS, Why
+from console.approvals.refused import REASONS, Why
+from console.fleet.candidates import Candidate
 from console.fleet.commands import working
-from console.fleet.reporters import Reporter
 from console.fleet.values import Decision, KnownEvent
 
 LONGEST_REASON: Final = 300
@@ -56,7 +56,7 @@ class Case:
     known: KnownEvent | None
     standing: Decision | None
     """The decision on the event that is not over."""
-    reporters: Sequence[Reporter]
+    candidates: Sequence[Candidate]
     """The VMs that can be asked now, the best first."""
 
     @property
@@ -176,7 +176,7 @@ def is_second_token(case: Case) -> bool:
 
 def nobody_can_be_asked(case: Case) -> bool:
     """No VM that the event names is heard and takes commands."""
-    return not case.reporters
+    return not case.candidates
 
 
 def is_left_already(case: Case) -> bool:
@@ -230,7 +230,7 @@ def _words(outcome: Why | Action) -> str:
     for action, words in ACTIONS.items():
         if action == outcome:
             return words
-    return f"Refuse ({outcome}): {WORDS[outcome]}"  # type: ignore[index]  # it is no action
+    return f"Refuse ({outcome}): {REASONS[outcome].sentence}"  # type: ignore[index]  # no action
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from math import floor
 from typing import Final
 
 from console.approvals.signer import Signer, SigningError
-from console.fleet.reporters import PULL
+from console.fleet.candidates import PULL
 from console.fleet.values import Command
 from console.ingest.readers import Publisher
 from sinks.base import SinkError

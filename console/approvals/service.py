@@ -20,9 +20,9 @@ from console.audit.flood import Flood
 from console.db import decisions as rows
 from console.db.snapshot import Snapshots
 from console.db.transactions import read_from, write_to
+from console.fleet.candidates import PULL
 from console.fleet.commands import own_receipts
 from console.fleet.decisions import DecisionState
-from console.fleet.reporters import PULL
 from console.fleet.values import Command
 from console.ingest.readers import Publisher
 from console.turns.groups import Grouping

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from console.fleet.candidates import PULL, Candidate, first
 from console.fleet.commands import REPLAYED, CommandStatus, foreign, own_receipts, stand, working
-from console.fleet.reporters import PULL, Reporter, first
 from console.fleet.values import Command, Decision, Receipt
 
 TAKEOVER_SECONDS: Final = 10.0
@@ -43,7 +43,7 @@ class DecisionSituation:
     """About the event, of VMs that it names, the oldest first."""
     seen: Seen | None
     """None: the event is not known any more."""
-    reporters: Sequence[Reporter]
+    candidates: Sequence[Candidate]
     """Those that can be asked now, the best first."""
     connected: Mapping[str, float | None]
     """For each source of this console, since when it is connected; None while it is not."""
@@ -62,9 +62,9 @@ class DecisionSituation:
         return self.commands[-1] if self.commands else None
 
     @property
-    def following(self) -> Reporter | None:
+    def following(self) -> Candidate | None:
         """The best reporter that was not asked yet."""
-        return first(self.reporters, {each.vm_id for each in self.commands})
+        return first(self.candidates, {each.vm_id for each in self.commands})
 
     @property
     def progress(self) -> list[tuple[Command, CommandStatus]]:
@@ -132,7 +132,7 @@ class Send:
 class Ask:
     """Ask this VM too."""
 
-    reporter: Reporter
+    candidate: Candidate
     expires_at: float
 
 

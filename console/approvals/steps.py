@@ -12,18 +12,18 @@ from uuid import uuid4
 from console.approvals.machine import next_step
 from console.approvals.sending import Outgoing
 from console.approvals.situation import Ask, DecisionSituation, End, Seen, Send, Step
-from console.approvals.transaction import LEASE_SECONDS
+from console.approvals.writing import claimed, ended, outgoing
 from console.audit import log
 from console.db import decisions as rows
 from console.db.snapshot import Snapshot
+from console.fleet.candidates import PULL, candidates
 from console.fleet.commands import stand
-from console.fleet.reporters import PULL, reporters
 from console.fleet.values import Command, Decision, KnownEvent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """What a step follows from beside the rows."""
+    """What a step depends on apart from the database's rows."""
 
     up_since: float
     console: str
@@ -33,7 +33,7 @@ class Surroundings:
 
 
 @dataclass(slots=True, kw_only=True)
-class Written:
+class StepResult:
     """What a step has written, and what is to be sent after the commit."""
 
     wait_until: float | None = None
@@ -53,11 +53,13 @@ def look(
     ]
 
 
-def take_step(snapshot: Snapshot, decision_id: str, around: Surroundings, number: int) -> Written:
+def take_step(
+    snapshot: Snapshot, decision_id: str, around: Surroundings, number: int
+) -> StepResult:
     """Take the next step of a decision, if it is still to be taken."""
     decision = rows.read_decision(snapshot.connection, decision_id)
     if decision is None or decision.state == "over":
-        return Written()
+        return StepResult()
     known = snapshot.events.one(*decision.key)
     situation = _situation(snapshot, decision, known, around)
     step = next_step(situation)
@@ -67,14 +69,14 @@ def take_step(snapshot: Snapshot, decision_id: str, around: Surroundings, number
         return _ask(snapshot, situation, step, around, number)
     if isinstance(step, Send):
         return _send(snapshot, situation, step, around, number)
-    return Written(wait_until=step.until)
+    return StepResult(wait_until=step.until)
 
 
 def note_taken(
     snapshot: Snapshot, taken: Sequence[tuple[Command, str | None, float]], number: int
-) -> Written:
+) -> StepResult:
     """Write down that the broker took commands, each at a time, or why it refused one for good."""
-    written = Written()
+    written = StepResult()
     for command, refusal, at in taken:
         known = rows.read_command(snapshot.connection, command.jti)
         if known is None or known[0].sent_at is not None:
@@ -86,7 +88,7 @@ def note_taken(
             continue
         decision = rows.read_decision(snapshot.connection, command.decision_id)
         if decision is not None and decision.state == "open":
-            over = _over(decision, End(outcome="failed", reason="not_sent"), at)
+            over = ended(decision, "failed", "not_sent", at)
             rows.change_decision(snapshot.connection, over, number)
             written.decisions.append(over)
             written.commands += _given_up(snapshot, [known[0]], at, number)
@@ -99,50 +101,38 @@ def _situation(
     seen, found = None, []
     if now is not None:
         seen = Seen(state=now.event.state, fingerprint=now.shown.report.fingerprint)
-        found = reporters(now, snapshot.now, snapshot.listening)
+        found = candidates(now, snapshot.now, snapshot.listening)
     return DecisionSituation(
         decision=decision,
         commands=rows.read_commands(snapshot.connection, decision.id),
         receipts=() if now is None else now.receipts,
         seen=seen,
-        reporters=found,
+        candidates=found,
         connected=around.connected,
         now=snapshot.now,
         up_since=around.up_since,
     )
 
 
-def _end(snapshot: Snapshot, situation: DecisionSituation, step: End, number: int) -> Written:
-    over = _over(situation.decision, step, situation.now)
+def _end(snapshot: Snapshot, situation: DecisionSituation, step: End, number: int) -> StepResult:
+    over = ended(situation.decision, step.outcome, step.reason, situation.now)
     rows.change_decision(snapshot.connection, over, number)
     silent = [
         each for each in situation.commands if stand(each, situation.receipts).state == "sent"
     ]
     given_up = _given_up(snapshot, silent, situation.now, number)
-    return Written(decisions=[over], commands=given_up)
-
-
-def _over(decision: Decision, end: End, at: float) -> Decision:
-    return replace(
-        decision,
-        state="over",
-        outcome=end.outcome,
-        outcome_reason=end.reason,
-        over_at=at,
-        claimed_by=None,
-        claimed_until=None,
-    )
+    return StepResult(decisions=[over], commands=given_up)
 
 
 def _ask(
     snapshot: Snapshot, situation: DecisionSituation, step: Ask, around: Surroundings, number: int
-) -> Written:
+) -> StepResult:
     decision, first = situation.decision, situation.commands[0]
     command = replace(
         first,
         jti=str(uuid4()),
-        vm_id=step.reporter.vm_id,
-        channel=step.reporter.channel,
+        vm_id=step.candidate.vm_id,
+        channel=step.candidate.channel,
         made_at=situation.now,
         expires_at=step.expires_at,
         sent_at=None,
@@ -164,37 +154,33 @@ def _ask(
     )
     rows.put_command(snapshot.connection, command, number)
     silent = _given_up(snapshot, situation.commands, situation.now, number)
-    claimed = _claim(snapshot, decision, around, number)
-    return Written(
-        decisions=[claimed],
+    decided = _claim(snapshot, decision, around, number)
+    return StepResult(
+        decisions=[decided],
         commands=[*silent, command],
-        outgoing=_outgoing(snapshot, command),
+        outgoing=outgoing(snapshot.connection, command),
     )
 
 
 def _send(
     snapshot: Snapshot, situation: DecisionSituation, step: Send, around: Surroundings, number: int
-) -> Written:
+) -> StepResult:
     command = step.command
     if command.channel != PULL and around.connected.get(command.channel) is None:
-        return Written(wait_until=situation.now + 1)  # another console may be connected
+        return StepResult(wait_until=situation.now + 1)  # another console may be connected
     if command.expires_at != step.expires_at:
         command = replace(command, expires_at=step.expires_at)
         rows.change_command(snapshot.connection, command, number)
-    claimed = _claim(snapshot, situation.decision, around, number)
-    return Written(decisions=[claimed], commands=[command], outgoing=_outgoing(snapshot, command))
+    decided = _claim(snapshot, situation.decision, around, number)
+    return StepResult(
+        decisions=[decided], commands=[command], outgoing=outgoing(snapshot.connection, command)
+    )
 
 
 def _claim(snapshot: Snapshot, decision: Decision, around: Surroundings, number: int) -> Decision:
-    until = snapshot.now + LEASE_SECONDS
-    claimed = replace(decision, claimed_by=around.console, claimed_until=until)
-    rows.change_decision(snapshot.connection, claimed, number)
-    return claimed
-
-
-def _outgoing(snapshot: Snapshot, command: Command) -> Outgoing | None:
-    site = rows.site_of(snapshot.connection, command.vm_id)
-    return None if site is None else Outgoing(command=command, site=site)
+    after = claimed(decision, around.console, snapshot.now)
+    rows.change_decision(snapshot.connection, after, number)
+    return after
 
 
 def _given_up(

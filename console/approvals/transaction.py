@@ -10,41 +10,28 @@ from dataclasses import dataclass, field, replace
 from typing import Final, cast
 from uuid import uuid4
 
-from console.approvals.refused import DecisionRefused, Why
+from console.approvals.refused import REASONS, DecisionRefused, Why
 from console.approvals.requests import ACTIONS, Case, Request, outcome_of
 from console.approvals.sending import Outgoing
 from console.approvals.situation import expiry
 from console.approvals.turn_requests import PersonsTurn, TurnSettings
+from console.approvals.writing import claimed, ended, outgoing
 from console.audit import log
 from console.audit.flood import Flood
 from console.db import decisions as rows
 from console.db.snapshot import Snapshot
+from console.fleet.candidates import Candidate, candidates, first
 from console.fleet.commands import working
 from console.fleet.decisions import DecisionState, open_word
-from console.fleet.reporters import Reporter, first, reporters
 from console.fleet.values import Command, Decision, KnownEvent
 from wire.moment import moment_text
 
-LEASE_SECONDS: Final = 5.0
-"""How long another console leaves the sending of a command to the one that has claimed it."""
-_AUDITED: Final = (
-    "changed",
-    "under_way",
-    "no_witness",
-    "no_key",
-    "unproven",
-    "not_approvable",
-    "not_its_turn",
-    "cannot_prepare",
-    "turn_begun",
-    "not_prepared",
-)
 _MOST_NAMES: Final = 100
 """Resources that stand in an audit row by name."""
 
 
 @dataclass(slots=True, kw_only=True)
-class Made:
+class DecisionResult:
     """What a transaction has decided and written."""
 
     state: DecisionState = "none"
@@ -81,44 +68,44 @@ class DecisionTransaction:
         self._flood = flood
         self._turns = None if turns is None else PersonsTurn(snapshot, number, turns)
 
-    def decide(self, asked: Request) -> Made:
+    def decide(self, asked: Request) -> DecisionResult:
         """Carry out what a person asks for, or refuse it."""
         known = self._snapshot.events.one(asked.event_id, asked.scope)
         case = Case(
             request=asked,
             known=known,
             standing=self._standing(known),
-            reporters=() if known is None else self._reporters(known),
+            candidates=() if known is None else self._candidates(known),
         )
         outcome = outcome_of(case)
         if known is None or outcome not in ACTIONS:
             return self._refuse(cast("Why", outcome), case)
         if outcome == "keep_first":
-            return Made(state="second")
+            return DecisionResult(state="second")
         if outcome == "keep_left":
-            return Made(state="left")
+            return DecisionResult(state="left")
         if outcome == "send":
             return self._send_in_turn(case, known)
         is_leave = outcome == "note_leave"
         kind, state = ("leave", "open") if is_leave else ("approve", "second")
         return self._note(case, known, self._decision(asked, known, kind=kind, state=state))
 
-    def approve_in_turn(self, asked: Request, scope: str) -> Made:
+    def approve_in_turn(self, asked: Request, scope: str) -> DecisionResult:
         """Approve an event whose turn has come; nothing is done, and nothing audited, if that is
         not possible now.
         """
         known = self._snapshot.events.one(asked.event_id, asked.scope)
         if known is None or known.event.scope != scope:
-            return Made()
+            return DecisionResult()
         case = Case(
             request=asked,
             known=known,
             standing=self._standing(known),
-            reporters=self._reporters(known),
+            candidates=self._candidates(known),
         )
-        return self._send(case, known) if outcome_of(case) == "send" else Made()
+        return self._send(case, known) if outcome_of(case) == "send" else DecisionResult()
 
-    def _send_in_turn(self, case: Case, known: KnownEvent) -> Made:
+    def _send_in_turn(self, case: Case, known: KnownEvent) -> DecisionResult:
         """Send at once if the VMs of the event are prepared and belong to no group that is full."""
         if self._turns is None:
             return self._send(case, known)
@@ -129,20 +116,21 @@ class DecisionTransaction:
         if turn is None:
             return self._send(case, known)
         if turn.state not in ("prepared", "failed"):
-            return Made(state="approving", has_turn=True)
+            return DecisionResult(state="approving", has_turn=True)
         made = self._send(case, known)
         self._turns.sent(turn)
         return made
 
-    def _reporters(self, known: KnownEvent) -> Sequence[Reporter]:
-        return reporters(known, self._now, self._snapshot.listening)
+    def _candidates(self, known: KnownEvent) -> Sequence[Candidate]:
+        return candidates(known, self._now, self._snapshot.listening)
 
-    def _refuse(self, why: Why, case: Case) -> Made:
+    def _refuse(self, why: Why, case: Case) -> DecisionResult:
         """What a person may not do is audited before this, what cannot be done now is here."""
         asked = case.request
         jti = self._jti_under_way(case) if why == "under_way" else None
         kind = (asked.person.name, asked.what, why, asked.event_id, asked.fingerprint)
-        if why in _AUDITED and (unwritten := self._flood.passes(*kind)) is not None:
+        is_audited = REASONS[why].is_audited
+        if is_audited and (unwritten := self._flood.passes(*kind)) is not None:
             log.append(
                 self._connection,
                 at=self._now,
@@ -155,7 +143,7 @@ class DecisionTransaction:
                 fingerprint=asked.fingerprint,
                 unwritten=unwritten or None,
             )
-        return Made(refused=DecisionRefused(why, jti=jti), jti=jti)
+        return DecisionResult(refused=DecisionRefused(why, jti=jti), jti=jti)
 
     def _jti_under_way(self, case: Case) -> str | None:
         if case.standing is not None:
@@ -165,33 +153,33 @@ class DecisionTransaction:
         begun = [] if case.known is None else working(case.known.receipts)
         return begun[0].facts.jti if begun else None
 
-    def _note(self, case: Case, known: KnownEvent, new: Decision) -> Made:
+    def _note(self, case: Case, known: KnownEvent, new: Decision) -> DecisionResult:
         """Write a decision that sends nothing, in the place of the one that stands."""
-        made = Made(state=open_word(new) or "none")
+        made = DecisionResult(state=open_word(new) or "none")
         self._replace(case.standing, made)
         action = "leave" if new.kind == "leave" else "approve_first"
         self._audit(action, case.request, known, new)
         self._write(made, new)
         return made
 
-    def _send(self, case: Case, now: KnownEvent) -> Made:
-        asked, found, waiting = case.request, case.reporters, case.first_of_two
-        made, reporter = Made(state="approving"), found[0]
+    def _send(self, case: Case, now: KnownEvent) -> DecisionResult:
+        asked, found, waiting = case.request, case.candidates, case.first_of_two
+        made, candidate = DecisionResult(state="approving"), found[0]
         if waiting is None:
             self._replace(case.standing, made)
             decision = self._decision(asked, now, kind="approve", state="open")
         else:
             decision = replace(waiting, state="open", second_actor=asked.person.name)
-        decision = self._claimed(decision)
-        others = first(found, {reporter.vm_id}) is not None
+        decision = claimed(decision, self._console, self._now)
+        others = first(found, {candidate.vm_id}) is not None
         command = Command(
             jti=str(uuid4()),
             decision_id=decision.id,
             event_id=asked.event_id,
             scope=now.event.scope,
             fingerprint=asked.fingerprint,
-            vm_id=reporter.vm_id,
-            channel=reporter.channel,
+            vm_id=candidate.vm_id,
+            channel=candidate.channel,
             subject=asked.person.name,
             reason=asked.reason,
             made_at=self._now,
@@ -202,8 +190,7 @@ class DecisionTransaction:
         self._write(made, decision, is_new=waiting is None)
         rows.put_command(self._connection, command, self._number)
         made.commands.append(command)
-        site = rows.site_of(self._connection, command.vm_id)
-        made.outgoing = None if site is None else Outgoing(command=command, site=site)
+        made.outgoing = outgoing(self._connection, command)
         return made
 
     def _standing(self, known: KnownEvent | None) -> Decision | None:
@@ -226,24 +213,14 @@ class DecisionTransaction:
             not_before=now.event.not_before,
         )
 
-    def _claimed(self, decision: Decision) -> Decision:
-        until = self._now + LEASE_SECONDS
-        return replace(decision, claimed_by=self._console, claimed_until=until)
-
-    def _replace(self, standing: Decision | None, made: Made) -> None:
+    def _replace(self, standing: Decision | None, made: DecisionResult) -> None:
         """End the decision that a new one takes the place of."""
         if standing is not None:
-            after = replace(
-                standing,
-                state="over",
-                outcome="overtaken",
-                outcome_reason="decided",
-                over_at=self._now,
-            )
+            after = ended(standing, "overtaken", "decided", self._now)
             rows.change_decision(self._connection, after, self._number)
             made.decisions.append(after)
 
-    def _write(self, made: Made, decision: Decision, *, is_new: bool = True) -> None:
+    def _write(self, made: DecisionResult, decision: Decision, *, is_new: bool = True) -> None:
         write = rows.put_decision if is_new else rows.change_decision
         write(self._connection, decision, self._number)
         made.decisions.append(decision)

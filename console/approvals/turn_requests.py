@@ -11,8 +11,8 @@ from console.approvals.refused import DecisionRefused
 from console.approvals.requests import Request
 from console.audit import log
 from console.db import turns
-from console.db.situation import read_situation
 from console.db.snapshot import Snapshot
+from console.db.turn_situation import read_situation
 from console.fleet.values import KnownEvent
 from console.turns.away import away_by_group
 from console.turns.changes import changed_turns, moved, taken, waiting

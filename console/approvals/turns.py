@@ -14,14 +14,15 @@ from uuid import uuid4
 from console.access.people import Person
 from console.approvals.requests import Request
 from console.approvals.sending import Outgoing
-from console.approvals.transaction import DecisionTransaction, Made
+from console.approvals.transaction import DecisionResult, DecisionTransaction
 from console.approvals.turn_requests import TurnSettings, situation_of
+from console.approvals.writing import outgoing
 from console.audit import log
 from console.db import decisions as rows
 from console.db import turns
 from console.db.snapshot import Snapshot
+from console.fleet.candidates import PULL, channel_of
 from console.fleet.commands import REPLAYED, own_receipts
-from console.fleet.reporters import PULL, channel_of
 from console.fleet.values import Command, Receipt
 from console.turns.changes import changed_turns, moved
 from console.turns.schedule import Move, Plan, plan
@@ -36,7 +37,7 @@ _ASK_ANEW: Final = ("unknown_event", "expired", "not_yet_valid", "rate_limited",
 
 
 @dataclass(slots=True, kw_only=True)
-class Written:
+class TurnsResult:
     """What a step has written, and what is to be sent after the commit."""
 
     has_changed: bool = False
@@ -60,14 +61,14 @@ def step(
     settings: TurnSettings,
     decide: DecisionTransaction,
     connected: Collection[str],
-) -> Written:
+) -> TurnsResult:
     """Write what follows from the newest rows; `connected` are the sources of this console that
     are connected.
     """
     situation = situation_of(snapshot, settings)
     todo = plan(situation, snapshot.now)
     changed = changed_turns(situation, todo, snapshot.now)
-    written = Written(has_changed=bool(changed))
+    written = TurnsResult(has_changed=bool(changed))
     for key in todo.approvals:
         turn = changed.get(key, situation.turns[key])
         made = _approve(decide, turn)
@@ -83,13 +84,13 @@ def step(
         _audit_taken(snapshot, changed[take.event_key], situation)
     for wanted in _due(snapshot, situation, todo, connected):
         written.has_changed = True
-        outgoing = _write_command(snapshot, wanted, number)
-        if outgoing is not None:
-            written.outgoing.append(outgoing)
+        prepare = _write_command(snapshot, wanted, number)
+        if prepare is not None:
+            written.outgoing.append(prepare)
     return written
 
 
-def _approve(decide: DecisionTransaction, turn: Turn) -> Made:
+def _approve(decide: DecisionTransaction, turn: Turn) -> DecisionResult:
     """Have an event approved whose VMs are prepared, as the one who took its turn."""
     actor = turn.by or ""
     reason = turn.asked or f"its turn in {', '.join(turn.groups)}"
@@ -206,8 +207,7 @@ def _write_command(snapshot: Snapshot, wanted: _Wanted, number: int) -> Outgoing
         rows.put_command(connection, command, number)
     else:
         rows.change_command(connection, command, number)
-    site = rows.site_of(connection, command.vm_id)
-    return None if site is None else Outgoing(command=command, site=site)
+    return outgoing(connection, command)
 
 
 def _audit_taken(snapshot: Snapshot, turn: Turn, situation: TurnSituation) -> None:

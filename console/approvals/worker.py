@@ -17,7 +17,7 @@ from uuid import uuid4
 
 from console.approvals.sending import CommandRouter, Outgoing
 from console.approvals.situation import Wait
-from console.approvals.steps import Surroundings, Written, look, note_taken, take_step
+from console.approvals.steps import StepResult, Surroundings, look, note_taken, take_step
 from console.db import decisions as rows
 from console.db.snapshot import Snapshots
 from console.db.transactions import write_to
@@ -204,7 +204,7 @@ class DecisionWorker:
                 self._taken.popleft()
         self._tell(written)
 
-    def _tell(self, written: Written) -> None:
+    def _tell(self, written: StepResult) -> None:
         if written.decisions or written.commands:
             self._committed()
 

@@ -14,8 +14,8 @@ from console.cli import common
 from console.cli.client import ConsoleClient, plain
 from console.config.groups import GroupSettings
 from console.db.opening import existing_database
-from console.db.situation import member_of, read_past
 from console.db.snapshot import Snapshots
+from console.db.turn_situation import member_of, read_past
 from console.db.vms import WantedVms
 from console.errors import OK
 from console.fleet.moments import moment

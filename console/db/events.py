@@ -32,9 +32,9 @@ from console.db.taken import taken_among
 from console.db.turns import shown_turns
 from console.db.upsert import portions
 from console.db.vms import BEARER, OPEN, named
+from console.fleet.candidates import PULL_SECONDS
 from console.fleet.commands import counting
 from console.fleet.contact import Listening
-from console.fleet.reporters import PULL_SECONDS
 from console.fleet.values import (
     UNDECIDED,
     EventKey,

@@ -25,8 +25,8 @@ from console.db.contact import contact_of
 from console.db.search import ESCAPE, has_tag, is_pattern, pattern_of, tag_of
 from console.db.tables import event, report, resource, taken, vm
 from console.db.upsert import portions
+from console.fleet.candidates import PULL_SECONDS
 from console.fleet.contact import Contact, Listening
-from console.fleet.reporters import PULL_SECONDS
 from console.fleet.values import CLEAR, EventKey, Expectation, HeardVm, Vm, folded
 from wire.event import IMPACTS
 

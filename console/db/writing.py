@@ -12,9 +12,9 @@ from console.db import rows, tables
 from console.db.showing import end_forgotten, pending_of, show, show_again
 from console.db.upsert import insert_new, insert_of, portions, upsert
 from console.db.vms import retire_deleted
+from console.fleet.candidates import PULL_SECONDS
 from console.fleet.contact import Listening
 from console.fleet.fold import Changes, Loaded, is_deletion
-from console.fleet.reporters import PULL_SECONDS
 from console.records.incoming import Incoming, IncomingRecord, IncomingState, IncomingStatus
 
 _NEXT: Final = text("UPDATE change SET number = number + 1 WHERE id = 1 RETURNING number")
@@ -36,21 +36,21 @@ def newest_number(connection: Connection) -> int:
 
 def load(connection: Connection, batch: Sequence[Incoming]) -> Loaded:
     """What the database holds of the VMs, streams, records and events of a batch."""
-    known = Loaded()
+    loaded = Loaded()
     vm_ids = {_vm_id(each) for each in batch}
     records = [each for each in batch if isinstance(each, IncomingRecord)]
     for row in _select_in(connection, tables.vm, "vm_id", vm_ids):
-        known.vms[row.vm_id] = rows.vm_of(row)
-    for row in _select_in(connection, tables.stream, "vm_id", vm_ids & set(known.vms)):
-        known.streams[(row.vm_id, row.stream)] = rows.stream_of(row)
-    with_gaps = {vm.vm_id for vm in known.vms.values() if vm.missing}
+        loaded.vms[row.vm_id] = rows.vm_of(row)
+    for row in _select_in(connection, tables.stream, "vm_id", vm_ids & set(loaded.vms)):
+        loaded.streams[(row.vm_id, row.stream)] = rows.stream_of(row)
+    with_gaps = {vm.vm_id for vm in loaded.vms.values() if vm.missing}
     for row in _select_in(connection, tables.gap, "vm_id", with_gaps):
-        known.gaps.setdefault((row.vm_id, row.stream), []).append(rows.gap_of(row))
-    known.records |= _stored(connection, records)
-    _load_events(connection, known, batch)
-    _load_open_events(connection, known, batch)
-    _load_preparations(connection, known, batch)
-    return known
+        loaded.gaps.setdefault((row.vm_id, row.stream), []).append(rows.gap_of(row))
+    loaded.records |= _stored(connection, records)
+    _load_events(connection, loaded, batch)
+    _load_open_events(connection, loaded, batch)
+    _load_preparations(connection, loaded, batch)
+    return loaded
 
 
 def write(connection: Connection, changes: Changes, number: int, *, now: float) -> None:
@@ -179,7 +179,7 @@ def _vm_id(each: Incoming) -> str:
     return each.vm.vm_id if isinstance(each, IncomingRecord) else each.vm_id
 
 
-def _load_events(connection: Connection, known: Loaded, batch: Sequence[Incoming]) -> None:
+def _load_events(connection: Connection, loaded: Loaded, batch: Sequence[Incoming]) -> None:
     pairs = {
         (each.event.event.event_id, each.vm.vm_id)
         for each in batch
@@ -193,15 +193,15 @@ def _load_events(connection: Connection, known: Loaded, batch: Sequence[Incoming
             c.over == 0, c.vm_id.in_({each.vm_id for each in states})
         )
         for row in connection.execute(pending):
-            known.reports[(row.event_id, row.vm_id)] = rows.report_of(row)
+            loaded.reports[(row.event_id, row.vm_id)] = rows.report_of(row)
     # Of the reporters in the batch alone: an event may have thousands of others.
     for some in portions(pairs, _PAIRS):
         wanted = select(tables.report).where(tuple_(c.event_id, c.vm_id).in_(some))
         for row in connection.execute(wanted):
-            known.reports[(row.event_id, row.vm_id)] = rows.report_of(row)
+            loaded.reports[(row.event_id, row.vm_id)] = rows.report_of(row)
 
 
-def _load_open_events(connection: Connection, known: Loaded, batch: Iterable[Incoming]) -> None:
+def _load_open_events(connection: Connection, loaded: Loaded, batch: Iterable[Incoming]) -> None:
     """How many open events those VMs report that report another one now."""
     c = tables.report.c
     new = {
@@ -209,16 +209,16 @@ def _load_open_events(connection: Connection, known: Loaded, batch: Iterable[Inc
         for each in batch
         if isinstance(each, IncomingRecord)
         and each.event is not None
-        and (each.event.event.event_id, each.vm.vm_id) not in known.reports
+        and (each.event.event.event_id, each.vm.vm_id) not in loaded.reports
     }
     new |= {each.vm_id for each in batch if isinstance(each, IncomingState) and each.events}
-    for few in portions(new & set(known.vms)):
+    for few in portions(new & set(loaded.vms)):
         query = select(c.vm_id, func.count()).where(c.vm_id.in_(few), c.over == 0)
         for vm_id, number in connection.execute(query.group_by(c.vm_id)):
-            known.open_events[vm_id] = number
+            loaded.open_events[vm_id] = number
 
 
-def _load_preparations(connection: Connection, known: Loaded, batch: Iterable[Incoming]) -> None:
+def _load_preparations(connection: Connection, loaded: Loaded, batch: Iterable[Incoming]) -> None:
     vm_ids = {
         _vm_id(each)
         for each in batch
@@ -226,7 +226,7 @@ def _load_preparations(connection: Connection, known: Loaded, batch: Iterable[In
         and (each.preparations if isinstance(each, IncomingState) else each.preparation)
     }
     for row in _select_in(connection, tables.preparation, "vm_id", vm_ids):
-        known.preparations[(row.event_id, row.vm_id)] = rows.preparation_of(row)
+        loaded.preparations[(row.event_id, row.vm_id)] = rows.preparation_of(row)
 
 
 def _select_in(

@@ -77,51 +77,53 @@ class Changes:
     """How patient the console is."""
 
 
-def fold(known: Loaded, batch: Iterable[Incoming], *, silent_after: float | None = None) -> Changes:
+def fold(
+    loaded: Loaded, batch: Iterable[Incoming], *, silent_after: float | None = None
+) -> Changes:
     """The changes that a batch makes, in the order in which it came in; `silent_after` in seconds,
     if it is the same for every VM.
     """
     changes = Changes(listening=Listening(silent_after=silent_after))
     for each in batch:
         if isinstance(each, IncomingRecord):
-            _record(known, changes, each)
+            _record(loaded, changes, each)
         elif isinstance(each, IncomingStatus):
-            vm = vms.with_status(known.vms.get(each.vm_id), each)
-            _put(known, changes, vm, each.received_at)
+            vm = vms.with_status(loaded.vms.get(each.vm_id), each)
+            _put(loaded, changes, vm, each.received_at)
         else:
-            _state(known, changes, each)
+            _state(loaded, changes, each)
     return changes
 
 
-def _record(known: Loaded, changes: Changes, record: IncomingRecord) -> None:
+def _record(loaded: Loaded, changes: Changes, record: IncomingRecord) -> None:
     vm_id = record.vm.vm_id
-    vm = known.vms.get(vm_id)
+    vm = loaded.vms.get(vm_id)
     key = (vm_id, record.stream)
-    stream, missing = known.streams.get(key), known.gaps.get(key, [])
+    stream, missing = loaded.streams.get(key), loaded.gaps.get(key, [])
     counted = gaps.count(stream, missing, record, interval=None if vm is None else vm.interval)
-    record = _with_own_id(known, record)
-    seen = record.kind == "heartbeat" or record.id in known.records
+    record = _with_own_id(loaded, record)
+    seen = record.kind == "heartbeat" or record.id in loaded.records
     if seen and not counted.fresh:
-        _count_again(known, changes, record)
+        _count_again(loaded, changes, record)
         return
     if counted.stream is not stream:
-        known.streams[key] = counted.stream
+        loaded.streams[key] = counted.stream
         changes.streams[key] = counted.stream
     if counted.gaps != missing:
-        known.gaps[key] = counted.gaps
+        loaded.gaps[key] = counted.gaps
         changes.gaps[key] = counted.gaps
     heard = vms.with_record(vm, record)
     if counted.gaps or missing:
         growth = sum(gap.size for gap in counted.gaps) - sum(gap.size for gap in missing)
         heard = replace(heard, missing=max(0, heard.missing + growth))
-    _put(known, changes, heard, record.received_at)
-    if _is_too_much(known, record):
+    _put(loaded, changes, heard, record.received_at)
+    if _is_too_much(loaded, record):
         changes.refused.append(record)
         return
     if record.event is not None:
         # Another record at a place that had come in: the store was put back to an earlier copy.
         put_back = not counted.fresh
-        _observe(known, changes, of_record(record, record.event, heard), put_back=put_back)
+        _observe(loaded, changes, of_record(record, record.event, heard), put_back=put_back)
     if record.preparation is not None:
         said = ReportedPreparation(
             vm_id=vm_id,
@@ -131,9 +133,9 @@ def _record(known: Loaded, changes: Changes, record: IncomingRecord) -> None:
             sequence=record.sequence,
             time=min(record.time, record.received_at),
         )
-        _prepare(known, changes, said)
+        _prepare(loaded, changes, said)
     if not seen:
-        known.records[record.id] = vm_id
+        loaded.records[record.id] = vm_id
         changes.records[record.id] = record
         if record.receipt is not None:
             changes.receipts.append(
@@ -148,39 +150,39 @@ def _record(known: Loaded, changes: Changes, record: IncomingRecord) -> None:
             )
 
 
-def _is_too_much(known: Loaded, record: IncomingRecord) -> bool:
+def _is_too_much(loaded: Loaded, record: IncomingRecord) -> bool:
     """Whether a record begins one more event of a VM that reports as many as it may."""
     if record.event is None or record.event.state == "ended":
         return False
     vm_id = record.vm.vm_id
-    before = known.reports.get((record.event.event.event_id, vm_id))
-    return before is None and known.open_events[vm_id] >= MOST_OPEN_EVENTS
+    before = loaded.reports.get((record.event.event.event_id, vm_id))
+    return before is None and loaded.open_events[vm_id] >= MOST_OPEN_EVENTS
 
 
-def _with_own_id(known: Loaded, record: IncomingRecord) -> IncomingRecord:
+def _with_own_id(loaded: Loaded, record: IncomingRecord) -> IncomingRecord:
     """The record; under another id if another VM has used its own: that takes nothing away from
     this one's history.
     """
     vm_id = record.vm.vm_id
-    if known.records.get(record.id, vm_id) == vm_id:
+    if loaded.records.get(record.id, vm_id) == vm_id:
         return record
     return replace(record, id=f"{record.id} of {vm_id}")
 
 
-def _count_again(known: Loaded, changes: Changes, record: IncomingRecord) -> None:
+def _count_again(loaded: Loaded, changes: Changes, record: IncomingRecord) -> None:
     """A copy; or the heartbeat of a VM whose disk was put back to an earlier copy, which counts
     again what it had counted: that proves contact.
     """
-    vm = known.vms.get(record.vm.vm_id)
+    vm = loaded.vms.get(record.vm.vm_id)
     if vm is None or record.kind != "heartbeat" or record.time <= vm.record_time:
         changes.duplicates += 1
         return
-    _put(known, changes, vms.with_contact(vm, record), record.received_at)
+    _put(loaded, changes, vms.with_contact(vm, record), record.received_at)
 
 
-def _put(known: Loaded, changes: Changes, vm: Vm, at: float) -> None:
+def _put(loaded: Loaded, changes: Changes, vm: Vm, at: float) -> None:
     """The row of a VM from a moment on, in seconds since 1970."""
-    before = known.vms.get(vm.vm_id)
+    before = loaded.vms.get(vm.vm_id)
     patience = changes.listening.patience(vm.interval)
     if before is None or not vms.bears_the_same_name(before, vm):
         vm = replace(vm, first_at=at)
@@ -188,15 +190,15 @@ def _put(known: Loaded, changes: Changes, vm: Vm, at: float) -> None:
         changes.turned.add(vm.vm_id)
     if vms.is_change(before, vm, patience):
         changes.altered.add(vm.vm_id)
-    known.vms[vm.vm_id] = vm
+    loaded.vms[vm.vm_id] = vm
     changes.vms[vm.vm_id] = vm
 
 
 def _observe(
-    known: Loaded, changes: Changes, latest: LatestReport, *, put_back: bool = False
+    loaded: Loaded, changes: Changes, latest: LatestReport, *, put_back: bool = False
 ) -> None:
     key = (latest.event_id, latest.vm_id)
-    before = known.reports.get(key)
+    before = loaded.reports.get(key)
     if before is not None:
         later = put_back and latest.time >= before.time
         if not later and not supersedes(latest, before):
@@ -207,25 +209,25 @@ def _observe(
             changes.touched.add(before.key)
     was_open = before is not None and before.report.state != "ended"
     is_open = latest.report.state != "ended"
-    known.open_events[latest.vm_id] += is_open - was_open
-    known.reports[key] = latest
+    loaded.open_events[latest.vm_id] += is_open - was_open
+    loaded.reports[key] = latest
     changes.reports[key] = latest
     changes.touched.add(latest.key)
 
 
-def _state(known: Loaded, changes: Changes, state: IncomingState) -> None:
+def _state(loaded: Loaded, changes: Changes, state: IncomingState) -> None:
     """Events that are pending on a VM, where the records about them were missed."""
-    vm = vms.with_state(known.vms.get(state.vm_id), state)
-    _put(known, changes, vm, state.received_at)
+    vm = vms.with_state(loaded.vms.get(state.vm_id), state)
+    _put(loaded, changes, vm, state.received_at)
     pending = set()
     for record_id, event in state.events:
         event_id = event.event.event_id
         pending.add(event_id)
-        before = known.reports.get((event_id, state.vm_id))
-        if before is None and known.open_events[state.vm_id] >= MOST_OPEN_EVENTS:
+        before = loaded.reports.get((event_id, state.vm_id))
+        if before is None and loaded.open_events[state.vm_id] >= MOST_OPEN_EVENTS:
             continue
         if before is None or _is_newer(before, state, event):
-            _observe(known, changes, of_pending(state, vm, record_id, event))
+            _observe(loaded, changes, of_pending(state, vm, record_id, event))
     for prepared in state.preparations:
         said = ReportedPreparation(
             vm_id=state.vm_id,
@@ -235,18 +237,18 @@ def _state(known: Loaded, changes: Changes, state: IncomingState) -> None:
             sequence=0,
             time=min(state.time, state.received_at),
         )
-        _prepare(known, changes, said)
-    for (event_id, vm_id), latest in list(known.reports.items()):
+        _prepare(loaded, changes, said)
+    for (event_id, vm_id), latest in list(loaded.reports.items()):
         if vm_id == state.vm_id and event_id not in pending and latest.time < state.time:
             over = ended_unseen(latest, state)
             if over is not None:
-                _observe(known, changes, over)
+                _observe(loaded, changes, over)
 
 
-def _prepare(known: Loaded, changes: Changes, said: ReportedPreparation) -> None:
+def _prepare(loaded: Loaded, changes: Changes, said: ReportedPreparation) -> None:
     """What a VM says of its preparation, unless it has said something newer."""
     key = (said.facts.event_id, said.vm_id)
-    before = known.preparations.get(key)
+    before = loaded.preparations.get(key)
     if before is not None:
         if said.sequence and said.stream == before.stream and before.sequence:
             if said.sequence <= before.sequence:
@@ -255,7 +257,7 @@ def _prepare(known: Loaded, changes: Changes, said: ReportedPreparation) -> None
             return
         elif not said.sequence and _is_same(before.facts, said.facts):
             return  # the record says more than the state document
-    known.preparations[key] = said
+    loaded.preparations[key] = said
     changes.preparations[key] = said
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from console.fleet.candidates import candidates
 from console.fleet.commands import stand
 from console.fleet.contact import CONTACTS, Listening
 from console.fleet.decisions import DecisionStatus, in_turn, standing
 from console.fleet.differences import report_differences
 from console.fleet.moments import moment
-from console.fleet.reporters import reporters
 from console.fleet.values import (
     CLEAR,
     Command,
@@ -88,7 +88,7 @@ def decision_on(known: KnownEvent, now: float, listening: Listening) -> Decision
         known.shown.report.fingerprint,
         known.receipts,
         known.decided,
-        can_be_asked=bool(reporters(known, now, listening)),
+        can_be_asked=bool(candidates(known, now, listening)),
     )
     return in_turn(now_stands, known.turn)
 

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from console.config.load import checked, suggestion
 from console.config.variables import PREFIX
 from console.errors import ConfigurationError
-from console.fleet.reporters import PULL
+from console.fleet.candidates import PULL
 from sinks.base import SinkSettings
 from sinks.eventhub.settings import EventHubSettings
 from sinks.mqtt.settings import MqttSettings

@@ -29,7 +29,7 @@ from console.db.errors import StoreError
 from console.db.opening import Database, database_url
 from console.db.snapshot import Snapshots
 from console.db.transactions import read_from
-from console.fleet.reporters import PULL
+from console.fleet.candidates import PULL
 from console.ingest.enrolment import EVERY_VM, Enrolments, read_key
 from console.ingest.listening import ListeningLog
 from console.ingest.readers import make_readers, publishers

@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable
 from functools import partial
+from http import HTTPStatus
 from typing import Any, Final, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -15,7 +16,7 @@ from starlette.responses import Response
 from console.access.people import Person
 from console.access.refusals import attempt_at
 from console.access.scope import sees_event, sees_vm
-from console.approvals.refused import DecisionRefused, Why
+from console.approvals.refused import REASONS, DecisionRefused
 from console.approvals.service import DecisionAnswer
 from console.db import decisions
 from console.db.events import main_of
@@ -27,25 +28,6 @@ from console.web.operations import problem_of
 from console.web.security import person_of
 from console.web.state import AppState
 
-STATUS: Final[dict[Why, int]] = {
-    "role": 403,
-    "site": 403,
-    "second": 403,
-    "reason": 422,
-    "unknown": 404,
-    "changed": 409,
-    "under_way": 409,
-    "no_witness": 409,
-    "unproven": 409,
-    "not_approvable": 409,
-    "not_its_turn": 409,
-    "cannot_prepare": 409,
-    "turn_begun": 409,
-    "not_prepared": 409,
-    "no_turn": 409,
-    "not_stuck": 409,
-    "no_key": 503,
-}
 _MOST_BYTES: Final = 8 * 1024
 _NO_COMMAND: Final = "there is no such command"
 M = TypeVar("M", bound=BaseModel)
@@ -140,9 +122,9 @@ class DecisionRoutes:
             return event_detail(snapshot, event_id, person, scope)
 
     def _refused(self, now: Json | None, refused: DecisionRefused) -> Response:
-        status = STATUS[refused.why]
+        status = REASONS[refused.why].status
         body: Json = {"error": str(refused)}
-        if status == STATUS["changed"]:
+        if status == HTTPStatus.CONFLICT:
             body |= now or {}
             body |= {"jti": refused.jti}
         return answer(body, status)

@@ -8,8 +8,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from console.access.people import Person
-from console.db.situation import read_situation
 from console.db.snapshot import Snapshot
+from console.db.turn_situation import read_situation
 from console.fleet.moments import moment
 from console.turns.away import away_by_group
 from console.turns.groups import Group, Grouping

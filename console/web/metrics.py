@@ -15,8 +15,8 @@ from starlette.responses import Response
 from console.audit import log
 from console.db import decisions
 from console.db.errors import StoreError
-from console.db.situation import read_situation
 from console.db.snapshot import Snapshot
+from console.db.turn_situation import read_situation
 from console.fleet.decisions import open_word
 from console.turns.away import away_by_group
 from console.turns.groups import Grouping

@@ -243,7 +243,7 @@ class Reporter(Model):
     differences: list[ReportDifference]
 
 
-class RecordFact(Model):
+class TimelineRecord(Model):
     """A record came in."""
 
     kind: Literal["record"]
@@ -255,7 +255,7 @@ class RecordFact(Model):
     transition: str | None
 
 
-class ReceiptFact(Model):
+class TimelineReceipt(Model):
     """A VM said what became of an approval."""
 
     kind: Literal["receipt"]
@@ -271,7 +271,7 @@ class ReceiptFact(Model):
     act: str | None
 
 
-class PreparationFact(Model):
+class TimelinePreparation(Model):
     """A VM told how far it has prepared."""
 
     kind: Literal["preparation"]
@@ -284,7 +284,7 @@ class PreparationFact(Model):
     cause: str | None
 
 
-class DecisionFact(Model):
+class TimelineDecision(Model):
     """Somebody decided, or the decision ended."""
 
     kind: Literal["decision"]
@@ -298,7 +298,7 @@ class DecisionFact(Model):
     words: str | None
 
 
-class CommandFact(Model):
+class TimelineCommand(Model):
     """A VM was asked, or did not answer."""
 
     kind: Literal["command"]
@@ -311,8 +311,8 @@ class CommandFact(Model):
     state: str
 
 
-Fact = Annotated[
-    RecordFact | ReceiptFact | PreparationFact | DecisionFact | CommandFact,
+TimelineEntry = Annotated[
+    TimelineRecord | TimelineReceipt | TimelinePreparation | TimelineDecision | TimelineCommand,
     Field(discriminator="kind"),
 ]
 
@@ -321,7 +321,7 @@ class EventDetail(Event):
     """An event with its reporters and its timeline."""
 
     witnesses: list[Reporter]
-    timeline: list[Fact]
+    timeline: list[TimelineEntry]
 
 
 class Vm(Model):
@@ -389,7 +389,7 @@ class VmDetail(Vm):
     retired_by: str | None
     missing: list[Gap]
     history: list[PastEvent]
-    timeline: list[Fact]
+    timeline: list[TimelineEntry]
 
 
 class CommandStep(Model):

@@ -6,7 +6,7 @@ from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from console.fleet.reporters import PULL
+from console.fleet.candidates import PULL
 from console.records.parse import NotOurs, parse_record, vm_of
 from console.web.pull import bearer, not_its_token
 from console.web.receiving import Commits, NotTaken, read_body, refused, require_ready

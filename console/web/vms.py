@@ -18,7 +18,7 @@ from console.db.taken import VM as TAKEN_VM
 from console.db.taken import taken_among
 from console.db.vms import WantedVms, place_of
 from console.fleet import view
-from console.fleet.reporters import channel_of
+from console.fleet.candidates import channel_of
 from console.fleet.timeline import gap_item, history_item, timeline_item
 from console.fleet.values import Expectation, HeardVm
 from console.web.answers import Json, answer, cursor, place_in, refuse

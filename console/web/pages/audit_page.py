@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import urlencode
 
-from console.approvals.refused import WORDS
+from console.approvals.refused import REASONS
 from console.audit import log
 from console.audit.chain import Head, as_json
 from console.db import audit
@@ -49,7 +49,7 @@ _ACTIONS: Final[Mapping[str, str]] = {
     "all_vms_revoked": "revoked all VMs",
 }
 _REFUSALS: Final[Mapping[str, str]] = {
-    **{str(why): words for why, words in WORDS.items()},
+    **{str(why): reason.sentence for why, reason in REASONS.items()},
     "no_role": "no role was given to this name",
     "cross_site": "the request came from another site",
     "bad_token": "the token is not known, has ended, or was revoked",

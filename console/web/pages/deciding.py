@@ -7,9 +7,8 @@ from functools import partial
 from typing import Any, Final
 
 from console.access.people import Person
-from console.approvals.refused import DecisionRefused
+from console.approvals.refused import REASONS, DecisionRefused
 from console.db.errors import StoreError
-from console.web.decide import STATUS
 from console.web.pages.decide import CHANGED, Decide, Outcome
 from console.web.state import AppState
 
@@ -56,5 +55,5 @@ def _refused(refused: DecisionRefused) -> Outcome:
         return Outcome(kind="already", words=_ALREADY)
     words = str(refused)
     return Outcome(
-        kind="refused", words=f"{words[:1].upper()}{words[1:]}.", status=STATUS[refused.why]
+        kind="refused", words=f"{words[:1].upper()}{words[1:]}.", status=REASONS[refused.why].status
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from support.console.cases import AT, command, decision, receipt, reporter, situation
+from support.console.cases import AT, candidate, command, decision, receipt, situation
 
 from console.approvals.machine import STATES, TABLE, always, next_step, printed
 from console.approvals.situation import (
@@ -41,10 +41,10 @@ def test_the_next_reporter_is_asked_after_ten_seconds() -> None:
     """Not before, not one that was asked already, and for a short time if more are left."""
     assert next_step(situation(command(), after=9)) == Wait(until=AT + 10)
     step = next_step(situation(command(), after=10))
-    assert step == Ask(reporter=reporter("vm-2"), expires_at=AT + 70)
-    three = [reporter(f"vm-{n}") for n in (1, 2, 3)]
-    step = next_step(situation(command(), after=10, reporters=three))
-    assert step == Ask(reporter=reporter("vm-2"), expires_at=AT + 18)
+    assert step == Ask(candidate=candidate("vm-2"), expires_at=AT + 70)
+    three = [candidate(f"vm-{n}") for n in (1, 2, 3)]
+    step = next_step(situation(command(), after=10, candidates=three))
+    assert step == Ask(candidate=candidate("vm-2"), expires_at=AT + 18)
 
 
 def test_no_second_command_while_the_first_is_good() -> None:
@@ -140,9 +140,9 @@ def test_another_vms_word_about_a_command_is_nothing() -> None:
 
 def test_nobody_answers() -> None:
     """Without another reporter the decision is unanswered once a receipt cannot come any more."""
-    alone = situation(command(expires_at=AT + 60), after=69, reporters=[reporter("vm-1")])
+    alone = situation(command(expires_at=AT + 60), after=69, candidates=[candidate("vm-1")])
     assert next_step(alone) == Wait(until=AT + 70)
-    alone = situation(command(expires_at=AT + 60), after=70, reporters=[reporter("vm-1")])
+    alone = situation(command(expires_at=AT + 60), after=70, candidates=[candidate("vm-1")])
     assert next_step(alone) == End(outcome="unanswered", reason="no_answer")
 
 
@@ -183,9 +183,9 @@ def test_an_unsent_command_is_given_up_in_the_end() -> None:
     """A broker that is gone for good, and the events with it, leaves no approval open for ever."""
     deaf = {"broker": None}
     unsent = command(sent_at=None)
-    long = situation(unsent, after=599 + END_SECONDS, connected=deaf, reporters=[])
+    long = situation(unsent, after=599 + END_SECONDS, connected=deaf, candidates=[])
     assert isinstance(next_step(long), Send)
-    over = situation(unsent, after=600 + END_SECONDS, connected=deaf, reporters=[])
+    over = situation(unsent, after=600 + END_SECONDS, connected=deaf, candidates=[])
     assert next_step(over) == End(outcome="unanswered", reason="no_answer")
 
 
@@ -202,7 +202,7 @@ def test_a_vm_that_does_not_fetch_is_passed_over() -> None:
     waiting = command(channel="pull", sent_at=None)
     assert next_step(situation(waiting, after=5)) == Wait(until=AT + 8)
     assert isinstance(next_step(situation(waiting, after=8)), Ask)
-    alone = situation(waiting, after=8, reporters=[])
+    alone = situation(waiting, after=8, candidates=[])
     assert next_step(alone) == End(outcome="unanswered", reason="no_answer")
     restarted = situation(waiting, after=30, up_since=AT + 29)
     assert next_step(restarted) == Send(command=waiting, expires_at=AT + 38)

@@ -139,7 +139,7 @@ def test_two_consoles_on_one_database_show_the_same(
                     [item["seenBy"] for item in c.events().values()] == [6] * 10
                     and all(vm["gaps"] == 0 for vm in c.vms().values())
                 ),
-                what="every event with every witness",
+                what="every event with every reporter",
                 timeout=40,
             )
         assert one.events() == two.events()

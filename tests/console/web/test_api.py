@@ -59,7 +59,7 @@ def test_open_events_come_by_time_left(console: ConsoleProcess) -> None:
 
 
 def test_an_event_seen_by_three_is_one(console: ConsoleProcess) -> None:
-    """Three witnesses of one event are one row, whose names are resolved to their VMs."""
+    """Three reporters of one event are one row, whose names are resolved to their VMs."""
     event = console.events()["E-SHARED"]
     assert event["seenBy"] == 3
     assert not event["differing"]

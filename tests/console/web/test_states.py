@@ -72,7 +72,7 @@ def broker(tmp_path: Path) -> Iterator[Mosquitto]:
 
 
 def test_a_decision_is_due_while_a_heard_vm_can_take_it(broker: Mosquitto, tmp_path: Path) -> None:
-    """Due needs a heard witness that the event names and that takes commands; receipts follow."""
+    """Due needs a heard VM that the event names and that takes commands; receipts follow."""
     settings = {
         "SOURCE__BROKER__KIND": "mqtt",
         "SOURCE__BROKER__HOST": broker.host,

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from console.approvals.situation import DecisionSituation, Seen
-from console.fleet.reporters import Reporter
+from console.fleet.candidates import Candidate
 from console.fleet.values import Command, Decision, Receipt
 from console.records.incoming import ReceiptFacts
 
@@ -69,9 +69,9 @@ def receipt(
     )
 
 
-def reporter(vm_id: str, channel: str = "broker") -> Reporter:
+def candidate(vm_id: str, channel: str = "broker") -> Candidate:
     """A VM that can be asked."""
-    return Reporter(vm_id=vm_id, channel=channel, connected=True, heard_at=AT)
+    return Candidate(vm_id=vm_id, channel=channel, connected=True, heard_at=AT)
 
 
 def situation(*commands: Command, after: float, **changes: Any) -> DecisionSituation:
@@ -81,7 +81,7 @@ def situation(*commands: Command, after: float, **changes: Any) -> DecisionSitua
         commands=commands,
         receipts=(),
         seen=Seen(state="scheduled", fingerprint="sha256:1"),
-        reporters=[reporter("vm-1"), reporter("vm-2")],
+        candidates=[candidate("vm-1"), candidate("vm-2")],
         connected={"broker": AT - 100},
         now=AT + after,
         up_since=AT - 100,

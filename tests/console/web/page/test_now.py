@@ -133,7 +133,7 @@ def test_texts_from_outside_stay_texts(stage: ConsoleStage, page: Page) -> None:
         assert page.locator("main img, main script").count() == 0
     page.goto(stage.url)
     page.locator(".answer-what a").click()
-    for place in ("h1", "blockquote", ".witnesses", ".facts"):
+    for place in ("h1", "blockquote", ".reporters", ".facts"):
         expect(page.locator(place).first).to_contain_text(seen)
     assert page.evaluate("window.hit") is None
 

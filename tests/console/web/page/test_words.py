@@ -65,7 +65,7 @@ def test_less_notice_than_promised_is_shown_as_worse() -> None:
 
 
 def test_an_event_of_other_vms_has_no_measures() -> None:
-    """A witness was promised nothing."""
+    """A VM that the event does not name was promised nothing."""
     assert durations({"eventType": "Freeze", "affectsThisVm": False, "noticeSeconds": 1.0}) == []
 
 

@@ -16,8 +16,8 @@ from console.db.rows import vm_of
 from console.db.snapshot import Snapshot
 from console.db.tables import preparation, vm
 from console.db.upsert import AT_ONCE, portions
+from console.fleet.candidates import channel_of
 from console.fleet.contact import Contact
-from console.fleet.reporters import channel_of
 from console.fleet.values import Decided, KnownEvent, Vm, folded
 from console.turns.away import STARTED
 from console.turns.groups import ATTRIBUTES, Group, Grouping, Member

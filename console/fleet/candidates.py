@@ -16,7 +16,7 @@ PULL_SECONDS: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reporter:
+class Candidate:
     """A VM that can be asked, over which channel, and whether a console is connected to that."""
 
     vm_id: str
@@ -38,12 +38,12 @@ def channel_of(
     return commands if commands in listening.connected else None
 
 
-def reporters(known: KnownEvent, now: float, listening: Listening) -> list[Reporter]:
+def candidates(known: KnownEvent, now: float, listening: Listening) -> list[Candidate]:
     """The VMs that can be asked now, the best first: heard, named by the event, and seeing it as it
     is shown. One that sees it otherwise would only refuse; and what cannot be checked against its
     fingerprint cannot be approved.
     """
-    found: dict[str, Reporter] = {}
+    found: dict[str, Candidate] = {}
     report = known.shown.report
     if report.is_news or not report.is_proven:
         return []
@@ -51,7 +51,7 @@ def reporters(known: KnownEvent, now: float, listening: Listening) -> list[Repor
         channel = channel_of(named.commands, named.pulled_at, now, listening)
         if channel is None or named.contact != "heard" or named.says != known.shown.says:
             continue
-        found[named.vm_id] = Reporter(
+        found[named.vm_id] = Candidate(
             vm_id=named.vm_id,
             channel=channel,
             connected=channel == PULL or listening.connected.get(channel, False),
@@ -60,6 +60,6 @@ def reporters(known: KnownEvent, now: float, listening: Listening) -> list[Repor
     return sorted(found.values(), key=lambda each: (not each.connected, -each.heard_at, each.vm_id))
 
 
-def first(found: Iterable[Reporter], tried: Collection[str] = ()) -> Reporter | None:
+def first(found: Iterable[Candidate], tried: Collection[str] = ()) -> Candidate | None:
     """The best VM that this decision has not tried yet; None after the last."""
     return next((each for each in found if each.vm_id not in tried), None)
