@@ -151,4 +151,11 @@ validations:
       || dyn(oldObject).?spec.nodeName.orValue("") == variables.ownNode
     messageExpression: '"the token of a pod on " + variables.ownNode + " deletes no pod of another node"'
     reason: Forbidden
+  - expression: >-
+      request.resource.resource != "pods" || variables.part != "" || (
+        !("kubernetes.io/config.mirror" in dyn(oldObject).metadata.?annotations.orValue({}))
+        && !dyn(oldObject).metadata.?ownerReferences.orValue([]).exists(o,
+          o.kind == "DaemonSet" && o.?controller.orValue(false)))
+    message: daemon and mirror pods stay on the node
+    reason: Forbidden
 {{- end -}}

@@ -36,6 +36,8 @@ _RECONCILE_SECONDS: Final = 300.0
 """How often a node without marks is looked at."""
 _RENEW_SECONDS: Final = 600.0
 """How long one token is used: Kubernetes replaces the file before it ends."""
+_MOST_MISSING: Final = 100
+"""How many Events wait until they can be written."""
 _ASKED: Final = ("preparing", "prepared", "failed")
 """How far a VM is that was asked to prepare."""
 
@@ -65,6 +67,8 @@ class KubernetesSink(Sink[KubernetesSettings]):
         self._uid = ""
         self._written: set[str] = set()
         """The ids of records that are Kubernetes Events and not acknowledged yet."""
+        self._missing: Mapping[str, Record] = {}
+        """By id, records whose Events a sink that prepares could not write."""
         self._aborted = threading.Event()
 
     @property
@@ -97,10 +101,10 @@ class KubernetesSink(Sink[KubernetesSettings]):
         # All is shown before the first drain, which may wait for long, and an Event that cannot be
         # written holds up no drain.
         self._bring(records, is_asked=True)
-        problem = self._write_events(records)
+        problem = self._write_or_put_off(records)
+        done = self._written | self._missing.keys()
         written = next(
-            (place for place, each in enumerate(records) if each.id not in self._written),
-            len(records),
+            (place for place, each in enumerate(records) if each.id not in done), len(records)
         )
         for number, record in enumerate(records):
             try:
@@ -119,7 +123,8 @@ class KubernetesSink(Sink[KubernetesSettings]):
     def announce(self, record: Record) -> None:
         """Show an event for which the sink has not been asked to prepare. Raises `SinkError`."""
         self._bring([record], is_asked=False)
-        self._write_event(record)
+        self._write_or_put_off([record])
+        self._written.discard(record.id)
 
     def maintain(self) -> None:
         """Bring the node to what is pending. Raises `SinkError`.
@@ -131,11 +136,19 @@ class KubernetesSink(Sink[KubernetesSettings]):
         now = time.monotonic()
         if now - self._made_at > _RENEW_SECONDS:
             self._disconnect()
-        is_quiet = self._marks is not None and not (self._marks.events or self._coming())
+        is_quiet = self._marks is not None and not (
+            self._marks.events or self._coming() or self._missing
+        )
         if is_quiet and now - self._looked_at < _RECONCILE_SECONDS:
             return
         self._looked_at = now
         self._bring([], is_asked=False)
+        problem = self._write_events(list(self._missing.values()))
+        written = self._missing.keys() & self._written
+        self._missing = {key: each for key, each in self._missing.items() if key not in written}
+        self._written -= written
+        if problem is not None:
+            raise problem
 
     def check(self) -> Sequence[Check]:
         """Whether the node is there and ours, and what the service account may do."""
@@ -230,6 +243,17 @@ class KubernetesSink(Sink[KubernetesSettings]):
             self._uid, self._marks = uid, marks_on(node)
             return
         raise SinkError("others change the node all the time", retry_after=1.0)
+
+    def _write_or_put_off(self, records: Sequence[Record]) -> SinkError | None:
+        """Write the Kubernetes Events; returns what kept it from the next one. No preparation waits
+        for an Event: a sink that prepares leaves them to `maintain`.
+        """
+        problem = self._write_events(records)
+        if problem is None or not self.settings.prepares:
+            return problem
+        missing = {each.id: each for each in records if each.id not in self._written}
+        self._missing = dict([*self._missing.items(), *missing.items()][-_MOST_MISSING:])
+        return None
 
     def _write_events(self, records: Sequence[Record]) -> SinkError | None:
         """Write the Kubernetes Events; returns what kept it from the next one."""

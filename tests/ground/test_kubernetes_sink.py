@@ -561,6 +561,8 @@ def test_the_token_of_one_node_changes_no_other(cluster: Cluster, make: MakeBenc
         config = ("--kubeconfig", str(own.home / "kubeconfig"))
         done = cluster.kubectl(*config, "delete", "pod", pod, "-n", "default")
         assert "deletes no pod of another node" in done.stderr
+        done = cluster.kubectl(*config, "delete", "pod", own.pod, "-n", NAMESPACE)
+        assert "daemon and mirror pods stay" in done.stderr
         done = cluster.kubectl(*config, "delete", "node", other.name)
         assert "forbidden" in done.stderr
         evict = {

@@ -533,6 +533,26 @@ def test_a_preparing_sink_shows_and_waits_to_be_asked(
     assert bench.is_clean()
 
 
+def test_no_preparation_waits_for_an_event(cluster: FakeApi, make_bench: MakeBench) -> None:
+    """Kubernetes Events are refused: the node is emptied all the same, the sink says what is wrong,
+    and the Events come when they are taken again.
+    """
+    cluster.add_pod("web", NODE)
+    cluster.refuses_events = 403
+    bench = make_bench(prepares=True, drain=True)
+    bench.announce(record("scheduled"))
+    bench.deliver(record("scheduled"))
+    assert not cluster.pods
+    for _ in range(2):
+        with pytest.raises(SinkError, match="answered 403"):
+            bench.sink.maintain()
+    bench.deliver(record("ended"))
+    assert bench.is_clean()
+    cluster.refuses_events = 0
+    bench.sink.maintain()
+    assert sorted(each["reason"] for each in cluster.events) == ["EventEnded", "EventScheduled"]
+
+
 def test_an_event_that_ends_unasked_leaves_nothing(make_bench: MakeBench) -> None:
     """It was shown only."""
     bench = make_bench(prepares=True, drain=True)
