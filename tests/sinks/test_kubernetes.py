@@ -361,6 +361,38 @@ def test_a_run_that_was_killed_keeps_marks(cluster: FakeApi, make_bench: MakeBen
     assert bench.is_clean()
 
 
+@pytest.mark.parametrize("is_done", [False, True], ids=["not done", "done"])
+def test_a_run_that_is_killed_at_any_step_leaves_nothing(tmp_path: Path, is_done: bool) -> None:
+    """Before and after each request, from the announcement to the end; the run after it goes on."""
+    steps = 0
+    while True:
+        with FakeApi() as cluster:
+            cluster.add_node(NODE)
+            cluster.add_pod("a", NODE)
+            cluster.add_pod("held", NODE)
+            cluster.protected.add("shop/held")
+            bench = Bench(cluster, tmp_path, taint=True, drain=True, force=True, lead=3600)
+            cluster.until_cut, cluster.cuts_done = steps, is_done
+            for transition in ("scheduled", "updated", "started", "ended"):
+                each = record(transition)
+                try:
+                    bench.deliver(each)
+                    bench.sink.maintain()
+                except SinkError:
+                    bench.restart()
+                    bench.deliver(each)
+                    bench.sink.maintain()
+                is_over = transition == "ended"
+                assert bench.is_clean() == is_over, (steps, transition)
+            bench.sink.close()
+            assert not cluster.pods
+            assert len(cluster.events) == 4
+            if cluster.until_cut is not None:
+                break
+        steps += 1
+    assert steps > 15
+
+
 def test_marks_of_another_vm_under_the_same_name_are_taken_back(
     cluster: FakeApi, make_bench: MakeBench
 ) -> None:

@@ -39,6 +39,10 @@ class FakeApi:
         self.refusals: list[int] = []
         """Status codes that answer the next requests."""
         self.requests: list[tuple[str, str]] = []
+        self.until_cut: int | None = None
+        """How many requests are answered until one is not, whose connection ends; None: all are."""
+        self.cuts_done = False
+        """Whether what that request asks for is done all the same."""
         self.before_patch: Callable[[], None] = lambda: None
         """Called before a patch is looked at: somebody else who is faster."""
         self._version = 0
@@ -77,7 +81,14 @@ class FakeApi:
             def _serve(self) -> None:
                 size = int(self.headers.get("content-length") or 0)
                 body = json.loads(self.rfile.read(size) or b"null")
+                is_cut = fake._is_cut()
+                if is_cut and not fake.cuts_done:
+                    self.close_connection = True
+                    return
                 code, answer = fake._answer(self.command, self.path, body)
+                if is_cut:
+                    self.close_connection = True
+                    return
                 data = json.dumps(answer).encode()
                 self.send_response(code)
                 self.send_header("content-type", "application/json")
@@ -148,6 +159,16 @@ class FakeApi:
             "spec": {"nodeName": node, "containers": []},
             "status": {"phase": "Running"},
         }
+
+    def _is_cut(self) -> bool:
+        with self._lock:
+            if self.until_cut is None:
+                return False
+            self.until_cut -= 1
+            if self.until_cut >= 0:
+                return False
+            self.until_cut = None
+            return True
 
     def _answer(self, method: str, target: str, body: Any) -> tuple[int, Any]:
         parts = urlsplit(target)
