@@ -14,8 +14,8 @@ from math import isfinite
 from typing import Any, Final, TextIO
 from urllib.parse import quote, urlsplit
 
-from sinks.log_lines import LineHandler, say
-from sinks.readable import escaped
+from sinks.shared.log_lines import LineHandler, say
+from sinks.shared.text import escaped
 
 _STANDARD: Final = frozenset(logging.LogRecord("", 0, "", 0, "", None, None).__dict__) | {
     "message",

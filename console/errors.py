@@ -1,50 +1,14 @@
-"""The errors that end a command of the console, each with its exit code."""
+"""The error of the console's own: its answer is no."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Final
+from typing import Any
 
-OK: Final = 0
-NO: Final = 1
-UNREACHABLE: Final = 69
-BUG: Final = 70
-TRY_LATER: Final = 75
-NOT_PERMITTED: Final = 77
-CONFIGURATION: Final = 78
+from sinks.shared.errors import NO, SebError
 
 
-class ConsoleError(Exception):
-    """A command ends here; the message says what is wrong and what to do about it."""
-
-    exit_code: ClassVar[int] = BUG
-
-
-class ConfigurationError(ConsoleError):
-    """A setting is wrong or missing; the message names the variable, never its secret value."""
-
-    exit_code = CONFIGURATION
-
-
-class UnreachableError(ConsoleError):
-    """The database, a source or the running console did not answer."""
-
-    exit_code = UNREACHABLE
-
-
-class NotPermittedError(ConsoleError):
-    """The console refused the person or the token."""
-
-    exit_code = NOT_PERMITTED
-
-
-class TryLaterError(ConsoleError):
-    """Nothing is wrong with the command; it may work later."""
-
-    exit_code = TRY_LATER
-
-
-class RefusedError(ConsoleError):
+class RefusedError(SebError):
     """The answer is no; `status` and `answer` are the console's, if it was the one to refuse."""
 
     exit_code = NO

@@ -14,11 +14,11 @@ import requests
 from requests.utils import get_environ_proxies
 from urllib3.exceptions import HTTPError
 
-from console.errors import ConfigurationError
 from sinks.base import SinkError
-from sinks.deadline import DeadlineAdapter
 from sinks.http.client import tls_context
 from sinks.http.errors import problem_of
+from sinks.shared.deadline import DeadlineAdapter
+from sinks.shared.errors import ConfigurationError
 
 _CONNECT_SECONDS: Final = 5.0
 _LARGEST_HERE: Final = 10_000

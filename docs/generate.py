@@ -22,7 +22,6 @@ import console_parts
 from support.chart.schema import SCHEMA_FILE, schema_text
 from survive import page as survival_page
 
-from bridge import errors
 from bridge.api.metric_definitions import DEFINITIONS
 from bridge.approval import transitions
 from bridge.cli import COMMANDS, module_of
@@ -31,6 +30,7 @@ from bridge.config import reference
 from bridge.config.reference import Variable
 from bridge.simulator.scenarios import SCENARIOS
 from sinks import registry
+from sinks.shared import errors
 from wire.schema import schema
 
 ROOT: Final = Path(__file__).resolve().parent.parent

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
+from sinks.shared.text import escaped
 from wire.event import is_news
 from wire.record import APPROVAL, EVENT_ENDED, Record
 
@@ -30,13 +30,6 @@ _COLOURS: Final = {
 _DESCRIPTION_AT_LEAST: Final = 12
 _NAMED: Final = 3
 """How many VMs an approval names at most; the others are counted."""
-
-
-def escaped(text: str) -> str:
-    """The text with what a terminal could obey as JSON escapes; valid JSON keeps its meaning."""
-    if text.isprintable():
-        return text
-    return "".join(sign if sign.isprintable() else json.dumps(sign)[1:-1] for sign in text)
 
 
 def readable(

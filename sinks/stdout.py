@@ -13,7 +13,8 @@ from typing import ClassVar, Final, Literal, Protocol, TextIO
 from pydantic import Field
 
 from sinks.base import Check, Sink, SinkContext, SinkError, SinkSettings
-from sinks.readable import escaped, readable
+from sinks.readable import readable
+from sinks.shared.text import escaped
 from wire.record import Record
 
 # One for the process: an abandoned thread may still sit in a write that its reader does not take.

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from bridge import system
-from bridge.errors import NotPermittedError, TryLaterError
+from sinks.shared.errors import NotPermittedError, TryLaterError
 
 FILE_NAME: Final = "control.json"
 TALK_SECONDS: Final = 5.0

@@ -9,8 +9,8 @@ from http import HTTPStatus
 from typing import Any, Final
 
 from bridge.config.address import parsed, reachable
-from bridge.errors import ConfigurationError, TryLaterError, UnreachableError
-from sinks.readable import escaped
+from sinks.shared.errors import ConfigurationError, TryLaterError, UnreachableError
+from sinks.shared.text import escaped
 
 SECONDS: Final = 10.0
 """How long an answer may take."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from bridge.config.approval import ApprovalSettings
-from bridge.errors import ConfigurationError
+from sinks.shared.errors import ConfigurationError
 from wire.keys import ALGORITHMS, MAX_FILE_BYTES, public_key
 from wire.strictjson import JsonError, canonical_json, load_json
 

@@ -9,8 +9,8 @@ from typing import Final
 
 import click
 
-from bridge.errors import BUG, OK, USAGE, SebError
 from bridge.version import __version__
+from sinks.shared.errors import BUG, OK, USAGE, SebError
 
 COMMANDS: Final = {
     "approve": "Approve an event, on this VM or from a control plane.",

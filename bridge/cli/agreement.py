@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
-from bridge.errors import NO
-from sinks.readable import escaped
+from sinks.shared.errors import NO
+from sinks.shared.text import escaped
 
 
 def agree(event: Mapping[str, Any], vm: str | None, *, mark: str, yes: bool) -> None:

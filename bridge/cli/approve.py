@@ -20,11 +20,11 @@ from bridge.api import control
 from bridge.cli import common
 from bridge.cli.agreement import agree
 from bridge.cli.approve_remote import UNDER_WAY, Target, approve_from_afar, ping
-from bridge.cli.number import Number
 from bridge.cli.remote_vm import FIELDS, find, not_scheduled
-from bridge.errors import NO, NO_REPLY, OK, UnreachableError
 from bridge.store.approvals import Act
-from sinks.readable import escaped
+from sinks.shared.errors import NO, NO_REPLY, OK, UnreachableError
+from sinks.shared.number import Number
+from sinks.shared.text import escaped
 
 Agree = Callable[[Mapping[str, Any], str | None], None]
 """Shows an event, and the name of its VM, and ends the command if the person says no."""

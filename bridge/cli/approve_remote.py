@@ -15,7 +15,8 @@ import click
 from bridge.cli.key_files import read_private
 from bridge.cli.remote_vm import find, is_what_it_shows, not_scheduled, pending, receipts
 from bridge.config.load import Configuration, SinkSpec
-from bridge.errors import (
+from sinks.base import CommandSender, SinkError, SinkRejected
+from sinks.shared.errors import (
     NO,
     NOT_PERMITTED,
     OK,
@@ -24,7 +25,6 @@ from bridge.errors import (
     TryLaterError,
     UnreachableError,
 )
-from sinks.base import CommandSender, SinkError, SinkRejected
 from wire.command import Command, sign
 from wire.keys import KeyFileError, SigningKey
 

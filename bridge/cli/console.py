@@ -6,7 +6,7 @@ import importlib
 
 import click
 
-from bridge.errors import ConfigurationError
+from sinks.shared.errors import ConfigurationError
 
 _EXTRA = ("alembic", "psycopg", "sqlalchemy", "starlette", "uvicorn")
 

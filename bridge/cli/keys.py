@@ -11,8 +11,8 @@ import click
 
 from bridge.cli import common
 from bridge.cli.key_files import read_jwk, write_private
-from bridge.errors import ConfigurationError, NotPermittedError
-from sinks.readable import escaped
+from sinks.shared.errors import ConfigurationError, NotPermittedError
+from sinks.shared.text import escaped
 from wire.keys import KeyFileError, public, thumbprint
 from wire.keys import generate as make_key
 

@@ -15,8 +15,8 @@ from bridge.api.control_requests import ControlRequests
 from bridge.cli import common
 from bridge.cli.sink_table import sink_table
 from bridge.config.load import Configuration
-from bridge.errors import NO
-from sinks.readable import escaped
+from sinks.shared.errors import NO
+from sinks.shared.text import escaped
 
 
 @click.group("outbox")

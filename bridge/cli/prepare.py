@@ -11,7 +11,7 @@ from bridge.cli import common
 from bridge.cli.agreement import agree_to_prepare
 from bridge.cli.approve import ask_here, follow, show_step, subject
 from bridge.cli.approve_remote import Target, approve_from_afar
-from bridge.cli.number import Number
+from sinks.shared.number import Number
 
 
 @click.command("prepare")

@@ -12,7 +12,7 @@ import click
 from bridge.cli import common
 from bridge.config.approval import ApprovalSettings, CommandsSettings
 from bridge.config.load import Configuration, sink_spec
-from bridge.errors import OK, UNREACHABLE, SebError
+from sinks.shared.errors import OK, UNREACHABLE, SebError
 
 
 @click.command("run")

@@ -10,7 +10,6 @@ from datetime import UTC, datetime
 
 import click
 
-from bridge.cli.number import Number
 from bridge.config.address import parsed
 from bridge.simulator.fault_names import FAULT_NAMES, parse_fault
 from bridge.simulator.faults import Fault
@@ -19,6 +18,7 @@ from bridge.simulator.scenarios import scenario as find_scenario
 from bridge.simulator.simulator import Simulator
 from bridge.simulator.timeline import SimulatedDocument
 from bridge.simulator.vm import SimulatedVm
+from sinks.shared.number import Number
 
 DEFAULT_LISTEN = "127.0.0.1:8169"
 _SLICE = 0.1

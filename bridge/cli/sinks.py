@@ -10,13 +10,13 @@ import click
 from bridge.api import control
 from bridge.cli import common
 from bridge.config.load import Configuration, SinkSpec
-from bridge.errors import ConfigurationError, UnreachableError
 from bridge.events import bridge_records
 from bridge.imds.client import ImdsError, client
 from bridge.imds.identity import IdentityError, fetch_identity
 from bridge.version import __version__
 from sinks import registry
-from sinks.within import Stuck, within
+from sinks.shared.errors import ConfigurationError, UnreachableError
+from sinks.shared.within import Stuck, within
 from wire.observer import BridgeRun, Observer
 from wire.record import TEST_STREAM, Record, seal
 from wire.vm import VmIdentity

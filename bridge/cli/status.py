@@ -12,8 +12,9 @@ import click
 from bridge.api.http_client import Viewer
 from bridge.cli import common
 from bridge.cli.sink_table import ago, sink_table
-from bridge.errors import NO
-from sinks.readable import escaped, span
+from sinks.readable import span
+from sinks.shared.errors import NO
+from sinks.shared.text import escaped
 from wire.event import is_news
 
 

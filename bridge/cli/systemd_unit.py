@@ -15,7 +15,7 @@ import click
 
 import bridge
 from bridge import system
-from bridge.errors import ConfigurationError
+from sinks.shared.errors import ConfigurationError
 
 _SEB: Final = "/opt/seb/bin/seb"
 """The path of seb in the package's unit, seb.service."""

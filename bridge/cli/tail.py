@@ -14,8 +14,8 @@ import click
 
 from bridge.api.http_client import Viewer
 from bridge.cli import common
-from bridge.errors import TryLaterError, UnreachableError
 from sinks.readable import readable
+from sinks.shared.errors import TryLaterError, UnreachableError
 from wire.record import read_record
 
 AGAIN_SECONDS: Final = 1.0

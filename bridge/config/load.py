@@ -21,11 +21,11 @@ from bridge.config import variables
 from bridge.config.approval import CommandsSettings
 from bridge.config.messages import model_in, not_json, problems
 from bridge.config.settings import PREFIX, Settings
-from bridge.errors import ConfigurationError
 from sinks import registry
 from sinks.base import Sink, SinkSettings
-from sinks.config_sources import ConfigSourceError, ConfigSources, read_config_sources
 from sinks.settings import PreparingSettings
+from sinks.shared.config_sources import ConfigSourceError, ConfigSources, read_config_sources
+from sinks.shared.errors import ConfigurationError
 
 _PULL: Final = f"{PREFIX}COMMANDS__PULL_"
 _PULL_CHANNEL: Final = "pull"

@@ -11,7 +11,7 @@ from pydantic_settings import SettingsError
 
 from bridge.config import variables
 from bridge.config.settings import PREFIX
-from sinks.readable import escaped
+from sinks.shared.text import escaped
 
 _QUOTES: Final = ("'", '"')
 # pydantic's types of problem, in words for a person who sets a variable.

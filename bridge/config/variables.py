@@ -9,7 +9,7 @@ from typing import Final
 from pydantic import BaseModel
 
 from bridge.config.settings import PREFIX, Settings
-from bridge.errors import ConfigurationError
+from sinks.shared.errors import ConfigurationError
 
 OTHER_NAMES: Final = ("SEB_CONFIG", "SEB_SECRETS_DIR")
 """Names that say where settings are, and are not settings themselves."""

@@ -13,8 +13,8 @@ import requests
 from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionError
 from urllib3.exceptions import TimeoutError as PoolTimeoutError
 
-from sinks.deadline import DeadlineAdapter
 from sinks.errors import causes
+from sinks.shared.deadline import DeadlineAdapter
 
 MAX_BODY_BYTES: Final = 8 << 20
 # No Accept-Encoding: the answers are small, and what is not packed cannot be a bomb.

@@ -14,7 +14,6 @@ from bridge.api.control_requests import ControlRequests, shown_settings, startin
 from bridge.approval.trusted_keys import trust_of
 from bridge.clock import Clock, SystemClock
 from bridge.config.load import Configuration
-from bridge.errors import UnreachableError
 from bridge.events.poller import Round
 from bridge.imds.client import client, is_on
 from bridge.logs import Redactor
@@ -25,6 +24,7 @@ from bridge.service.ownership import OpenFile, Ownership, open_readable
 from bridge.service.scheduler import TICK_SECONDS, Scheduler, Watch
 from bridge.store.database import Store, StoreError
 from bridge.store.opening import FILE_NAME
+from sinks.shared.errors import UnreachableError
 from wire.vm import VmIdentity
 
 log: Final = logging.getLogger(__name__)

@@ -13,10 +13,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from bridge.errors import TryLaterError
 from bridge.store import rows
 from bridge.store.ballast import Ballast
 from bridge.store.retention import PRUNE_EVERY, prune, prune_forgotten, shrink
+from sinks.shared.errors import TryLaterError
 from wire.record import BRIDGE_STORE_RESET, Record, RecordDraft, seal
 from wire.strictjson import canonical_json
 from wire.vm import VmIdentity

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Final, NoReturn
 
 from bridge import system
-from bridge.errors import ConfigurationError, TryLaterError
 from bridge.store.ballast import Ballast
 from bridge.store.database import RESET_KEY, Store, StoreError
 from bridge.store.recovery import (
@@ -25,6 +24,7 @@ from bridge.store.recovery import (
     unusable,
 )
 from bridge.store.schema import SCHEMA_VERSION, are_sound, create_tables, migrate
+from sinks.shared.errors import ConfigurationError, TryLaterError
 
 __all__ = ["FILE_NAME", "LOCK_WAIT_SECONDS", "StoreReset", "open_store", "put_aside"]
 

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Final
 
 from bridge import system
-from bridge.errors import ConfigurationError, SebError, TryLaterError
 from bridge.store.database import CONDEMNED_NAME, LOOKED_NAME
+from sinks.shared.errors import ConfigurationError, SebError, TryLaterError
 
 _PASSING: Final = frozenset(
     getattr(errno, name, None)

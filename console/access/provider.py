@@ -24,7 +24,7 @@ from console import http_client
 from console.access.discovery import Metadata, ProviderError, metadata_of
 from console.access.id_token import UnknownKeyError, verified
 from console.config.login import LoginSettings
-from console.errors import ConfigurationError
+from sinks.shared.errors import ConfigurationError
 
 _SECONDS: Final = 10.0
 """For each answer of the provider."""

@@ -19,7 +19,7 @@ from console.audit import log
 from console.audit.flood import Flood
 from console.db.opening import Database
 from console.db.transactions import write_to
-from console.errors import ConsoleError
+from sinks.shared.errors import SebError
 
 UNKNOWN: Final = "unknown"
 """The actor of an attempt whose author is not known."""
@@ -84,7 +84,7 @@ class Refusals:
             return
         try:
             await asyncio.to_thread(self._write, attempt, unwritten)
-        except ConsoleError as error:
+        except SebError as error:
             flood.count(unwritten + 1)
             _LOG.warning("%s", error, extra={"action": "refusal_not_audited"})
 

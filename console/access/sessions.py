@@ -16,7 +16,7 @@ from console.db import sessions as rows
 from console.db.opening import Database
 from console.db.sessions import SessionRow
 from console.db.transactions import read_from, write_to
-from console.errors import ConsoleError
+from sinks.shared.errors import SebError
 
 _LOG: Final = logging.getLogger("console")
 _FRESH_SECONDS: Final = 0.5
@@ -121,7 +121,7 @@ class Sessions:
         try:
             with write_to(self._database) as (connection, _):
                 rows.touch_session(connection, hashed, seen_at=now)
-        except ConsoleError as error:
+        except SebError as error:
             _LOG.warning("%s", error, extra={"action": "session_not_touched"})
 
     def _delete(self, hashed: str) -> None:

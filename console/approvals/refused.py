@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from console.errors import ConsoleError
+from sinks.shared.errors import SebError
 
 Why = Literal[
     "role",
@@ -144,7 +144,7 @@ REASONS: Final[Mapping[Why, Reason]] = {
 }
 
 
-class DecisionRefused(ConsoleError):
+class DecisionRefused(SebError):
     """Nothing was decided, and nothing is sent."""
 
     def __init__(self, why: Why, *, jti: str | None = None) -> None:

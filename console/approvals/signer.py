@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from console.config.settings import Settings
-from console.errors import ConfigurationError, ConsoleError
 from console.fleet.values import Command
+from sinks.shared.errors import ConfigurationError, SebError
 from wire.command import Command as WireCommand
 from wire.command import sign
 from wire.keys import MAX_FILE_BYTES, KeyFileError, parse_jwk, parse_private, public
 
 
-class SigningError(ConsoleError):
+class SigningError(SebError):
     """The command cannot be signed now; the message says why, and shows nothing of the key."""
 
 

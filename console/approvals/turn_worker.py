@@ -19,7 +19,7 @@ from console.approvals.turn_requests import TurnSettings
 from console.audit.flood import Flood
 from console.db.snapshot import Snapshots
 from console.db.transactions import write_to
-from console.errors import ConsoleError
+from sinks.shared.errors import SebError
 
 _LOG: Final = logging.getLogger("console")
 _LOOK_SECONDS: Final = 1.0
@@ -75,7 +75,7 @@ class TurnWorker:
             begun = time.monotonic()
             try:
                 self._work()
-            except ConsoleError as error:
+            except SebError as error:
                 _LOG.warning("%s", error, extra={"action": "turns_wait"})
             except Exception:  # noqa: BLE001  # logged with its trace
                 _LOG.exception("this is a bug in the console", extra={"action": "turns_bug"})

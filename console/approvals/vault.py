@@ -9,8 +9,8 @@ from typing import Any, Final, Protocol
 
 from console.approvals.signer import SigningError, moment_of, wire_command
 from console.config.key_vault import KeyVaultSettings
-from console.errors import ConfigurationError
 from console.fleet.values import Command
+from sinks.shared.errors import ConfigurationError
 from wire.command import signing_input
 from wire.keys import SigningKey
 

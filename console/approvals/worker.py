@@ -21,8 +21,8 @@ from console.approvals.steps import StepResult, Surroundings, look, note_taken, 
 from console.db import decisions as rows
 from console.db.snapshot import Snapshots
 from console.db.transactions import write_to
-from console.errors import ConsoleError
 from console.fleet.values import Command, Decision
+from sinks.shared.errors import SebError
 
 _LOG: Final = logging.getLogger("console")
 _ALL_SECONDS: Final = 5.0
@@ -106,7 +106,7 @@ class DecisionWorker:
         while self._wait():
             try:
                 self._work()
-            except ConsoleError as error:
+            except SebError as error:
                 _LOG.warning("%s", error, extra={"action": "decisions_wait"})
                 with self._changed:
                     self._all_at = time.monotonic() + _TROUBLE_SECONDS
@@ -142,7 +142,7 @@ class DecisionWorker:
             self._all_at = time.monotonic() + _ALL_SECONDS
         try:
             self._look(since, whole=whole)
-        except ConsoleError:
+        except SebError:
             self.changed(since)
             raise
 
@@ -168,7 +168,7 @@ class DecisionWorker:
                 continue
             try:
                 self._take(each, around)
-            except ConsoleError:
+            except SebError:
                 raise
             except Exception:  # noqa: BLE001  # one bad decision must not hold up the others
                 fields = {"action": "decisions_bug", "decision": each.id}

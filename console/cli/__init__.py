@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import click
 
-from console.errors import ConsoleError
+from sinks.shared.errors import SebError
 
 COMMANDS: Final = {
     "approve": "Approve an event: Azure starts it now instead of at its time.",
@@ -49,7 +49,7 @@ class _Commands(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
-        except ConsoleError as error:
+        except SebError as error:
             click.echo(f"seb console: {error}", err=True)
             return error.exit_code
 

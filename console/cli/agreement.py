@@ -8,9 +8,10 @@ from typing import Any, Final, NoReturn
 
 import click
 
-from console.cli.client import plain
-from console.errors import NO, RefusedError
+from console.errors import RefusedError
 from console.fleet.differences import differences, names_of, seen_of
+from sinks.shared.errors import NO
+from sinks.shared.text import plain
 
 MAX_REASON: Final = 300
 """Characters of a reason."""

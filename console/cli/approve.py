@@ -9,9 +9,9 @@ import click
 
 from console.cli import agreement, following
 from console.cli.client import ConsoleClient, event_path
-from console.cli.options import a_number
 from console.errors import RefusedError
 from console.fleet.differences import names_of
+from sinks.shared.number import Number
 
 
 @click.command("approve")
@@ -29,8 +29,7 @@ from console.fleet.differences import names_of
 )
 @click.option(
     "--timeout",
-    type=click.FloatRange(0, 3600, min_open=True),
-    callback=a_number,
+    type=Number(0, 3600, min_open=True),
     default=120.0,
     show_default=True,
     metavar="SECONDS",

@@ -12,10 +12,11 @@ import click
 from console.audit import log
 from console.audit.chain import Head
 from console.cli import common
-from console.cli.client import ConsoleClient, plain, table
+from console.cli.client import ConsoleClient, table
 from console.db.errors import StoreError
 from console.db.opening import Database, existing_database
-from console.errors import NO, OK, UnreachableError
+from sinks.shared.errors import NO, OK, UnreachableError
+from sinks.shared.text import plain
 
 _PAGE: Final = 1000
 _HASH: Final = re.compile(r"[0-9a-f]{64}")

@@ -10,7 +10,7 @@ from console.cli import common
 from console.db.backup import copy
 from console.db.errors import StoreError
 from console.db.opening import database_url
-from console.errors import OK, ConfigurationError
+from sinks.shared.errors import OK, ConfigurationError
 
 
 @click.command("backup")

@@ -17,18 +17,18 @@ from console.cli import common
 from console.config.load import exposed_secrets
 from console.config.settings import Settings
 from console.db.opening import Database, database_url
-from console.errors import (
-    CONFIGURATION,
-    OK,
-    UNREACHABLE,
-    ConfigurationError,
-    ConsoleError,
-    UnreachableError,
-)
 from console.ingest import enrolment
 from console.ingest.reachable import reach
 from console.ingest.settings import SourceSettings, WebhookSource, read_sources
 from console.notify.sinks import read_sinks
+from sinks.shared.errors import (
+    CONFIGURATION,
+    OK,
+    UNREACHABLE,
+    ConfigurationError,
+    SebError,
+    UnreachableError,
+)
 
 _ANSWER_SECONDS = 5.0
 Step = tuple[str, Callable[[], str]]
@@ -48,9 +48,9 @@ def command(overrides: tuple[str, ...]) -> int:
     for name, step in _steps(settings, sources):
         try:
             summary = step()
-        except (ConsoleError, OSError) as error:
+        except (SebError, OSError) as error:
             click.echo(f"fail  {name}: {error}")
-            found = error.exit_code if isinstance(error, ConsoleError) else CONFIGURATION
+            found = error.exit_code if isinstance(error, SebError) else CONFIGURATION
             code = max(code, found) if found in (UNREACHABLE, CONFIGURATION) else CONFIGURATION
         else:
             click.echo(f"ok    {name}: {summary}")

@@ -13,7 +13,9 @@ import requests
 from console import http_client
 from console.config.load import client_setting
 from console.config.settings import DEFAULT_LISTEN
-from console.errors import ConfigurationError, NotPermittedError, RefusedError, UnreachableError
+from console.errors import RefusedError
+from sinks.shared.errors import ConfigurationError, NotPermittedError, UnreachableError
+from sinks.shared.text import plain
 
 _SECONDS: Final = 15.0
 _LARGEST: Final = 64 << 20
@@ -107,12 +109,6 @@ def _error_of(response: requests.Response) -> str:
 def event_path(event_id: str) -> str:
     """The path of an event; its id may hold any sign."""
     return f"events/{quote(event_id, safe='')}"
-
-
-def plain(value: object) -> str:
-    """A text for a terminal: no sign in it is one that a terminal obeys."""
-    text = "-" if value is None else str(value)
-    return "".join(sign if sign.isprintable() else "\ufffd" for sign in text)
 
 
 Columns = Mapping[str, Callable[[dict[str, Any]], object]]

@@ -16,8 +16,9 @@ from console.access.people import local_person
 from console.cli import common
 from console.config.settings import Settings
 from console.db.opening import Database, database_url
-from console.errors import OK, ConfigurationError, RefusedError
+from console.errors import RefusedError
 from console.ingest.enrolment import KEY_IS_MISSING, read_key
+from sinks.shared.errors import OK, ConfigurationError
 
 
 @click.command("enroll")

@@ -10,9 +10,10 @@ from typing import Any, Final
 
 import click
 
-from console.cli.client import ConsoleClient, event_path, plain
-from console.errors import NO, NOT_PERMITTED, OK, TRY_LATER, UnreachableError
+from console.cli.client import ConsoleClient, event_path
 from console.fleet import outcomes
+from sinks.shared.errors import NO, NO_REPLY, NOT_PERMITTED, OK, UnreachableError
+from sinks.shared.text import plain
 
 _AGAIN_SECONDS: Final = 0.3
 UNDER_WAY: Final = "the approval is under way; the console follows it, and so does the event's page"
@@ -47,11 +48,11 @@ class Steps:
                     return code
             if jti is None:
                 click.echo(f"seb console: {PREPARING}", err=True)
-                return TRY_LATER if seconds else OK
+                return NO_REPLY if seconds else OK
         if jti is None:
             self._show({"jti": None, "state": answer.get("state"), "reason": None})
             click.echo(f"seb console: {SECOND}", err=True)
-            return TRY_LATER
+            return NO_REPLY
         if not seconds:
             self._show({"jti": jti, "state": answer["state"], "reason": None})
             return OK
@@ -61,7 +62,7 @@ class Steps:
                 return code
             if time.monotonic() >= end:
                 click.echo(f"seb console: {UNDER_WAY}", err=True)
-                return TRY_LATER
+                return NO_REPLY
             threading.Event().wait(_AGAIN_SECONDS)
 
     def _prepared(self) -> tuple[int | None, str | None]:
@@ -115,7 +116,7 @@ class Steps:
             return OK
         click.echo(f"seb console: {plain(words[0])} {plain(words[1])}", err=True)
         if state == "unanswered":
-            return TRY_LATER
+            return NO_REPLY
         return NOT_PERMITTED if reason == "not_allowed" else NO
 
     def _show(self, step: Mapping[str, Any]) -> None:

@@ -11,19 +11,20 @@ from typing import Any, Final
 import click
 
 from console.cli import common
-from console.cli.client import ConsoleClient, plain
+from console.cli.client import ConsoleClient
 from console.config.groups import GroupSettings
 from console.db.opening import existing_database
 from console.db.snapshot import Snapshots
 from console.db.turn_situation import member_of, read_past
 from console.db.vms import WantedVms
-from console.errors import OK
 from console.fleet.moments import moment
 from console.turns.explain import members, sentence
 from console.turns.groups import Grouping, Member, groups_of, key_of
 from console.turns.replay import Fate, replay
 from console.turns.situation import event_id_of
 from console.web.pages.text import span
+from sinks.shared.errors import OK
+from sinks.shared.text import plain
 
 _MOST: Final = 100_000
 WHY: Final[Mapping[str, str]] = {

@@ -5,8 +5,9 @@ from __future__ import annotations
 import click
 
 from console.cli import agreement
-from console.cli.client import ConsoleClient, event_path, plain
+from console.cli.client import ConsoleClient, event_path
 from console.errors import RefusedError
+from sinks.shared.text import plain
 
 
 @click.command("leave")

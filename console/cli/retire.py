@@ -11,7 +11,8 @@ from console.access.people import local_person
 from console.access.retirement import retire
 from console.cli import common
 from console.db.opening import existing_database
-from console.errors import NO, OK, RefusedError
+from console.errors import RefusedError
+from sinks.shared.errors import NO, OK
 
 
 @click.command("retire")

@@ -14,12 +14,12 @@ from console.access import tokens
 from console.access.people import local_person
 from console.cli import common
 from console.cli.client import table
-from console.cli.options import a_number
 from console.config.settings import ROLES, Role
 from console.db.opening import Database, database_url
 from console.db.tokens import TokenRow
-from console.errors import OK
 from console.fleet.moments import moment
+from sinks.shared.errors import OK
+from sinks.shared.number import Number
 
 _MOST_DAYS = 3650
 
@@ -38,8 +38,7 @@ def command() -> None:
 @click.option("--site", help="The only site whose VMs and events it sees and decides.")
 @click.option(
     "--days",
-    type=click.FloatRange(0, _MOST_DAYS),
-    callback=a_number,
+    type=Number(0, _MOST_DAYS),
     required=True,
     help="After so many days it ends; 0 ends it at once.",
 )

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from console.cli import common
-from console.errors import OK, ConfigurationError
+from sinks.shared.errors import OK, ConfigurationError
 
 
 @click.command("trust")

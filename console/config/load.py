@@ -14,7 +14,7 @@ from pydantic import BaseModel, ValidationError
 
 from console.config.settings import Settings
 from console.config.variables import PREFIX, Tree, read_tree
-from console.errors import ConfigurationError
+from sinks.shared.errors import ConfigurationError
 
 M = TypeVar("M", bound=BaseModel)
 

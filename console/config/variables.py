@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from console.errors import ConfigurationError
-from sinks.config_sources import CONFIG_VARIABLE, ConfigSourceError, read_config_sources
+from sinks.shared.config_sources import CONFIG_VARIABLE, ConfigSourceError, read_config_sources
+from sinks.shared.errors import ConfigurationError
 
 PREFIX: Final = "SEB_CONSOLE_"
 _DELIMITER: Final = "__"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
-from console.errors import UnreachableError
+from sinks.shared.errors import UnreachableError
 
 
 class StoreError(UnreachableError):

@@ -15,7 +15,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from console.config.settings import Settings
 from console.db.errors import StoreError, words_of
-from console.errors import ConfigurationError
+from sinks.shared.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from console.db.postgresql import Patience

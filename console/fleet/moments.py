@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+from wire.moment import rfc3339
+
 
 def moment(at: float | None) -> str | None:
     """RFC 3339 in UTC with milliseconds."""
-    if not at:
-        return None
-    text = datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds")
-    return text.replace("+00:00", "Z")
+    return rfc3339(datetime.fromtimestamp(at, UTC)) if at else None
 
 
 def seconds_of(moment: object) -> float | None:

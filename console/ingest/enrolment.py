@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from console.errors import ConfigurationError
+from sinks.shared.errors import ConfigurationError
 
 _LEAST_BYTES: Final = 32
 _VARIABLE: Final = "SEB_CONSOLE_ENROLL_KEY_FILE"

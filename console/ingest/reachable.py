@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from uuid import uuid4
 
-from console.errors import UnreachableError
 from console.ingest.settings import EventHubSource, MqttSource
 from sinks.base import SinkError
+from sinks.shared.errors import UnreachableError
 
 _SECONDS = 15.0
 
@@ -33,7 +33,7 @@ def _broker(source: MqttSource) -> str:
 def _hub(source: EventHubSource) -> str:
     from sinks.eventhub.errors import diagnose  # noqa: PLC0415  # only where there is one
     from sinks.eventhub.producer import HubProducer  # noqa: PLC0415
-    from sinks.within import within  # noqa: PLC0415
+    from sinks.shared.within import within  # noqa: PLC0415
 
     address = source.address()
     if source.namespace is not None:

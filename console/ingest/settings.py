@@ -9,11 +9,11 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from console.config.load import checked, suggestion
 from console.config.variables import PREFIX
-from console.errors import ConfigurationError
 from console.fleet.candidates import PULL
 from sinks.base import SinkSettings
 from sinks.eventhub.settings import EventHubSettings
 from sinks.mqtt.settings import MqttSettings
+from sinks.shared.errors import ConfigurationError
 
 S = TypeVar("S", bound=SinkSettings)
 

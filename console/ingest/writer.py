@@ -25,13 +25,13 @@ from console.db.clock import CommonClock
 from console.db.errors import words_of
 from console.db.opening import Database
 from console.db.retention import delete_before
-from console.errors import ConsoleError
 from console.fleet.fold import MOST_OPEN_EVENTS, fold
 from console.ingest.delivery import Delivery, Refused
 from console.ingest.inbox import Inbox
 from console.ingest.listening import ListeningLog
 from console.ingest.progress import Progress
 from console.records.incoming import Incoming, IncomingRecord
+from sinks.shared.errors import SebError
 
 _LOG: Final = logging.getLogger("console")
 _TOO_MANY: Final = "too_many_events"
@@ -189,7 +189,7 @@ class Writer:
             self.progress.asked()
             try:
                 work()
-            except (ConsoleError, SQLAlchemyError) as error:
+            except (SebError, SQLAlchemyError) as error:
                 words = words_of(error) if isinstance(error, SQLAlchemyError) else str(error)
                 if self.progress.failed(words):
                     _LOG.error("%s", words, extra={"action": "database_failed"})

@@ -10,7 +10,7 @@ from console.fleet.moments import moment
 from console.fleet.outcomes import outcome_words
 from console.fleet.values import Decision, KnownEvent, LatestReport, Named, folded
 from console.notify.notice import Notice
-from console.text import visible
+from sinks.shared.text import visible
 from wire.event import UNKNOWN_STATUS, Event
 from wire.fields import read_object
 from wire.moment import moment_text

@@ -14,11 +14,11 @@ from console.db import notices as store
 from console.db.errors import words_of
 from console.db.snapshot import Snapshots
 from console.db.transactions import write_to
-from console.errors import ConsoleError
 from console.notify.look import look
 from console.notify.vms import VmNotices, vm_notices
 from console.notify.worker import SinkWorker
 from sinks.base import Sink
+from sinks.shared.errors import SebError
 
 _LOG: Final = logging.getLogger("console")
 _LOOK_SECONDS: Final = 1.0
@@ -79,7 +79,7 @@ class Notices:
                 self._look(self._begun)
             except SQLAlchemyError as error:
                 _LOG.warning("%s", words_of(error), extra={"action": "notices_not_stored"})
-            except ConsoleError as error:
+            except SebError as error:
                 _LOG.warning("%s", error, extra={"action": "notices_not_stored"})
             except Exception:  # noqa: BLE001  # if this thread ended, people would not be told
                 _LOG.exception("a look failed", extra={"action": "notices_failed"})

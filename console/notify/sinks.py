@@ -10,11 +10,11 @@ from typing import Any, Final
 
 from console.config.load import checked, suggestion
 from console.config.variables import PREFIX
-from console.errors import ConfigurationError
 from console.ingest.messages import OWN_VM
 from console.notify.notice import TYPE
 from sinks import registry
 from sinks.base import Sink, SinkContext
+from sinks.shared.errors import ConfigurationError
 from wire.record import Record
 from wire.vm import VmIdentity
 

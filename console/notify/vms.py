@@ -17,7 +17,7 @@ from console.fleet.contact import Contact
 from console.fleet.moments import moment
 from console.fleet.values import KnownEvent, Vm
 from console.notify.notice import Notice, NoticeKind
-from console.text import visible
+from sinks.shared.text import visible
 
 PATIENCE: Final = 30.0
 """Seconds for which a VM stays silent before people are told: connections come and go."""

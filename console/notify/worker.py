@@ -14,9 +14,9 @@ from sqlalchemy.exc import SQLAlchemyError
 from console.db import notices as store
 from console.db.errors import words_of
 from console.db.opening import Database
-from console.errors import ConsoleError
 from console.notify.sinks import accepts
 from sinks.base import Sink, SinkError, SinkRejected
+from sinks.shared.errors import SebError
 from wire.record import Record
 
 _LOG: Final = logging.getLogger("console")
@@ -176,7 +176,7 @@ class SinkWorker:
     def _failed(self, error: Exception) -> None:
         if isinstance(error, SQLAlchemyError):
             words = words_of(error)
-        elif isinstance(error, (SinkError, ConsoleError)):
+        elif isinstance(error, (SinkError, SebError)):
             words = str(error)
         else:
             words = f"{type(error).__name__} in the sink"

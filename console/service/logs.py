@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any, Final, TextIO
 
-from sinks.log_lines import LineHandler
+from sinks.shared.log_lines import LineHandler
 
 _STANDARD: Final = frozenset(logging.makeLogRecord({}).__dict__) | {
     "message",

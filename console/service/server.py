@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import uvicorn
 
 from console.config.settings import Settings
-from console.errors import ConfigurationError
+from sinks.shared.errors import ConfigurationError
 
 
 def listener(settings: Settings) -> socket.socket:

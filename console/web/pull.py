@@ -12,10 +12,10 @@ from starlette.background import BackgroundTask
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from console.errors import ConsoleError
 from console.web.answers import answer
 from console.web.pull_queue import Woken
 from console.web.state import AppState
+from sinks.shared.errors import SebError
 
 _LOG: Final = logging.getLogger("console")
 _WAIT: Final = "25"
@@ -93,7 +93,7 @@ class Pull:
         decisions = self._state.decisions
         try:
             tokens = await asyncio.to_thread(decisions.tokens_for, vm_id)
-        except ConsoleError as error:
+        except SebError as error:
             _LOG.warning("%s", error, extra={"action": "commands_not_given"})
             return _later("commands cannot be signed now")
         if not tokens:
@@ -105,7 +105,7 @@ class Pull:
     async def _fetched(self, vm_id: str) -> None:
         try:
             await asyncio.to_thread(self._state.decisions.fetched, vm_id)
-        except ConsoleError as error:  # the receipt will tell
+        except SebError as error:  # the receipt will tell
             _LOG.warning("%s", error, extra={"action": "fetch_not_noted"})
 
 

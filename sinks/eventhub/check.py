@@ -8,7 +8,7 @@ from typing import Final
 from sinks.base import Check
 from sinks.eventhub.errors import diagnose
 from sinks.eventhub.producer import HubProducer
-from sinks.within import Stuck, within
+from sinks.shared.within import Stuck, within
 
 CHECK_SECONDS: Final = 15.0
 """For each of the two steps."""

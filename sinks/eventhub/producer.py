@@ -17,9 +17,9 @@ from azure.eventhub import EventDataBatch, EventHubProducerClient, TransportType
 from sinks.eventhub.address import HubAddress
 from sinks.eventhub.errors import symbol
 from sinks.eventhub.tls import TlsSockets
-from sinks.proxy import Proxy
-from sinks.sockets import cut
-from sinks.within import Stuck, within
+from sinks.shared.proxy import Proxy
+from sinks.shared.sockets import cut
+from sinks.shared.within import Stuck, within
 
 if TYPE_CHECKING:
     from azure.core.credentials import TokenCredential

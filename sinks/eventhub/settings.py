@@ -15,7 +15,7 @@ from sinks.eventhub.address import (
     read_connection_string,
     read_namespace,
 )
-from sinks.proxy import Proxy, proxy_for, read_proxy
+from sinks.shared.proxy import Proxy, proxy_for, read_proxy
 
 
 class EventHubSettings(SinkSettings):

@@ -9,7 +9,7 @@ from typing import Final
 
 import certifi
 
-from sinks.sockets import cut
+from sinks.shared.sockets import cut
 
 HANDSHAKE_SECONDS: Final = 10.0
 

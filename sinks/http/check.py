@@ -13,7 +13,7 @@ from sinks.base import Check, SinkError
 from sinks.http.address import is_loopback, origin
 from sinks.http.client import HttpLimits, proxy_of, tls_context
 from sinks.http.errors import problem_of
-from sinks.sockets import connect
+from sinks.shared.sockets import connect
 
 _SOON: Final = timedelta(days=14)
 _PORTS: Final = {"http": 80, "https": 443}

@@ -16,8 +16,8 @@ from requests.utils import get_environ_proxies, select_proxy
 from urllib3.exceptions import HTTPError
 
 from sinks.base import Problem, SinkError
-from sinks.deadline import DeadlineAdapter
 from sinks.http.errors import problem_of
+from sinks.shared.deadline import DeadlineAdapter
 
 # urllib3 writes addresses into its debug lines, and one of its warnings.
 logging.getLogger("urllib3.connectionpool").setLevel(logging.ERROR)

@@ -18,7 +18,7 @@ from sinks.mqtt.messages import Message
 from sinks.mqtt.properties import properties_of
 from sinks.mqtt.settings import MqttSettings, MqttTls, Protocol
 from sinks.mqtt.tunnel import TunnelClient, plain
-from sinks.proxy import Proxy
+from sinks.shared.proxy import Proxy
 
 C = TypeVar("C", bound=TunnelClient)
 

@@ -32,7 +32,7 @@ from sinks.mqtt.reason_codes import (
     reason,
 )
 from sinks.mqtt.tunnel import TunnelClient, plain
-from sinks.sockets import cut
+from sinks.shared.sockets import cut
 
 # Well within the keepalive's half of tolerance; a publish or an answer ends the wait at once.
 _LOOP_SECONDS: Final = 5.0

@@ -9,7 +9,7 @@ from typing import Final, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
 
 from sinks.base import SinkSettings
-from sinks.proxy import Proxy, proxy_for, read_proxy
+from sinks.shared.proxy import Proxy, proxy_for, read_proxy
 
 PORT: Final = 1883
 TLS_PORT: Final = 8883

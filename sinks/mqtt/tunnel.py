@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from paho.mqtt.client import Client
 
-from sinks.proxy import Proxy
-from sinks.sockets import connect
+from sinks.shared.proxy import Proxy
+from sinks.shared.sockets import connect
 
 _LARGEST_HEAD: Final = 8192
 _CONNECTED: Final = 200

@@ -12,7 +12,7 @@ from typing import Final
 from sinks.base import Check, Problem, SinkError
 from sinks.program.process import writable_by_anybody
 from sinks.program.settings import ProgramSettings
-from sinks.readable import escaped
+from sinks.shared.text import escaped
 
 _ABSENT: Final = Problem("the program does not exist", "install it, or correct command")
 _NOT_A_FILE: Final = Problem("it is not a file", "correct command")

@@ -9,7 +9,7 @@ import weakref
 from contextlib import suppress
 from typing import Final
 
-from sinks.readable import escaped
+from sinks.shared.text import escaped
 
 KEPT_BYTES: Final = 2048
 SHOWN_CHARACTERS: Final = 300

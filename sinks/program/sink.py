@@ -12,7 +12,7 @@ from sinks.program.output import Output
 from sinks.program.process import Run, signal_name
 from sinks.program.settings import ProgramSettings
 from sinks.program.variables import environment
-from sinks.readable import escaped
+from sinks.shared.text import escaped
 from wire.record import Record
 
 REFUSED: Final = 65

@@ -11,7 +11,7 @@ from pydantic import BeforeValidator, Field, SecretStr, field_validator, model_v
 
 from sinks.base import SinkError, SinkSettings, read_secret
 from sinks.http.address import checked_address, origin
-from sinks.proxy import read_proxy
+from sinks.shared.proxy import read_proxy
 from sinks.webhook.signature import SharedSecret, read_keys
 
 _OURS: Final = ("host", "content-length", "transfer-encoding", "connection")

@@ -6,7 +6,7 @@ import pytest
 
 from bridge.config import reference
 from bridge.config.load import Configuration, load
-from bridge.errors import ConfigurationError
+from sinks.shared.errors import ConfigurationError
 
 URL = "https://control.example/fleet/secret-path"
 TOKEN = "secret-token"

@@ -15,9 +15,9 @@ from dotenv import dotenv_values
 from support.ground.doc_page import ROOT, Block, blocks
 
 from bridge.config.load import load as load_bridge
-from bridge.errors import ConfigurationError
 from console.config.load import load as load_console
-from console.errors import ConfigurationError as ConsoleConfigurationError
+from sinks.shared.errors import ConfigurationError
+from sinks.shared.errors import ConfigurationError as ConsoleConfigurationError
 
 PAGES = ["README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))]
 SETTINGS = ("/etc/seb/seb.env", "/etc/seb/console.env")

@@ -14,7 +14,7 @@ from support.sinks.program import a_sink, failure, python, shell
 from sinks.base import SinkRejected
 from sinks.program import ProgramSink
 from sinks.program.settings import ProgramSettings
-from sinks.readable import escaped
+from sinks.shared.text import escaped
 from sinks.testing import SinkContract, sample_context, sample_record
 from wire.record import APPROVAL, BRIDGE_HEARTBEAT, BRIDGE_STARTED, EVENT_ENDED
 

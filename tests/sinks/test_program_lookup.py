@@ -11,7 +11,7 @@ from support.sinks.program import a_sink, failure
 from sinks.base import SinkError
 from sinks.program import ProgramSink
 from sinks.program.settings import ProgramSettings
-from sinks.readable import escaped
+from sinks.shared.text import escaped
 from sinks.testing import sample_context, sample_record
 
 posix_only = pytest.mark.skipif(os.name != "posix", reason="Windows has no such modes and limits")

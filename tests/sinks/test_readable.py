@@ -3,7 +3,8 @@ from datetime import timedelta
 
 import pytest
 
-from sinks.readable import escaped, readable
+from sinks.readable import readable
+from sinks.shared.text import escaped
 from sinks.testing import (
     BRIDGE_TYPES,
     SAMPLE_TIME,

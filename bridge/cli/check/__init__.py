@@ -10,9 +10,9 @@ import click
 
 from bridge.cli import common
 from bridge.cli.check.steps import CheckLine, checkup
-from bridge.errors import CONFIGURATION, OK, UNREACHABLE, ConfigurationError
 from sinks.base import Check
-from sinks.readable import escaped
+from sinks.shared.errors import CONFIGURATION, OK, UNREACHABLE, ConfigurationError
+from sinks.shared.text import escaped
 
 _WORDS: Final = {"ok": "ok  ", "warn": "warn", "fail": "FAIL"}
 _COLOURS: Final = {"ok": "green", "warn": "yellow", "fail": "red"}

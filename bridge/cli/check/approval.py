@@ -11,8 +11,8 @@ from bridge.approval.policy import covers, sentence
 from bridge.approval.trusted_keys import trust_of
 from bridge.config.approval import ApprovalSettings, Rule
 from bridge.config.load import Configuration, SinkSpec
-from bridge.errors import ConfigurationError
 from sinks.base import Check
+from sinks.shared.errors import ConfigurationError
 from wire.record import EVENT_SCHEDULED, EVENT_UPDATED
 
 # Azure: the Scheduled Events documentation.

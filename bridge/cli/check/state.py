@@ -13,9 +13,9 @@ from bridge import system
 from bridge.api import control
 from bridge.config.load import Configuration
 from bridge.config.settings import Settings
-from bridge.errors import SebError
 from bridge.store.opening import FILE_NAME, open_store
 from sinks.base import Check
+from sinks.shared.errors import SebError
 
 LOW_DISK_BYTES: Final = 64 << 20
 _REMEDY: Final = (

@@ -17,9 +17,9 @@ from bridge.config.address import parsed
 from bridge.config.load import Configuration, SinkSpec
 from bridge.config.messages import stray
 from bridge.config.reference import effective
-from bridge.errors import SebError
 from sinks.base import Check
-from sinks.within import Stuck, within
+from sinks.shared.errors import SebError
+from sinks.shared.within import Stuck, within
 from wire.vm import VmIdentity
 
 SINK_SECONDS: Final = 30.0

@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from console.fleet.moments import seconds_of
-from console.text import visible
 from console.web.pages import words
 from console.web.pages.past import Entry
 from console.web.pages.text import plural, span
+from sinks.shared.text import visible
 
 _NAMES: Final = 20
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from markupsafe import Markup
 
-from console.text import visible
+from sinks.shared.text import visible
 
 MINUTE: Final = 60
 HOUR: Final = 60 * MINUTE

@@ -14,7 +14,7 @@ import pytest
 from support.eventually import eventually
 
 from bridge.api.control import FILE_NAME, MAX_CALLERS, ControlError, ControlServer, ask
-from bridge.errors import NotPermittedError, TryLaterError
+from sinks.shared.errors import NotPermittedError, TryLaterError
 
 
 def handler(request: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -5,7 +5,7 @@ from support.process.bridge import NOWHERE
 from support.sinks.http_server import HttpServer
 
 from bridge.api.http_client import Viewer
-from bridge.errors import ConfigurationError, SebError, TryLaterError, UnreachableError
+from sinks.shared.errors import ConfigurationError, SebError, TryLaterError, UnreachableError
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from support.process.seb_here import Here
 from bridge import system
 from bridge.cli import systemd_unit
 from bridge.cli.systemd_unit import obstacles, unit
-from bridge.errors import ConfigurationError
+from sinks.shared.errors import ConfigurationError
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="systemd is Linux' own")
 SCORE_AT_MOST = 2.0

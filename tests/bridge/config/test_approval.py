@@ -10,8 +10,8 @@ from support.commands.control_plane import LEAVE_OUT, Signer, jwks
 from bridge.approval.trusted_keys import trust_of
 from bridge.config.approval import Rule
 from bridge.config.load import load
-from bridge.errors import CONFIGURATION, ConfigurationError
 from bridge.service.bridge import Bridge
+from sinks.shared.errors import CONFIGURATION, ConfigurationError
 
 
 @pytest.fixture(autouse=True)

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from bridge.config.load import Configuration, load
-from bridge.errors import CONFIGURATION, ConfigurationError
 from sinks.base import read_secret
+from sinks.shared.errors import CONFIGURATION, ConfigurationError
 
 SECRET = "hunter2-and-more"
 

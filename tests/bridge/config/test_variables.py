@@ -3,7 +3,7 @@
 import pytest
 
 from bridge.config.variables import refuse_unknown, setting_names, suggestion
-from bridge.errors import ConfigurationError
+from sinks.shared.errors import ConfigurationError
 
 
 @pytest.mark.parametrize(

@@ -20,12 +20,12 @@ from support.store_helpers import (
     sequences,
 )
 
-from bridge.errors import CONFIGURATION, ConfigurationError, SebError, TryLaterError
 from bridge.store import opening
 from bridge.store.database import CONDEMNED_NAME, StoreError
 from bridge.store.opening import FILE_NAME, open_store, put_aside
 from bridge.store.outbox import Outbox
 from bridge.store.recovery import StoreReset
+from sinks.shared.errors import CONFIGURATION, ConfigurationError, SebError, TryLaterError
 from wire.record import BRIDGE_STORE_RESET
 
 CHECK = "PRAGMA quick_check"

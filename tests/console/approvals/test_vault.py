@@ -25,7 +25,7 @@ from console.approvals.signer import SigningError
 from console.approvals.vault import VaultSigner, _AzureVault
 from console.config.key_vault import KeyVaultSettings
 from console.config.load import load
-from console.errors import ConfigurationError
+from sinks.shared.errors import ConfigurationError
 
 VERSION = "0" * 31 + "1"
 

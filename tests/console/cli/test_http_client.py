@@ -14,7 +14,7 @@ from support.sinks.http_server import HttpServer, Mode
 from support.sinks.throwaway_ca import ThrowawayCa
 
 from console import http_client
-from console.errors import ConfigurationError
+from sinks.shared.errors import ConfigurationError
 
 
 @pytest.fixture

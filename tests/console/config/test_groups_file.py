@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from console.config.load import load
-from console.errors import ConfigurationError
+from sinks.shared.errors import ConfigurationError
 
 
 def test_groups_come_from_the_environment(tmp_path: Path) -> None:

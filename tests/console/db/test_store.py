@@ -23,11 +23,11 @@ from console.db.snapshot import Snapshot, Snapshots
 from console.db.transactions import write_to
 from console.db.vms import WantedVms
 from console.db.writing import newest_number, write_polls
-from console.errors import ConfigurationError
 from console.ingest.delivery import Checkpoint, Delivery, Refused
 from console.ingest.writer import Writer
 from console.records.incoming import Incoming
 from console.records.parse import NotOurs, parse_record, parse_state, parse_status
+from sinks.shared.errors import ConfigurationError
 from wire.record import Record
 
 AT = 1_800_000_000.0

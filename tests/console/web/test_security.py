@@ -12,7 +12,7 @@ from support.console.process import ConsoleProcess
 
 from console.access.people import proxied_person, roles_of
 from console.config.load import load
-from console.errors import ConfigurationError
+from sinks.shared.errors import ConfigurationError
 
 _ROLES = '{"viewer": ["group:ops"], "approver": ["user:ann"], "admin": ["user:root"]}'
 

@@ -11,11 +11,11 @@ from typing import Final
 
 from support.store_helpers import NOW, draft, event_row, recipients
 
-from bridge.errors import SebError
 from bridge.service.ownership import open_readable
 from bridge.store.database import Store, StoreError
 from bridge.store.opening import FILE_NAME, open_store
 from bridge.store.outbox import Outbox
+from sinks.shared.errors import SebError
 from wire.record import Record
 
 RECORDS: Final = 40

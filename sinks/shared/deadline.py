@@ -17,7 +17,7 @@ from typing import Any, Final
 from requests.adapters import HTTPAdapter
 from urllib3.exceptions import ConnectTimeoutError, NameResolutionError, NewConnectionError
 
-from sinks.sockets import connect, cut
+from sinks.shared.sockets import connect, cut
 
 _FIRST_FINAL_STATUS: Final = 200
 

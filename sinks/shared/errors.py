@@ -10,6 +10,7 @@ USAGE: Final = 2
 UNREACHABLE: Final = 69
 BUG: Final = 70
 NO_REPLY: Final = 75
+"""No reply in time, or nothing is wrong and it may work later."""
 NOT_PERMITTED: Final = 77
 CONFIGURATION: Final = 78
 
@@ -32,7 +33,7 @@ class ConfigurationError(SebError):
 
 
 class UnreachableError(SebError):
-    """IMDS or a sink did not answer."""
+    """IMDS, a sink, the database, a source or the running console did not answer."""
 
     exit_code = UNREACHABLE
 

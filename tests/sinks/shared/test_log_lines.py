@@ -9,8 +9,8 @@ from typing import TextIO
 
 import pytest
 
-from sinks import log_lines
-from sinks.log_lines import LineHandler, LineWriter
+from sinks.shared import log_lines
+from sinks.shared.log_lines import LineHandler, LineWriter
 
 LINE = "x" * 999 + "\n"
 

@@ -13,7 +13,7 @@ from pydantic import SecretStr
 from support.sinks.http_server import HttpServer
 
 from sinks.samples import sample_context, sample_record
-from sinks.sockets import NEXT_ADDRESS_SECONDS, connect
+from sinks.shared.sockets import NEXT_ADDRESS_SECONDS, connect
 from sinks.webhook import WebhookSink
 from sinks.webhook.settings import WebhookSettings
 

@@ -1,0 +1,39 @@
+"""Texts from outside, made harmless: `escaped` for lines of the bridge (JSON keeps its meaning),
+`visible` for pages and notices of the console, and `plain` for tables on a terminal.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import unicodedata
+from typing import Final
+
+_SPACE: Final = re.compile(r"\s+")
+_UNSEEN: Final = frozenset({"Cc", "Cf", "Co", "Cn", "Cs", "Zl", "Zp"})
+
+
+def visible(text: str) -> str:
+    """The text in one line, with every sign that cannot be seen written out.
+
+    Control signs and signs that turn the direction of writing could show what is not there.
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(
+        f"\\u{ord(sign):04x}" if unicodedata.category(sign) in _UNSEEN else sign
+        for sign in _SPACE.sub(" ", text)
+    )
+
+
+def escaped(text: str) -> str:
+    """The text with what a terminal could obey as JSON escapes; valid JSON keeps its meaning."""
+    if text.isprintable():
+        return text
+    return "".join(sign if sign.isprintable() else json.dumps(sign)[1:-1] for sign in text)
+
+
+def plain(value: object) -> str:
+    """A text for a terminal: no sign in it is one that a terminal obeys."""
+    text = "-" if value is None else str(value)
+    return "".join(sign if sign.isprintable() else "\ufffd" for sign in text)
