@@ -13,6 +13,7 @@ Why = Literal[
     "site",
     "second",
     "reason",
+    "change",
     "unknown",
     "changed",
     "under_way",
@@ -60,6 +61,13 @@ REASONS: Final[Mapping[Why, Reason]] = {
     "reason": Reason(
         status=422,
         sentence="give a reason: one line of at most 300 characters, without control characters",
+    ),
+    "change": Reason(
+        status=422,
+        sentence=(
+            "the reason must hold the number of a change; "
+            "SEB_CONSOLE_APPROVAL__CHANGE_PATTERN says what it looks like"
+        ),
     ),
     "unknown": Reason(
         status=404,

@@ -5,6 +5,7 @@ The first row that holds is taken. `python -m console.approvals.requests` prints
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
@@ -44,6 +45,8 @@ class Request:
     """Whether the console has a key."""
     four_eyes: int = 0
     """From so many named VMs on a second person is needed; 0: never."""
+    change_pattern: str | None = None
+    """What the number of a change looks like, if an approval must name one."""
     force: bool = False
     """Whether the event is approved though it is not due its turn."""
 
@@ -116,6 +119,12 @@ def is_of_other_sites(case: Case) -> bool:
 def has_no_reason(case: Case) -> bool:
     """The reason is not one line of some length."""
     return not is_reason(case.request.reason)
+
+
+def names_no_change(case: Case) -> bool:
+    """The reason must name a change, and does not."""
+    pattern = case.request.change_pattern
+    return pattern is not None and re.search(pattern, case.request.reason) is None
 
 
 def is_unknown(case: Case) -> bool:
@@ -199,6 +208,7 @@ TABLE: Final = (
     RequestRow(what=_BOTH, when=has_no_role, then="role"),
     RequestRow(what=_BOTH, when=is_of_other_sites, then="site"),
     RequestRow(what=_BOTH, when=has_no_reason, then="reason"),
+    RequestRow(what=_APPROVE, when=names_no_change, then="change"),
     RequestRow(what=_BOTH, when=is_unknown, then="unknown"),
     RequestRow(what=_BOTH, when=is_under_way, then="under_way"),
     RequestRow(what=_BOTH, when=is_not_what_was_seen, then="changed"),

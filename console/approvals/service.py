@@ -49,6 +49,7 @@ class Decisions:
         committed: Callable[[], None],
         connected: Callable[[], Mapping[str, float | None]],
         four_eyes: int = 0,
+        change_pattern: str | None = None,
         grouping: Grouping | None = None,
     ) -> None:
         """`committed` is told that rows were written; `offer` wakes a VM that polls over HTTPS;
@@ -60,6 +61,7 @@ class Decisions:
         self._database = snapshots.database
         self._committed = committed
         self._four_eyes = four_eyes
+        self._change_pattern = change_pattern
         self._flood = Flood()
         self._clock = snapshots.clock
         self._sender = CommandRouter(signer, publishers, offer=offer, clock=self._clock)
@@ -173,6 +175,7 @@ class Decisions:
             scope=scope,
             can_sign=self.signer is not None,
             four_eyes=self._four_eyes,
+            change_pattern=self._change_pattern,
             force=force,
         )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
@@ -64,6 +65,14 @@ def _database(url: SecretStr) -> SecretStr:
     return url
 
 
+def _pattern(text: str) -> str:
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise ValueError(f"this is not a regular expression: {error}") from None
+    return text
+
+
 def default_state_dir() -> Path:
     """Where the database lives unless SEB_CONSOLE_STATE_DIR says otherwise."""
     given = os.environ.get("STATE_DIRECTORY")  # systemd's StateDirectory=
@@ -86,6 +95,11 @@ class ApprovalSettings(Section):
 
     four_eyes: int = Field(
         0, ge=0, description="From this many named VMs on a second person is needed; 0: never"
+    )
+    change_pattern: Annotated[str, AfterValidator(_pattern)] | None = Field(
+        None,
+        description="Regular expression of a change number, such as `CHG[0-9]{7}`: the reason of "
+        "an approval must hold one",
     )
 
 

@@ -63,7 +63,7 @@ _REASONS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
         ),
         "imds_refused": (
             "Azure's metadata service refused the approval.",
-            "See the VM's log. The event starts at its time.",
+            "See `journalctl -u seb` on the VM. The event starts at its time.",
         ),
         "imds_unreachable": (
             "The VM could not reach Azure's metadata service, and the event began by itself.",

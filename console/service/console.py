@@ -106,6 +106,7 @@ class Console:
             committed=self.feed.wake,
             connected=lambda: {name: state.since for name, state in self.sources.items()},
             four_eyes=settings.approval.four_eyes,
+            change_pattern=settings.approval.change_pattern,
             grouping=self.grouping,
         )
         own = version("scheduled-events-bridge")

@@ -89,6 +89,7 @@ class Listing:
             "chosen": [self._asked(row) for row in chosen],
             "vms": sum(len(names_of(row)) for row in chosen),
             "may": "approver" in person.roles,
+            "change_pattern": self._state.settings.approval.change_pattern,
             "has_key": self._state.decisions.signer is not None,
         }
 

@@ -78,6 +78,7 @@ def values(
         "is_first": first is not None and is_same_person(first, person.name),
         "names": names_of(item),
         "four_eyes": needs_second(item, settings),
+        "change_pattern": settings.approval.change_pattern,
         "form": why_not is None,
         "can_force": _can_force(item),
         "is_stuck": item["turn"]["state"] == "stuck" and "approver" in person.roles,

@@ -31,7 +31,7 @@ def values(item: Mapping[str, Any], names: Mapping[str, str], now: float) -> dic
     entries = past.entries(item["timeline"], lambda vm_id: names.get(vm_id, vm_id))
     return {
         "event": item,
-        "heading": report.heading(item),
+        "heading": words.heading(item),
         "report": report.report(item, entries[::-1], now),
         "type": words.event_type(item["eventType"]),
         "trying": event_rows.trying(item, now),

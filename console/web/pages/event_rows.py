@@ -48,6 +48,7 @@ def row_of(item: view.Json, event: FleetEvent, now: float) -> EventRow:
     start = seconds_of(item["notBefore"])
     return {
         **item,
+        "heading": words.heading(item),
         "type": words.event_type(item["eventType"]),
         "group": _group(item),
         "start": start,

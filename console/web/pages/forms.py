@@ -65,7 +65,7 @@ async def read_minutes(request: Request) -> int:
 def reason_problem(reason: str) -> str | None:
     """Why a reason cannot be taken; None if it can."""
     if not reason:
-        return "Give a reason: it stands in the audit, and in the log of the VM."
+        return "Give a reason: it stands in the audit, and in the VM's log."
     if len(reason) > MAX_REASON:
         return f"The reason has {len(reason)} characters; at most {MAX_REASON} are possible."
     if not reason.isprintable():

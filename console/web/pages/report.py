@@ -9,7 +9,7 @@ from typing import Any, Final
 from console.fleet.moments import seconds_of
 from console.web.pages import words
 from console.web.pages.past import Entry
-from console.web.pages.text import plural, span
+from console.web.pages.text import span
 from sinks.shared.text import visible
 
 _NAMES: Final = 20
@@ -20,17 +20,10 @@ def report(item: Mapping[str, Any], entries: Sequence[Entry], now: float) -> lis
     return [visible(line) for line in _lines(item, entries, now)]
 
 
-def heading(item: Mapping[str, Any]) -> str:
-    """`Reboot of db-3`, `Freeze of 3 VMs`."""
-    names = [str(each["name"]) for each in item["resources"]]
-    whom = names[0] if len(names) == 1 else plural(len(names), "VM") if names else "no named VM"
-    return f"{item['eventType'] or 'Event'} of {whom}"
-
-
 def _lines(item: Mapping[str, Any], entries: Sequence[Entry], now: float) -> Iterator[str]:
     names = [str(each["name"]) for each in item["resources"]]
     more = f" and {len(names) - _NAMES} more" if len(names) > _NAMES else ""
-    yield f"{heading(item)} (event {item['eventId']})"
+    yield f"{words.heading(item)} (event {item['eventId']})"
     yield f"Status: {item['eventStatus']}, as of {_time(now)}"
     yield f"VMs: {', '.join(names[:_NAMES]) or 'none is named'}{more}"
     if item["description"]:

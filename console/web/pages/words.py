@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final
 
-from console.web.pages.text import MINUTE
+from console.web.pages.text import MINUTE, plural
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,6 +146,13 @@ def takes_away(event_type: str | None) -> bool:
 def event_type(name: str | None) -> EventType:
     """What is known of a type; Azure may invent new ones."""
     return TYPES.get((name or "").lower(), UNKNOWN_TYPE)
+
+
+def heading(item: Mapping[str, Any]) -> str:
+    """`Reboot of db-3`, `Freeze of 3 VMs`."""
+    names = [str(each["name"]) for each in item["resources"]]
+    whom = names[0] if len(names) == 1 else plural(len(names), "VM") if names else "no named VM"
+    return f"{item['eventType'] or 'Event'} of {whom}"
 
 
 def decider(actor: str) -> str:

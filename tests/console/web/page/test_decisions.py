@@ -15,6 +15,8 @@ from support.console.stage import ConsoleStage
 from support.page.browser import check_views, watched_page
 
 from console.approvals.signer import FileSigner
+from console.config.load import load
+from console.errors import ConfigurationError
 
 ROLES = '{"viewer": ["user:vic"], "approver": ["user:ann", "user:bob"]}'
 BAD = "<img src=x onerror='window.hit=1'><script>window.hit=1</script>\u202etxt\u0007"
@@ -405,6 +407,30 @@ def _check_siblings(stage: ConsoleStage, page: Page) -> None:
     check_views(page, "console-siblings", every=True)
     page.goto(f"{stage.url}/events/E-AWAY")
     expect(page.locator("#siblings")).to_have_count(0)
+
+
+def test_an_approval_names_a_change_where_that_is_asked_for(
+    browser: Browser, tmp_path: Path
+) -> None:
+    """The form says how its number looks; to leave an event needs none."""
+    with (
+        opened(tmp_path, APPROVAL__CHANGE_PATTERN="CHG[0-9]{4}") as stage,
+        watched_page(browser, stage.url) as page,
+    ):
+        stage.http.headers["X-Forwarded-User"] = "ann"
+        log_in(page, "ann")
+        announced(stage)
+        page.goto(f"{stage.url}/events/E")
+        expect(page.locator("label[for=reason]")).to_contain_text("CHG[0-9]{4}")
+        approve(page, "change of tonight")
+        expect(page.get_by_role("alert").first).to_contain_text("the number of a change")
+        expect(page.get_by_label("Reason")).to_have_value("change of tonight")
+        page.get_by_role("button", name="Leave it").click()
+        expect(page.locator("#decision h2")).to_contain_text("Left until its time")
+        approve(page, "CHG0042 of tonight")
+        expect(page.locator("#decision h2")).to_contain_text("Being approved")
+    with pytest.raises(ConfigurationError, match="not a regular expression"):
+        load(environ={"SEB_CONSOLE_APPROVAL__CHANGE_PATTERN": "CHG["})
 
 
 def test_reporters_that_differ_are_compared_field_by_field(stage: ConsoleStage, page: Page) -> None:

@@ -24,7 +24,7 @@ def test_an_event_comes_onto_an_open_page(stage: ConsoleStage, page: Page) -> No
     stage.put(vm.event("E-NEW", not_before=stage.moment(600), now=stage.now))
     expect(page.locator("h1")).to_have_text("1 event is scheduled")
     expect(page.locator("#announcer")).to_contain_text("1 event is scheduled")
-    expect(page.locator(".events h4 a")).to_have_text(["Reboot"])
+    expect(page.locator(".events h4 a")).to_have_text(["Reboot of web-1"])
     assert page.evaluate("document.activeElement.getAttribute('href')") == "/fleet?contact=heard"
     stage.put(vm.event("E-NEW", transition="ended", now=stage.now + timedelta(seconds=1)))
     expect(page.locator("h1")).to_have_text("Nothing is coming")

@@ -21,7 +21,7 @@ def test_the_first_page_answers_the_five_questions(stage: ConsoleStage, page: Pa
     expect(page.locator(".answer")).to_contain_text("1 event is under way and 1 VM is silent.")
     expect(page.locator(".answer .count time")).to_contain_text("14:")
     expect(page.locator(".answer-count")).to_contain_text("02:29:00 UTC")
-    expect(page.locator(".events h4 a")).to_have_text(["Freeze", "Reboot"])
+    expect(page.locator(".events h4 a")).to_have_text(["Freeze of 3 VMs", "Reboot of running-1"])
     expect(page.locator("#silent-title + ul a")).to_have_text(["silent-1"])
     expect(page.locator("#troubles")).to_be_empty()
     assert page.title() == "1 decision is due · Scheduled events"
@@ -161,7 +161,9 @@ def test_what_starts_soon_comes_first(stage: ConsoleStage, page: Page) -> None:
             "For your information: evictions and deletions, which you need not approve 1",
         ]
     )
-    expect(page.locator(".events .event-names")).to_have_text(["soon", "later", "spot"])
+    expect(page.locator(".events h4 a")).to_have_text(
+        ["Reboot of soon", "Redeploy of later", "Preempt of spot"]
+    )
     expect(page.get_by_role("link", name="Decide several at once")).to_be_visible()
     page.goto(f"{stage.url}/events/E-spot")
     expect(page.locator("#note")).to_contain_text("You need not decide.")
@@ -177,17 +179,17 @@ def test_rows_do_not_move_under_the_pointer(stage: ConsoleStage, page: Page) -> 
         stage.put(vm.event(f"E-{vm.name}", **told))
     page.goto(stage.url)
     expect(page.locator("#live")).to_have_attribute("data-state", "live")
-    names = page.locator("#events .event-names")
+    names = page.locator("#events h4 a")
     page.locator("#event-E-second").hover()
     stage.put(FakeVm(name="new").event("E-NEW", not_before=stage.moment(300), now=stage.now))
     later = stage.now + timedelta(seconds=1)
     stage.put(first.event("E-first", transition="ended", now=later))
     held = page.locator("[data-held=events]")
     expect(held).to_have_text("1 new event, 1 gone")
-    expect(names).to_have_text(["first", "second"])
+    expect(names).to_have_text(["Reboot of first", "Reboot of second"])
     expect(page.locator("#event-E-first")).to_have_class(re.compile("gone"))
     page.locator("h1").hover()
-    expect(names).to_have_text(["new", "second"])
+    expect(names).to_have_text(["Reboot of new", "Reboot of second"])
     expect(held).to_be_hidden()
 
 
@@ -216,15 +218,15 @@ def test_open_events_are_searched_on_the_first_page(stage: ConsoleStage, page: P
         vm = FakeVm(name=f"db-{number}", tags={"role": "odd" if number % 2 else "even"})
         stage.put(vm.event(f"E-{number}", not_before=stage.moment(600 + number), now=stage.now))
     page.goto(stage.url)
-    names = page.locator("#events .event-names")
+    names = page.locator("#events h4 a")
     page.keyboard.press("/")
     page.keyboard.type("tag=role:odd")
-    expect(names).to_have_text(["db-1", "db-3", "db-5"])
+    expect(names).to_have_text(["Reboot of db-1", "Reboot of db-3", "Reboot of db-5"])
     expect(page.locator("#events-title")).to_contain_text("3 of 6")
     expect(page.locator("h1")).to_have_text("6 events are scheduled")
     assert "q=tag%3Drole%3Aodd" in page.url
     page.locator("input[name=q]").fill("*-5")
-    expect(names).to_have_text(["db-5"])
+    expect(names).to_have_text(["Reboot of db-5"])
     page.locator("input[name=q]").fill("none")
     expect(page.get_by_role("link", name="Search the past")).to_have_attribute(
         "href", "/history?q=none"
