@@ -15,7 +15,7 @@ from console.db.vms import retire_deleted
 from console.fleet.candidates import PULL_SECONDS
 from console.fleet.contact import Listening
 from console.fleet.fold import Changes, Loaded, is_deletion
-from console.records.incoming import Incoming, IncomingRecord, IncomingState, IncomingStatus
+from console.records.incoming import Incoming, IncomingRecord, IncomingState
 
 _NEXT: Final = text("UPDATE change SET number = number + 1 WHERE id = 1 RETURNING number")
 _PAIRS: Final = 1000
@@ -185,6 +185,11 @@ def _load_events(connection: Connection, loaded: Loaded, batch: Sequence[Incomin
         for each in batch
         if isinstance(each, IncomingRecord) and each.event is not None
     }
+    pairs |= {
+        (each.preparation.event_id, each.vm.vm_id)
+        for each in batch
+        if isinstance(each, IncomingRecord) and each.preparation is not None
+    }
     states = [each for each in batch if isinstance(each, IncomingState)]
     pairs |= {(event.event.event_id, each.vm_id) for each in states for _, event in each.events}
     c = tables.report.c
@@ -222,8 +227,8 @@ def _load_preparations(connection: Connection, loaded: Loaded, batch: Iterable[I
     vm_ids = {
         _vm_id(each)
         for each in batch
-        if not isinstance(each, IncomingStatus)
-        and (each.preparations if isinstance(each, IncomingState) else each.preparation)
+        if isinstance(each, IncomingState)
+        or (isinstance(each, IncomingRecord) and each.kind != "heartbeat")
     }
     for row in _select_in(connection, tables.preparation, "vm_id", vm_ids):
         loaded.preparations[(row.event_id, row.vm_id)] = rows.preparation_of(row)

@@ -27,8 +27,10 @@ from console.records.incoming import (
     IncomingStatus,
     PreparationFacts,
 )
+from wire.preparation import NONE
 
 Pair = tuple[str, str]
+RECOVERED: Final = "recovered"
 MOST_OPEN_EVENTS: Final = 1000
 """Events that are not over, of which one VM may be a reporter: a document of Azure's has few."""
 
@@ -117,6 +119,7 @@ def _record(loaded: Loaded, changes: Changes, record: IncomingRecord) -> None:
         growth = sum(gap.size for gap in counted.gaps) - sum(gap.size for gap in missing)
         heard = replace(heard, missing=max(0, heard.missing + growth))
     _put(loaded, changes, heard, record.received_at)
+    _begin_unprepared(loaded, changes, before=vm, vm=heard)
     if _is_too_much(loaded, record):
         changes.refused.append(record)
         return
@@ -213,6 +216,9 @@ def _observe(
     loaded.reports[key] = latest
     changes.reports[key] = latest
     changes.touched.add(latest.key)
+    prepared = loaded.preparations.get(key)
+    if prepared is not None:
+        _keep_prepared(loaded, changes, prepared)
 
 
 def _state(loaded: Loaded, changes: Changes, state: IncomingState) -> None:
@@ -247,8 +253,11 @@ def _state(loaded: Loaded, changes: Changes, state: IncomingState) -> None:
 
 def _prepare(loaded: Loaded, changes: Changes, said: ReportedPreparation) -> None:
     """What a VM says of its preparation, unless it has said something newer."""
-    key = (said.facts.event_id, said.vm_id)
-    before = loaded.preparations.get(key)
+    before = loaded.preparations.get((said.facts.event_id, said.vm_id))
+    if said.facts.state == NONE:
+        if before is not None and before.time < said.time and _is_lost(before.facts, said.facts):
+            _keep_prepared(loaded, changes, _unprepared(before, said.time))
+        return
     if before is not None:
         if said.sequence and said.stream == before.stream and before.sequence:
             if said.sequence <= before.sequence:
@@ -257,8 +266,40 @@ def _prepare(loaded: Loaded, changes: Changes, said: ReportedPreparation) -> Non
             return
         elif not said.sequence and _is_same(before.facts, said.facts):
             return  # the record says more than the state document
-    loaded.preparations[key] = said
-    changes.preparations[key] = said
+    _keep_prepared(loaded, changes, said)
+
+
+def _keep_prepared(loaded: Loaded, changes: Changes, said: ReportedPreparation) -> None:
+    """Keep what a VM has said of its preparation; what it prepared for an event that is over does
+    not count if the event comes back.
+    """
+    key = (said.facts.event_id, said.vm_id)
+    latest = loaded.reports.get(key)
+    if latest is not None and latest.report.state == "ended":
+        said = replace(said, facts=replace(said.facts, fingerprint=""))
+    if loaded.preparations.get(key) != said:
+        loaded.preparations[key] = said
+        changes.preparations[key] = said
+
+
+def _begin_unprepared(loaded: Loaded, changes: Changes, *, before: Vm | None, vm: Vm) -> None:
+    """A VM with a new store has prepared nothing: it was made anew, or its disk was lost."""
+    if before is None or before.stream in (None, vm.stream):
+        return
+    for (_, vm_id), said in list(loaded.preparations.items()):
+        is_earlier = said.stream != vm.stream and said.time <= vm.record_time
+        if vm_id == vm.vm_id and is_earlier and said.facts.state != RECOVERED:
+            _keep_prepared(loaded, changes, _unprepared(said, vm.record_time))
+
+
+def _unprepared(said: ReportedPreparation, time: float) -> ReportedPreparation:
+    """The preparation of a VM that has none any more, as it says at `time`."""
+    return replace(said, facts=replace(said.facts, state=RECOVERED, reason=None), time=time)
+
+
+def _is_lost(before: PreparationFacts, said: PreparationFacts) -> bool:
+    """Whether a VM that says of a state of an event that it has not prepared for it had done so."""
+    return before.fingerprint == said.fingerprint and before.state in ("preparing", "prepared")
 
 
 def _is_same(one: PreparationFacts, other: PreparationFacts) -> bool:

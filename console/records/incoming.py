@@ -71,8 +71,9 @@ class PreparationFacts:
 
     event_id: str
     fingerprint: str
+    """Of that state; empty once the event was over for the VM, also if it comes back unchanged."""
     state: str
-    """`preparing`, `prepared`, `failed` or `recovered`."""
+    """`preparing`, `prepared`, `failed` or `recovered`; `none` from a state document alone."""
     reason: str | None = None
     cause: str | None = None
     """Who asked: `command:<jti>`, `approval:<jti>` or `deadline`; None from a state document."""
@@ -143,7 +144,7 @@ class IncomingState:
     events: tuple[tuple[str, EventReport], ...]
     """Record id and event."""
     preparations: tuple[PreparationFacts, ...] = ()
-    """How far the VM has prepared for those for which it was asked to."""
+    """How far the VM has prepared for those events, `none` included."""
 
 
 Incoming = IncomingRecord | IncomingStatus | IncomingState

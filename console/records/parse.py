@@ -21,6 +21,7 @@ from console.records.incoming import (
 from wire.bridge import HeartbeatData, StartedData, StoppedData
 from wire.event import EventData
 from wire.observer import Observer
+from wire.preparation import NONE as NOT_PREPARED
 from wire.preparation import STATES as PREPARATION_STATES
 from wire.preparation import PreparationData
 from wire.receipt import ReceiptData
@@ -143,7 +144,7 @@ def parse_state(
                 event_id=each.event.event_id, fingerprint=each.fingerprint, state=each.preparation
             )
             for each in state.events
-            if each.preparation in PREPARATION_STATES
+            if each.preparation in (*PREPARATION_STATES, NOT_PREPARED)
         ),
     )
 

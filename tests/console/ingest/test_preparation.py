@@ -98,6 +98,46 @@ def test_state_tells_what_records_have_not(database: Database) -> None:
     assert stored(database, state_of(vm, "prepared", seconds=20)) == [(fingerprint, "prepared")]
 
 
+def test_a_vm_that_lost_what_it_prepared_says_none(database: Database) -> None:
+    """Of the state that it had prepared for; of another state, `none` says nothing of it."""
+    vm = FakeVm()
+    fingerprint = FakeVm().event(EVENT, now=NOW).data["fingerprint"]
+    stored(database, read(told(vm, "prepared", evh="sha256:b")))
+    assert stored(database, state_of(vm, "none", seconds=5)) == [("sha256:b", "prepared")]
+    stored(database, read(told(vm, "prepared", seconds=6, evh=fingerprint)))
+    assert stored(database, state_of(vm, "none", seconds=3)) == [(fingerprint, "prepared")]
+    assert stored(database, state_of(vm, "none", seconds=7)) == [(fingerprint, "recovered")]
+
+
+def test_a_vm_with_a_new_store_has_prepared_nothing(database: Database) -> None:
+    """It was made anew, or lost its disk: its first record shows that; an earlier copy changes
+    nothing.
+    """
+    vm = FakeVm()
+    prepared = read(told(vm, "prepared", seconds=1))
+    stored(database, read(vm.event(EVENT, now=NOW)), prepared)
+    again = FakeVm(stream="another")
+    started = read(again.started(now=NOW + timedelta(seconds=9)))
+    assert stored(database, started) == [("sha256:a", "recovered")]
+    assert stored(database, prepared) == [("sha256:a", "recovered")]
+
+
+def test_what_was_prepared_counts_for_no_event_that_comes_back(database: Database) -> None:
+    """The VM recovers once the event is over, so it has to prepare again, even for the same state;
+    it is away until it has recovered.
+    """
+    vm = FakeVm()
+    first = vm.event(EVENT, now=NOW)
+    evh = first.data["fingerprint"]
+    stored(database, read(first), read(told(vm, "prepared", seconds=1, evh=evh)))
+    ended = vm.event(EVENT, transition="ended", status="Canceled", now=NOW + timedelta(seconds=2))
+    assert stored(database, read(ended)) == [("", "prepared")]
+    back = vm.event(EVENT, now=NOW + timedelta(seconds=3))
+    assert stored(database, read(back)) == [("", "prepared")]
+    again = read(told(vm, "prepared", seconds=4, evh=evh))
+    assert stored(database, again) == [(evh, "prepared")]
+
+
 def test_whether_a_vm_prepares(database: Database) -> None:
     """Status, heartbeat and the record of a start say so."""
     snapshots = Snapshots(database)
