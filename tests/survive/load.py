@@ -8,15 +8,20 @@ found, as JSON. It is a process of its own, so that nothing which plays Azure de
 import base64
 import itertools
 import json
+import os
+import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 from typing import Any, Protocol
 
 PAUSE_SECONDS = 0.02
 """Between two requests of one client."""
 REQUEST_SECONDS = 2.0
 """How long a client waits for an answer before it calls the request failed."""
+JOB_SECONDS = 20
+"""The same for a job, which may have to wait for a free node."""
 
 
 class Client(Protocol):
@@ -215,6 +220,31 @@ class RabbitMqClient:
         return found
 
 
+class SlurmClient:
+    """A job for each number; its user waits until it has ended, and gives up a long one."""
+
+    def __init__(self, conf: str, results: str) -> None:
+        self._env = {**os.environ, "SLURM_CONF": conf}
+        self._results = Path(results)
+
+    def _run(self, *command: str) -> None:
+        limit = ["timeout", "-k", "2", str(JOB_SECONDS)]
+        done = subprocess.run(
+            [*limit, *command], env=self._env, check=False, capture_output=True, text=True
+        )
+        if done.returncode:
+            raise OSError(done.stderr.strip().splitlines()[-1:] or done.returncode)
+
+    def write(self, number: int) -> None:
+        self._run("srun", "-Q", "-n1", "sh", "-c", f"sleep 0.2; echo {number} >>{self._results}")
+
+    def read(self) -> None:
+        self._run("squeue", "-h")
+
+    def everything(self) -> set[int]:
+        return {int(each) for each in self._results.read_text().split()}
+
+
 def _b64(text: str) -> str:
     return base64.b64encode(text.encode()).decode()
 
@@ -225,20 +255,14 @@ KINDS: dict[str, Any] = {
     "redis": RedisClient,
     "web": WebClient,
     "rabbitmq": RabbitMqClient,
+    "slurm": SlurmClient,
 }
 
 
 def connect(settings: dict[str, Any]) -> Client:
     """The client of a kind."""
-    kinds: dict[str, Any] = {
-        "etcd": EtcdClient,
-        "postgresql": PostgresqlClient,
-        "redis": RedisClient,
-        "web": WebClient,
-        "rabbitmq": RabbitMqClient,
-    }
     given = dict(settings)
-    return kinds[given.pop("kind")](**given)
+    return KINDS[given.pop("kind")](**given)
 
 
 class Work:

@@ -66,11 +66,17 @@ class Vm:
         script.chmod(0o755)
 
     def prepare(
-        self, event: str = "A", *, notice: float = LATER, kill_at: int = 0, hang: bool = False
+        self,
+        event: str = "A",
+        *,
+        notice: float = LATER,
+        kill_at: int = 0,
+        hang: bool = False,
+        more: Mapping[str, str] | None = None,
     ) -> Ended:
-        """Run it for a scheduled event."""
+        """Run it for a scheduled event; `more` are variables that a site sets."""
         due = datetime.now(UTC) + timedelta(seconds=notice)
-        facts = {"SEB_EVENT_NOT_BEFORE": due.strftime("%Y-%m-%dT%H:%M:%SZ")}
+        facts = {"SEB_EVENT_NOT_BEFORE": due.strftime("%Y-%m-%dT%H:%M:%SZ"), **(more or {})}
         record = sample_record(event_id=event)
         return self._run(record, facts, kill_at=kill_at, hang=hang)
 

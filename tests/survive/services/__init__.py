@@ -6,6 +6,7 @@ from tests.survive.services.haproxy import HaProxy
 from tests.survive.services.patroni import Patroni
 from tests.survive.services.rabbitmq import RabbitMq
 from tests.survive.services.redis import Redis
+from tests.survive.services.slurm import Slurm
 
-_ALL: tuple[type[Cluster], ...] = (Etcd, Patroni, Redis, HaProxy, RabbitMq)
+_ALL: tuple[type[Cluster], ...] = (Etcd, Patroni, Redis, HaProxy, RabbitMq, Slurm)
 SERVICES = {each.NAME: each for each in _ALL}
