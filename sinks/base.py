@@ -16,9 +16,22 @@ from wire.record import BRIDGE_HEARTBEAT, Record
 from wire.state import PendingEvent
 from wire.vm import VmIdentity
 
-__all__ = ["Check", "JsonDict", "JsonList", "Problem"]
-__all__ += ["CommandMessage", "CommandSender", "CommandSource", "Sink", "SinkContext"]
-__all__ += ["SinkError", "SinkPaused", "SinkRejected", "SinkSettings", "read_secret"]
+__all__ = [
+    "Check",
+    "CommandMessage",
+    "CommandSender",
+    "CommandSource",
+    "JsonDict",
+    "JsonList",
+    "Problem",
+    "Sink",
+    "SinkContext",
+    "SinkError",
+    "SinkPaused",
+    "SinkRejected",
+    "SinkSettings",
+    "read_secret",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

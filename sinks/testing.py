@@ -214,6 +214,18 @@ class SinkContract:
         assert not [secret for secret in destination.secrets if secret in shown]
 
 
-__all__ = ["BRIDGE_TYPES", "EVENT_TYPES", "SAMPLE_STREAM", "SAMPLE_TIME", "SAMPLE_VM"]
-__all__ += ["Destination", "MemorySink", "SinkContract", "sample_bridge_record", "sample_context"]
-__all__ += ["sample_heartbeat", "sample_record", "sample_records"]
+__all__ = [
+    "BRIDGE_TYPES",
+    "EVENT_TYPES",
+    "SAMPLE_STREAM",
+    "SAMPLE_TIME",
+    "SAMPLE_VM",
+    "Destination",
+    "MemorySink",
+    "SinkContract",
+    "sample_bridge_record",
+    "sample_context",
+    "sample_heartbeat",
+    "sample_record",
+    "sample_records",
+]

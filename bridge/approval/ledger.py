@@ -59,7 +59,7 @@ def approval_of(
 
 
 def cause_of(command: SignedCommand) -> str:
-    """What makes a command one and the same over every channel and after every restart."""
+    """The cause of a command's approval: the same on every channel and after every restart."""
     return f"command\n{command.issuer}\n{command.jti}"
 
 

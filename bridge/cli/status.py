@@ -25,8 +25,9 @@ from wire.event import is_news
 def command(*, as_json: bool, alive: bool, overrides: tuple[str, ...]) -> None:
     """Show the state of the running bridge.
 
-    Exit codes: 0 it polls IMDS with success and no sink is in trouble, 1 it does not, a sink
-    fails, is paused or holds its backlog, or rules and commands are held, 69 no bridge answers.
+    Exit codes: 0 it polls IMDS with success and no sink is in trouble, 1 it does not, or a
+    sink fails, is paused or does not deliver, or nothing is approved because the VM identity is
+    not confirmed, 69 no bridge answers.
     With --alive: 0 its poll loop lives, 1 it hangs; that is for a container's health check.
     """
     viewer = Viewer(common.read_configuration(overrides).settings.http.listen)

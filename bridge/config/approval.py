@@ -44,8 +44,10 @@ class Rule(_Section):
     name: Annotated[str, AfterValidator(_printable)] = Field(
         min_length=1, max_length=100, description="Name of the rule, for receipts"
     )
-    event_type: _Words = Field((), description="Azure's words to match; any unless given")
-    event_source: _Words = Field((), description="Azure's words to match; any unless given")
+    event_type: _Words = Field((), description="Types to match, such as Freeze; any unless given")
+    event_source: _Words = Field(
+        (), description="Sources to match, Platform or User; any unless given"
+    )
     max_duration: float | None = Field(
         None,
         ge=0,

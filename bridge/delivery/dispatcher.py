@@ -103,7 +103,7 @@ class Dispatcher:
         outbox.register(recipients(worker.sink for worker in self._workers.values()))
 
     def start(self) -> None:
-        """Begin to deliver to every sink."""
+        """Start the thread of every sink."""
         self.is_started = True
         for worker in self._workers.values():
             worker.start()

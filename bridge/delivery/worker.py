@@ -66,7 +66,7 @@ class Worker:
         self._thread = threading.Thread(target=self._run, name=f"sink-{self.name}", daemon=True)
 
     def start(self) -> None:
-        """Begin to deliver."""
+        """Start the thread."""
         self._thread.start()
 
     def wake(self) -> None:

@@ -149,7 +149,7 @@ class Store:
         then: Callable[[], object] = lambda: None,
     ) -> list[Record]:
         """Commit what was seen and its records, all or nothing, fsynced; of events that are
-        `forgotten`, by key, only the last revision is kept; `also` joins the transaction, and
+        `forgotten`, by key, only the last revision is kept; `also` is called with the connection, in the same transaction, and
         `then` is called before anybody can read the records. Returns the sealed records. Raises
         `StoreError`.
         """

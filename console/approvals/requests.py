@@ -76,7 +76,7 @@ Condition = Callable[[Case], bool]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestRow:
-    """If a condition holds for a request: why it is refused, or what is done."""
+    """One row of the table: a condition on a request, and why it is then refused or what is done."""
 
     what: tuple[What, ...]
     when: Condition

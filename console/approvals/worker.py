@@ -31,7 +31,7 @@ _TROUBLE_SECONDS: Final = 0.5
 
 
 class DecisionWorker:
-    """`note` and `send` may be called from any thread."""
+    """Carries decisions on. All methods may be called from any thread."""
 
     def __init__(
         self,

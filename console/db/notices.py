@@ -148,9 +148,9 @@ def not_stored(connection: Connection, ids: Iterable[str]) -> set[str]:
 
 
 def ended_without_notice(connection: Connection, since: float, settled: float) -> list[EventKey]:
-    """The events that ended after a moment and whose end was not told, and those whose id is also
-    another scope's event; those that ended after `settled` only if every VM that they name has seen
-    the end.
+    """The events that ended after `since` and of whose end no notice tells. Where two scopes share
+    an id, the notice may be the other's, so both are named. One that ended after `settled` counts
+    only once every VM that it names has seen the end.
     """
     e, o, other = event.c, report.c, event.alias("other")
     is_double = exists().where(other.c.event_id == e.event_id, other.c.scope != e.scope)

@@ -307,7 +307,7 @@ def _write_names(
 
 
 def _note_dropped(connection: Connection, event: FleetEvent, name: str, number: int) -> None:
-    """The VM that an event named and names no more is changed by that."""
+    """Mark VMs as changed that the event named before and names no more."""
     v = tables.vm
     place = select(v.c.place).where(v.c.vm_id == event.shown_by).scalar_subquery()
     dropped = update(v).where(v.c.place == place, v.c.folded == name)

@@ -53,9 +53,10 @@ def is_contested(claims: Iterable[Claim]) -> bool:
 def chosen(claims: Sequence[Claim], support: Sequence[Support] = ()) -> str | None:
     """The VM whose word counts; None if no heard VM says that the event names it.
 
-    To whom it is pending counts before whom it is over to. If they disagree, those count whom most
-    heard reporters support: on the names first, and then on the rest. If that decides nothing, the
-    VM that has been known longest does. `support` is needed only where they disagree.
+    A VM for which the event is pending comes before one for which it is over. If such VMs disagree,
+    the one with the most heard reporters on its side wins: first about which VMs are named, then
+    about the rest. If that decides nothing, the VM known longest wins. `support` is needed only
+    where they disagree.
     """
     open_ones = pending(claims)
     if not open_ones:

@@ -160,9 +160,9 @@ def vm_of(body: bytes) -> str | None:
 
 
 def _require_possible(record: Record, data: Observer, received_at: float) -> None:
-    """Raise `NotOurs` if no VM can have meant a number: what is counted and shown follows from it.
+    """Raise `NotOurs` for a sequence, a time or a duration that no working bridge can send.
 
-    A clock may be wrong by years; a time behind that is no clock's.
+    Gaps and ages are computed from them. A clock may be wrong by years, but not by more than that.
     """
     sequences = [record.sequence]
     if isinstance(data, HeartbeatData):

@@ -35,7 +35,7 @@ class ChangeFeed:
         self._stop = threading.Event()
         self._number: int | None = None
         self.looks = 0
-        """How often it has looked, and everybody has read what was new."""
+        """How many looks have ended with every listener told."""
         self.ready = False
         """Whether it has looked once."""
         self._thread = threading.Thread(target=self._run, name="changes", daemon=True)

@@ -10,9 +10,21 @@ from typing import Any, Final
 from console.fleet.view import Json
 
 _FIELDS: Final = (
-    *("eventId", "state", "eventStatus", "eventType", "eventSource", "impact", "firstSeenAt"),
-    *("notBefore", "startedAt", "endedAt", "noticeSeconds", "durationInSeconds"),
-    *("downtimeSeconds", "seenBy", "description"),
+    "eventId",
+    "state",
+    "eventStatus",
+    "eventType",
+    "eventSource",
+    "impact",
+    "firstSeenAt",
+    "notBefore",
+    "startedAt",
+    "endedAt",
+    "noticeSeconds",
+    "durationInSeconds",
+    "downtimeSeconds",
+    "seenBy",
+    "description",
 )
 _DECISION: Final = ("state", "by", "at", "reason")
 _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")

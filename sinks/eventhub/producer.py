@@ -84,7 +84,7 @@ class HubProducer:
         self.pump()  # a hub may attach first and refuse then
 
     def batch(self, partition_key: str) -> EventDataBatch:
-        """An empty batch of the size that the hub announced in bytes."""
+        """An empty batch; its limit in bytes is what the hub announced."""
         with self._use():
             return self._client.create_batch(partition_key=partition_key)
 

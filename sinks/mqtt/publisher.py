@@ -36,7 +36,9 @@ class PublishOutcome:
 
 
 class Publisher:
-    """The outgoing side of a session that is not connected yet."""
+    """Publishes over a session. Make it before the session connects: it takes the session's
+    `on_publish`.
+    """
 
     def __init__(self, session: Session) -> None:
         self.session = session
