@@ -109,8 +109,9 @@ def measure(
     restarted: bool = False,
     downtime_seconds: float | None = None,
 ) -> list[TrackedEvent]:
-    """The pending events that a pause or a restart of this VM concerns, with it noted; both times in
-    seconds.
+    """The pending events that a pause or a restart of this VM concerns, with it noted.
+
+    Both times are in seconds.
     """
     if not pause_seconds and not restarted:
         return []

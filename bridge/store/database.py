@@ -148,10 +148,10 @@ class Store:
         also: Callable[[sqlite3.Connection], object] | None = None,
         then: Callable[[], object] = lambda: None,
     ) -> list[Record]:
-        """Commit what was seen and its records, all or nothing, fsynced; of events that are
-        `forgotten`, by key, only the last revision is kept; `also` is called with the connection, in the same transaction, and
-        `then` is called before anybody can read the records. Returns the sealed records. Raises
-        `StoreError`.
+        """Commit what was seen and its records, all or nothing, fsynced. Of events that are
+        `forgotten`, by key, only the last revision is kept. `also` is called with the connection,
+        in the same transaction; `then` is called before anybody can read the records. Returns the
+        sealed records. Raises `StoreError`.
         """
         with self._lock:
             records = [

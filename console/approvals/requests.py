@@ -76,7 +76,7 @@ Condition = Callable[[Case], bool]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestRow:
-    """One row of the table: a condition on a request, and why it is then refused or what is done."""
+    """One row of the table: a condition on a request, and the refusal or the action after it."""
 
     what: tuple[What, ...]
     when: Condition
