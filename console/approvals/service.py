@@ -213,7 +213,7 @@ class Decisions:
                 number,
                 console=self._worker.console,
                 flood=self._flood,
-                turns=self._turns if self._turns.grouping.rules else None,
+                turns=self._turns,
             ).decide(asked)
         if made.outgoing is not None:
             self._worker.send(made.outgoing)

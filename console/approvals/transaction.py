@@ -116,7 +116,10 @@ class DecisionTransaction:
         if turn is None:
             return self._send(case, known)
         if turn.state not in ("prepared", "failed"):
-            return DecisionResult(state="approving", has_turn=True)
+            made = DecisionResult(state="approving", has_turn=True)
+            if case.standing is not None and case.standing.kind == "leave":
+                self._replace(case.standing, made)
+            return made
         made = self._send(case, known)
         self._turns.sent(turn)
         return made

@@ -18,7 +18,7 @@ from console.turns.away import away_by_group
 from console.turns.changes import changed_turns, moved, taken, waiting
 from console.turns.groups import Grouping
 from console.turns.machine import Happening
-from console.turns.schedule import Move, Take, groups_touched, holders, over_budget, plan
+from console.turns.schedule import Move, Take, groups_touched, holders, plan, refusal
 from console.turns.situation import EventFacts, Turn, TurnSituation, key_of
 
 
@@ -53,11 +53,13 @@ class PersonsTurn:
         """
         situation = situation_of(self._snapshot, self._settings)
         event = situation.events.get(key_of(known.event.event_id, known.event.scope))
-        if event is None or not groups_touched(event, situation):
+        if event is None:
             return None
         turn = situation.turns.get(event.key)
         if turn is not None and turn.is_held:
-            return self._held(asked, turn, event)
+            return self._held(asked, turn, event, situation)
+        if not groups_touched(event, situation):
+            return None
         return self._new(asked, turn, event, situation)
 
     def sent(self, turn: Turn) -> None:
@@ -66,10 +68,13 @@ class PersonsTurn:
         move = Move(event_key=turn.event_key, happening=happening)
         self._put(moved(turn, move, None, self._snapshot.now))
 
-    def _held(self, asked: Request, turn: Turn, event: EventFacts) -> Turn:
-        if turn.state == "failed":
+    def _held(
+        self, asked: Request, turn: Turn, event: EventFacts, situation: TurnSituation
+    ) -> Turn:
+        is_in_vain = turn.state == "approving" and event.approval != "open"
+        if turn.state == "failed" or is_in_vain:
             if not asked.force:
-                raise DecisionRefused("not_prepared")
+                return self._new(asked, replace(turn, state="failed"), event, situation)
             forced = replace(turn, is_forced=True, by=asked.person.name, asked=asked.reason)
             self._audit(asked, forced, event)
             return forced
@@ -85,22 +90,27 @@ class PersonsTurn:
     ) -> Turn:
         now = self._snapshot.now
         away = away_by_group(situation, with_unsure=True)
-        full = over_budget(event, situation, away)
+        why = refusal(event, situation, away, now)
         named = [situation.vms[vm_id] for vm_id in sorted(event.named & situation.vms.keys())]
-        unheard = [vm.name for vm in named if vm.prepares and not vm.is_heard]
-        if (full or unheard) and not asked.force:
+        if why is not None and not asked.force:
             self._put(self._refused(turn, event, situation))
-            raise DecisionRefused("not_its_turn" if full else "cannot_prepare")
+            raise DecisionRefused(why)
         take = Take(
             event_key=event.key,
             groups={vm.vm_id: vm.groups for vm in named},
             actor=asked.person.name,
-            is_forced=bool(full or unheard),
+            is_forced=why is not None,
         )
         begun = replace(taken(turn, take, event, now), asked=asked.reason, ended_by=None)
-        self._audit(asked, begun, event)
-        reading = replace(situation, turns={**situation.turns, event.key: begun})
+        reading = replace(
+            situation,
+            turns={**situation.turns, event.key: begun},
+            events={**situation.events, event.key: replace(event, is_left=False)},
+        )
         after = changed_turns(reading, plan(reading, now), now).get(event.key, begun)
+        if after.state == "failed" and not asked.force:
+            raise DecisionRefused("not_prepared")
+        self._audit(asked, begun, event)
         self._put(after)
         return after
 
@@ -165,6 +175,7 @@ def end_turn(
         groups=list(turn.groups),
         vm_ids=[each.vm_id for each in turn.still_away],
     )
+    turns.give_up_prepare_commands(snapshot.connection, (event_id, scope), snapshot.now, number)
     move = Move(event_key=turn.event_key, happening="ended_by_person")
     ended = replace(moved(turn, move, event, snapshot.now), ended_by=person.name)
     turns.put_turns(snapshot.connection, [ended], number)

@@ -55,9 +55,8 @@ class TurnWorker:
         self._thread = threading.Thread(target=self._run, name="turns", daemon=True)
 
     def start(self) -> None:
-        """Begin; without groups there is nothing to do."""
-        if self._settings.grouping.rules:
-            self._thread.start()
+        """Begin; without groups, open turns of an earlier run are brought to their end."""
+        self._thread.start()
 
     def stop(self, timeout: float = 5.0) -> None:
         """End after what is under way; harmless if it has not started."""

@@ -12,7 +12,7 @@ from typing import Final
 from uuid import uuid4
 
 from console.access.people import Person
-from console.approvals.requests import Request
+from console.approvals.requests import LONGEST_REASON, Request
 from console.approvals.sending import Outgoing
 from console.approvals.transaction import DecisionResult, DecisionTransaction
 from console.approvals.turn_requests import TurnSettings, situation_of
@@ -46,7 +46,8 @@ class TurnsResult:
 
 def has_work(snapshot: Snapshot, settings: TurnSettings, connected: Collection[str]) -> bool:
     """Whether `step` would write anything now."""
-    if not turns.is_anything_open(snapshot.connection):
+    is_open = turns.is_anything_open if settings.grouping.rules else turns.is_any_turn_open
+    if not is_open(snapshot.connection):
         return False
     situation = situation_of(snapshot, settings)
     todo = plan(situation, snapshot.now)
@@ -93,17 +94,22 @@ def step(
 def _approve(decide: DecisionTransaction, turn: Turn) -> DecisionResult:
     """Have an event approved whose VMs are prepared, as the one who took its turn."""
     actor = turn.by or ""
-    reason = turn.asked or f"its turn in {', '.join(turn.groups)}"
     asked = Request(
         what="approve",
         person=Person(name=actor, roles=frozenset({"approver"}), is_token=turn.is_by_group),
         event_id=turn.event_id,
         fingerprint=turn.fingerprint,
-        reason=reason[:300],
+        reason=_reason(turn),
         scope=turn.scope,
         can_sign=True,
     )
     return decide.approve_in_turn(asked, turn.scope)
+
+
+def _reason(turn: Turn) -> str:
+    """A person's, or whose turn it is; a key may hold what a tag of a VM does."""
+    text = turn.asked or f"its turn in {', '.join(turn.groups)}"
+    return "".join(each for each in text if each.isprintable())[:LONGEST_REASON]
 
 
 # Prepare commands
@@ -161,12 +167,14 @@ def _next_command(
         return _Wanted(command=_command(event, turn, vm_id, channel, now), is_new=True)
     if now < last.expires_at - _LIFE_SECONDS + AGAIN_SECONDS:
         return None
+    if last.made_at < turn.since:  # for an earlier stay in this state of the event
+        return _Wanted(command=_command(event, turn, vm_id, channel, now), is_new=True)
     answers = [one for one in own_receipts(last, receipts) if one.facts.reason != REPLAYED]
     if not answers:
         again = replace(last, channel=channel, expires_at=expires_at, sent_at=None)
         return _Wanted(command=again, is_new=False)
     newest = answers[-1].facts
-    if newest.state == "rejected" and newest.reason in _ASK_ANEW:
+    if newest.state in ("rejected", "failed") and newest.reason in _ASK_ANEW:
         return _Wanted(command=_command(event, turn, vm_id, channel, now), is_new=True)
     return None
 
@@ -181,7 +189,7 @@ def _command(event: EventFacts, turn: Turn, vm_id: str, channel: str, now: float
         vm_id=vm_id,
         channel=channel,
         subject=turn.by or "",
-        reason=(turn.asked or f"its turn in {', '.join(turn.groups)}")[:300],
+        reason=_reason(turn),
         made_at=now,
         expires_at=float(int(now) + _LIFE_SECONDS),
         act=rows.PREPARE,

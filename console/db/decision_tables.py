@@ -111,7 +111,7 @@ turn: Final = Table(
     Column("is_forced", Integer, nullable=False, server_default="0"),
     Column("reason", Text),
     Column("ended_by", Text),  # the person who ended it
-    Column("needs_people", Integer, nullable=False, server_default="0"),
+    Column("is_free", Integer, nullable=False, server_default="0"),  # a person may approve it
     Column("groups", Text, nullable=False),
     Column("holders", Text, nullable=False),
     Column("held_by", Text, nullable=False),

@@ -108,12 +108,10 @@ def commands_to_fetch(connection: Connection, channel: str, number: int) -> list
 
 def decided_of(connection: Connection, event_ids: Iterable[str]) -> dict[EventKey, Decided]:
     """All that was decided about some events; those without a decision are left out."""
-    newest: dict[EventKey, Decision] = {}
+    ids = list(event_ids)
+    newest = newest_decisions(connection, ids)
     commands: dict[EventKey, list[Command]] = {}
-    for few in portions(event_ids):
-        wanted = select(decision).where(decision.c.event_id.in_(few)).order_by(decision.c.at)
-        for row in connection.execute(wanted):
-            newest[(row.event_id, row.scope)] = rows.decision_of(row)
+    for few in portions(ids):
         several = select(command).where(command.c.event_id.in_(few), command.c.act != PREPARE)
         several = several.order_by(command.c.made_at)
         for row in connection.execute(several):
@@ -122,6 +120,16 @@ def decided_of(connection: Connection, event_ids: Iterable[str]) -> dict[EventKe
         key: Decided(decision=each, commands=tuple(commands.get(key, ())))
         for key, each in newest.items()
     }
+
+
+def newest_decisions(connection: Connection, event_ids: Iterable[str]) -> dict[EventKey, Decision]:
+    """The last decision on each of some events, those that have one."""
+    found: dict[EventKey, Decision] = {}
+    for few in portions(event_ids):
+        wanted = select(decision).where(decision.c.event_id.in_(few)).order_by(decision.c.at)
+        for row in connection.execute(wanted):
+            found[(row.event_id, row.scope)] = rows.decision_of(row)
+    return found
 
 
 def decisions_on(connection: Connection, key: EventKey) -> list[Decision]:

@@ -25,6 +25,7 @@ from sqlalchemy import (
 from console.db import decisions, rows
 from console.db.contact import contact_of
 from console.db.decision_tables import command, decision, turn
+from console.db.grouping import columns_of, keys_of
 from console.db.search import ESCAPE, has_tag, is_pattern, pattern_of, tag_of
 from console.db.tables import event, preparation, receipt, report, resource, taken, vm
 from console.db.taken import EVENT as TAKEN_EVENT
@@ -37,6 +38,7 @@ from console.fleet.commands import counting
 from console.fleet.contact import Listening
 from console.fleet.values import (
     UNDECIDED,
+    Decided,
     EventKey,
     KnownEvent,
     LatestReport,
@@ -44,7 +46,9 @@ from console.fleet.values import (
     Receipt,
     folded,
 )
+from console.turns.groups import Grouping
 
+NO_GROUPS: Final = Grouping(())
 ENDED: Final = "ended"
 NEVER: Final = 1e18
 """Behind every event that has a notBefore."""
@@ -105,10 +109,15 @@ class Events:
     """Questions about events within one transaction."""
 
     def __init__(
-        self, connection: Connection, now: float, listening: Listening, *, has_groups: bool = True
+        self,
+        connection: Connection,
+        now: float,
+        listening: Listening,
+        *,
+        grouping: Grouping = NO_GROUPS,
     ) -> None:
-        """`has_groups`: whether events wait for their groups."""
-        self._has_groups = has_groups
+        """`grouping`: the groups for which events wait."""
+        self._grouping = grouping
         self._connection = connection
         self._now = now
         self._listening = listening
@@ -149,6 +158,27 @@ class Events:
             query = query.where(order > tuple_(*map(literal, after)))
         query = query.order_by(left, event.c.event_id, event.c.scope)
         return self._known(query.limit(limit))
+
+    def pending(self) -> list[KnownEvent]:
+        """Open events, without what only people look at."""
+        is_open = event.c.state.in_(OPEN)
+        found = self._connection.execute(_events().where(is_open)).all()
+        names = self._named([is_open])
+        decided = decisions.newest_decisions(self._connection, [row.event_id for row in found])
+        overtaken = [key[0] for key, each in decided.items() if each.outcome == "overtaken"]
+        receipts = self._receipts(overtaken)
+        return [
+            KnownEvent(
+                event=rows.event_of(row),
+                shown=_shown_of(row),
+                seen_by=0,
+                differing=False,
+                named=names.get((row.event_id, row.scope), {}),
+                receipts=receipts.get((row.event_id, row.scope), ()),
+                decided=Decided(decision=decided.get((row.event_id, row.scope))),
+            )
+            for row in found
+        ]
 
     def over(
         self,
@@ -262,10 +292,13 @@ class Events:
         found = self._connection.execute(query).all()
         ids = [row.event_id for row in found]
         by = taken_among(self._connection, TAKEN_EVENT, ids, self._now)
-        counts, names = self._counts(ids), self._named(ids)
+        counts, names = (
+            self._counts(ids),
+            self._named(resource.c.event_id.in_(few) for few in portions(ids)),
+        )
         scopes, receipts = self._scopes(ids), self._receipts(ids)
         decided = decisions.decided_of(self._connection, ids)
-        turns = shown_turns(self._connection, ids) if self._has_groups else {}
+        turns = shown_turns(self._connection, ids)
         known = []
         for row in found:
             key = (row.event_id, row.scope)
@@ -309,17 +342,24 @@ class Events:
                 found.setdefault(event_id, set()).add(scope)
         return found
 
-    def _named(self, event_ids: Sequence[str]) -> dict[EventKey, dict[str, Named]]:
-        """The VMs that each event names, by the name as it is compared."""
+    def _named(self, several: Iterable[ColumnElement[bool]]) -> dict[EventKey, dict[str, Named]]:
+        """The VMs that each event names, by the name as it is compared, for the events of which one
+        of several conditions is true.
+        """
         contact = contact_of(BEARER, self._now, self._listening)
+        seen = [
+            column.label(f"seen_{number}")
+            for number, column in enumerate(columns_of(self._grouping, BEARER))
+        ]
         found: dict[EventKey, dict[str, Named]] = {}
-        for few in portions(event_ids):
+        for those in several:
             names = (
-                named(contact.label("contact"), heard=contact == "heard")
-                .where(resource.c.event_id.in_(few))
+                named(contact.label("contact"), *seen, heard=contact == "heard")
+                .where(those)
                 .subquery()
             )
             for row in self._connection.execute(select(names).where(names.c.rank == 1)):
+                keys = keys_of(self._grouping, row[len(row) - len(seen) :])
                 found.setdefault((row.event_id, row.scope), {})[row.folded] = Named(
                     folded=row.folded,
                     vm_id=row.vm_id,
@@ -331,6 +371,8 @@ class Events:
                     is_over=bool(row.over),
                     known_since=row.first_at,
                     site=row.site,
+                    prepares=bool(row.prepares),
+                    is_grouped=bool(keys) and row.contact != "retired",
                 )
         return found
 

@@ -11,12 +11,13 @@ from typing import Final
 
 from sqlalchemy import Connection
 
-from console.db.events import Events
+from console.db.events import NO_GROUPS, Events
 from console.db.listening import read_listening
 from console.db.opening import Database
 from console.db.transactions import read_from
 from console.db.vms import Vms
 from console.fleet.contact import Listening
+from console.turns.groups import Grouping
 
 Clock = Callable[[], float]
 
@@ -30,15 +31,15 @@ class Snapshot:
         now: float,
         silent_after: float | None,
         *,
-        has_groups: bool = True,
+        grouping: Grouping = NO_GROUPS,
     ) -> None:
-        """`has_groups`: whether events wait for their groups."""
+        """`grouping`: the groups for which events wait."""
         self.connection: Final = connection
         self.now: Final = now
         """Seconds since 1970."""
         self.listening: Final[Listening] = read_listening(connection, now, silent_after)
         self.vms: Final = Vms(connection, now, self.listening)
-        self.events: Final = Events(connection, now, self.listening, has_groups=has_groups)
+        self.events: Final = Events(connection, now, self.listening, grouping=grouping)
 
 
 class Snapshots:
@@ -49,13 +50,13 @@ class Snapshots:
         database: Database,
         *,
         silent_after: float | None = None,
-        has_groups: bool = True,
+        grouping: Grouping = NO_GROUPS,
         clock: Clock = time.time,
     ) -> None:
-        """`silent_after` in seconds, if it is the same for every VM; `has_groups`: whether events
-        wait for their groups.
+        """`silent_after` in seconds, if it is the same for every VM; `grouping`: the groups for
+        which events wait.
         """
-        self.has_groups = has_groups
+        self.grouping = grouping
         self.database = database
         self.silent_after = silent_after
         self.clock = clock
@@ -68,4 +69,4 @@ class Snapshots:
 
     def within(self, connection: Connection) -> Snapshot:
         """The database as a transaction sees it that is open already."""
-        return Snapshot(connection, self.clock(), self.silent_after, has_groups=self.has_groups)
+        return Snapshot(connection, self.clock(), self.silent_after, grouping=self.grouping)

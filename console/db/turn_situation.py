@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, Literal, cast
@@ -12,15 +11,16 @@ from sqlalchemy import ColumnElement, Connection, Row, or_, select
 from console.db import turns
 from console.db.contact import contact_of
 from console.db.events import WantedEvents
-from console.db.rows import vm_of
+from console.db.grouping import columns_of, groups_now, keys_of
 from console.db.snapshot import Snapshot
 from console.db.tables import preparation, vm
 from console.db.upsert import AT_ONCE, portions
 from console.fleet.candidates import channel_of
+from console.fleet.commands import working
 from console.fleet.contact import Contact
-from console.fleet.values import Decided, KnownEvent, Vm, folded
+from console.fleet.values import KnownEvent, Vm, folded
 from console.turns.away import STARTED
-from console.turns.groups import ATTRIBUTES, Group, Grouping, Member
+from console.turns.groups import Group, Grouping, Member
 from console.turns.replay import PastEvent
 from console.turns.situation import (
     EventFacts,
@@ -32,8 +32,18 @@ from console.turns.situation import (
     key_of,
 )
 
-_SEEN: Final = (*ATTRIBUTES.values(), "tags")
-"""Columns of all that groups see of a VM."""
+_FACTS: Final = (
+    "vm_id",
+    "name",
+    "heard_at",
+    "interval",
+    "stopped_at",
+    "lost_at",
+    "prepares",
+    "commands",
+    "pulled_at",
+)
+"""Columns of what turns are decided from, of a VM."""
 _RECOVERED: Final = "recovered"
 
 
@@ -44,15 +54,17 @@ def read_situation(
     needed; 0: never.
     """
     connection = snapshot.connection
-    keys = _keys(connection, grouping)
-    known = snapshot.events.open()
-    found = {each.event_key: each for each in turns.read_turns(connection)}
+    every = {each.event_key: each for each in turns.read_turns(connection, of_open_events=True)}
+    found = {key: each for key, each in every.items() if each.state != turns.OVER}
     said = _preparations(connection, {each.event_id for each in found.values()})
-    before = turns.turns_of(connection, {each.event.event_id for each in known})
-    events = [_event(each, before, four_eyes=four_eyes) for each in known]
+    events = [_event(each, every, four_eyes=four_eyes) for each in snapshot.events.pending()]
     wanted = {vm_id for each in events for vm_id in each.named} | said.keys()
     wanted |= {one.vm_id for each in found.values() for one in each.holders}
-    facts = _vms(snapshot, keys, said, wanted)
+    wanted |= {each.shown_by for each in events if each.shown_by is not None}
+    asked = turns.asked_to_prepare(connection, snapshot.now)
+    facts = _vms(snapshot, grouping, said, wanted | asked.keys())
+    for vm_id in asked.keys() & facts.keys():
+        facts[vm_id] = replace(facts[vm_id], asked_for=asked[vm_id][1])
     open_keys = {each.key for each in events}
     left = {
         one.event_key: one
@@ -64,7 +76,7 @@ def read_situation(
     for key, one in left.items():
         found.setdefault(key, _leftover(one))
     return TurnSituation(
-        groups=grouping.groups(keys),
+        groups=groups_now(connection, grouping),
         vms=facts,
         events={each.key: each for each in events},
         turns=found,
@@ -86,72 +98,46 @@ def member_of(known: Vm) -> Member:
     )
 
 
-def keys_among(
-    connection: Connection, grouping: Grouping, vm_ids: Iterable[str]
-) -> dict[str, frozenset[str]]:
-    """The keys of the groups of some VMs that are not retired, by vmId."""
-    found: dict[str, frozenset[str]] = {}
-    for few in portions(vm_ids):
-        found |= _keys(connection, grouping, vm.c.vm_id.in_(few))
-    return found
-
-
-def _keys(
-    connection: Connection, grouping: Grouping, *those: ColumnElement[bool]
-) -> dict[str, frozenset[str]]:
-    """The keys of the groups of every VM that is not retired, or of `those`, by vmId."""
-    columns = [vm.c[name] for name in _SEEN]
-    wanted = select(vm.c.vm_id, *columns).where(vm.c.retired_at.is_(None), *those)
-    found = {}
-    for row in connection.execute(wanted):
-        vm_id, *seen = row
-        found[vm_id] = grouping.keys(tuple(seen), lambda row=row: _member(row))  # type: ignore[misc]
-    return found
-
-
-def _member(row: Row[Any]) -> Member:
-    values = {name: getattr(row, name) or "" for name in _SEEN if name != "tags"}
-    return Member(vm_id=row.vm_id, tags=json.loads(row.tags), **values)
-
-
 def _vms(
     snapshot: Snapshot,
-    keys: Mapping[str, frozenset[str]],
+    grouping: Grouping,
     said: Mapping[str, Sequence[VmPreparation]],
     wanted: Collection[str],
 ) -> dict[str, VmFacts]:
     """The VMs that may be away: those that are not heard, and some that are."""
     contact = contact_of(vm, snapshot.now, snapshot.listening).label("contact")
-    there = select(vm, contact).where(vm.c.retired_at.is_(None))
+    columns: list[ColumnElement[Any]] = [vm.c[name] for name in _FACTS]
+    there: Any = select(*columns, contact, *columns_of(grouping, vm)).where(
+        vm.c.retired_at.is_(None)
+    )
     queries = [there.where(contact.not_in(("heard", "late")))]
     queries += [there.where(vm.c.vm_id.in_(few)) for few in portions(wanted)]
     facts = {}
     for query in queries:
         for row in snapshot.connection.execute(query):
             if row.vm_id not in facts:
-                facts[row.vm_id] = _facts(snapshot, row, keys, said)
+                facts[row.vm_id] = _facts(snapshot, row, grouping, said)
     return facts
 
 
 def _facts(
     snapshot: Snapshot,
     row: Row[Any],
-    keys: Mapping[str, frozenset[str]],
+    grouping: Grouping,
     said: Mapping[str, Sequence[VmPreparation]],
 ) -> VmFacts:
-    known = vm_of(row)
-    heard_until = known.heard_at + snapshot.listening.patience(known.interval)
-    channel = channel_of(known.commands, known.pulled_at, snapshot.now, snapshot.listening)
+    heard_until = row.heard_at + snapshot.listening.patience(row.interval)
+    channel = channel_of(row.commands, row.pulled_at, snapshot.now, snapshot.listening)
     return VmFacts(
-        vm_id=known.vm_id,
-        name=known.name,
-        groups=keys.get(known.vm_id, frozenset()),
+        vm_id=row.vm_id,
+        name=row.name,
+        groups=keys_of(grouping, row[len(_FACTS) + 1 :]),
         contact=_contact(row.contact),
-        heard_at=known.heard_at,
-        contact_since=known.stopped_at or known.lost_at or heard_until,
-        prepares=known.prepares,
+        heard_at=row.heard_at,
+        contact_since=row.stopped_at or row.lost_at or heard_until,
+        prepares=bool(row.prepares),
         takes_commands=channel is not None,
-        preparations=said.get(known.vm_id, ()),
+        preparations=said.get(row.vm_id, ()),
     )
 
 
@@ -160,23 +146,28 @@ def _contact(word: Contact) -> Literal["heard", "late", "silent", "stopped", "le
     return word
 
 
-def _event(known: KnownEvent, before: Mapping[turns.Key, Turn], *, four_eyes: int) -> EventFacts:
+def _event(known: KnownEvent, before: Mapping[str, Turn], *, four_eyes: int) -> EventFacts:
     event, facts = known.event, known.shown.report
     said = facts.event
     named = known.named.values()
-    turn = before.get((event.event_id, event.scope))
+    key = key_of(event.event_id, event.scope)
+    turn = before.get(key)
     is_ended = turn is not None and turn.fingerprint == facts.fingerprint
+    there = [each for each in named if each.contact != "retired"]
+    names = {each.folded for each in there}
     says = {each.says for each in named if each.says is not None and each.contact == "heard"}
     decision = known.decided.decision
     is_left = decision is not None and decision.kind == "leave" and decision.state == "open"
     return EventFacts(
-        key=key_of(event.event_id, event.scope),
+        key=key,
         event_id=event.event_id,
         scope=event.scope,
         fingerprint=facts.fingerprint,
         status=STARTED if event.state == "started" else said.event_status,
-        named=frozenset(each.vm_id for each in named),
-        strangers=tuple(n for n in said.resources if folded(n) not in known.named),
+        named=frozenset(each.vm_id for each in there),
+        reported_by=frozenset(each.vm_id for each in there if each.says is not None),
+        shown_by=event.shown_by,
+        strangers=tuple(n for n in said.resources if folded(n) not in names),
         event_type=said.event_type,
         event_source=said.event_source,
         duration=said.duration_in_seconds,
@@ -186,16 +177,27 @@ def _event(known: KnownEvent, before: Mapping[turns.Key, Turn], *, four_eyes: in
         is_disputed=not facts.is_proven or bool(says - {known.shown.says}),
         needs_two=0 < four_eyes <= len(said.resources),
         ended_by=turn.ended_by if turn is not None and is_ended else None,
-        approval=_approval(known.decided, facts.fingerprint),
+        approval=_approval(known),
     )
 
 
-def _approval(decided: Decided, fingerprint: str) -> Literal["open", "confirmed", "failed"] | None:
-    decision = decided.decision
-    if decision is None or decision.kind != "approve" or decision.fingerprint != fingerprint:
+def _approval(known: KnownEvent) -> Literal["open", "confirmed", "failed"] | None:
+    """How far the newest approval of this state of the event is, also one by others that was
+    before the console's.
+    """
+    decision = known.decided.decision
+    if decision is None or decision.kind != "approve":
+        return None
+    if decision.fingerprint != known.shown.report.fingerprint:
         return None
     if decision.state != "over":
         return "open" if decision.state == "open" else None
+    if decision.outcome == "overtaken":
+        others = [each for each in known.receipts if each.facts.actor == decision.outcome_reason]
+        if working(others):
+            return "open"
+        if others and all(each.facts.state != "confirmed" for each in others):
+            return "failed"
     return "confirmed" if decision.outcome in ("confirmed", "overtaken") else "failed"
 
 
@@ -237,11 +239,11 @@ def read_past(
     snapshot: Snapshot, grouping: Grouping, *, since: float
 ) -> tuple[dict[str, Group], dict[str, VmFacts], list[PastEvent]]:
     """The groups of today, the VMs that events since a moment have named, and these events."""
-    keys = _keys(snapshot.connection, grouping)
+    groups = groups_now(snapshot.connection, grouping)
     known = snapshot.events.over(WantedEvents(since=since))
     wanted = {named.vm_id for each in known for named in each.named.values()}
     past = [_past(each) for each in known if not each.event.is_news]
-    return grouping.groups(keys), _vms(snapshot, keys, {}, wanted), past
+    return groups, _vms(snapshot, grouping, {}, wanted), past
 
 
 def _past(known: KnownEvent) -> PastEvent:
@@ -257,7 +259,12 @@ def _past(known: KnownEvent) -> PastEvent:
     announced = _event(known, {}, four_eyes=0)
     return PastEvent(
         facts=replace(
-            announced, status="Scheduled", not_before=not_before, is_disputed=False, is_left=False
+            announced,
+            status="Scheduled",
+            not_before=not_before,
+            is_disputed=False,
+            is_left=False,
+            reported_by=None,
         ),
         announced_at=event.first_at,
         seconds=lasted,

@@ -6,27 +6,33 @@ import json
 from collections.abc import Iterable
 from typing import Any, Final, cast
 
-from sqlalchemy import Connection, Row, delete, select
+from pydantic_core import from_json
+from sqlalchemy import Connection, Row, delete, or_, select, update
 
 from console.db import rows
 from console.db.decision_tables import command, turn
 from console.db.decisions import PREPARE
-from console.db.tables import event, preparation, vm
+from console.db.tables import event, preparation, receipt, vm
 from console.db.upsert import Values, portions, upsert
+from console.fleet.candidates import PULL
 from console.fleet.values import Command, EventTurn, TurnHolder
 from console.turns.machine import State
 from console.turns.situation import HeldBy, Holder, Turn, event_id_of, key_of
 
 OVER: Final = "over"
+_IS_OPEN: Final = event.c.state.in_(("scheduled", "started"))
 Key = tuple[str, str]
 """An event's id and scope."""
 Asked = tuple[str, str, str, str]
 """An event's id, scope and fingerprint, and a vmId."""
 
 
-def read_turns(connection: Connection) -> list[Turn]:
-    """Those that are not over."""
-    return [turn_of(row) for row in connection.execute(select(turn).where(turn.c.state != OVER))]
+def read_turns(connection: Connection, *, of_open_events: bool = False) -> list[Turn]:
+    """Those that are not over; also those of open events, if wanted."""
+    wanted = turn.c.state != OVER
+    if of_open_events:
+        wanted = or_(wanted, turn.c.event_id.in_(select(event.c.event_id).where(_IS_OPEN)))
+    return [turn_of(row) for row in connection.execute(select(turn).where(wanted))]
 
 
 def turns_of(connection: Connection, event_ids: Iterable[str]) -> dict[Key, Turn]:
@@ -59,7 +65,7 @@ def shown_turns(connection: Connection, event_ids: Iterable[str]) -> dict[Key, E
             reason=each.reason,
             by=each.by,
             asked=each.asked,
-            needs_people=each.needs_people,
+            is_free=each.is_free,
         )
         for key, each in found.items()
     }
@@ -90,6 +96,34 @@ def forget_preparations(connection: Connection, key: Key) -> None:
     connection.execute(delete(preparation).where(c.event_id == key[0], c.scope == key[1]))
 
 
+def give_up_prepare_commands(connection: Connection, key: Key, now: float, number: int) -> None:
+    """Hand out no command any more that asks a VM to prepare for an event."""
+    c = command.c
+    connection.execute(
+        update(command)
+        .where(c.event_id == key[0], c.scope == key[1], c.act == PREPARE)
+        .where(c.unanswered_at.is_(None))
+        .values(unanswered_at=now, changed=number)
+    )
+
+
+def asked_to_prepare(connection: Connection, now: float) -> dict[str, HeldBy]:
+    """The VMs that may have got a command to prepare that is good still, and that was given up and
+    not answered: vmId to vmId and the key of the event.
+    """
+    c = command.c
+    answered = select(receipt.c.jti).where(receipt.c.jti == c.jti, receipt.c.vm_id == c.vm_id)
+    wanted = select(c.vm_id, c.event_id, c.scope).where(
+        c.act == PREPARE,
+        c.expires_at > now,
+        c.unanswered_at.is_not(None),
+        or_(c.sent_at.is_not(None), c.channel != PULL),
+        ~answered.exists(),
+    )
+    found = connection.execute(wanted)
+    return {row.vm_id: (row.vm_id, key_of(row.event_id, row.scope)) for row in found}
+
+
 def prepare_commands(connection: Connection, event_ids: Iterable[str]) -> dict[Asked, Command]:
     """The newest prepare command for each state of some events and each VM."""
     found: dict[Asked, Command] = {}
@@ -104,9 +138,14 @@ def prepare_commands(connection: Connection, event_ids: Iterable[str]) -> dict[A
 
 def is_anything_open(connection: Connection) -> bool:
     """Whether an event or a turn is not over: else nothing is to be decided."""
-    turns = select(turn.c.event_id).where(turn.c.state != OVER).limit(1)
-    events = select(event.c.event_id).where(event.c.state != "ended").limit(1)
-    return any(connection.execute(each).first() is not None for each in (turns, events))
+    wanted = select(event.c.event_id).where(_IS_OPEN).limit(1)
+    return is_any_turn_open(connection) or connection.execute(wanted).first() is not None
+
+
+def is_any_turn_open(connection: Connection) -> bool:
+    """Whether a turn is not over."""
+    wanted = select(turn.c.event_id).where(turn.c.state != OVER).limit(1)
+    return connection.execute(wanted).first() is not None
 
 
 def turn_of(row: Row[Any]) -> Turn:
@@ -125,36 +164,41 @@ def turn_of(row: Row[Any]) -> Turn:
         is_forced=bool(row.is_forced),
         reason=row.reason,
         ended_by=row.ended_by,
-        needs_people=bool(row.needs_people),
-        groups=tuple(json.loads(row.groups)),
+        is_free=bool(row.is_free),
+        groups=tuple(from_json(row.groups)),
         holders=tuple(
-            Holder(vm_id=vm_id, groups=frozenset(groups), back_at=back_at)
-            for vm_id, groups, back_at in json.loads(row.holders)
+            Holder(
+                vm_id=vm_id,
+                groups=frozenset(groups),
+                back_at=back_at,
+                ready_at=more[0] if more else None,
+            )
+            for vm_id, groups, back_at, *more in from_json(row.holders)
         ),
-        held_by=tuple((vm_id, key) for vm_id, key in json.loads(row.held_by)),
-        behind=tuple(json.loads(row.behind)),
+        held_by=tuple((vm_id, key) for vm_id, key in from_json(row.held_by)),
+        behind=tuple(from_json(row.behind)),
     )
 
 
-def _row(turn: Turn, number: int) -> Values:
-    holders = [(one.vm_id, sorted(one.groups), one.back_at) for one in turn.holders]
+def _row(each: Turn, number: int) -> Values:
+    holders = [(h.vm_id, sorted(h.groups), h.back_at, h.ready_at) for h in each.holders]
     return {
-        "event_id": turn.event_id,
-        "scope": turn.scope,
-        "fingerprint": turn.fingerprint,
-        "state": turn.state,
-        "since": turn.since,
-        "taken_at": turn.taken_at,
-        "over_at": turn.over_at,
-        "by": turn.by,
-        "asked": turn.asked,
-        "is_forced": int(turn.is_forced),
-        "reason": turn.reason,
-        "ended_by": turn.ended_by,
-        "needs_people": int(turn.needs_people),
-        "groups": json.dumps(turn.groups),
+        "event_id": each.event_id,
+        "scope": each.scope,
+        "fingerprint": each.fingerprint,
+        "state": each.state,
+        "since": each.since,
+        "taken_at": each.taken_at,
+        "over_at": each.over_at,
+        "by": each.by,
+        "asked": each.asked,
+        "is_forced": int(each.is_forced),
+        "reason": each.reason,
+        "ended_by": each.ended_by,
+        "is_free": int(each.is_free),
+        "groups": json.dumps(each.groups),
         "holders": json.dumps(holders),
-        "held_by": json.dumps(turn.held_by),
-        "behind": json.dumps(turn.behind),
+        "held_by": json.dumps(each.held_by),
+        "behind": json.dumps(each.behind),
         "changed": number,
     }

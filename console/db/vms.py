@@ -58,7 +58,7 @@ _CELL: Final = ("vm_id", "name", "site", "location", "zone", "scale_set")
 _SHOWN: Final = vm.alias("shown")
 BEARER: Final = vm.alias("bearer")
 """The VM that bears a name, in `named`."""
-_CONTACT_COLUMNS: Final = ("commands", "pulled_at", "heard_at", "first_at", "site")
+_CONTACT_COLUMNS: Final = ("commands", "pulled_at", "heard_at", "first_at", "site", "prepares")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

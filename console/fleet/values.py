@@ -350,6 +350,9 @@ class Named:
     known_since: float
     """When the first word of it came in."""
     site: str
+    prepares: bool = False
+    is_grouped: bool = False
+    """Whether a group of this console has it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -374,8 +377,8 @@ class EventTurn:
     by: str | None
     asked: str | None
     """The reason of the person who asked."""
-    needs_people: bool
-    """Whether it goes on only if a person asks."""
+    is_free: bool
+    """Whether it goes on only if a person asks, and one who approves it is not refused."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

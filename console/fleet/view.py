@@ -90,7 +90,13 @@ def decision_on(known: KnownEvent, now: float, listening: Listening) -> Decision
         known.decided,
         can_be_asked=bool(candidates(known, now, listening)),
     )
-    return in_turn(now_stands, known.turn)
+    named = known.named.values()
+    return in_turn(
+        now_stands,
+        known.turn,
+        is_grouped=any(each.is_grouped for each in named),
+        can_prepare=all(each.contact in ("heard", "late") for each in named if each.prepares),
+    )
 
 
 def event_item(

@@ -20,8 +20,6 @@ from console.notify.vms import SeenVm
 
 _WINDOW_SECONDS: Final = 3600.0
 """What ended longer ago than this is not told any more."""
-_TURN_SECONDS: Final = 5.0
-"""So soon after its announcement it is known whether an event waits for its group."""
 _SETTLE_SECONDS: Final = 60.0
 """An event's end waits so long for the VMs that it names to say what it cost."""
 
@@ -45,16 +43,13 @@ class Found:
         return {vm_id: each for vm_id, each in incidents.items() if vm_id in looked_at}
 
 
-def look(snapshot: Snapshot, *, begun: float, has_groups: bool = False) -> Found:
+def look(snapshot: Snapshot, *, begun: float) -> Found:
     """What is to be told; `begun` is when consoles of this database began to tell, in seconds since
-    1970. `has_groups`: events may wait for their group, and then nothing is due.
+    1970.
     """
     since = max(begun, snapshot.now - _WINDOW_SECONDS)
     found: list[Notice] = []
     for known in snapshot.events.open():
-        is_new = snapshot.now - known.event.first_at < _TURN_SECONDS
-        if has_groups and known.turn is None and is_new:
-            continue  # whether it waits for its group is known in a moment
         state = decision_on(known, snapshot.now, snapshot.listening).state
         found += events.of_open(known, state, snapshot.now)
     found += _turns(snapshot)

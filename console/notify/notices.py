@@ -34,10 +34,8 @@ class Notices:
         snapshots: Snapshots,
         base: str,
         site: str,
-        has_groups: bool = False,
     ) -> None:
-        """`base` is the console's address in links; `has_groups`: events wait for their groups."""
-        self._has_groups = has_groups
+        """`base` is the console's address in links."""
         self._snapshots = snapshots
         self._database = snapshots.database
         self._base = base
@@ -100,7 +98,7 @@ class Notices:
         meanwhile, or a write that failed, is right in the next look.
         """
         with self._snapshots.take() as snapshot:
-            now, found = snapshot.now, look(snapshot, begun=begun, has_groups=self._has_groups)
+            now, found = snapshot.now, look(snapshot, begun=begun)
         if not found.notices and not _differs(vm_notices(found.seen, found.incidents, now)):
             return
         with write_to(self._database) as (connection, _):

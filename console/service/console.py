@@ -65,10 +65,11 @@ class Console:
         self.settings = settings
         self.clock = CommonClock(clock, is_compared=clock is time.time)
         self.database = Database(database_url(settings))
+        self.grouping = Grouping(settings.groups)
         self.snapshots = Snapshots(
             self.database,
             silent_after=settings.silent_after,
-            has_groups=bool(settings.groups),
+            grouping=self.grouping,
             clock=self.clock,
         )
         sources = read_sources(settings.source)
@@ -97,7 +98,6 @@ class Console:
         key = None if settings.enroll_key_file is None else read_key(settings.enroll_key_file)
         self.enrolments = Enrolments(key)
         self.pull_queue = PullQueue()
-        self.grouping = Grouping(settings.groups)
         self.decisions = Decisions(
             self.snapshots,
             signer=signer_of(settings),
@@ -116,7 +116,6 @@ class Console:
             snapshots=self.snapshots,
             base=settings.public_url or f"http://{settings.listen}",
             site=SITE,
-            has_groups=bool(settings.groups),
         )
         self.stream = Stream()
         self._changes = Changes(self.snapshots)

@@ -28,7 +28,7 @@ def away_by_group(
             # Where it was when the turn was taken, and where it is now.
             for key in holder.groups | (vm.groups if vm else frozenset()):
                 found.setdefault(key, {}).setdefault(holder.vm_id, reason)
-    started = _started(situation.events)
+    started = _started(situation)
     for vm in situation.vms.values():
         reason_now = _reason(vm, started, with_unsure=with_unsure)
         if reason_now is not None:
@@ -52,6 +52,8 @@ def _reason(vm: VmFacts, started: Mapping[str, EventFacts], *, with_unsure: bool
         newest = vm.preparation(preparing)
         since = vm.heard_at if newest is None else newest.at
         return Away(vm_id=vm.vm_id, why="preparing", since=since, event_key=preparing)
+    if vm.asked_for is not None:
+        return Away(vm_id=vm.vm_id, why="turn", since=vm.heard_at, event_key=vm.asked_for)
     event = started.get(vm.vm_id)
     if event is not None:
         since = vm.heard_at if event.started_at is None else event.started_at
@@ -62,10 +64,12 @@ def _reason(vm: VmFacts, started: Mapping[str, EventFacts], *, with_unsure: bool
     return None
 
 
-def _started(events: Mapping[str, EventFacts]) -> dict[str, EventFacts]:
+def _started(situation: TurnSituation) -> dict[str, EventFacts]:
     """For each VM the started event that names it; the earliest of several."""
     found: dict[str, EventFacts] = {}
-    for event in sorted(events.values(), key=lambda each: each.order, reverse=True):
+    vms = situation.vms
+    for event in sorted(situation.events.values(), key=lambda each: each.order, reverse=True):
         if event.status == STARTED:
-            found |= dict.fromkeys(event.named, event)
+            named = (vms[vm_id] for vm_id in event.named if vm_id in vms)
+            found |= {vm.vm_id: event for vm in named if event.is_word_on(vm, vms)}
     return found

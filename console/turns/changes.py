@@ -13,6 +13,8 @@ from console.turns.situation import EventFacts, Holder, Turn, TurnSituation
 def changed_turns(situation: TurnSituation, plan: Plan, now: float) -> dict[str, Turn]:
     """The turns that the plan begins or changes, by the key of their event."""
     turns = dict(situation.turns)
+    for rest in plan.rests:
+        turns[rest.event_key] = _with_rest(turns[rest.event_key], rest, now)
     for back in plan.backs:
         turns[back.event_key] = _with_back(turns[back.event_key], back, now)
     for join in plan.joins:
@@ -23,6 +25,8 @@ def changed_turns(situation: TurnSituation, plan: Plan, now: float) -> dict[str,
     for take in plan.takes:
         event = situation.events[take.event_key]
         turns[take.event_key] = taken(turns.get(take.event_key), take, event, now)
+    for key, is_free in plan.free.items():
+        turns[key] = replace(turns[key], is_free=is_free)
     for key, why in plan.waiting.items():
         turns[key] = _with_reason(turns.get(key) or waiting(situation.events[key], now), why)
     return {key: turn for key, turn in turns.items() if turn != situation.turns.get(key)}
@@ -52,12 +56,13 @@ def taken(before: Turn | None, take: Take, event: EventFacts, now: float) -> Tur
         taken_at=now,
         by=take.actor,
         is_forced=take.is_forced,
-        holders=(),
+        # Who is away for an earlier state of the event is away still.
+        holders=tuple(each for each in known.still_away if each.vm_id not in take.groups),
         reason=None,
         ended_by=None,
         held_by=(),
         behind=(),
-        needs_people=False,
+        is_free=False,
         groups=tuple(sorted({key for keys in take.groups.values() for key in keys})),
     )
     return _with_holders(begun, take.groups)
@@ -67,38 +72,55 @@ def moved(turn: Turn, move: Move, event: EventFacts | None, now: float) -> Turn:
     """The turn after something happened to it."""
     state = after(turn.state, move.happening)
     fingerprint = turn.fingerprint
-    if move.happening in ("changed", "returned") and event is not None:
+    if move.happening in ("changed", "returned", "outdated") and event is not None:
         fingerprint = event.fingerprint
-        turn = replace(turn, ended_by=None)
+        turn = replace(turn, ended_by=None, is_forced=False)
+    if move.actor is not None:
+        turn = replace(turn, by=move.actor, asked=None)
     over_at = turn.over_at
     if move.happening in ("gone", "unrecovered") and over_at is None:
         over_at = now
-    elif move.happening == "returned":
+    elif move.happening in ("returned", "outdated"):
         over_at = None
+    # A VM is asked to prepare for each state anew, also for one that was there before.
+    is_same = state == turn.state and fingerprint == turn.fingerprint
     return replace(
         turn,
         state=state,
-        since=turn.since if state == turn.state else now,
+        since=turn.since if is_same else now,
         fingerprint=fingerprint,
-        reason=turn.reason if move.reason is None else move.reason,
+        reason=move.reason if move.reason or not is_same else turn.reason,
         over_at=over_at,
+        holders=turn.holders if over_at else tuple(replace(h, ready_at=None) for h in turn.holders),
     )
 
 
 def _with_reason(turn: Turn, why: Waiting) -> Turn:
     return replace(
         turn,
-        reason=why.reason if turn.state == "waiting" else turn.reason,
+        reason=why.reason if turn.state in ("waiting", "prepared") else turn.reason,
         groups=why.groups,
         held_by=why.held_by,
         behind=why.behind,
-        needs_people=why.needs_people,
+        is_free=why.is_free,
     )
 
 
 def _with_holders(turn: Turn, groups: Mapping[str, frozenset[str]]) -> Turn:
     new = tuple(Holder(vm_id=vm_id, groups=groups[vm_id]) for vm_id in sorted(groups))
     return replace(turn, holders=(*turn.holders, *new))
+
+
+def _with_rest(turn: Turn, rest: Back, now: float) -> Turn:
+    return replace(
+        turn,
+        holders=tuple(
+            replace(each, ready_at=now)
+            if each.vm_id == rest.vm_id and each.back_at is None
+            else each
+            for each in turn.holders
+        ),
+    )
 
 
 def _with_back(turn: Turn, back: Back, now: float) -> Turn:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -11,6 +12,8 @@ from zoneinfo import ZoneInfo
 
 from console.config.groups import DAYS, TAG, GroupSettings, Window
 
+TAGS: Final = "tags"
+"""The attribute of a member that holds its tags."""
 _MOST_KNOWN: Final = 100_000
 """VMs whose groups are remembered."""
 ATTRIBUTES: Final = {
@@ -52,13 +55,13 @@ class Group:
 
     key: str
     rule: GroupSettings
-    members: frozenset[str]
-    """Their vmIds, without the VMs that are retired."""
+    size: int
+    """How many VMs it has, without those that are retired."""
 
     @property
     def at_most(self) -> int:
         """How many of its VMs may be away at once."""
-        return budget(self.rule.at_most, len(self.members))
+        return budget(self.rule.at_most, self.size)
 
 
 def matches(rule: GroupSettings, member: Member) -> bool:
@@ -86,20 +89,8 @@ def keys_of(rules: Iterable[GroupSettings], member: Member) -> frozenset[str]:
 
 def groups_of(rules: Sequence[GroupSettings], members: Iterable[Member]) -> dict[str, Group]:
     """Every group that has a member, by key, in the order of the rules and of the keys."""
-    found: dict[str, set[str]] = {}
-    rule_of: dict[str, GroupSettings] = {}
-    everybody = list(members)
-    for rule in rules:
-        mine: dict[str, set[str]] = {}
-        for member in everybody:
-            key = key_of(rule, member)
-            if key is not None:
-                mine.setdefault(key, set()).add(member.vm_id)
-                rule_of[key] = rule
-        found |= dict(sorted(mine.items()))
-    return {
-        key: Group(key=key, rule=rule_of[key], members=frozenset(vms)) for key, vms in found.items()
-    }
+    sizes = Counter(key for member in members for key in keys_of(rules, member))
+    return Grouping(rules).groups(sizes)
 
 
 class Grouping:
@@ -109,12 +100,16 @@ class Grouping:
 
     def __init__(self, rules: Iterable[GroupSettings]) -> None:
         self.rules: Final = tuple(rules)
+        names = {name for rule in self.rules for name in (*rule.match, *rule.by)}
+        columns = {TAGS if name.startswith(TAG) else ATTRIBUTES[name] for name in names}
+        self.columns: Final = tuple(sorted(columns))
+        """Attributes of a member that the rules look at."""
         self._rule_of: Final = {rule.name: rule for rule in self.rules}
         self._order: Final = {rule.name: number for number, rule in enumerate(self.rules)}
         self._known: dict[Hashable, frozenset[str]] = {}
 
     def keys(self, seen: Hashable, member: Callable[[], Member]) -> frozenset[str]:
-        """The keys of a VM's groups; `seen` is all that groups see of it, as one value."""
+        """The keys of a VM's groups; `seen` is all that the rules look at, as one value."""
         found = self._known.get(seen)
         if found is None:
             if len(self._known) >= _MOST_KNOWN:
@@ -122,19 +117,15 @@ class Grouping:
             found = self._known[seen] = keys_of(self.rules, member())
         return found
 
-    def groups(self, keys: Mapping[str, frozenset[str]]) -> dict[str, Group]:
-        """Every group that has a member, in the order of the rules and of the keys; `keys` are
-        those of each VM, by vmId.
+    def groups(self, sizes: Mapping[str, int]) -> dict[str, Group]:
+        """Every group that has a member, in the order of the rules and of the keys; `sizes` says
+        how many members each has, by key.
         """
-        found: dict[str, list[str]] = {}
-        for vm_id, several in keys.items():
-            for key in several:
-                found.setdefault(key, []).append(vm_id)
         # A name has no slash: what stands before the first one is the name of the rule.
-        names = {key: key.partition("/")[0] for key in found}
+        names = {key: key.partition("/")[0] for key in sizes}
         return {
-            key: Group(key=key, rule=self._rule_of[names[key]], members=frozenset(found[key]))
-            for key in sorted(found, key=lambda key: (self._order[names[key]], key))
+            key: Group(key=key, rule=self._rule_of[names[key]], size=sizes[key])
+            for key in sorted(sizes, key=lambda key: (self._order[names[key]], key))
         }
 
 

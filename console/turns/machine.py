@@ -24,6 +24,7 @@ Happening = Literal[
     "all_prepared",
     "not_prepared",
     "changed",
+    "outdated",
     "approve_sent",
     "approved_by_person",
     "not_approved",
@@ -31,6 +32,7 @@ Happening = Literal[
     "gone",
     "returned",
     "never_fits",
+    "ungrouped",
     "all_back",
     "hour_passed",
     "unrecovered",
@@ -46,6 +48,7 @@ TABLE: Final[dict[State, dict[Happening, State]]] = {
     "waiting": {
         "taken": "preparing",
         "never_fits": "forced",
+        "ungrouped": "over",
         "started": "forced",
         "gone": "over",
         "unrecovered": "away",
@@ -55,6 +58,7 @@ TABLE: Final[dict[State, dict[Happening, State]]] = {
         "all_prepared": "prepared",
         "not_prepared": "failed",
         "changed": "preparing",
+        "outdated": "failed",
         "started": "away",
         "gone": "away",
         "ended_by_person": "over",
@@ -63,6 +67,7 @@ TABLE: Final[dict[State, dict[Happening, State]]] = {
         "approve_sent": "approving",
         "not_prepared": "failed",
         "changed": "preparing",
+        "outdated": "failed",
         "started": "away",
         "gone": "away",
         "ended_by_person": "over",
@@ -70,15 +75,18 @@ TABLE: Final[dict[State, dict[Happening, State]]] = {
     "approving": {
         "not_approved": "failed",
         "changed": "preparing",
+        "outdated": "failed",
         "started": "away",
         "gone": "away",
         "ended_by_person": "over",
     },
-    # Azure starts the event at its time. A changed event is another chance to prepare, and a person
-    # may have it approved as it is.
+    # Azure starts the event at its time. A changed event is another chance to prepare, a person may
+    # take the turn up again, and may have the event approved as it is.
     "failed": {
+        "taken": "preparing",
         "approved_by_person": "approving",
         "changed": "preparing",
+        "outdated": "failed",
         "started": "away",
         "gone": "away",
         "ended_by_person": "over",
@@ -86,14 +94,21 @@ TABLE: Final[dict[State, dict[Happening, State]]] = {
     # An event that was over and is announced again has to be prepared again.
     "away": {
         "returned": "preparing",
+        "outdated": "failed",
         "all_back": "over",
         "hour_passed": "stuck",
         "ended_by_person": "over",
     },
-    "stuck": {"returned": "preparing", "all_back": "over", "ended_by_person": "over"},
+    "stuck": {
+        "returned": "preparing",
+        "outdated": "failed",
+        "all_back": "over",
+        "ended_by_person": "over",
+    },
     # A VM that has prepared without a turn, and has not recovered, is away all the same.
     "forced": {
         "taken": "preparing",
+        "ungrouped": "over",
         "gone": "over",
         "unrecovered": "away",
         "changed": "waiting",

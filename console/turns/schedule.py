@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Final
+from typing import Final, Literal
 
 from console.turns.away import away_by_group
 from console.turns.groups import approves, is_open
@@ -24,8 +24,11 @@ from console.turns.situation import (
     VmFacts,
 )
 
+Refusal = Literal["not_its_turn", "cannot_prepare", "not_prepared"]
 TOO_LATE_SECONDS: Final = 30.0
 """Before notBefore: what is not prepared by then is not approved any more."""
+ANSWER_SECONDS: Final = 120.0
+"""A command to prepare that was not followed by then is not followed any more."""
 STUCK_SECONDS: Final = 3600.0
 """After the end of its event a turn that has not ended is stuck."""
 
@@ -41,6 +44,8 @@ class Waiting:
     """Keys of the events that are before it: they hold a turn, or wait in front of it."""
     needs_people: bool = False
     """Whether it goes on only if a person asks."""
+    is_free: bool = False
+    """Whether a person who approves it now is not refused."""
     held_by: tuple[HeldBy, ...] = ()
     """Who is away in its groups, besides the VMs that it names."""
 
@@ -72,6 +77,8 @@ class Move:
     event_key: str
     happening: Happening
     reason: str | None = None
+    actor: str | None = None
+    """Who approves it from now on, if that is another one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,12 +97,16 @@ class Plan:
     joins: tuple[Join, ...] = ()
     moves: tuple[Move, ...] = ()
     backs: tuple[Back, ...] = ()
+    rests: tuple[Back, ...] = ()
+    """VMs that are heard again and have recovered: they rest from now on."""
     prepares: tuple[tuple[str, str], ...] = ()
     """Event key and vmId of each VM that is to prepare, and has not said that it has."""
     approvals: tuple[str, ...] = ()
     """Keys of the events that are prepared, and within the budget now."""
     waiting: Mapping[str, Waiting] = field(default_factory=dict)
     """By event key."""
+    free: Mapping[str, bool] = field(default_factory=dict)
+    """For each turn that has failed, by event key: whether a person may take it up again."""
 
 
 def plan(situation: TurnSituation, now: float) -> Plan:
@@ -104,16 +115,28 @@ def plan(situation: TurnSituation, now: float) -> Plan:
     joins: list[Join] = []
     moves: list[Move] = []
     backs: list[Back] = []
+    rests: list[Back] = []
+    stalled: dict[str, Waiting] = {}
+    free: dict[str, bool] = {}
     prepares: list[tuple[str, str]] = []
     approvals: list[str] = []
     for turn in situation.turns.values():
         if turn.is_held:
             joins += _joins(turn, situation, away)
-            backs += _back(turn, situation, now)
+            for each, is_over in _back(turn, situation, now):
+                (backs if is_over else rests).append(each)
+            backs += _unnamed(turn, situation, now)
             happened = list(_moves(turn, situation, now, backs))
             prepares += _prepares(turn, situation)
-            if turn.state == "prepared" and not happened and _fits_again(turn, situation, away):
-                approvals.append(turn.event_key)
+            if turn.state == "failed" and not happened:
+                event = situation.events[turn.event_key]
+                free[turn.event_key] = refusal(event, situation, away, now) is None
+            if turn.state == "prepared" and not happened:
+                why = _holds_back(turn, situation, away)
+                if why is None:
+                    approvals.append(turn.event_key)
+                else:
+                    stalled[turn.event_key] = why
             moves += happened
         else:
             left = _unrecovered(turn, situation)
@@ -125,9 +148,11 @@ def plan(situation: TurnSituation, now: float) -> Plan:
         joins=tuple(joins),
         moves=tuple(moves),
         backs=tuple(backs),
+        rests=tuple(rests),
         prepares=tuple(prepares),
         approvals=tuple(approvals),
-        waiting=waiting,
+        waiting={**stalled, **waiting},
+        free=free,
     )
 
 
@@ -141,7 +166,7 @@ def never_fits(event: EventFacts, situation: TurnSituation) -> str | None:
     """The key of a group of which the event by itself names more VMs than may be away."""
     for key in groups_touched(event, situation):
         group = situation.groups[key]
-        if len(event.named & group.members) > group.at_most:
+        if len(_members(event, key, situation)) > group.at_most:
             return key
     return None
 
@@ -153,7 +178,7 @@ def over_budget(
     return tuple(
         key
         for key in groups_touched(event, situation)
-        if len(away.get(key, {}).keys() | (event.named & situation.groups[key].members))
+        if len(away.get(key, {}).keys() | _members(event, key, situation))
         > situation.groups[key].at_most
     )
 
@@ -169,6 +194,21 @@ def holders(
         if each.vm_id not in event.named
     }
     return tuple(found[vm_id] for vm_id in sorted(found))
+
+
+def refusal(
+    event: EventFacts, situation: TurnSituation, away: Mapping[str, Mapping[str, Away]], now: float
+) -> Refusal | None:
+    """Why a person may not approve an event that has no turn, unless by force; None if it may."""
+    if over_budget(event, situation, away):
+        return "not_its_turn"
+    preparing = [vm for vm in _named(event, situation) if vm.prepares]
+    if any(not vm.is_heard for vm in preparing):
+        return "cannot_prepare"
+    unprepared = [vm for vm in preparing if not _is_prepared(vm, event)]
+    if unprepared and (_is_too_late(event, now) or any(_has_failed(vm, event) for vm in preparing)):
+        return "not_prepared"
+    return None
 
 
 def _queue(
@@ -197,6 +237,7 @@ def _queue(
             reason=reason or _waits_for(event, situation, away, behind),
             behind=tuple(dict.fromkeys([*held_by, *behind])),
             needs_people=reason is not None,
+            is_free=reason is not None and refusal(event, situation, away, now) is None,
             held_by=tuple(
                 (each.vm_id, each.event_key)
                 for each in (away_now if over_budget(event, situation, away) else ())
@@ -221,31 +262,49 @@ def _for_people(event: EventFacts, situation: TurnSituation, now: float) -> str 
 
 def _about_its_vms(event: EventFacts, situation: TurnSituation) -> str | None:
     named = _named(event, situation)
-    full = never_fits(event, situation)
-    if full is not None:
-        at_most = situation.groups[full].at_most
-        return f"it names more VMs of {full} than the {at_most} that may be away"
-    if event.strangers:
-        return f"the console does not know {', '.join(event.strangers)}"
+    permanent = _never_fits(event, situation) or _unknown(event)
+    if permanent is not None:
+        return permanent
     silent = sorted(vm.name for vm in named if not vm.is_heard)
     if silent:
         return f"the console does not hear {', '.join(silent)}"
+    quiet = sorted(vm.name for vm in named if not event.is_word_on(vm, situation.vms))
+    if quiet:
+        return f"{', '.join(quiet)} does not report it"
     if not any(vm.takes_commands for vm in named):
         return "no VM that it names takes commands"
+    return None
+
+
+def _never_fits(event: EventFacts, situation: TurnSituation) -> str | None:
+    full = never_fits(event, situation)
+    if full is None:
+        return None
+    at_most = situation.groups[full].at_most
+    return f"it names more VMs of {full} than the {at_most} that may be away"
+
+
+def _unknown(event: EventFacts) -> str | None:
+    if event.strangers:
+        return f"the console does not know {', '.join(event.strangers)}"
     return None
 
 
 def _about_the_event(event: EventFacts, now: float) -> str | None:
     if event.is_disputed:
         return "the VMs that report it do not agree"
-    if event.needs_two:
-        return "two persons approve an event of so many VMs"
     if event.ended_by is not None:
         return f"{event.ended_by} has ended its turn"
-    if event.is_left:
-        return "a person left it until Azure starts it"
     if _is_too_late(event, now):
         return "Azure starts it too soon"
+    return _kept_for_people(event)
+
+
+def _kept_for_people(event: EventFacts) -> str | None:
+    if event.needs_two:
+        return "two persons approve an event of so many VMs"
+    if event.is_left:
+        return "a person left it until Azure starts it"
     return None
 
 
@@ -291,18 +350,16 @@ def _moves(turn: Turn, situation: TurnSituation, now: float, backs: list[Back]) 
     """What happened to a turn that is held."""
     event = situation.events.get(turn.event_key)
     if turn.state in ("away", "stuck"):
-        yield from _while_away(turn, event, now, backs)
+        yield from _while_away(turn, event, situation, now, backs)
     elif event is None:
         yield Move(event_key=turn.event_key, happening="gone")
     elif event.status != "Scheduled":
         yield Move(event_key=turn.event_key, happening="started")
     elif event.fingerprint != turn.fingerprint:
-        yield Move(event_key=turn.event_key, happening="changed")
-    elif turn.state in ("preparing", "prepared") and turn.is_by_group and event.is_left:
-        reason = "a person left it until Azure starts it"
-        yield Move(event_key=turn.event_key, happening="not_prepared", reason=reason)
-    elif turn.state in ("preparing", "prepared") and _has_no_group(turn, event, situation):
-        reason = "no group of the settings has its VMs any more"
+        yield _changed(turn, event, situation, now, "changed")
+    elif turn.state in ("preparing", "prepared") and (
+        reason := _goes_on_no_more(turn, event, situation, now)
+    ):
         yield Move(event_key=turn.event_key, happening="not_prepared", reason=reason)
     elif turn.state == "preparing":
         yield from _while_preparing(turn, event, situation, now)
@@ -313,18 +370,52 @@ def _moves(turn: Turn, situation: TurnSituation, now: float, backs: list[Back]) 
         yield Move(event_key=turn.event_key, happening="not_prepared", reason="no time was left")
 
 
-def _has_no_group(turn: Turn, event: EventFacts, situation: TurnSituation) -> bool:
-    """Whether a turn that a group has taken by itself is of no group any more."""
-    return turn.is_by_group and not groups_touched(event, situation)
+def _changed(
+    turn: Turn, event: EventFacts, situation: TurnSituation, now: float, happening: Happening
+) -> Move:
+    """What a new state of the event makes of its turn. What a person has approved is one state: the
+    turn goes on to another one only if its groups approve that by themselves.
+    """
+    key = turn.event_key
+    if event.fingerprint == turn.fingerprint and not turn.is_by_group:
+        return Move(event_key=key, happening=happening)
+    reason = _not_by_itself(event, situation, now)
+    if reason is None:
+        actor = _take(event, situation, groups_touched(event, situation)).actor
+        return Move(event_key=key, happening=happening, actor=actor)
+    if not turn.is_by_group:
+        reason = f"it changed since {turn.by} approved it"
+    return Move(event_key=key, happening="outdated", reason=reason)
+
+
+def _goes_on_no_more(
+    turn: Turn, event: EventFacts, situation: TurnSituation, now: float
+) -> str | None:
+    """Why an event that prepares, or is prepared, is not to be approved any more."""
+    if turn.is_by_group:
+        return _not_by_itself(event, situation, now)
+    return "a person left it until Azure starts it" if event.is_left else None
+
+
+def _not_by_itself(event: EventFacts, situation: TurnSituation, now: float) -> str | None:
+    """Why groups do not approve the event by themselves; None also if that may pass in a moment."""
+    if not groups_touched(event, situation):
+        return "no group of the settings has its VMs any more"
+    return (
+        _never_fits(event, situation)
+        or _unknown(event)
+        or _kept_for_people(event)
+        or _about_its_groups(event, situation, now)
+    )
 
 
 def _while_away(
-    turn: Turn, event: EventFacts | None, now: float, backs: list[Back]
+    turn: Turn, event: EventFacts | None, situation: TurnSituation, now: float, backs: list[Back]
 ) -> Iterator[Move]:
     came = {each.vm_id for each in backs if each.event_key == turn.event_key}
     if event is not None:
         if event.status == "Scheduled":
-            yield Move(event_key=turn.event_key, happening="returned")
+            yield _changed(turn, event, situation, now, "returned")
     elif turn.over_at is None:
         yield Move(event_key=turn.event_key, happening="gone")
     elif all(each.vm_id in came for each in turn.still_away):
@@ -340,12 +431,7 @@ def _while_preparing(
     preparing = [
         vm for vm in _named(event, situation) if vm.prepares and (vm.is_heard or not turn.is_forced)
     ]
-    said = {vm.name: vm.preparation(event.key) for vm in preparing}
-    failed = sorted(
-        name
-        for name, each in said.items()
-        if each is not None and each.state == "failed" and each.fingerprint == event.fingerprint
-    )
+    failed = sorted(vm.name for vm in preparing if _has_failed(vm, event))
     if failed:
         reason = f"{', '.join(failed)} could not prepare"
         yield Move(event_key=turn.event_key, happening="not_prepared", reason=reason)
@@ -376,6 +462,8 @@ def _moves_without_turn(turn: Turn, situation: TurnSituation, *, is_left: bool) 
     event = situation.events.get(turn.event_key)
     if event is None:
         yield Move(event_key=turn.event_key, happening="unrecovered" if is_left else "gone")
+    elif not groups_touched(event, situation):
+        yield Move(event_key=turn.event_key, happening="ungrouped")
     elif event.fingerprint != turn.fingerprint:
         yield Move(event_key=turn.event_key, happening="changed")
     elif turn.state == "waiting" and event.status != "Scheduled":
@@ -428,34 +516,66 @@ def _is_prepared(vm: VmFacts, event: EventFacts) -> bool:
     return said is not None and said.state == "prepared" and said.fingerprint == event.fingerprint
 
 
+def _has_failed(vm: VmFacts, event: EventFacts) -> bool:
+    """Whether it said that it could not prepare for this state of the event."""
+    said = vm.preparation(event.key)
+    return said is not None and said.state == "failed" and said.fingerprint == event.fingerprint
+
+
 def _is_too_late(event: EventFacts, now: float) -> bool:
     return event.not_before is not None and event.not_before - now < TOO_LATE_SECONDS
 
 
-def _fits_again(
+def _holds_back(
     turn: Turn, situation: TurnSituation, away: Mapping[str, Mapping[str, Away]]
-) -> bool:
-    """Whether its VMs and what is away now are still within the budget of each group."""
+) -> Waiting | None:
+    """Why an event that is prepared is not approved at this moment; None if it is."""
+    event = situation.events[turn.event_key]
+    reason = None
+    if turn.is_by_group and event.is_disputed:
+        reason = "the VMs that report it do not agree"
+    elif not event.named <= turn.vm_ids:
+        reason = "it names further VMs"
+    elif not turn.is_forced and over_budget(event, situation, away):
+        reason = _waits_for(event, situation, away, [])
+    if reason is None:
+        return None
+    return Waiting(event_key=turn.event_key, groups=turn.groups, reason=reason)
+
+
+def _unnamed(turn: Turn, situation: TurnSituation, now: float) -> Iterator[Back]:
+    """The VMs that a changed event names no more, and that are not away: they have recovered, or
+    have prepared nothing since the last command to them has expired.
+    """
     event = situation.events.get(turn.event_key)
-    if event is None or event.status != "Scheduled" or event.fingerprint != turn.fingerprint:
-        return False
-    is_whole = event.named <= turn.vm_ids and not (event.strangers and turn.is_by_group)
-    return is_whole and (turn.is_forced or not over_budget(event, situation, away))
+    if turn.state not in ("preparing", "failed") or event is None:
+        return
+    for holder in turn.still_away:
+        vm = situation.vms.get(holder.vm_id)
+        if holder.vm_id in event.named or vm is None or not vm.is_heard:
+            continue
+        is_answered = vm.preparation(event.key) is not None or not vm.prepares
+        if _has_recovered(vm, turn) and (is_answered or now - turn.since >= ANSWER_SECONDS):
+            yield Back(event_key=turn.event_key, vm_id=holder.vm_id)
 
 
-def _back(turn: Turn, situation: TurnSituation, now: float) -> Iterator[Back]:
-    """The VMs that are back: the event is over, they were heard since, recovered and rested."""
+def _back(turn: Turn, situation: TurnSituation, now: float) -> Iterator[tuple[Back, bool]]:
+    """The VMs whose event is over, that were heard since and have recovered; and whether they are
+    back: they have rested.
+    """
     if turn.event_key in situation.events or turn.over_at is None:
         return
     for holder in turn.still_away:
         vm = situation.vms.get(holder.vm_id)
+        back = Back(event_key=turn.event_key, vm_id=holder.vm_id)
         if vm is None:  # retired: it is no member any more
-            yield Back(event_key=turn.event_key, vm_id=holder.vm_id)
+            yield back, True
         elif vm.is_heard and vm.heard_at >= turn.over_at and _has_recovered(vm, turn):
-            said = vm.preparation(turn.event_key)
-            since = turn.over_at if said is None else max(said.at, turn.over_at)
+            since = now if holder.ready_at is None else holder.ready_at
             if now - since >= _rest(holder.groups, situation):
-                yield Back(event_key=turn.event_key, vm_id=holder.vm_id)
+                yield back, True
+            elif holder.ready_at is None:
+                yield back, False
 
 
 def _has_recovered(vm: VmFacts, turn: Turn) -> bool:
@@ -466,6 +586,11 @@ def _has_recovered(vm: VmFacts, turn: Turn) -> bool:
 def _rest(keys: frozenset[str], situation: TurnSituation) -> float:
     """Seconds, the longest of its groups."""
     return max((g.rule.rest for key in keys if (g := situation.groups.get(key))), default=0.0)
+
+
+def _members(event: EventFacts, key: str, situation: TurnSituation) -> set[str]:
+    """The vmIds of the VMs that the event names and that belong to a group."""
+    return {vm.vm_id for vm in _named(event, situation) if key in vm.groups}
 
 
 def _named(event: EventFacts, situation: TurnSituation) -> list[VmFacts]:

@@ -55,6 +55,8 @@ class VmFacts:
     prepares: bool = False
     """Whether its status says that it has a program that prepares."""
     takes_commands: bool = False
+    asked_for: str | None = None
+    """The key of an event for which it may still follow a command to prepare."""
     preparations: Sequence[VmPreparation] = ()
 
     @property
@@ -79,6 +81,10 @@ class EventFacts:
     """Azure's word."""
     named: frozenset[str]
     """vmIds of the VMs that it names, as far as the console knows them."""
+    reported_by: frozenset[str] | None = None
+    """vmIds of those of them that say so themselves; None if all do."""
+    shown_by: str | None = None
+    """vmId of the VM by whose report it is known."""
     strangers: tuple[str, ...] = ()
     """Names of `resources` that the console cannot resolve."""
     event_type: str | None = None
@@ -99,6 +105,15 @@ class EventFacts:
     """How far the newest approval of this state of the event is."""
     scope: str = ""
 
+    def is_word_on(self, vm: VmFacts, vms: Mapping[str, VmFacts]) -> bool:
+        """Whether the event counts for a VM that it names: the VM says so itself, or another member
+        of its group does. A VM outside may say what it likes of VMs that are heard.
+        """
+        if self.reported_by is None or vm.vm_id in self.reported_by:
+            return True
+        witness = None if self.shown_by is None else vms.get(self.shown_by)
+        return witness is not None and not witness.groups.isdisjoint(vm.groups)
+
     @property
     def order(self) -> tuple[float, str]:
         """Where it stands among those that wait: by notBefore, and then by eventId."""
@@ -112,6 +127,8 @@ class Holder:
     vm_id: str
     groups: frozenset[str]
     """Keys of its groups when the turn was taken: it stays away in them until it is back."""
+    ready_at: float | None = None
+    """Since when it is heard again and has recovered; then it rests."""
     back_at: float | None = None
 
 
@@ -148,8 +165,8 @@ class Turn:
     """Who is away in these groups, while it waits."""
     behind: tuple[str, ...] = ()
     """Keys of the events that are before it, while it waits."""
-    needs_people: bool = False
-    """Whether it goes on only if a person asks."""
+    is_free: bool = False
+    """Whether it goes on only if a person asks, and who approves it now is not refused."""
 
     @property
     def is_held(self) -> bool:

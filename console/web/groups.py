@@ -8,7 +8,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from console.access.people import Person
+from console.db.grouping import groups_now
 from console.db.snapshot import Snapshot
+from console.db.tables import vm
 from console.db.turn_situation import read_situation
 from console.fleet.moments import moment
 from console.turns.away import away_by_group
@@ -28,17 +30,19 @@ class Groups:
 
     def listed(self, request: Request) -> Response:
         """Every group that has a member."""
+        grouping, person = self._state.grouping, person_of(request)
         with self._state.snapshots.take() as snapshot:
-            items = group_items(snapshot, self._state.grouping, person_of(request))
+            items = group_items(read_situation(snapshot, grouping), snapshot, grouping, person)
         return answer(GroupList.model_validate({"items": items}))
 
 
-def group_items(snapshot: Snapshot, grouping: Grouping, person: Person) -> list[Json]:
+def group_items(
+    situation: TurnSituation, snapshot: Snapshot, grouping: Grouping, person: Person
+) -> list[Json]:
     """Every group as the API shows it; a person of one site sees those with a VM of that site."""
-    if not grouping.rules:
-        return []
-    situation = read_situation(snapshot, grouping)
-    own = None if person.site is None else snapshot.vms.of_site(person.site)
+    own = None
+    if person.site is not None:
+        own = groups_now(snapshot.connection, grouping, vm.c.site == person.site).keys()
     away = away_by_group(situation)
     waiting: dict[str, list[Turn]] = {}
     for turn in situation.turns.values():
@@ -48,7 +52,7 @@ def group_items(snapshot: Snapshot, grouping: Grouping, person: Person) -> list[
     return [
         _item(group, away.get(group.key, {}), waiting.get(group.key, ()), situation)
         for group in situation.groups.values()
-        if own is None or not own.isdisjoint(group.members)
+        if own is None or group.key in own
     ]
 
 
@@ -59,7 +63,7 @@ def _item(
     return {
         "name": group.rule.name,
         "key": group.key,
-        "members": len(group.members),
+        "members": group.size,
         "atMost": group.at_most,
         "away": [_away(each, situation) for each in away.values()],
         "waiting": [

@@ -152,7 +152,7 @@ def _groups(snapshot: Snapshot, grouping: Grouping) -> Iterator[Metric]:
         return
     situation = read_situation(snapshot, grouping)
     away = away_by_group(situation)
-    members = {key: float(len(group.members)) for key, group in situation.groups.items()}
+    members = {key: float(group.size) for key, group in situation.groups.items()}
     counts = {key: float(len(away.get(key, {}))) for key in situation.groups}
     yield _gauge("group_away", "VMs of the group that are away.", "group", counts)
     yield _gauge("group_members", "VMs of the group that are not retired.", "group", members)

@@ -6,9 +6,10 @@ from typing import Any, Final
 
 from console.access.people import Person
 from console.db.snapshot import Snapshot
+from console.db.turn_situation import read_situation
 from console.fleet.moments import seconds_of
 from console.turns.groups import Grouping
-from console.web.events import event_item
+from console.turns.situation import EventFacts, TurnSituation
 from console.web.groups import group_items
 from console.web.pages import words
 
@@ -19,19 +20,23 @@ _NAMES: Final = 3
 
 def values(snapshot: Snapshot, grouping: Grouping, person: Person) -> dict[str, Any]:
     """What the template shows: groups in which something happens first."""
-    items = group_items(snapshot, grouping, person)
+    situation = read_situation(snapshot, grouping)
+    items = group_items(situation, snapshot, grouping, person)
     wanted = {one["eventId"] for each in items for one in each["waiting"]}
-    events = {
-        known.event.event_id: event_item(snapshot, known)
-        for known in snapshot.events.some(sorted(wanted))
-    }
+    events = {each.event_id: each for each in situation.events.values()}
+    states = {each.event_id: each.state for each in situation.turns.values()}
     items.sort(key=lambda each: (not each["waiting"], not each["away"]))
     shown = items[:_MOST]
     for each in shown:
         for one in each["away"]:
             one.update(start=seconds_of(one["since"]))
         for one in each["waiting"]:
-            one.update(_event(events.get(one["eventId"]), one["eventId"]))
+            event = events.get(one["eventId"])
+            one.update(
+                names=one["eventId"] if event is None else _named(event, situation),
+                start=None if event is None else event.not_before,
+                state=words.TURNS[states.get(one["eventId"], "waiting")],
+            )
     return {
         "groups": shown,
         "more": len(items) - len(shown),
@@ -41,13 +46,9 @@ def values(snapshot: Snapshot, grouping: Grouping, person: Person) -> dict[str, 
     }
 
 
-def _event(item: dict[str, Any] | None, event_id: str) -> dict[str, Any]:
-    if item is None:
-        return {"names": event_id, "start": None, "state": words.TURNS["waiting"]}
-    names = [each["name"] for each in item["resources"]]
+def _named(event: EventFacts, situation: TurnSituation) -> str:
+    """What it is, and of which VMs."""
+    known = (situation.vms[vm_id].name for vm_id in event.named if vm_id in situation.vms)
+    names = [*sorted(known), *event.strangers]
     more = f" and {len(names) - _NAMES} more" if len(names) > _NAMES else ""
-    return {
-        "names": f"{item['eventType'] or 'Event'} of {', '.join(names[:_NAMES])}{more}",
-        "start": seconds_of(item["notBefore"]),
-        "state": words.TURNS[item["turn"]["state"]],
-    }
+    return f"{event.event_type or 'Event'} of {', '.join(names[:_NAMES])}{more}"

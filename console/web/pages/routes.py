@@ -105,7 +105,7 @@ class Pages:
     def history(self, request: Request) -> Response:
         """What happened, of what is known."""
         choice, problem = history_page.Choice(request.query_params), None
-        person, has_groups = person_of(request), self._state.snapshots.has_groups
+        person, has_groups = person_of(request), bool(self._state.grouping.rules)
         with self._state.snapshots.take() as snapshot:
             try:
                 values = history_page.values(snapshot, choice, person, has_groups=has_groups)

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from console.access.people import Person
 from console.access.scope import sees_vm
+from console.db.grouping import keys_among
 from console.db.snapshot import Snapshot
-from console.db.turn_situation import keys_among
 from console.fleet.values import Expectation, HeardVm
 from console.fleet.view import decision_on
 from console.turns.groups import Grouping

@@ -25,7 +25,8 @@ from console.db.opening import Database
 from console.db.snapshot import Snapshots
 from console.db.transactions import write_to
 from console.fleet.fold import fold
-from console.fleet.values import Command
+from console.fleet.values import Command, KnownEvent
+from console.fleet.view import decision_on
 from console.records.parse import parse_record, parse_status
 from console.turns.groups import Grouping
 from wire.record import PREPARATION, Record
@@ -57,16 +58,8 @@ class Cluster:
         rule = GroupSettings.model_validate({"name": "db", "approve": {}, **keys})
         grouping = Grouping([rule])
         self.settings = TurnSettings(grouping=grouping, can_sign=True)
-        self.snapshots = Snapshots(database, clock=self._seconds)
-        self.decisions = Decisions(
-            self.snapshots,
-            signer=NoSigner(),
-            publishers={},
-            offer=lambda _vm_id, _jti: None,
-            committed=lambda: None,
-            connected=lambda: {"broker": 1.0},
-            grouping=grouping,
-        )
+        self.snapshots = Snapshots(database, grouping=grouping, clock=self._seconds)
+        self.decisions = self.decisions_of(grouping)
         with database.writing.begin() as connection:
             connection.exec_driver_sql(
                 "INSERT INTO listening (console, source, since, until, seen_at) "
@@ -76,6 +69,18 @@ class Cluster:
 
     def _seconds(self) -> float:
         return self.now.timestamp()
+
+    def decisions_of(self, grouping: Grouping) -> Decisions:
+        """What people ask of a console with these groups."""
+        return Decisions(
+            self.snapshots,
+            signer=NoSigner(),
+            publishers={},
+            offer=lambda _vm_id, _jti: None,
+            committed=lambda: None,
+            connected=lambda: {"broker": 1.0},
+            grouping=grouping,
+        )
 
     def hear(self) -> None:
         """Every VM is heard now, and says that it prepares."""
@@ -111,6 +116,18 @@ class Cluster:
         soon = _moment(self.now + timedelta(minutes=15))
         self.tell(self.vms[number].event(event_id, now=self.now, not_before=soon))
         return event_id
+
+    def lose(self, number: int) -> None:
+        """The broker says that the connection of a VM was lost."""
+        lost = self.vms[number]
+        status = parse_status(
+            lost.status("offline", reason="lost"),
+            source="broker",
+            received_at=self.now.timestamp(),
+            vm_id=lost.vm_id,
+            site="default",
+        )
+        self.store([status])
 
     def end(self, number: int) -> None:
         """Its event is over."""
@@ -225,18 +242,7 @@ def test_an_approval_waits_while_another_member_has_crashed(cluster: Cluster) ->
     cluster.announce(0)
     cluster.step()
     cluster.says(0, "prepared")
-    lost = cluster.vms[2]
-    cluster.store(
-        [
-            parse_status(
-                lost.status("offline", reason="lost"),
-                source="broker",
-                received_at=cluster.now.timestamp(),
-                vm_id=lost.vm_id,
-                site="default",
-            )
-        ]
-    )
+    cluster.lose(2)
     assert cluster.step() == []
     assert cluster.state(0) == "prepared"
     cluster.wait(1)
@@ -334,3 +340,256 @@ def test_without_a_role_no_turn_is_ended(cluster: Cluster) -> None:
     with pytest.raises(DecisionRefused) as refused:
         asyncio.run(cluster.decisions.end_turn(viewer, "E-0", "please", force=True))
     assert refused.value.why == "role"
+
+
+def seen(cluster: Cluster, number: int) -> KnownEvent:
+    """The event of a VM as a person sees it."""
+    with cluster.snapshots.take() as snapshot:
+        known = snapshot.events.one(f"E-{number}")
+    assert known is not None
+    return known
+
+
+def approve(cluster: Cluster, number: int, **more: Any) -> None:
+    """Alice approves the event of a VM."""
+    fingerprint = seen(cluster, number).shown.report.fingerprint
+    asyncio.run(cluster.decisions.approve(ALICE, f"E-{number}", fingerprint, "maintenance", **more))
+
+
+def is_due(cluster: Cluster, number: int) -> bool:
+    """Whether a decision on the event of a VM is shown as due."""
+    with cluster.snapshots.take() as snapshot:
+        known = snapshot.events.one(f"E-{number}")
+        assert known is not None
+        return decision_on(known, snapshot.now, snapshot.listening).state == "due"
+
+
+@pytest.fixture
+def by_people(database: Database) -> Iterator[Cluster]:
+    """A group that approves nothing by itself; of three VMs two may be away."""
+    made = Cluster(database, approve=None, at_most=2)
+    yield made
+    made.decisions.stop()
+
+
+def test_a_person_does_not_approve_what_failed_to_prepare(by_people: Cluster) -> None:
+    """Nothing is due, and nothing is sent without force, while a VM has given up."""
+    by_people.announce(0)
+    by_people.step()
+    assert is_due(by_people, 0)
+    by_people.says(0, "failed")
+    by_people.step()
+    assert not is_due(by_people, 0)
+    with pytest.raises(DecisionRefused) as refused:
+        approve(by_people, 0)
+    assert refused.value.why == "not_prepared"
+    assert "approve" not in by_people.actions()
+    approve(by_people, 0, force=True)
+    assert "approve" in by_people.actions()
+
+
+def test_a_person_does_not_approve_what_no_vm_has_time_to_prepare(by_people: Cluster) -> None:
+    """Shortly before notBefore an approval would go out before its VM has prepared."""
+    by_people.announce(0)
+    by_people.step()
+    by_people.wait(14 * 60 + 40)
+    by_people.step()
+    assert not is_due(by_people, 0)
+    with pytest.raises(DecisionRefused) as refused:
+        approve(by_people, 0)
+    assert refused.value.why == "not_prepared"
+    assert "approve" not in by_people.actions()
+
+
+def test_nothing_is_due_while_a_named_vm_that_prepares_is_not_heard(by_people: Cluster) -> None:
+    """There is room in its group, and yet it cannot prepare."""
+    one, other, _ = by_people.vms
+    soon = _moment(by_people.now + timedelta(minutes=15))
+    names = [one.name, other.name]
+    for vm in (one, other):
+        by_people.tell(vm.event("E-0", now=by_people.now, not_before=soon, resources=names))
+    by_people.step()
+    assert is_due(by_people, 0)
+    by_people.lose(1)
+    assert not is_due(by_people, 0)
+    by_people.step()
+    assert not is_due(by_people, 0)
+    with pytest.raises(DecisionRefused) as refused:
+        approve(by_people, 0)
+    assert refused.value.why == "cannot_prepare"
+
+
+def test_nothing_is_due_before_it_is_known_whether_there_is_room(by_people: Cluster) -> None:
+    """An event that came in a moment ago may have to wait for its group."""
+    for number in range(3):
+        by_people.announce(number)
+    assert not any(is_due(by_people, number) for number in range(3))
+    by_people.step()
+    assert all(is_due(by_people, number) for number in range(3))
+
+
+def change(cluster: Cluster, number: int, **more: Any) -> None:
+    """Azure changes the event of a VM."""
+    more = {"not_before": _moment(cluster.now + timedelta(minutes=30)), **more}
+    event = cluster.vms[number].event(f"E-{number}", transition="updated", now=cluster.now, **more)
+    cluster.tell(event)
+
+
+def test_a_persons_approval_is_for_the_state_that_the_person_saw(by_people: Cluster) -> None:
+    """The event changes while it prepares: it waits for another approval, which takes it up."""
+    by_people.announce(0)
+    by_people.step()
+    approve(by_people, 0)
+    by_people.step()
+    change(by_people, 0)
+    by_people.wait(11)
+    by_people.step()
+    assert by_people.state(0) == "failed"
+    by_people.says(0, "prepared")
+    assert by_people.step() == []
+    assert is_due(by_people, 0)
+    approve(by_people, 0)
+    assert by_people.actions()[-1] == "approve"
+
+
+def test_force_is_for_the_vms_that_the_event_named(database: Database) -> None:
+    """The event grows: what it names besides is not sent away."""
+    cluster = Cluster(database, approve=None)
+    cluster.announce(1)
+    cluster.step()
+    approve(cluster, 1)
+    cluster.step()
+    cluster.announce(0)
+    cluster.step()
+    approve(cluster, 0, force=True)
+    assert cluster.step() == ["prepare db-0"]
+    change(cluster, 0, resources=[vm.name for vm in cluster.vms])
+    cluster.wait(11)
+    assert cluster.step() == ["prepare db-1"]  # again, for its own event
+    assert cluster.state(0) == "failed"
+    cluster.decisions.stop()
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {"approve": {"event_type": ["Freeze"]}},
+        {"window": [{"days": ["Sun"], "from": "11:00", "to": "12:10", "zone": "UTC"}]},
+    ],
+    ids=["type", "window"],
+)
+def test_a_group_approves_what_it_approves_at_the_moment_of_the_approval(
+    database: Database, keys: dict[str, object]
+) -> None:
+    """Not what it did when the turn was taken: the type may have changed, the window have ended."""
+    cluster = Cluster(database, **keys)
+    later = _moment(cluster.now + timedelta(hours=5))
+    cluster.tell(
+        cluster.vms[0].event("E-0", event_type="Freeze", now=cluster.now, not_before=later)
+    )
+    assert cluster.step() == ["prepare db-0"]
+    if "approve" in keys:
+        change(cluster, 0, event_type="Redeploy")
+    cluster.wait(3600)
+    cluster.step()
+    cluster.says(0, "prepared")
+    assert cluster.step() == []
+    assert cluster.state(0) == "failed"
+    cluster.decisions.stop()
+
+
+def test_a_person_takes_an_approval_back(by_people: Cluster) -> None:
+    """Whoever leaves an event while it prepares is heard; and an approval takes a leave back."""
+    by_people.announce(0)
+    by_people.step()
+    approve(by_people, 0)
+    by_people.step()
+    asyncio.run(
+        by_people.decisions.leave(
+            ALICE, "E-0", seen(by_people, 0).shown.report.fingerprint, "not today"
+        )
+    )
+    by_people.says(0, "prepared")
+    assert by_people.step() == []
+    assert by_people.state(0) == "failed"
+    approve(by_people, 0)
+    assert by_people.actions()[-1] == "approve"
+
+
+def test_a_state_that_comes_back_is_prepared_again(cluster: Cluster) -> None:
+    """A, B, and A again: the VM has given up the preparation for A meanwhile."""
+    first = _moment(cluster.now + timedelta(minutes=15))
+    cluster.announce(0)
+    cluster.step()
+    change(cluster, 0)
+    cluster.wait(11)
+    assert cluster.step() == ["prepare db-0"]
+    change(cluster, 0, not_before=first)
+    cluster.wait(11)
+    assert cluster.step() == ["prepare db-0"]
+    assert cluster.state(0) == "preparing"
+
+
+def test_after_the_end_of_a_turn_its_command_counts_until_it_has_expired(cluster: Cluster) -> None:
+    """The broker may hand it out still: until then no other VM is asked."""
+    cluster.announce(0)
+    cluster.announce(1)
+    assert cluster.step() == ["prepare db-0"]
+    asyncio.run(cluster.decisions.end_turn(ALICE, "E-0", "not now", force=True))
+    assert cluster.step() == []
+    cluster.wait(61)
+    assert cluster.step() == ["prepare db-1"]
+
+
+def test_an_event_that_names_a_retired_vm_is_left_to_people(cluster: Cluster) -> None:
+    """It is no member any more, and cannot prepare."""
+    soon = _moment(cluster.now + timedelta(minutes=15))
+    names = [cluster.vms[0].name, cluster.vms[1].name]
+    for vm in cluster.vms[:2]:
+        cluster.tell(vm.event("E-0", now=cluster.now, not_before=soon, resources=names))
+    with cluster.database.writing.begin() as connection:
+        connection.exec_driver_sql("UPDATE vm SET retired_at = 1 WHERE name = 'db-1'")
+    assert cluster.step() == []
+    known = seen(cluster, 0)
+    assert known.turn is not None
+    assert known.turn.reason == "the console does not know db-1"
+
+
+def without_groups(cluster: Cluster) -> Cluster:
+    """The same database with a console whose settings have no groups."""
+    cluster.settings = TurnSettings(grouping=Grouping(()), can_sign=True)
+    cluster.snapshots = Snapshots(cluster.database, clock=cluster.snapshots.clock)
+    cluster.decisions = cluster.decisions_of(Grouping(()))
+    return cluster
+
+
+def test_without_groups_open_turns_are_shown_and_end(cluster: Cluster) -> None:
+    """The settings of the next start have no groups: what waits is free, and what was released
+    comes to its end.
+    """
+    cluster.announce(0)
+    cluster.announce(1)
+    cluster.step()
+    cluster.says(0, "prepared")
+    cluster.step()
+    without_groups(cluster)
+    assert (cluster.state(0), cluster.state(1)) == ("approving", "waiting")
+    cluster.step()
+    assert (cluster.state(0), cluster.state(1)) == ("approving", "over")
+    assert is_due(cluster, 1)
+    cluster.end(0)
+    cluster.step()
+    cluster.says(0, "recovered")
+    cluster.wait(1)
+    cluster.step()
+    assert cluster.state(0) == "over"
+
+
+def test_without_groups_a_preparation_that_has_begun_is_not_passed_over(cluster: Cluster) -> None:
+    """A person does not approve an event while its VM prepares for it."""
+    cluster.announce(0)
+    cluster.step()
+    without_groups(cluster)
+    with pytest.raises(DecisionRefused) as refused:
+        approve(cluster, 0)
+    assert refused.value.why == "turn_begun"

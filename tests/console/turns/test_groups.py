@@ -63,9 +63,9 @@ def test_a_vm_can_be_in_several_groups() -> None:
     """Each rule that matches makes it a member of one group."""
     rules = [rule(), rule(name="zones", by=["zone"])]
     assert keys_of(rules, DB) == {"etcd", "zones/1"}
-    assert {key: each.members for key, each in groups_of(rules, [DB]).items()} == {
-        "etcd": {"v1"},
-        "zones/1": {"v1"},
+    assert {key: each.size for key, each in groups_of(rules, [DB]).items()} == {
+        "etcd": 1,
+        "zones/1": 1,
     }
 
 

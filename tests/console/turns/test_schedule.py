@@ -181,9 +181,18 @@ def test_a_turn_ends_once_its_vm_is_back() -> None:
     assert over.turns["a"].over_at == NOW + 10
     assert "a" in done(over, NOW + 20)[0].turns
     back = vm("v1", heard_at=NOW + 30, preparations=[said("a", "recovered", NOW + 30)])
-    recovered = replace(over, vms={**over.vms, "v1": back})
-    assert done(recovered, NOW + 89)[0].turns.keys() == {"a"}
-    assert done(recovered, NOW + 90)[0].turns == {}
+    resting, _ = done(replace(over, vms={**over.vms, "v1": back}), NOW + 30)
+    assert done(resting, NOW + 89)[0].turns.keys() == {"a"}
+    assert done(resting, NOW + 90)[0].turns == {}
+
+
+def test_a_vm_that_prepares_nothing_rests_from_its_return_on() -> None:
+    """A peer has said long before that the event is over."""
+    turn = replace(taken("a", "v1"), over_at=NOW)
+    reading = situation((), [vm("v1", heard_at=NOW + 600)], [turn], rule(rest=300))
+    resting, _ = done(reading, NOW + 600)
+    assert done(resting, NOW + 899)[0].turns.keys() == {"a"}
+    assert done(resting, NOW + 900)[0].turns == {}
 
 
 def test_a_peer_alone_ends_no_turn() -> None:
@@ -229,13 +238,49 @@ def test_a_vm_that_a_changed_event_names_besides_joins_the_turn_within_the_budge
     turn = replace(taken("a", "v1"), state="preparing")
     ready = vm("v1", preparations=[said("a", "prepared")])
     grown = event("a", "v1", "v2")
-    full = situation([grown], [ready], [turn])
+    full = situation([grown], [ready, vm("v3", contact="silent")], [turn], rule(at_most=2))
     after, todo = done(full)
     assert (todo.joins, after.turns["a"].state) == ((), "preparing")
     room = situation([grown], [ready], [turn], rule(at_most=2))
     after, todo = done(room)
     assert after.turns["a"].vm_ids == {"v1", "v2"}
     assert plan(after, NOW).prepares == (("a", "v2"),)
+
+
+def test_a_changed_event_that_can_never_go_on_has_failed_with_the_reason() -> None:
+    """It names more VMs than may be away, or one that the console does not know."""
+    turn = replace(taken("a", "v1"), state="preparing")
+    for grown, reason in (
+        (event("a", "v1", "v2"), "it names more VMs of etcd than the 1 that may be away"),
+        (event("a", "v1", strangers=("db-9",)), "the console does not know db-9"),
+    ):
+        after, _ = done(situation([replace(grown, fingerprint="a-2")], [], [turn]))
+        assert (after.turns["a"].state, after.turns["a"].reason) == ("failed", reason)
+
+
+def test_a_vm_that_a_changed_event_names_no_more_is_back_once_it_has_recovered() -> None:
+    """The VM that the event names in its place joins then."""
+    turn = replace(taken("a", "v1"), state="preparing")
+    moved = event("a", "v2")
+    kept = situation([moved], [vm("v1", preparations=[said("a", "prepared")])], [turn])
+    assert done(kept)[0].turns["a"].vm_ids == {"v1"}
+    freed = situation([moved], [vm("v1", preparations=[said("a", "recovered")])], [turn])
+    after, _ = done(done(freed)[0])
+    assert after.turns["a"].vm_ids == {"v2"}
+
+
+def test_what_a_vm_outside_the_group_says_of_a_vm_that_is_heard_counts_for_nothing() -> None:
+    """Neither is the VM away by it, nor is it asked to prepare; a member's word counts."""
+    outside = vm("w9", groups=frozenset())
+    invented = event("a", "v1", reported_by=frozenset(), shown_by="w9")
+    reading = situation([invented, event("b", "v2")], [outside])
+    todo = plan(reading, NOW)
+    assert [take.event_key for take in todo.takes] == ["b"]
+    assert todo.waiting["a"].reason == "db-1 does not report it"
+    started = replace(invented, status="Started")
+    assert away_by_group(situation([started], [outside]))["etcd"] == {}
+    by_member = situation([replace(started, shown_by="v2")])
+    assert set(away_by_group(by_member)["etcd"]) == {"v1"}
 
 
 def test_a_vm_that_prepares_at_its_own_deadline_is_away() -> None:

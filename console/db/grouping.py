@@ -1,0 +1,65 @@
+"""Which groups VMs belong to, by the columns that the rules look at."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from sqlalchemy import ColumnElement, Connection, func, literal, select
+
+from console.db.tables import vm
+from console.db.upsert import portions
+from console.turns.groups import TAGS, Group, Grouping, Member
+
+_NAME: Final = "name"
+
+
+def columns_of(grouping: Grouping, table: Any) -> list[ColumnElement[Any]]:
+    """What the rules look at; `table` is that of VMs, or an alias of it."""
+    return [table.c[name] for name in grouping.columns]
+
+
+def keys_of(grouping: Grouping, values: Sequence[Any]) -> frozenset[str]:
+    """The keys of the groups of a VM, from the values of `columns_of`."""
+    seen = tuple(values)
+    return grouping.keys(seen, lambda: _member(grouping.columns, seen))
+
+
+def keys_among(
+    connection: Connection, grouping: Grouping, vm_ids: Iterable[str]
+) -> dict[str, frozenset[str]]:
+    """The keys of the groups of some VMs that are not retired, by vmId."""
+    found: dict[str, frozenset[str]] = {}
+    for few in portions(vm_ids):
+        wanted = select(vm.c.vm_id, *columns_of(grouping, vm))
+        wanted = wanted.where(vm.c.retired_at.is_(None), vm.c.vm_id.in_(few))
+        found |= {row[0]: keys_of(grouping, row[1:]) for row in connection.execute(wanted)}
+    return found
+
+
+def groups_now(
+    connection: Connection, grouping: Grouping, *those: ColumnElement[bool]
+) -> dict[str, Group]:
+    """Every group that has a VM that is not retired, or one of `those`, with how many it has."""
+    if not grouping.rules:
+        return {}
+    columns = columns_of(grouping, vm)
+    # VMs that are equal in what the rules look at are one row; by their names they rarely are.
+    is_each = _NAME in grouping.columns
+    wanted: Any = select(literal(1) if is_each else func.count(), *columns)
+    wanted = wanted.where(vm.c.retired_at.is_(None), *those)
+    if not is_each:
+        wanted = wanted.group_by(*columns)
+    sizes: dict[str, int] = {}
+    for count, *values in connection.execute(wanted):
+        for key in keys_of(grouping, values) if count else ():
+            sizes[key] = sizes.get(key, 0) + count
+    return grouping.groups(sizes)
+
+
+def _member(columns: Sequence[str], values: Sequence[Any]) -> Member:
+    found: Mapping[str, Any] = dict(zip(columns, values, strict=True))
+    tags = json.loads(found[TAGS]) if TAGS in found else {}
+    rest = {name: value or "" for name, value in found.items() if name != TAGS}
+    return Member(vm_id="", tags=tags, **{_NAME: "", **rest})
