@@ -16,7 +16,7 @@ from support.page.browser import check_views, watched_page
 
 from console.approvals.signer import FileSigner
 from console.config.load import load
-from console.errors import ConfigurationError
+from sinks.shared.errors import ConfigurationError
 
 ROLES = '{"viewer": ["user:vic"], "approver": ["user:ann", "user:bob"]}'
 BAD = "<img src=x onerror='window.hit=1'><script>window.hit=1</script>\u202etxt\u0007"
