@@ -7,10 +7,12 @@ from itertools import islice
 from typing import Any, Final
 
 from console.audit import log
+from console.db import writing
 from console.db.enrolment import newest_generation, read_generations, write_generations
 from console.db.opening import Database
 from console.db.transactions import write_to
 from console.errors import RefusedError
+from console.fleet.vms import is_resource_id
 from console.ingest.enrolment import (
     EVERY_VM,
     is_vm_id,
@@ -21,22 +23,55 @@ from console.ingest.enrolment import (
 
 MOST_VMS: Final = 10_000
 """In one call."""
+_LONGEST_SITE: Final = 64
 _AT_ONCE: Final = 500
 """VMs in one transaction: writers of records wait for it."""
 
 
-def enroll(database: Database, vm_ids: Iterable[str], *, actor: str, now: float) -> dict[str, int]:
+def enroll(
+    database: Database,
+    vm_ids: Iterable[str],
+    *,
+    actor: str,
+    now: float,
+    resource_ids: Mapping[str, str] | None = None,
+    site: str | None = None,
+    silent_after: float | None = None,
+) -> dict[str, int]:
     """The generation of each VM's secrets, by vmId; one that is enrolled already keeps its own.
 
-    `now` in seconds since 1970. Raises `RefusedError` if something is not a vmId, `StoreError`.
+    `resource_ids`, by vmId, and `site` say who the VMs are, and where: that counts, whatever they
+    say themselves. `now` in seconds since 1970; `silent_after` in seconds, if it is the same for
+    every VM. Raises `RefusedError` if something is not a vmId, or not the ARM id of a VM,
+    `StoreError`.
     """
+    given = resource_ids or {}
+    wrong = next((each for each in given.values() if not is_resource_id(each)), None)
+    if wrong is not None:
+        raise RefusedError(
+            f"{wrong[:200]!r} is not the ARM id of a VM: /subscriptions/SUBSCRIPTION/"
+            "resourceGroups/GROUP/providers/Microsoft.Compute/virtualMachines/NAME"
+        )
+    if site is not None and (not is_vm_id(site) or len(site) > _LONGEST_SITE):
+        raise RefusedError(f"{site[:60]!r} is not a site: it is a word without / + and #")
     found: dict[str, int] = {}
     for some in portions(checked(vm_ids)):
+        said: dict[str, dict[str, Any]] = {
+            vm_id: {
+                "enrolled_at": now,
+                **({"resource_id": given[vm_id]} if vm_id in given else {}),
+                **({} if site is None else {"site": site}),
+            }
+            for vm_id in some
+            if vm_id in given or site is not None
+        }
         with write_to(database) as (connection, number):
             known = read_generations(connection, [*some, EVERY_VM])
             generations = {vm_id: _of(known, vm_id) for vm_id in some}
-            write_generations(connection, generations, number, revoked_at=None)
+            write_generations(connection, generations, number, revoked_at=None, said=said)
+            writing.bind(connection, said, number, now=now, silent_after=silent_after)
             for vm_id, generation in generations.items():
+                stated = {"resource_id": given.get(vm_id), "site": site}
                 log.append(
                     connection,
                     at=now,
@@ -44,6 +79,7 @@ def enroll(database: Database, vm_ids: Iterable[str], *, actor: str, now: float)
                     action="vm_enrolled",
                     vm_id=vm_id,
                     generation=generation,
+                    **{name: value for name, value in stated.items() if value is not None},
                 )
         found |= generations
     return found

@@ -44,7 +44,8 @@ login: Final = Table(
     Index("login_ends", "ends_at"),
 )
 
-# Which generation of its derived secrets a VM has; the row "*" is the least one of all VMs.
+# Which generation of its derived secrets a VM has; the row "*" is the least one of all VMs. What
+# an admin said of it counts for its first contact.
 enrolment: Final = Table(
     "enrolment",
     metadata,
@@ -52,5 +53,8 @@ enrolment: Final = Table(
     Column("generation", Integer, nullable=False),
     Column("revoked_at", Float(53)),
     Column("changed", BigInteger, nullable=False),
+    Column("resource_id", Text),
+    Column("site", Text),
+    Column("enrolled_at", Float(53)),
     Index("enrolment_changed", "changed"),
 )

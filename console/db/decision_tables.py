@@ -148,6 +148,17 @@ incident: Final = Table(
     Column("at", Float(53), nullable=False),
 )
 
+# What people were told about VMs that say to be another than they are known as, until it is over.
+conflict_notice: Final = Table(
+    "conflict_notice",
+    metadata,
+    Column("vm_id", Text, primary_key=True),
+    Column("key", Text, nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("size", Integer, nullable=False),
+    Column("at", Float(53), nullable=False),
+)
+
 # How far each sink has come, and which console delivers to it now; the row "*" is the number of
 # the last transaction whose events and decisions were looked at.
 notice_cursor: Final = Table(

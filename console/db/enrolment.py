@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Any
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, func, or_, select
 
 from console.db.access_tables import enrolment
 from console.db.upsert import portions, upsert
@@ -16,6 +17,17 @@ def read_generations(connection: Connection, vm_ids: Iterable[str]) -> dict[str,
     for few in portions(vm_ids):
         wanted = select(enrolment).where(enrolment.c.vm_id.in_(few))
         found |= {row.vm_id: row.generation for row in connection.execute(wanted)}
+    return found
+
+
+def read_enrolled(connection: Connection, vm_ids: Iterable[str]) -> dict[str, Any]:
+    """The rows of some VMs of which an admin has said who they are, or where."""
+    c = enrolment.c
+    found: dict[str, Any] = {}
+    for few in portions(vm_ids):
+        query = select(enrolment).where(c.vm_id.in_(few))
+        query = query.where(or_(c.resource_id.is_not(None), c.site.is_not(None)))
+        found |= {row.vm_id: row for row in connection.execute(query)}
     return found
 
 
@@ -31,13 +43,26 @@ def write_generations(
     number: int,
     *,
     revoked_at: float | None,
+    said: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> None:
-    """Put VMs into a generation; `revoked_at` in seconds since 1970, None if they are enrolled."""
+    """Put VMs into a generation; `revoked_at` in seconds since 1970, None if they are enrolled.
+    `said`: the columns of what an admin says of some of them; what was said of others stays.
+    """
+    names = ("resource_id", "site", "enrolled_at")
+    before = {
+        vm_id: {name: getattr(row, name) for name in names}
+        for vm_id, row in read_enrolled(connection, generations).items()
+    }
+    nothing = dict.fromkeys(names)
+    given = said or {}
     upsert(
         connection,
         enrolment,
         [
             {
+                **nothing,
+                **before.get(vm_id, {}),
+                **given.get(vm_id, {}),
                 "vm_id": vm_id,
                 "generation": generation,
                 "revoked_at": revoked_at,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import asdict, fields
 from typing import Any, Final
 
 from pydantic import TypeAdapter, ValidationError
@@ -14,6 +14,7 @@ from console.fleet.values import (
     Command,
     Decision,
     FleetEvent,
+    FleetName,
     LatestReport,
     Receipt,
     ReportedPreparation,
@@ -48,6 +49,8 @@ def vm_row(vm: Vm) -> Values:
     return {
         **{name: getattr(vm, name) for name in _VM},
         "prepares": int(vm.prepares),
+        "withheld": int(vm.withheld),
+        "said": None if vm.said is None else _json(asdict(vm.said)),
         "tags": _json(vm.tags) if vm.tags else _NO_TAGS,
         "place": vm.place,
         "folded": folded(vm.name),
@@ -59,6 +62,8 @@ def vm_of(row: Row[Any]) -> Vm:
     """A VM from its row, which may have further columns."""
     values = {name: getattr(row, name) for name in _VM}
     values["prepares"] = bool(row.prepares)
+    values["withheld"] = bool(row.withheld)
+    values["said"] = None if row.said is None else FleetName(**from_json(row.said))
     values["tags"] = {} if row.tags == _NO_TAGS else from_json(row.tags)
     return Vm(**values)
 

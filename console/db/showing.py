@@ -169,7 +169,7 @@ def _claims(
     found: dict[EventKey, list[Claim]] = {}
     for some in portions(keys, _PAIRS):
         query = (
-            select(*columns, _V.first_at, _V.site, _V.folded, contact)
+            select(*columns, _V.first_at, _V.site, _V.folded, _V.place, contact)
             .join(tables.vm, _V.vm_id == _O.vm_id)
             .where(tuple_(_O.event_id, _O.scope).in_(some), _O.is_own == 1)
         )
@@ -185,6 +185,7 @@ def _claims(
                     known_since=row.first_at,
                     site=row.site,
                     folded=row.folded,
+                    place=row.place,
                 )
             )
     return found
@@ -193,19 +194,26 @@ def _claims(
 def _support(
     connection: Connection, keys: Iterable[EventKey], now: float, listening: Listening
 ) -> dict[EventKey, list[Support]]:
-    """How many heard reporters say what of some events."""
+    """How many heard reporters say what of some events, and where."""
     heard = contact_of(tables.vm, now, listening) == "heard"
+    columns = (_O.event_id, _O.scope, _O.named, _V.place, _O.says, _O.over)
     found: dict[EventKey, list[Support]] = {}
     for some in portions(keys, _PAIRS):
         query = (
-            select(_O.event_id, _O.scope, _O.named, _O.says, func.count().label("number"))
+            select(*columns, func.count().label("number"))
             .join(tables.vm, _V.vm_id == _O.vm_id)
-            .where(tuple_(_O.event_id, _O.scope).in_(some), _O.over == 0, heard)
-            .group_by(_O.event_id, _O.scope, _O.named, _O.says)
+            .where(tuple_(_O.event_id, _O.scope).in_(some), _O.is_weak == 0, heard)
+            .group_by(*columns)
         )
         for row in connection.execute(query):
             found.setdefault((row.event_id, row.scope), []).append(
-                Support(named=row.named, says=row.says, count=row.number)
+                Support(
+                    named=row.named,
+                    place=row.place,
+                    says=row.says,
+                    is_over=bool(row.over),
+                    count=row.number,
+                )
             )
     return found
 

@@ -62,6 +62,12 @@ vm: Final = Table(
     Column("pulled_at", Float(53)),
     # When the first word of it came in: what was known for longer is believed before a newcomer.
     Column("first_at", Float(53), nullable=False, server_default="0"),
+    # What it says that it is now, without effect, as JSON; whether its name is another VM's; since
+    # when one of these is so; and when a person accepted what it said.
+    Column("said", Text),
+    Column("withheld", Integer, nullable=False, server_default="0"),
+    Column("conflict_at", Float(53)),
+    Column("accepted_at", Float(53), nullable=False, server_default="0"),
     # Where its name is unique, and the name as it is compared and as lists are sorted by it.
     Column("place", Text, nullable=False, server_default=""),
     Column("folded", Text, nullable=False, server_default=""),
@@ -69,6 +75,7 @@ vm: Final = Table(
     Index("vm_changed", "changed"),
     Index("vm_place", "place", "folded"),
     Index("vm_sorted", "sort_name", "vm_id"),
+    Index("vm_conflict", "conflict_at"),
 )
 
 # When which console listened to which source: `until` grows while it is connected, `seen_at` while

@@ -6,15 +6,31 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from sqlalchemy import Connection, Table, bindparam, delete, func, select, text, tuple_, update
+from sqlalchemy import (
+    Connection,
+    Table,
+    bindparam,
+    delete,
+    exists,
+    func,
+    or_,
+    select,
+    text,
+    tuple_,
+    update,
+)
 
 from console.db import rows, tables
+from console.db.enrolment import read_enrolled
 from console.db.showing import end_forgotten, pending_of, show, show_again
 from console.db.upsert import insert_new, insert_of, portions, upsert
 from console.db.vms import retire_deleted
+from console.fleet import vms
 from console.fleet.candidates import PULL_SECONDS
 from console.fleet.contact import Listening
 from console.fleet.fold import Changes, Loaded, is_deletion
+from console.fleet.fold import accept as fold_accept
+from console.fleet.values import Vm
 from console.records.incoming import Incoming, IncomingRecord, IncomingState
 
 _NEXT: Final = text("UPDATE change SET number = number + 1 WHERE id = 1 RETURNING number")
@@ -34,8 +50,12 @@ def newest_number(connection: Connection) -> int:
     return number
 
 
-def load(connection: Connection, batch: Sequence[Incoming]) -> Loaded:
-    """What the database holds of the VMs, streams, records and events of a batch."""
+def load(
+    connection: Connection, batch: Sequence[Incoming], *, silent_after: float | None = None
+) -> Loaded:
+    """What the database holds of the VMs, streams, records and events of a batch; `silent_after`
+    in seconds, if it is the same for every VM.
+    """
     loaded = Loaded()
     vm_ids = {_vm_id(each) for each in batch}
     records = [each for each in batch if isinstance(each, IncomingRecord)]
@@ -50,6 +70,20 @@ def load(connection: Connection, batch: Sequence[Incoming]) -> Loaded:
     _load_events(connection, loaded, batch)
     _load_open_events(connection, loaded, batch)
     _load_preparations(connection, loaded, batch)
+    _load_names(connection, loaded, batch, silent_after)
+    return loaded
+
+
+def load_conflicts(connection: Connection, vm_ids: Iterable[str]) -> Loaded:
+    """What the database holds of some VMs that are in conflict about their names."""
+    loaded = Loaded()
+    for row in _select_in(connection, tables.vm, "vm_id", vm_ids):
+        if row.conflict_at is not None:
+            loaded.vms[row.vm_id] = rows.vm_of(row)
+    found = loaded.vms.values()
+    names = {vms.bearing(vm) for vm in found}
+    names |= {vms.bearing(vms.as_it_says(vm)) for vm in found}
+    _load_bearers(connection, loaded, names, {*loaded.vms})
     return loaded
 
 
@@ -93,6 +127,85 @@ def write(connection: Connection, changes: Changes, number: int, *, now: float) 
             delete(tables.gap).where(tables.gap.c.vm_id == vm_id, tables.gap.c.stream == stream)
         )
         insert_new(connection, tables.gap, map(rows.gap_row, gaps))
+
+
+def accept(
+    connection: Connection,
+    vm_ids: Sequence[str],
+    number: int,
+    *,
+    now: float,
+    silent_after: float | None = None,
+    conflicts: Mapping[str, str] | None = None,
+) -> dict[str, Vm]:
+    """Let what VMs say of themselves count, where it is in conflict with what they are known as;
+    each as it is then, by vmId. `conflicts`: as what it was seen, by vmId; another one stays.
+    """
+    loaded = load_conflicts(connection, vm_ids)
+    seen = conflicts or {}
+    wanted = [
+        vm_id
+        for vm_id in vm_ids
+        if vm_id in loaded.vms
+        and loaded.vms[vm_id].conflict_at is not None
+        and seen.get(vm_id) in (None, loaded.vms[vm_id].conflict_id)
+    ]
+    return _accept(connection, loaded, wanted, number, now=now, silent_after=silent_after)
+
+
+def bind(
+    connection: Connection,
+    said: Mapping[str, Mapping[str, Any]],
+    number: int,
+    *,
+    now: float,
+    silent_after: float | None = None,
+) -> None:
+    """Let what an admin says of VMs count that are known already: the columns of an enrolment."""
+    there = {row.vm_id: rows.vm_of(row) for row in _select_in(connection, tables.vm, "vm_id", said)}
+    loaded = Loaded(
+        vms={vm_id: vms.bound(vm, **_bound(said[vm_id])) for vm_id, vm in there.items()}
+    )
+    names = {vms.bearing(vms.as_it_says(vm)) for vm in loaded.vms.values()}
+    _load_bearers(connection, loaded, names, there)
+    # Not all at once: one may take the name of another.
+    _accept(connection, loaded, list(there), number, now=now, silent_after=silent_after)
+
+
+def _bound(said: Mapping[str, Any]) -> dict[str, str | None]:
+    return {"resource_id": said.get("resource_id"), "site": said.get("site")}
+
+
+def _accept(
+    connection: Connection,
+    loaded: Loaded,
+    vm_ids: Iterable[str],
+    number: int,
+    *,
+    now: float,
+    silent_after: float | None,
+) -> dict[str, Vm]:
+    changes = Changes(listening=Listening(silent_after=silent_after))
+    accepted: dict[str, Vm] = {}
+    for vm_id in vm_ids:
+        before = loaded.vms[vm_id].scope
+        fold_accept(loaded, changes, vm_id, now)
+        accepted[vm_id] = loaded.vms[vm_id]
+        _move_preparations(connection, vm_id, before, accepted[vm_id].scope, number)
+    write(connection, changes, number, now=now)
+    return accepted
+
+
+def _move_preparations(
+    connection: Connection, vm_id: str, before: str, after: str, number: int
+) -> None:
+    """What a VM said of its preparation goes with it into another scope."""
+    if before == after:
+        return
+    c = tables.preparation.c
+    connection.execute(delete(tables.preparation).where(c.vm_id == vm_id, c.scope == after))
+    moved = update(tables.preparation).where(c.vm_id == vm_id, c.scope == before)
+    connection.execute(moved.values(scope=after, changed=number))
 
 
 def settle(
@@ -221,6 +334,59 @@ def _load_open_events(connection: Connection, loaded: Loaded, batch: Iterable[In
         query = select(c.vm_id, func.count()).where(c.vm_id.in_(few), c.over == 0)
         for vm_id, number in connection.execute(query.group_by(c.vm_id)):
             loaded.open_events[vm_id] = number
+
+
+def _load_names(
+    connection: Connection, loaded: Loaded, batch: Sequence[Incoming], silent_after: float | None
+) -> None:
+    """Who else bears a name that a VM of the batch may take: one that is new, is back, or says
+    otherwise than before. Most batches have none.
+    """
+    listening = Listening(silent_after=silent_after)
+    new = {_vm_id(each) for each in batch} - loaded.vms.keys()
+    for vm_id, row in read_enrolled(connection, new).items():
+        loaded.enrolled[vm_id] = vms.enrolled(
+            vm_id, row.resource_id, row.site, at=row.enrolled_at or 0.0
+        )
+    taking = set(new)
+    for each in batch:
+        vm = loaded.vms.get(_vm_id(each))
+        if vm is None or vm.vm_id in taking:
+            continue
+        patience = listening.patience(vm.interval)
+        if not (vms.says_the_same(vm, each) and vms.is_there(vm, each.received_at, patience)):
+            taking.add(vm.vm_id)
+    found: dict[str, Vm] = {}
+    names = set()
+    for each in batch:
+        vm_id = _vm_id(each)
+        if vm_id in taking:
+            before = found.get(vm_id) or loaded.vms.get(vm_id) or loaded.enrolled.get(vm_id)
+            found[vm_id] = vms.after(before, each)
+            names.add(vms.bearing(found[vm_id]))
+    _load_bearers(connection, loaded, names, taking - new)
+
+
+def _load_bearers(
+    connection: Connection, loaded: Loaded, names: Iterable[vms.Bearing], vm_ids: Iterable[str]
+) -> None:
+    """The VMs that bear some names, and what they and some others say of events that are open."""
+    v, o, e = tables.vm.c, tables.report.c, tables.event.c
+    judged = set(vm_ids)
+    for some in portions(names, _PAIRS):
+        query = select(tables.vm).where(tuple_(v.place, v.folded).in_(some))
+        for row in connection.execute(query):
+            vm = loaded.vms.setdefault(row.vm_id, rows.vm_of(row))
+            loaded.bearers.setdefault(vms.bearing(vm), set()).add(vm.vm_id)
+            judged.add(vm.vm_id)
+    is_open = exists().where(
+        e.event_id == o.event_id, e.scope == o.scope, e.state.in_(("scheduled", "started"))
+    )
+    for few in portions(judged):
+        query = select(tables.report).where(o.vm_id.in_(few), or_(o.over == 0, is_open))
+        for row in connection.execute(query):
+            key = (row.event_id, row.vm_id)
+            loaded.reports.setdefault(key, rows.report_of(row))
 
 
 def _load_preparations(connection: Connection, loaded: Loaded, batch: Iterable[Incoming]) -> None:

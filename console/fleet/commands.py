@@ -52,8 +52,9 @@ def counting(
     receipts: Iterable[Receipt], named: Mapping[str, Named], commands: Iterable[Command]
 ) -> list[Receipt]:
     """The receipts that say something of an event: of VMs that were asked; and of another that it
-    names, as long as no other heard VM that it names says that it is pending.
+    names, as it is shown, as long as no other heard VM that it names says that it is pending.
     """
+    bearers = {each.vm_id for each in named.values()}
     asked = {(each.jti, each.vm_id) for each in commands}
     waiting = {
         each.vm_id
@@ -63,7 +64,8 @@ def counting(
     return [
         each
         for each in receipts
-        if (each.facts.jti, each.vm_id) in asked or waiting <= {each.vm_id}
+        if (each.facts.jti, each.vm_id) in asked
+        or (each.vm_id in bearers and waiting <= {each.vm_id})
     ]
 
 

@@ -19,6 +19,7 @@ from console.fleet.values import (
     Stream,
     Vm,
 )
+from console.fleet.vms import Bearing
 from console.records.incoming import (
     EventReport,
     Incoming,
@@ -51,6 +52,10 @@ class Loaded:
     """By event id and vmId."""
     preparations: dict[Pair, ReportedPreparation] = field(default_factory=dict)
     """By event id and vmId."""
+    bearers: dict[Bearing, set[str]] = field(default_factory=dict)
+    """The VMs that bear, or would bear, a name which one of the batch may take."""
+    enrolled: dict[str, Vm] = field(default_factory=dict)
+    """What an admin said of VMs of which nothing has come in yet."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -90,7 +95,7 @@ def fold(
         if isinstance(each, IncomingRecord):
             _record(loaded, changes, each)
         elif isinstance(each, IncomingStatus):
-            vm = vms.with_status(loaded.vms.get(each.vm_id), each)
+            vm = vms.with_status(_known_vm(loaded, each.vm_id), each)
             _put(loaded, changes, vm, each.received_at)
         else:
             _state(loaded, changes, each)
@@ -99,7 +104,7 @@ def fold(
 
 def _record(loaded: Loaded, changes: Changes, record: IncomingRecord) -> None:
     vm_id = record.vm.vm_id
-    vm = loaded.vms.get(vm_id)
+    vm = _known_vm(loaded, vm_id)
     key = (vm_id, record.stream)
     stream, missing = loaded.streams.get(key), loaded.gaps.get(key, [])
     counted = gaps.count(stream, missing, record, interval=None if vm is None else vm.interval)
@@ -118,7 +123,7 @@ def _record(loaded: Loaded, changes: Changes, record: IncomingRecord) -> None:
     if counted.gaps or missing:
         growth = sum(gap.size for gap in counted.gaps) - sum(gap.size for gap in missing)
         heard = replace(heard, missing=max(0, heard.missing + growth))
-    _put(loaded, changes, heard, record.received_at)
+    heard = _put(loaded, changes, heard, record.received_at)
     _begin_unprepared(loaded, changes, before=vm, vm=heard)
     if _is_too_much(loaded, record):
         changes.refused.append(record)
@@ -183,18 +188,88 @@ def _count_again(loaded: Loaded, changes: Changes, record: IncomingRecord) -> No
     _put(loaded, changes, vms.with_contact(vm, record), record.received_at)
 
 
-def _put(loaded: Loaded, changes: Changes, vm: Vm, at: float) -> None:
+def accept(loaded: Loaded, changes: Changes, vm_id: str, at: float) -> None:
+    """A VM that is in conflict is what it says from now on; another that is there and bears its
+    name bears it no more.
+    """
+    _put(loaded, changes, replace(vms.as_it_says(loaded.vms[vm_id]), accepted_at=at), at)
+    changes.touched |= {each.key for each in loaded.reports.values() if each.vm_id == vm_id}
+
+
+def _known_vm(loaded: Loaded, vm_id: str) -> Vm | None:
+    """A VM's row, or what an admin said of one of which nothing has come in yet."""
+    return loaded.vms.get(vm_id) or loaded.enrolled.get(vm_id)
+
+
+def _put(loaded: Loaded, changes: Changes, vm: Vm, at: float) -> Vm:
     """The row of a VM from a moment on, in seconds since 1970."""
     before = loaded.vms.get(vm.vm_id)
     patience = changes.listening.patience(vm.interval)
     if before is None or not vms.bears_the_same_name(before, vm):
         vm = replace(vm, first_at=at)
+    if _may_take_a_name(before, vm, at, patience):
+        vm = _with_name(loaded, changes, vm, at)
+    if before is not None and (before.scope, before.place) != (vm.scope, vm.place):
+        _judge_again(loaded, changes, vm)
+    vm = _with_conflict(vm, at)
     if before is not None and vms.is_heard(before, at, patience) != vms.is_heard(vm, at, patience):
         changes.turned.add(vm.vm_id)
     if vms.is_change(before, vm, patience):
         changes.altered.add(vm.vm_id)
     loaded.vms[vm.vm_id] = vm
     changes.vms[vm.vm_id] = vm
+    return vm
+
+
+def _may_take_a_name(before: Vm | None, vm: Vm, at: float, patience: float) -> bool:
+    """Whether a VM bears its name as it did not before: it is new, is back, or was withheld it."""
+    if before is None or vm.withheld or not vms.bears_the_same_name(before, vm):
+        return True
+    if before.accepted_at != vm.accepted_at:
+        return True
+    return not vms.is_there(before, at, patience) and vms.is_there(vm, at, patience)
+
+
+def _with_name(loaded: Loaded, changes: Changes, vm: Vm, at: float) -> Vm:
+    """A VM with its name, unless another that is there has the better right to it; those that are
+    there and have not are withheld theirs.
+    """
+    bearing = vms.bearing(vm)
+    others = loaded.bearers.setdefault(bearing, set())
+    there = [
+        other
+        for other in (loaded.vms[each] for each in others - {vm.vm_id})
+        if not other.withheld
+        and vms.bearing(other) == bearing
+        and vms.is_there(other, at, changes.listening.patience(other.interval))
+    ]
+    others.add(vm.vm_id)
+    if not all(vms.is_before(vm, other) for other in there):
+        return replace(vm, withheld=True)
+    for other in there:
+        after = _with_conflict(replace(other, withheld=True), at)
+        loaded.vms[other.vm_id] = changes.vms[other.vm_id] = after
+        changes.altered.add(other.vm_id)
+        _judge_again(loaded, changes, after)
+    return replace(vm, withheld=False, first_at=at) if vm.withheld else vm
+
+
+def _with_conflict(vm: Vm, at: float) -> Vm:
+    """A VM that says when its conflict began, if there is one."""
+    if vm.said is None and not vm.withheld:
+        return vm if vm.conflict_at is None else replace(vm, conflict_at=None)
+    return vm if vm.conflict_at is not None else replace(vm, conflict_at=at)
+
+
+def _judge_again(loaded: Loaded, changes: Changes, vm: Vm) -> None:
+    """What a VM said of events, now that it bears another name, or is elsewhere."""
+    for key, before in list(loaded.reports.items()):
+        if before.vm_id != vm.vm_id:
+            continue
+        said = replace(before, scope=vm.scope, is_own=vm.is_named_by(before.report))
+        changes.touched |= {before.key, said.key}
+        if said != before:
+            loaded.reports[key] = changes.reports[key] = said
 
 
 def _observe(
@@ -223,8 +298,8 @@ def _observe(
 
 def _state(loaded: Loaded, changes: Changes, state: IncomingState) -> None:
     """Events that are pending on a VM, where the records about them were missed."""
-    vm = vms.with_state(loaded.vms.get(state.vm_id), state)
-    _put(loaded, changes, vm, state.received_at)
+    vm = vms.with_state(_known_vm(loaded, state.vm_id), state)
+    vm = _put(loaded, changes, vm, state.received_at)
     pending = set()
     for record_id, event in state.events:
         event_id = event.event.event_id

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from console.fleet.values import FleetEvent, LatestReport
+
+Names = tuple[str, str]
+"""Equal for two that name the same VMs: a hash of the names, and where they are unique."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +28,13 @@ class Claim:
     site: str
     folded: str
     """The VM's name, as names are compared."""
+    place: str
+    """Where the names are unique by which it names VMs."""
+
+    @property
+    def names(self) -> Names:
+        """The VMs that it names."""
+        return self.named, self.place
 
     @property
     def age(self) -> tuple[float, str]:
@@ -33,56 +44,52 @@ class Claim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Support:
-    """How many heard reporters, named or not, say one thing of an event."""
+    """How many heard reporters, named or not, say one thing of an event in one place."""
 
     named: str
+    place: str
     says: str
+    is_over: bool
     count: int
 
-
-def pending(claims: Iterable[Claim]) -> list[Claim]:
-    """The claims of heard VMs to which the event is not over."""
-    return [each for each in claims if each.is_heard and not each.is_over]
+    @property
+    def names(self) -> Names:
+        """The VMs that they name."""
+        return self.named, self.place
 
 
 def is_contested(claims: Iterable[Claim]) -> bool:
-    """Whether heard VMs that the event names do not agree on what is pending."""
-    return len({each.says for each in pending(claims)}) > 1
+    """Whether heard VMs that the event names do not agree which VMs it names, or on what is pending
+    or over.
+    """
+    heard = [each for each in claims if each.is_heard]
+    said = {(each.says, each.is_over) for each in heard}
+    open_ones = {each.says for each in heard if not each.is_over}
+    return len({each.names for each in heard}) > 1 or len(open_ones or said) > 1
 
 
 def chosen(claims: Sequence[Claim], support: Sequence[Support] = ()) -> str | None:
     """The VM whose word counts; None if no heard VM says that the event names it.
 
-    A VM for which the event is pending comes before one for which it is over. If such VMs disagree,
-    the one with the most heard reporters on its side wins: first about which VMs are named, then
-    about the rest. If that decides nothing, the VM known longest wins. `support` is needed only
-    where they disagree.
+    If they disagree, the one with the most heard reporters on its side wins: first about which VMs
+    are named, and where they have their names. Of those that agree in this, a VM for which the event
+    is pending comes before one for which it is over; then the words count that most use. If that
+    decides nothing, the VM known longest wins. `support` is needed only where they disagree.
     """
-    open_ones = pending(claims)
-    if not open_ones:
-        over = [each for each in claims if each.is_heard]
-        return max(over, key=lambda each: (each.time, each.vm_id)).vm_id if over else None
-    by_names = _counted(support, lambda each: each.named)
-    names = _strongest(open_ones, by_names, lambda each: each.named)
-    same = [each for each in open_ones if each.named == names]
-    by_says = _counted(support, lambda each: each.says)
-    says = _strongest(same, by_says, lambda each: each.says)
-    agreeing = [each for each in same if each.says == says]
-    return min(agreeing, key=lambda each: each.age).vm_id
-
-
-def _counted(support: Iterable[Support], part: Callable[[Support], str]) -> Mapping[str, int]:
-    found: dict[str, int] = {}
+    heard = [each for each in claims if each.is_heard]
+    if not heard:
+        return None
+    by_names: Counter[Names] = Counter()
     for each in support:
-        found[part(each)] = found.get(part(each), 0) + each.count
-    return found
-
-
-def _strongest(
-    claims: Sequence[Claim], counts: Mapping[str, int], part: Callable[[Claim], str]
-) -> str:
-    best = min(claims, key=lambda each: (-counts.get(part(each), 0), each.age))
-    return part(best)
+        by_names[each.names] += each.count
+    names = min(heard, key=lambda each: (-by_names[each.names], each.age)).names
+    same = [each for each in heard if each.names == names]
+    same = [each for each in same if not each.is_over] or same
+    by_words: Counter[tuple[str, bool]] = Counter()
+    for each in support:
+        by_words[(each.says, each.is_over)] += each.count
+    best = min(same, key=lambda each: (-by_words[(each.says, each.is_over)], each.age))
+    return min((each for each in same if each.says == best.says), key=lambda each: each.age).vm_id
 
 
 def as_shown(

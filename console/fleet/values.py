@@ -22,6 +22,29 @@ _DIGITS: Final = re.compile(rf"[0-9]{{1,{_MOST_DIGITS}}}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FleetName:
+    """By what the fleet knows a VM: what it says first is kept, and a change needs an admin."""
+
+    name: str
+    subscription_id: str | None
+    resource_group: str | None
+    scale_set: str | None
+    site: str
+    resource_id: str | None
+
+    @property
+    def compared(self) -> tuple[str, ...]:
+        """Equal for two that are the same: Azure writes a name in any case."""
+        names = (self.name, self.subscription_id, self.resource_group, self.scale_set)
+        return (*(folded(each or "") for each in names), self.site)
+
+    @property
+    def id(self) -> str:
+        """Equal for two that are the same, to be sent back by who has read it."""
+        return _hash("\n".join(self.compared))[:16]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Vm:
     """One row per VM: who it is, and its last contact."""
 
@@ -61,15 +84,23 @@ class Vm:
     """When it last polled the HTTPS command channel."""
     first_at: float = 0.0
     """Since when it bears its name in its place; zero if that was before this was noted."""
+    said: FleetName | None = None
+    """What it says that it is now, without effect; None if it says what it is known as."""
+    withheld: bool = False
+    """Whether another VM that is there bears its name in its place: events name that one."""
+    conflict_at: float | None = None
+    """Since when one of these is so; None if neither is."""
+    accepted_at: float = 0.0
+    """When a person said that its name is right; zero if that was never needed."""
     changed: int = 0
     """Number of the transaction that last changed more of it than the time of its contact."""
 
     @property
     def place(self) -> str:
         """Where its name is unique: a key of subscription, resource group and scale set. A VM of
-        which Azure did not say them has a place of its own.
+        which Azure did not say them, or whose name is another's, has a place of its own.
         """
-        if not self.subscription_id or not self.resource_group:
+        if self.withheld or not self.subscription_id or not self.resource_group:
             parts = ["vm", self.vm_id]
         else:
             parts = [self.subscription_id, self.resource_group, self.scale_set or ""]
@@ -82,8 +113,29 @@ class Vm:
             return ""
         return f"{self.subscription_id}/{self.resource_group}".lower()[:_LONGEST_KEY]
 
+    @property
+    def known_as(self) -> FleetName:
+        """By what the fleet knows it."""
+        return FleetName(
+            name=self.name,
+            subscription_id=self.subscription_id,
+            resource_group=self.resource_group,
+            scale_set=self.scale_set,
+            site=self.site,
+            resource_id=self.resource_id,
+        )
+
+    @property
+    def conflict_id(self) -> str | None:
+        """What a person has seen who accepts what it says; None if there is no conflict."""
+        if self.conflict_at is None:
+            return None
+        return (self.said or self.known_as).id
+
     def is_named_by(self, report: EventReport) -> bool:
         """Whether an event names this VM: by the name that it bears, whatever it says itself."""
+        if self.withheld:
+            return False
         own = folded(self.name)
         names = report.event.resources
         return report.affects_this_vm and any(folded(name) == own for name in names)

@@ -5,13 +5,16 @@ from __future__ import annotations
 from dataclasses import fields, replace
 from typing import Any, Final
 
-from console.fleet.values import DEFAULT_SITE, Vm
-from console.records.incoming import IncomingRecord, IncomingState, IncomingStatus
+from console.fleet.values import DEFAULT_SITE, FleetName, Vm, folded
+from console.records.incoming import Incoming, IncomingRecord, IncomingState, IncomingStatus
 
 Contact = tuple[float, str, float | None, float | None, str | None]
+Bearing = tuple[str, str]
+"""A VM's place and its name as it is compared: of two VMs with the same, events name one."""
 _CLOCK_SECONDS: Final = 300.0
 """A record from further ahead was made by a clock that was wrong, and is not newer than others."""
-_NAME: Final = ("name", "subscription_id", "resource_group", "scale_set")
+_WITHOUT_SITE: Final = "0.1.0"
+"""The bridge whose records do not say the site."""
 _NOT_SHOWN: Final = (
     "heard_at",
     "record_time",
@@ -29,23 +32,24 @@ _CONTACT: Final = ("heard_at", "heard_by", "lost_at", "retired_at", "retired_by"
 def with_record(vm: Vm | None, record: IncomingRecord) -> Vm:
     """The row after a record that is not a duplicate; an older one only proves contact."""
     if vm is None:
-        vm = Vm(vm_id=record.vm.vm_id, name=record.vm.name)
+        vm = _new(record.vm.vm_id, record.vm.name, "", None, record.source)
     if vm.stream is not None and not _is_newer(vm, record):
         return _heard(vm, record.sent_at, record.source)
     identity = record.vm
+    known, said = _identified(vm, record)
     heard_at, heard_by, lost_at, retired_at, retired_by = _contact(
         vm, record.sent_at, record.source
     )
     return Vm(  # not `replace`: there are thousands a second, and few fields stay
         vm_id=vm.vm_id,
-        name=identity.name,
-        site=record.site or vm.site,
-        resource_id=identity.resource_id,
-        subscription_id=identity.subscription_id,
-        resource_group=identity.resource_group,
+        name=known.name,
+        site=known.site,
+        resource_id=known.resource_id,
+        subscription_id=known.subscription_id,
+        resource_group=known.resource_group,
         location=identity.location,
         zone=identity.zone,
-        scale_set=identity.scale_set,
+        scale_set=known.scale_set,
         tags=identity.tags,
         version=record.version,
         session=record.session,
@@ -60,12 +64,75 @@ def with_record(vm: Vm | None, record: IncomingRecord) -> Vm:
         missing=vm.missing,
         pulled_at=vm.pulled_at,
         first_at=vm.first_at,
+        said=said,
+        withheld=vm.withheld,
+        conflict_at=vm.conflict_at,
+        accepted_at=vm.accepted_at,
         changed=vm.changed,
         heard_at=heard_at,
         heard_by=heard_by,
         lost_at=lost_at,
         retired_at=retired_at,
         retired_by=retired_by,
+    )
+
+
+def _identified(vm: Vm, record: IncomingRecord) -> tuple[FleetName, FleetName | None]:
+    """By what the fleet knows a VM from now on, and what the record says otherwise, if it does.
+
+    What is not known yet is learned: all that is, from the first record; subscription, resource
+    group and scale set together, from the first that has them. What a record leaves out is kept.
+    """
+    before, given = vm.known_as, record.vm
+    is_first = vm.stream is None
+    has_scope = bool(before.subscription_id and before.resource_group)
+    says_scope = bool(given.subscription_id and given.resource_group)
+    may_say_site = not before.site or (
+        before.site == DEFAULT_SITE and vm.version == _WITHOUT_SITE and not vm.accepted_at
+    )
+    said = FleetName(
+        name=given.name,
+        subscription_id=given.subscription_id if says_scope else before.subscription_id,
+        resource_group=given.resource_group if says_scope else before.resource_group,
+        scale_set=given.scale_set if says_scope else before.scale_set,
+        site=record.site or before.site or DEFAULT_SITE,
+        resource_id=given.resource_id or before.resource_id,
+    )
+    if said == before:
+        return said, None
+    is_fresh_name = is_first and before.name == vm.vm_id
+    is_fresh_set = not has_scope or (is_first and not before.scale_set)
+    known = replace(
+        before,
+        name=said.name if is_fresh_name else before.name,
+        subscription_id=before.subscription_id if has_scope else said.subscription_id,
+        resource_group=before.resource_group if has_scope else said.resource_group,
+        scale_set=said.scale_set if is_fresh_set else before.scale_set,
+        site=said.site if may_say_site else before.site,
+    )
+    return (said, None) if said.compared == known.compared else (known, said)
+
+
+def after(vm: Vm | None, heard: Incoming) -> Vm:
+    """The row of a VM after anything that came in of it."""
+    if isinstance(heard, IncomingRecord):
+        return with_record(vm, heard)
+    return with_status(vm, heard) if isinstance(heard, IncomingStatus) else with_state(vm, heard)
+
+
+def says_the_same(vm: Vm, heard: Incoming) -> bool:
+    """Whether nothing about a VM's name can change by what came in of it."""
+    if vm.conflict_at is not None:
+        return False
+    if not isinstance(heard, IncomingRecord):
+        return True
+    said = heard.vm
+    return (
+        vm.name == said.name
+        and vm.subscription_id == said.subscription_id
+        and vm.resource_group == said.resource_group
+        and vm.scale_set == said.scale_set
+        and heard.site in (None, vm.site)
     )
 
 
@@ -78,7 +145,8 @@ def with_contact(vm: Vm, record: IncomingRecord) -> Vm:
 def with_status(vm: Vm | None, status: IncomingStatus) -> Vm:
     """The row after a status; one that was lost is silent at once, unless it had stopped."""
     if vm is None:
-        vm = _new(status.vm_id, status.name, status.site, status.resource_id, status.source)
+        site = status.site or DEFAULT_SITE
+        vm = _new(status.vm_id, status.name, site, status.resource_id, status.source)
     commands = status.source if status.commands else None
     if vm.commands != commands and (commands or vm.commands == status.source):
         vm = replace(vm, commands=commands)
@@ -105,7 +173,8 @@ def with_status(vm: Vm | None, status: IncomingStatus) -> Vm:
 def with_state(vm: Vm | None, state: IncomingState) -> Vm:
     """The row after a state document, which proves contact at the time that it names."""
     if vm is None:
-        vm = _new(state.vm_id, state.name, state.site, state.resource_id, state.source)
+        site = state.site or DEFAULT_SITE
+        vm = _new(state.vm_id, state.name, site, state.resource_id, state.source)
     return _heard(vm, min(state.time, state.received_at), state.source)
 
 
@@ -114,12 +183,49 @@ def _new(vm_id: str, name: str | None, site: str, resource_id: str | None, sourc
     return Vm(
         vm_id=vm_id,
         name=name or vm_id,
-        site=site or DEFAULT_SITE,
+        site=site,
         resource_id=resource_id,
         subscription_id=subscription,
         resource_group=group,
         heard_by=source,
     )
+
+
+def enrolled(vm_id: str, resource_id: str | None, site: str | None, *, at: float) -> Vm:
+    """The row of a VM that has not been heard, by what an admin said of it at a moment."""
+    parts = (resource_id or "").split("/")
+    kinds = {kind.lower(): name for kind, name in zip(parts[1::2], parts[2::2], strict=False)}
+    scale_set = kinds.get("virtualmachinescalesets")
+    # An instance of a scale set has a number there, and its name elsewhere.
+    name = None if scale_set else kinds.get("virtualmachines")
+    vm = _new(vm_id, name, site or "", resource_id, "")
+    return replace(vm, scale_set=scale_set, accepted_at=at if name else 0.0)
+
+
+def bound(vm: Vm, *, resource_id: str | None, site: str | None) -> Vm:
+    """A VM that says what an admin says of it: to be accepted."""
+    said = enrolled(vm.vm_id, resource_id, site, at=0.0)
+    known = vm.said or vm.known_as
+    if resource_id is not None:
+        known = replace(
+            known,
+            name=known.name if said.name == vm.vm_id else said.name,
+            subscription_id=said.subscription_id,
+            resource_group=said.resource_group,
+            scale_set=said.scale_set or known.scale_set,
+            resource_id=resource_id,
+        )
+    else:
+        known = vm.known_as
+    return replace(vm, said=replace(known, site=site or known.site))
+
+
+def is_resource_id(text: str) -> bool:
+    """Whether a text is the ARM id of a VM, or of an instance of a scale set."""
+    parts = text.split("/")
+    is_whole = text.isprintable() and len(parts) % 2 == 1 and all(parts[1:]) and not parts[0]
+    kinds = {each.lower() for each in parts[1::2]}
+    return is_whole and None not in _of_resource(text) and "virtualmachines" in kinds
 
 
 def _of_resource(resource_id: str | None) -> tuple[str | None, str | None]:
@@ -160,11 +266,49 @@ def _is_newer(vm: Vm, record: IncomingRecord) -> bool:
     return was_ahead or record.time >= vm.record_time
 
 
+def bearing(vm: Vm) -> Bearing:
+    """Where a VM's name stands, were it not withheld: its place, and the name as it is compared."""
+    return (replace(vm, withheld=False) if vm.withheld else vm).place, folded(vm.name)
+
+
 def bears_the_same_name(one: Vm, other: Vm) -> bool:
-    """Whether a VM has the name, in the place, that it had before: one that takes another's name is
-    a newcomer there, however long it has been known.
+    """Whether a VM has the name, in the place, that it had before."""
+    if one.known_as == other.known_as:
+        return one.withheld == other.withheld
+    return bearing(one) == bearing(other) and one.withheld == other.withheld
+
+
+def as_it_says(vm: Vm) -> Vm:
+    """A VM as it would be if what it says counted."""
+    said = vm.said
+    if said is None:
+        return vm
+    return replace(
+        vm,
+        name=said.name,
+        subscription_id=said.subscription_id,
+        resource_group=said.resource_group,
+        scale_set=said.scale_set,
+        site=said.site,
+        resource_id=said.resource_id,
+        said=None,
+    )
+
+
+def is_before(one: Vm, other: Vm) -> bool:
+    """Whether of two VMs with one name that are there this one bears it: for which a person said so
+    last, or else that has borne it longer.
     """
-    return all(getattr(one, name) == getattr(other, name) for name in _NAME)
+    if one.accepted_at != other.accepted_at:
+        return one.accepted_at > other.accepted_at
+    return one.first_at < other.first_at
+
+
+def is_there(vm: Vm, now: float, patience: float) -> bool:
+    """Whether a VM keeps its name from others: it was heard within its silent time, also if it has
+    stopped since, for an event takes it away for a while; `patience` in seconds.
+    """
+    return vm.retired_at is None and now - vm.heard_at <= patience
 
 
 def is_heard(vm: Vm, now: float, patience: float) -> bool:

@@ -63,6 +63,8 @@ def parse_record(
         raise NotOurs(error.reason, str(error)) from None
     if vm_id is not None and vm_id != data.vm.vm_id:
         raise NotOurs("foreign_vm", "the topic's vmId is not that of the record")
+    if site is not None and data.bridge.site not in (None, site):
+        raise NotOurs("foreign_site", "the topic's site is not that of the record")
     heartbeat = data.heartbeat if isinstance(data, HeartbeatData) else None
     _require_possible(record, data, received_at)
     return IncomingRecord(

@@ -2,59 +2,16 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 import pytest
+from support.console.intake import NOW, Intake
 from support.console.records import FakeVm
 
-from console.db import writing
 from console.db.history import past_of_vm
-from console.db.listening import Listened, write_listening
 from console.db.opening import Database
-from console.db.snapshot import Snapshots
-from console.db.transactions import read_from, write_to
-from console.fleet.fold import fold
-from console.fleet.values import Expectation, KnownEvent
-from console.records.parse import parse_record
-from wire.record import Record
-
-NOW = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)
-
-
-class Intake:
-    """A database, and a clock that the test moves."""
-
-    def __init__(self, database: Database) -> None:
-        self.database = database
-        self.now = NOW
-        self.snapshots = Snapshots(database, clock=self._seconds)
-        with database.writing.begin() as connection:
-            heard = Listened(source="web", since=0.0, until=NOW.timestamp() + 86_400)
-            write_listening(connection, "test", [heard], seen_at=NOW.timestamp() + 86_400)
-
-    def _seconds(self) -> float:
-        return self.now.timestamp()
-
-    def take(self, *records: Record) -> None:
-        """Commit records in one transaction, each received now."""
-        at = self.now.timestamp()
-        items = [parse_record(each.body, source="web", received_at=at) for each in records]
-        with write_to(self.database) as (connection, number):
-            changes = fold(writing.load(connection, items), items)
-            writing.write(connection, changes, number, now=at)
-
-    def event(self, event_id: str = "E", scope: str | None = None) -> KnownEvent:
-        """An event as it is now."""
-        with self.snapshots.take() as snapshot:
-            found = snapshot.events.one(event_id, scope)
-        assert found is not None
-        return found
-
-    def let_pass(self, seconds: float) -> None:
-        """Time passes, and the writer looks at what that changes."""
-        self.now += timedelta(seconds=seconds)
-        with write_to(self.database) as (connection, number):
-            writing.settle(connection, number, now=self.now.timestamp())
+from console.db.transactions import read_from
+from console.fleet.values import Expectation
 
 
 @pytest.fixture

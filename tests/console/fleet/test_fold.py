@@ -166,13 +166,13 @@ def test_a_new_stream_begins_at_its_own_number() -> None:
 
 
 def test_a_clock_that_was_a_day_ahead_hides_no_new_store() -> None:
-    """A VM that was made anew, with its clock right, has its new name, and its farewell counts."""
-    known, vm = Loaded(), FakeVm(name="before")
+    """A new store, with the clock right, says the newest version, and its farewell counts."""
+    known, vm = Loaded(), FakeVm(version="1.0.0")
     take(known, vm.started(now=NOW + timedelta(days=1)))
-    anew = FakeVm(name="after", vm_id=vm.vm_id, stream="stream-2")
-    take(known, anew.started(now=NOW + timedelta(seconds=60)), at=AT + 61)
-    assert known.vms[vm.vm_id].name == "after"
-    take(known, anew.stopped(now=NOW + timedelta(seconds=90)), at=AT + 91)
+    again = FakeVm(version="2.0.0", stream="stream-2")
+    take(known, again.started(now=NOW + timedelta(seconds=60)), at=AT + 61)
+    assert known.vms[vm.vm_id].version == "2.0.0"
+    take(known, again.stopped(now=NOW + timedelta(seconds=90)), at=AT + 91)
     assert known.vms[vm.vm_id].stopped_at is not None
 
 

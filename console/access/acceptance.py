@@ -1,0 +1,49 @@
+"""Accepts what VMs say of themselves, where it is not what they were known as."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
+
+from console.access.enrolment import checked, portions
+from console.audit import log
+from console.db import writing
+from console.db.opening import Database
+from console.db.transactions import write_to
+from console.fleet.values import Vm
+
+
+def accept(
+    database: Database,
+    vm_ids: Iterable[str],
+    *,
+    actor: str,
+    now: float,
+    silent_after: float | None = None,
+    conflicts: Mapping[str, str] | None = None,
+) -> dict[str, Vm]:
+    """The VMs whose name, scope and site are from now on what they say, as they are then; those
+    that are unknown, or in no conflict, are left out, and so are those that say something else by
+    now than what was seen (`conflicts`, by vmId).
+
+    Each is a row of the audit. `now` in seconds since 1970; `silent_after` in seconds, if it is the
+    same for every VM. Raises `RefusedError` if something is not a vmId, `StoreError`.
+    """
+    found: dict[str, Vm] = {}
+    for some in portions(checked(vm_ids)):
+        with write_to(database) as (connection, number):
+            accepted = writing.accept(
+                connection,
+                some,
+                number,
+                now=now,
+                silent_after=silent_after,
+                conflicts=conflicts,
+            )
+            for vm_id, vm in accepted.items():
+                said = {name: value for name, value in asdict(vm.known_as).items() if value}
+                log.append(
+                    connection, at=now, actor=actor, action="vm_accepted", vm_id=vm_id, **said
+                )
+        found |= accepted
+    return found

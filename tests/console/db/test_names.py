@@ -1,0 +1,212 @@
+"""By what the fleet knows a VM: its first contact or an admin's word; a change is a conflict."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from support.console.intake import NOW, Intake
+from support.console.records import FakeVm
+
+from console.access.acceptance import accept
+from console.access.enrolment import enroll
+from console.access.retirement import retire
+from console.audit import log
+from console.db.opening import Database
+from console.records.parse import parse_status
+
+_ARM = "/subscriptions/sub-1/resourceGroups/group-1/providers/Microsoft.Compute"
+
+
+@pytest.fixture
+def intake(database: Database) -> Intake:
+    """An empty database of either kind."""
+    return Intake(database)
+
+
+def again(vm: FakeVm, **changed: object) -> FakeVm:
+    """The same VM, which says something else of itself from now on."""
+    return replace(vm, revisions=dict(vm.revisions), **changed)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [{"name": "web-9"}, {"group": "group-9"}, {"scale_set": "set"}, {"site": "zurich"}],
+    ids=["name", "group", "scale set", "site"],
+)
+def test_a_vm_that_says_to_be_another_keeps_its_name_until_an_admin_accepts_it(
+    intake: Intake, changed: dict[str, object]
+) -> None:
+    """Renamed or moved in Azure, or a lie: nobody can tell but a person; it ends by itself if the
+    VM says again what it said before.
+    """
+    vm = FakeVm()
+    intake.take(vm.event("E", now=NOW))
+    before = intake.vm(vm).vm
+    other = again(vm, **changed)
+    intake.let_pass(5)
+    intake.take(other.heartbeat(now=intake.now))
+    after = intake.vm(vm).vm
+    assert (after.known_as, after.conflict_at) == (before.known_as, intake.now.timestamp())
+    assert after.said is not None
+    assert intake.event().event.scope == "sub-1/group-1"
+    back = again(vm, sequence=other.sequence)
+    intake.take(back.heartbeat(now=intake.now))
+    assert intake.vm(vm).vm.conflict_at is None
+    intake.take(again(other, sequence=back.sequence).heartbeat(now=intake.now))
+    found = accept(intake.database, [vm.vm_id], actor="admin", now=intake.now.timestamp())
+    accepted = intake.vm(vm).vm
+    assert list(found) == [vm.vm_id]
+    assert (accepted.known_as, accepted.conflict_at) == (after.said, None)
+    assert intake.event().event.scope == accepted.scope
+    assert intake.event().event.sites == (accepted.site,)
+    rows = log.read(intake.database.reading)
+    assert [(row.action, row.actor) for row in rows] == [("vm_accepted", "admin")]
+    assert accept(intake.database, [vm.vm_id], actor="admin", now=intake.now.timestamp()) == {}
+
+
+def test_what_was_seen_is_accepted_and_nothing_else(intake: Intake) -> None:
+    """A VM that says something else by the time of the click is not accepted as that."""
+    vm = FakeVm()
+    intake.take(vm.heartbeat(now=NOW))
+    intake.take(again(vm, name="web-2").heartbeat(now=NOW))
+    seen = intake.vm(vm).vm.conflict_id
+    assert seen is not None
+    intake.take(again(vm, name="web-3", sequence=2).heartbeat(now=NOW))
+    conflicts = {vm.vm_id: seen}
+    assert not accept(intake.database, [vm.vm_id], actor="a", now=1.0, conflicts=conflicts)
+    assert intake.vm(vm).vm.name == "web-1"
+
+
+def test_azure_writes_a_name_in_any_case(intake: Intake) -> None:
+    """That is no conflict; neither is a record that leaves out what was known."""
+    vm = FakeVm(scale_set="set")
+    intake.take(vm.heartbeat(now=NOW))
+    intake.take(again(vm, name="WEB-1", group="GROUP-1").heartbeat(now=NOW))
+    intake.take(again(vm, subscription=None, group=None, sequence=2).heartbeat(now=NOW))
+    known = intake.vm(vm).vm
+    assert (known.conflict_at, known.resource_group) == (None, "GROUP-1")
+    assert known.scale_set == "set"
+
+
+def test_a_status_before_the_first_record_settles_nothing_that_it_does_not_say(
+    intake: Intake,
+) -> None:
+    """The retained status has no scale set: the first record says it."""
+    vm = FakeVm(scale_set="set", site="zurich")
+    status = parse_status(
+        vm.status(), source="web", received_at=NOW.timestamp(), vm_id=vm.vm_id, site="zurich"
+    )
+    intake.hear(status)
+    intake.take(vm.heartbeat(now=NOW))
+    known = intake.vm(vm).vm
+    assert (known.conflict_at, known.scale_set, known.site) == (None, "set", "zurich")
+
+
+def test_a_newcomer_with_the_name_of_a_heard_vm_is_withheld_it(intake: Intake) -> None:
+    """Its word is that of a stranger, and its events are no longer those of the name."""
+    web, newcomer = FakeVm(), FakeVm(vm_id="newcomer", stream="s")
+    intake.take(web.event("E", now=NOW))
+    intake.let_pass(5)
+    intake.take(newcomer.event("E", transition="started", now=intake.now))
+    assert intake.event().event.state == "scheduled"
+    assert intake.event().named["web-1"].vm_id == web.vm_id
+    assert intake.vm(newcomer).vm.withheld
+    assert intake.vm(newcomer).vm.conflict_at is not None
+    assert intake.vm(web).vm.conflict_at is None
+
+
+@pytest.mark.parametrize("ends", ["silent", "stopped"])
+def test_a_vm_that_was_made_again_has_its_name_once_the_old_one_is_gone(
+    intake: Intake, ends: str
+) -> None:
+    """A new vmId and the same name: by itself, without a person, and with what it had said."""
+    old, new = FakeVm(), FakeVm(vm_id="new", stream="s")
+    intake.take(old.heartbeat(now=NOW))
+    intake.let_pass(30)
+    if ends == "stopped":
+        intake.take(old.stopped(now=intake.now))
+    intake.take(new.event("E", now=intake.now))
+    assert intake.vm(new).vm.withheld
+    for _ in range(4):
+        intake.let_pass(60)
+        intake.take(new.heartbeat(now=intake.now))
+    assert (intake.vm(new).vm.withheld, intake.vm(new).vm.conflict_at) == (False, None)
+    assert intake.event().named["web-1"].vm_id == "new"
+    assert intake.event().shown.is_own
+
+
+def test_who_takes_a_name_while_its_vm_is_away_loses_it_when_that_is_back(intake: Intake) -> None:
+    """An event has taken the VM away; a peer that bears its name meanwhile is asked nothing after
+    that, unless a person has accepted it.
+    """
+    web, liar = FakeVm(), FakeVm(vm_id="liar", stream="s")
+    intake.take(web.event("E", now=NOW), web.stopped(now=NOW))
+    intake.let_pass(200)
+    intake.take(liar.event("E", transition="started", now=intake.now))
+    assert not intake.vm(liar).vm.withheld
+    intake.let_pass(60)
+    intake.take(web.started(now=intake.now))
+    assert (intake.vm(web).vm.withheld, intake.vm(liar).vm.withheld) == (False, True)
+    assert intake.event().event.state == "scheduled"
+    assert intake.event().named["web-1"].vm_id == web.vm_id
+    found = accept(intake.database, ["liar"], actor="admin", now=intake.now.timestamp())
+    assert found
+    assert (intake.vm(web).vm.withheld, intake.vm(liar).vm.withheld) == (True, False)
+    intake.let_pass(30)
+    intake.take(web.heartbeat(now=intake.now))
+    assert intake.vm(web).vm.withheld
+
+
+def test_two_newcomers_with_one_name_in_one_transaction(intake: Intake) -> None:
+    """The first of them bears it."""
+    one, two = FakeVm(vm_id="a", stream="a"), FakeVm(vm_id="b", stream="b")
+    intake.take(one.heartbeat(now=NOW), two.heartbeat(now=NOW))
+    assert (intake.vm(one).vm.withheld, intake.vm(two).vm.withheld) == (False, True)
+
+
+def test_what_an_admin_says_at_enrolment_counts(intake: Intake) -> None:
+    """Before the first contact and after it, and before a namesake that was there first."""
+    first, vm = FakeVm(vm_id="first", stream="f"), FakeVm(site="zurich")
+    intake.take(first.heartbeat(now=NOW))
+    bound = {vm.vm_id: f"{_ARM}/virtualMachines/web-1"}
+    enroll(
+        intake.database,
+        [vm.vm_id],
+        actor="admin",
+        now=NOW.timestamp(),
+        resource_ids=bound,
+        site="zurich",
+    )
+    intake.let_pass(5)
+    intake.take(again(vm, site="default", name="web-7").heartbeat(now=intake.now))
+    known = intake.vm(vm).vm
+    assert (known.name, known.site, known.withheld) == ("web-1", "zurich", False)
+    assert known.said is not None
+    assert intake.vm(first).vm.withheld
+    intake.take(again(vm, sequence=1).heartbeat(now=intake.now))
+    assert intake.vm(vm).vm.conflict_at is None
+    moved = {vm.vm_id: f"{_ARM.replace('group-1', 'group-2')}/virtualMachines/web-1"}
+    enroll(intake.database, [vm.vm_id], actor="admin", now=2e9, resource_ids=moved)
+    assert (intake.vm(vm).vm.resource_group, intake.vm(vm).vm.site) == ("group-2", "zurich")
+    intake.take(again(vm, sequence=2).heartbeat(now=intake.now))
+    assert intake.vm(vm).vm.said is not None
+
+
+def test_an_instance_of_a_scale_set_is_enrolled_without_its_name(intake: Intake) -> None:
+    """Its ARM id has a number; the first record says the name."""
+    vm = FakeVm(name="set_0", scale_set="set")
+    bound = {vm.vm_id: f"{_ARM}/virtualMachineScaleSets/set/virtualMachines/0"}
+    enroll(intake.database, [vm.vm_id], actor="admin", now=1.0, resource_ids=bound)
+    intake.take(vm.heartbeat(now=NOW))
+    known = intake.vm(vm).vm
+    assert (known.name, known.scale_set, known.conflict_at) == ("set_0", "set", None)
+
+
+def test_a_retired_vm_keeps_no_name_from_others(intake: Intake) -> None:
+    """A person has said that it is gone."""
+    old, new = FakeVm(), FakeVm(vm_id="new", stream="s")
+    intake.take(old.heartbeat(now=NOW))
+    retire(intake.database, [old.vm_id], actor="a", reason="r", now=NOW.timestamp())
+    intake.take(new.heartbeat(now=NOW))
+    assert not intake.vm(new).vm.withheld

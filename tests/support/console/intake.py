@@ -1,0 +1,67 @@
+"""A database into which a test commits what VMs send, with a clock that the test moves."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from support.console.records import FakeVm
+
+from console.db import writing
+from console.db.listening import Listened, write_listening
+from console.db.opening import Database
+from console.db.snapshot import Snapshots
+from console.db.transactions import write_to
+from console.fleet.fold import fold
+from console.fleet.values import HeardVm, KnownEvent
+from console.records.incoming import Incoming
+from console.records.parse import parse_record
+from wire.record import Record
+
+NOW = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)
+
+
+class Intake:
+    """A database, and a clock that the test moves."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+        self.now = NOW
+        self.snapshots = Snapshots(database, clock=self._seconds)
+        with database.writing.begin() as connection:
+            heard = Listened(source="web", since=0.0, until=NOW.timestamp() + 86_400)
+            write_listening(connection, "test", [heard], seen_at=NOW.timestamp() + 86_400)
+
+    def _seconds(self) -> float:
+        return self.now.timestamp()
+
+    def take(self, *records: Record) -> None:
+        """Commit records in one transaction, each received now."""
+        at = self.now.timestamp()
+        items = [parse_record(each.body, source="web", received_at=at) for each in records]
+        self.hear(*items)
+
+    def hear(self, *items: Incoming) -> None:
+        """Commit what came in of VMs, each received now."""
+        with write_to(self.database) as (connection, number):
+            changes = fold(writing.load(connection, items), items)
+            writing.write(connection, changes, number, now=self.now.timestamp())
+
+    def event(self, event_id: str = "E", scope: str | None = None) -> KnownEvent:
+        """An event as it is now."""
+        with self.snapshots.take() as snapshot:
+            found = snapshot.events.one(event_id, scope)
+        assert found is not None
+        return found
+
+    def vm(self, vm: FakeVm) -> HeardVm:
+        """A VM as it is now."""
+        with self.snapshots.take() as snapshot:
+            found = snapshot.vms.one(vm.vm_id)
+        assert found is not None
+        return found
+
+    def let_pass(self, seconds: float) -> None:
+        """Time passes, and the writer looks at what that changes."""
+        self.now += timedelta(seconds=seconds)
+        with write_to(self.database) as (connection, number):
+            writing.settle(connection, number, now=self.now.timestamp())
