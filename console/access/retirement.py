@@ -1,4 +1,6 @@
-"""Retires VMs: a person says that they are gone, and the console waits for them no longer."""
+"""Retires VMs: a person says that they are gone, and the console waits for them no longer; and
+removes what they have sent.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +9,10 @@ from collections.abc import Iterable
 from console.access.enrolment import checked, portions
 from console.audit import log
 from console.db.opening import Database
+from console.db.removal import remove_some, remove_vm
 from console.db.transactions import write_to
 from console.db.vms import retire_rows
+from console.fleet.contact import Listening
 
 
 def retire(
@@ -28,4 +32,41 @@ def retire(
                     connection, at=now, actor=actor, action="vm_retired", vm_id=vm_id, reason=reason
                 )
         found += retired
+    return found
+
+
+def forget(
+    database: Database,
+    vm_ids: Iterable[str],
+    *,
+    actor: str,
+    reason: str,
+    now: float,
+    silent_after: float | None = None,
+) -> dict[str, int]:
+    """Remove all that VMs have sent; how many records that were, by vmId. Those that are unknown
+    are left out.
+
+    Each is a row of the audit, before the first record goes. What a VM sends after that is kept
+    again. `now` in seconds since 1970; `silent_after` in seconds, if it is the same for every VM.
+    Raises `RefusedError` if something is not a vmId, `StoreError`.
+    """
+    found: dict[str, int] = {}
+    for vm_id in checked(vm_ids):
+        with write_to(database) as (connection, number):
+            is_known = remove_vm(
+                connection, vm_id, number, now=now, listening=Listening(silent_after=silent_after)
+            )
+            if not is_known:
+                continue
+            log.append(
+                connection, at=now, actor=actor, action="vm_forgotten", vm_id=vm_id, reason=reason
+            )
+        found[vm_id] = 0
+        more = True
+        while more:  # a few at a time: writers of records wait for each transaction
+            with write_to(database) as (connection, _):
+                count = remove_some(connection, vm_id, now)
+            found[vm_id] += count
+            more = count > 0
     return found

@@ -28,7 +28,8 @@ from sinks.shared.errors import OK, ConfigurationError
     "listed",
     type=click.File(),
     metavar="LIST",
-    help="A vmId per line, and the VM's name after it if you like; - reads standard input.",
+    help="A vmId per line, and after it, if you like, the VM's name, its ARM id, or both; - reads "
+    "standard input.",
 )
 @click.option(
     "--out",
@@ -43,6 +44,8 @@ from sinks.shared.errors import OK, ConfigurationError
     default="env",
     help="Lines of seb.env; a file of host_vars for the Ansible role; tables of seb.toml.",
 )
+@click.option("--resource-id", metavar="ID", help="The ARM id of the one VM: its name and scope.")
+@click.option("--site", metavar="SITE", help="The site of all these VMs.")
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
 @click.option("--revoke", is_flag=True, help="End the secrets of these VMs now.")
 @click.option("--revoke-all", is_flag=True, help="End the secrets of all VMs now.")
@@ -53,6 +56,8 @@ def command(
     listed: TextIO | None,
     out: Path | None,
     form: str,
+    resource_id: str | None,
+    site: str | None,
     as_json: bool,
     revoke: bool,
     revoke_all: bool,
@@ -63,9 +68,17 @@ def command(
     They hold secrets that are good for their VM only, and stay the same until they are revoked:
     after --revoke VMID, enrolling the VM again prints new ones. It works on the database of the
     settings, with or without a running console, which heeds it within a second.
+
+    Name, scope and site that are given here count, whatever the VM says; without them, those of its
+    first contact do.
     """
-    names = {**dict.fromkeys(vm_ids, ""), **dict(common.listed_vms(listed))}
+    given = {**dict.fromkeys(vm_ids, ""), **dict(common.listed_vms(listed))}
+    names, resource_ids = _told(given)
     wanted = list(names)
+    if resource_id is not None:
+        if len(wanted) != 1:
+            raise click.UsageError("--resource-id is of one VM; for several, put the ids in --file")
+        resource_ids[wanted[0]] = resource_id
     if revoke_all and (wanted or revoke):
         raise click.UsageError("--revoke-all ends the secrets of all VMs; give no VMID with it")
     settings = common.read_settings(overrides)
@@ -74,7 +87,7 @@ def command(
         if revoke_all or revoke:
             _revoke(database, None if revoke_all else wanted)
         else:
-            items = _enroll(database, settings, wanted)
+            items = _enroll(database, settings, wanted, resource_ids, site)
             if out is not None:
                 _write(items, names, out, form)
             elif as_json:
@@ -88,13 +101,40 @@ def command(
     return OK
 
 
-def _enroll(database: Database, settings: Settings, vm_ids: list[str]) -> list[dict[str, Any]]:
+def _told(given: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+    """The names and the ARM ids that stand behind vmIds."""
+    names: dict[str, str] = {}
+    resource_ids: dict[str, str] = {}
+    for vm_id, words in given.items():
+        several = words.split()
+        ids = [each for each in several if each.startswith("/")]
+        if ids:
+            resource_ids[vm_id] = ids[0]
+        names[vm_id] = " ".join(each for each in several if each not in ids)
+    return names, resource_ids
+
+
+def _enroll(
+    database: Database,
+    settings: Settings,
+    vm_ids: list[str],
+    resource_ids: Mapping[str, str],
+    site: str | None,
+) -> list[dict[str, Any]]:
     if settings.enroll_key_file is None:
         raise ConfigurationError(KEY_IS_MISSING)
     key = read_key(settings.enroll_key_file)
     _checked(vm_ids)
     database.join()
-    found = enrolment.enroll(database, vm_ids, actor=local_person().name, now=time.time())
+    found = enrolment.enroll(
+        database,
+        vm_ids,
+        actor=local_person().name,
+        now=time.time(),
+        resource_ids=resource_ids,
+        site=site,
+        silent_after=settings.silent_seconds,
+    )
     return enrolment.items_of(found, key=key, base=settings.base_url)
 
 

@@ -297,6 +297,7 @@ class Events:
             self._named(resource.c.event_id.in_(few) for few in portions(ids)),
         )
         scopes, receipts = self._scopes(ids), self._receipts(ids)
+        disputed = self._disputed(ids)
         decided = decisions.decided_of(self._connection, ids)
         turns = shown_turns(self._connection, ids)
         known = []
@@ -315,6 +316,7 @@ class Events:
                     receipts=counting(receipts.get(key, ()), bearers, decision.commands),
                     decided=decision,
                     other_scopes=tuple(sorted(scopes.get(row.event_id, set()) - {row.scope})),
+                    disputed=tuple(disputed.get(key, ())),
                     turn=turns.get(key),
                     taken=by.get(key),
                 )
@@ -331,6 +333,23 @@ class Events:
             query = query.where(c.event_id.in_(few)).group_by(c.event_id, c.scope)
             for event_id, scope, seen_by, said, told in self._connection.execute(query):
                 found[(event_id, scope)] = (seen_by, max(said, told))
+        return found
+
+    def _disputed(self, event_ids: Sequence[str]) -> dict[EventKey, list[tuple[str, str]]]:
+        """The VMs in conflict that have reported each event: few are, so they are found first."""
+        found: dict[EventKey, list[tuple[str, str]]] = {}
+        in_conflict = select(vm.c.vm_id, vm.c.name).where(vm.c.conflict_at.is_not(None))
+        names = {row.vm_id: row.name for row in self._connection.execute(in_conflict)}
+        if not names:
+            return found
+        c = report.c
+        for few in portions(event_ids):
+            query = select(c.event_id, c.scope, c.vm_id).where(c.event_id.in_(few))
+            for some in portions(names):
+                reported = query.where(c.vm_id.in_(some)).order_by(c.vm_id)
+                for row in self._connection.execute(reported):
+                    several = found.setdefault((row.event_id, row.scope), [])
+                    several.append((row.vm_id, names[row.vm_id]))
         return found
 
     def _scopes(self, event_ids: Sequence[str]) -> dict[str, set[str]]:

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Final, Protocol
 
 from sqlalchemy import (
     ColumnElement,
     Connection,
+    Table,
     and_,
     bindparam,
     delete,
@@ -70,6 +71,8 @@ class Incident:
     """Of the notice that opened it."""
     size: int = 1
     """VMs that were told under the key."""
+    at: float = field(default=0.0, compare=False)
+    """When they were, in seconds since 1970."""
 
 
 def tell(connection: Connection, notices: Iterable[Tellable], *, base: str, site: str) -> int:
@@ -104,27 +107,31 @@ def tell(connection: Connection, notices: Iterable[Tellable], *, base: str, site
     return len(new)
 
 
-def incidents(connection: Connection) -> dict[str, Incident]:
-    """What people were told about VMs and is not over, by vmId."""
+def incidents(connection: Connection, table: Table = incident) -> dict[str, Incident]:
+    """What people were told about VMs and is not over, by vmId; `table` is that of silence, or
+    `conflict_notice`.
+    """
     return {
-        row.vm_id: Incident(vm_id=row.vm_id, key=row.key, kind=row.kind, size=row.size)
-        for row in connection.execute(select(incident))
+        row.vm_id: Incident(vm_id=row.vm_id, key=row.key, kind=row.kind, size=row.size, at=row.at)
+        for row in connection.execute(select(table))
     }
 
 
-def open_incidents(connection: Connection, opened: Iterable[Incident], at: float) -> None:
+def open_incidents(
+    connection: Connection, opened: Iterable[Incident], at: float, table: Table = incident
+) -> None:
     """Store incidents; one about the same VM is replaced. `at` in seconds since 1970."""
     new = [{**asdict(each), "at": at} for each in opened]
-    end_incidents(connection, [each["vm_id"] for each in new])
+    end_incidents(connection, [each["vm_id"] for each in new], table)
     if new:
-        connection.execute(insert(incident), new)
+        connection.execute(insert(table), new)
 
 
-def end_incidents(connection: Connection, vm_ids: Iterable[str]) -> None:
+def end_incidents(connection: Connection, vm_ids: Iterable[str], table: Table = incident) -> None:
     """Forget the incidents of some VMs."""
     gone = [{"gone": vm_id} for vm_id in vm_ids]
     if gone:
-        connection.execute(delete(incident).where(incident.c.vm_id == bindparam("gone")), gone)
+        connection.execute(delete(table).where(table.c.vm_id == bindparam("gone")), gone)
 
 
 def newest_number(connection: Connection) -> int:

@@ -251,6 +251,13 @@ class Vms:
         is_away = self._contact.in_(("silent", "stopped"))
         return vm.c.retired_at.is_(None), or_(is_away, expecting)
 
+    def in_conflict(self) -> list[Vm]:
+        """The VMs that say to be others than they are known as, or whose name another one bears;
+        without those that are retired.
+        """
+        query = select(vm).where(vm.c.conflict_at.is_not(None), vm.c.retired_at.is_(None))
+        return [rows.vm_of(row) for row in self._connection.execute(query)]
+
     def taken_away(self, since: float) -> dict[str, EventKey]:
         """By vmId of a silent or stopped VM, the newest event that has taken it away: one that has
         begun, or has ended after a moment and after the VM was heard. A VM that is shut down in

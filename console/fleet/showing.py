@@ -72,9 +72,9 @@ def chosen(claims: Sequence[Claim], support: Sequence[Support] = ()) -> str | No
     """The VM whose word counts; None if no heard VM says that the event names it.
 
     If they disagree, the one with the most heard reporters on its side wins: first about which VMs
-    are named, and where they have their names. Of those that agree in this, a VM for which the event
-    is pending comes before one for which it is over; then the words count that most use. If that
-    decides nothing, the VM known longest wins. `support` is needed only where they disagree.
+    are named, and where they have their names. Of those that agree on this, a VM for which the
+    event is pending comes before one for which it is over; then the words count that most use. If
+    that decides nothing, the VM known longest wins. `support` is needed only where they disagree.
     """
     heard = [each for each in claims if each.is_heard]
     if not heard:

@@ -461,6 +461,8 @@ class KnownEvent:
     """None: no group has its VMs, or it was not looked at yet."""
     other_scopes: tuple[str, ...] = ()
     """Scopes that have reported another event under the same id: a conflict."""
+    disputed: tuple[tuple[str, str], ...] = ()
+    """vmId and name of the VMs that have reported it and are in conflict themselves."""
     taken: Taken | None = None
 
 

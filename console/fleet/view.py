@@ -21,6 +21,7 @@ from console.fleet.values import (
     LatestReport,
     Receipt,
     Taken,
+    Vm,
     folded,
 )
 
@@ -75,9 +76,30 @@ def vm_item(heard: HeardVm, expectation: Expectation, taken: Taken | None = None
         "bridgeVersion": vm.version,
         "prepares": vm.prepares,
         "gaps": vm.missing,
+        "conflict": conflict_item(vm),
         "events": list(expectation.events),
         "takenBy": None if taken is None else taken.actor,
         "takenUntil": None if taken is None else moment(taken.until),
+    }
+
+
+def conflict_item(vm: Vm) -> Json | None:
+    """What contradicts a VM's name or place; None if nothing does."""
+    if vm.conflict_at is None:
+        return None
+    said = vm.said or vm.known_as
+    return {
+        "id": said.id,
+        "since": moment(vm.conflict_at),
+        "isTaken": vm.withheld,
+        "said": {
+            "name": said.name,
+            "site": said.site,
+            "resourceId": said.resource_id,
+            "subscriptionId": said.subscription_id,
+            "resourceGroup": said.resource_group,
+            "scaleSet": said.scale_set,
+        },
     }
 
 
@@ -112,8 +134,24 @@ def event_item(
         "eventId": event.event_id,
         "scope": event.scope,
         "conflicts": [
-            {"kind": "scope", "scope": each if names_scopes else None}
-            for each in known.other_scopes
+            *(
+                {
+                    "kind": "scope",
+                    "scope": each if names_scopes else None,
+                    "vmId": None,
+                    "name": None,
+                }
+                for each in known.other_scopes
+            ),
+            *(
+                {
+                    "kind": "vm",
+                    "scope": None,
+                    "vmId": vm_id if names_scopes else None,
+                    "name": name if names_scopes else None,
+                }
+                for vm_id, name in known.disputed
+            ),
         ],
         "state": event.state,
         "impact": report.impact,

@@ -10,9 +10,10 @@ from console.audit import log
 from console.audit.chain import Head
 from console.db import decisions, turns
 from console.db import notices as store
+from console.db.decision_tables import conflict_notice
 from console.db.notices import Incident
 from console.db.snapshot import Snapshot
-from console.fleet.values import HeardVm
+from console.fleet.values import HeardVm, Vm
 from console.fleet.view import decision_on
 from console.notify import events, vms
 from console.notify.notice import Notice
@@ -34,6 +35,10 @@ class Found:
     """The VMs about which there may be something to tell."""
     incidents: Mapping[str, Incident]
     """What was told about VMs and is not over, by vmId."""
+    conflicts: list[Vm]
+    """The VMs that are in conflict and not retired."""
+    conflicts_told: Mapping[str, Incident]
+    """What was told about such, and is not over, by vmId."""
 
     def known(self, incidents: Mapping[str, Incident]) -> dict[str, Incident]:
         """Those incidents about which this look can say something: one that another console has
@@ -64,6 +69,8 @@ def look(snapshot: Snapshot, *, begun: float) -> Found:
         notices=[each for each in found if each.id in new],
         seen=_seen(snapshot, since, incidents),
         incidents=incidents,
+        conflicts=snapshot.vms.in_conflict(),
+        conflicts_told=store.incidents(snapshot.connection, conflict_notice),
     )
 
 

@@ -18,6 +18,8 @@ NoticeKind = Literal[
     "vm-not-back",
     "vm-heard",
     "vm-retired",
+    "vm-conflict",
+    "vm-conflict-over",
     "approval-failed",
     "turn-forced",
     "turn-stuck",
@@ -26,7 +28,7 @@ NoticeKind = Literal[
 ]
 TYPE: Final = "seb.console.{kind}.v1"
 _NAMESPACE: Final = UUID("0f0c3f6c-2b6a-5f52-9d3e-6f2a7a3f3c11")
-_ENDS: Final = ("vm-heard", "vm-retired", "event-over")
+_ENDS: Final = ("vm-heard", "vm-retired", "vm-conflict-over", "event-over")
 """Kinds that say that something is over: a pager resolves its incident."""
 
 

@@ -11,9 +11,11 @@ from typing import Any, Final
 from sqlalchemy.exc import SQLAlchemyError
 
 from console.db import notices as store
+from console.db.decision_tables import conflict_notice
 from console.db.errors import words_of
 from console.db.snapshot import Snapshots
 from console.db.transactions import write_to
+from console.notify.conflicts import conflict_notices
 from console.notify.look import look
 from console.notify.vms import VmNotices, vm_notices
 from console.notify.worker import SinkWorker
@@ -99,13 +101,20 @@ class Notices:
         """
         with self._snapshots.take() as snapshot:
             now, found = snapshot.now, look(snapshot, begun=begun)
-        if not found.notices and not _differs(vm_notices(found.seen, found.incidents, now)):
+        quiet = not _differs(vm_notices(found.seen, found.incidents, now)) and not _differs(
+            conflict_notices(found.conflicts, found.conflicts_told, now)
+        )
+        if quiet and not found.notices:
             return
         with write_to(self._database) as (connection, _):
             about_vms = vm_notices(found.seen, found.known(store.incidents(connection)), now)
             store.end_incidents(connection, about_vms.ended)
             store.open_incidents(connection, about_vms.opened, now)
-            every = [*found.notices, *about_vms.notices]
+            told = store.incidents(connection, conflict_notice)
+            conflicts = conflict_notices(found.conflicts, told, now)
+            store.end_incidents(connection, conflicts.ended, conflict_notice)
+            store.open_incidents(connection, conflicts.opened, now, conflict_notice)
+            every = [*found.notices, *about_vms.notices, *conflicts.notices]
             store.tell(connection, every, base=self._base, site=self._site)
         for worker in self.workers:
             worker.wake()

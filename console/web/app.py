@@ -65,7 +65,7 @@ def application(state: AppState, stream: Stream) -> Starlette:
 def operations(state: AppState, stream: Stream) -> list[Operation]:
     """The API, and what a monitoring system asks."""
     events = EventRoutes(state.snapshots)
-    vms = VmRoutes(state.snapshots)
+    vms = VmRoutes(state.snapshots, silent_after=state.settings.silent_seconds)
     overview = OverviewRoutes(state)
     takes = TakeRoutes(state.snapshots)
     decisions = DecisionRoutes(state)
@@ -145,6 +145,13 @@ def operations(state: AppState, stream: Stream) -> list[Operation]:
             endpoint=vms.retire,
             summary="Say that a VM is gone: nothing waits for it until it is heard again",
             body=models.ReasonBody,
+            answers={"200": models.VmDetail},
+        ),
+        Operation(
+            path="/api/v1/vms/{vmId}/accept",
+            endpoint=vms.accept,
+            summary="Let what a VM says that it is count, as an admin: its name, scope and site",
+            body=models.AcceptBody,
             answers={"200": models.VmDetail},
         ),
         Operation(

@@ -33,7 +33,7 @@ class EnrolmentRoutes:
             raise refuse(403, "this needs the role admin")
         if person.site is not None:
             raise refuse(403, f"a token for the site {person.site} alone cannot enroll VMs")
-        vm_ids = await _vm_ids(request)
+        body = await _body(request)
         state = self._state
         file = state.settings.enroll_key_file
         if file is None:
@@ -41,7 +41,14 @@ class EnrolmentRoutes:
         key = await asyncio.to_thread(read_key, file)
         try:
             found = await asyncio.to_thread(
-                enrolment.enroll, state.database, vm_ids, actor=person.name, now=state.now()
+                enrolment.enroll,
+                state.database,
+                body.vm_ids,
+                actor=person.name,
+                now=state.now(),
+                resource_ids=body.resource_ids,
+                site=body.site,
+                silent_after=state.settings.silent_seconds,
             )
         except RefusedError as error:
             raise refuse(422, str(error)) from None
@@ -49,8 +56,8 @@ class EnrolmentRoutes:
         return answer(EnrolledList.model_validate({"items": items}))
 
 
-async def _vm_ids(request: Request) -> list[str]:
-    """The vmIds of the body. Raises an HTTP refusal."""
+async def _body(request: Request) -> EnrolmentBody:
+    """The VMs of the body. Raises an HTTP refusal."""
     try:
         body: Any = json.loads(await read_body(request.headers, request.receive))
     except NotTaken as why:
@@ -58,6 +65,6 @@ async def _vm_ids(request: Request) -> list[str]:
     except (ValueError, RecursionError):
         body = None
     try:
-        return EnrolmentBody.model_validate(body).vm_ids
+        return EnrolmentBody.model_validate(body)
     except ValidationError:
         raise refuse(422, f'send {{"vmIds": ["…"]}} with 1 to {MOST_VMS} vmIds') from None

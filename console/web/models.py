@@ -173,10 +173,14 @@ class Turn(Model):
 
 
 class EventConflict(Model):
-    """What contradicts an event: another scope has reported another event under its id."""
+    """What contradicts an event: another scope has reported another event under its id (`scope`),
+    or a VM that reports it says to be another than it is known as (`vm`).
+    """
 
-    kind: Literal["scope"]
+    kind: Literal["scope", "vm"]
     scope: str | None
+    vm_id: str | None
+    name: str | None
 
 
 class Event(Model):
@@ -324,6 +328,28 @@ class EventDetail(Event):
     timeline: list[TimelineEntry]
 
 
+class VmSaid(Model):
+    """What a VM says that it is."""
+
+    name: str
+    site: str
+    resource_id: str | None
+    subscription_id: str | None
+    resource_group: str | None
+    scale_set: str | None
+
+
+class VmConflict(Model):
+    """What contradicts a VM: it says to be another than it is known as, or its name is that of
+    another VM that is there (`isTaken`). `id` is sent back by who accepts what it says.
+    """
+
+    id: str
+    since: Moment | None
+    is_taken: bool
+    said: VmSaid
+
+
 class Vm(Model):
     """A VM as a list shows it."""
 
@@ -340,6 +366,7 @@ class Vm(Model):
     bridge_version: str | None
     prepares: bool
     gaps: int
+    conflict: VmConflict | None
     events: list[str]
     taken_by: str | None
     taken_until: Moment | None
@@ -573,6 +600,12 @@ class AuditQuery(Model):
     ] = None
 
 
+class AcceptBody(Model):
+    """The conflict of a VM as it was seen: its `id`. Without one, what the VM says now counts."""
+
+    conflict: Line | None = None
+
+
 class ReasonBody(Model):
     """Why something is done."""
 
@@ -645,3 +678,7 @@ class EnrolmentBody(Model):
     """VMs to enroll."""
 
     vm_ids: Annotated[list[str], Field(min_length=1, max_length=MOST_VMS)]
+    resource_ids: dict[str, str] = Field(
+        default_factory=dict, description="By vmId, the ARM ids: name and scope of these VMs"
+    )
+    site: str | None = Field(None, description="The site of all these VMs")

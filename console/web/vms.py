@@ -8,6 +8,7 @@ from typing import Any, Final
 from starlette.requests import Request
 from starlette.responses import Response
 
+from console.access.acceptance import accept
 from console.access.people import Person
 from console.access.retirement import retire
 from console.access.scope import sees_vm
@@ -23,7 +24,7 @@ from console.fleet.timeline import gap_item, history_item, timeline_item
 from console.fleet.values import Expectation, HeardVm
 from console.web.answers import Json, answer, cursor, place_in, refuse
 from console.web.decide import body_of
-from console.web.models import ReasonBody, VmDetail, VmPage, VmsQuery
+from console.web.models import AcceptBody, ReasonBody, VmDetail, VmPage, VmsQuery
 from console.web.security import person_of
 
 _EQUAL: Final = ("site", "location", "zone", "scale_set")
@@ -33,8 +34,10 @@ _RECORDS: Final = 200
 class VmRoutes:
     """Answers about VMs."""
 
-    def __init__(self, snapshots: Snapshots) -> None:
+    def __init__(self, snapshots: Snapshots, *, silent_after: float | None = None) -> None:
+        """`silent_after` in seconds, if it is the same for every VM."""
         self._snapshots = snapshots
+        self._silent_after = silent_after
 
     def listed(self, request: Request, query: VmsQuery) -> Response:
         """A page of VMs."""
@@ -68,17 +71,37 @@ class VmRoutes:
         seen = await asyncio.to_thread(self._retire, person, vm_id, body.reason)
         return answer(VmDetail.model_validate(seen))
 
+    async def accept(self, request: Request) -> Response:
+        """200 with the VM; 403 without the role admin, 404, 409 if it is in no such conflict."""
+        person, vm_id = person_of(request), request.path_params["vmId"]
+        body = await body_of(request, AcceptBody)
+        seen = await asyncio.to_thread(self._accept, person, vm_id, body.conflict)
+        return answer(VmDetail.model_validate(seen))
+
+    def _accept(self, person: Person, vm_id: str, seen: str | None) -> Json:
+        self._require(person, vm_id)
+        problem = acceptance_problem(self._snapshots, person, vm_id, seen, self._silent_after)
+        return self._after(vm_id, problem)
+
     def _retire(self, person: Person, vm_id: str, reason: str) -> Json:
+        self._require(person, vm_id)
+        return self._after(vm_id, retirement_problem(self._snapshots, person, vm_id, reason))
+
+    def _require(self, person: Person, vm_id: str) -> None:
+        """Raise 404 for a VM that a person cannot see."""
         with self._snapshots.take() as snapshot:
             heard = snapshot.vms.one(vm_id)
         if heard is None or not sees_vm(person, heard.vm):
             raise refuse(404, "no record of such a VM has come in")
-        problem = retirement_problem(self._snapshots, person, vm_id, reason)
+
+    def _after(self, vm_id: str, problem: tuple[int, str] | None) -> Json:
+        """The VM after what was done. Raises the refusal if it was not."""
         if problem is not None:
             raise refuse(*problem)
         with self._snapshots.take() as snapshot:
             after = snapshot.vms.one(vm_id)
-            assert after is not None  # noqa: S101  # VMs are not deleted
+            if after is None:
+                raise refuse(404, "all that the VM sent was removed")
             return vm_detail(snapshot, after)
 
 
@@ -93,6 +116,29 @@ def retirement_problem(
     now = snapshots.clock()
     done = retire(snapshots.database, [vm_id], actor=person.name, reason=reason.strip(), now=now)
     return None if done else (409, "the VM is retired already")
+
+
+def acceptance_problem(
+    snapshots: Snapshots,
+    person: Person,
+    vm_id: str,
+    seen: str | None,
+    silent_after: float | None,
+) -> tuple[int, str] | None:
+    """Accept, as a person, what a VM says that it is; as `retirement_problem`. `seen` is the id of
+    the conflict that the person saw, if it was told.
+    """
+    if "admin" not in person.roles:
+        return 403, "this needs the role admin"
+    done = accept(
+        snapshots.database,
+        [vm_id],
+        actor=person.name,
+        now=snapshots.clock(),
+        silent_after=silent_after,
+        conflicts={} if seen is None else {vm_id: seen},
+    )
+    return None if done else (409, "the VM is in no such conflict now")
 
 
 def vms_page(

@@ -54,6 +54,14 @@ async def read(request: Request) -> Form:
     return Form(action=FORCE if is_forced else actions[0], reason=reasons[0], seen=seen)
 
 
+async def read_conflict(request: Request) -> str:
+    """The id of the conflict that a person accepts. Raises `FormError`."""
+    fields = dict(parse_fields(await _body(request)))
+    if not fields.get("conflict"):
+        raise FormError("The form is not complete. Open the page again, and use its buttons.")
+    return fields["conflict"]
+
+
 async def read_minutes(request: Request) -> int:
     """For how many minutes somebody takes something, 0 to give it back. Raises `FormError`."""
     fields = dict(parse_fields(await _body(request)))

@@ -37,7 +37,7 @@ from console.web.pages.rendering import FILES, Renderer
 from console.web.security import person_of
 from console.web.state import AppState
 from console.web.taking import take_event, take_vm
-from console.web.vms import retirement_problem
+from console.web.vms import acceptance_problem, retirement_problem
 
 
 class Pages:
@@ -66,6 +66,7 @@ class Pages:
             Route("/decide/confirm", self._forms.several, methods=["POST"]),
             Route("/vms/{vm_id}", self._drawn(self.vm)),
             Route("/vms/{vm_id}", self.retire, methods=["POST"]),
+            Route("/vms/{vm_id}/accept", self.accept, methods=["POST"]),
             Route("/take/{kind}/{subject:path}", self.take, methods=["POST"]),
             Route("/history", self._drawn(self.history, history_page.PARAMETERS)),
             Route("/groups", self._drawn(self.groups)),
@@ -176,6 +177,19 @@ class Pages:
             return await asyncio.to_thread(self._vm, request, f"Not done: {words}.", status)
         return RedirectResponse(f"/vms/{quote(vm_id, safe='')}", 303)
 
+    async def accept(self, request: Request) -> Response:
+        """The button of a VM in conflict: what it says counts from now on; led back."""
+        person, vm_id = person_of(request), request.path_params["vm_id"]
+        try:
+            seen = await forms.read_conflict(request)
+        except forms.FormError as error:
+            return await asyncio.to_thread(self._vm, request, str(error), 422)
+        refused = await asyncio.to_thread(self._accept, person, vm_id, seen)
+        if refused is not None:
+            status, words = refused
+            return await asyncio.to_thread(self._vm, request, f"Not done: {words}.", status)
+        return RedirectResponse(f"/vms/{quote(vm_id, safe='')}", 303)
+
     async def take(self, request: Request) -> Response:
         """The button of an event or a VM: somebody is on it, or gives it back; led back."""
         person, subject = person_of(request), request.path_params["subject"]
@@ -201,6 +215,13 @@ class Pages:
         except (StoreError, RefusedError) as error:
             return (503 if isinstance(error, StoreError) else 404), str(error)
 
+    def _accept(self, person: Person, vm_id: str, seen: str) -> tuple[int, str] | None:
+        silent_after = self._state.settings.silent_seconds
+        try:
+            return acceptance_problem(self._state.snapshots, person, vm_id, seen, silent_after)
+        except (StoreError, RefusedError) as error:
+            return (503 if isinstance(error, StoreError) else 404), str(error)
+
     def _vm(self, request: Request, problem: str | None = None, status: int = 200) -> Response:
         """A VM's page; `problem`: why its form was not carried out."""
         person = person_of(request)
@@ -211,6 +232,7 @@ class Pages:
             words = "No record of a VM of this id has come in."
             return self._missing(request, "There is no such VM", words)
         values["problem"] = problem
+        values["may_accept"] = "admin" in person.roles
         values["may_retire"] = bool(person.roles & {"approver", "admin"})
         return self._answer(request, "vm.html", values, status)
 

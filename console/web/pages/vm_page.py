@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from console.db.snapshot import Snapshot
 from console.fleet.moments import seconds_of
-from console.fleet.values import HeardVm, KnownEvent
+from console.fleet.values import HeardVm, KnownEvent, Vm
 from console.web.pages import durations, event_rows, past, words
 from console.web.pages.text import DAY
 from console.web.vms import vm_detail
@@ -33,6 +33,8 @@ def values(snapshot: Snapshot, heard: HeardVm) -> dict[str, Any]:
         "lost": row.lost_at,
         "stopped": row.stopped_at,
         "retired": row.retired_at,
+        "conflict_at": row.conflict_at,
+        "said": _said(row),
         "interval": row.interval,
         "open": event_rows.in_order(
             event_rows.rows_of(snapshot, _naming(snapshot.events.some(item["events"]), row.vm_id))
@@ -51,6 +53,19 @@ def values(snapshot: Snapshot, heard: HeardVm) -> dict[str, Any]:
             :_ENTRIES
         ],
     }
+
+
+def _said(vm: Vm) -> list[tuple[str, str | None, str | None]]:
+    """What a VM says of itself otherwise than it is known, by the label of each."""
+    said, known = vm.said or vm.known_as, vm.known_as
+    pairs = (
+        ("Name", said.name, known.name),
+        ("Subscription", said.subscription_id, known.subscription_id),
+        ("Resource group", said.resource_group, known.resource_group),
+        ("Scale set", said.scale_set, known.scale_set),
+        ("Site", said.site, known.site),
+    )
+    return [each for each in pairs if each[1] != each[2]]
 
 
 def _naming(several: Iterable[KnownEvent], vm_id: str) -> list[KnownEvent]:

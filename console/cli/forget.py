@@ -1,0 +1,50 @@
+"""`seb console forget`."""
+
+from __future__ import annotations
+
+import time
+
+import click
+
+from console.access.people import local_person
+from console.access.retirement import forget
+from console.cli import common
+from console.db.opening import existing_database
+from console.errors import RefusedError
+from sinks.shared.errors import NO, OK
+
+
+@click.command("forget")
+@click.argument("vm_ids", metavar="VMID…", nargs=-1)
+@click.option("--reason", required=True, metavar="TEXT", help="Why; it stands in the audit.")
+@common.set_option
+def command(*, vm_ids: tuple[str, ...], reason: str, overrides: tuple[str, ...]) -> int:
+    """Remove all that VMs have sent: their records, events, receipts and names.
+
+    For a VM that others speak through: end its secrets first (seb console enroll --revoke VMID, or
+    its account at the broker), or what it sends next is kept again. What other VMs have reported,
+    decisions and the audit stay. It works on the database of the settings, with or without a
+    running console. Exit codes: 0 each of them is removed, 1 the console does not know one.
+    """
+    settings = common.read_settings(overrides)
+    database = existing_database(settings)
+    try:
+        database.join()
+        done = forget(
+            database,
+            vm_ids,
+            actor=local_person().name,
+            reason=reason,
+            now=time.time(),
+            silent_after=settings.silent_seconds,
+        )
+    except RefusedError as error:
+        raise click.UsageError(str(error)) from None
+    finally:
+        database.close()
+    for vm_id, count in done.items():
+        click.echo(f"{vm_id} is removed, with {count:,} records", err=True)
+    left = [each for each in vm_ids if each not in done]
+    for vm_id in left:
+        click.echo(f"{vm_id}: the console knows no such VM", err=True)
+    return NO if left else OK

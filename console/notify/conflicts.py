@@ -1,0 +1,133 @@
+"""Which VMs say to be another than they are known as, and which do no longer. Pure, as `vms`."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import Final
+from urllib.parse import quote
+
+from console.db.notices import Incident
+from console.fleet.values import FleetName, Vm
+from console.notify.notice import Notice
+from console.notify.vms import GATHER, MANY, VmNotices
+from sinks.shared.text import visible
+
+_TAKEN_SECONDS: Final = 300.0
+"""A VM that was made again under its name waits so long for the other one to fall silent."""
+_LEAST_SECONDS: Final = 600.0
+"""Until a conflict that has ended is told to be over: a VM that says this and that in turn makes no
+more than two notices meanwhile.
+"""
+_LISTED: Final = 20
+_NAMESPACE: Final = uuid.UUID("5b6d0f4e-1a0c-4b5e-8f5c-6a2f0d9b7c11")
+KIND: Final = "vm-conflict"
+
+
+def conflict_notices(
+    found: Sequence[Vm], incidents: Mapping[str, Incident], now: float
+) -> VmNotices:
+    """What there is to tell about the VMs that are in conflict now, given what was told before."""
+    result = VmNotices()
+    ready = [vm for vm in found if vm.vm_id not in incidents and _is_ready(vm, now)]
+    begun = min((vm.conflict_at or now for vm in ready), default=now)
+    if len(ready) == 1 or now - begun >= GATHER:
+        _tell(result, ready, now)
+    there = {vm.vm_id for vm in found}
+    over: dict[str, Incident] = {}
+    open_keys = set()
+    for vm_id, incident in incidents.items():
+        if vm_id in there or now - incident.at < _LEAST_SECONDS:
+            open_keys.add(incident.key)
+        else:
+            result.ended.append(vm_id)
+            over[incident.key] = incident
+    result.notices += [_end(each, now) for key, each in over.items() if key not in open_keys]
+    return result
+
+
+def _is_ready(vm: Vm, now: float) -> bool:
+    return vm.said is not None or now - (vm.conflict_at or now) >= _TAKEN_SECONDS
+
+
+def _tell(result: VmNotices, vms: Sequence[Vm], now: float) -> None:
+    ordered = sorted(vms, key=lambda vm: (vm.name.lower(), vm.vm_id))
+    if len(ordered) <= MANY:
+        for vm in ordered:
+            result.notices.append(_of_one(vm, now))
+            result.opened.append(Incident(vm_id=vm.vm_id, key=_key(vm.vm_id), kind=KIND))
+        return
+    facts = " ".join(f"{vm.vm_id} {vm.conflict_at}" for vm in ordered)
+    key = f"conflicts-{uuid.uuid5(_NAMESPACE, facts).hex[:16]}"
+    names = ", ".join(visible(vm.name) for vm in ordered[:_LISTED])
+    more = f" and {len(ordered) - _LISTED} more" if len(ordered) > _LISTED else ""
+    result.notices.append(
+        Notice(
+            kind="vm-conflict",
+            subject=key,
+            fact=(),
+            at=now,
+            title=f"{len(ordered)} VMs say to be others than they were",
+            text=f"{names}{more}. It has no effect until an admin accepts it.",
+            path="/fleet",
+            vm={"name": f"{len(ordered)} VMs"},
+            more={"count": len(ordered), "vmIds": [vm.vm_id for vm in ordered[:100]]},
+        )
+    )
+    result.opened += [
+        Incident(vm_id=vm.vm_id, key=key, kind=KIND, size=len(ordered)) for vm in ordered
+    ]
+
+
+def _of_one(vm: Vm, now: float) -> Notice:
+    name = visible(vm.name)
+    if vm.said is None:
+        title = f"another VM bears the name of {name}"
+        text = "Events name the other one, until it is silent or an admin accepts this one."
+    else:
+        title = f"{name} says to be another VM than it was"
+        text = f"It says to be {_words(vm.said)}; it was {_words(vm.known_as)}. "
+        text += "It has no effect until an admin accepts it."
+    return Notice(
+        kind="vm-conflict",
+        subject=_key(vm.vm_id),
+        fact=(vm.conflict_at,),
+        at=now,
+        title=title,
+        text=text,
+        path=_path(vm.vm_id),
+        vm={"vmId": vm.vm_id, "name": name},
+    )
+
+
+def _words(name: FleetName) -> str:
+    place = (name.subscription_id, name.resource_group, name.scale_set)
+    words = "/".join(visible(each) for each in place if each)
+    return f"{visible(name.name)} in {words or 'no scope'}, site {visible(name.site)}"
+
+
+def _end(incident: Incident, now: float) -> Notice:
+    is_one = incident.size == 1
+    return Notice(
+        kind="vm-conflict-over",
+        subject=incident.key,
+        fact=(incident.at,),
+        at=now,
+        title="A VM is in no conflict any more"
+        if is_one
+        else f"{incident.size} VMs are in no conflict any more",
+        text="What it says was accepted, or it says again what it said before, or it is gone.",
+        path=_path(incident.vm_id) if is_one else "/fleet",
+        vm={"vmId": incident.vm_id, "name": incident.vm_id}
+        if is_one
+        else {"name": f"{incident.size} VMs"},
+    )
+
+
+def _key(vm_id: str) -> str:
+    """Another one than that of the VM's silence."""
+    return f"{vm_id} conflict"
+
+
+def _path(vm_id: str) -> str:
+    return f"/vms/{quote(vm_id, safe='')}"

@@ -1,0 +1,61 @@
+"""People are told once that a VM says to be another than it was, and once that this is over."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from console.db.notices import Incident
+from console.fleet.values import Vm
+from console.notify.conflicts import conflict_notices
+from console.notify.vms import GATHER
+
+_AT = 1_000_000.0
+
+
+def in_conflict(number: int, *, since: float = _AT, is_taken: bool = False) -> Vm:
+    """A VM that says to be another than it was, or whose name is taken."""
+    vm = Vm(vm_id=f"vm-{number}", name=f"web-{number}", conflict_at=since, withheld=is_taken)
+    return vm if is_taken else replace(vm, said=replace(vm.known_as, name="other"))
+
+
+def kept(opened: list[Incident], at: float) -> Mapping[str, Incident]:
+    """What the database keeps of what was told."""
+    return {each.vm_id: replace(each, at=at) for each in opened}
+
+
+def test_one_is_told_at_once_and_ends_with_its_key() -> None:
+    """Not again while it lasts, and not before ten minutes: a VM may say this and that in turn."""
+    vm = in_conflict(1)
+    first = conflict_notices([vm], {}, _AT + 1)
+    (notice,) = first.notices
+    assert (notice.kind, notice.vm["name"]) == ("vm-conflict", "web-1")
+    told = kept(first.opened, _AT + 1)
+    assert not conflict_notices([vm], told, _AT + 2).notices
+    assert not conflict_notices([], told, _AT + 300).ended
+    assert not conflict_notices([in_conflict(1, since=_AT + 400)], told, _AT + 700).notices
+    over = conflict_notices([], told, _AT + 700)
+    assert [each.kind for each in over.notices] == ["vm-conflict-over"]
+    assert over.notices[0].subject == notice.subject
+    assert over.ended == ["vm-1"]
+
+
+def test_a_vm_that_was_made_again_is_told_of_only_if_the_other_one_stays() -> None:
+    """The old one falls silent within minutes, and then nothing has to be done."""
+    vm = in_conflict(1, is_taken=True)
+    assert not conflict_notices([vm], {}, _AT + 200).notices
+    (notice,) = conflict_notices([vm], {}, _AT + 400).notices
+    assert "another VM bears the name" in notice.title
+
+
+def test_four_hundred_that_move_at_once_are_one_notice_and_one_end() -> None:
+    """Gathered for a minute, with a count and the first names."""
+    several = [in_conflict(number, since=_AT + number / 10) for number in range(400)]
+    assert not conflict_notices(several, {}, _AT + 45).notices
+    found = conflict_notices(several, {}, _AT + GATHER)
+    (notice,) = found.notices
+    assert "400 VMs" in notice.title
+    told = kept(found.opened, _AT + GATHER)
+    assert not conflict_notices(several[:1], told, _AT + 3600).notices
+    (end,) = conflict_notices([], told, _AT + 3600).notices
+    assert (end.subject, end.kind) == (notice.subject, "vm-conflict-over")
