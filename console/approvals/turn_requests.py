@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from console.access.people import Person
 from console.approvals.refused import DecisionRefused
 from console.approvals.requests import Request
+from console.approvals.situation import GRACE_SECONDS
 from console.audit import log
 from console.db import turns
 from console.db.snapshot import Snapshot
@@ -142,6 +143,12 @@ class PersonsTurn:
         turns.put_turns(self._snapshot.connection, [turn], self._number)
 
 
+def _is_past(snapshot: Snapshot, known: KnownEvent) -> bool:
+    """Whether no VM may act any more on the commands of the approval that is under way."""
+    latest = max((each.expires_at for each in known.decided.commands), default=0.0)
+    return snapshot.now > latest + GRACE_SECONDS
+
+
 def end_turn(
     snapshot: Snapshot,
     number: int,
@@ -159,7 +166,7 @@ def end_turn(
     if turn is None or not turn.is_held:
         raise DecisionRefused("no_turn")
     event = situation.events.get(turn.event_key)
-    if event is not None and event.approval == "open":
+    if event is not None and event.approval == "open" and not (force and _is_past(snapshot, known)):
         raise DecisionRefused("under_way")
     if turn.state != "stuck" and not force:
         raise DecisionRefused("not_stuck")

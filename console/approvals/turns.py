@@ -25,11 +25,13 @@ from console.fleet.candidates import PULL, channel_of
 from console.fleet.commands import REPLAYED, own_receipts
 from console.fleet.values import Command, Receipt
 from console.turns.changes import changed_turns, moved
-from console.turns.schedule import Move, Plan, plan
+from console.turns.schedule import ANSWER_SECONDS, Move, Plan, plan
 from console.turns.situation import EventFacts, Turn, TurnSituation
 
 AGAIN_SECONDS: Final = 10.0
 """A prepare command that was not answered is sent again after so long."""
+_LONGEST_SECONDS: Final = 300.0
+"""Between two commands to a VM that refuses them."""
 _LIFE_SECONDS: Final = 60
 """How long a token of it is good."""
 _ASK_ANEW: Final = ("unknown_event", "expired", "not_yet_valid", "rate_limited", "event_changed")
@@ -131,7 +133,7 @@ def _due(
         return []
     connection, now = snapshot.connection, snapshot.now
     events = {key: situation.events[key] for key, _ in todo.prepares}
-    before = turns.prepare_commands(connection, {each.event_id for each in events.values()})
+    before, counts = turns.prepare_commands(connection, {e.event_id for e in events.values()})
     receipts = rows.receipts_of(connection, [each.jti for each in before.values()])
     vms = {each.vm.vm_id: each.vm for each in snapshot.vms.some({v for _, v in todo.prepares})}
     found = []
@@ -143,7 +145,19 @@ def _due(
         if channel is None or (channel != PULL and channel not in connected):
             continue
         last = before.get((event.event_id, event.scope, event.fingerprint, vm_id))
-        wanted = _next_command(last, receipts, event, turn, vm_id=vm_id, channel=channel, now=now)
+        tries = counts.get((event.event_id, event.scope, event.fingerprint, vm_id), 0)
+        said = situation.vms[vm_id].preparation(key)
+        wanted = _next_command(
+            last,
+            receipts,
+            event,
+            turn,
+            vm_id=vm_id,
+            channel=channel,
+            now=now,
+            patience=min(AGAIN_SECONDS * 2 ** max(0, tries - 1), _LONGEST_SECONDS),
+            is_preparing=said is not None and said.state == "preparing",
+        )
         if wanted is not None:
             found.append(wanted)
     return found
@@ -158,9 +172,12 @@ def _next_command(
     vm_id: str,
     channel: str,
     now: float,
+    patience: float,
+    is_preparing: bool,
 ) -> _Wanted | None:
     """The command that is to be sent now to a VM that has not prepared; None if it was sent lately,
-    or answered.
+    or answered. After a refusal that may pass the next one waits for `patience`. A VM that accepted
+    it and says for long of nothing that it is preparing may have lost it: it is asked again.
     """
     expires_at = float(int(now) + _LIFE_SECONDS)
     if last is None:
@@ -173,8 +190,10 @@ def _next_command(
     if not answers:
         again = replace(last, channel=channel, expires_at=expires_at, sent_at=None)
         return _Wanted(command=again, is_new=False)
-    newest = answers[-1].facts
-    if newest.state in ("rejected", "failed") and newest.reason in _ASK_ANEW:
+    newest, age = answers[-1].facts, now - last.made_at
+    may_pass = newest.state in ("rejected", "failed") and newest.reason in _ASK_ANEW
+    is_lost = newest.state in ("accepted", "confirmed") and not is_preparing
+    if (may_pass and age >= patience) or (is_lost and age >= ANSWER_SECONDS):
         return _Wanted(command=_command(event, turn, vm_id, channel, now), is_new=True)
     return None
 

@@ -44,6 +44,8 @@ _FACTS: Final = (
     "pulled_at",
 )
 """Columns of what turns are decided from, of a VM."""
+_AHEAD_SECONDS: Final = 30.0
+"""More than the clocks of consoles on one database differ."""
 _RECOVERED: Final = "recovered"
 
 
@@ -110,7 +112,8 @@ def _vms(
     there: Any = select(*columns, contact, *columns_of(grouping, vm)).where(
         vm.c.retired_at.is_(None)
     )
-    queries = [there.where(contact.not_in(("heard", "late")))]
+    is_ahead = vm.c.heard_at > snapshot.now + _AHEAD_SECONDS
+    queries = [there.where(or_(contact.not_in(("heard", "late")), is_ahead))]
     queries += [there.where(vm.c.vm_id.in_(few)) for few in portions(wanted)]
     facts = {}
     for query in queries:
@@ -126,13 +129,15 @@ def _facts(
     grouping: Grouping,
     said: Mapping[str, Sequence[VmPreparation]],
 ) -> VmFacts:
+    # Heard by a clock that was set back since: how long ago that was is not known.
+    is_ahead = row.contact in ("heard", "late") and row.heard_at > snapshot.now + _AHEAD_SECONDS
     heard_until = row.heard_at + snapshot.listening.patience(row.interval)
     channel = channel_of(row.commands, row.pulled_at, snapshot.now, snapshot.listening)
     return VmFacts(
         vm_id=row.vm_id,
         name=row.name,
         groups=keys_of(grouping, row[len(_FACTS) + 1 :]),
-        contact=_contact(row.contact),
+        contact=_contact("learning" if is_ahead else row.contact),
         heard_at=row.heard_at,
         contact_since=row.stopped_at or row.lost_at or heard_until,
         prepares=bool(row.prepares),

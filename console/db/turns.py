@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from typing import Any, Final, cast
 
 from pydantic_core import from_json
@@ -124,16 +125,22 @@ def asked_to_prepare(connection: Connection, now: float) -> dict[str, HeldBy]:
     return {row.vm_id: (row.vm_id, key_of(row.event_id, row.scope)) for row in found}
 
 
-def prepare_commands(connection: Connection, event_ids: Iterable[str]) -> dict[Asked, Command]:
-    """The newest prepare command for each state of some events and each VM."""
+def prepare_commands(
+    connection: Connection, event_ids: Iterable[str]
+) -> tuple[dict[Asked, Command], Mapping[Asked, int]]:
+    """The newest prepare command for each state of some events and each VM, and how many there are
+    of each.
+    """
     found: dict[Asked, Command] = {}
+    counts: Counter[Asked] = Counter()
     c = command.c
     for few in portions(event_ids):
         wanted = select(command).where(c.event_id.in_(few), c.act == PREPARE).order_by(c.made_at)
         for row in connection.execute(wanted):
             key = (row.event_id, row.scope, row.fingerprint, row.vm_id)
             found[key] = rows.command_of(row)
-    return found
+            counts[key] += 1
+    return found, counts
 
 
 def is_anything_open(connection: Connection) -> bool:

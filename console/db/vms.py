@@ -417,8 +417,9 @@ def retire_deleted(
     number: int,
     keys: Collection[EventKey] | None = None,
 ) -> int:
-    """Retire the VMs whose deletion a peer reports as Completed, of some events or of all that
-    ended within a day; how many. One that was heard since, or may be heard still, is not retired.
+    """Retire the VMs that have reported their own deletion and whose peer reports it as Completed,
+    of some events or of all that ended within a day; how many. One that was heard since, or may be
+    heard still, is not retired.
     """
     e = event.c
     is_deleted = func.lower(e.event_type).in_(_DELETING)
@@ -437,6 +438,8 @@ def retire_deleted(
         names.c.contact.not_in(("heard", "late", "retired")),
         names.c.heard_at <= names.c.shown_at,
         names.c.vm_id != names.c.shown_by,
+        # Nobody else says that a VM is deleted which has heard nothing of that itself.
+        names.c.says.is_not(None),
     )
     retired = 0
     for row in connection.execute(gone).all():

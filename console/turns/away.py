@@ -47,7 +47,7 @@ def is_preparing(vm: VmFacts) -> str | None:
 
 
 def _reason(vm: VmFacts, started: Mapping[str, EventFacts], *, with_unsure: bool) -> Away | None:
-    preparing = is_preparing(vm)
+    preparing = None if vm.has_no_program else is_preparing(vm)
     if preparing is not None:
         newest = vm.preparation(preparing)
         since = vm.heard_at if newest is None else newest.at

@@ -580,7 +580,7 @@ def _back(turn: Turn, situation: TurnSituation, now: float) -> Iterator[tuple[Ba
 
 def _has_recovered(vm: VmFacts, turn: Turn) -> bool:
     said = vm.preparation(turn.event_key)
-    return said is None or said.state == "recovered"
+    return said is None or said.state == "recovered" or vm.has_no_program
 
 
 def _rest(keys: frozenset[str], situation: TurnSituation) -> float:

@@ -64,6 +64,11 @@ class VmFacts:
         """Whether its word is recent enough to rely on."""
         return self.contact in ("heard", "late")
 
+    @property
+    def has_no_program(self) -> bool:
+        """Whether it says itself that it prepares nothing: then there is nothing to recover."""
+        return self.is_heard and not self.prepares
+
     def preparation(self, event_key: str) -> VmPreparation | None:
         """What it last said about its preparation for that event."""
         found = [each for each in self.preparations if each.event_key == event_key]

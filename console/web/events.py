@@ -165,7 +165,7 @@ def event_detail(
         if person.site is None or (vm is not None and sees_vm(person, vm.vm)):
             reporters.append(view.reporter_item(each, vm, known.shown))
     records = records_of_event(snapshot.connection, key, person.site)
-    prepares = turns.prepare_commands(snapshot.connection, [event_id]).values()
+    prepares = turns.prepare_commands(snapshot.connection, [event_id])[0].values()
     asked = [each for each in prepares if each.scope == known.event.scope]
     every = decisions.decisions_on(snapshot.connection, key)
     return event_item(snapshot, known, names_scopes=person.site is None) | {

@@ -593,3 +593,87 @@ def test_without_groups_a_preparation_that_has_begun_is_not_passed_over(cluster:
     with pytest.raises(DecisionRefused) as refused:
         approve(cluster, 0)
     assert refused.value.why == "turn_begun"
+
+
+def answer(cluster: Cluster, state: str, **more: Any) -> None:
+    """The first VM answers its newest command to prepare."""
+    asked = [row for row in everything(cluster.database.reading) if row.action == "prepare"]
+    about = {"jti": asked[-1].jti, "act": "prepare", "actor": "group:db", **more}
+    cluster.tell(cluster.vms[0].receipt("E-0", state, now=cluster.now, **about))
+
+
+def test_a_vm_that_lost_what_it_had_accepted_is_asked_again(cluster: Cluster) -> None:
+    """Its store is a new one: it says nothing of a preparation."""
+    cluster.announce(0)
+    assert cluster.step() == ["prepare db-0"]
+    answer(cluster, "accepted")
+    cluster.wait(60)
+    assert cluster.step() == []
+    cluster.wait(61)
+    assert cluster.step() == ["prepare db-0"]
+
+
+def test_a_vm_that_refuses_again_and_again_is_asked_less_and_less(cluster: Cluster) -> None:
+    """Its clock is wrong: it does not fill the audit."""
+    soon = _moment(cluster.now + timedelta(hours=3))
+    cluster.tell(cluster.vms[0].event("E-0", now=cluster.now, not_before=soon))
+    for _ in range(60):
+        if "prepare db-0" in cluster.step(steps=1):
+            answer(cluster, "rejected", reason="not_yet_valid")
+        cluster.wait(60)
+    assert cluster.actions().count("prepare") < 20
+
+
+def test_a_vm_that_prepares_no_more_is_back_once_it_is_heard(cluster: Cluster) -> None:
+    """It came up with other settings: no recovery can come."""
+    cluster.announce(0)
+    cluster.announce(1)
+    cluster.step()
+    cluster.says(0, "prepared")
+    cluster.step()
+    cluster.end(0)
+    cluster.step()
+    cluster.wait(1)
+    assert cluster.step() == []
+    vm = cluster.vms[0]
+    status = parse_status(
+        vm.status(commands=True, prepares=False, time=_moment(cluster.now)),
+        source="broker",
+        received_at=cluster.now.timestamp(),
+        vm_id=vm.vm_id,
+        site="default",
+    )
+    cluster.store([status])
+    assert cluster.step() == ["prepare db-1"]
+
+
+def test_a_person_ends_a_turn_whose_vm_accepted_the_approval_and_is_gone(cluster: Cluster) -> None:
+    """Not while the VM may act on it still, and then by force."""
+    soon = _moment(cluster.now + timedelta(hours=10))
+    cluster.tell(cluster.vms[0].event("E-0", now=cluster.now, not_before=soon))
+    cluster.step()
+    cluster.says(0, "prepared")
+    assert cluster.step() == ["approve db-0"]
+    with pytest.raises(DecisionRefused) as refused:
+        asyncio.run(cluster.decisions.end_turn(ALICE, "E-0", "it is gone", force=True))
+    assert refused.value.why == "under_way"
+    cluster.wait(600)
+    cluster.step()
+    asyncio.run(cluster.decisions.end_turn(ALICE, "E-0", "it is gone", force=True))
+    assert "end_turn" in cluster.actions()
+
+
+def test_a_clock_that_was_set_back_hides_no_crash(cluster: Cluster) -> None:
+    """What was heard in the future may be of long ago: nothing is released beside such a VM."""
+    cluster.announce(0)
+    cluster.now -= timedelta(minutes=10)
+    assert cluster.step() == []
+    cluster.hear()
+    with cluster.database.writing.begin() as connection:
+        connection.exec_driver_sql(
+            f"UPDATE vm SET heard_at = {cluster.now.timestamp()} WHERE name <> 'db-2'"
+        )
+    assert cluster.step() == []
+    cluster.now += timedelta(minutes=10)
+    cluster.hear()
+    assert cluster.step() == ["prepare db-0"]

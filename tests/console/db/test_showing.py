@@ -182,20 +182,26 @@ def retired(intake: Intake, vm: FakeVm) -> bool:
     return found.contact == "retired"
 
 
-@pytest.mark.parametrize("event_type", ["Terminate", "Reboot"])
+@pytest.mark.parametrize(
+    ("event_type", "knows"), [("Terminate", True), ("Reboot", True), ("Terminate", False)]
+)
 def test_a_deletion_that_a_peer_reports_retires_a_vm_once_it_is_not_heard(
-    intake: Intake, event_type: str
+    intake: Intake, event_type: str, *, knows: bool
 ) -> None:
-    """Only a deletion, only in the reporter's own place, and hearing it again ends that."""
+    """Only a deletion of which the VM itself knows, only in the reporter's own place, and hearing
+    it again ends that.
+    """
     peer, gone = FakeVm(name="a", scale_set="set"), FakeVm(name="b", scale_set="set")
     namesake = FakeVm(name="b", scale_set="other")
     intake.take(gone.heartbeat(now=NOW), namesake.heartbeat(now=NOW))
     deleted = {"resources": ["b"], "impact": "delete", "event_type": event_type}
+    if knows:
+        intake.take(gone.event("E", now=NOW, **deleted))  # type: ignore[arg-type]
     intake.now += timedelta(seconds=5)
     intake.take(peer.event("E", transition="ended", now=intake.now, **deleted))  # type: ignore[arg-type]
     assert not retired(intake, gone)
     intake.let_pass(600)
-    assert retired(intake, gone) == (event_type == "Terminate")
+    assert retired(intake, gone) == (knows and event_type == "Terminate")
     assert not retired(intake, namesake)
     intake.take(gone.heartbeat(now=intake.now))
     assert not retired(intake, gone)
