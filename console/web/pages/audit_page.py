@@ -21,6 +21,7 @@ from console.db.transactions import read_from
 from console.fleet.moments import seconds_of
 from console.fleet.outcomes import outcome_words
 from console.fleet.values import Decision
+from console.web.pages import words
 from console.web.pages.text import page_number
 
 PAGE: Final = 50
@@ -189,11 +190,21 @@ def _shown(row: Mapping[str, Any], decision: Decision | None) -> dict[str, Any]:
         "actor": row["actor"],
         "action": row["action"],
         "event": row.get("eventId"),
+        "heading": _heading(row),
         "reason": None if is_refusal else reason,
         "refusal": _REFUSALS.get(str(reason), reason) if is_refusal else None,
         "outcome": None if decision is None else _outcome(decision),
         "rest": rest,
     }
+
+
+def _heading(row: Mapping[str, Any]) -> str | None:
+    """What the row's event was: `Reboot of db-3`; None if the row does not say whom it named."""
+    names = row.get("resources")
+    if not isinstance(names, list) or not names:
+        return None
+    listed = [{"name": name} for name in names]
+    return words.heading({"eventType": row.get("eventType"), "resources": listed})
 
 
 def _outcome(decision: Decision) -> str:

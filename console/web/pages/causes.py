@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlencode
 
 from console.db.snapshot import Snapshot
+from console.fleet.values import Vm
 
 _LEAST: Final = 2
 """Silent VMs that have something in common."""
@@ -24,6 +26,12 @@ class Cause:
     """What the fleet is filtered by to show them."""
     silent: int
     total: int
+    values: Mapping[str, str | None]
+    """What is shared: values of a VM's fields."""
+
+    def is_of(self, vm: Vm) -> bool:
+        """Whether a VM shares it."""
+        return all(getattr(vm, name) == value for name, value in self.values.items())
 
 
 def causes(snapshot: Snapshot, silent: int, total: int) -> list[Cause]:
@@ -49,4 +57,5 @@ def _cause(
     words = f"Zone {last} of {first}" if "zone" in names else f"{labels[names[0]]} {last}"
     several = {asked.get(name, name): value for name, value in zip(names, values, strict=True)}
     query = urlencode({"contact": "silent", **{k: v for k, v in several.items() if v}})
-    return Cause(words=words, query=query, silent=silent, total=total)
+    shared = dict(zip(names, values, strict=True))
+    return Cause(words=words, query=query, silent=silent, total=total, values=shared)

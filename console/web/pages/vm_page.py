@@ -10,6 +10,7 @@ from console.db.snapshot import Snapshot
 from console.fleet.moments import seconds_of
 from console.fleet.values import HeardVm, KnownEvent, Vm
 from console.web.pages import durations, event_rows, past, words
+from console.web.pages.causes import causes
 from console.web.pages.text import DAY
 from console.web.vms import vm_detail
 
@@ -121,6 +122,10 @@ def _silence(snapshot: Snapshot, heard: HeardVm, item: Mapping[str, Any]) -> dic
     begun = [each for each in open_events if each.event.state == "started"]
     last = past.entries(item["timeline"][:1], lambda _: item["name"])
     found: dict[str, Any] = {"event": None, "last": last[0] if last else None, "back": None}
+    contacts = snapshot.vms.counted()
+    there = sum(count for contact, count in contacts.items() if contact != "retired")
+    shared = causes(snapshot, contacts.get("silent", 0), there)
+    found["causes"] = [each for each in shared if each.is_of(heard.vm)]
     if begun:
         event, report = begun[0].event, begun[0].shown.report
         announced = report.event.duration_in_seconds

@@ -175,7 +175,7 @@
       [heardAt, failed] = [Date.now(), null];
     } catch (error) {
       if (asking !== abort) return;
-      failed = abort.signal.aborted ? "no answer within 10 seconds" : error instanceof TypeError ? "it cannot be reached" : error.message;
+      failed = abort.signal.aborted ? (failed ?? "no answer within 10 seconds") : error instanceof TypeError ? "it cannot be reached" : error.message;
     } finally {
       clearTimeout(patience);
       if (asking === abort) {
@@ -228,6 +228,8 @@
   addEventListener("pageshow", (event) => { if (event.persisted) { refresh(); listen(); } });
   addEventListener("online", () => later(0));
 
+  const linkOf = (row) => (row?.matches("a") ? row : row?.querySelector("a"));
+
   /* Filters: the form works by itself; here the address follows what is typed. */
   const filters = $("filters");
   if (filters) {
@@ -236,9 +238,15 @@
     const apply = () => {
       const query = new URLSearchParams([...new FormData(filters)].filter(([, value]) => value));
       history.replaceState(null, "", query.size ? `?${query}` : location.pathname);
-      refresh(true);
+      return refresh(true);
     };
-    filters.addEventListener("submit", (event) => { event.preventDefault(); apply(); });
+    // Enter goes on to the first row that was found.
+    filters.addEventListener("submit", async (event) => {
+      event.preventDefault();
+      clearTimeout(typing);
+      await apply();
+      linkOf(document.querySelector("main [data-row]"))?.focus();
+    });
     filters.addEventListener("change", apply);
     filters.addEventListener("input", ({ target }) => {
       if (target.type !== "search") return;
@@ -323,15 +331,19 @@
     }
     if (event.key === "d") {
       event.preventDefault();
-      const reason = $("reason"), due = document.querySelector(".tone-due a, a[href='/decide']");
+      const reason = $("reason"), due = document.querySelector(".is-due .answer-what a") ?? document.querySelector(".tone-due a") ?? document.querySelector("a[href='/decide']");
       (reason ?? due)?.focus();
       if (!reason && !due) location.assign("/decide");
+    }
+    if (event.key === "x") {
+      const tick = target.closest("[data-row]")?.querySelector("input.tick");
+      if (tick) tick.click();
     }
     const step = { j: 1, k: -1 }[event.key];
     if (!step) return;
     const rows = [...document.querySelectorAll("[data-row]")], at = rows.findIndex((row) => row.contains(document.activeElement));
     const row = rows[at < 0 ? (step > 0 ? 0 : rows.length - 1) : Math.max(0, Math.min(rows.length - 1, at + step))];
-    const link = row?.matches("a") ? row : row?.querySelector("a");
+    const link = linkOf(row);
     link?.focus();
     link?.scrollIntoView({ block: "nearest" });
   });

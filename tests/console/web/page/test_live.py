@@ -104,13 +104,16 @@ def test_a_form_keeps_its_text_where_the_console_is_away(stage: ConsoleStage, pa
 
 
 def test_the_keyboard_reaches_search_and_decision(stage: ConsoleStage, page: Page) -> None:
-    """A slash searches from every page; d goes to the reason, Ctrl+Enter sends it, and the result
-    has the focus.
+    """A slash searches from every page; d goes to the first event that is due, and there to the
+    reason, Ctrl+Enter sends it, and the result has the focus.
     """
     vm = FakeVm()
     stage.put(vm.event("E", not_before=stage.moment(600), now=stage.now))
     stage.takes_commands(vm)
-    page.goto(f"{stage.url}/events/E")
+    page.goto(stage.url)
+    page.keyboard.press("d")
+    page.keyboard.press("Enter")
+    expect(page.locator("h1")).to_have_text("Reboot of web-1")
     page.keyboard.press("d")
     page.keyboard.type("low traffic")
     page.keyboard.press("Control+Enter")

@@ -209,6 +209,8 @@ def test_silent_vms_are_shown_by_what_they_share(stage: ConsoleStage, page: Page
     check_views(page, "console-causes", every=True)
     page.locator(".causes a").first.click()
     expect(page.locator("tbody th")).to_have_text(["quiet-1", "quiet-2", "quiet-3"])
+    page.get_by_role("link", name="quiet-1").click()
+    expect(page.locator("#silence")).to_contain_text("Zone 2 of westeurope: all 3 VMs are silent.")
 
 
 def test_open_events_are_searched_on_the_first_page(stage: ConsoleStage, page: Page) -> None:
@@ -225,8 +227,10 @@ def test_open_events_are_searched_on_the_first_page(stage: ConsoleStage, page: P
     expect(page.locator("h1")).to_have_text("6 events are scheduled")
     assert "q=tag%3Drole%3Aodd" in page.url
     page.locator("input[name=q]").fill("*-5")
+    page.keyboard.press("Enter")
     expect(names).to_have_text(["Reboot of db-5"])
+    expect(names.first).to_be_focused()
     page.locator("input[name=q]").fill("none")
-    expect(page.get_by_role("link", name="Search the past")).to_have_attribute(
-        "href", "/history?q=none"
-    )
+    expect(page.locator("#events")).to_have_text("No open event matches.")
+    page.get_by_role("link", name="the fleet").click()
+    expect(page.locator("input[name=q]")).to_have_value("none")
