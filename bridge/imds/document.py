@@ -4,6 +4,7 @@ appear; what cannot be read is null here and untouched in `raw`.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -21,6 +22,7 @@ _RFC_1123: Final = re.compile(
 )
 _MONTHS: Final = "jan feb mar apr may jun jul aug sep oct nov dec"  # whatever the locale
 _ISO_8601: Final = re.compile(r"\d{4}-\d{2}-\d{2}[t ]\d{2}:\d{2}.*", re.ASCII | re.IGNORECASE)
+_STARTED: Final = "Started"
 _STATUSES: Final = {word.casefold(): word for word in STATUSES}
 _INT_64: Final = range(-(1 << 63), 1 << 63)
 
@@ -35,8 +37,8 @@ class ScheduledEvent(Event):
 
     raw: Mapping[str, Any] = field(repr=False)
     ambiguous: bool = False
-    """Whether the document names this EventId again with different content. The first entry is
-    recorded, and the event cannot be approved: which entry an approval starts is unknown.
+    """Whether the document names this EventId again with different content, see `_united`. The
+    event cannot be approved: which entry an approval starts is unknown.
     """
 
     @property
@@ -83,7 +85,7 @@ def parse_document(body: bytes) -> Document:
         elif (first := events.setdefault(event.key, event)) is not event:
             ignored.append(f"entry {place} repeats the EventId {event.event_id[:80]!r}")
             if not _same_content(first, event):
-                events[event.key] = replace(first, ambiguous=True)
+                events[event.key] = _united(first, event)
     return Document(
         incarnation=_integer(loaded.get("DocumentIncarnation")),
         events=events,
@@ -95,6 +97,22 @@ def parse_document(body: bytes) -> Document:
 def _same_content(one: ScheduledEvent, other: ScheduledEvent) -> bool:
     """Whether two entries of one EventId differ in nothing but the case of that id."""
     return same_json({**one.raw, "EventId": ""}, {**other.raw, "EventId": ""})
+
+
+def _united(one: ScheduledEvent, other: ScheduledEvent) -> ScheduledEvent:
+    """An event that two entries describe differently, in whatever order: every VM of either is
+    told, as early and as seriously as one of them says; the rest is one entry's.
+    """
+    one, other = sorted((one, other), key=lambda each: json.dumps(each.raw, sort_keys=True))
+    moments = [each.not_before for each in (one, other) if each.not_before is not None]
+    has_started = _STARTED in (one.event_status, other.event_status)
+    return replace(
+        one,
+        resources=tuple(dict.fromkeys((*one.resources, *other.resources))),
+        event_status=_STARTED if has_started else one.event_status,
+        not_before=min(moments, default=None),
+        ambiguous=True,
+    )
 
 
 def _read_entry(entry: object) -> ScheduledEvent | None:

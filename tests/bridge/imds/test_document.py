@@ -285,6 +285,21 @@ def test_an_id_that_stands_twice_with_different_content_is_ambiguous(
     assert event.ambiguous == ambiguous
 
 
+@pytest.mark.parametrize("turned", [False, True])
+def test_what_either_entry_of_an_event_says_is_told(*, turned: bool) -> None:
+    """Its VMs, its start and the earlier time, in whatever order the two entries stand."""
+    entries = [
+        entry(resources=["web_1"], not_before="Mon, 11 Apr 2022 22:26:58 GMT"),
+        entry(resources=["web_2", "web_1"], status="Started", not_before=""),
+    ]
+    (event,) = parse_document(body(*(reversed(entries) if turned else entries))).events.values()
+    assert sorted(event.resources) == ["web_1", "web_2"]
+    assert (event.event_status, event.ambiguous) == ("Started", True)
+    assert event.not_before == datetime(2022, 4, 11, 22, 26, 58, tzinfo=UTC)
+    (other,) = parse_document(body(*entries)).events.values()
+    assert event == other
+
+
 DEEP = 100_000
 NO_DOCUMENTS = {
     "white space": b" \r\n\t ",
