@@ -26,6 +26,8 @@ Role = Literal["viewer", "approver", "admin"]
 ROLES: Final[tuple[Role, ...]] = ("viewer", "approver", "admin")
 DEFAULT_LISTEN: Final = "127.0.0.1:9470"
 _PORTS: Final = 65535
+_LEAST_KIB: Final = 26
+"""Ten minutes of it are a record of the largest size."""
 
 
 def split_address(address: str) -> tuple[str, int]:
@@ -103,6 +105,23 @@ class ApprovalSettings(Section):
     )
 
 
+class IntakeSettings(Section):
+    """How much one VM may send to a console; ten minutes' worth of it at once."""
+
+    records: int = Field(
+        1000, ge=0, description="Records a minute of one VM; beyond that 429 or quarantine. 0: any"
+    )
+    kib: int = Field(
+        4096, ge=0, le=10**9, description="KiB a minute of one VM's records. 0: any number"
+    )
+
+    @model_validator(mode="after")
+    def _takes_a_record(self) -> Self:
+        if 0 < self.kib < _LEAST_KIB:
+            raise ValueError(f"kib: a record may have 256 KiB; give {_LEAST_KIB} at least, or 0")
+        return self
+
+
 class LogSettings(Section):
     """What is logged, and how."""
 
@@ -167,6 +186,7 @@ class Settings(Section):
     groups_file: Path | None = Field(
         None, description="TOML file with the groups, a table [[groups]] each, in place of GROUPS"
     )
+    intake: IntakeSettings = IntakeSettings()
     log: LogSettings = LogSettings()
 
     @property

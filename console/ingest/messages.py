@@ -50,6 +50,13 @@ def read_message(
         )
 
 
+def vm_of_topic(topic: str) -> str | None:
+    """The vmId in a topic of a bridge; None if it is none, or a console's own."""
+    levels = topic.split("/")
+    is_ours = len(levels) == _LEVELS and not levels[4].startswith(OWN_VM)
+    return levels[4] if is_ours else None
+
+
 def _read(
     topic: str, payload: bytes, expiry: int | None, source: str, received_at: float
 ) -> Incoming:

@@ -19,8 +19,9 @@ from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
+from console.ingest.bounds import TOO_MUCH, Bounds
 from console.ingest.delivery import Delivery, Refused
-from console.ingest.messages import filters, read_message
+from console.ingest.messages import filters, read_message, vm_of_topic
 from console.ingest.settings import MqttSource
 from console.ingest.state import SourceState
 from console.ingest.writer import Writer
@@ -58,12 +59,14 @@ class MqttReader:
         *,
         state: SourceState,
         writer: Writer,
+        bounds: Bounds,
         client_id: str,
         now: Callable[[], float] = time.time,
     ) -> None:
         self._settings = settings
         self._state = state
         self._writer = writer
+        self._bounds = bounds
         self._client_id = client_id
         self._now = now
         self._stop = threading.Event()
@@ -262,7 +265,7 @@ class MqttReader:
         done(why)
 
     def _on_message(self, client: Client, _data: Any, message: MQTTMessage) -> None:
-        item = self._read(message)
+        item = self._bounded(message)
         if isinstance(item, IncomingRecord):
             self._state.lag = item.received_at - item.sent_at
         with self._lock:
@@ -291,6 +294,24 @@ class MqttReader:
                     return
             else:
                 return
+
+    def _bounded(self, message: MQTTMessage) -> Incoming | Refused | None:
+        """What a message brings; None if its VM sends too much. That is acknowledged and counted:
+        to leave it at the broker would hold up all VMs, of which it keeps one queue. An honest VM
+        does not come so far.
+        """
+        vm_id, now = vm_of_topic(message.topic), time.monotonic()
+        if not vm_id or not self._bounds.wait(vm_id, len(message.payload), now=now):
+            return self._read(message)
+        if self._bounds.tells(vm_id, now=now):
+            return Refused(
+                reason=TOO_MUCH,
+                message=f"{message.topic[:200]}: the VM sends more than it may",
+                sample=bytes(message.payload)[:2000],
+                at=self._now(),
+            )
+        self._writer.progress.quarantined[(self.name, TOO_MUCH)] += 1
+        return None
 
     def _read(self, message: MQTTMessage) -> Incoming | Refused | None:
         """What a message brings. An unforeseen one must not end the connection: the

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from console.db.opening import Database
+from console.ingest.bounds import Bounds
 from console.ingest.settings import EventHubSource, MqttSource, SourceSettings
 from console.ingest.state import SourceState
 from console.ingest.writer import Writer
@@ -43,6 +44,7 @@ def make_readers(
     states: Mapping[str, SourceState],
     *,
     writer: Writer,
+    bounds: Bounds,
     database: Database,
     directory: Path,
     now: Callable[[], float] = time.time,
@@ -59,6 +61,7 @@ def make_readers(
                     settings,
                     state=states[name],
                     writer=writer,
+                    bounds=bounds,
                     client_id=settings.client_id or kept_client_id(directory, name),
                     now=now,
                 )

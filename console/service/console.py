@@ -30,6 +30,7 @@ from console.db.opening import Database, database_url
 from console.db.snapshot import Snapshots
 from console.db.transactions import read_from
 from console.fleet.candidates import PULL
+from console.ingest.bounds import Bounds
 from console.ingest.enrolment import EVERY_VM, Enrolments, read_key
 from console.ingest.listening import ListeningLog
 from console.ingest.readers import make_readers, publishers
@@ -87,10 +88,12 @@ class Console:
             silent_after=settings.silent_after,
             clock=self.clock,
         )
+        bounds = Bounds(records=settings.intake.records, size=settings.intake.kib * 1024)
         self.readers = make_readers(
             sources,
             self.sources,
             writer=self.writer,
+            bounds=bounds,
             database=self.database,
             directory=settings.state_dir,
             now=self.clock,
@@ -129,6 +132,7 @@ class Console:
             decisions=self.decisions,
             grouping=self.grouping,
             enrolments=self.enrolments,
+            bounds=bounds,
             pull_queue=self.pull_queue,
             polls=Polls(self.database),
             sink_workers=self.notices.workers,

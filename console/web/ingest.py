@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
@@ -22,7 +24,9 @@ class Ingest:
         self._commits = Commits(state.writer)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """204 after the commit, 400 not a record, 401 not signed, 413 too large, 503 not now."""
+        """204 after the commit; 400 not a record, 401 not signed, 413 too large, 429 too much from
+        this VM, 503 not now.
+        """
         try:
             await self._take(Headers(scope=scope), receive)
         except NotTaken as why:
@@ -47,6 +51,9 @@ class Ingest:
             )
         except NotSigned as error:
             raise NotTaken(401, str(error)) from None
+        wait = self._state.bounds.wait(vm_id, len(body), now=time.monotonic())
+        if wait:
+            raise NotTaken(429, "this VM sends too much: it may go on later", retry_after=wait)
         # Nothing else is read of what no VM has signed.
         try:
             record = parse_record(body, source=self._source, received_at=now, vm_id=vm_id)

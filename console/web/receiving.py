@@ -9,6 +9,7 @@ import asyncio
 import queue
 import threading
 from contextlib import suppress
+from math import ceil
 from typing import Final
 
 from starlette.datastructures import Headers
@@ -33,9 +34,11 @@ _MOST_WAITING: Final = 100
 class NotTaken(Exception):
     """The request ends with this answer."""
 
-    def __init__(self, status: int, words: str) -> None:
+    def __init__(self, status: int, words: str, *, retry_after: float | None = None) -> None:
+        """`retry_after`: the seconds after which another try may help."""
         super().__init__(words)
         self.status = status
+        self.retry_after = retry_after
 
 
 def require_ready(state: AppState) -> None:
@@ -122,7 +125,8 @@ class Commits:
 
 def refused(why: NotTaken) -> Response:
     """The answer that it names, in words for the log of a bridge."""
-    headers = {"Retry-After": str(_RETRY_SECONDS)} if why.status == 503 else {}  # noqa: PLR2004
+    wait = _RETRY_SECONDS if why.status == 503 else why.retry_after  # noqa: PLR2004
+    headers = {} if wait is None else {"Retry-After": str(ceil(wait))}
     if why.status == 408:  # noqa: PLR2004
         headers["Connection"] = "close"
     return PlainTextResponse(f"{why}\n", why.status, headers)

@@ -12,6 +12,7 @@ from console.config.settings import Settings
 from console.db.opening import Database
 from console.db.snapshot import Snapshots
 from console.fleet.moments import moment
+from console.ingest.bounds import Bounds
 from console.ingest.enrolment import Enrolments
 from console.ingest.state import SourceState
 from console.ingest.writer import Writer
@@ -35,6 +36,8 @@ class AppState:
     grouping: Grouping
     """The groups of the settings."""
     enrolments: Enrolments
+    bounds: Bounds
+    """How much each VM may send."""
     pull_queue: PullQueue
     polls: Polls
     sink_workers: Sequence[SinkWorker]

@@ -19,6 +19,7 @@ from support.eventually import eventually
 from support.mqtt.mosquitto import Mosquitto
 
 from console.db.opening import DATABASE_FILE
+from console.ingest.bounds import Bounds
 from console.ingest.client_id import kept_client_id
 from console.ingest.delivery import Delivery, Refused
 from console.ingest.messages import read_message
@@ -246,7 +247,13 @@ def test_a_message_that_brings_out_a_bug_stops_no_other(
     inbox = Inbox()
     state = SourceState(name="broker", kind="mqtt")
     settings = MqttSource(kind="mqtt", host=broker.host, port=broker.port)
-    reader = MqttReader(settings, state=state, writer=cast("Writer", inbox), client_id="console")
+    reader = MqttReader(
+        settings,
+        state=state,
+        writer=cast("Writer", inbox),
+        bounds=Bounds(records=0, size=0),
+        client_id="console",
+    )
     reader.start()
     try:
         eventually(lambda: state.connected, what="the connection")

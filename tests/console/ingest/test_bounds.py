@@ -1,0 +1,82 @@
+"""How much one VM may send: HTTPS says when it may go on, MQTT puts the rest into quarantine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from support.console.mqtt import Fleet
+from support.console.process import ConsoleProcess
+from support.console.records import FakeVm
+from support.eventually import eventually
+from support.mqtt.mosquitto import Mosquitto
+
+from console.ingest.bounds import BURST_MINUTES, Bounds
+
+
+def test_a_minute_gives_back_what_a_minute_allows() -> None:
+    """Ten minutes' worth at once, then what comes back; each VM has its own."""
+    bounds = Bounds(records=60, size=6000)
+    for _ in range(60 * BURST_MINUTES):
+        assert bounds.wait("a", 10, now=0.0) == 0.0
+    assert bounds.wait("a", 10, now=0.0) == 1.0
+    assert bounds.wait("b", 10, now=0.0) == 0.0
+    assert bounds.wait("a", 10, now=1.0) == 0.0
+    assert bounds.wait("a", 10, now=1.0) == 1.0
+    large = Bounds(records=0, size=6000)
+    assert large.wait("a", 60_000, now=0.0) == 0.0
+    assert large.wait("a", 6000, now=0.0) == 60.0
+    assert large.wait("a", 6000, now=60.0) == 0.0
+
+
+def test_it_is_told_once_a_minute_that_a_vm_sends_too_much() -> None:
+    """What it sends beyond that costs no writing."""
+    bounds = Bounds(records=1, size=0)
+    assert [bounds.tells("a", now=at) for at in (0.0, 1.0, 59.0, 61.0)] == [
+        True,
+        False,
+        False,
+        True,
+    ]
+
+
+def test_a_backlog_over_https_comes_through_within_its_bounds(tmp_path: Path) -> None:
+    """429 with the seconds after which the same record is taken: nothing is lost."""
+    with ConsoleProcess(tmp_path, INTAKE__RECORDS="6") as console:
+        vm, other = FakeVm(), FakeVm(name="other")
+        answers = [console.post(vm.event(f"E-{number}")) for number in range(75)]
+        refused = [each for each in answers if each.status_code != 204]
+        assert refused
+        assert {each.status_code for each in refused} == {429}
+        assert all(1 <= int(each.headers["Retry-After"]) <= 60 for each in refused)
+        assert console.post(other.heartbeat()).status_code == 204
+        late = vm.event("late")
+        eventually(
+            lambda: console.post(late).status_code == 204, what="a later try is taken", timeout=60
+        )
+
+
+def test_a_flood_over_mqtt_holds_up_no_other_vm(tmp_path: Path) -> None:
+    """What is beyond the bounds is acknowledged and counted; what others send is stored."""
+    with Mosquitto(tmp_path / "broker") as broker, Fleet(broker) as fleet:
+        source = {
+            "SOURCE__BROKER__KIND": "mqtt",
+            "SOURCE__BROKER__HOST": broker.host,
+            "SOURCE__BROKER__PORT": str(broker.port),
+            "INTAKE__RECORDS": "10",
+        }
+        with ConsoleProcess(tmp_path / "console", **source) as console:
+            eventually(lambda: _broker(console)["connected"], what="the connection")
+            vm, other = FakeVm(), FakeVm(name="other")
+            fleet.say(vm, *(vm.event(f"E-{number}") for number in range(200)))
+            fleet.say(other, other.event("E", resources=["other"]))
+            eventually(lambda: console.get("overview")["vms"]["total"] == 2, what="the other VM")
+            (row,) = console.get("quarantine")["items"]
+            assert row["reason"] == "too_much"
+            assert _broker(console)["quarantined"] > 50
+            assert 100 <= len(console.get("events?limit=1000")["items"]) <= 151
+
+
+def _broker(console: ConsoleProcess) -> Any:
+    """The source, as the API shows it."""
+    return next(each for each in console.get("overview")["sources"] if each["name"] == "broker")

@@ -1,0 +1,27 @@
+"""One liar among honest VMs, whatever it sends: nothing honest is hidden, ended or blocked."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+from support.console.lying import lie
+from support.faults.sizes import sizes
+
+from console.config.settings import Settings
+from console.db.opening import Database, database_url
+
+
+@sizes("histories, first", (3, 1), (40, None), (400, None))
+def test_one_liar_harms_no_honest_event(tmp_path: Path, histories: int, first: int | None) -> None:
+    """Also nobody else is asked to approve, and no honest VM is retired or loses its name."""
+    seed = random.randrange(10**9) if first is None else first
+    for number in range(seed, seed + histories):
+        database = Database(database_url(Settings(state_dir=tmp_path / str(number))))
+        database.open()
+        try:
+            lie(database, number, 40)
+        except AssertionError as error:
+            raise AssertionError(f"seed {number}: {error}") from error
+        finally:
+            database.close()
