@@ -30,11 +30,17 @@ from bridge.config import reference
 from bridge.config.reference import Variable
 from bridge.simulator.scenarios import SCENARIOS
 from sinks import registry
+from sinks.program.variables import VARIABLES
 from sinks.shared import errors
 from wire.schema import schema
 
 ROOT: Final = Path(__file__).resolve().parent.parent
-PAGES: Final = ("README.md", "docs/reference.md", "docs/console-reference.md")
+PAGES: Final = (
+    "README.md",
+    "docs/reference.md",
+    "docs/console-reference.md",
+    "docs/prepare-and-recover.md",
+)
 _PART: Final = re.compile(r"(<!-- begin (\w[\w-]*) -->\n).*?(<!-- end \2 -->)", re.DOTALL)
 _MEANINGS: Final = {
     "OK": "fine",
@@ -112,6 +118,10 @@ def generated() -> Iterator[tuple[str, str]]:
                 for m in DEFINITIONS
             ),
         ),
+    )
+    yield (
+        "program-variables",
+        table(("variable", "what it is"), ((f"`{v.name}`", v.meaning) for v in VARIABLES)),
     )
     yield "record", table(("field", "type", "meaning"), record_rows())
     stages = (each.meaning for each in transitions.Stage)

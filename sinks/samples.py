@@ -11,6 +11,7 @@ from sinks.base import Sink, SinkContext, SinkSettings
 from wire import bridge
 from wire import record as records
 from wire.event import Event, EventData, Incarnations, Observation
+from wire.fields import read_object
 from wire.observer import BridgeRun, Observer
 from wire.record import EVENT_SCHEDULED, Record, draft, seal
 from wire.state import PendingEvent
@@ -32,6 +33,8 @@ SAMPLE_VM: Final = VmIdentity(
     vm_size="Standard_E8s_v5",
 )
 _SCHEDULED_FOR: Final = datetime(2026, 3, 1, 12, 15, tzinfo=UTC)
+_BLANK: Final = read_object(Event, {"eventId": "E", "resources": [], "eventStatus": "Scheduled"})
+"""A field that a sample gives no value is null, as in a record of an older bridge."""
 _RUN: Final = BridgeRun(version="0.0.0", instance_id="sample", site="default")
 _BY_TRANSITION: Final = {
     "scheduled": (1, "Scheduled"),
@@ -89,7 +92,8 @@ def sample_event(
     description: str | None = "Host maintenance",
 ) -> Event:
     """A freeze that Azure has announced."""
-    return Event(
+    return replace(
+        _BLANK,
         event_id=event_id,
         event_type="Freeze",
         resource_type="VirtualMachine",

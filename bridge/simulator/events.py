@@ -24,11 +24,6 @@ API_VERSIONS: Final = (
 # Azure: the version history in the Scheduled Events documentation.
 _PLAIN_RESOURCE_NAMES_SINCE: Final = "2017-08-01"
 _TYPE_SINCE: Final = {"Preempt": "2017-11-01", "Terminate": "2019-01-01"}
-_FIELD_SINCE: Final = {
-    "Description": "2019-04-01",
-    "EventSource": "2019-08-01",
-    "DurationInSeconds": "2020-07-01",
-}
 
 
 def new_event_id() -> str:
@@ -72,18 +67,19 @@ def visible(event: SimulatedEvent, version: str) -> bool:
 def _entry(event: SimulatedEvent, version: str) -> dict[str, Any]:
     # Azure: 2017-03-01 puts an underscore in front of each resource name.
     mark = "" if version >= _PLAIN_RESOURCE_NAMES_SINCE else "_"
-    entry = {
-        "EventId": event.event_id,
-        "EventStatus": event.status,
-        "EventType": event.event_type,
-        "ResourceType": event.resource_type,
-        "Resources": [mark + name for name in event.resources or ()],
-        "NotBefore": _rfc1123(event),
-        "Description": event.description,
-        "EventSource": event.source,
-        "DurationInSeconds": event.duration,
-    }
-    return {name: value for name, value in entry.items() if version >= _FIELD_SINCE.get(name, "")}
+    first = API_VERSIONS[0]
+    entry: tuple[tuple[str, str, Any], ...] = (
+        ("EventId", first, event.event_id),
+        ("EventStatus", first, event.status),
+        ("EventType", first, event.event_type),
+        ("ResourceType", first, event.resource_type),
+        ("Resources", first, [mark + name for name in event.resources or ()]),
+        ("NotBefore", first, _rfc1123(event)),
+        ("Description", "2019-04-01", event.description),
+        ("EventSource", "2019-08-01", event.source),
+        ("DurationInSeconds", "2020-07-01", event.duration),
+    )
+    return {name: value for name, since, value in entry if version >= since}
 
 
 def _rfc1123(event: SimulatedEvent) -> str:

@@ -24,16 +24,15 @@ from console.fleet.values import (
     Vm,
     folded,
 )
+from wire.event import EVENT_FIELDS
 
 CONDITIONS: Final = (CLEAR, "scheduled", "started")
-SHOWN_FIELDS: Final = (
-    "eventStatus",
-    "eventType",
-    "eventSource",
-    "notBefore",
-    "durationInSeconds",
-    "description",
-)
+_NOT_AS_REPORTED: Final = {
+    "eventId": "as the event's row has it",
+    "resources": "each with the VM that it was found to be",
+    "resourceType": "always VirtualMachine",
+}
+SHOWN_FIELDS: Final = tuple(name for name in EVENT_FIELDS if name not in _NOT_AS_REPORTED)
 """Fields of an event, by their names in records, that the API shows as the records have them."""
 Json = dict[str, Any]
 

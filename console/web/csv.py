@@ -7,7 +7,7 @@ import io
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
-from console.fleet.view import Json
+from console.fleet.view import SHOWN_FIELDS, Json
 
 _FIELDS: Final = (
     "eventId",
@@ -26,6 +26,8 @@ _FIELDS: Final = (
     "seenBy",
     "description",
 )
+_NEWER: Final = tuple(name for name in SHOWN_FIELDS if name not in _FIELDS)
+"""Fields without a place of their own: they are last, so that no other column moves."""
 _DECISION: Final = ("state", "by", "at", "reason")
 _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
 """How a text begins that a spreadsheet would compute."""
@@ -33,12 +35,14 @@ _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
 
 def csv_lines(items: Iterable[Json]) -> Iterator[str]:
     """The header, and a line per event."""
-    yield _line([*_FIELDS, "resources", *(f"decision.{name}" for name in _DECISION)])
+    decided = (f"decision.{name}" for name in _DECISION)
+    yield _line([*_FIELDS, "resources", *decided, *_NEWER])
     for item in items:
         names = " ".join(str(each["name"]) for each in item["resources"])
         decision = item["decision"]
         told = [item[name] for name in _FIELDS]
-        yield _line([*told, names, *(decision[name] for name in _DECISION)])
+        newer = [item[name] for name in _NEWER]
+        yield _line([*told, names, *(decision[name] for name in _DECISION), *newer])
 
 
 def _line(values: Iterable[Any]) -> str:

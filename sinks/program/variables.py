@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from wire.event import Event
+from wire.fields import fields_of
 from wire.record import Record
 
 _OURS: Final = "SEB_"
@@ -51,8 +53,9 @@ class Variable:
     value: Value
 
 
-def _data(*path: str) -> Value:
+def _data(place: str) -> Value:
     """The value at a place below `data`; None if a record has no such place."""
+    path = place.split(".")
 
     def value(record: Record) -> object:
         found: Any = record.data
@@ -64,38 +67,57 @@ def _data(*path: str) -> Value:
 
 
 def _count(record: Record) -> object:
-    names = _data("event", "resources")(record)
+    names = _data("event.resources")(record)
     return len(names) if isinstance(names, list) else None
 
 
+# The name without `SEB_EVENT_` in front, the meaning, and where the value is: a place below `data`.
+_TABLE: Final[tuple[tuple[str, str, str | Value], ...]] = (
+    ("TYPE", "Type of the record, such as `seb.event.scheduled.v1`", lambda record: record.type),
+    (
+        "RECORD_ID",
+        "Id of the record, the same each time it is handed over",
+        lambda record: record.id,
+    ),
+    ("TRANSITION", "`scheduled`, `updated`, `started` or `ended`", "transition"),
+    ("ID", "EventId", "event.eventId"),
+    ("EVENT_TYPE", "Azure's word, such as `Freeze` or `Reboot`", "event.eventType"),
+    (
+        "STATUS",
+        "Azure's word, as `Scheduled`; at the end `Completed`, `Canceled` or `Unknown`",
+        "event.eventStatus",
+    ),
+    ("SOURCE", "`Platform` or `User`", "event.eventSource"),
+    ("NOT_BEFORE", "Earliest start, RFC 3339 in UTC", "event.notBefore"),
+    ("DURATION", "Expected seconds of interruption", "event.durationInSeconds"),
+    ("IMPACT", "On the VM: `none`, `pause`, `restart`, `redeploy` or `delete`", "impact"),
+    ("AFFECTS_THIS_VM", "`true` if the event names this VM", "affectsThisVm"),
+    ("RESOURCES", "Names of the VMs that it names, one a line", "event.resources"),
+    ("RESOURCE_COUNT", "How many those are", _count),
+    ("REVISION", "Grows with each change of the event", "revision"),
+    ("FINGERPRINT", "The same on every VM that sees this state", "fingerprint"),
+    ("VM_NAME", "Name of this VM, as events name it", "vm.name"),
+)
+LEFT_OUT: Final = {"description": "free text", "resourceType": "always VirtualMachine"}
+"""The fields of an event that have no variable, and why."""
+
+
+def _further() -> Iterator[tuple[str, str, str]]:
+    """The fields of an event that have no line in the table, each under its own name."""
+    listed = {place for _, _, place in _TABLE}
+    for each in fields_of(Event):
+        place = f"event.{each.wire}"
+        if place not in listed and each.wire not in LEFT_OUT:
+            yield each.attribute.upper(), each.field.doc, place
+
+
 VARIABLES: Final = tuple(
-    Variable(name=f"SEB_EVENT_{name}", meaning=meaning, value=value)
-    for name, meaning, value in (
-        ("TYPE", "Type of the record, such as `seb.event.scheduled.v1`", lambda r: r.type),
-        ("RECORD_ID", "Id of the record, the same each time it is handed over", lambda r: r.id),
-        ("TRANSITION", "`scheduled`, `updated`, `started` or `ended`", _data("transition")),
-        ("ID", "EventId", _data("event", "eventId")),
-        ("EVENT_TYPE", "Azure's word, such as `Freeze` or `Reboot`", _data("event", "eventType")),
-        (
-            "STATUS",
-            "Azure's word, as `Scheduled`; at the end `Completed`, `Canceled` or `Unknown`",
-            _data("event", "eventStatus"),
-        ),
-        ("SOURCE", "`Platform` or `User`", _data("event", "eventSource")),
-        ("NOT_BEFORE", "Earliest start, RFC 3339 in UTC", _data("event", "notBefore")),
-        ("DURATION", "Expected seconds of interruption", _data("event", "durationInSeconds")),
-        (
-            "IMPACT",
-            "On the VM: `none`, `pause`, `restart`, `redeploy` or `delete`",
-            _data("impact"),
-        ),
-        ("AFFECTS_THIS_VM", "`true` if the event names this VM", _data("affectsThisVm")),
-        ("RESOURCES", "Names of the VMs that it names, one a line", _data("event", "resources")),
-        ("RESOURCE_COUNT", "How many those are", _count),
-        ("REVISION", "Grows with each change of the event", _data("revision")),
-        ("FINGERPRINT", "The same on every VM that sees this state", _data("fingerprint")),
-        ("VM_NAME", "Name of this VM, as events name it", _data("vm", "name")),
+    Variable(
+        name=f"SEB_EVENT_{name}",
+        meaning=meaning,
+        value=_data(place) if isinstance(place, str) else place,
     )
+    for name, meaning, place in (*_TABLE, *_further())
 )
 """Every one is set for every record; empty if the record has no such value."""
 

@@ -17,7 +17,7 @@ from bridge.imds.document import (
     parse_event,
     parse_moment,
 )
-from wire.event import fingerprint
+from wire.event import EVENT_FIELDS, azure_name, fingerprint
 from wire.moment import moment_text
 from wire.strictjson import MAX_DEPTH, canonical_json
 
@@ -63,6 +63,15 @@ def test_a_full_entry_is_read_whole() -> None:
         "eventSource": "Platform",
         "durationInSeconds": 9,
     }
+
+
+@pytest.mark.parametrize("name", EVENT_FIELDS)
+def test_each_field_of_an_event_is_read(name: str) -> None:
+    """What stands in IMDS's entry under a field's name leads to a value in the event."""
+    unread = parse_event({"EventId": EVENT_ID}).to_wire()[name]
+    said: list[object] = ["value", "2026-03-02T10:15:00Z", 7, True, ["value"], {"value": 7}]
+    read = [parse_event({"EventId": "E", azure_name(name): each}).to_wire()[name] for each in said]
+    assert [each for each in read if each != unread]
 
 
 def test_the_raw_entry_is_kept_as_it_came() -> None:

@@ -7,6 +7,7 @@ from support.imds.client import COMPUTE, EVENTS, METADATA, ask, connect
 from bridge.simulator.events import API_VERSIONS, SimulatedEvent
 from bridge.simulator.simulator import Simulator
 from bridge.simulator.vm import SimulatedVm
+from wire.event import EVENT_FIELDS, azure_name
 
 
 @pytest.mark.parametrize("headers", [{}, {"Metadata": "false"}, {"X-Metadata": "true"}])
@@ -96,6 +97,11 @@ def fields(version: str, event_type: str) -> list[str] | None:
 
 
 BASE = ["EventId", "EventStatus", "EventType", "NotBefore", "ResourceType", "Resources"]
+
+
+def test_the_newest_version_has_every_field_of_an_event() -> None:
+    """What the bridge reads of an event, the simulator can send."""
+    assert fields(API_VERSIONS[-1], "Freeze") == sorted(map(azure_name, EVENT_FIELDS))
 
 
 def test_older_versions_leave_out_what_came_later() -> None:

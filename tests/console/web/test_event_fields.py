@@ -1,0 +1,72 @@
+"""A field of an event is in the API, in the spreadsheet and on the page."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.console.records import FakeVm
+from support.console.stage import ConsoleStage
+
+from wire.event import EVENT_FIELDS, fingerprint
+from wire.record import EVENT_SCHEDULED
+
+RESOLVED = {"eventId", "resources"}
+"""Fields that the console shows with what it knows itself."""
+NOT_SHOWN = {"resourceType": "always VirtualMachine"}
+TOLD: dict[str, Any] = {
+    "eventId": "E",
+    "resources": ["web-1"],
+    "notBefore": "2031-01-01T00:07:00Z",
+    "durationInSeconds": 97,
+}
+ON_THE_PAGE = {"notBefore": "2031-01-01 00:07", "durationInSeconds": "1 min 37 s of interruption"}
+"""What the page says for a value, where that is not the value itself."""
+
+
+def told(name: str) -> Any:
+    """A value that a record can have in a field, unlike that of any other field."""
+    types = EVENT_FIELDS[name].type.schema.get("type", "string")
+    value = 4711 if "integer" in types or "number" in types else f"value-of-{name}"
+    return TOLD.get(name, True if "boolean" in types else value)
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Iterator[ConsoleStage]:
+    """A console with one event that has a value in every field."""
+    vm = FakeVm(name="web-1")
+    with ConsoleStage(tmp_path) as made:
+        sample = vm.event("E", resources=["web-1"], now=made.now).data
+        data = {name: sample[name] for name in sample if name not in ("vm", "node", "bridge")}
+        event = {name: told(name) for name in EVENT_FIELDS}
+        data |= {"event": event, "fingerprint": fingerprint(event)}
+        made.put(vm.record(EVENT_SCHEDULED, data, now=made.now))
+        yield made
+
+
+def test_a_field_of_an_event_is_in_the_api_and_in_the_spreadsheet(stage: ConsoleStage) -> None:
+    """Its value is the one of the record; one that is not there needs a reason."""
+    shown = EVENT_FIELDS.keys() - RESOLVED - NOT_SHOWN.keys()
+    for path in ("events/E", "events"):
+        answer = stage.http.get(f"{stage.url}/api/v1/{path}", timeout=20)
+        assert answer.status_code == 200, f"console/web/models.py, class Event: {answer.text}"
+        item = answer.json() if path == "events/E" else answer.json()["items"][0]
+        assert {name: item[name] for name in shown} == {name: told(name) for name in shown}
+    lines = stage.http.get(f"{stage.url}/api/v1/events?format=csv", timeout=20).text.splitlines()
+    (row,) = csv.DictReader(lines)
+    assert {name: row[name] for name in shown} == {name: str(told(name)) for name in shown}
+
+
+def test_a_field_of_an_event_is_on_its_page(stage: ConsoleStage) -> None:
+    """The page has every field, as it came or in words; one that is not there needs a reason."""
+    page = stage.http.get(f"{stage.url}/events/E", timeout=20).text
+    wanted = {
+        name: ON_THE_PAGE.get(name, str(told(name)))
+        for name in EVENT_FIELDS
+        if name not in NOT_SHOWN
+    }
+    wanted["resources"] = "web-1"
+    assert [name for name, text in wanted.items() if text not in page] == []
