@@ -46,9 +46,7 @@ def values(item: Mapping[str, Any], names: Mapping[str, str], now: float) -> dic
         "differences": _differences(item["witnesses"]) if item["state"] != "ended" else [],
         "more_others": max(0, len(others) - _OTHERS),
         "timeline": entries,
-        "tone": item["decision"]["state"]
-        if item["decision"]["state"] in ("due", "second")
-        else item["state"],
+        "tone": event_rows.group_of(item),
     }
 
 

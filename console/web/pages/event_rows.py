@@ -50,7 +50,7 @@ def row_of(item: view.Json, event: FleetEvent, now: float) -> EventRow:
         **item,
         "heading": words.heading(item),
         "type": words.event_type(item["eventType"]),
-        "group": _group(item),
+        "group": group_of(item),
         "start": start,
         "first": seconds_of(item["firstSeenAt"]),
         "shown_at": event.shown_at,
@@ -68,7 +68,7 @@ def row_of(item: view.Json, event: FleetEvent, now: float) -> EventRow:
     }
 
 
-def _group(item: Mapping[str, Any]) -> str:
+def group_of(item: Mapping[str, Any]) -> str:
     """What is to be done about an event: one of `_RANKS`."""
     decision = item["decision"]["state"]
     if decision in ("due", "second"):

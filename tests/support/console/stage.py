@@ -227,6 +227,9 @@ def fleet_of_all_states(stage: ConsoleStage) -> dict[str, FakeVm]:
         "impact": "delete",
         "resources": ["retired-1"],
     }
+    # A deletion is believed of a VM that has heard of it.
+    heard_of = stage.now - timedelta(seconds=ago["retired"])
+    stage.put(vms["retired"].event("E-GONE", now=heard_of, **gone))
     for transition in ("started", "ended"):
         stage.put(vms["peer"].event("E-GONE", transition=transition, now=stage.now, **gone))
     return vms

@@ -98,6 +98,14 @@ def test_an_event_says_when_it_was_and_what_it_cost(past: ConsoleStage) -> None:
     assert len(limited.text.splitlines()) == 3
 
 
+def test_the_page_filters_by_group_and_refuses_what_it_does_not_know(past: ConsoleStage) -> None:
+    """A filter with a typo does not show everything."""
+    assert "4 events" in past.page("/history")
+    assert "0 events" in past.page("/history?group=none")
+    for path in ("/history?grp=x", "/?tag=x", "/audit?before=3", "/api/v1/events?gruop=x"):
+        assert past.http.get(past.url + path, timeout=20).status_code == 400
+
+
 def test_a_time_that_is_none_is_refused(past: ConsoleStage, page: Page) -> None:
     """In words, by the API and by the page."""
     answer = past.http.get(f"{past.url}/api/v1/events?since=yesterday", timeout=20)

@@ -166,6 +166,7 @@ def test_what_starts_soon_comes_first(stage: ConsoleStage, page: Page) -> None:
     expect(page.get_by_role("link", name="Decide several at once")).to_be_visible()
     page.goto(f"{stage.url}/events/E-spot")
     expect(page.locator("#note")).to_contain_text("You need not decide.")
+    expect(page.locator("#decision h2")).to_contain_text("For your information")
     buttons = page.locator("#decide button")
     expect(buttons.first).to_contain_text("Leave it until")
 
