@@ -6,7 +6,7 @@ import os
 import random
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from itertools import count
 from pathlib import Path
@@ -68,12 +68,26 @@ def test_two_consoles_keep_the_budget(
     tmp_path: Path, postgresql: PostgreSql, tell: Tell, seconds: int
 ) -> None:
     """Whatever is killed or frozen, no more of the group is away than it allows, and it goes on."""
-    draw = random.Random(seconds)
     url = postgresql.database(f"turns_{next(_NUMBERS)}")
+    settings = {name: {"DATABASE": url} for name in ("one", "two")}
+    strike_for(seconds, tmp_path, settings, tell)
+
+
+@sizes("seconds", None, 60, 600)
+def test_one_console_keeps_the_budget(tmp_path: Path, tell: Tell, seconds: int) -> None:
+    """The same with SQLite, which one console alone can open."""
+    strike_for(seconds, tmp_path, {"one": {}}, tell)
+
+
+def strike_for(
+    seconds: int, directory: Path, settings: Mapping[str, Mapping[str, str]], tell: Tell
+) -> None:
+    """Kill and freeze some consoles for so long; `settings` are those of each, by its name."""
+    draw = random.Random(seconds)
     faults = 0
-    with Cluster(tmp_path, vms=3) as cluster, ExitStack() as stack:
+    with Cluster(directory, vms=3) as cluster, ExitStack() as stack:
         consoles = [
-            stack.enter_context(cluster.console(name, DATABASE=url)) for name in ("one", "two")
+            stack.enter_context(cluster.console(name, **each)) for name, each in settings.items()
         ]
         maintenance = Maintenance(cluster)
         end = time.monotonic() + seconds
@@ -89,7 +103,8 @@ def test_two_consoles_keep_the_budget(
 
         eventually(goes_on, what="the next turn", timeout=120)
         check(cluster)
-        tell(f"turns: {faults} faults of two consoles, {maintenance.ended} events, one at a time")
+        many = f"{faults} faults of {len(consoles)} consoles"
+        tell(f"turns: {many}, {maintenance.ended} events, one at a time")
 
 
 def strike(draw: random.Random, console: ConsoleProcess, maintenance: Maintenance) -> None:
