@@ -141,6 +141,8 @@ def _facts(
         heard_at=row.heard_at,
         contact_since=row.stopped_at or row.lost_at or heard_until,
         prepares=bool(row.prepares),
+        # Heartbeats and the MQTT status say it; a record about an event does not.
+        has_said=bool(row.prepares) or row.interval is not None or row.commands is not None,
         takes_commands=channel is not None,
         preparations=said.get(row.vm_id, ()),
     )

@@ -98,7 +98,7 @@ def moved(turn: Turn, move: Move, event: EventFacts | None, now: float) -> Turn:
 def _with_reason(turn: Turn, why: Waiting) -> Turn:
     return replace(
         turn,
-        reason=why.reason if turn.state in ("waiting", "prepared") else turn.reason,
+        reason=why.reason if turn.state in ("waiting", "preparing", "prepared") else turn.reason,
         groups=why.groups,
         held_by=why.held_by,
         behind=why.behind,

@@ -79,7 +79,12 @@ def key_of(rule: GroupSettings, member: Member) -> str | None:
     if not rule.by:
         return rule.name
     # Azure's names are the same in any case; two spellings must not become two budgets.
-    return "/".join([rule.name, *(member.value(name).casefold() for name in rule.by)])
+    return "/".join([rule.name, *(_part(member.value(name)) for name in rule.by)])
+
+
+def _part(value: str) -> str:
+    """A value as it stands in a key, in which a slash separates values."""
+    return value.casefold().replace("%", "%25").replace("/", "%2f")
 
 
 def keys_of(rules: Iterable[GroupSettings], member: Member) -> frozenset[str]:

@@ -150,6 +150,6 @@ class _Run:
     def _note(self, todo: Plan) -> None:
         for key, why in todo.waiting.items():
             fate = self.fates[key]
-            fate.reason = why.reason
+            fate.reason = why.reason or fate.reason
             if not why.needs_people:
                 fate.waited_for |= set(why.behind)

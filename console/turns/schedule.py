@@ -6,7 +6,7 @@ transaction with the reading.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final, Literal
@@ -39,7 +39,7 @@ class Waiting:
 
     event_key: str
     groups: tuple[str, ...]
-    reason: str
+    reason: str | None
     behind: tuple[str, ...] = ()
     """Keys of the events that are before it: they hold a turn, or wait in front of it."""
     needs_people: bool = False
@@ -131,6 +131,8 @@ def plan(situation: TurnSituation, now: float) -> Plan:
             if turn.state == "failed" and not happened:
                 event = situation.events[turn.event_key]
                 free[turn.event_key] = refusal(event, situation, away, now) is None
+            if turn.state == "preparing" and not happened:
+                stalled[turn.event_key] = _still_prepares(turn, situation, away)
             if turn.state == "prepared" and not happened:
                 why = _holds_back(turn, situation, away)
                 if why is None:
@@ -271,6 +273,16 @@ def _about_its_vms(event: EventFacts, situation: TurnSituation) -> str | None:
     quiet = sorted(vm.name for vm in named if not event.is_word_on(vm, situation.vms))
     if quiet:
         return f"{', '.join(quiet)} does not report it"
+    return _about_its_programs(named)
+
+
+def _about_its_programs(named: Sequence[VmFacts]) -> str | None:
+    mute = sorted(vm.name for vm in named if not vm.has_said)
+    if mute:
+        return f"{', '.join(mute)} has not said yet whether it prepares"
+    deaf = sorted(vm.name for vm in named if vm.prepares and not vm.takes_commands)
+    if deaf:
+        return f"{', '.join(deaf)} takes no commands"
     if not any(vm.takes_commands for vm in named):
         return "no VM that it names takes commands"
     return None
@@ -540,6 +552,19 @@ def _holds_back(
         reason = _waits_for(event, situation, away, [])
     if reason is None:
         return None
+    return Waiting(event_key=turn.event_key, groups=turn.groups, reason=reason)
+
+
+def _still_prepares(
+    turn: Turn, situation: TurnSituation, away: Mapping[str, Mapping[str, Away]]
+) -> Waiting:
+    """What an event waits for beside the programs of its VMs."""
+    event = situation.events[turn.event_key]
+    unprepared = [vm for vm in _named(event, situation) if not _is_ready(vm, turn, event)]
+    deaf = sorted(vm.name for vm in unprepared if vm.prepares and not vm.takes_commands)
+    reason = f"{', '.join(deaf)} takes no commands" if deaf else None
+    if not event.named <= turn.vm_ids and over_budget(event, situation, away):
+        reason = _waits_for(event, situation, away, [])
     return Waiting(event_key=turn.event_key, groups=turn.groups, reason=reason)
 
 

@@ -54,6 +54,8 @@ class VmFacts:
     """Since when it is silent or stopped."""
     prepares: bool = False
     """Whether its status says that it has a program that prepares."""
+    has_said: bool = True
+    """Whether it has said at all whether it prepares."""
     takes_commands: bool = False
     asked_for: str | None = None
     """The key of an event for which it may still follow a command to prepare."""

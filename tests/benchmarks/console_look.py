@@ -75,7 +75,7 @@ def _one(scratch: Path, size: int, past: int, seconds: float, published: int) ->
         started = time.monotonic() - begun
         try:
             eventually(lambda: "source_connected" in console.log, what="the connection", timeout=60)
-            _write_heartbeats(scratch / "beats", vms, int(HEARTBEATS * (seconds + _SPARE)))
+            write_heartbeats(scratch / "beats", vms, int(HEARTBEATS * (seconds + _SPARE)))
             feed = ("mqtt_feed", str(broker.port), str(scratch / "beats"), str(HEARTBEATS))
             with program(*feed) as beating:
                 answers = _ask(console, seconds)
@@ -101,9 +101,9 @@ def fill(directory: Path, vms: Sequence[FakeVm], past: int) -> None:
         for record in _records(vms, past):
             batch.append(record)
             if len(batch) == _BATCH:
-                _store(database, batch)
+                store(database, batch)
                 batch = []
-        _store(database, batch)
+        store(database, batch)
     finally:
         database.close()
 
@@ -123,7 +123,8 @@ def _records(vms: Sequence[FakeVm], past: int) -> Iterator[Record]:
         yield from (vm.event(f"OPEN-{number}", resources=names) for vm in witnesses)
 
 
-def _store(database: Database, batch: Sequence[Record]) -> None:
+def store(database: Database, batch: Sequence[Record]) -> None:
+    """Records come in from the source called feed, in one transaction."""
     items = [parse_record(record.body, source="feed", received_at=time.time()) for record in batch]
     with database.writing.begin() as connection:
         number = writing.next_number(connection)
@@ -131,7 +132,8 @@ def _store(database: Database, batch: Sequence[Record]) -> None:
         writing.write(connection, changes, number, now=time.time())
 
 
-def _write_heartbeats(file: Path, vms: Sequence[FakeVm], count: int) -> None:
+def write_heartbeats(file: Path, vms: Sequence[FakeVm], count: int) -> None:
+    """So many heartbeats, of the VMs in turn, for `mqtt_feed`."""
     beats = [(vms[number % len(vms)], number) for number in range(count)]
     file.write_bytes(
         b"\n".join(b"%s %s" % (vm.topic("event").encode(), vm.heartbeat().body) for vm, _ in beats)
@@ -148,10 +150,11 @@ def _ask(console: ConsoleProcess, seconds: float) -> dict[str, dict[str, float]]
             console.http.get(console.url + path, timeout=30).raise_for_status()
             found[name].append(1000 * (time.perf_counter() - begun))
             time.sleep(_PAUSE)
-    return {name: _of(times) for name, times in found.items()}
+    return {name: summary(times) for name, times in found.items()}
 
 
-def _of(times: Sequence[float]) -> dict[str, float]:
+def summary(times: Sequence[float]) -> dict[str, float]:
+    """The median and the 95th percentile."""
     return {
         "median": round(statistics.median(times), 2),
         "p95": round(statistics.quantiles(times, n=20)[-1], 2),
@@ -173,7 +176,7 @@ def _publish(
         eventually(lambda: set(sent) <= set(arrived), what="every event on the stream", timeout=60)
         assert console.process is not None
         memory = resident_mib(console.process.pid)
-    return _of([1000 * (arrived[name] - at) for name, at in sent.items()]), memory
+    return summary([1000 * (arrived[name] - at) for name, at in sent.items()]), memory
 
 
 @contextmanager

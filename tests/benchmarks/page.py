@@ -16,6 +16,7 @@ from tests.benchmarks import (
     idle,
     latency,
     start,
+    turns,
 )
 from tests.benchmarks.frame import Figure, bullets, table
 from tests.benchmarks.measure import ROOT
@@ -30,6 +31,7 @@ BENCHMARKS: Final[Mapping[str, ModuleType]] = {
     "console": console,
     "polls": held_polls,
     "approval": approval,
+    "turns": turns,
 }
 DATA: Final = ROOT / "docs" / "benchmarks.json"
 PAGE: Final = ROOT / "docs" / "benchmarks.md"

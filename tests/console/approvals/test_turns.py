@@ -677,3 +677,15 @@ def test_a_clock_that_was_set_back_hides_no_crash(cluster: Cluster) -> None:
     cluster.now += timedelta(minutes=10)
     cluster.hear()
     assert cluster.step() == ["prepare db-0"]
+
+
+def test_a_vm_that_has_not_said_whether_it_prepares_is_waited_for(cluster: Cluster) -> None:
+    """The console has had nothing of it but the event."""
+    fresh = FakeVm(name="db-9")
+    cluster.vms.append(fresh)
+    soon = _moment(cluster.now + timedelta(minutes=15))
+    cluster.tell(fresh.event("E-9", now=cluster.now, not_before=soon))
+    assert cluster.step() == []
+    assert cluster.state(9) == "waiting"
+    cluster.hear()
+    assert cluster.step() == ["prepare db-9"]

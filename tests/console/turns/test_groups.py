@@ -59,6 +59,16 @@ def test_a_key_is_the_name_and_the_values_of_by() -> None:
     assert key_of(rule(), DB) == "etcd"
 
 
+def test_values_with_a_slash_make_no_two_groups_one() -> None:
+    """A tag may hold one."""
+    by = rule(by=["tag:app", "tag:shard"])
+    keys = {
+        key_of(by, Member(vm_id="v", name="x", tags={"app": app, "shard": shard}))
+        for app, shard in (("shop/eu", "1"), ("shop", "eu/1"))
+    }
+    assert len(keys) == 2
+
+
 def test_a_vm_can_be_in_several_groups() -> None:
     """Each rule that matches makes it a member of one group."""
     rules = [rule(), rule(name="zones", by=["zone"])]

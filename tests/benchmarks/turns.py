@@ -1,0 +1,193 @@
+"""Whose turn it is in a large fleet: from the end of a turn to the next one, and what people see.
+
+A real console on SQLite with 10,000 VMs in 500 groups, of which one VM each may be away, while 170
+heartbeats a second come in over MQTT. 200 events wait. Then VMs come back, one after the other; the
+time runs from the publication of the record that ends the turn until the API shows that the next
+event of the group has its turn.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Final
+
+from support.console.deciding import made_key
+from support.console.mqtt import Fleet
+from support.console.process import ConsoleProcess
+from support.console.records import FakeVm
+from support.eventually import eventually
+from support.mqtt.mosquitto import Mosquitto
+
+from console.config.settings import Settings
+from console.db.opening import Database, database_url
+from tests.benchmarks.console_intake import make_console, program
+from tests.benchmarks.console_look import HEARTBEATS, store, summary, write_heartbeats
+from tests.benchmarks.frame import Figure, Limit, ms
+from wire.record import Record
+
+TITLE: Final = "Turns"
+OURS: Final = "the console"
+VMS: Final = 10_000
+MEMBERS: Final = 20
+"""VMs of a group."""
+WAITING: Final = 200
+BEHIND: Final = 4
+"""Events that wait behind one turn."""
+LONGEST_TURN: Final = 1000.0
+LONGEST_ANSWER: Final = 100.0
+"""Milliseconds, for 95 of 100."""
+PATHS: Final = {"groups page": "/groups", "groups": "/api/v1/groups"}
+_GROUP: Final = {"name": "set", "by": ["scaleSet"], "approve": {}}
+_BATCH: Final = 1000
+_PAUSE: Final = 0.02
+_PATIENCE: Final = 60.0
+
+
+def measure(
+    scratch: Path,
+    *,
+    vms: int = VMS,
+    waiting: int = WAITING,
+    rounds: int = 20,
+    answers: int = 100,
+) -> dict[str, Any]:
+    """Milliseconds from turn to turn, and of the answers, by median and 95th percentile."""
+    fleet = [
+        FakeVm(name=f"vm-{number:05}", scale_set=f"set-{number // MEMBERS:03}")
+        for number in range(vms)
+    ]
+    crowded = waiting // BEHIND
+    _fill(scratch / "console", fleet, crowded)
+    key, _ = made_key(scratch / "keys")
+    with Mosquitto(scratch / "broker") as broker:
+        settings = {"HOST": broker.host, "PORT": str(broker.port)}
+        console = make_console(scratch / "console", "mqtt", None, **settings)
+        console.environ["SEB_CONSOLE_KEY"] = str(key)
+        console.environ["SEB_CONSOLE_PULL"] = "true"
+        console.environ["SEB_CONSOLE_GROUPS"] = json.dumps([_GROUP])
+        console.start()
+        try:
+            eventually(lambda: "source_connected" in console.log, what="the connection", timeout=60)
+            write_heartbeats(scratch / "beats", fleet, HEARTBEATS * 120)
+            feed = ("mqtt_feed", str(broker.port), str(scratch / "beats"), str(HEARTBEATS))
+            with program(*feed) as beating:
+                eventually(
+                    lambda: _number_waiting(console) == waiting,
+                    what="the events that wait",
+                    timeout=_PATIENCE,
+                )
+                found = {name: _ask(console, path, answers) for name, path in PATHS.items()}
+                with Fleet(broker) as speaking:
+                    turns = [
+                        _next_turn(console, speaking, fleet[number * MEMBERS], number)
+                        for number in range(min(rounds, crowded))
+                    ]
+                beating.kill()
+        finally:
+            console.kill()
+    return {
+        "vms": vms,
+        "groups": vms // MEMBERS,
+        "waiting": waiting,
+        "turn_ms": summary(turns),
+        "answers": found,
+    }
+
+
+def _fill(directory: Path, vms: Sequence[FakeVm], crowded: int) -> None:
+    """A database in which every VM takes commands over HTTPS, and some groups have events."""
+    directory.mkdir(parents=True)
+    database = Database(database_url(Settings(state_dir=directory)))
+    database.open()
+    try:
+        records = list(_records(vms, crowded))
+        for start in range(0, len(records), _BATCH):
+            store(database, records[start : start + _BATCH])
+        with database.writing.begin() as connection:
+            # As if each had just polled, and does so all the time.
+            connection.exec_driver_sql("UPDATE vm SET pulled_at = ?", (time.time() + 3600,))
+    finally:
+        database.close()
+
+
+def _records(vms: Sequence[FakeVm], crowded: int) -> Iterator[Record]:
+    now = datetime.now(UTC)
+    yield from (vm.heartbeat(now=now) for vm in vms)
+    for group in range(crowded):
+        for place in range(BEHIND + 1):
+            vm = vms[group * MEMBERS + place]
+            soon = now + timedelta(hours=1, minutes=place)
+            yield vm.event(_event_id(group, place), not_before=soon.isoformat(), now=now)
+
+
+def _event_id(group: int, place: int) -> str:
+    return f"E-{group:03}-{place}"
+
+
+def _number_waiting(console: ConsoleProcess) -> int:
+    return sum(len(each["waiting"]) for each in console.get("groups")["items"])
+
+
+def _ask(console: ConsoleProcess, path: str, count: int) -> dict[str, float]:
+    times = []
+    for _ in range(count):
+        begun = time.perf_counter()
+        console.http.get(console.url + path, timeout=30).raise_for_status()
+        times.append(1000 * (time.perf_counter() - begun))
+        time.sleep(_PAUSE)
+    return summary(times)
+
+
+def _next_turn(console: ConsoleProcess, speaking: Fleet, vm: FakeVm, group: int) -> float:
+    """End the first event of a group; milliseconds from the next word of its VM until the second
+    event has its turn.
+    """
+    first, second = (f"events/{_event_id(group, place)}" for place in (0, 1))
+    speaking.say(vm, vm.event(_event_id(group, 0), transition="ended"))
+    _leave(console, first, "approving")
+    speaking.say(vm, vm.heartbeat())
+    begun = time.monotonic()
+    _leave(console, second, "waiting")
+    return 1000 * (time.monotonic() - begun)
+
+
+def _leave(console: ConsoleProcess, event: str, state: str) -> None:
+    """Wait until the turn of an event is in another state."""
+    deadline = time.monotonic() + _PATIENCE
+    while console.get(event)["turn"]["state"] == state:
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"{event} is {state} still\n{console.log}")
+        time.sleep(_PAUSE)
+
+
+def figures(found: Any) -> list[Figure]:
+    """The figures that the page compares."""
+    size = f"{found['vms']:,} VMs in {found['groups']} groups, {found['waiting']} events wait"
+    turn = found["turn_ms"]
+    return [
+        Figure(
+            what=f"a turn ends \u2192 the next event has its turn; {size}; 95 of 100",
+            ours=f"{ms(turn['median'])} median, {ms(turn['p95'])} p95",
+            limit=Limit(measured=turn["p95"], unit="ms", at_most=LONGEST_TURN),
+            why="each step reads the groups and the open events again, in a transaction of its own",
+        ),
+        *(
+            Figure(
+                what=f"{name} of {size}, 95 of 100 answers",
+                ours=ms(each["p95"]),
+                limit=Limit(measured=each["p95"], unit="ms", at_most=LONGEST_ANSWER),
+                why="the answer reads the groups and every open event from the database",
+            )
+            for name, each in found["answers"].items()
+        ),
+    ]
+
+
+def notes(found: Any) -> Sequence[str]:
+    """Nothing more."""
+    del found
+    return ()
