@@ -59,7 +59,7 @@ TINY: dict[ModuleType, dict[str, Any]] = {
         "look": {"sizes": (10, 30), "past": 60, "seconds": 1.0, "published": 5},
     },
     approval: {"rounds": 2, "warm_up": 0},
-    turns: {"vms": 60, "waiting": 4, "rounds": 1, "answers": 2},
+    turns: {"vms": 60, "waiting": 8, "rounds": 2, "answers": 2},
     start: {"rounds": 1},
     held_polls: {"vms": 20, "too_many": 40, "look": 0.5},
 }
