@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final
 
+from sqlalchemy import Connection
+
 from console.audit import log
 from console.db import writing
-from console.db.enrolment import newest_generation, read_generations, write_generations
+from console.db.enrolment import (
+    newest_generation,
+    read_enrolled,
+    read_generations,
+    write_generations,
+)
 from console.db.opening import Database
 from console.db.transactions import write_to
 from console.errors import RefusedError
@@ -24,6 +32,9 @@ from console.ingest.enrolment import (
 MOST_VMS: Final = 10_000
 """In one call."""
 _LONGEST_SITE: Final = 64
+# Azure's own limits.
+_LONGEST_TAG_NAME: Final = 512
+_LONGEST_TAG_VALUE: Final = 256
 _AT_ONCE: Final = 500
 """VMs in one transaction: writers of records wait for it."""
 
@@ -36,14 +47,16 @@ def enroll(
     now: float,
     resource_ids: Mapping[str, str] | None = None,
     site: str | None = None,
+    tags: Mapping[str, str] | None = None,
     silent_after: float | None = None,
 ) -> dict[str, int]:
     """The generation of each VM's secrets, by vmId; one that is enrolled already keeps its own.
 
-    `resource_ids`, by vmId, and `site` say who the VMs are, and where: that counts, whatever they
-    say themselves. `now` in seconds since 1970; `silent_after` in seconds, if it is the same for
-    every VM. Raises `RefusedError` if something is not a vmId, or not the ARM id of a VM,
-    `StoreError`.
+    `resource_ids`, by vmId, `site` and `tags` say who the VMs are, and where: that counts, whatever
+    they say themselves. A tag with an empty value is not given any more; others that were given
+    stay. `now` in seconds since 1970; `silent_after` in seconds, if it is the same for every VM.
+    Raises `RefusedError` if something is not a vmId, not the ARM id of a VM, not a site or not a
+    tag, `StoreError`.
     """
     given = resource_ids or {}
     wrong = next((each for each in given.values() if not is_resource_id(each)), None)
@@ -54,6 +67,8 @@ def enroll(
         )
     if site is not None and (not is_vm_id(site) or len(site) > _LONGEST_SITE):
         raise RefusedError(f"{site[:60]!r} is not a site: it is a word without / + and #")
+    for name, value in (tags or {}).items():
+        _require_tag(name, value)
     found: dict[str, int] = {}
     for some in portions(checked(vm_ids)):
         said: dict[str, dict[str, Any]] = {
@@ -68,10 +83,23 @@ def enroll(
         with write_to(database) as (connection, number):
             known = read_generations(connection, [*some, EVERY_VM])
             generations = {vm_id: _of(known, vm_id) for vm_id in some}
-            write_generations(connection, generations, number, revoked_at=None, said=said)
+            bound = {} if tags is None else _with_tags(connection, some, tags)
+            columns = {
+                vm_id: {
+                    **said.get(vm_id, {}),
+                    **({"tags": json.dumps(bound[vm_id])} if bound else {}),
+                }
+                for vm_id in said.keys() | bound.keys()
+            }
+            write_generations(connection, generations, number, revoked_at=None, said=columns)
             writing.bind(connection, said, number, now=now, silent_after=silent_after)
+            writing.bind_tags(connection, bound, number)
             for vm_id, generation in generations.items():
-                stated = {"resource_id": given.get(vm_id), "site": site}
+                stated: dict[str, Any] = {
+                    "resource_id": given.get(vm_id),
+                    "site": site,
+                    "tags": [f"{name}={value}" for name, value in (tags or {}).items()] or None,
+                }
                 log.append(
                     connection,
                     at=now,
@@ -83,6 +111,28 @@ def enroll(
                 )
         found |= generations
     return found
+
+
+def _with_tags(
+    connection: Connection, vm_ids: Iterable[str], tags: Mapping[str, str]
+) -> dict[str, dict[str, str]]:
+    """All tags that an admin has given to each VM, with some new ones."""
+    before = read_enrolled(connection, vm_ids)
+    found = {}
+    for vm_id in vm_ids:
+        row = before.get(vm_id)
+        kept = {} if row is None or row.tags is None else json.loads(row.tags)
+        found[vm_id] = {name: value for name, value in {**kept, **tags}.items() if value}
+    return found
+
+
+def _require_tag(name: str, value: str) -> None:
+    is_name = 0 < len(name) <= _LONGEST_TAG_NAME and name.isprintable()
+    if not is_name or len(value) > _LONGEST_TAG_VALUE or not value.isprintable():
+        raise RefusedError(
+            f"{name[:60]!r} with the value {value[:60]!r} is not a tag: Azure's have a name of "
+            f"1 to {_LONGEST_TAG_NAME} characters and a value of at most {_LONGEST_TAG_VALUE}"
+        )
 
 
 def revoke(database: Database, vm_ids: Iterable[str], *, actor: str, now: float) -> None:

@@ -46,6 +46,14 @@ from sinks.shared.errors import OK, ConfigurationError
 )
 @click.option("--resource-id", metavar="ID", help="The ARM id of the one VM: its name and scope.")
 @click.option("--site", metavar="SITE", help="The site of all these VMs.")
+@click.option(
+    "--tag",
+    "tags",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A tag of all these VMs, for groups; without a value it is not given any more. May be "
+    "repeated.",
+)
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
 @click.option("--revoke", is_flag=True, help="End the secrets of these VMs now.")
 @click.option("--revoke-all", is_flag=True, help="End the secrets of all VMs now.")
@@ -58,6 +66,7 @@ def command(
     form: str,
     resource_id: str | None,
     site: str | None,
+    tags: tuple[str, ...],
     as_json: bool,
     revoke: bool,
     revoke_all: bool,
@@ -69,8 +78,8 @@ def command(
     after --revoke VMID, enrolling the VM again prints new ones. It works on the database of the
     settings, with or without a running console, which heeds it within a second.
 
-    Name, scope and site that are given here count, whatever the VM says; without them, those of its
-    first contact do.
+    Name, scope, site and tags that are given here count, whatever the VM says; without them, name,
+    scope and site of its first contact do, and the tags that it says.
     """
     given = {**dict.fromkeys(vm_ids, ""), **dict(common.listed_vms(listed))}
     names, resource_ids = _told(given)
@@ -87,7 +96,9 @@ def command(
         if revoke_all or revoke:
             _revoke(database, None if revoke_all else wanted)
         else:
-            items = _enroll(database, settings, wanted, resource_ids, site)
+            items = _enroll(
+                database, settings, wanted, resource_ids=resource_ids, site=site, tags=_read(tags)
+            )
             if out is not None:
                 _write(items, names, out, form)
             elif as_json:
@@ -114,12 +125,25 @@ def _told(given: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
     return names, resource_ids
 
 
+def _read(tags: Iterable[str]) -> dict[str, str]:
+    """NAME=VALUE as a mapping."""
+    found = {}
+    for each in tags:
+        name, equals, value = each.partition("=")
+        if not name or not equals:
+            raise click.UsageError(f"--tag is NAME=VALUE, not {each!r}")
+        found[name] = value
+    return found
+
+
 def _enroll(
     database: Database,
     settings: Settings,
     vm_ids: list[str],
+    *,
     resource_ids: Mapping[str, str],
     site: str | None,
+    tags: Mapping[str, str],
 ) -> list[dict[str, Any]]:
     if settings.enroll_key_file is None:
         raise ConfigurationError(KEY_IS_MISSING)
@@ -133,6 +157,7 @@ def _enroll(
         now=time.time(),
         resource_ids=resource_ids,
         site=site,
+        tags=tags or None,
         silent_after=settings.silent_seconds,
     )
     return enrolment.items_of(found, key=key, base=settings.base_url)

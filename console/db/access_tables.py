@@ -56,5 +56,7 @@ enrolment: Final = Table(
     Column("resource_id", Text),
     Column("site", Text),
     Column("enrolled_at", Float(53)),
+    # As JSON.
+    Column("tags", Text),
     Index("enrolment_changed", "changed"),
 )

@@ -21,12 +21,13 @@ def read_generations(connection: Connection, vm_ids: Iterable[str]) -> dict[str,
 
 
 def read_enrolled(connection: Connection, vm_ids: Iterable[str]) -> dict[str, Any]:
-    """The rows of some VMs of which an admin has said who they are, or where."""
+    """The rows of some VMs of which an admin has said who they are, where, or with which tags."""
     c = enrolment.c
     found: dict[str, Any] = {}
     for few in portions(vm_ids):
         query = select(enrolment).where(c.vm_id.in_(few))
-        query = query.where(or_(c.resource_id.is_not(None), c.site.is_not(None)))
+        said = (c.resource_id.is_not(None), c.site.is_not(None), c.tags.is_not(None))
+        query = query.where(or_(*said))
         found |= {row.vm_id: row for row in connection.execute(query)}
     return found
 
@@ -48,7 +49,7 @@ def write_generations(
     """Put VMs into a generation; `revoked_at` in seconds since 1970, None if they are enrolled.
     `said`: the columns of what an admin says of some of them; what was said of others stays.
     """
-    names = ("resource_id", "site", "enrolled_at")
+    names = ("resource_id", "site", "enrolled_at", "tags")
     before = {
         vm_id: {name: getattr(row, name) for name in names}
         for vm_id, row in read_enrolled(connection, generations).items()

@@ -52,6 +52,7 @@ def vm_row(vm: Vm) -> Values:
         "withheld": int(vm.withheld),
         "said": None if vm.said is None else _json(asdict(vm.said)),
         "tags": _json(vm.tags) if vm.tags else _NO_TAGS,
+        "bound_tags": _json(vm.bound_tags) if vm.bound_tags else _NO_TAGS,
         "place": vm.place,
         "folded": folded(vm.name),
         "sort_name": sort_name(vm.name),
@@ -64,7 +65,8 @@ def vm_of(row: Row[Any]) -> Vm:
     values["prepares"] = bool(row.prepares)
     values["withheld"] = bool(row.withheld)
     values["said"] = None if row.said is None else FleetName(**from_json(row.said))
-    values["tags"] = {} if row.tags == _NO_TAGS else from_json(row.tags)
+    for name in ("tags", "bound_tags"):
+        values[name] = {} if values[name] == _NO_TAGS else from_json(values[name])
     return Vm(**values)
 
 

@@ -40,6 +40,7 @@ vm: Final = Table(
     Column("zone", Text),
     Column("scale_set", Text),
     Column("tags", Text, nullable=False),
+    Column("bound_tags", Text, nullable=False, server_default="{}"),
     Column("version", Text),
     Column("session", Text),
     Column("stream", Text),

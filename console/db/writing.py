@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
@@ -170,6 +171,13 @@ def bind(
     _load_bearers(connection, loaded, names, there)
     # Not all at once: one may take the name of another.
     _accept(connection, loaded, list(there), number, now=now, silent_after=silent_after)
+
+
+def bind_tags(connection: Connection, tags: Mapping[str, Mapping[str, str]], number: int) -> None:
+    """Give tags to VMs that are known already, by vmId, in place of those that they were given."""
+    known = [rows.vm_of(row) for row in _select_in(connection, tables.vm, "vm_id", tags)]
+    given = [replace(vms.with_bound_tags(vm, tags[vm.vm_id]), changed=number) for vm in known]
+    upsert(connection, tables.vm, [rows.vm_row(vm) for vm in given])
 
 
 def _bound(said: Mapping[str, Any]) -> dict[str, str | None]:
@@ -345,9 +353,12 @@ def _load_names(
     listening = Listening(silent_after=silent_after)
     new = {_vm_id(each) for each in batch} - loaded.vms.keys()
     for vm_id, row in read_enrolled(connection, new).items():
-        loaded.enrolled[vm_id] = vms.enrolled(
-            vm_id, row.resource_id, row.site, at=row.enrolled_at or 0.0
-        )
+        if row.resource_id or row.site:
+            loaded.enrolled[vm_id] = vms.enrolled(
+                vm_id, row.resource_id, row.site, at=row.enrolled_at or 0.0
+            )
+        if row.tags is not None:
+            loaded.bound_tags[vm_id] = json.loads(row.tags)
     taking = set(new)
     for each in batch:
         vm = loaded.vms.get(_vm_id(each))

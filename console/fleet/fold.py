@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -56,6 +56,8 @@ class Loaded:
     """The VMs that bear, or would bear, a name which one of the batch may take."""
     enrolled: dict[str, Vm] = field(default_factory=dict)
     """What an admin said of VMs of which nothing has come in yet."""
+    bound_tags: dict[str, Mapping[str, str]] = field(default_factory=dict)
+    """The tags that an admin gave such VMs, by vmId."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -205,6 +207,8 @@ def _put(loaded: Loaded, changes: Changes, vm: Vm, at: float) -> Vm:
     """The row of a VM from a moment on, in seconds since 1970."""
     before = loaded.vms.get(vm.vm_id)
     patience = changes.listening.patience(vm.interval)
+    if before is None and vm.vm_id in loaded.bound_tags:
+        vm = vms.with_bound_tags(vm, loaded.bound_tags[vm.vm_id])
     if before is None or not vms.bears_the_same_name(before, vm):
         vm = replace(vm, first_at=at)
     if _may_take_a_name(before, vm, at, patience):

@@ -58,6 +58,9 @@ class Vm:
     zone: str | None = None
     scale_set: str | None = None
     tags: Mapping[str, str] = field(default_factory=dict)
+    """What it says, and in place of that what an admin gave it."""
+    bound_tags: Mapping[str, str] = field(default_factory=dict)
+    """Those that an admin gave it."""
     version: str | None = None
     session: str | None = None
     stream: str | None = None

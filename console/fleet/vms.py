@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import fields, replace
 from typing import Any, Final
 
@@ -50,7 +51,8 @@ def with_record(vm: Vm | None, record: IncomingRecord) -> Vm:
         location=identity.location,
         zone=identity.zone,
         scale_set=known.scale_set,
-        tags=identity.tags,
+        tags={**identity.tags, **vm.bound_tags} if vm.bound_tags else identity.tags,
+        bound_tags=vm.bound_tags,
         version=record.version,
         session=record.session,
         stream=record.stream,
@@ -218,6 +220,12 @@ def bound(vm: Vm, *, resource_id: str | None, site: str | None) -> Vm:
     else:
         known = vm.known_as
     return replace(vm, said=replace(known, site=site or known.site))
+
+
+def with_bound_tags(vm: Vm, tags: Mapping[str, str]) -> Vm:
+    """The row of a VM to which an admin gives these tags, in place of those that it was given."""
+    said = {name: value for name, value in vm.tags.items() if name not in vm.bound_tags}
+    return replace(vm, bound_tags=tags, tags={**said, **tags})
 
 
 def is_resource_id(text: str) -> bool:

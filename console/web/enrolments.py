@@ -48,6 +48,7 @@ class EnrolmentRoutes:
                 now=state.now(),
                 resource_ids=body.resource_ids,
                 site=body.site,
+                tags=body.tags or None,
                 silent_after=state.settings.silent_seconds,
             )
         except RefusedError as error:

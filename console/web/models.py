@@ -682,3 +682,7 @@ class EnrolmentBody(Model):
         default_factory=dict, description="By vmId, the ARM ids: name and scope of these VMs"
     )
     site: str | None = Field(None, description="The site of all these VMs")
+    tags: dict[str, str] = Field(
+        default_factory=dict,
+        description="Tags of all these VMs, for groups; one without a value is not given any more",
+    )

@@ -311,3 +311,12 @@ def test_only_an_admin_of_every_site_enrolls(console: ConsoleProcess) -> None:
     for body in ({}, [], {"vmIds": []}, {"vmIds": "vm-x"}, {"vmIds": [1]}, {"vmIds": ["a b"]}):
         assert asked_for(console, body).status_code == 422
     assert not [row for row in console.audit("vm_enrolled") if row["vmId"] == "vm-x"]
+
+
+def test_tags_are_given_by_the_command_and_over_https(console: ConsoleProcess) -> None:
+    """The audit has them; what is no tag is refused."""
+    vm = FakeVm()
+    done = enroll(console, "--tag", "service=db", "--tag", "role=", vm.vm_id)
+    assert done.returncode == 0, done.stderr
+    assert enroll(console, "--tag", "service", vm.vm_id).returncode == 2
+    assert console.audit("vm_enrolled")[-1]["tags"] == ["service=db", "role="]

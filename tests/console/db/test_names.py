@@ -12,8 +12,12 @@ from console.access.acceptance import accept
 from console.access.enrolment import enroll
 from console.access.retirement import retire
 from console.audit import log
+from console.config.groups import GroupSettings
+from console.db.grouping import groups_now
 from console.db.opening import Database
+from console.errors import RefusedError
 from console.records.parse import parse_status
+from console.turns.groups import Grouping
 
 _ARM = "/subscriptions/sub-1/resourceGroups/group-1/providers/Microsoft.Compute"
 
@@ -191,6 +195,46 @@ def test_what_an_admin_says_at_enrolment_counts(intake: Intake) -> None:
     assert (intake.vm(vm).vm.resource_group, intake.vm(vm).vm.site) == ("group-2", "zurich")
     intake.take(again(vm, sequence=2).heartbeat(now=intake.now))
     assert intake.vm(vm).vm.said is not None
+
+
+def test_a_tag_that_an_admin_gave_counts(intake: Intake) -> None:
+    """Before the first contact and after it, whatever the VM says; an empty one takes it back."""
+    vm = FakeVm(tags={"service": "web", "team": "a"})
+
+    def give(**tags: str) -> None:
+        enroll(intake.database, [vm.vm_id], actor="admin", now=1.0, tags=tags)
+
+    give(service="db")
+    intake.take(vm.heartbeat(now=NOW))
+    assert intake.vm(vm).vm.tags == {"service": "db", "team": "a"}
+    give(role="replica")
+    assert intake.vm(vm).vm.tags == {"service": "db", "team": "a", "role": "replica"}
+    intake.let_pass(5)
+    intake.take(vm.heartbeat(now=intake.now))
+    assert intake.vm(vm).vm.tags == {"service": "db", "team": "a", "role": "replica"}
+    give(service="")
+    intake.let_pass(5)
+    intake.take(vm.heartbeat(now=intake.now))
+    assert intake.vm(vm).vm.tags == {"service": "web", "team": "a", "role": "replica"}
+    assert intake.vm(vm).vm.conflict_at is None
+
+
+def test_a_tag_that_an_admin_gave_decides_about_the_group(intake: Intake) -> None:
+    """A VM that says another one is no member of the group that it names."""
+    grouping = Grouping([GroupSettings(name="db", match={"tag:service": ["db"]})])
+    vm, other = FakeVm(tags={"service": "web"}), FakeVm(vm_id="o", name="o", stream="o")
+    enroll(intake.database, [vm.vm_id], actor="admin", now=1.0, tags={"service": "db"})
+    enroll(intake.database, ["o"], actor="admin", now=1.0, tags={"service": "web"})
+    intake.take(vm.heartbeat(now=NOW), replace(other, tags={"service": "db"}).heartbeat(now=NOW))
+    with intake.database.reading.begin() as connection:
+        assert groups_now(connection, grouping)["db"].size == 1
+
+
+@pytest.mark.parametrize("tags", [{"": "db"}, {"service": "d\nb"}, {"service": "x" * 257}])
+def test_what_is_no_tag_is_refused(intake: Intake, tags: dict[str, str]) -> None:
+    """With a sentence that says what one is."""
+    with pytest.raises(RefusedError, match="is not a tag"):
+        enroll(intake.database, ["vm-1"], actor="admin", now=1.0, tags=tags)
 
 
 def test_an_instance_of_a_scale_set_is_enrolled_without_its_name(intake: Intake) -> None:
