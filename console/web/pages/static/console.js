@@ -245,7 +245,7 @@
       event.preventDefault();
       clearTimeout(typing);
       await apply();
-      linkOf(document.querySelector("main [data-row]"))?.focus();
+      linkOf(document.querySelector("[data-found] [data-row]") ?? document.querySelector(".elsewhere"))?.focus();
     });
     filters.addEventListener("change", apply);
     filters.addEventListener("input", ({ target }) => {
