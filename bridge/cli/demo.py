@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import tempfile
 import threading
@@ -21,9 +22,12 @@ from sinks.shared.errors import OK
 SPEED = 300.0
 """A live migration takes about twenty minutes at Azure's pace."""
 POLL_SECONDS = 0.1
+PREPARES = ["cmd", "/c", "exit"] if sys.platform == "win32" else ["true"]
+"""Stands for a program that drains; the notice is over in seconds, so it runs at once."""
 
 _WELCOME = """\
 A simulated VM is moved to another host, {speed:g} times as fast as Azure would.
+Its program prepares before that, and recovers afterwards.
 Each line is a record, as it would reach Event Hubs, MQTT or a webhook.
 Nothing leaves this machine.
 """
@@ -62,7 +66,9 @@ def _play(simulator: Simulator, scratch: Path) -> None:
         http=HttpSettings(listen=""),
         state_dir=scratch,
     )
-    config = Configuration(settings=settings, sinks=(sink_spec("stdout", {}),))
+    drain = {"kind": "program", "command": json.dumps(PREPARES), "prepares": True}
+    sinks = (sink_spec("stdout", {}), sink_spec("drain", drain))
+    config = Configuration(settings=settings, sinks=sinks)
     # The end of `seb demo | head -2` is not worth a line; a bug is.
     redact = logs.configure(form="auto", level="error")
     stop = common.stop_event()
@@ -78,4 +84,6 @@ def _direct(simulator: Simulator, stop: threading.Event) -> None:
     simulator.play("live-migration", hold=10.0)
     simulator.wait()
     simulator.wait_until_served()
+    # The program recovers meanwhile.
+    simulator.wait_for_gets(simulator.gets + 10)
     stop.set()

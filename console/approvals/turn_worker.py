@@ -90,7 +90,7 @@ class TurnWorker:
             if not turns.has_work(snapshot, self._settings, connected):
                 return
         with write_to(self._snapshots.database) as (connection, number):
-            snapshot = self._snapshots.within(connection)
+            snapshot = self._snapshots.within(connection, is_exact=True)
             decide = DecisionTransaction(snapshot, number, console=self._console, flood=Flood())
             written = turns.step(snapshot, number, self._settings, decide, connected)
         for each in written.outgoing:

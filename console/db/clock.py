@@ -13,12 +13,14 @@ from sqlalchemy import Connection, text
 
 _LOG: Final = logging.getLogger("console")
 _SMALL: Final = 5.0
-"""Seconds by which clocks may differ without any consequence."""
+"""Seconds by which clocks may differ without a word about it."""
+_EXACT: Final = 0.5
+"""A smaller difference may come from the time that the question takes."""
 _NOW: Final = text("SELECT extract(epoch FROM clock_timestamp())")
 
 
 class CommonClock:
-    """This machine's clock, or the database's if they differ; from any thread."""
+    """The database's clock, counted on by this machine's between two looks; from any thread."""
 
     def __init__(self, own: Callable[[], float] = time.time, *, is_compared: bool = True) -> None:
         """`own` gives this machine's seconds since 1970; alone, if it is not compared."""
@@ -37,10 +39,11 @@ class CommonClock:
         before = self.own()
         there = float(connection.execute(_NOW).scalar_one())
         offset = there - (before + self.own()) / 2
-        if abs(offset - self._offset) <= _SMALL:
+        if abs(offset - self._offset) <= _EXACT:
             return
-        self._offset = offset if abs(offset) > _SMALL else 0.0
-        if self._offset:
+        is_news = abs(offset - self._offset) > _SMALL
+        self._offset = offset
+        if is_news and abs(offset) > _SMALL:
             _LOG.warning(
                 "this machine's clock differs from the database's by %.0f s, which counts here; "
                 "correct the wrong one",

@@ -11,6 +11,7 @@ from typing import Final
 
 from sqlalchemy import Connection
 
+from console.db.clock import CommonClock
 from console.db.events import NO_GROUPS, Events
 from console.db.listening import read_listening
 from console.db.opening import Database
@@ -67,6 +68,10 @@ class Snapshots:
         with read_from(self.database.reading) as connection:
             yield self.within(connection)
 
-    def within(self, connection: Connection) -> Snapshot:
-        """The database as a transaction sees it that is open already."""
+    def within(self, connection: Connection, *, is_exact: bool = False) -> Snapshot:
+        """The database as a transaction sees it that is open already; `is_exact`: the database's
+        clock is looked at before, whatever became of this machine's meanwhile.
+        """
+        if is_exact and isinstance(self.clock, CommonClock):
+            self.clock.compare(connection)
         return Snapshot(connection, self.clock(), self.silent_after, grouping=self.grouping)

@@ -118,6 +118,12 @@ def test_piped_it_prints_the_life_of_an_event(demos: Demos) -> None:
     assert demos.piped.errors == ""
 
 
+def test_it_shows_a_preparation(demos: Demos) -> None:
+    """The VM's program prepares before the event starts."""
+    records = [each["data"] for each in demos.piped.records if "preparation" in each["type"]]
+    assert [each["state"] for each in records][:2] == ["preparing", "prepared"]
+
+
 def test_it_touches_nothing_but_its_own_simulator(demos: Demos) -> None:
     """No setting can point it elsewhere, it connects to loopback only, and leaves no file."""
     with pytest.raises(BlockingIOError):

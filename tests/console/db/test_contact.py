@@ -126,6 +126,15 @@ def test_consoles_on_one_database_go_by_its_clock(database: Database, wrong: flo
     assert abs(clock() - time.time() - off) < 60
 
 
+def test_a_small_difference_counts_too(database: Database) -> None:
+    """What one console has written a moment ago is not of the future for another one."""
+    clock = CommonClock(lambda: time.time() - 4)
+    with write_to(database) as (connection, _):
+        clock.compare(connection)
+        behind = time.time() - clock()
+    assert (behind < 3) != database.is_sqlite
+
+
 def test_two_consoles_listen_together() -> None:
     """What one of them missed, the other may have heard; only the time of neither is a gap."""
     one = [Interval(since=0, until=10), Interval(since=30, until=40)]
