@@ -29,6 +29,8 @@ from wire.record import Record, RecordError, check_record
 from wire.state import PendingEvent, ShortVm, StateError, read_state, read_status
 
 MAX_BYTES: Final = 256 * 1024
+MOST_TAGS: Final = 50
+"""Of one VM; Azure allows no more."""
 MOST_NAMES: Final = 5000
 """VMs that an event may name; Azure's largest scale set has 1,000."""
 _NUL: Final = b"\\u0000"
@@ -166,6 +168,8 @@ def _require_possible(record: Record, data: Observer, received_at: float) -> Non
 
     Gaps and ages are computed from them. A clock may be wrong by years, but not by more than that.
     """
+    if len(data.vm.tags) > MOST_TAGS:
+        raise NotOurs("too_many_tags", f"data.vm.tags: at most {MOST_TAGS}")
     sequences = [record.sequence]
     if isinstance(data, HeartbeatData):
         heartbeat = data.heartbeat

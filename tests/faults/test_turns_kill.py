@@ -103,8 +103,8 @@ def strike_for(
 
         eventually(goes_on, what="the next turn", timeout=120)
         check(cluster)
-        many = f"{faults} faults of {len(consoles)} consoles"
-        tell(f"turns: {many}, {maintenance.ended} events, one at a time")
+        names = " and ".join(settings)
+        tell(f"turns: {faults} faults ({names}), {maintenance.ended} events, one at a time")
 
 
 def strike(draw: random.Random, console: ConsoleProcess, maintenance: Maintenance) -> None:

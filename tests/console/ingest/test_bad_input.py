@@ -256,15 +256,15 @@ def test_a_new_vm_with_an_old_name_is_another(console: ConsoleProcess, fleet: Fl
 
 
 def test_a_scale_set_that_shrinks_leaves_no_alarm(console: ConsoleProcess, fleet: Fleet) -> None:
-    """A VM that stops, and whose deletion a peer reported, is retired; names count in their own
-    scale set only.
+    """A VM that stops, knows of its deletion, and whose deletion a peer reported, is retired; names
+    count in their own scale set only.
     """
     peer, gone = (FakeVm(name=f"shrink_{n}", scale_set="shrink") for n in range(2))
     twin = FakeVm(name="shrink_1", scale_set="another")
     for vm in (peer, gone, twin):
         fleet.say(vm, vm.heartbeat())
-    fleet.say(gone, gone.stopped())
     kind = {"event_type": "Terminate", "impact": "delete", "resources": ["shrink_1"]}
+    fleet.say(gone, gone.event("E-GONE", **kind), gone.stopped())  # type: ignore[arg-type]
     fleet.say(peer, peer.event("E-GONE", **kind))  # type: ignore[arg-type]
     eventually(lambda: "E-GONE" in console.events(), what="the event")
     assert console.events()["E-GONE"]["resources"][0]["vmId"] == gone.vm_id

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
 from support.console.mqtt import Fleet
 from support.console.process import ConsoleProcess
 from support.console.records import FakeVm
@@ -12,6 +13,7 @@ from support.eventually import eventually
 from support.mqtt.mosquitto import Mosquitto
 
 from console.ingest.bounds import BURST_MINUTES, Bounds
+from console.records.parse import MOST_TAGS, NotOurs, parse_record
 
 
 def test_a_minute_gives_back_what_a_minute_allows() -> None:
@@ -80,3 +82,12 @@ def test_a_flood_over_mqtt_holds_up_no_other_vm(tmp_path: Path) -> None:
 def _broker(console: ConsoleProcess) -> Any:
     """The source, as the API shows it."""
     return next(each for each in console.get("overview")["sources"] if each["name"] == "broker")
+
+
+def test_a_vm_has_a_bounded_number_of_tags() -> None:
+    """Groups look at each of them for each VM."""
+    vm = FakeVm(name="tagged", tags={f"tag-{number}": "x" for number in range(MOST_TAGS)})
+    assert parse_record(vm.heartbeat().body, source="web", received_at=0.0)
+    vm.tags["one more"] = "x"
+    with pytest.raises(NotOurs, match="at most 50"):
+        parse_record(vm.heartbeat().body, source="web", received_at=0.0)
