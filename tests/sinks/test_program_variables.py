@@ -31,9 +31,9 @@ def variables(record: Record) -> dict[str, str]:
 
 
 def test_an_event_in_variables() -> None:
-    """Every one, by its name."""
+    """Every one that has a value, by its name."""
     record = sample_record(3, resources=("db-0", "db-1"))
-    assert variables(record) == {
+    assert {name: value for name, value in variables(record).items() if value} == {
         "TYPE": "seb.event.scheduled.v1",
         "RECORD_ID": record.id,
         "TRANSITION": "scheduled",

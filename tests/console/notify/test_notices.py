@@ -54,8 +54,8 @@ from console.notify.vms import (
 from console.records.incoming import EventReport, Incoming
 from console.records.parse import parse_record, parse_status
 from sinks.base import Sink, SinkContext, SinkSettings
+from sinks.samples import sample_event
 from sinks.webhook.template import compile_template, render
-from wire.event import Event
 from wire.moment import rfc3339
 from wire.record import Record
 from wire.vm import VmIdentity
@@ -85,7 +85,7 @@ def report(
         "duration_in_seconds": 30,
     }
     return EventReport(
-        event=Event(**said | given),
+        event=replace(sample_event(), **said | given),
         transition=transition,
         affects_this_vm=True,
         impact="restart",
