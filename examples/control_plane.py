@@ -27,8 +27,13 @@ from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 
 LIFETIME = 120  # seconds; at most 900
 SEEN = (
-    *("eventId", "eventType", "resourceType", "eventStatus"),
-    *("notBefore", "eventSource", "durationInSeconds"),
+    "eventId",
+    "eventType",
+    "resourceType",
+    "eventStatus",
+    "notBefore",
+    "eventSource",
+    "durationInSeconds",
 )
 
 

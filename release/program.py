@@ -16,8 +16,21 @@ from release import archives
 
 FILES: Final = Path(__file__).parent / "files"
 _UNUSED: Final = (
-    *("test", "tests", "idlelib", "tkinter", "turtledemo", "turtle.py", "ensurepip", "pip"),
-    *("lib2to3", "venv", "pydoc_data", "__pycache__", "_pyrepl", "curses", "dbm"),
+    "test",
+    "tests",
+    "idlelib",
+    "tkinter",
+    "turtledemo",
+    "turtle.py",
+    "ensurepip",
+    "pip",
+    "lib2to3",
+    "venv",
+    "pydoc_data",
+    "__pycache__",
+    "_pyrepl",
+    "curses",
+    "dbm",
 )
 """Parts of Python's library that no service needs."""
 

@@ -44,7 +44,11 @@ DEFINITIONS: Final = (
     _gauge(
         "seb_vm_info",
         "Always 1; which VM this is, once it is known",
-        *("vm_id", "vm_name", "resource_group", "location", "scale_set"),
+        "vm_id",
+        "vm_name",
+        "resource_group",
+        "location",
+        "scale_set",
     ),
     _counter("seb_polls_total", "Polls of IMDS that have ended, failed ones included"),
     _counter("seb_poll_errors_total", "Polls that brought no document, by reason", "reason"),
@@ -63,7 +67,9 @@ DEFINITIONS: Final = (
     _gauge(
         "seb_pending_events",
         "Events that are scheduled or started",
-        *("event_type", "event_status", "affects_this_vm"),
+        "event_type",
+        "event_status",
+        "affects_this_vm",
     ),
     _gauge(
         "seb_next_not_before_timestamp_seconds",
@@ -79,7 +85,8 @@ DEFINITIONS: Final = (
     _counter(
         "seb_records_total",
         "Committed records; transition is empty if the record is not about an event",
-        *("type", "transition"),
+        "type",
+        "transition",
     ),
     _counter("seb_sink_delivered_total", "Records that the sink has acknowledged", *SINK),
     _counter("seb_sink_failures_total", "Attempts of the sink that failed", *SINK),

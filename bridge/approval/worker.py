@@ -65,7 +65,7 @@ class Approver:
         self._thread = threading.Thread(target=self._run, name="approver", daemon=True)
 
     def start(self) -> None:
-        """Begin to prepare the VM for what is due; approvals wait for `confirm`."""
+        """Start the thread. It prepares the VM for what is due; approvals wait for `confirm`."""
         with self._changed:
             if not self._polled:
                 self._held_until = self._monotonic() + FIRST_LOOK_SECONDS

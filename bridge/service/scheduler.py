@@ -80,7 +80,7 @@ class Scheduler:
         return remove
 
     def start(self) -> None:
-        """Begin."""
+        """Start the scheduler's threads."""
         self._scheduler.start()
 
     def stop(self) -> None:

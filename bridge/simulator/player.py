@@ -47,7 +47,7 @@ class Player:
         return self._finished.is_set()
 
     def start(self) -> None:
-        """Begin to play."""
+        """Start the thread that plays the scenario."""
         self._thread.start()
 
     def wait(self, timeout: float | None) -> bool:

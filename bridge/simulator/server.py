@@ -161,7 +161,7 @@ class Listener:
         self.port = self._server.server_port
 
     def accept(self) -> None:
-        """Begin, or begin again, to listen. Does nothing while it does, or once closed."""
+        """Listen, or listen again. Does nothing if it listens already or is closed."""
         with self._lock:
             if self._thread is not None or self._stopping.is_set():
                 return

@@ -62,7 +62,7 @@ class DecisionWorker:
         self._thread = threading.Thread(target=self._run, name="decisions", daemon=True)
 
     def start(self) -> None:
-        """Begin; decisions that were open before are carried on."""
+        """Start the thread; it also carries on decisions that were open before."""
         self._thread.start()
 
     def stop(self, timeout: float = 5.0) -> None:

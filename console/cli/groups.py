@@ -133,13 +133,13 @@ def _fates(fates: Sequence[Fate]) -> Iterator[str]:
     )
 
 
-def _fate(each: Fate) -> str:
-    if each.approved_at is None:
-        return f"not approved: {each.reason or 'it started at once'}"
-    if not each.waited:
+def _fate(fate: Fate) -> str:
+    if fate.approved_at is None:
+        return f"not approved: {fate.reason or 'it started at once'}"
+    if not fate.waited:
         return "approved at once"
-    behind = ", ".join(sorted(event_id_of(key) for key in each.waited_for))
-    return f"approved after {span(each.waited)}, behind {behind}"
+    behind = ", ".join(sorted(event_id_of(key) for key in fate.waited_for))
+    return f"approved after {span(fate.waited)}, behind {behind}"
 
 
 def _moment(at: float) -> str:

@@ -129,7 +129,7 @@ class Stories:
         return self._stop.wait(seconds)
 
     def tell(self, story: Callable[[], None]) -> None:
-        """Begin one."""
+        """Tell a story in a thread of its own."""
         thread = threading.Thread(target=story, name="demo-story", daemon=True)
         self._threads.append(thread)
         thread.start()

@@ -60,7 +60,7 @@ class EventHubReader:
         self._thread = threading.Thread(target=self._run, name=f"hub {state.name}", daemon=True)
 
     def start(self) -> None:
-        """Begin to read, once the database is open: the checkpoints are there."""
+        """Start the thread that reads; the database, which has the checkpoints, is open."""
         self._state.down("not connected yet")
         self._thread.start()
 

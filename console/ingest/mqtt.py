@@ -88,7 +88,7 @@ class MqttReader:
         return self._state.name
 
     def start(self) -> None:
-        """Begin to connect."""
+        """Start the thread that connects."""
         self._state.down("not connected yet")
         self._thread.start()
 

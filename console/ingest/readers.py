@@ -19,7 +19,7 @@ class Reader(Protocol):
     """A source that reads by itself; a webhook source waits for requests instead."""
 
     def start(self) -> None:
-        """Begin; never waits."""
+        """Start to read; returns at once."""
 
     def stop(self) -> None:
         """End, within seconds."""

@@ -91,7 +91,7 @@ class Writer:
         self.progress = Progress()
 
     def start(self) -> None:
-        """Begin; the database need not be reachable yet."""
+        """Start the thread; the database need not be reachable yet."""
         self._thread.start()
 
     def stop(self, timeout: float = 10.0) -> None:

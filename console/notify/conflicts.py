@@ -65,7 +65,7 @@ def _tell(result: VmNotices, vms: Sequence[Vm], now: float) -> None:
         Notice(
             kind="vm-conflict",
             subject=key,
-            fact=(),
+            key=(),
             at=now,
             title=f"{len(ordered)} VMs say to be others than they were",
             text=f"{names}{more}. It has no effect until an admin accepts it.",
@@ -91,7 +91,7 @@ def _of_one(vm: Vm, now: float) -> Notice:
     return Notice(
         kind="vm-conflict",
         subject=_key(vm.vm_id),
-        fact=(vm.conflict_at,),
+        key=(vm.conflict_at,),
         at=now,
         title=title,
         text=text,
@@ -111,7 +111,7 @@ def _end(incident: Incident, now: float) -> Notice:
     return Notice(
         kind="vm-conflict-over",
         subject=incident.key,
-        fact=(incident.at,),
+        key=(incident.at,),
         at=now,
         title="A VM is in no conflict any more"
         if is_one

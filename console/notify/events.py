@@ -36,7 +36,7 @@ def of_open(known: KnownEvent, state: str, now: float) -> list[Notice]:
         _about(
             "decision-due",
             known,
-            fact=(fingerprint, state, *_double(known)),
+            key=(fingerprint, state, *_double(known)),
             at=now,
             title=f"{_what(event)}: {who}",
             text=f"{_whom(event)}{by}",
@@ -47,7 +47,7 @@ def of_open(known: KnownEvent, state: str, now: float) -> list[Notice]:
             _about(
                 "undecided",
                 known,
-                fact=(fingerprint, moment_text(event.not_before), *_double(known)),
+                key=(fingerprint, moment_text(event.not_before), *_double(known)),
                 at=now,
                 title=f"{_what(event)}: not decided, and it starts soon",
                 text=f"{_whom(event)} It may start at {moment(start)}.",
@@ -72,7 +72,7 @@ def of_turn(known: KnownEvent, at: float) -> Notice | None:
     return _about(
         "turn-stuck" if turn.state == "stuck" else "turn-forced",
         known,
-        fact=(turn.since,),
+        key=(turn.since,),
         at=at,
         title=f"{_what(known.shown.report.event)}: {title}",
         text=words,
@@ -87,7 +87,7 @@ def over(known: KnownEvent, said: Iterable[LatestReport]) -> Notice:
     return _about(
         "event-over",
         known,
-        fact=_double(known),
+        key=_double(known),
         at=known.event.shown_at,
         title=f"{_what(event)}: {event.event_status.lower()}",
         text=f"{_whom(event)}{cost}",
@@ -103,7 +103,7 @@ def approval_failed(decision: Decision, known: KnownEvent | None) -> Notice:
     return _about(
         "approval-failed",
         known or event,
-        fact=(decision.id,),
+        key=(decision.id,),
         at=decision.over_at or decision.at,
         title=f"{_what(event)}: the approval of {visible(decision.actor)} {_ended(outcome)}",
         text=f"{_whom(event)} {words}",

@@ -129,7 +129,7 @@ def _of_head(head: Head, now: float) -> Notice:
     return Notice(
         kind="audit-head",
         subject="audit",
-        fact=(head.number, head.hash),
+        key=(head.number, head.hash),
         at=now,
         title=f"The audit has {head.number} rows",
         text=f"The hash of its last row is {head.hash}",

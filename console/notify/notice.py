@@ -34,14 +34,14 @@ _ENDS: Final = ("vm-heard", "vm-retired", "vm-conflict-over", "event-over")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notice:
-    """One thing to tell. `at` in seconds since 1970; `fact` makes its id: the same fact, the same
+    """One thing to tell. `at` in seconds since 1970; `key` makes its id: the same key, the same
     id, at every console and after every restart.
     """
 
     kind: NoticeKind
     subject: str
     """The id of the event or of the VM that it is about; `audit` for the audit's head."""
-    fact: tuple[object, ...]
+    key: tuple[object, ...]
     at: float
     title: str
     text: str
@@ -59,7 +59,7 @@ class Notice:
     @property
     def id(self) -> str:
         """The record's id."""
-        return str(uuid5(_NAMESPACE, json.dumps([self.kind, self.subject, *self.fact])))
+        return str(uuid5(_NAMESPACE, json.dumps([self.kind, self.subject, *self.key])))
 
     def sealed(self, *, number: int, stream: str, base: str, site: str) -> Record:
         """The notice as a record: CloudEvents 1.0, like those of a bridge.

@@ -53,7 +53,7 @@ class Notices:
         ]
 
     def start(self) -> None:
-        """Begin; the database need not be open yet."""
+        """Start the thread, if there are sinks; the database need not be open yet."""
         if self.workers:
             self._thread.start()
 

@@ -89,7 +89,7 @@ def _tell_not_back(
             _about(
                 vm,
                 "vm-not-back",
-                fact=(case.event_id, vm.heard_at),
+                key=(case.event_id, vm.heard_at),
                 at=now,
                 title=f"{name} has not come back after its {case.kind}",
                 text=f"{text} Look at the VM, and at its bridge: systemctl status seb",
@@ -120,7 +120,7 @@ def _tell_silent(result: VmNotices, seen: Iterable[SeenVm], now: float) -> None:
             _about(
                 vm,
                 "vm-silent",
-                fact=(vm.heard_at,),
+                key=(vm.heard_at,),
                 at=now,
                 title=f"{visible(vm.name)} is silent",
                 text=f"Its bridge was last heard at {moment(vm.heard_at)}. Look at the VM, at "
@@ -198,7 +198,7 @@ def _end(incident: Incident, seen: SeenVm | None, now: float) -> Notice:
         return Notice(
             kind="vm-retired",
             subject=incident.vm_id,
-            fact=(incident.kind, round(now)),
+            key=(incident.kind, round(now)),
             at=now,
             title=f"{name} is retired",
             text="It is not expected any more.",
@@ -209,7 +209,7 @@ def _end(incident: Incident, seen: SeenVm | None, now: float) -> Notice:
     return _about(
         vm,
         "vm-heard",
-        fact=(incident.kind, round(vm.heard_at)),
+        key=(incident.kind, round(vm.heard_at)),
         at=now,
         title=f"{visible(vm.name)} is heard again",
         text=f"Its bridge was last heard at {moment(vm.heard_at)}.",
@@ -252,7 +252,7 @@ def _about_group(
     return Notice(
         kind=kind,
         subject=key,
-        fact=(),
+        key=(),
         path="/fleet?contact=silent",
         vm={"name": f"{count} VMs"},
         more={"count": count, "vmIds": list(vm_ids)},

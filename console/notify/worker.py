@@ -61,7 +61,7 @@ class SinkWorker:
         return self._sink.name
 
     def start(self) -> None:
-        """Begin, once the database is open."""
+        """Start the thread; the database is open."""
         self._thread.start()
 
     def wake(self) -> None:

@@ -41,7 +41,7 @@ class ChangeFeed:
         self._thread = threading.Thread(target=self._run, name="changes", daemon=True)
 
     def start(self) -> None:
-        """Begin to look, once the database is open."""
+        """Start the thread that looks; the database is open."""
         self._thread.start()
 
     def wake(self) -> None:

@@ -83,12 +83,12 @@ def _order(turn: Turn, situation: TurnSituation) -> tuple[float, str]:
     return (float("inf"), turn.event_id) if event is None else event.order
 
 
-def _away(each: Away, situation: TurnSituation) -> Json:
-    vm = situation.vms.get(each.vm_id)
+def _away(away: Away, situation: TurnSituation) -> Json:
+    vm = situation.vms.get(away.vm_id)
     return {
-        "vmId": each.vm_id,
-        "name": each.vm_id if vm is None else vm.name,
-        "why": each.why,
-        "eventId": None if each.event_key is None else event_id_of(each.event_key),
-        "since": moment(each.since),
+        "vmId": away.vm_id,
+        "name": away.vm_id if vm is None else vm.name,
+        "why": away.why,
+        "eventId": None if away.event_key is None else event_id_of(away.event_key),
+        "since": moment(away.since),
     }

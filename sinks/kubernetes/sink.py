@@ -212,9 +212,9 @@ class KubernetesSink(Sink[KubernetesSettings]):
         }
         return replace(before, events={**kept, **coming})
 
-    def _may_act(self, each: PendingEvent) -> bool:
-        is_due = each.event.event_status in ("Scheduled", "Started")
-        return is_due and each.impact in self.settings.impacts
+    def _may_act(self, pending: PendingEvent) -> bool:
+        is_due = pending.event.event_status in ("Scheduled", "Started")
+        return is_due and pending.impact in self.settings.impacts
 
     def _bring(self, records: Sequence[Record], *, is_asked: bool) -> None:
         """Bring the node to what is pending, but for its pods: spec and annotation in one request,

@@ -31,7 +31,15 @@ _FILTERS: Final[Mapping[str, str]] = {"actor": "actor", "event": "event_id", "ac
 PARAMETERS: Final = ("q", *_FILTERS, "sort", "page")
 """What the address of this page may ask for."""
 _SHOWN: Final = (
-    *("number", "at", "actor", "action", "eventId", "reason", "decision", "previous", "hash"),
+    "number",
+    "at",
+    "actor",
+    "action",
+    "eventId",
+    "reason",
+    "decision",
+    "previous",
+    "hash",
 )
 """What has a place of its own on the page; the rest stands behind it, by its name."""
 _ACTIONS: Final[Mapping[str, str]] = {

@@ -24,8 +24,14 @@ from wire.strictjson import canonical_json
 from wire.vm import VmIdentity
 
 PENDING = (
-    *("eventId", "eventType", "eventStatus", "notBefore", "resources"),
-    *("resourceType", "eventSource", "durationInSeconds"),
+    "eventId",
+    "eventType",
+    "eventStatus",
+    "notBefore",
+    "resources",
+    "resourceType",
+    "eventSource",
+    "durationInSeconds",
 )
 """Fields of an event that a state document has too."""
 
