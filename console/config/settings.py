@@ -220,14 +220,15 @@ class Settings(Section):
     def _protected(self) -> Self:
         if self.login.mode == "none" and not self.is_loopback:
             raise ValueError(
-                "login: without a login the console listens on loopback only; set LOGIN__MODE to "
-                "proxy or oidc, or LISTEN to 127.0.0.1:9470"
+                "login: without a login the console may only listen on loopback; set "
+                "SEB_CONSOLE_LOGIN__MODE to proxy or oidc, or SEB_CONSOLE_LISTEN to 127.0.0.1:9470"
             )
         public = urlsplit(self.public_url or f"http://{self.listen}").hostname or ""
         if self.login.mode == "none" and not is_loopback(public):
             raise ValueError(
                 "login: everybody who comes through a proxy would be the local user; set "
-                "LOGIN__MODE to proxy or oidc before PUBLIC_URL leads others here"
+                "SEB_CONSOLE_LOGIN__MODE to proxy or oidc before SEB_CONSOLE_PUBLIC_URL leads "
+                "others here"
             )
         if self.login.mode == "oidc" and self.public_url is None and not self.is_loopback:
             raise ValueError(

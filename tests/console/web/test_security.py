@@ -172,7 +172,7 @@ def test_a_group_is_not_a_user() -> None:
     ("environ", "told"),
     [
         ({"LISTEN": "0.0.0.0:9470"}, "SEB_CONSOLE_LOGIN"),
-        ({"PUBLIC_URL": "https://console.example"}, "set LOGIN__MODE to proxy or oidc before"),
+        ({"PUBLIC_URL": "https://console.example"}, "set SEB_CONSOLE_LOGIN__MODE to proxy"),
         ({"LISTEN": "nowhere"}, "SEB_CONSOLE_LISTEN: this is not ADDRESS:PORT"),
         ({"LOGIN__MODE": "proxy"}, "SEB_CONSOLE_LOGIN__PROXIES"),
         ({"LOGIN__MODE": "proxy", "LOGIN__PROXIES": '["all"]'}, "SEB_CONSOLE_LOGIN__PROXIES"),
