@@ -23,6 +23,7 @@ _RFC_1123: Final = re.compile(
 _MONTHS: Final = "jan feb mar apr may jun jul aug sep oct nov dec"  # whatever the locale
 _ISO_8601: Final = re.compile(r"\d{4}-\d{2}-\d{2}[t ]\d{2}:\d{2}.*", re.ASCII | re.IGNORECASE)
 _STARTED: Final = "Started"
+_NEVER: Final = datetime.max.replace(tzinfo=UTC)
 _STATUSES: Final = {word.casefold(): word for word in STATUSES}
 _INT_64: Final = range(-(1 << 63), 1 << 63)
 
@@ -101,18 +102,19 @@ def _same_content(one: ScheduledEvent, other: ScheduledEvent) -> bool:
 
 def _united(one: ScheduledEvent, other: ScheduledEvent) -> ScheduledEvent:
     """An event that two entries describe differently, in whatever order: every VM of either is
-    told, as early and as seriously as one of them says; the rest is one entry's.
+    told, as early and as seriously as one of them says; the rest is one entry's. `raw` says the
+    same, so that it is kept over a restart.
     """
     one, other = sorted((one, other), key=lambda each: json.dumps(each.raw, sort_keys=True))
-    moments = [each.not_before for each in (one, other) if each.not_before is not None]
-    has_started = _STARTED in (one.event_status, other.event_status)
-    return replace(
-        one,
-        resources=tuple(dict.fromkeys((*one.resources, *other.resources))),
-        event_status=_STARTED if has_started else one.event_status,
-        not_before=min(moments, default=None),
-        ambiguous=True,
-    )
+    started = other if other.event_status == _STARTED else one
+    earliest = min((one, other), key=lambda each: each.not_before or _NEVER)
+    raw = {
+        **one.raw,
+        "Resources": list(dict.fromkeys((*one.resources, *other.resources))),
+        "EventStatus": started.raw.get("EventStatus"),
+        "NotBefore": earliest.raw.get("NotBefore"),
+    }
+    return replace(parse_event(raw), ambiguous=True)
 
 
 def _read_entry(entry: object) -> ScheduledEvent | None:

@@ -88,6 +88,11 @@ class ApprovalRows:
         """Those about an event that have no final receipt, oldest first. Raises `StoreError`."""
         return self._read("state IN (?, ?) AND event IS NOT NULL ORDER BY time", *OPEN_STATES)
 
+    def accepted_at(self, cause: str) -> datetime | None:
+        """When the cause was first acted upon, by the wall clock of then. Raises `StoreError`."""
+        rows = self._store.read("SELECT time FROM approvals WHERE cause = ?", (cause,))
+        return datetime.fromisoformat(rows[0][0]) if rows else None
+
     def put(self, approval: Approval, now: datetime, receipt: RecordDraft | None = None) -> None:
         """Write an approval, with a receipt, synced. Raises `StoreError`; then nothing is."""
         pruning = receipt is not None and self._until_prune <= 0

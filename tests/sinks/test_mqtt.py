@@ -4,6 +4,7 @@ import json
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -189,6 +190,27 @@ def test_the_state_is_retained_and_follows_what_is_pending(broker: Mosquitto) ->
     bridge.pending = ()
     sink.maintain()
     assert {**document, "events": []} == json.loads(at(broker, "state").payload)
+    sink.close()
+
+
+def test_a_store_that_knows_nothing_yet_takes_no_state_back(broker: Mosquitto) -> None:
+    """Before IMDS has answered, an event may be pending that the retained state alone shows."""
+    bridge = Bridge()
+    bridge.pending = (PENDING,)
+    sink = make(broker, context=bridge.context)
+    sink.open()
+    sink.maintain()
+    sink.close()
+    bridge.pending = ()
+    has_looked = False
+    context = replace(bridge.context, looked=lambda: has_looked)
+    sink = make(broker, context=context)
+    sink.open()
+    sink.maintain()
+    assert json.loads(at(broker, "state").payload)["events"] == [PENDING.to_wire()]
+    has_looked = True
+    sink.maintain()
+    assert json.loads(at(broker, "state").payload)["events"] == []
     sink.close()
 
 

@@ -636,6 +636,25 @@ def test_an_expired_command_is_not_posted(
     assert bench.story() == [("accepted", None), ("failed", "expired")]
 
 
+@pytest.mark.parametrize("restart", [False, True])
+def test_a_clock_that_is_set_back_gives_a_command_no_more_time(
+    bench: ApprovalBench, *, restart: bool
+) -> None:
+    """It expires after the time that it had when it was accepted; a restart begins that anew."""
+    bench.announce()
+    bench.fail()
+    bench.send(bench.approve(exp=bench.seconds + 20))
+    bench.clock.jump(-3600)
+    if restart:
+        bench.restart()
+    bench.fail()
+    bench.clock.suspend(10)
+    bench.clock.advance(10)
+    bench.look()
+    assert bench.imds.posts == []
+    assert bench.story() == [("accepted", None), ("failed", "expired")]
+
+
 def test_a_command_that_expires_while_its_post_connects_is_not_posted(
     bench: ApprovalBench,
 ) -> None:
@@ -750,7 +769,9 @@ def test_nobody_approves_an_event_that_is_named_twice(bench: ApprovalBench) -> N
         bench.person()
     assert bench.imds.posts == []
     assert bench.story()[1:] == [("failed", "not_approvable"), ("rejected", "not_approvable")]
-    assert bench.record()["data"]["transition"] == "scheduled"
+    data = bench.record()["data"]
+    assert data["transition"] == "updated"
+    assert sorted(data["event"]["resources"]) == ["web_3", "web_4", "web_5"]
 
 
 def test_what_is_only_news_cannot_be_approved(bench: ApprovalBench) -> None:
