@@ -58,13 +58,16 @@ def make_sink(spec: SinkSpec, context: SinkContext) -> Sink[Any]:
 
 def recipients(sinks: Iterable[Sink[Any]]) -> dict[str, Recipient]:
     """What the outbox knows of configured sinks."""
-    return {sink.name: Recipient(kind=_role(sink.settings), accepts=sink.accepts) for sink in sinks}
+    return {
+        sink.name: Recipient(
+            kind=sink.settings.kind, prepares=_prepares(sink.settings), accepts=sink.accepts
+        )
+        for sink in sinks
+    }
 
 
-def _role(settings: SinkSettings) -> str:
-    """A sink that prepares acknowledges unseen what it was not asked for."""
-    prepares = isinstance(settings, PreparingSettings) and settings.prepares
-    return f"{settings.kind} that prepares" if prepares else settings.kind
+def _prepares(settings: SinkSettings) -> bool:
+    return isinstance(settings, PreparingSettings) and settings.prepares
 
 
 class Dispatcher:

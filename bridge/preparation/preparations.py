@@ -21,13 +21,11 @@ from bridge.store.database import Store
 from bridge.store.outbox import Outbox
 from bridge.store.preparations import Preparation, PreparationRows
 from wire.moment import rfc3339
-from wire.preparation import NONE, PreparationData, State
+from wire.preparation import NONE, PreparationData
 from wire.record import EVENT_ENDED, EVENT_STARTED, PREPARATION, Record, RecordDraft, draft
 
 log: Final = logging.getLogger(__name__)
 
-ADOPTED_KEY: Final = "preparing_sink"
-"""In `meta`: the sink that prepared in the last run; empty if none did."""
 DEADLINE: Final = "deadline"
 """The cause of a preparation that was not asked for in time."""
 
@@ -37,16 +35,9 @@ class PreparingSpec:
     """Which sink prepares, and how long before an event it does so unasked."""
 
     sink: str
+    kind: str
     lead: float
     """Seconds."""
-
-
-def forget_sink(store: Store) -> None:
-    """Remember that this run has no sink that prepares: one that does so later was a plain sink
-    meanwhile. Raises `StoreError`.
-    """
-    if store.remembered(ADOPTED_KEY):
-        store.commit(meta={ADOPTED_KEY: ""})
 
 
 class Preparations(PreparationRows):
@@ -56,7 +47,6 @@ class Preparations(PreparationRows):
         self,
         spec: PreparingSpec,
         store: Store,
-        outbox: Outbox,
         current: CurrentState,
         clock: Clock,
     ) -> None:
@@ -67,14 +57,13 @@ class Preparations(PreparationRows):
         self._clock = clock
         self._lock = threading.RLock()
         if any(each.sink != spec.sink for each in self.all()):
-            self.hand_over(spec.sink)
+            self.hand_over(spec.sink, spec.kind)
         # What was asked for and not done before this run is asked for again, see `_unfinished`: the
         # sink may have another name now, or may have been out of the settings meanwhile.
         self._kept: Mapping[str, Preparation] = {
             each.event: replace(each, is_over=each.is_over or each.state == "preparing")
             for each in self.all()
         }
-        self._adopt(outbox)
 
     def state_of(self, tracked: TrackedEvent) -> str | None:
         """How far the preparation for this state of the event is; None if the event does not name
@@ -136,29 +125,40 @@ class Preparations(PreparationRows):
         )
         return min((seconds for seconds in waits if seconds is not None), default=None)
 
-    def _adopt(self, outbox: Outbox) -> None:
-        """Once, when a sink begins to prepare: what it was told of as a plain sink it gets the end
-        of. Raises `StoreError`.
+    def adopt(self, outbox: Outbox) -> None:
+        """To be called once the outbox knows the sink, and before that is served: of what it was
+        told while it did not prepare it gets the ends. Raises `StoreError`.
         """
-        if self._store.remembered(ADOPTED_KEY) == self.spec.sink:
-            return
-        for tracked in self._current.events.values():
-            key = tracked.event.key
-            if tracked.pending and key not in self._kept and outbox.has_taken(self.spec.sink, key):
+        sink = self.spec.sink
+        for each in list(self._kept.values()):
+            if self._has_passed(each) and outbox.acknowledged_before(sink, each.event):
+                self._recover(each)
+        for event in outbox.told_before(sink):
+            newest, tracked = self.newest(event), self._current.events.get(event)
+            if event not in self._kept and newest is not None:
                 adopted = Preparation(
-                    event=key,
-                    event_id=tracked.event.event_id,
-                    fingerprint=tracked.fingerprint,
-                    sink=self.spec.sink,
+                    event=event,
+                    event_id=newest.data["event"]["eventId"],
+                    fingerprint=newest.data["fingerprint"],
+                    sink=sink,
                     cause=DEADLINE,
                     state="prepared",
                     asked=0,
-                    first_seen=rfc3339(tracked.first_seen),
+                    first_seen="" if tracked is None else rfc3339(tracked.first_seen),
                     is_over=True,
                 )
                 self.put(adopted)
                 self._keep(adopted)
-        self._store.commit(meta={ADOPTED_KEY: self.spec.sink})
+        outbox.forget_told(sink)
+
+    def _has_passed(self, preparation: Preparation) -> bool:
+        """Whether the event of a preparation has gone since, also if it is back."""
+        tracked = self._current.events.get(preparation.event)
+        return (
+            tracked is None
+            or not tracked.pending
+            or rfc3339(tracked.first_seen) != preparation.first_seen
+        )
 
     # What the sink's thread asks and tells
 
@@ -203,15 +203,19 @@ class Preparations(PreparationRows):
             # A preparation that was asked for after that record is for the event's return.
             if each is None or not _ends(record) or each.asked > record.sequence:
                 return
-            state: State = "recovered" if reason is None else "failed"
-            ended = replace(each, state=state, is_over=True)
             if reason is None:
-                self.finish(ended, self._record(ended))
-                self._kept = {key: kept for key, kept in self._kept.items() if key != each.event}
+                self._recover(each)
             else:  # kept, because a person may have it tried again
+                ended = replace(each, state="failed", is_over=True)
                 self.put(ended, self._record(ended, reason))
                 self._keep(ended)
-            self._log(ended, reason)
+                self._log(ended, reason)
+
+    def _recover(self, preparation: Preparation) -> None:
+        ended = replace(preparation, state="recovered", is_over=True)
+        self.finish(ended, self._record(ended))
+        self._kept = {key: each for key, each in self._kept.items() if key != ended.event}
+        self._log(ended, None)
 
     def _asked_by(self, record: Record) -> Preparation | None:
         for each in self._kept.values():
@@ -262,12 +266,7 @@ class Preparations(PreparationRows):
         tracked = self._current.events.get(preparation.event)
         if preparation.is_over:
             return
-        if (
-            tracked is None
-            or not tracked.pending
-            or not tracked.affects_this_vm
-            or rfc3339(tracked.first_seen) != preparation.first_seen
-        ):
+        if tracked is None or not tracked.affects_this_vm or self._has_passed(preparation):
             preparation = self._step(preparation, Happening.OVER)
         elif tracked.fingerprint != preparation.fingerprint:
             preparation = self._step(preparation, Happening.CHANGED)

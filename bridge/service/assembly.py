@@ -23,7 +23,7 @@ from bridge.events.poller import Poller, Round
 from bridge.events.state import CurrentState
 from bridge.imds.client import Imds
 from bridge.logs import Redactor
-from bridge.preparation.preparations import Preparations, PreparingSpec, forget_sink
+from bridge.preparation.preparations import Preparations, PreparingSpec
 from bridge.preparation.sink import PreparingSink
 from bridge.store.approvals import approved_events
 from bridge.store.database import Store
@@ -75,7 +75,7 @@ def assemble(
     """Make the parts. Raises `StoreError` where what is remembered cannot be read."""
     outbox = Outbox(store)
     state = _state(settings, store, vm, clock, boot_id=boot_id, api_version=imds.api_version)
-    preparations = _preparations(sinks, store, outbox, state, clock)
+    preparations = _preparations(sinks, store, state, clock)
     approvals = _approvals(
         settings,
         store,
@@ -107,6 +107,8 @@ def assemble(
         delivered=delivered,
         make=_make(preparations),
     )
+    if preparations is not None:
+        preparations.adopt(outbox)
     store.subscribe(lambda _: dispatcher.wake())
     return Parts(
         outbox=outbox,
@@ -202,17 +204,15 @@ def _approvals(
 
 
 def _preparations(
-    sinks: Sequence[SinkSpec], store: Store, outbox: Outbox, state: CurrentState, clock: Clock
+    sinks: Sequence[SinkSpec], store: Store, state: CurrentState, clock: Clock
 ) -> Preparations | None:
     """What is prepared by the sink that prepares this VM; None if no sink does."""
     found = preparing_sink(sinks)
     if found is None:
-        forget_sink(store)
         return None
     name, settings = found
-    preparations = Preparations(
-        PreparingSpec(sink=name, lead=settings.lead), store, outbox, state, clock
-    )
+    spec = PreparingSpec(sink=name, kind=settings.kind, lead=settings.lead)
+    preparations = Preparations(spec, store, state, clock)
     state.preparation = preparations.state_of
     state.prepares = True
     return preparations

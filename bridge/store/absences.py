@@ -1,5 +1,7 @@
-"""What a sink gets of the time in which it was not named: what is pending, and the ends of what it
-may know. It gets no event that came and went meanwhile.
+"""What a sink gets of the time in which it was not named, or was of another kind: what is pending,
+and the ends of what it may know. It gets no event that came and went meanwhile.
+
+A sink is its name and its kind: one that changes its kind leaves, and another one comes.
 """
 
 from __future__ import annotations
@@ -19,6 +21,13 @@ MATTERS: Final = (
 )
 """The newest record of each event that is pending, or whose end a sink may need; of these also the
 newest one that concerns this VM, for a sink that follows its events alone."""
+IS_OWED: Final = (
+    "event IN (SELECT key FROM events WHERE pending "
+    "UNION SELECT event FROM awaited WHERE sink = ?1 AND kind = ?2)"
+)
+"""A condition for `records`: they are of an event that a sink (parameter 1) of a kind (2) that
+comes hears of.
+"""
 IS_DUE: Final = (
     "NOT EXISTS (SELECT 1 FROM absences WHERE absences.sink = ?2 AND first < records.sequence "
     "AND records.sequence <= ifnull(last, records.sequence) "
@@ -40,24 +49,62 @@ class Absence:
         return self.first < sequence <= self.last and sequence not in self.late
 
 
-def leave(connection: sqlite3.Connection, sink: str, cursor: int, head: int) -> None:
-    """The sink is not named any more: note the events of which it may have got something, but not
-    the end. Raises `sqlite3.Error`.
+def preparing(kind: str) -> str:
+    """What a sink of this kind is while it prepares: it acknowledges unseen what it was not asked
+    for, so it counts as another kind.
     """
-    connection.execute("INSERT INTO absences (sink, first) VALUES (?, ?)", (sink, head))
+    return f"{kind} that prepares"
+
+
+def leave(connection: sqlite3.Connection, sink: str, kind: str, cursor: int) -> None:
+    """The sink is not named any more, or is of another kind: note the events of which this kind may
+    have got something, but not the end. Raises `sqlite3.Error`.
+    """
     connection.execute(
-        "INSERT OR IGNORE INTO awaited (sink, event) "
-        "SELECT ?1, key FROM events WHERE pending "
-        "UNION SELECT ?1, event FROM acknowledged JOIN records USING (event) "
-        "WHERE sink = ?1 AND records.sequence > ?2 "
-        # What came last may have arrived, although that was not written.
-        "UNION SELECT ?1, event FROM (SELECT event FROM records WHERE sequence > ?2 "
-        "ORDER BY sequence LIMIT ?3) WHERE event IS NOT NULL",
-        (sink, cursor, LAST_RECORDS),
+        "INSERT OR IGNORE INTO acknowledged (event, sink, kind, sequence) "
+        "SELECT event, ?1, ?2, 0 FROM records JOIN dead USING (sequence) "
+        "WHERE sink = ?1 AND event IS NOT NULL "
+        # What came last may have arrived, although that was not written. Which records the sink
+        # took is not known any more, but it chose them by these two columns.
+        "UNION SELECT event, ?1, ?2, 0 FROM records WHERE sequence IN (SELECT min(sequence) "
+        "FROM records WHERE sequence > ?3 AND event IS NOT NULL GROUP BY type, affects)",
+        (sink, kind, cursor),
+    )
+    connection.execute(
+        "INSERT OR IGNORE INTO awaited (sink, kind, event) "
+        "SELECT ?1, ?2, key FROM events WHERE pending "
+        "UNION SELECT ?1, ?2, event FROM acknowledged JOIN records USING (event) "
+        "WHERE sink = ?1 AND kind = ?2 AND records.sequence > ?3 "
+        "UNION SELECT ?1, ?2, event FROM (SELECT event FROM records WHERE sequence > ?3 "
+        "ORDER BY sequence LIMIT ?4) WHERE event IS NOT NULL",
+        (sink, kind, cursor, LAST_RECORDS),
     )
 
 
-def come(connection: sqlite3.Connection, sink: str, head: int, *, known: bool) -> None:
+def be_absent(connection: sqlite3.Connection, sink: str, head: int) -> None:
+    """The sink is not named from now on. Raises `sqlite3.Error`."""
+    connection.execute("INSERT INTO absences (sink, first) VALUES (?, ?)", (sink, head))
+    connection.execute("UPDATE sinks SET active = 0 WHERE name = ?", (sink,))
+
+
+def inherit(connection: sqlite3.Connection, sink: str, kind: str, *, prepares: bool) -> None:
+    """The sink begins to prepare, or to do so no more: it also awaits the ends of the events that
+    it was told of before; `kind` is the plain one. Raises `sqlite3.Error`.
+    """
+    kinds = (kind, preparing(kind))
+    former, now = kinds if prepares else reversed(kinds)
+    told = "preparations USING (sink, event)"
+    if prepares:
+        told = "acknowledged USING (sink, kind, event)"
+    events = f"FROM awaited JOIN {told} WHERE sink = ?1 AND kind = ?2"
+    for change in (
+        "INSERT OR IGNORE INTO acknowledged (event, sink, kind, sequence) SELECT event, ?1, ?3, 0",
+        "INSERT OR IGNORE INTO awaited (sink, kind, event) SELECT ?1, ?3, event",
+    ):
+        connection.execute(f"{change} {events}", (sink, former, now))
+
+
+def come(connection: sqlite3.Connection, sink: str, kind: str, head: int, *, known: bool) -> None:
     """The sink is named; `known` if it was so in an earlier run. Raises `sqlite3.Error`."""
     if not known:
         connection.execute("INSERT INTO absences (sink, first) VALUES (?, 0)", (sink,))
@@ -65,15 +112,13 @@ def come(connection: sqlite3.Connection, sink: str, head: int, *, known: bool) -
         "INSERT OR IGNORE INTO late (sink, sequence) "  # noqa: S608  # our own words
         f"SELECT ?1, sequence FROM ({MATTERS}) JOIN records USING (sequence) "
         "WHERE sequence > (SELECT first FROM absences WHERE sink = ?1 AND last IS NULL) "
-        "AND event IN (SELECT key FROM events WHERE pending "
-        "UNION SELECT event FROM awaited WHERE sink = ?1)",
-        (sink,),
+        f"AND {IS_OWED}",
+        (sink, kind),
     )
-    connection.execute("DELETE FROM awaited WHERE sink = ?", (sink,))
     connection.execute("UPDATE absences SET last = ? WHERE sink = ? AND last IS NULL", (head, sink))
 
 
-def begin_again(connection: sqlite3.Connection, sink: str) -> None:
+def begin_again(connection: sqlite3.Connection, sink: str, kind: str) -> None:
     """The sink is of another kind than before under its name: what it has behind it the former one
     got, so it also gets the newest record of each pending event, and of each whose end it awaits.
     Raises `sqlite3.Error`.
@@ -83,11 +128,9 @@ def begin_again(connection: sqlite3.Connection, sink: str) -> None:
     connection.execute(
         "INSERT OR IGNORE INTO late (sink, sequence) "  # noqa: S608  # our own words
         f"SELECT ?1, sequence FROM ({MATTERS}) JOIN records USING (sequence) "
-        "WHERE sequence <= ?2 AND event IN (SELECT key FROM events WHERE pending "
-        "UNION SELECT event FROM awaited WHERE sink = ?1)",
-        (sink, cursor),
+        f"WHERE sequence <= ?3 AND {IS_OWED}",
+        (sink, kind, cursor),
     )
-    connection.execute("DELETE FROM awaited WHERE sink = ?", (sink,))
     first = begin_of_late(connection, sink, cursor)
     if first < cursor:
         connection.execute(

@@ -11,7 +11,9 @@ from wire.record import Record
 
 
 class Acknowledged:
-    """The newest acknowledged record of each event and sink. May be called from any thread."""
+    """The newest acknowledged record of each event, sink and kind; 0 where the sink may have been
+    told of the event, but has acknowledged nothing. May be called from any thread.
+    """
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -57,26 +59,25 @@ class Acknowledged:
         )
         return bool(rows)
 
-    def knows_event(self, sink: str, sequence: int) -> bool:
-        """Whether the sink has acknowledged any record of the event that the record of this
-        sequence is about, as whatever kind: what it got has its end.
+    def knows_event(self, sink: str, kind: str, sequence: int) -> bool:
+        """Whether the sink, as that kind, may have been told of the event that the record of this
+        sequence is about.
         """
         rows = self._store.read(
             "SELECT event, EXISTS (SELECT 1 FROM acknowledged WHERE event = records.event "
-            "AND sink = ?2) FROM records WHERE sequence = ?1",
-            (sequence, sink),
+            "AND sink = ?2 AND kind = ?3) FROM records WHERE sequence = ?1",
+            (sequence, sink, kind),
         )
         with self._lock:
-            noted = {fact[:2] for fact in self._unwritten}
-        return any(written or (event, sink) in noted for event, written in rows)
+            noted = {fact[:3] for fact in self._unwritten}
+        return any(written or (event, sink, kind) in noted for event, written in rows)
 
 
 def _keep(connection: sqlite3.Connection, facts: Sequence[tuple[str, str, str, int]]) -> None:
-    """Keep the newest of each event and sink."""
+    """Keep the newest of each event, sink and kind."""
     connection.executemany(
         "INSERT INTO acknowledged (event, sink, kind, sequence) VALUES (?1, ?2, ?3, ?4) "
-        "ON CONFLICT (event, sink) DO UPDATE "
-        "SET kind = excluded.kind, sequence = excluded.sequence "
-        "WHERE excluded.kind != kind OR excluded.sequence > sequence",
+        "ON CONFLICT (event, sink, kind) DO UPDATE SET sequence = excluded.sequence "
+        "WHERE excluded.sequence > sequence",
         facts,
     )

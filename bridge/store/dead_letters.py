@@ -21,7 +21,9 @@ _NEWER_AGAIN: Final = (
     "SELECT DISTINCT ?1, newer.sequence, newer.time, "
     "'sent again behind an older record of its event', 0, 1 "
     "FROM dead JOIN records AS older ON older.sequence = dead.sequence "
+    "JOIN sinks ON sinks.name = ?1 "
     "JOIN acknowledged ON acknowledged.event = older.event AND acknowledged.sink = ?1 "
+    "AND acknowledged.kind = sinks.kind "
     "JOIN records AS newer ON newer.sequence = acknowledged.sequence "
     "WHERE dead.sink = ?1 AND dead.again AND newer.sequence > older.sequence"
 )

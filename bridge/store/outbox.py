@@ -13,10 +13,13 @@ from bridge.store.absences import (
     IS_DUE,
     Absence,
     absences_of,
+    be_absent,
     begin_again,
     begin_of_late,
     come,
+    inherit,
     leave,
+    preparing,
     tidy,
 )
 from bridge.store.acknowledged import Acknowledged
@@ -47,8 +50,15 @@ class Recipient:
     """A configured sink as the outbox knows it."""
 
     kind: str
-    """What the sink does with records: what another kind under this name has had does not count."""
+    """What another kind under this name has had does not count."""
+    prepares: bool = False
+    """Whether it acknowledges unseen what it was not asked for."""
     accepts: Accepts = lambda *_: True
+
+    @property
+    def role(self) -> str:
+        """The kind that counts."""
+        return preparing(self.kind) if self.prepares else self.kind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,23 +112,36 @@ class Outbox:
     def _name(self, connection: sqlite3.Connection, sinks: Mapping[str, Recipient]) -> None:
         head = self._store.head
         rows = connection.execute("SELECT name, cursor, active, kind FROM sinks").fetchall()
-        before = {name: (cursor, bool(active), kind) for name, cursor, active, kind in rows}
-        for name, (cursor, active, _) in before.items():
+        before = {
+            # 0.2.0 did not keep the kind, and no sink of its prepared.
+            name: (cursor, bool(active), kind or sinks.get(name, _UNKNOWN).kind)
+            for name, cursor, active, kind in rows
+        }
+        for name, (cursor, active, kind) in before.items():
+            if active and (name not in sinks or sinks[name].role != kind):
+                leave(connection, name, kind, cursor)
             if active and name not in sinks:
-                leave(connection, name, cursor, head)
-                connection.execute("UPDATE sinks SET active = 0 WHERE name = ?", (name,))
+                be_absent(connection, name, head)
         for name, recipient in sinks.items():
-            _, active, kind = before.get(name, (0, False, ""))
+            _, active, kind = before.get(name, (0, False, recipient.role))
+            connection.execute(
+                "UPDATE OR IGNORE awaited SET kind = ? WHERE sink = ? AND kind = ''",
+                (recipient.kind, name),
+            )
+            if kind != recipient.role:
+                inherit(connection, name, recipient.kind, prepares=recipient.prepares)
+                begin_again(connection, name, recipient.role)
             if not active:
-                come(connection, name, head, known=name in before)
+                come(connection, name, recipient.role, head, known=name in before)
                 connection.execute(
                     "INSERT INTO sinks (name, cursor, active) VALUES (?, ?, 1) "
                     "ON CONFLICT (name) DO UPDATE SET active = 1",
                     (name, begin_of_late(connection, name, head)),
                 )
-            if kind not in ("", recipient.kind):  # 0.2.0 did not keep it
-                begin_again(connection, name)
-            connection.execute("UPDATE sinks SET kind = ? WHERE name = ?", (recipient.kind, name))
+            connection.execute(
+                "DELETE FROM awaited WHERE sink = ? AND kind = ?", (name, recipient.role)
+            )
+            connection.execute("UPDATE sinks SET kind = ? WHERE name = ?", (recipient.role, name))
         tidy(connection)
 
     def next(self, sink: str, limit: int) -> Batch | None:
@@ -155,7 +178,7 @@ class Outbox:
         done = batch.records if count is None else batch.records[:count]
         if not done:
             return
-        self._acknowledged.note(sink, self.recipients[sink].kind, done)
+        self._acknowledged.note(sink, self.recipients[sink].role, done)
         if batch.again:
             sequences = [record.sequence for record in done]
             self.dead.settle(sink, sequences, self._acknowledged.write)
@@ -211,16 +234,30 @@ class Outbox:
     def acknowledged(self, sink: str, event: str) -> bool:
         """Whether the sink has acknowledged (not passed over) an event's newest record."""
         recipient = self.recipients.get(sink)
-        return recipient is not None and self._acknowledged.has(sink, recipient.kind, event)
+        return recipient is not None and self._acknowledged.has(sink, recipient.role, event)
 
-    def has_taken(self, sink: str, event: str) -> bool:
-        """Whether the sink has acknowledged any record of an event, by its key. Raises
-        `StoreError`.
+    def acknowledged_before(self, sink: str, event: str) -> bool:
+        """Whether a sink that prepares has acknowledged an event's newest record as a plain one."""
+        return self._acknowledged.has(sink, self.recipients[sink].kind, event)
+
+    def told_before(self, sink: str) -> list[str]:
+        """The events, by their keys, that a sink which prepares may have been told of as a plain
+        one, without their ends, since `forget_told`. Raises `StoreError`.
         """
         rows = self._store.read(
-            "SELECT 1 FROM acknowledged WHERE event = ? AND sink = ?", (event, sink)
+            "SELECT event FROM awaited JOIN acknowledged USING (sink, kind, event) "
+            "WHERE sink = ? AND kind = ?",
+            (sink, self.recipients[sink].kind),
         )
-        return bool(rows)
+        return [event for (event,) in rows]
+
+    def forget_told(self, sink: str) -> None:
+        """What a sink that prepares was told of as a plain one is seen to. Raises `StoreError`."""
+        with self._store.transaction() as connection:
+            connection.execute(
+                "DELETE FROM awaited WHERE sink = ? AND kind = ?",
+                (sink, self.recipients[sink].kind),
+            )
 
     def known_sinks(self) -> dict[str, bool]:
         """Every sink that has a cursor, and whether it is configured now."""
@@ -236,7 +273,7 @@ class Outbox:
             return True
         if kind != EVENT_ENDED or affects != 0 or not accepts(kind, True):  # noqa: FBT003
             return False
-        return self._acknowledged.knows_event(sink, sequence)
+        return self._acknowledged.knows_event(sink, self.recipients[sink].role, sequence)
 
     def _accepts(self, sink: str) -> Accepts:
         return self.recipients.get(sink, _UNKNOWN).accepts

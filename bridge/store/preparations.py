@@ -6,6 +6,7 @@ import sqlite3
 from dataclasses import astuple, dataclass, replace
 from typing import Final
 
+from bridge.store.absences import preparing
 from bridge.store.database import Store
 from wire.preparation import State
 from wire.record import Record, RecordDraft, RecordError, read_record
@@ -45,16 +46,16 @@ class PreparationRows:
         rows = self._store.read(f"SELECT {_COLUMNS} FROM preparations")  # noqa: S608  # ours
         return [replace(Preparation(*row), is_over=bool(row[-1])) for row in rows]
 
-    def hand_over(self, sink: str) -> None:
-        """What other sinks prepared is this one's from now on: when it is named, it gets the ends
-        too that came before. Raises `StoreError`.
+    def hand_over(self, sink: str, kind: str) -> None:
+        """What other sinks prepared is from now on that of this one, of that kind: when it is
+        named, it gets the ends too that came before. Raises `StoreError`.
         """
 
         def write(connection: sqlite3.Connection) -> None:
             connection.execute(
-                "INSERT OR IGNORE INTO awaited (sink, event) "
-                "SELECT ?1, event FROM preparations WHERE sink != ?1",
-                (sink,),
+                "INSERT OR IGNORE INTO awaited (sink, kind, event) "
+                "SELECT ?1, ?2, event FROM preparations WHERE sink != ?1",
+                (sink, preparing(kind)),
             )
             connection.execute("UPDATE preparations SET sink = ?", (sink,))
 
@@ -91,9 +92,15 @@ class PreparationRows:
 
     def shown(self, event: str) -> Record | None:
         """The newest record that shows an event as it is coming. Raises `StoreError`."""
+        return self._newest(event, "AND type IN ('seb.event.scheduled.v1', 'seb.event.updated.v1')")
+
+    def newest(self, event: str) -> Record | None:
+        """The newest record of an event. Raises `StoreError`."""
+        return self._newest(event)
+
+    def _newest(self, event: str, types: str = "") -> Record | None:
         rows = self._store.read(
-            "SELECT body FROM records WHERE event = ? "
-            "AND type IN ('seb.event.scheduled.v1', 'seb.event.updated.v1') "
+            f"SELECT body FROM records WHERE event = ? {types} "  # noqa: S608  # our own words
             "ORDER BY sequence DESC LIMIT 1",
             (event,),
         )

@@ -36,7 +36,8 @@ CREATE TABLE dead (sink TEXT NOT NULL, sequence INTEGER NOT NULL, time TEXT NOT 
                    PRIMARY KEY (sink, sequence)) WITHOUT ROWID""",
     "acknowledged": """
 CREATE TABLE acknowledged (event TEXT NOT NULL, sink TEXT NOT NULL, kind TEXT NOT NULL,
-                           sequence INTEGER NOT NULL, PRIMARY KEY (event, sink)) WITHOUT ROWID""",
+                           sequence INTEGER NOT NULL,
+                           PRIMARY KEY (event, sink, kind)) WITHOUT ROWID""",
     "preparations": """
 CREATE TABLE preparations (event TEXT PRIMARY KEY, event_id TEXT NOT NULL,
                            fingerprint TEXT NOT NULL, sink TEXT NOT NULL, cause TEXT NOT NULL,
@@ -49,8 +50,8 @@ CREATE TABLE forgotten (key TEXT PRIMARY KEY, revision INTEGER NOT NULL,
 CREATE TABLE absences (sink TEXT NOT NULL, first INTEGER NOT NULL, last INTEGER,
                        PRIMARY KEY (sink, first)) WITHOUT ROWID""",
     "awaited": """
-CREATE TABLE awaited (sink TEXT NOT NULL, event TEXT NOT NULL,
-                      PRIMARY KEY (sink, event)) WITHOUT ROWID""",
+CREATE TABLE awaited (sink TEXT NOT NULL, kind TEXT NOT NULL, event TEXT NOT NULL,
+                      PRIMARY KEY (sink, kind, event)) WITHOUT ROWID""",
     "late": """
 CREATE TABLE late (sink TEXT NOT NULL, sequence INTEGER NOT NULL,
                    PRIMARY KEY (sink, sequence)) WITHOUT ROWID""",
@@ -95,6 +96,7 @@ def migrate(connection: sqlite3.Connection) -> None:
         _migrate_first(connection)
     _remake(connection, "approvals", _WITHOUT_KEY if version == _FIRST_WITH_WHY else _WITHOUT_WHY)
     _remake(connection, "sinks", _WITHOUT_KIND)
+    _remake(connection, "acknowledged", "event, sink, kind, sequence")
     for table in _OF_VERSION_4:
         connection.execute(_TABLES[table])
     connection.execute(_FORGOTTEN_INDEX)

@@ -93,9 +93,9 @@ def cli(launch: Launch, *words: str, **variables: str) -> Any:
 
 
 def waiting(launch: Launch) -> list[int]:
-    """How many records each sink still has to get."""
+    """How many records each sink of this run still has to get."""
     outbox = json.loads(cli(launch, "outbox", "list", "--json").out)
-    return [each["backlog"] for each in outbox["sinks"]]
+    return [each["backlog"] for each in outbox["sinks"] if each["configured"]]
 
 
 @pytest.fixture
@@ -449,6 +449,80 @@ def test_a_sink_that_begins_to_prepare_again_gets_the_end_of_what_it_was_told(
     preparing.start()
     simulator.end_event(event.event_id)
     eventually(lambda: preparing.runs()[-1:] == ["ended"], what="the end")
+
+
+def test_a_sink_that_comes_back_gets_no_end_of_what_it_was_not_asked_about(
+    preparing: Preparing, simulator: Simulator, launch: Launch
+) -> None:
+    """Another one prepared for one run; neither was asked, so there is nothing to recover."""
+    preparing.start()
+    event = simulator.announce(an_event())
+    preparing.bridge.wait_for_records(1, types="seb.event.scheduled")
+    for name in ("OTHER", "DRAIN"):
+        assert preparing.bridge.stop() == 0
+        preparing.start(name=name)
+    simulator.end_event(event.event_id)
+    preparing.bridge.wait_for_records(1, types="seb.event.ended")
+    eventually(lambda: not any(waiting(launch)), what="all deliveries")
+    assert (preparing.runs(), preparing.states()) == ([], [])
+
+
+@pytest.mark.parametrize("how", ["its recovery fails", "it is away", "its drain is cut"])
+def test_a_sink_that_begins_to_prepare_gets_the_end_that_it_missed(
+    preparing: Preparing, simulator: Simulator, launch: Launch, how: str
+) -> None:
+    """A plain sink drained, and the end waits, or came while the sink was out of the settings; or
+    the sink was killed within its drain.
+    """
+    plain = {"SEB_SINK__DRAIN__PREPARES": "false", "SEB_SINK__DRAIN__TYPES": '["seb.event.*"]'}
+    if how == "its drain is cut":
+        preparing.hold()
+    preparing.start(**plain)
+    event = simulator.announce(an_event())
+    eventually(lambda: preparing.runs() == ["scheduled"], what="the program")
+    if how == "its drain is cut":
+        preparing.bridge.kill()
+        preparing.go()
+        preparing.start()
+        simulator.end_event(event.event_id)
+    else:
+        eventually(lambda: not any(waiting(launch)), what="all deliveries")
+        if how == "it is away":
+            assert preparing.bridge.stop() == 0
+            preparing.bridge = launch(SEB_SINK__STDOUT__FORMAT="json")
+        else:
+            preparing.ends_with(1)
+        simulator.end_event(event.event_id)
+        preparing.bridge.wait_for_records(1, types="seb.event.ended")
+        assert preparing.bridge.stop() == 0
+        preparing.ends_with(0)
+        preparing.start()
+    recovered = ("recovered", "deadline", None)
+    eventually(lambda: preparing.states() == [recovered], what="the recovery")
+    assert preparing.runs()[-1] == "ended"
+
+
+def test_a_sink_that_prepares_no_more_gets_the_end_of_what_it_was_asked_about(
+    preparing: Preparing, simulator: Simulator, launch: Launch
+) -> None:
+    """The event ends while the sink is out of the settings. Once it prepares again, that is over:
+    the console is told, and an event of the same id is another one.
+    """
+    preparing.start()
+    event = simulator.announce(an_event())
+    assert cli(launch, "prepare", event.event_id).code == 0
+    assert preparing.bridge.stop() == 0
+    without = launch(SEB_SINK__STDOUT__FORMAT="json")
+    simulator.end_event(event.event_id)
+    without.wait_for_records(1, types="seb.event.ended")
+    assert without.stop() == 0
+    preparing.start(SEB_SINK__DRAIN__PREPARES="false")
+    eventually(lambda: preparing.runs() == ["scheduled", "ended"], what="the end")
+    eventually(lambda: not any(waiting(launch)), what="all deliveries")
+    assert preparing.bridge.stop() == 0
+    preparing.start()
+    eventually(lambda: preparing.states() == [("recovered", "command", None)], what="the record")
+    assert preparing.runs() == ["scheduled", "ended"]
 
 
 def test_two_sinks_that_prepare_are_refused(launch: Launch) -> None:

@@ -30,9 +30,10 @@ class Preparing:
         self.store, _ = open_store(self._directory, self.clock.now())
         self.current, self._poller = looking(self.store, self.imds, self.clock)
         outbox = Outbox(self.store)
-        outbox.register({"drain": Recipient(kind="program")})
-        spec = PreparingSpec(sink="drain", lead=LEAD)
-        self.preparations = Preparations(spec, self.store, outbox, self.current, self.clock)
+        outbox.register({"drain": Recipient(kind="program", prepares=True)})
+        spec = PreparingSpec(sink="drain", kind="program", lead=LEAD)
+        self.preparations = Preparations(spec, self.store, self.current, self.clock)
+        self.preparations.adopt(outbox)
 
     def poll(self, said: bytes | Exception, *, after: float = 0.0) -> list[str | None]:
         """How far each event is prepared after a poll so many seconds later that is answered so."""

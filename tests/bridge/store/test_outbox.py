@@ -428,6 +428,23 @@ def test_a_sink_of_another_kind_gets_what_is_pending(
     assert outbox.next("ops", 9) is None
 
 
+def test_a_kind_that_comes_back_gets_the_ends_that_it_missed(store: Store, outbox: Outbox) -> None:
+    """An event that ended while its name was of another kind is pending there no more; the other
+    kind, of which nothing is left, hears of no event that it was not told of.
+    """
+    store.commit([draft(1, event_id="E-1")], events=[event_row("E-1")])
+    assert sequences(drain(outbox)) == [1]
+    outbox.register({"ops": Recipient(kind="file")})
+    ended = draft(2, event_id="E-1", record_type=EVENT_ENDED)
+    store.commit([ended], events=[event_row("E-1", pending=False)])
+    assert sequences(drain(outbox)) == [1, 2]
+    outbox.register(recipients("another"))
+    outbox.register({"ops": Recipient(kind="test")})
+    assert sequences(drain(outbox)) == [2]
+    outbox.register({"ops": Recipient(kind="file")})
+    assert outbox.next("ops", 9) is None
+
+
 def test_a_large_backlog_is_read_quickly(store: Store, outbox: Outbox) -> None:
     """What is waiting is found by an index, and without the records' bodies."""
     for query in (
