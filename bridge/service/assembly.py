@@ -82,7 +82,7 @@ def assemble(
         state,
         imds=imds,
         clock=clock,
-        acknowledged=_acknowledged(outbox, preparations),
+        acknowledged=_acknowledged(outbox, state, preparations),
         preparations=preparations,
     )
     approver = Approver(approvals)
@@ -218,12 +218,21 @@ def _preparations(
     return preparations
 
 
-def _acknowledged(outbox: Outbox, preparations: Preparations | None) -> Acknowledged:
-    """The answer for a rule's `after`. The sink that prepares gets an event only once an approval
-    waits for it, and the approval waits for it anyway.
-    """
+def _acknowledged(
+    outbox: Outbox, state: CurrentState, preparations: Preparations | None
+) -> Acknowledged:
+    """The answer for a rule's `after`."""
     prepares = None if preparations is None else preparations.spec.sink
-    return lambda sink, event: sink == prepares or outbox.acknowledged(sink, event)
+
+    def acknowledged(sink: str, event: str) -> bool:
+        if sink != prepares:
+            return outbox.acknowledged(sink, event)
+        # This sink gets an event only once an approval waits for it, and the approval waits for it
+        # anyway; of an event that does not name this VM it gets nothing.
+        tracked = state.events.get(event)
+        return tracked is not None and tracked.affects_this_vm
+
+    return acknowledged
 
 
 def _make(preparations: Preparations | None) -> MakeSink:

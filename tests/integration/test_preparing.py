@@ -182,6 +182,19 @@ def test_a_program_that_gives_up_stops_the_approval(
     assert simulator.approvals == []
 
 
+def test_a_rule_for_other_vms_is_not_fulfilled_by_a_program_that_is_not_asked(
+    preparing: Preparing, simulator: Simulator
+) -> None:
+    """This VM prepares for events that name it alone: no other is approved after the program."""
+    rule = {"name": "peers", "affects_this_vm": False, "max_resources": 2, "after": ["drain"]}
+    preparing.start(SEB_APPROVAL__RULES=json.dumps([rule]))
+    simulator.announce(an_event(resources=("db_7",)))
+    said = preparing.bridge.wait_for_log("rule_decision")["message"]
+    assert said == "wait: drain has not acknowledged it"
+    assert simulator.wait_until_served(gets=3)
+    assert (simulator.approvals, preparing.runs()) == ([], [])
+
+
 def test_lead_seconds_before_the_event_the_program_is_asked_anyway(
     preparing: Preparing, simulator: Simulator
 ) -> None:

@@ -12,6 +12,7 @@ from bridge.approval.trusted_keys import trust_of
 from bridge.config.approval import ApprovalSettings, Rule
 from bridge.config.load import Configuration, SinkSpec
 from sinks.base import Check
+from sinks.settings import PreparingSettings
 from sinks.shared.errors import ConfigurationError
 from wire.record import EVENT_SCHEDULED, EVENT_UPDATED
 
@@ -75,6 +76,7 @@ def _problems(
                 f"the sink {spec.name} does not get every record that the rule waits for",
                 f"let its TYPES take {EVENT_SCHEDULED} and {EVENT_UPDATED}",
             )
+    yield from _problems_of_preparing(rule, sinks)
     if rule.leader and rule.max_resources <= 1:
         yield (
             "leader has no effect with max_resources 1: an event of two VMs is refused",
@@ -87,11 +89,33 @@ def _problems(
         )
 
 
+def _problems_of_preparing(rule: Rule, sinks: Sequence[SinkSpec]) -> Iterator[tuple[str, str]]:
+    for spec in filter(_prepares, sinks):
+        if spec.name in rule.after and not rule.affects_this_vm:
+            yield (
+                f"the sink {spec.name} prepares this VM alone: events of others are not approved",
+                "set PREPARES=false there, or leave out affects_this_vm = false",
+            )
+        if rule.leader:
+            yield (
+                "only the VM that leads prepares; the others that the event names do so at LEAD",
+                "set PREPARES=false and name the sink in after, or leave out leader",
+            )
+
+
+def _prepares(spec: SinkSpec) -> bool:
+    return isinstance(spec.settings, PreparingSettings) and spec.settings.prepares
+
+
 def _gets_events(spec: SinkSpec) -> bool:
     types = spec.settings.types
-    return types is None or all(
-        any(fnmatchcase(record, glob) for glob in types)
-        for record in (EVENT_SCHEDULED, EVENT_UPDATED)
+    return (
+        types is None
+        or _prepares(spec)
+        or all(
+            any(fnmatchcase(record, glob) for glob in types)
+            for record in (EVENT_SCHEDULED, EVENT_UPDATED)
+        )
     )
 
 

@@ -90,6 +90,29 @@ def test_a_rule_that_can_never_work_is_a_warning(
     assert last.text.endswith(problem)
 
 
+@pytest.mark.parametrize(
+    ("rule", "problem"),
+    [
+        (
+            {"name": "b", "after": ["drain"], "affects_this_vm": False},
+            "the sink drain prepares this VM alone: events of others are not approved",
+        ),
+        (
+            {"name": "b", "leader": "first", "max_resources": 2},
+            "only the VM that leads prepares; the others that the event names do so at LEAD",
+        ),
+    ],
+)
+def test_a_rule_that_a_sink_which_prepares_does_not_serve_is_a_warning(
+    rule: dict[str, Any], problem: str
+) -> None:
+    """It gets what this VM is asked to prepare for, and nothing else."""
+    sink = {"KIND": "program", "COMMAND": "true", "PREPARES": "true"}
+    last = lines(rule, **{f"SEB_SINK__DRAIN__{key}": value for key, value in sink.items()})[-1]
+    assert last.level == "warn"
+    assert last.text.endswith(f"but {problem}")
+
+
 def test_trusted_keys_are_told_with_their_issuers(tmp_path: Path) -> None:
     """Whose commands count, and over what they come."""
     file = tmp_path / "trust.json"
