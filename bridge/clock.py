@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
 from bridge import system
@@ -38,3 +38,24 @@ class SystemClock:
     def suspended(self) -> float:
         """What Linux counts; 0.0 elsewhere, as on Windows, where `monotonic` goes on."""
         return system.suspended()
+
+
+class SteadyTime:
+    """The wall clock from one moment on, as far as it is not set back: what has passed since then
+    has passed.
+    """
+
+    def __init__(self, clock: Clock, *, least: datetime | None = None) -> None:
+        """`least`: it was this time already, by the wall clock of an earlier run."""
+        self._clock = clock
+        now = clock.now()
+        self._begun = max(now, least or now)
+        self._begun_at = self._elapsed()
+
+    def now(self) -> datetime:
+        """The time; later than the wall clock where that was set back."""
+        passed = timedelta(seconds=self._elapsed() - self._begun_at)
+        return max(self._clock.now(), self._begun + passed)
+
+    def _elapsed(self) -> float:
+        return self._clock.monotonic() + self._clock.suspended()

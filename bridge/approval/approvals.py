@@ -9,7 +9,7 @@ import uuid
 from collections import Counter, deque
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Final
 
 from bridge.approval.ledger import Ledger, approval_of, approval_of_command, cause_of
@@ -34,7 +34,7 @@ from bridge.approval.verification import (
     SignedCommand,
     verify,
 )
-from bridge.clock import Clock
+from bridge.clock import Clock, SteadyTime
 from bridge.events.state import CurrentState
 from bridge.events.tracked import TrackedEvent
 from bridge.imds.client import Imds, ImdsError
@@ -63,10 +63,8 @@ class OpenApproval:
     """When its event appeared."""
     due: float
     """No request is sent before."""
-    since: datetime
-    """When this run began to follow it; by a clock that was set back, when it was accepted."""
-    followed_from: float
-    """The same moment, in seconds that the machine's sleep counts in."""
+    time: SteadyTime
+    """By which its command expires: a clock that was set back gives it none."""
     pause: float = 0.0
     refused: bool = False
     """Whether IMDS refused a request after one that may have worked."""
@@ -335,16 +333,8 @@ class Approvals:
             preparation=self._current.preparation(asked) if asked else None,
             current=self._current.is_current(),
             paused=self._clock.monotonic() < opened.due,
-            now=self._now(opened),
+            now=opened.time.now(),
         )
-
-    def _now(self, opened: OpenApproval) -> datetime:
-        """The time at which a command expires: a clock that was set back gives it none."""
-        passed = timedelta(seconds=self._elapsed() - opened.followed_from)
-        return max(self._clock.now(), opened.since + passed)
-
-    def _elapsed(self) -> float:
-        return self._clock.monotonic() + self._clock.suspended()
 
     def _basis(self, approval: Approval, tracked: TrackedEvent) -> Fact | None:
         """WITHDRAWN or WAITING where the rule that decided, or the key that signed, says so."""
@@ -375,7 +365,7 @@ class Approvals:
             seen,
             basis=self._key_basis(opened.approval),
             current=self._current.is_current(),
-            now=self._now(opened),
+            now=opened.time.now(),
         )
         return (
             self._current.events.get(opened.key) == tracked
@@ -420,12 +410,10 @@ class Approvals:
             self._open[approval.cause].approval = approval
         else:
             tracked = self._current.events.get(approval.event_id.casefold())
-            now = self._clock.now()
             self._open[approval.cause] = OpenApproval(
                 approval=approval,
                 stage=stage_of(approval),
                 first_seen=tracked.first_seen if tracked else None,
                 due=self._clock.monotonic(),
-                since=max(now, self._ledger.accepted_at(approval.cause) or now),
-                followed_from=self._elapsed(),
+                time=SteadyTime(self._clock, least=self._ledger.accepted_at(approval.cause)),
             )

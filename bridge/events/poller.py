@@ -188,8 +188,7 @@ class Poller:
 
         def know() -> None:
             # A sink that gets a record finds its event among those that are pending.
-            self._state.events = tracked
-            self._state.incarnation = document.incarnation
+            self._state.know(tracked, document.incarnation)
 
         records = self._store.commit(
             drafts, events=changed, forgotten=forgotten, meta=meta, then=know

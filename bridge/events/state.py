@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Self
 
-from bridge.clock import Clock
+from bridge.clock import Clock, SteadyTime
 from bridge.events.gaps import GapTracker
 from bridge.events.normalize import pending_event
 from bridge.events.tracked import TrackedEvent, load_tracked
@@ -30,6 +30,7 @@ class CurrentState:
     """The state of one run. Any thread may read it: each value is replaced as a whole."""
 
     observer: Observer
+    clock: Clock
     gaps: GapTracker
     events: Mapping[str, TrackedEvent]
     """Every event that is remembered, by key; never changed in place."""
@@ -43,6 +44,8 @@ class CurrentState:
     """How far this VM has prepared for an event; None if it prepares nothing."""
     prepares: bool = False
     """Whether a sink prepares this VM."""
+    _times: Mapping[tuple[str, datetime], SteadyTime] = field(default_factory=dict)
+    """By key and first sight: the time of each pending event."""
 
     @classmethod
     def after(
@@ -58,13 +61,16 @@ class CurrentState:
         """The state at the start of a run. Raises as `load_events` does."""
         events = load_events(seen.events)
         rebooted = None if None in (seen.boot_id, boot_id) else seen.boot_id != boot_id
-        return cls(
+        state = cls(
             observer=observer,
+            clock=clock,
             gaps=GapTracker(clock, interval=interval, looked_at=seen.looked_at, rebooted=rebooted),
             events=events,
             incarnation=seen.incarnation,
             api_version=api_version,
         )
+        state.know(events, seen.incarnation, looked_at=seen.looked_at)
+        return state
 
     @property
     def vm(self) -> VmIdentity:
@@ -74,6 +80,32 @@ class CurrentState:
     def identify(self, vm: VmIdentity) -> None:
         """IMDS has given the identity again."""
         self.observer = replace(self.observer, vm=vm)
+
+    def know(
+        self,
+        events: Mapping[str, TrackedEvent],
+        incarnation: int | None,
+        *,
+        looked_at: datetime | None = None,
+    ) -> None:
+        """These are the events as committed, with the incarnation of their document; `looked_at`:
+        when the run that has left them polled last.
+        """
+        self._times = {
+            (key, each.first_seen): self._times.get((key, each.first_seen))
+            or SteadyTime(self.clock, least=max(each.first_seen, looked_at or each.first_seen))
+            for key, each in events.items()
+            if each.pending
+        }
+        self.events = events
+        self.incarnation = incarnation
+
+    def time_of(self, tracked: TrackedEvent) -> datetime:
+        """The time by which an event is near or not: a clock that was set back since it was first
+        seen puts off nothing, because its `not_before` is by Azure's clock.
+        """
+        time = self._times.get((tracked.event.key, tracked.first_seen))
+        return self.clock.now() if time is None else time.now()
 
     @property
     def store_trouble(self) -> str | None:
@@ -93,11 +125,11 @@ class CurrentState:
             if each.pending
         ]
 
-    def urgent(self, now: datetime, seconds: float) -> bool:
+    def urgent(self, seconds: float) -> bool:
         """Whether an event that names this VM has begun, or may begin within so many seconds."""
         return any(
             each.event.not_before is None
-            or (each.event.not_before - now).total_seconds() <= seconds
+            or (each.event.not_before - self.time_of(each)).total_seconds() <= seconds
             for each in self.events.values()
             if each.pending and each.affects_this_vm and not each.event.is_news
         )

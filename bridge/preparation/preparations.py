@@ -10,7 +10,6 @@ import logging
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime
 from typing import Final
 
 from bridge.clock import Clock
@@ -110,18 +109,16 @@ class Preparations(PreparationRows):
         with self._lock:
             for each in list(self._kept.values()):
                 self._follow(each)
-        now = self._clock.now()
         for tracked in list(self._current.events.values()):
-            if self._is_due(tracked, now):
+            if self._is_due(tracked):
                 self.ask(tracked, self._unfinished(tracked) or DEADLINE)
 
     def seconds_to_deadline(self) -> float | None:
         """Seconds until the next `look` that no poll need bring about; None if there is none."""
-        now = self._clock.now()
         waits = (
-            self._seconds_left(tracked, now)
+            self._seconds_left(tracked)
             for tracked in self._current.events.values()
-            if tracked.event.not_before is not None and now < tracked.event.not_before
+            if self._is_ahead(tracked)
         )
         return min((seconds for seconds in waits if seconds is not None), default=None)
 
@@ -227,17 +224,22 @@ class Preparations(PreparationRows):
 
     # When it is due
 
-    def _is_due(self, tracked: TrackedEvent, now: datetime) -> bool:
-        seconds = self._seconds_left(tracked, now)
+    def _is_due(self, tracked: TrackedEvent) -> bool:
+        seconds = self._seconds_left(tracked)
         if seconds is None or seconds > 0:
             return False
         if tracked.shown and self._current.is_current():
             return True
         # Azure does not wait for an IMDS that gives no document: what was seen last counts, until
         # the event may have begun. One that is over by now costs a recovery.
-        return tracked.event.not_before is not None and now < tracked.event.not_before
+        return self._is_ahead(tracked)
 
-    def _seconds_left(self, tracked: TrackedEvent, now: datetime) -> float | None:
+    def _is_ahead(self, tracked: TrackedEvent) -> bool:
+        """Whether the event's time is known and has not come yet."""
+        not_before = tracked.event.not_before
+        return not_before is not None and self._current.time_of(tracked) < not_before
+
+    def _seconds_left(self, tracked: TrackedEvent) -> float | None:
         """Seconds until this state of an event is prepared for unasked; None if it is not."""
         is_coming = tracked.pending and tracked.event.event_status == "Scheduled"
         if not is_coming or not tracked.affects_this_vm or self.state_of(tracked) != NONE:
@@ -245,7 +247,8 @@ class Preparations(PreparationRows):
         not_before = tracked.event.not_before
         if not_before is None or self._unfinished(tracked):
             return 0.0
-        return max(0.0, (not_before - now).total_seconds() - self.spec.lead)
+        left = (not_before - self._current.time_of(tracked)).total_seconds()
+        return max(0.0, left - self.spec.lead)
 
     def _unfinished(self, tracked: TrackedEvent) -> str | None:
         """The cause for which an earlier run asked for this state of the event, if that was not

@@ -101,7 +101,7 @@ def assemble(
         outbox,
         _context(settings, state, approver, clock, prepares=preparations is not None),
         clock,
-        urgent=lambda: state.urgent(clock.now(), URGENT_NOTICE_SECONDS),
+        urgent=lambda: state.urgent(URGENT_NOTICE_SECONDS),
         dead_letter=_dead_letters(state, clock),
         redact=redact,
         delivered=delivered,

@@ -252,14 +252,23 @@ def test_a_night_of_sleep_is_a_long_gap(bench: Bench) -> None:
 def test_urgent_is_what_is_near_and_names_this_vm(bench: Bench) -> None:
     """An event that has begun is as near as can be; one that ended is not near at all."""
     bench.serve(body(entry(resources=["web_4"])))
-    answers = [bench.state.urgent(bench.clock.now(), 3600.0)]
+    answers = [bench.state.urgent(3600.0)]
     for document in (body(entry()), body(started()), body()):
         bench.serve(document)
         answers += [
-            bench.state.urgent(bench.clock.now(), 120.0),
-            bench.state.urgent(bench.clock.now(), 3600.0),
+            bench.state.urgent(120.0),
+            bench.state.urgent(3600.0),
         ]
     assert answers == [False, False, True, True, True, False, False]
+
+
+def test_what_is_near_stays_near_when_the_clock_is_set_back(bench: Bench) -> None:
+    """The time since the event was first seen counts, whatever the clock was set to."""
+    bench.serve(body(entry()))
+    bench.clock.jump(-3600.0)
+    assert not bench.state.urgent(120.0)
+    bench.clock.advance(780.0)
+    assert bench.state.urgent(120.0)
 
 
 @pytest.mark.parametrize(
@@ -303,7 +312,7 @@ def test_a_recommendation_is_news_and_no_more(bench: Bench) -> None:
     assert record.type == EVENT_SCHEDULED
     assert record.data["event"]["eventStatus"] == "Advisory"
     assert record.data["impact"] == "none"
-    assert not bench.state.urgent(bench.clock.now(), 3600.0)
+    assert not bench.state.urgent(3600.0)
     assert told(bench.serve(body())) == [("event.ended", "Unknown")]
 
 

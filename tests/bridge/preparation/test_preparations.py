@@ -99,6 +99,43 @@ def test_what_may_have_begun_unseen_has_no_deadline(preparing: Preparing) -> Non
     assert preparing.preparations.seconds_to_deadline() is None
 
 
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_clock_that_is_set_back_delays_no_deadline(preparing: Preparing, restarts: bool) -> None:
+    """Azure's clock is another one: what has passed since the event appeared has passed there."""
+    preparing.clock.jump(-3600.0)
+    if restarts:
+        preparing.store.close()
+        preparing.begin()
+    assert preparing.preparations.seconds_to_deadline() == NOTICE - LEAD
+    assert preparing.poll(body(entry()), after=NOTICE - LEAD - 1) == ["none"]
+    assert preparing.poll(body(entry()), after=1) == ["preparing"]
+
+
+def test_a_clock_that_is_wrong_at_the_start_delays_no_deadline(preparing: Preparing) -> None:
+    """At the last poll of the run before, it was this late already."""
+    assert preparing.poll(body(entry()), after=300.0) == ["none"]
+    preparing.store.close()
+    preparing.clock.jump(-3600.0)
+    preparing.begin()
+    assert preparing.preparations.seconds_to_deadline() == NOTICE - LEAD - 300.0
+
+
+def test_a_clock_that_is_set_forward_hastens_a_deadline(preparing: Preparing) -> None:
+    """Rather too early than never: the old time may have been the wrong one."""
+    preparing.clock.jump(NOTICE - LEAD)
+    assert preparing.poll(body(entry())) == ["preparing"]
+
+
+def test_an_event_that_appears_after_a_clock_was_set_back_has_the_new_time(
+    preparing: Preparing,
+) -> None:
+    """A clock that was wrong at the boot hastens only what appeared meanwhile."""
+    preparing.clock.jump(-3600.0)
+    assert preparing.poll(body(incarnation=2)) == ["none"]
+    assert preparing.poll(body(entry(), incarnation=3)) == ["none"]
+    assert preparing.preparations.seconds_to_deadline() == NOTICE + 3600.0 - LEAD
+
+
 def test_what_was_not_done_is_taken_up_again_in_the_next_run(preparing: Preparing) -> None:
     """Long before the deadline, although IMDS does not answer, and for the same cause."""
     (known,) = preparing.current.events.values()
