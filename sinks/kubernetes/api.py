@@ -20,6 +20,7 @@ from lightkube.resources.core_v1 import Event, Node, NodeStatus, Pod, PodEvictio
 from lightkube.types import PatchType
 
 from sinks.base import Problem, SinkError
+from sinks.kubernetes.conflict import ConflictError
 from sinks.kubernetes.pods import HELD
 
 T = TypeVar("T")
@@ -37,10 +38,6 @@ _REMEDIES: Final = {
     "makes it, and its policy allows a change of the pod's own node only",
     HTTPStatus.NOT_FOUND: "see NODE: it is the name of the node in the cluster",
 }
-
-
-class ConflictError(Exception):
-    """Somebody else changed the node in between: read it again."""
 
 
 class Api:

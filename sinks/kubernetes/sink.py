@@ -11,8 +11,8 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from sinks.base import Check, Problem, Sink, SinkContext, SinkError, SinkRejected, SinkSettings
-from sinks.kubernetes.api import ConflictError
 from sinks.kubernetes.check import look_at, see_that_it_is_ours
+from sinks.kubernetes.conflict import ConflictError
 from sinks.kubernetes.marks import Mark, Marks, condition_patch, marks_on, patch_of
 from sinks.kubernetes.pods import HELD, is_leaving, name_of, to_evict
 from sinks.kubernetes.settings import KubernetesSettings

@@ -1,3 +1,5 @@
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -20,6 +22,19 @@ def installed(directory: Path, patch: pytest.MonkeyPatch, **points: str) -> None
 def test_each_built_in_kind_loads_the_class_that_says_so(kind: str) -> None:
     """The word that selects a sink is the word that its class has."""
     assert kind == registry.load(kind).KIND
+
+
+def test_built_in_kinds_load_without_the_libraries_of_an_extra() -> None:
+    """`seb config env` and the reference name their settings wherever the bridge is installed."""
+    script = (
+        "import sys\n"
+        "for extra in ('azure.identity', 'httpx2', 'lightkube'):\n"
+        "    sys.modules[extra] = None\n"
+        "from sinks import registry\n"
+        "print(*(registry.load(kind).KIND for kind in registry.BUILT_IN))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True)
+    assert done.stdout.decode().split() == list(BUILT_IN)
 
 
 def test_an_unknown_kind_is_told_what_there_is() -> None:
