@@ -108,6 +108,13 @@ def come(connection: sqlite3.Connection, sink: str, kind: str, head: int, *, kno
     """The sink is named; `known` if it was so in an earlier run. Raises `sqlite3.Error`."""
     if not known:
         connection.execute("INSERT INTO absences (sink, first) VALUES (?, 0)", (sink,))
+    # What waits since before the absence it gets as well, also where another kind left it behind.
+    connection.execute(
+        "INSERT OR IGNORE INTO awaited (sink, kind, event) "  # noqa: S608  # our own words
+        "SELECT ?2, ?1, event FROM records WHERE event IS NOT NULL "
+        f"AND sequence > (SELECT cursor FROM sinks WHERE name = ?2) AND {IS_DUE}",
+        (kind, sink),
+    )
     connection.execute(
         "INSERT OR IGNORE INTO late (sink, sequence) "  # noqa: S608  # our own words
         f"SELECT ?1, sequence FROM ({MATTERS}) JOIN records USING (sequence) "

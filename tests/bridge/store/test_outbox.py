@@ -445,6 +445,16 @@ def test_a_kind_that_comes_back_gets_the_ends_that_it_missed(store: Store, outbo
     assert outbox.next("ops", 9) is None
 
 
+def test_another_kind_gets_the_end_of_what_waits_for_its_name(store: Store, outbox: Outbox) -> None:
+    """The name was not there when the event ended, and the former kind had not got it yet."""
+    store.commit([draft(1, event_id="E-1")], events=[event_row("E-1")])
+    outbox.register(recipients("another"))
+    ended = draft(2, event_id="E-1", record_type=EVENT_ENDED)
+    store.commit([ended, draft(3, event_id="E-2")], events=[event_row("E-1", pending=False)])
+    outbox.register({"ops": Recipient(kind="file")})
+    assert sequences(drain(outbox)) == [1, 2]
+
+
 def test_a_large_backlog_is_read_quickly(store: Store, outbox: Outbox) -> None:
     """What is waiting is found by an index, and without the records' bodies."""
     for query in (

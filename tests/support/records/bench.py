@@ -35,8 +35,8 @@ from wire.observer import BridgeRun, Observer
 from wire.vm import VmIdentity
 
 Setup = tuple[str, bool]
-"""Names of the sinks, each with ! if it follows events of this VM alone; and whether the scope is
-`self`."""
+"""Names of the sinks, each with ~ if it is of the other kind, and with ! if it follows events of
+this VM alone; and whether the scope is `self`. Each kind of a name is a far end of its own."""
 DISK_FULL, DISK_FINE = "PRAGMA query_only=ON", "PRAGMA query_only=OFF"
 
 
@@ -98,6 +98,11 @@ class Owner(Ownership):
 
     def _fetch(self, timeout: float | None) -> Any:
         return self.vm
+
+
+def name_of(sink: str) -> str:
+    """The name of a sink, without the mark of its kind."""
+    return sink.rstrip("~")
 
 
 def observer_of(vm: VmIdentity, run: str) -> Observer:
@@ -175,24 +180,32 @@ class RecordBench:
     def _name_sinks(self, names: str) -> None:
         before = self._named
         self._named = {each.strip("!"): each.endswith("!") for each in names.split()}
-        for name in before.keys() - self._named.keys():
-            self.lineage.left[name] = self.store.head
-        for name in self._named:
-            receiver = self.receivers.setdefault(name, Receiver(self.facts))
-            if before.get(name) and not self._named[name]:
+        for sink in before.keys() - self._named.keys():
+            self.lineage.left[sink] = self.store.head
+            self.lineage.kinds[name_of(sink)] = sink
+        for sink in self._named:
+            receiver = self.receivers.setdefault(sink, Receiver(self.facts))
+            if before.get(sink) and not self._named[sink]:
                 receiver.widen(self.lineage)
-            if name not in before:
-                left = self.lineage.left.get(name, 0)
+            if sink in before:
+                continue
+            if self.lineage.kinds.get(name_of(sink), sink) == sink:
+                left = self.lineage.left.get(sink, 0)
                 receiver.join(self.lineage, left, self.store.head)
+            else:
+                receiver.replace()
         self.outbox = Outbox(self.store)
         self.outbox.register(
             recipients(
                 Quiet(
-                    name,
-                    SinkSettings(kind="quiet", affects_this_vm_only=ours_only),
+                    name_of(sink),
+                    SinkSettings(
+                        kind="other" if sink.endswith("~") else "quiet",
+                        affects_this_vm_only=ours_only,
+                    ),
                     sample_context(),
                 )
-                for name, ours_only in self._named.items()
+                for sink, ours_only in self._named.items()
             )
         )
 
@@ -253,12 +266,11 @@ class RecordBench:
         it (`unmarked`), or marks it on a disk that takes nothing (`unwritten`); or the far end
         refuses the first record for good.
         """
-        if sink not in self._named:
+        far_end = next((each for each in self._named if name_of(each) == sink), None)
+        batch = None if far_end is None else self.outbox.next(sink, 3)
+        if far_end is None or batch is None:
             return
-        batch = self.outbox.next(sink, 3)
-        if batch is None:
-            return
-        receiver, count = self.receivers[sink], 1 if how == "some" else len(batch.records)
+        receiver, count = self.receivers[far_end], 1 if how == "some" else len(batch.records)
         if how == "refuse":
             record = batch.records[0]
             self.outbox.park(sink, record.sequence, reason="no", attempts=1, now=self.clock.now())
@@ -280,18 +292,20 @@ class RecordBench:
     def drain(self) -> None:
         """Every sink gets everything; then its far end knows what is so, and the disk is tidy."""
         for sink, ours_only in self._named.items():
-            while self.outbox.next(sink, 1) is not None:
-                self.serve(sink, "all")
+            self._serve_all(sink)
             self.receivers[sink].judge(self.lineage, ours_only=ours_only)
         self._judge_disk()
+
+    def _serve_all(self, sink: str) -> None:
+        while self.outbox.next(name_of(sink), 1) is not None:
+            self.serve(name_of(sink), "all")
 
     def _judge_disk(self) -> None:
         """Once more records have come and were delivered, no more is kept than is needed."""
         for _ in range(3):
             self.heartbeat()
             for sink in self._named:
-                while self.outbox.next(sink, 1) is not None:
-                    self.serve(sink, "all")
+                self._serve_all(sink)
             self.poll()
         ((kept,),) = self.store.read("SELECT count(*) FROM records")
         ((dead,),) = self.store.read("SELECT count(DISTINCT sequence) FROM dead")
@@ -320,7 +334,7 @@ class RecordBench:
         if self._differs():
             assert not self.poller.run()
         for sink in self._named:
-            self.serve(sink, "unwritten")
+            self.serve(name_of(sink), "unwritten")
         self.store.read(DISK_FINE)
 
     def _differs(self) -> bool:

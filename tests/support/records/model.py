@@ -41,7 +41,20 @@ STATES: list[State | None] = [
 ]
 SETUPS = [
     (names, scope)
-    for names in ("a b", "a b!", "a! b", "a", "b", "b!", "a c", "a b! c", "")
+    for names in (
+        "a b",
+        "a b!",
+        "a! b",
+        "a",
+        "b",
+        "b!",
+        "a c",
+        "a b! c",
+        "",
+        "a~ b",
+        "a~! b~",
+        "b~ c",
+    )
     for scope in (False, False, True)
 ]
 SAYS = [("say", event, state) for event in EVENTS for state in STATES]

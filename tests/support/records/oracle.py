@@ -49,7 +49,9 @@ class Lineage:
     newest: dict[str, Record] = field(default_factory=dict)
     """Of each event, the data of its newest record."""
     left: dict[str, int] = field(default_factory=dict)
-    """The newest sequence when a sink was taken out, by its name."""
+    """The newest sequence when a sink was taken out, by its name and kind."""
+    kinds: dict[str, str] = field(default_factory=dict)
+    """What a name was last, that has gone."""
 
     def copy(self) -> "Lineage":
         return deepcopy(self)
@@ -105,6 +107,10 @@ class Receiver:
         over = {event for event, data in known if data["transition"] == "ended"}
         self.past = over - self.open
         self.absent = (left, head)
+
+    def replace(self) -> None:
+        """The sink takes the place of one of another kind, and what waits for that as well."""
+        self.past = set()
 
     def widen(self, lineage: Lineage) -> None:
         """The sink followed events of this VM alone, and now follows all, from now on."""
