@@ -24,7 +24,9 @@ THREADS: Final = 8
 RETRY_SECONDS: Final = 10.0
 """Seconds between two tries to bind an address that is in use."""
 CONNECTIONS: Final = 200
-"""How many are open at once; a further client waits until one is closed."""
+"""How many are open at once; a further client takes the place of one that has not asked yet, or
+waits until one is closed.
+"""
 ASK_SECONDS: Final = 10.0
 """How long a connection may take until its request is complete."""
 READ_SECONDS: Final = 30.0
@@ -105,6 +107,8 @@ class Server:
             while not self._stop.is_set():
                 wasyncore.loop(timeout=_TICK_SECONDS, map=channels, count=1)
                 close_slow(list(self._server.active_channels.values()), time.time())
+                if len(channels) >= CONNECTIONS:
+                    make_room(list(self._server.active_channels.values()))
         finally:
             self._server.task_dispatcher.shutdown(timeout=_TICK_SECONDS)
             wasyncore.close_all(channels, ignore_all=True)
@@ -128,9 +132,21 @@ def close_slow(channels: Iterable[Any], now: float) -> None:
     """
     for each in channels:
         unread = each.total_outbufs_len and now - each.last_activity > READ_SECONDS
-        asked = each.requests or each.total_outbufs_len
-        if unread or (not asked and now - each.creation_time > ASK_SECONDS):
+        if unread or (not _has_asked(each) and now - each.creation_time > ASK_SECONDS):
             each.handle_close()
+
+
+def make_room(channels: Iterable[Any]) -> None:
+    """Close the first of these, the oldest first, that has not completed a request: a probe does so
+    within milliseconds, and must not wait for clients that say nothing.
+    """
+    oldest = next((each for each in channels if not _has_asked(each)), None)
+    if oldest is not None:
+        oldest.handle_close()
+
+
+def _has_asked(channel: Any) -> bool:
+    return bool(channel.requests or channel.total_outbufs_len)
 
 
 def bound(host: str, port: int) -> socket.socket:

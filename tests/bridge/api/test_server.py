@@ -10,7 +10,16 @@ from typing import Any
 import pytest
 from support.ports import free_port
 
-from bridge.api.server import ASK_SECONDS, READ_SECONDS, THREADS, Server, bound, close_slow
+from bridge.api.server import (
+    ASK_SECONDS,
+    CONNECTIONS,
+    READ_SECONDS,
+    THREADS,
+    Server,
+    bound,
+    close_slow,
+    make_room,
+)
 
 PATIENCE = 20.0
 Ask = Callable[..., http.client.HTTPResponse]
@@ -124,6 +133,19 @@ def test_connections_that_say_nothing_keep_nobody_out(port: int) -> None:
         assert ask(port)[0] == 200
 
 
+@pytest.mark.usefixtures("server")
+def test_more_connections_than_there_may_be_keep_nobody_out(
+    port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each further one takes the place of the oldest that has not asked for anything."""
+    monkeypatch.setattr("bridge.api.server.ASK_SECONDS", 600.0)
+    with ExitStack() as stack:
+        for _ in range(CONNECTIONS + 50):
+            silent = stack.enter_context(socket.create_connection(("127.0.0.1", port), PATIENCE))
+            silent.sendall(b"GET / HTTP/1.1\r\nX: ")
+        assert ask(port)[0] == 200
+
+
 def test_readers_who_never_read_keep_nobody_out(port: int) -> None:
     """A connection carries one request: what is sent behind it takes no thread."""
 
@@ -170,3 +192,14 @@ def test_an_answer_that_is_not_read_is_not_kept() -> None:
     made = Line(0.0, requests=["r"])
     close_slow([unread, read, made], now)
     assert (unread.closed, read.closed, made.closed) == (True, False, False)
+
+
+def test_room_is_made_by_the_oldest_that_has_not_asked() -> None:
+    """Whoever has asked keeps the connection until the answer is read."""
+    asked, reading = Line(0.0, requests=["r"]), Line(0.0, total_outbufs_len=9)
+    old, new = Line(1.0), Line(2.0)
+    make_room([asked, reading, old, new])
+    assert [each.closed for each in (asked, reading, old, new)] == [False, False, True, False]
+    make_room([asked, reading])
+    assert not asked.closed
+    assert not reading.closed
