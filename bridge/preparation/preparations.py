@@ -16,7 +16,7 @@ from bridge.clock import Clock
 from bridge.events.state import CurrentState
 from bridge.events.tracked import TrackedEvent
 from bridge.preparation.transitions import Happening, after
-from bridge.store.database import Store
+from bridge.store.database import RESET_KEY, Store
 from bridge.store.outbox import Outbox
 from bridge.store.preparations import Preparation, PreparationRows
 from wire.moment import rfc3339
@@ -27,6 +27,10 @@ log: Final = logging.getLogger(__name__)
 
 DEADLINE: Final = "deadline"
 """The cause of a preparation that was not asked for in time."""
+LOST_KEY: Final = "preparations_lost"
+"""In `meta`: whether earlier preparations were lost together with their store, until the first
+document of the new one shows for which events there may have been some.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +53,7 @@ class Preparations(PreparationRows):
         current: CurrentState,
         clock: Clock,
     ) -> None:
-        """Raises `StoreError` where what is remembered cannot be read."""
+        """Raises `StoreError` where what is remembered cannot be read, or a loss not noted."""
         super().__init__(store)
         self.spec = spec
         self._current = current
@@ -63,6 +67,8 @@ class Preparations(PreparationRows):
             each.event: replace(each, is_over=each.is_over or each.state == "preparing")
             for each in self.all()
         }
+        if store.remembered(RESET_KEY) not in (None, "null"):
+            store.commit(meta={LOST_KEY: "true"})
 
     def state_of(self, tracked: TrackedEvent) -> str | None:
         """How far the preparation for this state of the event is; None if the event does not name
@@ -107,6 +113,7 @@ class Preparations(PreparationRows):
         Raises `StoreError`.
         """
         with self._lock:
+            self._assume_lost()
             for each in list(self._kept.values()):
                 self._follow(each)
         for tracked in list(self._current.events.values()):
@@ -133,20 +140,51 @@ class Preparations(PreparationRows):
         for event in outbox.told_before(sink):
             newest, tracked = self.newest(event), self._current.events.get(event)
             if event not in self._kept and newest is not None:
-                adopted = Preparation(
-                    event=event,
-                    event_id=newest.data["event"]["eventId"],
-                    fingerprint=newest.data["fingerprint"],
-                    sink=sink,
-                    cause=DEADLINE,
-                    state="prepared",
-                    asked=0,
+                self._assume(
+                    newest.data["event"]["eventId"],
+                    newest.data["fingerprint"],
                     first_seen="" if tracked is None else rfc3339(tracked.first_seen),
-                    is_over=True,
                 )
-                self.put(adopted)
-                self._keep(adopted)
         outbox.forget_told(sink)
+        with self._lock:
+            self._assume_lost()
+
+    def _assume_lost(self) -> None:
+        """After a loss of the store, whatever the first document shows of this VM may have been
+        prepared for: a recovery too many is less harm than a VM that stays away.
+        """
+        if not self._may_have_lost() or self._current.incarnation is None:
+            return
+        for tracked in list(self._current.events.values()):
+            may_be = tracked.pending and tracked.affects_this_vm and not tracked.event.is_news
+            if may_be and tracked.event.key not in self._kept:
+                self._assume(
+                    tracked.event.event_id,
+                    tracked.fingerprint,
+                    first_seen=rfc3339(tracked.first_seen),
+                )
+        self._store.commit(meta={LOST_KEY: "false"})
+
+    def _may_have_lost(self) -> bool:
+        return self._store.remembered(LOST_KEY) == "true"
+
+    def _assume(self, event_id: str, fingerprint: str, *, first_seen: str) -> None:
+        """From now on the sink gets the start and the end of an event. Its present state is not
+        prepared.
+        """
+        assumed = Preparation(
+            event=event_id.casefold(),
+            event_id=event_id,
+            fingerprint=fingerprint,
+            sink=self.spec.sink,
+            cause=DEADLINE,
+            state="prepared",
+            asked=0,
+            first_seen=first_seen,
+            is_over=True,
+        )
+        self.put(assumed)
+        self._keep(assumed)
 
     def _has_passed(self, preparation: Preparation) -> bool:
         """Whether the event of a preparation has gone since, also if it is back."""
@@ -172,7 +210,8 @@ class Preparations(PreparationRows):
         the event has started, is over, or names this VM no more.
         """
         with self._lock:
-            is_known = (record.event_id or "").casefold() in self._kept
+            # The first records after a loss may come before `look` has seen their events.
+            is_known = (record.event_id or "").casefold() in self._kept or self._may_have_lost()
         return is_known and (record.type == EVENT_STARTED or _ends(record))
 
     def prepared(self, record: Record) -> None:

@@ -2,13 +2,23 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.documents.documents import LATER, NOT_BEFORE, FakeClock, ScriptedImds, body, entry
+from support.documents.documents import (
+    EVENT_ID,
+    LATER,
+    NOT_BEFORE,
+    FakeClock,
+    ScriptedImds,
+    body,
+    entry,
+)
 from support.imds.polling import looking
+from support.store_helpers import bridge_draft
 
 from bridge.imds.client import ImdsError
 from bridge.preparation.preparations import Preparations, PreparingSpec
-from bridge.store.opening import open_store
+from bridge.store.opening import FILE_NAME, open_store
 from bridge.store.outbox import Outbox, Recipient
+from wire.record import BRIDGE_STORE_RESET, PREPARATION, Record, read_record
 
 LEAD = 120.0
 NOTICE = 900.0
@@ -34,6 +44,17 @@ class Preparing:
         spec = PreparingSpec(sink="drain", kind="program", lead=LEAD)
         self.preparations = Preparations(spec, self.store, self.current, self.clock)
         self.preparations.adopt(outbox)
+
+    def lose(self, directory: Path) -> None:
+        """The store is gone, and a run begins."""
+        self.store.close()
+        (directory / FILE_NAME).unlink()
+        self.begin()
+
+    def records(self) -> list[Record]:
+        """All records of the store."""
+        rows = self.store.read("SELECT body FROM records ORDER BY sequence")
+        return [read_record(row[0]) for row in rows]
 
     def poll(self, said: bytes | Exception, *, after: float = 0.0) -> list[str | None]:
         """How far each event is prepared after a poll so many seconds later that is answered so."""
@@ -154,3 +175,44 @@ def test_what_was_not_done_for_another_state_is_not_taken_up_again(preparing: Pr
     preparing.store.close()
     preparing.begin()
     assert preparing.poll(body(entry(not_before=LATER), incarnation=2)) == ["none"]
+
+
+def test_what_a_lost_store_may_have_prepared_gets_its_end(
+    preparing: Preparing, tmp_path: Path
+) -> None:
+    """The first document of the new store names the VM: whoever counts its turn hears the end too.
+    What comes later was not prepared.
+    """
+    preparing.lose(tmp_path)
+    preparing.poll(body(entry(status="Started"), entry("E-9", resources=("web_9",))))
+    preparing.poll(body(entry("E-2"), incarnation=2))
+    preparing.poll(body(incarnation=3))
+    told = [each for each in preparing.records() if preparing.preparations.wants(each)]
+    assert [(each.type, each.event_id) for each in told] == [
+        ("seb.event.started.v1", EVENT_ID),
+        ("seb.event.ended.v1", EVENT_ID),
+    ]
+    for record in told:
+        preparing.preparations.recovered(record)
+    (recovered,) = [each for each in preparing.records() if each.type == PREPARATION]
+    assert (recovered.data["evt"], recovered.data["state"]) == (EVENT_ID, "recovered")
+    assert preparing.preparations.all() == []
+
+
+def test_a_loss_is_not_forgotten_by_a_run_that_ends_at_once(
+    preparing: Preparing, tmp_path: Path
+) -> None:
+    """The run that found the store gone reported it, and was killed before IMDS answered it."""
+    preparing.lose(tmp_path)
+    preparing.store.commit([bridge_draft(BRIDGE_STORE_RESET)])
+    preparing.store.close()
+    preparing.begin()
+    preparing.poll(body(entry(status="Started")))
+    assert [each.event_id for each in preparing.preparations.all()] == [EVENT_ID]
+
+
+def test_what_the_first_document_of_a_new_bridge_shows_was_not_prepared(
+    preparing: Preparing,
+) -> None:
+    """There was no store before."""
+    assert preparing.preparations.all() == []
