@@ -1,11 +1,14 @@
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 
 from sinks import registry
-from sinks.registry import BUILT_IN, BrokenKindError, UnknownKindError
+from sinks.registry import BUILT_IN, INTERNAL, BrokenKindError, UnknownKindError
+
+ROOT = Path(__file__).parents[2]
 
 
 def installed(directory: Path, patch: pytest.MonkeyPatch, **points: str) -> None:
@@ -16,6 +19,30 @@ def installed(directory: Path, patch: pytest.MonkeyPatch, **points: str) -> None
     lines = [f"{name} = {value}\n" for name, value in points.items()]
     (info / "entry_points.txt").write_text(f"[{registry.ENTRY_POINT_GROUP}]\n" + "".join(lines))
     patch.syspath_prepend(directory)
+
+
+@pytest.mark.parametrize("kind", [*BUILT_IN, *INTERNAL])
+def test_each_kind_of_ours_stands_in_all_places(kind: str) -> None:
+    """The steps for a kind of sink in CONTRIBUTING.md; the message names what was forgotten."""
+    module = f"sinks.{kind}"
+    found = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    contracts = {each["name"]: each for each in found["tool"]["importlinter"]["contracts"]}
+    independent = contracts["concrete sinks do not know each other"]["modules"]
+    unknown = contracts["bridge knows of sinks the contract and the registry, and no concrete sink"]
+    tests = [path.read_text(encoding="utf-8") for path in (ROOT / "tests/sinks").glob("test_*.py")]
+    kept = [text for text in tests if f"from {module}" in text and "SinkContract)" in text]
+    places = {
+        "pyproject.toml, concrete sinks do not know each other": module in independent,
+        "pyproject.toml, bridge knows no concrete sink": module in unknown["forbidden_modules"],
+        f"tests/sinks/test_{kind}.py, a subclass of SinkContract": bool(kept),
+    }
+    assert [place for place, is_there in places.items() if not is_there] == []
+
+
+def test_the_readme_has_every_kind() -> None:
+    """A user finds each in the table of sinks."""
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert [kind for kind in BUILT_IN if f"\n| `{kind}` |" not in readme] == []
 
 
 @pytest.mark.parametrize("kind", BUILT_IN)

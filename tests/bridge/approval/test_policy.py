@@ -1,6 +1,8 @@
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -207,6 +209,34 @@ def test_every_key_that_narrows_a_rule_is_tried_against_covers() -> None:
     tried = {"affects_this_vm", "event_type", "event_source", "max_duration"}
     other = {"name", "max_resources", "after", "leader", "takeover"}
     assert set(Rule.model_fields) == tried | other
+
+
+def test_the_sentence_names_every_key_of_a_rule() -> None:
+    """What `seb check` says of two rules differs wherever they differ in one key."""
+    other: dict[str, Any] = {
+        "name": "other",
+        "event_type": ("Freeze",),
+        "event_source": ("User",),
+        "affects_this_vm": False,
+        "max_resources": 7,
+        "max_duration": 3.0,
+        "after": ("drain",),
+        "leader": "first",
+        "takeover": 60.0,
+    }
+    assert other.keys() == Rule.model_fields.keys()
+    for key, value in other.items():
+        needed = {"leader": "first"} if key == "takeover" else {}
+        plain = Rule(**{"name": "r", "max_resources": 2, **needed})
+        changed = plain.model_copy(update={key: value})
+        assert sentence(plain) != sentence(changed), f"bridge/approval/policy.py, sentence: {key}"
+
+
+def test_the_readme_lists_every_key_of_a_rule() -> None:
+    """An owner finds there what a rule can say."""
+    readme = (Path(__file__).parents[3] / "README.md").read_text(encoding="utf-8")
+    words = set(re.findall(r"\w+", readme))
+    assert Rule.model_fields.keys() - words == set()
 
 
 @given(RULES, RULES, EVENTS)

@@ -233,12 +233,18 @@ def test_a_clock_that_is_wrong_by_a_day_hides_no_vm(console: ConsoleProcess, fle
 def test_a_vm_that_comes_back_with_another_name_is_the_same(
     console: ConsoleProcess, fleet: Fleet
 ) -> None:
-    """The vmId is what counts: one row, under its new name, and its event is found by it."""
+    """The vmId is what counts: one row, under its new name once that is accepted, and its event is
+    found by it.
+    """
     vm = FakeVm(name="old-name")
     fleet.say(vm, vm.heartbeat())
     eventually(lambda: "old-name" in console.vms(), what="the old name")
     vm.name = "new-name"
     fleet.say(vm, vm.event("E-RENAMED"))
+    eventually(lambda: "E-RENAMED" in console.events(), what="the event")
+    assert console.vms().keys() >= {"old-name"}
+    done = console.run("accept", vm.vm_id)
+    assert done.returncode == 0, done.stderr
     eventually(lambda: "new-name" in console.vms(), what="the new name")
     assert "old-name" not in console.vms()
     assert console.events()["E-RENAMED"]["resources"][0]["vmId"] == vm.vm_id

@@ -69,4 +69,5 @@ def test_a_field_of_an_event_is_on_its_page(stage: ConsoleStage) -> None:
         if name not in NOT_SHOWN
     }
     wanted["resources"] = "web-1"
-    assert [name for name, text in wanted.items() if text not in page] == []
+    missing = [name for name, text in wanted.items() if text not in page]
+    assert missing == [], "console/web/pages/templates/event.html has no line for these"
