@@ -135,8 +135,8 @@ def begin_again(connection: sqlite3.Connection, sink: str, kind: str) -> None:
     connection.execute(
         "INSERT OR IGNORE INTO late (sink, sequence) "  # noqa: S608  # our own words
         f"SELECT ?1, sequence FROM ({MATTERS}) JOIN records USING (sequence) "
-        f"WHERE sequence <= ?3 AND {IS_OWED}",
-        (sink, kind, cursor),
+        f"WHERE {IS_OWED}",  # also of what the former kind was not to get, and has not behind it
+        (sink, kind),
     )
     first = begin_of_late(connection, sink, cursor)
     if first < cursor:

@@ -445,6 +445,18 @@ def test_a_kind_that_comes_back_gets_the_ends_that_it_missed(store: Store, outbo
     assert outbox.next("ops", 9) is None
 
 
+def test_a_kind_gets_the_end_that_another_one_left_aside(store: Store, outbox: Outbox) -> None:
+    """The name came back as another kind first, which had taken nothing when it went again."""
+    store.commit([draft(1, event_id="E-1")], events=[event_row("E-1")])
+    assert sequences(drain(outbox)) == [1]
+    outbox.register(recipients("another"))
+    ended = draft(2, event_id="E-1", record_type=EVENT_ENDED)
+    store.commit([ended, draft(3, event_id="E-2")], events=[event_row("E-1", pending=False)])
+    outbox.register({"ops": Recipient(kind="file")})
+    outbox.register({"ops": Recipient(kind="test")})
+    assert sequences(drain(outbox)) == [2]
+
+
 def test_another_kind_gets_the_end_of_what_waits_for_its_name(store: Store, outbox: Outbox) -> None:
     """The name was not there when the event ended, and the former kind had not got it yet."""
     store.commit([draft(1, event_id="E-1")], events=[event_row("E-1")])
