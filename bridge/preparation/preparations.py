@@ -304,9 +304,11 @@ class Preparations(PreparationRows):
         return found.cause if found is not None and is_it else None
 
     def _follow(self, preparation: Preparation) -> None:
-        """Look whether the event is still the one that is prepared for."""
+        """Look whether the event is still the one that is prepared for; what an earlier run asked
+        for and did not see done ends in the records as well.
+        """
         tracked = self._current.events.get(preparation.event)
-        if preparation.is_over:
+        if preparation.is_over and preparation.state != "preparing":
             return
         if tracked is None or not tracked.affects_this_vm or self._has_passed(preparation):
             preparation = self._step(preparation, Happening.OVER)

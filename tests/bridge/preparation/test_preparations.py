@@ -216,3 +216,28 @@ def test_what_the_first_document_of_a_new_bridge_shows_was_not_prepared(
 ) -> None:
     """There was no store before."""
     assert preparing.preparations.all() == []
+
+
+@pytest.mark.parametrize(
+    ("document", "reason"),
+    [
+        (body(entry(not_before=LATER), incarnation=2), "event_changed"),
+        (body(incarnation=2), "unknown_event"),
+    ],
+    ids=["changed", "over"],
+)
+def test_what_was_not_done_ends_in_the_records_too(
+    preparing: Preparing, document: bytes, reason: str
+) -> None:
+    """Whoever follows the records learns once that it does not go on, as if the bridge had run."""
+    (known,) = preparing.current.events.values()
+    preparing.preparations.ask(known, "command:1")
+    for _ in range(2):
+        preparing.store.close()
+        preparing.begin()
+        preparing.poll(document)
+    told = [each.data for each in preparing.records() if each.type == PREPARATION]
+    assert [(each["state"], each["reason"]) for each in told] == [
+        ("preparing", None),
+        ("failed", reason),
+    ]
