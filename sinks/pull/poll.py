@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import random
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Final
 
@@ -19,23 +21,75 @@ from wire.command import MAX_TOKEN_BYTES
 WAIT_SECONDS: Final = 25
 """How long the server may hold its answer back; below what proxies cut (30 s and more)."""
 MAX_TOKENS: Final = 64
+"""How many are taken of one answer; the others come with the next ones."""
+COPY_SECONDS: Final = 10.0
+"""How long a token that was handed in is left out at first."""
+MAX_COPY_SECONDS: Final = 60.0
+"""The same after several copies. It is no longer than that, because a token may be refused for a
+reason that passes, such as a trust file that is not yet the new one."""
+REMEMBERED: Final = 1024
+"""Of how many tokens it is known that they were handed in."""
 # Room for quotes, commas and line breaks around each token.
 _LARGEST: Final = MAX_TOKENS * (MAX_TOKEN_BYTES + 16)
 # The least time from one request to the next: a server that does not hold its answers back, or
-# gives the same commands again and again, is not asked a thousand times a second.
+# gives the same commands again and again, is not asked a thousand times a second. It is asked
+# faster only if it had something new.
 _PACE_EMPTY: Final = 1.0
 _PACE_GIVEN: Final = 0.1
 _FULL_SECONDS: Final = 0.05
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Copies:
+    """When the copies of a token count."""
+
+    due: float
+    """The next one, by the monotonic clock."""
+    pause: float
+    """Seconds for which none counts until then."""
+
+
+class HandedIn:
+    """The tokens that were handed in. A server gives a token until it has the receipt, so a copy
+    counts only after a while, each time a longer one: it is answered then as any replay, for the
+    server may have lost the receipt. For one thread at a time.
+    """
+
+    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._monotonic = monotonic
+        self._copies: dict[bytes, _Copies] = {}
+        """By the digest of the token; the one that was handed in last is the last."""
+
+    def is_due(self, token: bytes) -> bool:
+        """Whether to hand it in: it is new, or its last copy was handed in long enough ago."""
+        known = self._copies.get(_digest(token))
+        return known is None or known.due <= self._monotonic()
+
+    def note(self, token: bytes) -> None:
+        """It was handed in."""
+        digest = _digest(token)
+        known = self._copies.pop(digest, None)
+        pause = COPY_SECONDS if known is None else min(2 * known.pause, MAX_COPY_SECONDS)
+        self._copies[digest] = _Copies(due=self._monotonic() + pause, pause=pause)
+        if len(self._copies) > REMEMBERED:
+            del self._copies[next(iter(self._copies))]
 
 
 class Poll:
     """One thread over one kept connection: `fetch` once to see that it works, `start`, `stop`."""
 
     def __init__(
-        self, settings: PullSettings, context: SinkContext, *, name: str, limits: HttpLimits
+        self,
+        settings: PullSettings,
+        context: SinkContext,
+        handed_in: HandedIn,
+        *,
+        name: str,
+        limits: HttpLimits,
     ) -> None:
         self._settings = settings
         self._context = context
+        self._handed_in = handed_in
         self._name = name
         self._client = HttpClient(settings.address, limits, shown=settings.shown)
         self._stopping = threading.Event()
@@ -74,20 +128,30 @@ class Poll:
         due = 0.0
         try:
             while not self._stopping.is_set():
-                self._hand_in(tokens)
+                due += _PACE_GIVEN if self._hand_in(tokens) else _PACE_EMPTY
                 self._stopping.wait(due - time.monotonic())
                 due = time.monotonic()
                 tokens = self._tokens(self._ask_twice())
-                due += _PACE_GIVEN if tokens else _PACE_EMPTY
         except Exception as error:  # noqa: BLE001  # the end of a thread: raised by `ensure`
             self._trouble = error
 
-    def _hand_in(self, tokens: Sequence[bytes]) -> None:
-        """Hand in one after the other, waiting while the bridge has too many."""
+    def _hand_in(self, tokens: Sequence[bytes]) -> int:
+        """Hand in one after the other what is due, waiting while the bridge has too many; how many
+        those were.
+        """
+        count = 0
         for token in tokens:
+            if count == MAX_TOKENS or self._stopping.is_set():
+                break
+            if not self._handed_in.is_due(token):
+                continue
             message = CommandMessage(token=token, channel=self._name)
-            while not (self._stopping.is_set() or self._context.command(message)):
-                self._stopping.wait(_FULL_SECONDS)
+            while not self._context.command(message):
+                if self._stopping.wait(_FULL_SECONDS):
+                    return count
+            self._handed_in.note(token)
+            count += 1
+        return count
 
     def _ask_twice(self) -> Answer:
         """Something on the way cuts a connection that waits now and then: no trouble yet."""
@@ -118,8 +182,7 @@ class Poll:
             tokens = _read(answer.body)
             if tokens is None:
                 raise SinkError(
-                    f"{answered} with a body that is not a JSON list of at most {MAX_TOKENS} "
-                    f"tokens; {URL_HINT}"
+                    f"{answered} with a body that is not a JSON list of tokens; {URL_HINT}"
                 )
             return tokens
         if HTTPStatus.MULTIPLE_CHOICES <= answer.status < HTTPStatus.BAD_REQUEST:
@@ -132,14 +195,24 @@ class Poll:
 
 
 def _read(body: bytes) -> list[bytes] | None:
-    """The tokens in a body, each cut just above the largest allowed; None for anything else."""
+    """The tokens in a body, each cut just above the largest allowed; None if it is not a list."""
     try:
         loaded = json.loads(body)
     except (ValueError, RecursionError):
         return None
-    if not isinstance(loaded, list) or len(loaded) > MAX_TOKENS:
+    if not isinstance(loaded, list):
         return None
-    if not all(isinstance(each, str) for each in loaded):
-        return None
-    # Text that UTF-8 cannot hold is not a token; the verifier refuses it.
-    return [each[: MAX_TOKEN_BYTES + 1].encode("utf-8", "replace") for each in loaded]
+    return [_token(each) for each in loaded]
+
+
+def _token(loaded: object) -> bytes:
+    """What is not text, or is text that UTF-8 cannot hold, is not a token: the verifier refuses
+    it, and whatever stands beside it in the list is taken.
+    """
+    if not isinstance(loaded, str):
+        return b""
+    return loaded[: MAX_TOKEN_BYTES + 1].encode("utf-8", "replace")
+
+
+def _digest(token: bytes) -> bytes:
+    return hashlib.sha256(token).digest()

@@ -18,7 +18,7 @@ from sinks.base import (
 from sinks.http.check import look_at_address
 from sinks.http.client import HttpClient, HttpLimits
 from sinks.http.outcome import judge
-from sinks.pull.poll import WAIT_SECONDS, Poll
+from sinks.pull.poll import WAIT_SECONDS, HandedIn, Poll
 from sinks.pull.settings import HINTS, PullSettings
 from wire.record import APPROVAL, CONTENT_TYPE, Record
 
@@ -48,6 +48,8 @@ class PullSink(Sink[PullSettings]):
         super().__init__(name, settings, context)
         self._client: HttpClient | None = None
         self._poll: Poll | None = None
+        self.handed_in = HandedIn()
+        """Kept as long as the sink is: a connection that breaks makes no copy a new command."""
         self._trouble: SinkError | None = None
 
     @property
@@ -66,7 +68,9 @@ class PullSink(Sink[PullSettings]):
     def open(self) -> None:
         """Ask for commands once, then in a thread; `maintain` raises what goes wrong."""
         self.close()
-        self._poll = poll = Poll(self.settings, self.context, name=self.name, limits=self.LIMITS)
+        self._poll = poll = Poll(
+            self.settings, self.context, self.handed_in, name=self.name, limits=self.LIMITS
+        )
         try:
             poll.start(poll.fetch(wait=0))
         except SinkError as error:

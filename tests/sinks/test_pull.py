@@ -19,7 +19,7 @@ from support.sinks.throwaway_ca import ThrowawayCa
 from sinks.base import SinkContext, SinkError
 from sinks.http.client import HttpLimits
 from sinks.pull import PullSink
-from sinks.pull.poll import MAX_TOKENS
+from sinks.pull.poll import MAX_TOKENS, REMEMBERED, HandedIn
 from sinks.pull.settings import PullSettings
 from sinks.testing import SAMPLE_VM, sample_context
 from wire.command import MAX_TOKEN_BYTES
@@ -163,11 +163,9 @@ def test_any_other_answer_is_a_sink_error(
         b"",
         b"<html>",
         b'{"tokens": []}',
-        b'["a", 1]',
         b'"a.b.c"',
         b"\xff",
         b"[" * 100_000,
-        json.dumps(["x"] * (MAX_TOKENS + 1)).encode(),
     ],
 )
 def test_a_body_that_is_no_list_of_tokens_is_a_sink_error(server: HttpServer, body: bytes) -> None:
@@ -175,8 +173,89 @@ def test_a_body_that_is_no_list_of_tokens_is_a_sink_error(server: HttpServer, bo
     source = Source()
     server.answer(status=200, body=body)
     said = str(opening_fails(make(server, source)))
-    assert "not a JSON list of at most 64 tokens" in said
+    assert "not a JSON list of tokens" in said
     assert source.messages == ()
+
+
+def test_what_is_too_much_for_once_comes_with_the_next_answers(server: HttpServer) -> None:
+    """A server may give all that waits each time: the first ones are taken, then the others."""
+    source = Source()
+    tokens = [f"a.b.{number}" for number in range(2 * MAX_TOKENS + 1)]
+    for _ in range(3):
+        tell(server, *tokens)
+    with polling(server, source) as sink:
+        source.wait_for(len(tokens))
+        sink.maintain()
+        assert len(server.requests()) >= 3
+    assert source.tokens == [token.encode() for token in tokens]
+
+
+def test_what_is_not_a_token_does_not_hurt_its_neighbours(server: HttpServer) -> None:
+    """The verifier refuses it, so that it is counted and logged as any other that is malformed."""
+    source = Source()
+    server.answer(status=200, body=b'["a.b.c", 1, null, {}, [["x"]], "d.e.f"]')
+    with polling(server, source) as sink:
+        source.wait_for(3)
+        sink.maintain()
+    assert source.tokens == [b"a.b.c", b"", b"d.e.f"]
+
+
+def test_a_copy_counts_only_after_a_while(server: HttpServer) -> None:
+    """A server gives a token until it has the receipt, which may take a moment; and while there are
+    only copies, it is asked no faster than if it had nothing.
+    """
+    source = Source()
+    began = time.monotonic()
+    for _ in range(4):
+        tell(server, "a.b.c", "a.b.c")
+    tell(server, "a.b.c", "d.e.f")
+    sink = make(server, source)
+    sink.handed_in = HandedIn(lambda: 0.0)
+    sink.open()
+    source.wait_for(2)
+    assert time.monotonic() - began > 2.0
+    sink.close()
+    tell(server, "d.e.f", "g.h.i")
+    sink.open()
+    source.wait_for(3)
+    sink.close()
+    assert source.tokens == [b"a.b.c", b"d.e.f", b"g.h.i"]
+
+
+def test_a_token_that_was_not_taken_counts_at_once(server: HttpServer) -> None:
+    """What the bridge had no room for when the connection ended is no copy."""
+    source = Source()
+    source.full = True
+    tell(server, "a.b.c")
+    tell(server, "a.b.c")
+    with polling(server, source) as sink:
+        source.wait_for_tries(1)
+        sink.close()
+        source.full = False
+        sink.open()
+        source.wait_for(1)
+    assert source.tokens == [b"a.b.c"]
+
+
+def test_each_copy_counts_after_a_longer_while() -> None:
+    """It is answered as any replay then: the server may have lost the receipt that it took."""
+    now = [0.0]
+    handed_in = HandedIn(lambda: now[0])
+    taken = []
+    for second in range(300):
+        now[0] = float(second)
+        if handed_in.is_due(b"a.b.c"):
+            handed_in.note(b"a.b.c")
+            taken.append(second)
+    assert taken == [0, 10, 30, 70, 130, 190, 250]
+
+
+def test_not_every_token_is_remembered_for_ever() -> None:
+    """A server may give new ones without end."""
+    handed_in = HandedIn(lambda: 0.0)
+    for number in range(REMEMBERED + 1):
+        handed_in.note(b"%d" % number)
+    assert [handed_in.is_due(b"0"), handed_in.is_due(b"1")] == [True, False]
 
 
 @pytest.mark.parametrize(
