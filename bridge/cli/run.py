@@ -38,10 +38,14 @@ def command(once: bool, dry_run: bool, overrides: tuple[str, ...]) -> None:  # n
 def _work(config: Configuration, *, once: bool) -> int:
     # One poll has nothing to finish, and what is committed is safe: a signal ends it at once.
     stop = common.interruption() if once else common.stop_event()
-    from bridge.service.bridge import Bridge, RunEnd  # noqa: PLC0415  # `seb run --help` needs none of it
+    from bridge.approval.trusted_keys import trust_of  # noqa: PLC0415  # `seb run --help` needs none
+    from bridge.service.bridge import Bridge, RunEnd  # noqa: PLC0415  # of it
 
     redact = common.start_log(config)
     try:
+        # Only here: a trust file that is bad later keeps commands from being verified, and does not
+        # end the process, also where a run begins again.
+        trust_of(config.settings.approval)
         if once:
             return OK if Bridge(config, stop=stop, redact=redact).run_once() else UNREACHABLE
         # A run may end and the next one begin. Only a signal sets `stop`, and nothing clears it.

@@ -11,7 +11,6 @@ from typing import Any, Final
 from bridge import system
 from bridge.api.control import ControlServer
 from bridge.api.control_requests import ControlRequests, shown_settings, starting_requests
-from bridge.approval.trusted_keys import trust_of
 from bridge.clock import Clock, SystemClock
 from bridge.config.load import Configuration
 from bridge.events.poller import Round
@@ -65,9 +64,7 @@ class Bridge:
         clock: Clock | None = None,
         boot_id: Callable[[], str | None] = system.boot_id,
     ) -> None:
-        """Raises `ConfigurationError` where the keys that the settings name cannot be trusted."""
         self._settings = configuration.settings
-        trust_of(self._settings.approval)
         self._sinks = configuration.sinks
         self._stop = stop
         self._redact = redact

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from support.commands.control_plane import Signer, jwks
 from support.eventually import eventually
 from support.process.launch import Launch
 from support.sinks.http_server import HttpServer
@@ -94,6 +95,25 @@ def test_a_store_that_is_replaced_while_it_is_in_use(
         found = store.execute("SELECT type FROM records").fetchall()
     assert ("seb.event.scheduled.v1",) in found
     assert (("seb.bridge.store-reset.v1",) in found) is (instead == "nothing")
+
+
+@pytest.mark.skipif(os.name == "nt", reason="a file in use cannot be deleted there")
+def test_a_trust_file_that_is_bad_later_ends_no_run(launch: Launch, simulator: Simulator) -> None:
+    """A start ends with 78; a run that begins again bears it as the one before did."""
+    trust = launch.home / "trust.json"
+    trust.write_text("{")
+    variables = {"SEB_SINK__STDOUT__FORMAT": "json", "SEB_APPROVAL__TRUST": str(trust)}
+    assert launch(**variables).wait() == 78
+    trust.write_text(jwks(Signer()))
+    bridge = launch(**variables)
+    event = simulator.announce(SimulatedEvent())
+    bridge.wait_for_records(1, types="seb.event.scheduled")
+    trust.write_text("{")
+    for path in launch.state.glob(f"{STORE}*"):
+        path.unlink()
+    bridge.wait_for_log("store_replaced")
+    again = bridge.wait_for_records(2, types="seb.event.scheduled")
+    assert {each["data"]["event"]["eventId"] for each in again} == {event.event_id}
 
 
 def test_imds_that_is_down_at_start_is_waited_for(launch: Launch, simulator: Simulator) -> None:

@@ -1,5 +1,4 @@
 import json
-import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,6 @@ from support.commands.control_plane import LEAVE_OUT, Signer, jwks
 from bridge.approval.trusted_keys import trust_of
 from bridge.config.approval import Rule
 from bridge.config.load import load
-from bridge.service.bridge import Bridge
 from sinks.shared.errors import CONFIGURATION, ConfigurationError
 
 
@@ -128,12 +126,12 @@ def test_after_may_name_the_default_sink() -> None:
     assert rules({"name": "a", "after": ["stdout"]})[0].after == ("stdout",)
 
 
-def test_a_trust_file_is_read_at_the_start(tmp_path: Path) -> None:
-    """A file in order is accepted; one that is missing ends the start."""
+def test_a_trust_file_is_read(tmp_path: Path) -> None:
+    """A file in order is accepted; one that is missing is an error of the settings."""
     file = tmp_path / "trust.json"
     config = load(environ={"SEB_APPROVAL__TRUST": str(file)})
     with pytest.raises(ConfigurationError) as caught:
-        Bridge(config, stop=threading.Event(), redact=str)
+        trust_of(config.settings.approval)
     why = f"SEB_APPROVAL__TRUST: the file {file} cannot be read: No such file or directory"
     assert str(caught.value) == why
     file.write_text(jwks(Signer()))
