@@ -50,6 +50,8 @@ class Lineage:
     """Of each event, the data of its newest record."""
     left: dict[str, int] = field(default_factory=dict)
     """The newest sequence when a sink was taken out, by its name and kind."""
+    narrow: set[str] = field(default_factory=set)
+    """The sinks that followed events of this VM alone when they were taken out."""
     kinds: dict[str, str] = field(default_factory=dict)
     """What a name was last, that has gone."""
 
