@@ -26,7 +26,7 @@ class Stage(Enum):
     """Where an open approval stands: its state, and what its requests to IMDS may have caused."""
 
     UNTRIED = ("accepted", "none", "accepted, no request sent")
-    IN_VAIN = ("accepted", "in vain", "accepted, every request in vain")
+    IN_VAIN = ("accepted", "in vain", "accepted, no request reached IMDS")
     ERROR = ("accepted", "error", "accepted, IMDS answered with an error")
     UNSURE = ("accepted", "maybe", "accepted, an answer was lost")
     POSTED = ("posted", "maybe", "posted")

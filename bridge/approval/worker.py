@@ -152,7 +152,9 @@ class Approver:
             return answer.result(seconds)
         except TimeoutError:
             if answer.cancel():
-                raise TimeoutError("nothing was done: other approvals are under way") from None
+                raise TimeoutError(
+                    "nothing was done: the bridge is busy with other approvals; try again"
+                ) from None
             raise TimeoutError("it is under way, and the disk has not answered yet") from None
 
     def find(self, jti: str) -> Approval | None:

@@ -84,7 +84,7 @@ def refuse_condemned(path: Path) -> None:
     if not path.is_file():
         raise DamagedError("it is not a file, but a directory or a device")
     if (path.parent / CONDEMNED_NAME).exists():
-        raise DamagedError("it was found damaged while it was in use")
+        raise DamagedError("the store was found damaged while in use")
 
 
 def put_file_aside(path: Path, now: datetime, *, reason: str) -> StoreReset:

@@ -189,7 +189,7 @@ def settings_of(vm_id: str, generation: int, *, key: bytes, base: str) -> dict[s
 
 
 def items_of(generations: Mapping[str, int], *, key: bytes, base: str) -> list[dict[str, Any]]:
-    """What is shown of enrolled VMs, once."""
+    """The answer for VMs that were just enrolled: their secrets are shown this once."""
     return [
         {
             "vmId": vm_id,

@@ -70,7 +70,7 @@ class LoginError(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Begun:
+class LoginStart:
     """A login under way: where the browser goes, and the secret that its cookie keeps."""
 
     address: str
@@ -78,7 +78,7 @@ class Begun:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class ProviderAnswer:
     """Who the provider says that it is, where they wanted to go, and which login that was."""
 
     name: str
@@ -103,7 +103,7 @@ class Login:
         self._threads = ThreadPoolExecutor(_WORKERS, thread_name_prefix="login")
         self._waiting = 0
 
-    async def begin(self, secret: str | None, leads_to: str) -> Begun:
+    async def begin(self, secret: str | None, leads_to: str) -> LoginStart:
         """Start a login that leads to a path; `secret` is what the browser has already.
 
         Raises `LoginError` if the provider is away.
@@ -121,9 +121,9 @@ class Login:
         address = await self._asked(
             lambda: self._provider.address(state=state, nonce=nonce, verifier=verifier)
         )
-        return Begun(address=address, secret=secret)
+        return LoginStart(address=address, secret=secret)
 
-    async def finish(self, params: Mapping[str, str], secret: str | None) -> Found:
+    async def finish(self, params: Mapping[str, str], secret: str | None) -> ProviderAnswer:
         """Who came back from the provider with `params`; `secret` is the cookie's.
 
         Raises `LoginError`.
@@ -158,7 +158,7 @@ class Login:
             return None
         return claims
 
-    def _found(self, code: str, secret: str, state: Json) -> Found:
+    def _found(self, code: str, secret: str, state: Json) -> ProviderAnswer:
         """On a thread: the code's tokens, and who they are about."""
         provider = self._provider
         settings = self._settings
@@ -174,7 +174,7 @@ class Login:
                 "administrator can use app roles: SEB_CONSOLE_LOGIN__GROUPS_CLAIM=roles",
                 reason="too_many_groups",
             )
-        return Found(
+        return ProviderAnswer(
             name=_name_in(claims, settings.name_claim),
             groups=groups or (),
             leads_to=local_path(state["leads_to"]),

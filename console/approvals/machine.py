@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from console.approvals.printing import table_text, words_of
 from console.approvals.situation import (
     GRACE_SECONDS,
     SHORT_SECONDS,
@@ -366,13 +367,7 @@ TABLE: Final = tuple(
 
 def printed() -> str:
     """The table as text: state, condition and action, a row each."""
-    lines = [(row.state, _words(row.when), _words(row.then)) for row in TABLE]
-    wide = max(len(when) for _, when, _ in lines)
-    return "\n".join(f"{state:9}  {when:{wide}}  {then}" for state, when, then in lines)
-
-
-def _words(function: Condition | Action) -> str:
-    return (function.__doc__ or "").strip().splitlines()[0]
+    return table_text([(row.state, words_of(row.when), words_of(row.then)) for row in TABLE])
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from typing import Final, Literal
 
 from console.access.people import Person, is_same_person
 from console.access.scope import decides_event
+from console.approvals.printing import table_text, words_of
 from console.approvals.refused import REASONS, Why
 from console.fleet.candidates import Candidate
 from console.fleet.commands import working
@@ -31,7 +32,7 @@ ACTIONS: Final[dict[Action, str]] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class DecisionRequest:
     """What a person asks for, of an event as the person saw it."""
 
     what: What
@@ -52,10 +53,10 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
+class RequestSituation:
     """A request, and what it meets in the transaction that decides it."""
 
-    request: Request
+    request: DecisionRequest
     known: KnownEvent | None
     standing: Decision | None
     """The decision on the event that is not over."""
@@ -71,7 +72,7 @@ class Case:
         return standing if standing.fingerprint == self.request.fingerprint else None
 
 
-Condition = Callable[[Case], bool]
+Condition = Callable[[RequestSituation], bool]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +84,7 @@ class RequestRow:
     then: Why | Action
 
 
-def outcome_of(case: Case) -> Why | Action:
+def outcome_of(case: RequestSituation) -> Why | Action:
     """Why a request is refused, or what is done."""
     rows = (row for row in TABLE if case.request.what in row.what)
     return next(row.then for row in rows if row.when(case))
@@ -97,17 +98,17 @@ def is_reason(text: str) -> bool:
 # Conditions. The first line of each says what a row of the table says.
 
 
-def always(_case: Case) -> bool:
+def always(_case: RequestSituation) -> bool:
     """In any other case."""
     return True
 
 
-def has_no_role(case: Case) -> bool:
+def has_no_role(case: RequestSituation) -> bool:
     """The person does not have the role approver."""
     return "approver" not in case.request.person.roles
 
 
-def is_of_other_sites(case: Case) -> bool:
+def is_of_other_sites(case: RequestSituation) -> bool:
     """The event concerns another site than the person's own."""
     known = case.known
     if known is None:
@@ -116,23 +117,23 @@ def is_of_other_sites(case: Case) -> bool:
     return not decides_event(case.request.person, known.event, sites)
 
 
-def has_no_reason(case: Case) -> bool:
+def has_no_reason(case: RequestSituation) -> bool:
     """The reason is not one line of some length."""
     return not is_reason(case.request.reason)
 
 
-def names_no_change(case: Case) -> bool:
+def names_no_change(case: RequestSituation) -> bool:
     """The reason must name a change, and does not."""
     pattern = case.request.change_pattern
     return pattern is not None and re.search(pattern, case.request.reason) is None
 
 
-def is_unknown(case: Case) -> bool:
+def is_unknown(case: RequestSituation) -> bool:
     """There is no such event."""
     return case.known is None
 
 
-def is_under_way(case: Case) -> bool:
+def is_under_way(case: RequestSituation) -> bool:
     """A VM has, or will have, something to do for this event."""
     standing, known = case.standing, case.known
     if standing is not None and standing.kind == "approve" and standing.state == "open":
@@ -140,7 +141,7 @@ def is_under_way(case: Case) -> bool:
     return known is not None and known.event.state == "scheduled" and bool(working(known.receipts))
 
 
-def is_not_what_was_seen(case: Case) -> bool:
+def is_not_what_was_seen(case: RequestSituation) -> bool:
     """The event is not Scheduled, or another than the person saw."""
     known = case.known
     if known is None or known.event.state != "scheduled":
@@ -148,27 +149,27 @@ def is_not_what_was_seen(case: Case) -> bool:
     return known.shown.report.fingerprint != case.request.fingerprint
 
 
-def is_news(case: Case) -> bool:
+def is_news(case: RequestSituation) -> bool:
     """The event only tells something."""
     return case.known is not None and case.known.event.is_news
 
 
-def cannot_sign(case: Case) -> bool:
+def cannot_sign(case: RequestSituation) -> bool:
     """The console has no key."""
     return not case.request.can_sign
 
 
-def is_unproven(case: Case) -> bool:
+def is_unproven(case: RequestSituation) -> bool:
     """What is shown cannot be checked against the fingerprint."""
     return case.known is not None and not case.known.shown.report.is_proven
 
 
-def is_first_of_two(case: Case) -> bool:
+def is_first_of_two(case: RequestSituation) -> bool:
     """Two persons are needed, and this is the first."""
     return _needs_two(case) and case.first_of_two is None
 
 
-def is_the_same_person(case: Case) -> bool:
+def is_the_same_person(case: RequestSituation) -> bool:
     """Two persons are needed, and this one was the first."""
     waiting = case.first_of_two
     return (
@@ -178,17 +179,17 @@ def is_the_same_person(case: Case) -> bool:
     )
 
 
-def is_second_token(case: Case) -> bool:
+def is_second_token(case: RequestSituation) -> bool:
     """Two persons are needed, and the second is a program."""
     return _needs_two(case) and case.request.person.is_token
 
 
-def nobody_can_be_asked(case: Case) -> bool:
+def nobody_can_be_asked(case: RequestSituation) -> bool:
     """No VM that the event names is heard and takes commands."""
     return not case.candidates
 
 
-def is_left_already(case: Case) -> bool:
+def is_left_already(case: RequestSituation) -> bool:
     """Just this has been left already."""
     standing = case.standing
     if standing is None or standing.kind != "leave":
@@ -196,7 +197,7 @@ def is_left_already(case: Case) -> bool:
     return standing.fingerprint == case.request.fingerprint
 
 
-def _needs_two(case: Case) -> bool:
+def _needs_two(case: RequestSituation) -> bool:
     least, known = case.request.four_eyes, case.known
     return known is not None and 0 < least <= len(known.shown.report.event.resources)
 
@@ -227,16 +228,12 @@ TABLE: Final = (
 
 def printed() -> str:
     """The table as text: request, condition and outcome, a row each."""
-    lines = []
-    for row in TABLE:
-        what = " or ".join(row.what)
-        then = _words(row.then)
-        lines.append((what, (row.when.__doc__ or "").strip().splitlines()[0], then))
-    wide = max(len(when) for _, when, _ in lines)
-    return "\n".join(f"{what:16}  {when:{wide}}  {then}" for what, when, then in lines)
+    return table_text(
+        [(" or ".join(row.what), words_of(row.when), _outcome_words(row.then)) for row in TABLE]
+    )
 
 
-def _words(outcome: Why | Action) -> str:
+def _outcome_words(outcome: Why | Action) -> str:
     for action, words in ACTIONS.items():
         if action == outcome:
             return words

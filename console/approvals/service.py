@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from console.access.people import Person
 from console.access.scope import decides_event
 from console.approvals.refused import DecisionRefused
-from console.approvals.requests import Request, What, is_reason
+from console.approvals.requests import DecisionRequest, What, is_reason
 from console.approvals.sending import CommandRouter
 from console.approvals.signer import Signer
 from console.approvals.transaction import DecisionTransaction
@@ -165,8 +165,8 @@ class Decisions:
         *,
         force: bool = False,
         scope: str | None,
-    ) -> Request:
-        return Request(
+    ) -> DecisionRequest:
+        return DecisionRequest(
             what=what,
             person=person,
             event_id=event_id,
@@ -205,7 +205,7 @@ class Decisions:
             )
         self._committed()
 
-    def _decide(self, asked: Request) -> DecisionAnswer:
+    def _decide(self, asked: DecisionRequest) -> DecisionAnswer:
         """One transaction; what it has written is told and sent once it is committed."""
         with write_to(self._database) as (connection, number):
             made = DecisionTransaction(

@@ -75,7 +75,7 @@ def take_step(
 def note_taken(
     snapshot: Snapshot, taken: Sequence[tuple[Command, str | None, float]], number: int
 ) -> StepResult:
-    """Write down that the broker took commands, each at a time, or why it refused one for good."""
+    """Record when the broker took each command, or why it refused it for good."""
     written = StepResult()
     for command, refusal, at in taken:
         known = rows.read_command(snapshot.connection, command.jti)

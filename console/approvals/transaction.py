@@ -11,7 +11,7 @@ from typing import Final, cast
 from uuid import uuid4
 
 from console.approvals.refused import REASONS, DecisionRefused, Why
-from console.approvals.requests import ACTIONS, Case, Request, outcome_of
+from console.approvals.requests import ACTIONS, DecisionRequest, RequestSituation, outcome_of
 from console.approvals.sending import Outgoing
 from console.approvals.situation import expiry
 from console.approvals.turn_requests import PersonsTurn, TurnSettings
@@ -68,10 +68,10 @@ class DecisionTransaction:
         self._flood = flood
         self._turns = None if turns is None else PersonsTurn(snapshot, number, turns)
 
-    def decide(self, asked: Request) -> DecisionResult:
+    def decide(self, asked: DecisionRequest) -> DecisionResult:
         """Carry out what a person asks for, or refuse it."""
         known = self._snapshot.events.one(asked.event_id, asked.scope)
-        case = Case(
+        case = RequestSituation(
             request=asked,
             known=known,
             standing=self._standing(known),
@@ -90,14 +90,14 @@ class DecisionTransaction:
         kind, state = ("leave", "open") if is_leave else ("approve", "second")
         return self._note(case, known, self._decision(asked, known, kind=kind, state=state))
 
-    def approve_in_turn(self, asked: Request, scope: str) -> DecisionResult:
+    def approve_in_turn(self, asked: DecisionRequest, scope: str) -> DecisionResult:
         """Approve an event whose turn has come; nothing is done, and nothing audited, if that is
         not possible now.
         """
         known = self._snapshot.events.one(asked.event_id, asked.scope)
         if known is None or known.event.scope != scope:
             return DecisionResult()
-        case = Case(
+        case = RequestSituation(
             request=asked,
             known=known,
             standing=self._standing(known),
@@ -105,7 +105,7 @@ class DecisionTransaction:
         )
         return self._send(case, known) if outcome_of(case) == "send" else DecisionResult()
 
-    def _send_in_turn(self, case: Case, known: KnownEvent) -> DecisionResult:
+    def _send_in_turn(self, case: RequestSituation, known: KnownEvent) -> DecisionResult:
         """Send at once if the VMs of the event are prepared and belong to no group that is full."""
         if self._turns is None:
             return self._send(case, known)
@@ -127,7 +127,7 @@ class DecisionTransaction:
     def _candidates(self, known: KnownEvent) -> Sequence[Candidate]:
         return candidates(known, self._now, self._snapshot.listening)
 
-    def _refuse(self, why: Why, case: Case) -> DecisionResult:
+    def _refuse(self, why: Why, case: RequestSituation) -> DecisionResult:
         """What a person may not do is audited before this, what cannot be done now is here."""
         asked = case.request
         jti = self._jti_under_way(case) if why == "under_way" else None
@@ -148,7 +148,7 @@ class DecisionTransaction:
             )
         return DecisionResult(refused=DecisionRefused(why, jti=jti), jti=jti)
 
-    def _jti_under_way(self, case: Case) -> str | None:
+    def _jti_under_way(self, case: RequestSituation) -> str | None:
         if case.standing is not None:
             commands = rows.read_commands(self._connection, case.standing.id)
             if commands:
@@ -156,7 +156,7 @@ class DecisionTransaction:
         begun = [] if case.known is None else working(case.known.receipts)
         return begun[0].facts.jti if begun else None
 
-    def _note(self, case: Case, known: KnownEvent, new: Decision) -> DecisionResult:
+    def _note(self, case: RequestSituation, known: KnownEvent, new: Decision) -> DecisionResult:
         """Write a decision that sends nothing, in the place of the one that stands."""
         made = DecisionResult(state=open_word(new) or "none")
         self._replace(case.standing, made)
@@ -165,7 +165,7 @@ class DecisionTransaction:
         self._write(made, new)
         return made
 
-    def _send(self, case: Case, now: KnownEvent) -> DecisionResult:
+    def _send(self, case: RequestSituation, now: KnownEvent) -> DecisionResult:
         asked, found, waiting = case.request, case.candidates, case.first_of_two
         made, candidate = DecisionResult(state="approving"), found[0]
         if waiting is None:
@@ -202,7 +202,9 @@ class DecisionTransaction:
             return None
         return rows.read_open(self._connection, known.event.key)
 
-    def _decision(self, asked: Request, now: KnownEvent, *, kind: str, state: str) -> Decision:
+    def _decision(
+        self, asked: DecisionRequest, now: KnownEvent, *, kind: str, state: str
+    ) -> Decision:
         return Decision(
             id=str(uuid4()),
             event_id=asked.event_id,
@@ -231,7 +233,7 @@ class DecisionTransaction:
     def _audit(
         self,
         action: str,
-        asked: Request,
+        asked: DecisionRequest,
         now: KnownEvent,
         decision: Decision,
         command: Command | None = None,

@@ -1,5 +1,6 @@
-"""What people ask of turns: an approval that takes one, and the end of one. Each is a part of the
-caller's transaction.
+"""A person's requests about turns: to approve an event, which takes a turn, or to end a turn.
+
+Both run in the caller's transaction.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from console.access.people import Person
 from console.approvals.refused import DecisionRefused
-from console.approvals.requests import Request
+from console.approvals.requests import DecisionRequest
 from console.approvals.situation import GRACE_SECONDS
 from console.audit import log
 from console.db import turns
@@ -47,7 +48,7 @@ class PersonsTurn:
         self._number = number
         self._settings = settings
 
-    def take(self, asked: Request, known: KnownEvent) -> Turn | None:
+    def take(self, asked: DecisionRequest, known: KnownEvent) -> Turn | None:
         """The turn that the event has from now on; its approval is to be sent at once if the state
         is `prepared`, and by a later step otherwise. None if no group has its VMs. Raises
         `DecisionRefused` if it is not due its turn; then it waits.
@@ -70,7 +71,7 @@ class PersonsTurn:
         self._put(moved(turn, move, None, self._snapshot.now))
 
     def _held(
-        self, asked: Request, turn: Turn, event: EventFacts, situation: TurnSituation
+        self, asked: DecisionRequest, turn: Turn, event: EventFacts, situation: TurnSituation
     ) -> Turn:
         is_in_vain = turn.state == "approving" and event.approval != "open"
         if turn.state == "failed" or is_in_vain:
@@ -87,7 +88,7 @@ class PersonsTurn:
         return replace(forced, state="preparing")
 
     def _new(
-        self, asked: Request, turn: Turn | None, event: EventFacts, situation: TurnSituation
+        self, asked: DecisionRequest, turn: Turn | None, event: EventFacts, situation: TurnSituation
     ) -> Turn:
         now = self._snapshot.now
         away = away_by_group(situation, with_unsure=True)
@@ -126,7 +127,7 @@ class PersonsTurn:
             held_by=tuple((each.vm_id, each.event_key) for each in away_now),
         )
 
-    def _audit(self, asked: Request, turn: Turn, event: EventFacts) -> None:
+    def _audit(self, asked: DecisionRequest, turn: Turn, event: EventFacts) -> None:
         log.append(
             self._snapshot.connection,
             at=self._snapshot.now,

@@ -12,7 +12,7 @@ from typing import Final
 from uuid import uuid4
 
 from console.access.people import Person
-from console.approvals.requests import LONGEST_REASON, Request
+from console.approvals.requests import LONGEST_REASON, DecisionRequest
 from console.approvals.sending import Outgoing
 from console.approvals.transaction import DecisionResult, DecisionTransaction
 from console.approvals.turn_requests import TurnSettings, situation_of
@@ -96,7 +96,7 @@ def step(
 def _approve(decide: DecisionTransaction, turn: Turn) -> DecisionResult:
     """Have an event approved whose VMs are prepared, as the one who took its turn."""
     actor = turn.by or ""
-    asked = Request(
+    asked = DecisionRequest(
         what="approve",
         person=Person(name=actor, roles=frozenset({"approver"}), is_token=turn.is_by_group),
         event_id=turn.event_id,

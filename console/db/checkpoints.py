@@ -31,7 +31,7 @@ class Checkpoint(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Claim:
+class PartitionClaim:
     """That a reader has a partition; `etag` changes with each claim."""
 
     hub: str
@@ -75,23 +75,23 @@ def read_checkpoints(engine: Engine, hub: str, consumer_group: str) -> list[Any]
         return list(connection.execute(wanted))
 
 
-def read_claims(engine: Engine, hub: str, consumer_group: str) -> list[Claim]:
+def read_claims(engine: Engine, hub: str, consumer_group: str) -> list[PartitionClaim]:
     """Who reads which partition of a hub."""
     c = tables.ownership.c
     wanted = select(tables.ownership).where(c.hub == hub, c.consumer_group == consumer_group)
     with engine.begin() as connection:
-        return [Claim(**row._mapping) for row in connection.execute(wanted)]  # noqa: SLF001
+        return [PartitionClaim(**row._mapping) for row in connection.execute(wanted)]  # noqa: SLF001
 
 
-def write_claims(engine: Engine, claims: Iterable[Claim]) -> list[Claim]:
+def write_claims(engine: Engine, claims: Iterable[PartitionClaim]) -> list[PartitionClaim]:
     """Claim partitions; those that another console was quicker to claim are left out."""
     with engine.begin() as connection:
         return [got for claim in claims if (got := _claimed(connection, claim)) is not None]
 
 
-def claimed(claim: Claim) -> Claim:
+def claimed(claim: PartitionClaim) -> PartitionClaim:
     """A claim as it stands from now on."""
-    return Claim(
+    return PartitionClaim(
         hub=claim.hub,
         consumer_group=claim.consumer_group,
         partition=claim.partition,
@@ -101,11 +101,11 @@ def claimed(claim: Claim) -> Claim:
     )
 
 
-def _claimed(connection: Connection, claim: Claim) -> Claim | None:
+def _claimed(connection: Connection, claim: PartitionClaim) -> PartitionClaim | None:
     made = claimed(claim)
     c = tables.ownership.c
     if claim.etag is None:
-        values = {name: getattr(made, name) for name in Claim.__slots__}
+        values = {name: getattr(made, name) for name in PartitionClaim.__slots__}
         statement: Any = postgresql.insert(tables.ownership).values(values).on_conflict_do_nothing()
     else:
         statement = (

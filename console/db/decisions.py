@@ -10,7 +10,7 @@ from sqlalchemy import Connection, Select, insert, or_, select, update
 from console.db import rows, tables
 from console.db.decision_tables import command, decision
 from console.db.upsert import portions
-from console.fleet.values import Command, Decided, Decision, EventKey, Receipt
+from console.fleet.values import Command, Decision, DecisionHistory, EventKey, Receipt
 
 OVER: Final = "over"
 PREPARE: Final = "prepare"
@@ -106,7 +106,9 @@ def commands_to_fetch(connection: Connection, channel: str, number: int) -> list
     return _commands(connection, wanted)
 
 
-def decided_of(connection: Connection, event_ids: Iterable[str]) -> dict[EventKey, Decided]:
+def decision_histories(
+    connection: Connection, event_ids: Iterable[str]
+) -> dict[EventKey, DecisionHistory]:
     """All that was decided about some events; those without a decision are left out."""
     ids = list(event_ids)
     newest = newest_decisions(connection, ids)
@@ -117,7 +119,7 @@ def decided_of(connection: Connection, event_ids: Iterable[str]) -> dict[EventKe
         for row in connection.execute(several):
             commands.setdefault((row.event_id, row.scope), []).append(rows.command_of(row))
     return {
-        key: Decided(decision=each, commands=tuple(commands.get(key, ())))
+        key: DecisionHistory(decision=each, commands=tuple(commands.get(key, ())))
         for key, each in newest.items()
     }
 

@@ -38,7 +38,7 @@ from console.fleet.commands import counting
 from console.fleet.contact import Listening
 from console.fleet.values import (
     UNDECIDED,
-    Decided,
+    DecisionHistory,
     EventKey,
     KnownEvent,
     LatestReport,
@@ -175,7 +175,7 @@ class Events:
                 differing=False,
                 named=names.get((row.event_id, row.scope), {}),
                 receipts=receipts.get((row.event_id, row.scope), ()),
-                decided=Decided(decision=decided.get((row.event_id, row.scope))),
+                decided=DecisionHistory(decision=decided.get((row.event_id, row.scope))),
             )
             for row in found
         ]
@@ -298,7 +298,7 @@ class Events:
         )
         scopes, receipts = self._scopes(ids), self._receipts(ids)
         disputed = self._disputed(ids)
-        decided = decisions.decided_of(self._connection, ids)
+        decided = decisions.decision_histories(self._connection, ids)
         turns = shown_turns(self._connection, ids)
         known = []
         for row in found:

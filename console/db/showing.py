@@ -12,7 +12,7 @@ from console.db.contact import contact_of
 from console.db.upsert import insert_new, portions, upsert
 from console.fleet.contact import Listening
 from console.fleet.reports import forgotten
-from console.fleet.showing import Claim, Support, as_shown, chosen, is_contested
+from console.fleet.showing import NamedReport, Support, as_shown, chosen, is_contested, reporter_of
 from console.fleet.values import EventKey, FleetEvent, LatestReport, folded
 
 _FORGOTTEN_SECONDS: Final = 3600.0
@@ -38,53 +38,51 @@ def show(
     if not keys:
         return
     events = _events(connection, keys)
-    claims = _claims(connection, keys, now, listening)
-    contested = [key for key in keys if is_contested(claims.get(key, ()))]
+    named = _named_reports(connection, keys, now, listening)
+    contested = [key for key in keys if is_contested(named.get(key, ()))]
     support = _support(connection, contested, now, listening) if contested else {}
-    by_key: dict[EventKey, list[LatestReport]] = {}
+    fresh_of: dict[EventKey, list[LatestReport]] = {}
     for each in fresh.values():
-        by_key.setdefault(each.key, []).append(each)
-    wanted: dict[EventKey, str] = {}
-    gone: list[EventKey] = []
-    for key in keys:
-        vm_id = chosen(claims.get(key, ()), support.get(key, ()))
-        event, said = events.get(key), by_key.get(key, [])
-        if vm_id is None and (event is not None or said):
-            was_claimed = event is not None and event.shown_by in _ids(claims.get(key, ()))
-            vm_id = None if was_claimed else _newest_of(event, said)
-        vm_id = vm_id or _newest(connection, key)
-        if vm_id is None:
-            gone.append(key)
-        else:
-            wanted[key] = vm_id
-    shown = _observations(connection, wanted, fresh)
-    for key in wanted.keys() - shown.keys():  # its reporter is in another scope now
-        vm_id = _newest(connection, key)
-        if vm_id is None:
-            gone.append(key)
-        else:
-            shown |= _observations(connection, {key: vm_id}, fresh)
-    sites = _sites(connection, shown, claims)
-    after = [
-        as_shown(
-            events.get(key),
-            latest,
-            by_key.get(key, ()),
-            sites=sites[key],
+        fresh_of.setdefault(each.key, []).append(each)
+    reporters = {
+        key: reporter_of(
+            events.get(key), named.get(key, ()), support.get(key, ()), fresh_of.get(key, ())
         )
-        for key, latest in shown.items()
+        or _newest(connection, key)
+        for key in keys
+    }
+    shown = _shown_reports(connection, reporters, fresh)
+    sites = _sites(connection, shown, named)
+    after = [
+        as_shown(events.get(key), report, fresh_of.get(key, ()), sites=sites[key])
+        for key, report in shown.items()
     ]
     new = [each for each in after if each != events.get(each.key)]
-    seen = [each for each in after if each == events.get(each.key)]
+    same = [each for each in after if each == events.get(each.key)]
     upsert(connection, tables.event, [rows.event_row(each, number) for each in new])
-    _touch(connection, [each.key for each in seen if each.key in by_key], number)
+    _touch(connection, [each.key for each in same if each.key in fresh_of], number)
     renamed = {
         each.key: each
         for each in new
         if each.key not in events or events[each.key].words != each.words
     }
     _write_names(connection, renamed, shown, number)
-    _drop(connection, gone)
+    _drop(connection, [key for key in keys if key not in shown])
+
+
+def _shown_reports(
+    connection: Connection,
+    reporters: Mapping[EventKey, str | None],
+    fresh: Mapping[tuple[str, str], LatestReport],
+) -> dict[EventKey, LatestReport]:
+    """The report that each event is shown by; without those that nobody reports any more."""
+    wanted = {key: vm_id for key, vm_id in reporters.items() if vm_id is not None}
+    shown = _reports_by(connection, wanted, fresh)
+    for key in wanted.keys() - shown.keys():  # its reporter is in another scope now
+        vm_id = _newest(connection, key)
+        if vm_id is not None:
+            shown |= _reports_by(connection, {key: vm_id}, fresh)
+    return shown
 
 
 def show_again(connection: Connection, *, now: float, listening: Listening, number: int) -> int:
@@ -108,9 +106,9 @@ def _is_behind(connection: Connection, key: EventKey, now: float, listening: Lis
     shown_by = connection.execute(
         select(_E.shown_by).where(_E.event_id == key[0], _E.scope == key[1])
     ).scalar()
-    claims = _claims(connection, [key], now, listening).get(key, [])
-    support = _support(connection, [key], now, listening) if is_contested(claims) else {}
-    best = chosen(claims, support.get(key, ())) or _newest(connection, key)
+    named_reports = _named_reports(connection, [key], now, listening).get(key, [])
+    support = _support(connection, [key], now, listening) if is_contested(named_reports) else {}
+    best = chosen(named_reports, support.get(key, ())) or _newest(connection, key)
     return best != shown_by
 
 
@@ -119,12 +117,12 @@ def end_forgotten(connection: Connection, *, now: float, listening: Listening, n
     their time; how many.
     """
     heard = contact_of(tables.vm, now, listening).in_(("heard", "late"))
-    said = and_(_O.event_id == _E.event_id, _O.scope == _E.scope, _O.over == 0)
+    is_pending = and_(_O.event_id == _E.event_id, _O.scope == _E.scope, _O.over == 0)
     reported = (
         select(literal(1))
         .select_from(tables.report)
         .join(tables.vm, _V.vm_id == _O.vm_id)
-        .where(said, heard)
+        .where(is_pending, heard)
         .correlate(tables.event)
     )
     begins = func.coalesce(_E.not_before, _E.started_at, _E.shown_at)
@@ -132,9 +130,7 @@ def end_forgotten(connection: Connection, *, now: float, listening: Listening, n
         _E.state.in_(("scheduled", "started")), begins < now - _FORGOTTEN_SECONDS
     )
     found = connection.execute(query.where(~reported.exists())).all()
-    shown = _observations(
-        connection, {(row.event_id, row.scope): row.shown_by for row in found}, {}
-    )
+    shown = _reports_by(connection, {(row.event_id, row.scope): row.shown_by for row in found}, {})
     ended = [forgotten(each, now) for each in shown.values()]
     upsert(connection, tables.report, [rows.report_row(each, number) for each in ended])
     fresh = {(each.event_id, each.vm_id): each for each in ended}
@@ -160,13 +156,13 @@ def _events(connection: Connection, keys: Iterable[EventKey]) -> dict[EventKey, 
     return found
 
 
-def _claims(
+def _named_reports(
     connection: Connection, keys: Iterable[EventKey], now: float, listening: Listening
-) -> dict[EventKey, list[Claim]]:
+) -> dict[EventKey, list[NamedReport]]:
     """What the VMs say that the events name by their own report."""
     contact = contact_of(tables.vm, now, listening).label("contact")
     columns = (_O.event_id, _O.scope, _O.vm_id, _O.says, _O.named, _O.over, _O.time)
-    found: dict[EventKey, list[Claim]] = {}
+    found: dict[EventKey, list[NamedReport]] = {}
     for some in portions(keys, _PAIRS):
         query = (
             select(*columns, _V.first_at, _V.site, _V.folded, _V.place, contact)
@@ -175,7 +171,7 @@ def _claims(
         )
         for row in connection.execute(query):
             found.setdefault((row.event_id, row.scope), []).append(
-                Claim(
+                NamedReport(
                     vm_id=row.vm_id,
                     says=row.says,
                     named=row.named,
@@ -218,22 +214,6 @@ def _support(
     return found
 
 
-def _ids(claims: Iterable[Claim]) -> set[str]:
-    return {each.vm_id for each in claims}
-
-
-def _newest_of(event: FleetEvent | None, said: Iterable[LatestReport]) -> str | None:
-    """The reporter that shows an event which no heard VM claims: that of the event until now, or
-    one that has said something newer.
-    """
-    shown_by, shown_at = (None, 0.0) if event is None else (event.shown_by, event.shown_at)
-    for each in sorted(said, key=lambda one: (not one.is_weak, one.time)):
-        is_newer = each.time >= shown_at and not each.is_weak
-        if shown_by is None or each.vm_id == shown_by or is_newer:
-            shown_by, shown_at = each.vm_id, each.time
-    return shown_by
-
-
 def _newest(connection: Connection, key: EventKey) -> str | None:
     """The reporter that said the newest of an event; None if it has none."""
     newest = select(_O.vm_id).where(_O.event_id == key[0], _O.scope == key[1])
@@ -242,7 +222,7 @@ def _newest(connection: Connection, key: EventKey) -> str | None:
     return found
 
 
-def _observations(
+def _reports_by(
     connection: Connection,
     wanted: Mapping[EventKey, str],
     fresh: Mapping[tuple[str, str], LatestReport],
@@ -265,13 +245,13 @@ def _observations(
 def _sites(
     connection: Connection,
     shown: Mapping[EventKey, LatestReport],
-    claims: Mapping[EventKey, Iterable[Claim]],
+    named_reports: Mapping[EventKey, Iterable[NamedReport]],
 ) -> dict[EventKey, tuple[str, ...]]:
     """The sites of the VMs that each event names, as far as they report it; or its reporter's."""
     found: dict[EventKey, set[str]] = {}
     for key, latest in shown.items():
         names = {folded(name) for name in latest.report.event.resources}
-        found[key] = {each.site for each in claims.get(key, ()) if each.folded in names}
+        found[key] = {each.site for each in named_reports.get(key, ()) if each.folded in names}
     reporters = {shown[key].vm_id for key, sites in found.items() if not sites}
     own: dict[str, str] = {}
     for few in portions(reporters):
@@ -293,7 +273,9 @@ def _write_names(
     shown: Mapping[EventKey, LatestReport],
     number: int,
 ) -> None:
-    """The names of events, in the place of those that they had; VMs that lose one have changed."""
+    """Replace the stored resource names of events, and mark the VMs that an event no longer names
+    as changed.
+    """
     r = tables.resource.c
     before: dict[EventKey, set[str]] = {}
     for some in portions(events, _PAIRS):

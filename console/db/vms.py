@@ -174,11 +174,6 @@ class Vms:
             for number, name in enumerate(FILTERS)
         }
 
-    def of_site(self, site: str) -> set[str]:
-        """The vmIds of the VMs of a site."""
-        query = select(vm.c.vm_id).where(vm.c.site == site)
-        return set(self._connection.execute(query).scalars())
-
     def expectations(self, vm_ids: Iterable[str]) -> dict[str, Expectation]:
         """What some VMs expect, by vmId; those that no open event names are left out."""
         found: dict[str, list[tuple[str, str]]] = {}

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from console.fleet.commands import foreign, working
-from console.fleet.values import UNDECIDED, Decided, Decision, EventTurn, Receipt
+from console.fleet.values import UNDECIDED, Decision, DecisionHistory, EventTurn, Receipt
 
 DecisionState = Literal["due", "second", "left", "approving", "approved", "none"]
 _IN_VAIN: Final = ("failed", "rejected", "unanswered")
@@ -30,7 +30,7 @@ def standing(
     event_state: str,
     fingerprint: str,
     receipts: Sequence[Receipt],
-    decided: Decided = UNDECIDED,
+    decided: DecisionHistory = UNDECIDED,
     *,
     can_be_asked: bool,
 ) -> DecisionStatus:
@@ -74,7 +74,7 @@ def open_word(decision: Decision | None) -> DecisionState | None:
 
 
 def _approved(
-    event_state: str, receipts: Sequence[Receipt], decided: Decided
+    event_state: str, receipts: Sequence[Receipt], decided: DecisionHistory
 ) -> DecisionStatus | None:
     """What VMs, and the console's own command under way, say of an approval."""
     for receipt in receipts:
@@ -124,7 +124,7 @@ def _said(state: DecisionState, decision: Decision) -> DecisionStatus:
     return DecisionStatus(state=state, by=decision.actors, reason=decision.reason, at=decision.at)
 
 
-def _by_receipt(state: DecisionState, receipt: Receipt, decided: Decided) -> DecisionStatus:
+def _by_receipt(state: DecisionState, receipt: Receipt, decided: DecisionHistory) -> DecisionStatus:
     """Shown as what it is: a command's person, `rule:NAME`, or `local:USER`."""
     own = next((each for each in decided.commands if each.jti == receipt.facts.jti), None)
     reason = receipt.facts.why if own is None else own.reason

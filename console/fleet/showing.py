@@ -13,7 +13,7 @@ Names = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Claim:
+class NamedReport:
     """What a VM that bears a name in its own report says of an event."""
 
     vm_id: str
@@ -58,17 +58,47 @@ class Support:
         return self.named, self.place
 
 
-def is_contested(claims: Iterable[Claim]) -> bool:
+def is_contested(reports: Iterable[NamedReport]) -> bool:
     """Whether heard VMs that the event names do not agree which VMs it names, or on what is pending
     or over.
     """
-    heard = [each for each in claims if each.is_heard]
-    said = {(each.says, each.is_over) for each in heard}
+    heard = [each for each in reports if each.is_heard]
+    words = {(each.says, each.is_over) for each in heard}
     open_ones = {each.says for each in heard if not each.is_over}
-    return len({each.names for each in heard}) > 1 or len(open_ones or said) > 1
+    return len({each.names for each in heard}) > 1 or len(open_ones or words) > 1
 
 
-def chosen(claims: Sequence[Claim], support: Sequence[Support] = ()) -> str | None:
+def reporter_of(
+    event: FleetEvent | None,
+    reports: Sequence[NamedReport],
+    support: Sequence[Support],
+    fresh: Sequence[LatestReport],
+) -> str | None:
+    """The VM whose report shows an event; None if the newest report of all does.
+
+    `event` is as it was shown until now, and `fresh` are the reports that came in now.
+    """
+    vm_id = chosen(reports, support)
+    if vm_id is not None or (event is None and not fresh):
+        return vm_id
+    if event is not None and event.shown_by in {each.vm_id for each in reports}:
+        return None
+    return _newest_of(event, fresh)
+
+
+def _newest_of(event: FleetEvent | None, fresh: Iterable[LatestReport]) -> str | None:
+    """The reporter of an event that no heard, named VM reports: the one until now, or one with a
+    newer report.
+    """
+    shown_by, shown_at = (None, 0.0) if event is None else (event.shown_by, event.shown_at)
+    for each in sorted(fresh, key=lambda one: (not one.is_weak, one.time)):
+        is_newer = each.time >= shown_at and not each.is_weak
+        if shown_by is None or each.vm_id == shown_by or is_newer:
+            shown_by, shown_at = each.vm_id, each.time
+    return shown_by
+
+
+def chosen(reports: Sequence[NamedReport], support: Sequence[Support] = ()) -> str | None:
     """The VM whose word counts; None if no heard VM says that the event names it.
 
     If they disagree, the one with the most heard reporters on its side wins: first about which VMs
@@ -76,7 +106,7 @@ def chosen(claims: Sequence[Claim], support: Sequence[Support] = ()) -> str | No
     event is pending comes before one for which it is over; then the words count that most use. If
     that decides nothing, the VM known longest wins. `support` is needed only where they disagree.
     """
-    heard = [each for each in claims if each.is_heard]
+    heard = [each for each in reports if each.is_heard]
     if not heard:
         return None
     by_names: Counter[Names] = Counter()

@@ -377,14 +377,14 @@ class Command:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Decided:
+class DecisionHistory:
     """All that was decided about an event: the newest decision, and every command, oldest first."""
 
     decision: Decision | None = None
     commands: tuple[Command, ...] = ()
 
 
-UNDECIDED = Decided()
+UNDECIDED = DecisionHistory()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -459,7 +459,7 @@ class KnownEvent:
     """The VMs that it names, by the name as it is compared."""
     receipts: Sequence[Receipt]
     """Those that count, of VMs that it names by their own records, the oldest first."""
-    decided: Decided
+    decided: DecisionHistory
     turn: EventTurn | None = None
     """None: no group has its VMs, or it was not looked at yet."""
     other_scopes: tuple[str, ...] = ()

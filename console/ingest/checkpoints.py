@@ -8,7 +8,13 @@ from typing import Any
 
 from azure.eventhub.aio import CheckpointStore
 
-from console.db.checkpoints import Claim, claimed, read_checkpoints, read_claims, write_claims
+from console.db.checkpoints import (
+    PartitionClaim,
+    claimed,
+    read_checkpoints,
+    read_claims,
+    write_claims,
+)
 from console.db.opening import Database
 
 Fields = dict[str, Any]
@@ -21,7 +27,7 @@ class Checkpoints(CheckpointStore):
         self._database = database
         # One console alone has a SQLite file, so no other need know what it reads; and after
         # kill -9 it does not wait for its own claims to end.
-        self._own: dict[str, Claim] | None = {} if database.is_sqlite else None
+        self._own: dict[str, PartitionClaim] | None = {} if database.is_sqlite else None
 
     async def list_ownership(
         self, fully_qualified_namespace: str, eventhub_name: str, consumer_group: str, **_: Any
@@ -70,7 +76,7 @@ class Checkpoints(CheckpointStore):
         ]
 
 
-def _ownership(claim: Claim) -> Fields:
+def _ownership(claim: PartitionClaim) -> Fields:
     namespace, _, name = claim.hub.partition("/")
     return {
         "fully_qualified_namespace": namespace,
@@ -83,8 +89,8 @@ def _ownership(claim: Claim) -> Fields:
     }
 
 
-def _claim(fields: Fields) -> Claim:
-    return Claim(
+def _claim(fields: Fields) -> PartitionClaim:
+    return PartitionClaim(
         hub=f"{fields['fully_qualified_namespace']}/{fields['eventhub_name']}",
         consumer_group=fields["consumer_group"],
         partition=fields["partition_id"],

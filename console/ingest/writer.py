@@ -39,22 +39,23 @@ QUEUE: Final = 1000
 """Deliveries that wait; beyond that, sources wait."""
 _QUEUE_BYTES: Final = 32 * 1024 * 1024
 """Bytes of what waits; values in memory take some times that."""
-_MOST: Final = 2000
-"""Items in one transaction, and what the last delivery brings above that. The more there are, the
-less each costs: pages of an index that several of them change are written once.
+_MAX_ITEMS: Final = 2000
+"""Items in one transaction; the last delivery may bring more. The more there are, the less each
+costs: pages of an index that several of them change are written once.
 """
-_MOST_BYTES: Final = 4 * 1024 * 1024
+_MAX_BYTES: Final = 4 * 1024 * 1024
 """The same in bytes."""
 _GATHER_SECONDS: Final = 0.05
 _GATHER_ITEMS: Final = 16
 """A broker may send 20 unacknowledged messages at most: never wait for more than that."""
-_LONGEST_WAIT: Final = 3.0
-_BITE: Final = 500
+_MAX_WAIT: Final = 3.0
+_RETENTION_ROWS: Final = 500
 """Rows of a table that retention deletes in one transaction."""
 _ABOUT_THE_DATABASE: Final = (OperationalError, InterfaceError, InternalError)
-"""What would fail with other data too, but for what the next one says."""
+"""Errors of the database itself, not of the data; SQLSTATE tells the exceptions."""
 _ABOUT_DATA: Final = ("22", "54")
-"""Classes of SQLSTATE, such as a value that is too long for an index (54000)."""
+"""Classes of SQLSTATE that are about the data after all, such as a value that is too long for an
+index (54000)."""
 
 
 class Writer:
@@ -81,8 +82,8 @@ class Writer:
         self._now = clock or CommonClock()
         """Compared with the database's each time that the listening is written down."""
         self._inbox = Inbox(most=QUEUE, most_bytes=_QUEUE_BYTES)
-        self._at_once = _MOST
-        """Deliveries that one transaction may have."""
+        self._max_deliveries = _MAX_ITEMS
+        """In one transaction: fewer, after one that the database did not take."""
         self._retire_before: float | None = None
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="writer", daemon=True)
@@ -119,31 +120,31 @@ class Writer:
         self._retire_before = moment
 
     def _run(self) -> None:
-        if not self._insist(self._open):
+        if not self._retry_until_done(self._open):
             return
         while True:
             if self._retire_before is not None:
                 self._retire()
             if self._listening.is_due(self._now()):
-                self._insist(self._note_listening)
+                self._retry_until_done(self._note_listening)
             batch = self._take()
             if not batch:
                 if self._stop.is_set():
                     self._end()
                     return
                 continue
-            self._store(batch)
+            self._commit_all(batch)
 
     def _retire(self) -> None:
-        """One bite; what comes in meanwhile need not wait for the rest."""
+        """Delete some rows; what comes in meanwhile need not wait for the rest."""
         moment = self._retire_before
 
         def work() -> None:
             with self._database.writing.begin() as connection:
-                if moment is None or not delete_before(connection, moment, _BITE):
+                if moment is None or not delete_before(connection, moment, _RETENTION_ROWS):
                     self._retire_before = None
 
-        self._insist(work)
+        self._retry_until_done(work)
 
     def _note_listening(self) -> None:
         """Every few seconds, so that it is also known whether the database works."""
@@ -182,7 +183,7 @@ class Writer:
         self.opened.set()
         self._when_opened()
 
-    def _insist(self, work: Callable[[], None]) -> bool:
+    def _retry_until_done(self, work: Callable[[], None]) -> bool:
         """Do it until it is done; False if the console ends before that."""
         wait = 0.1
         while True:
@@ -195,7 +196,7 @@ class Writer:
                     _LOG.error("%s", words, extra={"action": "database_failed"})
                 if self._stop.wait(random.uniform(wait / 2, wait)):  # noqa: S311  # jitter
                     return False
-                wait = min(_LONGEST_WAIT, wait * 2)
+                wait = min(_MAX_WAIT, wait * 2)
             else:
                 if self.progress.worked():
                     _LOG.info("the database works again", extra={"action": "database_recovered"})
@@ -209,7 +210,7 @@ class Writer:
         batch, count, size = [first], len(first.items), first.size
         patient = _only_heartbeats(first)
         until = time.monotonic() + _GATHER_SECONDS
-        while count < _MOST and size < _MOST_BYTES:
+        while count < _MAX_ITEMS and size < _MAX_BYTES:
             wait = until - time.monotonic() if patient and count < _GATHER_ITEMS else 0.0
             each = self._inbox.take(timeout=max(0.0, wait))
             if each is None:
@@ -220,66 +221,69 @@ class Writer:
             patient = patient and _only_heartbeats(each)
         return batch
 
-    def _store(self, batch: Sequence[Delivery]) -> None:
+    def _commit_all(self, batch: Sequence[Delivery]) -> None:
         """Commit, and say so, until the console ends; in pieces, if the database has not taken as
         much before: what takes too long for its limits would do so again.
         """
         rest = batch
         while rest:
-            stored = self._insist(lambda: self._commit(rest[: self._at_once]))  # noqa: B023
-            count = self._at_once if stored else len(rest)
+            stored = self._retry_until_done(lambda: self._commit(rest[: self._max_deliveries]))  # noqa: B023
+            count = self._max_deliveries if stored else len(rest)
             some, rest = rest[:count], rest[count:]
-            self._at_once = min(_MOST, self._at_once + 1 + self._at_once // 4)
+            self._max_deliveries = min(
+                _MAX_ITEMS, self._max_deliveries + 1 + self._max_deliveries // 4
+            )
             for delivery in some:
                 with suppress(Exception):  # a source that has gone must not end the writer
                     delivery.done(stored)
 
     def _commit(self, batch: Sequence[Delivery]) -> None:
         try:
-            self._commit_some(batch)
+            self._commit_or_isolate(batch)
         except _ABOUT_THE_DATABASE:
-            self._at_once = max(1, len(batch) // 2)
+            self._max_deliveries = max(1, len(batch) // 2)
             raise
 
-    def _commit_some(self, batch: Sequence[Delivery]) -> None:
+    def _commit_or_isolate(self, batch: Sequence[Delivery]) -> None:
         try:
-            self._transact(batch)
+            self._commit_together(batch)
         except _ABOUT_THE_DATABASE as error:
             if not _sqlstate(error).startswith(_ABOUT_DATA):
                 raise
-            self._commit_apart(batch)
+            self._isolate(batch)
         except Exception:  # noqa: BLE001  # something in the batch, or a bug that it brings out
-            self._commit_apart(batch)
+            self._isolate(batch)
 
-    def _commit_apart(self, batch: Sequence[Delivery]) -> None:
+    def _isolate(self, batch: Sequence[Delivery]) -> None:
+        """Commit a batch of which an item cannot be stored: each delivery by itself."""
         for delivery in batch:
-            self._apart(delivery.source, delivery.items)
+            self._isolate_items(delivery.source, delivery.items)
             if delivery.checkpoint is not None:
-                self._transact([replace(delivery, items=())])
+                self._commit_together([replace(delivery, items=())])
 
-    def _apart(self, source: str, items: Sequence[Incoming | Refused]) -> None:
+    def _isolate_items(self, source: str, items: Sequence[Incoming | Refused]) -> None:
         """Commit items, by halves until the one is found that cannot be stored; it goes to
         quarantine instead.
         """
         if not items:
             return
         try:
-            self._transact([Delivery(source=source, items=items, done=_nothing)])
+            self._commit_together([Delivery(source=source, items=items, done=_nothing)])
         except Exception as error:
             is_of_data = _sqlstate(error).startswith(_ABOUT_DATA)
             if isinstance(error, _ABOUT_THE_DATABASE) and not is_of_data:
                 raise
             if len(items) > 1:
                 middle = len(items) // 2
-                self._apart(source, items[:middle])
-                self._apart(source, items[middle:])
+                self._isolate_items(source, items[:middle])
+                self._isolate_items(source, items[middle:])
                 return
             words = words_of(error) if isinstance(error, SQLAlchemyError) else repr(error)[:300]
             fields = {"action": "record_not_stored", "source": source}
             _LOG.exception("%s", words, extra=fields)
             sample = items[0].body if isinstance(items[0], IncomingRecord) else b""
             refused = Refused(reason="unstorable", message=words, sample=sample, at=self._now())
-            self._transact([Delivery(source=source, items=[refused], done=_nothing)])
+            self._commit_together([Delivery(source=source, items=[refused], done=_nothing)])
 
     def _set_aside(self, connection: Connection, refused: Iterable[IncomingRecord]) -> None:
         """Count the records of events that are more than a VM may report."""
@@ -296,7 +300,8 @@ class Writer:
             )
             self.progress.quarantined[(source, _TOO_MANY)] += len(several)
 
-    def _transact(self, batch: Sequence[Delivery]) -> None:
+    def _commit_together(self, batch: Sequence[Delivery]) -> None:
+        """Everything that a batch changes, in one transaction."""
         items = [item for each in batch for item in each.items if _says_something(item)]
         with self._database.writing.begin() as connection:
             number = writing.next_number(connection)

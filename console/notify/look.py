@@ -26,7 +26,7 @@ _SETTLE_SECONDS: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class NoticeCandidates:
     """What a look has found."""
 
     notices: list[Notice]
@@ -48,7 +48,7 @@ class Found:
         return {vm_id: each for vm_id, each in incidents.items() if vm_id in looked_at}
 
 
-def look(snapshot: Snapshot, *, begun: float) -> Found:
+def look(snapshot: Snapshot, *, begun: float) -> NoticeCandidates:
     """What is to be told; `begun` is when consoles of this database began to tell, in seconds since
     1970.
     """
@@ -65,7 +65,7 @@ def look(snapshot: Snapshot, *, begun: float) -> Found:
         found.append(_of_head(head, snapshot.now))
     new = store.not_stored(snapshot.connection, [each.id for each in found])
     incidents = store.incidents(snapshot.connection)
-    return Found(
+    return NoticeCandidates(
         notices=[each for each in found if each.id in new],
         seen=_seen(snapshot, since, incidents),
         incidents=incidents,

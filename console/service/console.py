@@ -47,7 +47,7 @@ from console.web.app import application
 from console.web.polls import Polls
 from console.web.pull_queue import PullQueue
 from console.web.state import AppState
-from console.web.stream import Changes, Stream
+from console.web.stream import ChangeMessages, StreamHub
 
 T = TypeVar("T")
 _LOG: Final = logging.getLogger("console")
@@ -78,7 +78,13 @@ class Console:
             name: SourceState(name=name, kind=each.kind) for name, each in sources.items()
         }
         self.feed = ChangeFeed(
-            self.database, [self._read_enrolments, self._offer_commands, self._note, self._tell]
+            self.database,
+            [
+                self._read_enrolments,
+                self._offer_commands,
+                self._advance_decisions,
+                self._push_changes,
+            ],
         )
         self.writer = Writer(
             self.database,
@@ -120,8 +126,8 @@ class Console:
             base=settings.public_url or f"http://{settings.listen}",
             site=SITE,
         )
-        self.stream = Stream()
-        self._changes = Changes(self.snapshots)
+        self.stream = StreamHub()
+        self._changes = ChangeMessages(self.snapshots)
         self.state = AppState(
             settings=settings,
             database=self.database,
@@ -206,14 +212,14 @@ class Console:
             await asyncio.sleep(_TICK_SECONDS)
             if self.feed.ready:
                 self.stream.tell_sources(self.state.source_items())
-                await self._end_strangers()
+                await self._close_ended_streams()
             if time.monotonic() >= retire_at:
                 self.writer.retire_before(self.clock() - self.settings.retention_days * 86_400)
                 retire_at = time.monotonic() + _RETENTION_SECONDS
         self.stream.close()
         self.pull_queue.close()
 
-    async def _end_strangers(self) -> None:
+    async def _close_ended_streams(self) -> None:
         """End the streams whose token or session has ended since they were opened."""
         with suppress(StoreError):  # while the database does not answer, no token can be revoked
             self.stream.end(await self.state.access.ended(self.stream.listeners()))
@@ -234,9 +240,9 @@ class Console:
             generations = generations_since(connection, since or 0)
         revoked = self.enrolments.put(generations)
         if revoked:
-            self._on_loop(self._wake, revoked)
+            self._on_loop(self._wake_polls, revoked)
 
-    def _wake(self, revoked: set[str]) -> None:
+    def _wake_polls(self, revoked: set[str]) -> None:
         """Let polls look again whether their token still opens."""
         if EVERY_VM in revoked:
             self.pull_queue.wake_all()
@@ -251,12 +257,12 @@ class Console:
             for command in commands_to_fetch(connection, PULL, since or 0):
                 self.pull_queue.offer(command.vm_id, command.jti)
 
-    def _note(self, since: int | None, number: int) -> None:
+    def _advance_decisions(self, since: int | None, number: int) -> None:
         """Open decisions may have a next step."""
         if since != number:
             self.decisions.changed(since)
 
-    def _tell(self, _since: int | None, _number: int) -> None:
+    def _push_changes(self, _since: int | None, _number: int) -> None:
         """Tell the open pages what has changed, also by the passing of time."""
         if not self.stream.is_heard:
             self._changes.skip()

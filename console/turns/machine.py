@@ -1,7 +1,7 @@
 """The states of a turn as a table: which thing that happens leads from which state to which.
 
-This file decides nothing and does nothing. `schedule` finds out what happened, and the driver
-writes it down.
+This file decides nothing and does nothing. `schedule` finds out what happened, and
+`console/approvals/turns.py` writes it down.
 """
 
 from __future__ import annotations

@@ -16,7 +16,11 @@ from console.turns.schedule import Move, Plan, groups_touched, plan
 from console.turns.situation import EventFacts, Turn, TurnSituation, VmFacts
 
 _LOOK_SECONDS: Final = 30.0
-"""From one look at those that wait to the next: a window may open."""
+"""From one look at those that wait to the next, at least: a window may open."""
+_LOOKS: Final = 1000
+"""The next look is so much nearer than the start that comes first: an event may say that it starts
+in years.
+"""
 _MOST_STEPS: Final = 12
 """At one moment: a turn ends, the next is taken, prepared and approved."""
 
@@ -81,7 +85,12 @@ class _Run:
         wanted = {vm_id for each in past for vm_id in each.facts.named}
         self._vms = {
             vm_id: replace(
-                vms[vm_id], contact="heard", prepares=False, takes_commands=True, preparations=()
+                vms[vm_id],
+                contact="heard",
+                has_said=True,
+                prepares=False,
+                takes_commands=True,
+                preparations=(),
             )
             for vm_id in sorted(wanted & vms.keys())
         }
@@ -106,7 +115,8 @@ class _Run:
             waiting = [key for key in self._open if key not in self._ends]
             if waiting:
                 starts = min(self.fates[key].past.starts_at for key in waiting)
-                times += [starts, self._now + _LOOK_SECONDS]
+                look = max(_LOOK_SECONDS, (starts - self._now) / _LOOKS)
+                times += [starts, self._now + look]
             self._now = min(times)
             yield self._now
 

@@ -1,7 +1,7 @@
 """Whose turn it is: what is to be done about turns now, from one reading and the time.
 
-Pure: it sends nothing and writes nothing. The driver carries out what `steps` returns, in one
-transaction with the reading.
+Pure: it sends nothing and writes nothing. `console/approvals/turns.py` carries out what `plan`
+returns, in the transaction of the reading.
 """
 
 from __future__ import annotations

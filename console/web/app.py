@@ -32,12 +32,12 @@ from console.web.pull import Pull
 from console.web.receipts import Receipts
 from console.web.security import Admission
 from console.web.state import AppState
-from console.web.stream import Stream
+from console.web.stream import StreamHub
 from console.web.taking import TakeRoutes
 from console.web.vms import VmRoutes
 
 
-def application(state: AppState, stream: Stream) -> Starlette:
+def application(state: AppState, stream: StreamHub) -> Starlette:
     """The ASGI application of a console."""
     described = operations(state, stream)
     shown = document(described)
@@ -62,7 +62,7 @@ def application(state: AppState, stream: Stream) -> Starlette:
     )
 
 
-def operations(state: AppState, stream: Stream) -> list[Operation]:
+def operations(state: AppState, stream: StreamHub) -> list[Operation]:
     """The API, and what a monitoring system asks."""
     events = EventRoutes(state.snapshots)
     vms = VmRoutes(state.snapshots, silent_after=state.settings.silent_seconds)
@@ -97,7 +97,7 @@ def operations(state: AppState, stream: Stream) -> list[Operation]:
             query=models.EventQuery,
             summary="Approve an event as it was seen",
             body=models.ApprovalBody,
-            answers={"202": models.Decided, "409": models.Conflict},
+            answers={"202": models.DecisionTaken, "409": models.Conflict},
         ),
         Operation(
             path="/api/v1/events/{eventId}/leave",
@@ -105,7 +105,7 @@ def operations(state: AppState, stream: Stream) -> list[Operation]:
             query=models.EventQuery,
             summary="Leave an event until its notBefore",
             body=models.DecisionBody,
-            answers={"200": models.Decided, "409": models.Conflict},
+            answers={"200": models.DecisionTaken, "409": models.Conflict},
         ),
         Operation(
             path="/api/v1/events/{eventId}/turn/end",

@@ -95,7 +95,7 @@ class DecisionRoutes:
             made = await decide(person, event_id, body.fingerprint, body.reason, scope=scope)
         except DecisionRefused as refused:
             return await self._not_decided(request, refused, scope)
-        return answer(models.Decided(jti=made.jti, state=made.state), status)
+        return answer(models.DecisionTaken(jti=made.jti, state=made.state), status)
 
     async def _not_decided(
         self, request: Request, refused: DecisionRefused, scope: str | None

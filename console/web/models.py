@@ -438,7 +438,7 @@ class Command(Model):
     history: list[CommandStep]
 
 
-class Decided(Model):
+class DecisionTaken(Model):
     """A decision was taken; `jti` is null while a second person is needed."""
 
     jti: str | None

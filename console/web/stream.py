@@ -44,7 +44,7 @@ _END: Final = b""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Message:
+class StreamMessage:
     """One message of the stream."""
 
     kind: str
@@ -58,7 +58,7 @@ class Message:
         return f"event: {self.kind}\ndata: {text}\n\n".encode()
 
 
-class Changes:
+class ChangeMessages:
     """What has changed from one look to the next; used on one thread."""
 
     def __init__(self, snapshots: Snapshots) -> None:
@@ -73,12 +73,12 @@ class Changes:
             self._number = newest_number(snapshot.connection)
             self._then, self._listening = snapshot.now, snapshot.listening
 
-    def look(self) -> list[Message] | None:
+    def look(self) -> list[StreamMessage] | None:
         """What is new since the last look; None: so much that everything is to be read again.
 
         Raises `StoreError`; then the next look finds it.
         """
-        found: list[Message] | None = []
+        found: list[StreamMessage] | None = []
         with self._snapshots.take() as snapshot:
             number, since = newest_number(snapshot.connection), self._number
             vms = [] if since is None else snapshot.vms.changed_since(since)
@@ -96,7 +96,7 @@ class Changes:
 
     def _found(
         self, snapshot: Snapshot, since: int, vms: dict[str, HeardVm]
-    ) -> list[Message] | None:
+    ) -> list[StreamMessage] | None:
         event_ids = set(snapshot.events.changed_since(since))
         if len(event_ids) + len(vms) > _MOST_CHANGES:
             return None
@@ -106,7 +106,7 @@ class Changes:
         event_ids |= {event_id for each in expected.values() for event_id in each.events}
         heard = [*vms.values(), *snapshot.vms.some(named)]
         messages = [
-            Message(
+            StreamMessage(
                 kind="event",
                 item=view.event_item(known, snapshot.now, snapshot.listening, names_scopes=False),
                 sites=known.event.sites,
@@ -119,7 +119,7 @@ class Changes:
             for each in snapshot.vms.some({command.vm_id for command, _ in commands})
         }
         messages += [
-            Message(
+            StreamMessage(
                 kind="command",
                 item=command_item(command, receipts),
                 sites=(sites.get(command.vm_id, ""),),
@@ -127,11 +127,11 @@ class Changes:
             for command, receipts in commands
         ]
         for each, item in zip(heard, vm_items(snapshot, heard), strict=True):
-            messages.append(Message(kind="vm", item=item, sites=(each.vm.site,)))
+            messages.append(StreamMessage(kind="vm", item=item, sites=(each.vm.site,)))
         return messages
 
 
-class Stream:
+class StreamHub:
     """Who listens; used on the event loop's thread."""
 
     def __init__(self) -> None:
@@ -177,7 +177,7 @@ class Stream:
             if identity in identities:
                 _put(page, _END)
 
-    def tell(self, messages: Iterable[Message] | None) -> None:
+    def tell(self, messages: Iterable[StreamMessage] | None) -> None:
         """Tell every page what it may see; None: it is to read everything again."""
         if messages is None:
             for page in self._pages:
@@ -196,7 +196,7 @@ class Stream:
             shape = (item["connected"], item["trouble"])
             if self._sources.get(item["name"]) != shape:
                 self._sources[item["name"]] = shape
-                self.tell([Message(kind="source", item=item)])
+                self.tell([StreamMessage(kind="source", item=item)])
 
     async def _messages(self, identity: Identity) -> AsyncIterator[bytes]:
         if self._has_many(identity):  # of requests that came at once

@@ -1,4 +1,4 @@
-"""What a console takes in, and how it answers while a fleet speaks.
+"""What a console takes in, and how it answers while a fleet sends records.
 
 Taking in: the console with its database against the library of the source, which only receives the
 same records and reads their JSON. Both take the same backlog from the same broker or hub, in turns,

@@ -1,6 +1,7 @@
 """Every page: its links lead somewhere, and the commands that it shows exist."""
 
 import re
+import tomllib
 from functools import cache
 from pathlib import Path
 
@@ -34,6 +35,21 @@ def test_the_links_lead_somewhere(page: Path) -> None:
         target = (page.parent / file).resolve() if file else page
         assert target.exists(), place
         assert not anchor or target.suffix != ".md" or anchor in anchors(target), place
+
+
+@every_page
+def test_the_files_that_it_names_exist(page: Path) -> None:
+    """A reader who follows a path of the project finds the file."""
+    text = page.read_text(encoding="utf-8")
+    named = re.findall(r"\b(?:bridge|console|docs|sinks|tests|wire)/[\w/]+\.py\b", text)
+    assert [each for each in named if not (ROOT / each).exists()] == []
+
+
+def test_the_files_that_the_project_sets_apart_exist() -> None:
+    """An exception for a file that has gone would hide what takes its name."""
+    found = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    ignores = found["tool"]["ruff"]["lint"]["per-file-ignores"]
+    assert [each for each in ignores if not any(ROOT.glob(each))] == []
 
 
 @every_page

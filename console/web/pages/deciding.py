@@ -22,7 +22,7 @@ _ALREADY: Final = "It is being approved already. Nothing more is sent."
 
 
 def deciding(state: AppState) -> Decide:
-    """What carries a decision of the pages out."""
+    """The service of this app that carries decisions out."""
 
     async def decide(person: Person, action: str, seen: Mapping[str, Any], reason: str) -> Outcome:
         decisions = state.decisions

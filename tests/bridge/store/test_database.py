@@ -280,9 +280,7 @@ def test_a_closed_store_says_so(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(shutil.which("strace") is None, reason="strace shows the sync")
 def test_a_commit_is_synced_before_it_returns(tmp_path: Path) -> None:
-    """The system is told to sync between a commit's begin and its end, also after progress, for
-    which it is not told.
-    """
+    """A commit syncs before it returns, also when it follows an unsynced write of progress."""
     trace = tmp_path / "trace"
     subprocess.run(
         [

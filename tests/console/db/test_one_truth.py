@@ -17,7 +17,7 @@ from support.postgresql import PostgreSql
 
 from console.db.snapshot import Snapshots
 from console.db.transactions import write_to
-from console.web.stream import Changes
+from console.web.stream import ChangeMessages
 
 _NUMBERS = count(1)
 
@@ -132,7 +132,7 @@ def test_a_number_that_goes_back_hides_nothing(tmp_path: Path) -> None:
     with ConsoleStage(tmp_path) as stage:
         vm = FakeVm(name="web-1")
         stage.put(vm.heartbeat(now=stage.now))
-        changes = Changes(Snapshots(stage.console.database, clock=stage.now.timestamp))
+        changes = ChangeMessages(Snapshots(stage.console.database, clock=stage.now.timestamp))
         assert changes.look() == []
         with write_to(stage.console.database) as (connection, _):
             connection.execute(text("UPDATE change SET number = 0"))

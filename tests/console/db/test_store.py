@@ -17,7 +17,7 @@ from support.console.records import FakeVm
 from support.eventually import eventually
 
 from console.db import tables
-from console.db.checkpoints import Claim, read_checkpoints, read_claims, write_claims
+from console.db.checkpoints import PartitionClaim, read_checkpoints, read_claims, write_claims
 from console.db.opening import REVISIONS, Database
 from console.db.snapshot import Snapshot, Snapshots
 from console.db.transactions import write_to
@@ -315,11 +315,13 @@ def test_a_partition_is_claimed_by_one(database: Database) -> None:
     """Of two consoles that claim at once, one gets it; a claim is changed only by its etag."""
     if database.is_sqlite:
         pytest.skip("a SQLite file has one console, which keeps its claims in memory")
-    claim = Claim(hub="ns/hub", consumer_group="g", partition="0", owner_id="one")
+    claim = PartitionClaim(hub="ns/hub", consumer_group="g", partition="0", owner_id="one")
     got = write_claims(database.writing, [claim])
     assert [each.owner_id for each in got] == ["one"]
     assert write_claims(database.writing, [claim]) == []
-    other = Claim(hub="ns/hub", consumer_group="g", partition="0", owner_id="two", etag="wrong")
+    other = PartitionClaim(
+        hub="ns/hub", consumer_group="g", partition="0", owner_id="two", etag="wrong"
+    )
     assert write_claims(database.writing, [other]) == []
     assert read_claims(database.reading, "ns/hub", "g") == got
 

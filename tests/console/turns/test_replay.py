@@ -24,7 +24,7 @@ def past(key: str, vm_id: str, *, at: float = 0, seconds: float = 60, **facts: o
     return PastEvent(facts=event, announced_at=NOW + at, seconds=seconds)
 
 
-def played(*events: PastEvent, **keys: object) -> dict[str, Fate]:
+def played(*events: PastEvent, has_said: bool = True, **keys: object) -> dict[str, Fate]:
     """What becomes of them in a group of three."""
     rule = GroupSettings.model_validate({"name": "db", "approve": {}, **keys})
     members = [Member(vm_id=f"v{n}", name=f"db-{n}") for n in range(3)]
@@ -35,6 +35,7 @@ def played(*events: PastEvent, **keys: object) -> dict[str, Fate]:
             groups=frozenset({"db"}),
             contact="silent",
             heard_at=0.0,
+            has_said=has_said,
         )
         for each in members
     }
@@ -55,6 +56,17 @@ def test_what_nobody_approves_starts_at_its_time() -> None:
     assert played(past("A", "v0"), approve=None)["A"].approved_at is None
     fate = played(past("A", "v0"), approve={"event_type": ["Redeploy"]})["A"]
     assert (fate.approved_at, fate.reason) == (None, "db leaves it to people")
+
+
+def test_an_event_that_starts_in_years_ends_the_replay_too() -> None:
+    """It waits for a person until its time, and nothing waits for the replay."""
+    fates = played(past("A", "v0", not_before=NOW + 10 * 365 * 86_400), approve=None)
+    assert (fates["A"].approved_at, fates["A"].reason) == (None, "Azure starts it too soon")
+
+
+def test_a_vm_that_never_said_whether_it_prepares_counts_as_heard() -> None:
+    """The replay asks what the groups would do, and every VM was heard."""
+    assert played(past("A", "v1"), has_said=False)["A"].waited == 0
 
 
 def test_an_event_that_lasts_too_long_lets_no_other_go_first() -> None:

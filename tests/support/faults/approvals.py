@@ -62,7 +62,7 @@ class MortalBench(Mortal):
         return BridgeProcess("run", env={**self.env, **(more or {})}, home=self._home)
 
     def doom(self) -> None:
-        """The next POST is the last thing that the bridge does; it gets no answer."""
+        """Kill the bridge during its next POST, before the answer."""
         self._doomed = True
 
     def _is_asked(self, approval: Post) -> None:
