@@ -81,7 +81,10 @@ def files() -> dict[Path, str]:
     for page in PAGES:
         made[ROOT / page] = _PART.sub(fill, current(ROOT / page))
     if missing := sorted(parts.keys() - used):
-        raise SystemExit(f"no page has the part {', '.join(missing)}: {PAGES}")
+        raise SystemExit(
+            f"no page has the part {', '.join(missing)}: put `<!-- begin NAME -->` and "
+            f"`<!-- end NAME -->` under a heading of one of {', '.join(PAGES)}"
+        )
     return made
 
 

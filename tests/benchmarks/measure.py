@@ -40,8 +40,8 @@ def running(
 ) -> Iterator[subprocess.Popen[bytes]]:
     """A process that is ended, by its id, at the end of the block.
 
-    It runs in `scratch`, so that nobody's `.env` is read. Raises `EndedError` if it ended by itself,
-    unless `may_end`.
+    It runs in `scratch`, so that nobody's `.env` is read. Raises `EndedError` if it ended by
+    itself, unless `may_end`.
     """
     with (scratch / "said").open("ab") as said:
         process = subprocess.Popen(

@@ -211,7 +211,10 @@ def holds(done: Callable[[], bool]) -> bool:
 
 
 def wait_for(done: Callable[[], bool], *, what: str, seconds: float) -> float:
-    """Wait until it holds, and look five times a second; returns the seconds that it took. Raises `TimeoutError`."""
+    """Wait until it holds, and look five times a second; returns the seconds that it took.
+
+    Raises `TimeoutError`.
+    """
     begun = time.monotonic()
     while not holds(done):
         if time.monotonic() - begun > seconds:

@@ -70,7 +70,7 @@ class Choice:
         given["sort"] = (
             given["sort"] if given.get("sort", "").removeprefix("-") in SORTS else "name"
         )
-        return cls(**given, page=page)  # type: ignore[arg-type]  # page alone is a number
+        return cls(**given, page=page)
 
     def url(self, **changed: object) -> str:
         """The address of this choice, some of it changed; another choice begins at page 1."""

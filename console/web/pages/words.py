@@ -135,7 +135,7 @@ COMMAND_STATES: Final[Mapping[str, str]] = MappingProxyType(
 
 def is_news(item: Mapping[str, Any]) -> bool:
     """Whether an event, as the API shows it, is news only: nothing in it is due."""
-    return item["state"] == "scheduled" and item["eventStatus"] != "Scheduled"
+    return bool(item["state"] == "scheduled" and item["eventStatus"] != "Scheduled")
 
 
 def takes_away(event_type: str | None) -> bool:
