@@ -21,7 +21,7 @@ from sinks.shared.deadline import DeadlineAdapter
 from sinks.shared.errors import ConfigurationError
 
 _CONNECT_SECONDS: Final = 5.0
-_LARGEST_HERE: Final = 10_000
+_MAX_BYTES_HERE: Final = 10_000
 
 
 class BoundedAdapter(DeadlineAdapter):
@@ -83,7 +83,7 @@ def bounded(session: requests.Session, url: str, *, seconds: float, largest: int
 def answers(url: str, *, seconds: float) -> requests.Response | None:
     """What a program on this machine answers at `url`; None if it gives no answer in time."""
     with requests.Session() as session:
-        bounded(session, url, seconds=seconds, largest=_LARGEST_HERE)
+        bounded(session, url, seconds=seconds, largest=_MAX_BYTES_HERE)
         session.proxies = {}
         try:
             return session.get(url, allow_redirects=False)

@@ -16,7 +16,7 @@ from bridge.imds.identity import IdentityError, fetch_identity
 from bridge.version import __version__
 from sinks import registry
 from sinks.shared.errors import ConfigurationError, UnreachableError
-from sinks.shared.within import Stuck, within
+from sinks.shared.within import StuckError, within
 from wire.observer import BridgeRun, Observer
 from wire.record import TEST_STREAM, Record, seal
 from wire.vm import VmIdentity
@@ -94,7 +94,7 @@ def _deliver(spec: SinkSpec, config: Configuration) -> str | None:
 
     try:
         within(sink.deadline, work)
-    except Stuck:
+    except StuckError:
         return "it gave no answer in time"
     except Exception as error:  # noqa: BLE001  # a sink may be anybody's
         return str(error) or type(error).__name__

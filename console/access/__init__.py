@@ -1,1 +1,1 @@
-"""Who speaks to the console, and what they may do: login modes, sessions, tokens, roles."""
+"""Login modes, sessions, tokens and roles: the callers of the console, and their rights."""

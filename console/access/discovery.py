@@ -1,4 +1,4 @@
-"""What an OpenID provider publishes about itself, checked. Values in, values out."""
+"""An OpenID provider's own description, checked. Values in, values out."""
 
 from __future__ import annotations
 

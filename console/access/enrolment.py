@@ -29,12 +29,12 @@ from console.ingest.enrolment import (
     webhook_secret,
 )
 
-MOST_VMS: Final = 10_000
+MAX_VMS: Final = 10_000
 """In one call."""
-_LONGEST_SITE: Final = 64
+_MAX_SITE: Final = 64
 # Azure's own limits.
-_LONGEST_TAG_NAME: Final = 512
-_LONGEST_TAG_VALUE: Final = 256
+_MAX_TAG_NAME: Final = 512
+_MAX_TAG_VALUE: Final = 256
 _AT_ONCE: Final = 500
 """VMs in one transaction: writers of records wait for it."""
 
@@ -65,7 +65,7 @@ def enroll(
             f"{wrong[:200]!r} is not the ARM id of a VM: /subscriptions/SUBSCRIPTION/"
             "resourceGroups/GROUP/providers/Microsoft.Compute/virtualMachines/NAME"
         )
-    if site is not None and (not is_vm_id(site) or len(site) > _LONGEST_SITE):
+    if site is not None and (not is_vm_id(site) or len(site) > _MAX_SITE):
         raise RefusedError(f"{site[:60]!r} is not a site: it is a word without / + and #")
     for name, value in (tags or {}).items():
         _require_tag(name, value)
@@ -127,11 +127,11 @@ def _with_tags(
 
 
 def _require_tag(name: str, value: str) -> None:
-    is_name = 0 < len(name) <= _LONGEST_TAG_NAME and name.isprintable()
-    if not is_name or len(value) > _LONGEST_TAG_VALUE or not value.isprintable():
+    is_name = 0 < len(name) <= _MAX_TAG_NAME and name.isprintable()
+    if not is_name or len(value) > _MAX_TAG_VALUE or not value.isprintable():
         raise RefusedError(
             f"{name[:60]!r} with the value {value[:60]!r} is not a tag: Azure's have a name of "
-            f"1 to {_LONGEST_TAG_NAME} characters and a value of at most {_LONGEST_TAG_VALUE}"
+            f"1 to {_MAX_TAG_NAME} characters and a value of at most {_MAX_TAG_VALUE}"
         )
 
 
@@ -172,8 +172,8 @@ def checked(vm_ids: Iterable[str]) -> list[str]:
         raise RefusedError(
             f"{wrong[:60]!r} is not a vmId; Azure's look like 3f6a1c1e-8d55-4c0b-9a3e-5b1f0c7d2e90"
         )
-    if not 0 < len(found) <= MOST_VMS:
-        raise RefusedError(f"give 1 to {MOST_VMS:,} vmIds at once")
+    if not 0 < len(found) <= MAX_VMS:
+        raise RefusedError(f"give 1 to {MAX_VMS:,} vmIds at once")
     return found
 
 

@@ -27,7 +27,7 @@ ALGORITHMS: Final = frozenset(
 ) | {"EdDSA"}
 """Signatures with a public key. Without `none`, and without HS256: its key would be public."""
 _SKEW_SECONDS: Final = 120
-_LONGEST: Final = 100_000
+_MAX_CHARACTERS: Final = 100_000
 _WRONG_CLAIM: Final = {
     "iss": "wrong_issuer",
     "aud": "wrong_audience",
@@ -61,7 +61,7 @@ def verified(
 
     `keys` are the provider's; `now` in seconds since 1970. Raises `IdTokenError`.
     """
-    if not isinstance(text, str) or len(text) > _LONGEST:
+    if not isinstance(text, str) or len(text) > _MAX_CHARACTERS:
         raise IdTokenError("no_ID_token")
     # Each claim is essential: without that, Authlib accepts a token for another audience.
     expected = {"iss": issuer, "aud": client_id, "nonce": nonce}

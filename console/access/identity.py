@@ -1,4 +1,4 @@
-"""Who speaks: one request's token, session or proxy header, and never two of them."""
+"""The caller of a request: by its token, session or proxy header, and never two of them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from console.config.settings import Settings
 from console.db.opening import Database
 
 CALLBACK = "/login/callback"
-"""Where the provider sends people back to; it has to know this address."""
+"""The path to which the provider sends people back; the provider has to know it."""
 
 
 class BadTokenError(Exception):

@@ -31,11 +31,11 @@ from console.access.provider import Provider, RefusedCodeError
 from console.config.login import LoginSettings
 
 SECONDS: Final = 600
-"""How long a login may take."""
+"""Seconds that a login may take."""
 _WORKERS: Final = 4
 _WAITING: Final = 32
 """Requests to the provider that may wait; a flood of logins must not hold up anything else."""
-_LONGEST: Final = 2000
+_MAX_CHARACTERS: Final = 2000
 _VERIFIED: Final = (None, True, "true")
 """Some providers say nothing about addresses, and some say it as a text."""
 _SECRET: Final = re.compile(r"[A-Za-z0-9_-]{43}")
@@ -143,7 +143,7 @@ class Login:
             word = params["error"] if params["error"] in _REFUSALS else "refused_by_provider"
             raise LoginError(f"the login provider refused: {word}", reason=word)
         code = params.get("code", "")
-        if not 0 < len(code) <= _LONGEST:
+        if not 0 < len(code) <= _MAX_CHARACTERS:
             raise _not_believed("no_code")
         return await self._asked(lambda: self._found(code, secret, state))
 
@@ -206,7 +206,7 @@ def local_path(text: str) -> str:
 
     Browsers read a backslash as a slash, and leave out signs that cannot be seen.
     """
-    fits = text.startswith("/") and not text.startswith("//") and len(text) <= _LONGEST
+    fits = text.startswith("/") and not text.startswith("//") and len(text) <= _MAX_CHARACTERS
     plain = all(" " < sign < "\x7f" and sign != "\\" for sign in text)
     return text if fits and plain and not text.startswith("/login") else "/"
 

@@ -1,4 +1,4 @@
-"""Who speaks to the console, and what they may do: login modes and roles."""
+"""People and their roles."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from starlette.datastructures import Headers
 from console.config.login import LoginSettings
 from console.config.settings import ROLES, Role
 
-_LONGEST: Final = 200
+_MAX_CHARACTERS: Final = 200
 _NOT_PEOPLE: Final = ("local:", "rule:", "token:", "group:")
 _UNSEEN: Final = ("Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp")
 """Categories of Unicode whose signs cannot be seen."""
@@ -80,7 +80,7 @@ def is_name(name: str) -> bool:
 
     Audit and tokens name programs `token:NAME`, rules `rule:NAME` and local users `local:NAME`.
     """
-    fits = 0 < len(name) <= _LONGEST and name.isprintable()
+    fits = 0 < len(name) <= _MAX_CHARACTERS and name.isprintable()
     return fits and not name.lower().startswith(_NOT_PEOPLE)
 
 

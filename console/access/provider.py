@@ -28,7 +28,7 @@ from sinks.shared.errors import ConfigurationError
 
 _SECONDS: Final = 10.0
 """For each answer of the provider."""
-_LARGEST: Final = 512 * 1024
+_MAX_BYTES: Final = 512 * 1024
 _METADATA_SECONDS: Final = 3600.0
 _AGAIN_SECONDS: Final = 5.0
 """Between two tries while it does not answer, and between two reads of its keys."""
@@ -218,7 +218,7 @@ class Provider:
     def _bounded(self, client: OAuth2Session) -> OAuth2Session:
         """The same client, whose requests obey a deadline. Raises `ProviderError`."""
         try:
-            http_client.bounded(client, self.issuer, seconds=_SECONDS, largest=_LARGEST)
+            http_client.bounded(client, self.issuer, seconds=_SECONDS, largest=_MAX_BYTES)
         except ConfigurationError as error:
             raise ProviderError(str(error)) from None
         return client

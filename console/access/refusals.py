@@ -24,7 +24,7 @@ from sinks.shared.errors import SebError
 UNKNOWN: Final = "unknown"
 """The actor of an attempt whose author is not known."""
 _LOG: Final = logging.getLogger("console")
-_LONGEST: Final = 200
+_MAX_CHARACTERS: Final = 200
 _ACTORS: Final = 1000
 _ABOUT_EVENT: Final = re.compile(r"(?:/api/v1)?/events/([^/]+)(?:/approve|/leave)?")
 
@@ -51,7 +51,7 @@ def attempt_at(scope: Scope, *, reason: str, actor: str = UNKNOWN) -> RefusedAtt
         peer=peer_of(scope),
         method=scope["method"],
         path=scope["path"],
-        event_id=None if about is None else about[1][:_LONGEST],
+        event_id=None if about is None else about[1][:_MAX_CHARACTERS],
     )
 
 
@@ -107,6 +107,6 @@ class Refusals:
                 reason=attempt.reason,
                 peer=attempt.peer,
                 method=attempt.method,
-                path=attempt.path[:_LONGEST],
+                path=attempt.path[:_MAX_CHARACTERS],
                 unwritten=unwritten or None,
             )

@@ -1,4 +1,4 @@
-"""Who may do what by the settings, in the audit: a row for each start at which it has changed."""
+"""The roles of the settings, in the audit: a row for each start at which they have changed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a person or a program with one site may see and decide. Values in, values out."""
+"""The rights of a person or a program with one site. Values in, values out."""
 
 from __future__ import annotations
 

@@ -20,10 +20,10 @@ from sinks.shared.errors import SebError
 
 _LOG: Final = logging.getLogger("console")
 _FRESH_SECONDS: Final = 0.5
-"""How long a session that ended at another console may still be good here."""
+"""Seconds for which a session that ended at another console may still be good here."""
 _REMEMBERED: Final = 1000
 _TOUCHES: Final = 10
-"""How often in the idle time at most a session's last request is written down."""
+"""A session's last request is written down at most so many times in the idle time."""
 
 
 class UsedLoginError(Exception):

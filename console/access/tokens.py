@@ -23,14 +23,14 @@ from console.errors import RefusedError
 from console.fleet.moments import moment
 
 PREFIX: Final = "sebc_"
-"""What a token begins with, so that a scanner of secrets finds one that was published."""
+"""The beginning of a token, so that a scanner of secrets finds one that was published."""
 ACTOR: Final = "token:"
-"""What its name begins with, where a person's could stand."""
+"""The beginning of a token's name, where a person's could stand."""
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
-_LONGEST: Final = 200
+_MAX_CHARACTERS: Final = 200
 _DAY: Final = 86_400.0
 _FRESH_SECONDS: Final = 0.5
-"""How long a token that was just revoked may still be good."""
+"""Seconds for which a token that was just revoked may still be good."""
 _UNKNOWN_SECONDS: Final = 0.1
 """A token that is not known may be new: the table is read again, but not more often than this."""
 
@@ -56,8 +56,8 @@ def add_token(
     """
     if _NAME.fullmatch(name) is None:
         raise RefusedError("a token's name has letters, digits, '.', '_' and '-', at most 100")
-    if site is not None and (not site.isprintable() or not 0 < len(site) <= _LONGEST):
-        raise RefusedError(f"a site's name has 1 to {_LONGEST} printable characters")
+    if site is not None and (not site.isprintable() or not 0 < len(site) <= _MAX_CHARACTERS):
+        raise RefusedError(f"a site's name has 1 to {_MAX_CHARACTERS} printable characters")
     text = PREFIX + secrets.token_urlsafe(32)
     row = TokenRow(
         name=name,

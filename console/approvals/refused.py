@@ -1,4 +1,4 @@
-"""Why a decision is not taken: one table, with all that each reason needs."""
+"""The reasons to refuse a decision: one table, with all that each needs."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ REASONS: Final[Mapping[Why, Reason]] = {
 }
 
 
-class DecisionRefused(SebError):
+class DecisionRefusedError(SebError):
     """Nothing was decided, and nothing is sent."""
 
     def __init__(self, why: Why, *, jti: str | None = None) -> None:

@@ -1,4 +1,4 @@
-"""What becomes of a person's request, as a table: values in, an action or a refusal out.
+"""A person's request and its outcome, as a table: values in, an action or a refusal out.
 
 The first row that holds is taken. `python -m console.approvals.requests` prints it.
 """
@@ -18,7 +18,7 @@ from console.fleet.candidates import Candidate
 from console.fleet.commands import working
 from console.fleet.values import Decision, KnownEvent
 
-LONGEST_REASON: Final = 300
+MAX_REASON: Final = 300
 """Characters; a token's text may have 512."""
 What = Literal["approve", "leave"]
 Action = Literal["note_first", "note_leave", "keep_first", "keep_left", "send"]
@@ -92,7 +92,7 @@ def outcome_of(case: RequestSituation) -> Why | Action:
 
 def is_reason(text: str) -> bool:
     """Whether a text can be the reason of a decision: one line, and not too long."""
-    return 0 < len(text) <= LONGEST_REASON and text.isprintable() and not text.isspace()
+    return 0 < len(text) <= MAX_REASON and text.isprintable() and not text.isspace()
 
 
 # Conditions. The first line of each says what a row of the table says.

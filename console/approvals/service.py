@@ -1,4 +1,4 @@
-"""What people decide: pages, API and command line all come here."""
+"""The one way to decide: pages, API and command line all come here."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from console.access.people import Person
 from console.access.scope import decides_event
-from console.approvals.refused import DecisionRefused
+from console.approvals.refused import DecisionRefusedError
 from console.approvals.requests import DecisionRequest, What, is_reason
 from console.approvals.sending import CommandRouter
 from console.approvals.signer import Signer
@@ -103,7 +103,8 @@ class Decisions:
         """Approve an event as the person saw it, in a scope if one is given; `force`: though it is
         not due its turn.
 
-        Raises `DecisionRefused`, or `StoreError` if it cannot be audited: nothing is sent then.
+        Raises `DecisionRefusedError`, or `StoreError` if it cannot be audited: then nothing is
+        sent.
         """
         asked = self._request(
             "approve", person, event_id, fingerprint, reason, force=force, scope=scope
@@ -183,17 +184,17 @@ class Decisions:
         self, person: Person, event_id: str, reason: str, *, force: bool, scope: str | None
     ) -> None:
         if "approver" not in person.roles:
-            raise DecisionRefused("role")
+            raise DecisionRefusedError("role")
         if not is_reason(reason):
-            raise DecisionRefused("reason")
+            raise DecisionRefusedError("reason")
         with write_to(self._database) as (connection, number):
             snapshot = self._snapshots.within(connection)
             known = snapshot.events.one(event_id, scope)
             sites = () if known is None else (each.site for each in known.named.values())
             if known is None:
-                raise DecisionRefused("unknown")
+                raise DecisionRefusedError("unknown")
             if not decides_event(person, known.event, sites):
-                raise DecisionRefused("site")
+                raise DecisionRefusedError("site")
             end_turn(
                 snapshot,
                 number,

@@ -1,4 +1,4 @@
-"""What the next step of a decision follows from, and what that step can be. Values alone."""
+"""The facts from which the next step of a decision follows, and the steps there are."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ SHORT_SECONDS: Final = 8
 LONG_SECONDS: Final = 60
 """Life of a token if no other reporter could be asked."""
 GRACE_SECONDS: Final = 10.0
-"""How long a receipt may be on its way once the token has expired."""
+"""Seconds that a receipt may be on its way once the token has expired."""
 SETTLE_SECONDS: Final = 3.0
-"""How long a source that is connected again may take to bring what has waited there."""
+"""Seconds that a source may take, once connected again, to bring what has waited there."""
 END_SECONDS: Final = 900.0
 """After notBefore: how long a VM that has accepted a command may take to report its end."""
 

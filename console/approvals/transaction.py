@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final, cast
 from uuid import uuid4
 
-from console.approvals.refused import REASONS, DecisionRefused, Why
+from console.approvals.refused import REASONS, DecisionRefusedError, Why
 from console.approvals.requests import ACTIONS, DecisionRequest, RequestSituation, outcome_of
 from console.approvals.sending import Outgoing
 from console.approvals.situation import expiry
@@ -26,7 +26,7 @@ from console.fleet.decisions import DecisionState, open_word
 from console.fleet.values import Command, Decision, KnownEvent
 from wire.moment import moment_text
 
-_MOST_NAMES: Final = 100
+_MAX_NAMES: Final = 100
 """Resources that stand in an audit row by name."""
 
 
@@ -36,7 +36,7 @@ class DecisionResult:
 
     state: DecisionState = "none"
     jti: str | None = None
-    refused: DecisionRefused | None = None
+    refused: DecisionRefusedError | None = None
     decisions: list[Decision] = field(default_factory=list)
     commands: list[Command] = field(default_factory=list)
     outgoing: Outgoing | None = None
@@ -111,7 +111,7 @@ class DecisionTransaction:
             return self._send(case, known)
         try:
             turn = self._turns.take(case.request, known)
-        except DecisionRefused as refused:
+        except DecisionRefusedError as refused:
             return self._refuse(refused.why, case)
         if turn is None:
             return self._send(case, known)
@@ -146,7 +146,7 @@ class DecisionTransaction:
                 fingerprint=asked.fingerprint,
                 unwritten=unwritten or None,
             )
-        return DecisionResult(refused=DecisionRefused(why, jti=jti), jti=jti)
+        return DecisionResult(refused=DecisionRefusedError(why, jti=jti), jti=jti)
 
     def _jti_under_way(self, case: RequestSituation) -> str | None:
         if case.standing is not None:
@@ -252,7 +252,7 @@ class DecisionTransaction:
             first_actor=None if decision.second_actor is None else decision.actor,
             event_type=event.event_type,
             not_before=moment_text(event.not_before),
-            resources=list(event.resources[:_MOST_NAMES]),
+            resources=list(event.resources[:_MAX_NAMES]),
             named=len(event.resources),
             vm_id=None if command is None else command.vm_id,
             channel=None if command is None else command.channel,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from console.access.people import Person
-from console.approvals.refused import DecisionRefused
+from console.approvals.refused import DecisionRefusedError
 from console.approvals.requests import DecisionRequest
 from console.approvals.situation import GRACE_SECONDS
 from console.audit import log
@@ -51,7 +51,7 @@ class PersonsTurn:
     def take(self, asked: DecisionRequest, known: KnownEvent) -> Turn | None:
         """The turn that the event has from now on; its approval is to be sent at once if the state
         is `prepared`, and by a later step otherwise. None if no group has its VMs. Raises
-        `DecisionRefused` if it is not due its turn; then it waits.
+        `DecisionRefusedError` if it is not due its turn; then it waits.
         """
         situation = situation_of(self._snapshot, self._settings)
         event = situation.events.get(key_of(known.event.event_id, known.event.scope))
@@ -81,7 +81,7 @@ class PersonsTurn:
             self._audit(asked, forced, event)
             return forced
         if not asked.force or turn.state not in ("preparing", "prepared") or turn.is_forced:
-            raise DecisionRefused("turn_begun")
+            raise DecisionRefusedError("turn_begun")
         forced = replace(turn, is_forced=True, by=asked.person.name, asked=asked.reason)
         self._audit(asked, forced, event)
         self._put(forced)
@@ -96,7 +96,7 @@ class PersonsTurn:
         named = [situation.vms[vm_id] for vm_id in sorted(event.named & situation.vms.keys())]
         if why is not None and not asked.force:
             self._put(self._refused(turn, event, situation))
-            raise DecisionRefused(why)
+            raise DecisionRefusedError(why)
         take = Take(
             event_key=event.key,
             groups={vm.vm_id: vm.groups for vm in named},
@@ -111,7 +111,7 @@ class PersonsTurn:
         )
         after = changed_turns(reading, plan(reading, now), now).get(event.key, begun)
         if after.state == "failed" and not asked.force:
-            raise DecisionRefused("not_prepared")
+            raise DecisionRefusedError("not_prepared")
         self._audit(asked, begun, event)
         self._put(after)
         return after
@@ -160,17 +160,17 @@ def end_turn(
     force: bool,
     settings: TurnSettings,
 ) -> None:
-    """End a turn as a person wants it. Raises `DecisionRefused`; then nothing was written."""
+    """End a turn as a person wants it. Raises `DecisionRefusedError`; then nothing was written."""
     situation = situation_of(snapshot, settings)
     event_id, scope = known.event.event_id, known.event.scope
     turn = situation.turns.get(key_of(event_id, scope))
     if turn is None or not turn.is_held:
-        raise DecisionRefused("no_turn")
+        raise DecisionRefusedError("no_turn")
     event = situation.events.get(turn.event_key)
     if event is not None and event.approval == "open" and not (force and _is_past(snapshot, known)):
-        raise DecisionRefused("under_way")
+        raise DecisionRefusedError("under_way")
     if turn.state != "stuck" and not force:
-        raise DecisionRefused("not_stuck")
+        raise DecisionRefusedError("not_stuck")
     log.append(
         snapshot.connection,
         at=snapshot.now,

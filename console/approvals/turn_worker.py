@@ -23,9 +23,9 @@ from sinks.shared.errors import SebError
 
 _LOG: Final = logging.getLogger("console")
 _LOOK_SECONDS: Final = 1.0
-"""How often turns are looked at, whatever comes in: time alone ends a rest, or makes one stuck."""
+"""Seconds after which turns are looked at, whatever comes in: time alone ends a rest."""
 _GATHER_SECONDS: Final = 0.1
-"""How long what came in waits for more, so that a busy fleet is not read for each record."""
+"""Seconds that a change waits for more, so that a busy fleet is not read for each record."""
 
 
 class TurnWorker:

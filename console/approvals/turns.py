@@ -12,7 +12,7 @@ from typing import Final
 from uuid import uuid4
 
 from console.access.people import Person
-from console.approvals.requests import LONGEST_REASON, DecisionRequest
+from console.approvals.requests import MAX_REASON, DecisionRequest
 from console.approvals.sending import Outgoing
 from console.approvals.transaction import DecisionResult, DecisionTransaction
 from console.approvals.turn_requests import TurnSettings, situation_of
@@ -30,10 +30,10 @@ from console.turns.situation import EventFacts, Turn, TurnSituation
 
 AGAIN_SECONDS: Final = 10.0
 """A prepare command that was not answered is sent again after so long."""
-_LONGEST_SECONDS: Final = 300.0
+_MAX_SECONDS: Final = 300.0
 """Between two commands to a VM that refuses them."""
 _LIFE_SECONDS: Final = 60
-"""How long a token of it is good."""
+"""Seconds for which a token of it is good."""
 _ASK_ANEW: Final = ("unknown_event", "expired", "not_yet_valid", "rate_limited", "event_changed")
 """Reasons of a VM that may take another command."""
 
@@ -111,7 +111,7 @@ def _approve(decide: DecisionTransaction, turn: Turn) -> DecisionResult:
 def _reason(turn: Turn) -> str:
     """A person's, or whose turn it is; a key may hold what a tag of a VM does."""
     text = turn.asked or f"its turn in {', '.join(turn.groups)}"
-    return "".join(each for each in text if each.isprintable())[:LONGEST_REASON]
+    return "".join(each for each in text if each.isprintable())[:MAX_REASON]
 
 
 # Prepare commands
@@ -155,7 +155,7 @@ def _due(
             vm_id=vm_id,
             channel=channel,
             now=now,
-            patience=min(AGAIN_SECONDS * 2 ** max(0, tries - 1), _LONGEST_SECONDS),
+            patience=min(AGAIN_SECONDS * 2 ** max(0, tries - 1), _MAX_SECONDS),
             is_preparing=said is not None and said.state == "preparing",
         )
         if wanted is not None:

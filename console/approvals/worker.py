@@ -26,7 +26,7 @@ from sinks.shared.errors import SebError
 
 _LOG: Final = logging.getLogger("console")
 _ALL_SECONDS: Final = 5.0
-"""How often every open decision is looked at, whatever comes in."""
+"""Seconds after which every open decision is looked at, whatever comes in."""
 _TROUBLE_SECONDS: Final = 0.5
 
 

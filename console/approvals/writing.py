@@ -1,4 +1,4 @@
-"""What each transaction of decisions does to its rows: claim, end, and say where a command goes."""
+"""The rows that transactions of decisions write: claims, ends, and where a command goes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from console.db import decisions as rows
 from console.fleet.values import Command, Decision
 
 LEASE_SECONDS: Final = 5.0
-"""How long another console leaves the sending of a command to the one that has claimed it."""
+"""Seconds that another console leaves the sending of a command to the one that has claimed it."""
 
 
 def claimed(decision: Decision, console: str, now: float) -> Decision:

@@ -18,8 +18,8 @@ from wire.moment import rfc3339
 from wire.strictjson import canonical_json
 
 Fact = str | int | list[str] | None
-"""What may stand in a row: no fractions, which JSON writers spell differently."""
-_LONGEST: Final = 2000
+"""The types of values in a row: no fractions, which JSON writers spell differently."""
+_MAX_CHARACTERS: Final = 2000
 """Characters of a text; what is refused may be of any length."""
 
 
@@ -183,7 +183,7 @@ def _moment(at: float) -> str:
 
 def _storable(value: Any) -> Any:
     if isinstance(value, str):
-        clean = value.encode(errors="replace").decode()[:_LONGEST]
+        clean = value.encode(errors="replace").decode()[:_MAX_CHARACTERS]
         return clean.replace("\0", "\N{REPLACEMENT CHARACTER}")
     if isinstance(value, list):
         return [_storable(each) for each in value]

@@ -1,4 +1,4 @@
-"""What of a flood of refused attempts is written: each kind at once, then at most once a minute."""
+"""A bound for refused attempts in the audit: each kind at once, then at most once a minute."""
 
 from __future__ import annotations
 

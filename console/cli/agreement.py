@@ -1,4 +1,4 @@
-"""What a person is shown of an event before a decision, and the question; it decides nothing."""
+"""The summary of an event before a decision, and the question; it decides nothing."""
 
 from __future__ import annotations
 

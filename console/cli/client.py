@@ -1,4 +1,4 @@
-"""How the client commands speak to a running console; a token never stands in an error."""
+"""The client of a running console, for the commands; a token never stands in an error."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from sinks.shared.errors import ConfigurationError, NotPermittedError, Unreachab
 from sinks.shared.text import plain
 
 _SECONDS: Final = 15.0
-_LARGEST: Final = 64 << 20
+_MAX_BYTES: Final = 64 << 20
 _PAGE: Final = 500
 
 
@@ -35,7 +35,7 @@ class ConsoleClient:
                 "SEB_CONSOLE_TOKEN"
             )
         self._session = requests.Session()
-        http_client.bounded(self._session, self.url, seconds=_SECONDS, largest=_LARGEST)
+        http_client.bounded(self._session, self.url, seconds=_SECONDS, largest=_MAX_BYTES)
         token = client_setting("token")
         if token:
             self._session.headers["Authorization"] = f"Bearer {token}"

@@ -1,4 +1,4 @@
-"""What several commands share."""
+"""Options and steps that several commands share."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ from console.web.pages.text import span
 from sinks.shared.errors import OK
 from sinks.shared.text import plain
 
-_MOST: Final = 100_000
+_MAX_VMS: Final = 100_000
 WHY: Final[Mapping[str, str]] = {
     "turn": "its turn",
     "preparing": "it has prepared",
@@ -85,7 +85,7 @@ def check(overrides: tuple[str, ...]) -> int:
     try:
         snapshots = Snapshots(database, silent_after=settings.silent_after)
         with snapshots.take() as snapshot:
-            heard = snapshot.vms.page(WantedVms(), limit=_MOST)
+            heard = snapshot.vms.page(WantedVms(), limit=_MAX_VMS)
     finally:
         database.close()
     fleet = [member_of(each.vm) for each in heard if each.contact != "retired"]

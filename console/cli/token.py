@@ -21,7 +21,7 @@ from console.fleet.moments import moment
 from sinks.shared.errors import OK
 from sinks.shared.number import Number
 
-_MOST_DAYS = 3650
+_MAX_DAYS = 3650
 
 
 @click.group("token")
@@ -38,7 +38,7 @@ def command() -> None:
 @click.option("--site", help="The only site whose VMs and events it sees and decides.")
 @click.option(
     "--days",
-    type=Number(0, _MOST_DAYS),
+    type=Number(0, _MAX_DAYS),
     required=True,
     help="After so many days it ends; 0 ends it at once.",
 )

@@ -12,7 +12,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, field_validator, mo
 from console.config.login import Section
 
 FIELDS: Final = ("site", "location", "zone", "scaleSet", "resourceGroup", "name")
-"""What a group can be made of, besides `tag:<NAME>`."""
+"""The attributes by which a group can be made, besides `tag:<NAME>`."""
 TAG: Final = "tag:"
 DAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 """The words of a window, in the order of `datetime.weekday`."""

@@ -1,4 +1,4 @@
-"""How the console knows who speaks to it, as settings."""
+"""The settings of the login."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the console can be told. A name that is not here is an error, never ignored."""
+"""The settings of the console. A name that is not here is an error, never ignored."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Role = Literal["viewer", "approver", "admin"]
 ROLES: Final[tuple[Role, ...]] = ("viewer", "approver", "admin")
 DEFAULT_LISTEN: Final = "127.0.0.1:9470"
 _PORTS: Final = 65535
-_LEAST_KIB: Final = 26
+_MIN_KIB: Final = 26
 """Ten minutes of it are a record of the largest size."""
 
 
@@ -117,8 +117,8 @@ class IntakeSettings(Section):
 
     @model_validator(mode="after")
     def _takes_a_record(self) -> Self:
-        if 0 < self.kib < _LEAST_KIB:
-            raise ValueError(f"kib: a record may have 256 KiB; give {_LEAST_KIB} at least, or 0")
+        if 0 < self.kib < _MIN_KIB:
+            raise ValueError(f"kib: a record may have 256 KiB; give {_MIN_KIB} at least, or 0")
         return self
 
 

@@ -1,4 +1,4 @@
-"""Where settings come from: environment, `.env`, TOML file and secrets directory, as one tree.
+"""The sources of settings: environment, `.env`, TOML file and secrets directory, as one tree.
 
 It reads the same sources as the bridge, and takes from them only names that begin with
 `SEB_CONSOLE_` (in the TOML file: the table `[console]`). No message shows a value.

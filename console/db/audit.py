@@ -31,7 +31,7 @@ SORTS: Final[Mapping[str, ColumnElement[Any]]] = {
     "actor": _TABLE.c.actor,
     "action": _TABLE.c.action,
 }
-"""What rows can be sorted by."""
+"""The columns by which rows can be sorted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

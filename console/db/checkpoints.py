@@ -1,4 +1,4 @@
-"""How far each partition of a hub has been read, and which console reads it."""
+"""Checkpoints and claims: how far each partition of a hub has been read, and by which console."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How each VM's bridge is heard, in SQL: from its row, from when consoles listened, and the time.
+"""Contact in SQL: from a VM's row, from when consoles listened, and the time.
 
 A VM is silent if it has said nothing for its silent time, and a console listened to its source
 through all of such a time; `learning` if it may have spoken while no console listened.

@@ -14,7 +14,7 @@ from console.fleet.values import Command, Decision, DecisionHistory, EventKey, R
 
 OVER: Final = "over"
 PREPARE: Final = "prepare"
-"""What a command asks for that belongs to a turn, and to no decision."""
+"""The act of a command that belongs to a turn, and to no decision."""
 
 
 def read_open(connection: Connection, key: EventKey) -> Decision | None:

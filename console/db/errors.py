@@ -1,4 +1,4 @@
-"""What can be wrong with the database, in words without secrets."""
+"""Errors of the database, in words without secrets."""
 
 from __future__ import annotations
 

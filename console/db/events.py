@@ -72,13 +72,13 @@ SORTS: Final[Mapping[str, ColumnElement[Any]]] = {
         .scalar_subquery(),
     ),
 }
-"""What past events can be sorted by."""
+"""The columns by which past events can be sorted."""
 _ALWAYS_KNOWN: Final = ("at", "status", "site", "vms")
 _SHOWN: Final = vm.alias("shown_vm")
 _BEARER: Final = vm.alias("named_vm")
 _NAMED: Final = event.alias("naming")
 Place = tuple[float, str, str]
-"""Where a listing goes on: what it is sorted by, then id and scope."""
+"""The place where a listing goes on: what it is sorted by, then id and scope."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

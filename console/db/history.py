@@ -1,4 +1,4 @@
-"""What is past: the records of an event or a VM, gaps, and what was not a record."""
+"""Queries of the past: records of an event or a VM, gaps, and the quarantine."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from console.fleet.values import EventKey, LatestReport, Receipt, SequenceGap
 from console.records.incoming import PreparationFacts
 from wire.record import PREPARATION
 
-_MOST_RECORDS: Final = 2000
+_MAX_RECORDS: Final = 2000
 _RECORD: Final = [column for column in tables.record.columns if column.name != "body"]
 
 
@@ -56,8 +56,8 @@ def records_of_event(
     prepared = select(r.id, r.body).where(
         r.event_id == key[0], r.vm_id.in_(of_scope), r.type == PREPARATION
     )
-    bodies = {row.id: row.body for row in connection.execute(prepared.limit(_MOST_RECORDS))}
-    return _records(connection.execute(query.limit(_MOST_RECORDS)), receipts, bodies)
+    bodies = {row.id: row.body for row in connection.execute(prepared.limit(_MAX_RECORDS))}
+    return _records(connection.execute(query.limit(_MAX_RECORDS)), receipts, bodies)
 
 
 def past_of_vm(connection: Connection, vm_id: str, limit: int) -> PastVm:

@@ -1,4 +1,4 @@
-"""When which console listened to which source: the rows, and what they mean now."""
+"""The intervals in which consoles listened: their rows, and their meaning now."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ GRACE_SECONDS: Final = 12.0
 """A console that has not written for so long does not run, or does not work."""
 _KEPT_SECONDS: Final = 8 * 86_400.0
 """More than the longest silent time that can be set."""
-_MOST: Final = 500
+_MAX_INTERVALS: Final = 500
 """Intervals that are looked at; the newest say most."""
 
 
@@ -33,7 +33,7 @@ def read_listening(connection: Connection, now: float, silent_after: float | Non
     """When the consoles of this database listened, until now in seconds since 1970."""
     c = listening.c
     kept = or_(c.until > now - _KEPT_SECONDS, c.seen_at > now - GRACE_SECONDS)
-    newest = select(listening).where(kept).order_by(c.until.desc()).limit(_MOST)
+    newest = select(listening).where(kept).order_by(c.until.desc()).limit(_MAX_INTERVALS)
     intervals: dict[str, list[Interval]] = {}
     connected: dict[str, bool] = {}
     for row in connection.execute(newest):

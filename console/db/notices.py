@@ -33,7 +33,7 @@ from wire.record import Record, read_record
 
 _LEASE_SECONDS: Final = 60.0
 _WATCH: Final = "*"
-_MOST_ENDS: Final = 500
+_MAX_ENDS: Final = 500
 """Ends that are told at once; the others are told at the next look."""
 
 
@@ -166,7 +166,7 @@ def ended_without_notice(connection: Connection, since: float, settled: float) -
     is_open = exists().where(is_same, o.is_own == 1, o.over == 0)
     wanted = select(e.event_id, e.scope).where(e.state == "ended", e.shown_at > since)
     wanted = wanted.where(or_(~has_notice, is_double), or_(e.shown_at < settled, ~is_open))
-    found = connection.execute(wanted.order_by(e.shown_at).limit(_MOST_ENDS))
+    found = connection.execute(wanted.order_by(e.shown_at).limit(_MAX_ENDS))
     return [(row.event_id, row.scope) for row in found]
 
 

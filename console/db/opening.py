@@ -27,7 +27,7 @@ _LOG_PAGES: Final = 4000
 _MIGRATIONS: Final = Path(__file__).parent / "migrations"
 _REVISIONS: Final = "alembic_version"
 REVISIONS: Final = tuple(f"{number:04}" for number in range(1, 16))
-"""What the migrations make of a database, the newest last."""
+"""The schema's revisions, the newest last."""
 _UPGRADE_SECONDS: Final = 600.0
 _MIGRATING: Final = threading.Lock()
 # Any number that other programs on the same server do not take for their own locks.

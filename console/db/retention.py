@@ -1,4 +1,4 @@
-"""What is older than the retention goes, a few rows at a time; what is open or present stays."""
+"""Retention: old rows go, a few at a time; what is open or present stays."""
 
 from __future__ import annotations
 

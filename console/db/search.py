@@ -1,4 +1,4 @@
-"""What somebody types to find a VM or an event: a part of a name, a pattern, or a tag."""
+"""The search for a VM or an event: a part of a name, a pattern, or a tag."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who is on what: an event or a VM that a person takes for some minutes."""
+"""'I am on it': an event or a VM that a person takes for some minutes."""
 
 from __future__ import annotations
 

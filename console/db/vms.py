@@ -49,7 +49,7 @@ _COLUMNS: Final = {
     "bridge": ("version",),
 }
 SORTS: Final = ("name", "contact", "condition", "heard", "missing", *_COLUMNS)
-"""What VMs can be sorted by."""
+"""The columns by which VMs can be sorted."""
 _WORST_CONTACT: Final = ("silent", "late", "learning", "stopped", "heard", "retired")
 _DELETING: Final = tuple(word for word, impact in IMPACTS.items() if impact == "delete")
 """Types of events that delete a VM, in small letters."""

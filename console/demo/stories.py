@@ -1,4 +1,4 @@
-"""What happens to the demo's VMs, again and again, each story in a thread of its own.
+"""Stories of the demo's VMs, again and again, each in a thread of its own.
 
 The notice is Azure's own; what comes after it is shorter, so that there is more to see.
 """

@@ -1,4 +1,4 @@
-"""What became of commands, by the receipts of the VMs that they were for. Values in, values out."""
+"""Commands and their ends, by the receipts of the VMs that they were for. Values in, values out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a decision on an event stands: one word, from its state, what was said, and the receipts."""
+"""The status of a decision in one word, from its state, the reports and the receipts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What somebody saw of an event, and what has changed since then: shown before it is approved."""
+"""The differences between an event as a person saw it and as it is: shown before it is approved."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a batch of records changes: rows in, rows out; the writer does it in a transaction."""
+"""The changes that a batch of records makes: rows in, rows out; the writer commits them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from wire.preparation import NONE
 
 Pair = tuple[str, str]
 RECOVERED: Final = "recovered"
-MOST_OPEN_EVENTS: Final = 1000
+MAX_OPEN_EVENTS: Final = 1000
 """Events that are not over, of which one VM may be a reporter: a document of Azure's has few."""
 
 
@@ -166,7 +166,7 @@ def _is_too_much(loaded: Loaded, record: IncomingRecord) -> bool:
         return False
     vm_id = record.vm.vm_id
     before = loaded.reports.get((record.event.event.event_id, vm_id))
-    return before is None and loaded.open_events[vm_id] >= MOST_OPEN_EVENTS
+    return before is None and loaded.open_events[vm_id] >= MAX_OPEN_EVENTS
 
 
 def _with_own_id(loaded: Loaded, record: IncomingRecord) -> IncomingRecord:
@@ -309,7 +309,7 @@ def _state(loaded: Loaded, changes: Changes, state: IncomingState) -> None:
         event_id = event.event.event_id
         pending.add(event_id)
         before = loaded.reports.get((event_id, state.vm_id))
-        if before is None and loaded.open_events[state.vm_id] >= MOST_OPEN_EVENTS:
+        if before is None and loaded.open_events[state.vm_id] >= MAX_OPEN_EVENTS:
             continue
         if before is None or _is_newer(before, state, event):
             _observe(loaded, changes, of_pending(state, vm, record_id, event))

@@ -1,4 +1,4 @@
-"""How commands and decisions end, in words: why, and what to do about it."""
+"""The ends of commands and decisions in words: why, and what to do about it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a reporter says of an event, from its records and its state documents."""
+"""A reporter's latest report of an event, from its records and its state documents."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What has happened to an event or a VM, one JSON object per fact."""
+"""The timeline of an event or a VM, one JSON object per fact."""
 
 from __future__ import annotations
 

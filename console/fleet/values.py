@@ -13,12 +13,12 @@ from console.records.incoming import EventReport, PreparationFacts, ReceiptFacts
 
 CLEAR: Final = "clear"
 DEFAULT_SITE: Final = "default"
-_LONGEST_KEY: Final = 300
+_MAX_KEY: Final = 300
 """Characters of a text in an index: PostgreSQL takes 2,700 bytes."""
-_MOST_DIGITS: Final = 18
+_MAX_DIGITS: Final = 18
 EventKey = tuple[str, str]
 """An event's id and scope."""
-_DIGITS: Final = re.compile(rf"[0-9]{{1,{_MOST_DIGITS}}}")
+_DIGITS: Final = re.compile(rf"[0-9]{{1,{_MAX_DIGITS}}}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +114,7 @@ class Vm:
         """Within what an event's id is unique: subscription and resource group, if known."""
         if not self.subscription_id or not self.resource_group:
             return ""
-        return f"{self.subscription_id}/{self.resource_group}".lower()[:_LONGEST_KEY]
+        return f"{self.subscription_id}/{self.resource_group}".lower()[:_MAX_KEY]
 
     @property
     def known_as(self) -> FleetName:
@@ -147,9 +147,9 @@ class Vm:
 def folded(name: str) -> str:
     """A name as it is compared: in any case. One that is too long for an index is cut."""
     text = name.casefold()
-    if len(text) <= _LONGEST_KEY:
+    if len(text) <= _MAX_KEY:
         return text
-    return f"{text[:_LONGEST_KEY]}#{sha256(text.encode(errors='replace')).hexdigest()}"
+    return f"{text[:_MAX_KEY]}#{sha256(text.encode(errors='replace')).hexdigest()}"
 
 
 def _hash(text: str) -> str:
@@ -158,7 +158,7 @@ def _hash(text: str) -> str:
 
 def sort_name(name: str) -> str:
     """A name as lists are sorted by it: web-2 stands before web-10."""
-    return _DIGITS.sub(lambda found: found[0].zfill(_MOST_DIGITS), name.casefold())[:_LONGEST_KEY]
+    return _DIGITS.sub(lambda found: found[0].zfill(_MAX_DIGITS), name.casefold())[:_MAX_KEY]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

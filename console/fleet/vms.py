@@ -1,4 +1,4 @@
-"""How a VM's row changes by what is heard of it."""
+"""Changes of a VM's row by what is heard of it."""
 
 from __future__ import annotations
 

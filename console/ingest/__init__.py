@@ -1,1 +1,1 @@
-"""How records come in: the sources, and the one writer that commits what they bring."""
+"""Intake: the sources, and the one writer that commits what they bring."""

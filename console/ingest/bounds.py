@@ -1,4 +1,4 @@
-"""How much one VM may send: records and bytes a minute, so that it takes no place of others."""
+"""The bounds of one VM: records and bytes a minute, so that it takes no place of others."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ BURST_MINUTES: Final = 10
 more than a bridge keeps of a day without a console. Heartbeats replace each other there.
 """
 TOO_MUCH: Final = "too_much"
-_MOST_KNOWN: Final = 20_000
+_MAX_KNOWN: Final = 20_000
 """VMs that are counted; those that have not sent for the longest are dropped beyond that."""
 
 
@@ -73,6 +73,6 @@ class Bounds:
             left.size = min(most[1], left.size + minutes * self._size)
         left.at = now
         self._left[vm_id] = left
-        if len(self._left) > _MOST_KNOWN:
+        if len(self._left) > _MAX_KNOWN:
             del self._left[next(iter(self._left))]
         return left

@@ -1,4 +1,4 @@
-"""What a source hands over, and what it hears back."""
+"""A delivery: what a source hands over, and how it hears of the commit."""
 
 from __future__ import annotations
 

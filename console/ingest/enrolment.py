@@ -12,12 +12,12 @@ from typing import Final
 
 from sinks.shared.errors import ConfigurationError
 
-_LEAST_BYTES: Final = 32
+_MIN_BYTES: Final = 32
 _VARIABLE: Final = "SEB_CONSOLE_ENROLL_KEY_FILE"
 KEY_IS_MISSING: Final = f"{_VARIABLE}: this must be given; make a key with: openssl rand -base64 32"
 EVERY_VM: Final = "*"
 """Stands for all VMs where generations are kept; it is not a vmId."""
-_LONGEST_ID: Final = 128
+_MAX_ID: Final = 128
 """Characters, as of a record's; Azure's vmIds have 36."""
 _NEVER_IN_IDS: Final = frozenset(" /+#")
 
@@ -33,9 +33,9 @@ def read_key(file: Path) -> bytes:
         key = base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
         key = b""
-    if len(key) < _LEAST_BYTES:
+    if len(key) < _MIN_BYTES:
         raise ConfigurationError(
-            f"{_VARIABLE}: {file} must hold at least {_LEAST_BYTES} random bytes in base64; "
+            f"{_VARIABLE}: {file} must hold at least {_MIN_BYTES} random bytes in base64; "
             "make one with: openssl rand -base64 32"
         )
     return key
@@ -107,7 +107,7 @@ def secret_text(secret: bytes) -> str:
 
 def is_vm_id(text: str) -> bool:
     """Whether a text can be a VM's id, as it may stand in a topic and in a URL."""
-    fits = 0 < len(text) <= _LONGEST_ID and text.isprintable() and text != EVERY_VM
+    fits = 0 < len(text) <= _MAX_ID and text.isprintable() and text != EVERY_VM
     return fits and not set(text) & _NEVER_IN_IDS
 
 

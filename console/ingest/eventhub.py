@@ -25,7 +25,7 @@ from console.ingest.settings import EventHubSource
 from console.ingest.state import SourceState
 from console.ingest.writer import Writer
 from console.records.incoming import Incoming, IncomingRecord
-from console.records.parse import NotOurs, parse_record
+from console.records.parse import ForeignError, parse_record
 from sinks.base import SinkError
 from sinks.eventhub.errors import diagnose
 from sinks.eventhub.tls import TlsSockets
@@ -34,7 +34,7 @@ _LOG: Final = logging.getLogger("console")
 _BATCH: Final = 300
 _BALANCING_SECONDS: Final = 5.0
 _CLAIM_SECONDS: Final = 30.0
-_LONGEST_WAIT: Final = 30.0
+_MAX_WAIT: Final = 30.0
 
 
 class EventHubReader:
@@ -84,7 +84,7 @@ class EventHubReader:
             except Exception as error:  # noqa: BLE001  # a thread that ends would end the connection for good
                 self._trouble(error)
             self._stop.wait(random.uniform(wait / 2, wait))  # noqa: S311  # jitter
-            wait = 0.5 if self._state.connected else min(_LONGEST_WAIT, wait * 2)
+            wait = 0.5 if self._state.connected else min(_MAX_WAIT, wait * 2)
 
     async def _serve(self) -> None:
         self._loop, self._task = asyncio.get_running_loop(), asyncio.current_task()
@@ -189,7 +189,7 @@ class EventHubReader:
         try:
             body = _body(event)
             return parse_record(body, source=self._state.name, received_at=now, sent_at=sent_at)
-        except NotOurs as error:
+        except ForeignError as error:
             return Refused(reason=error.reason, message=str(error), sample=body[:2000], at=now)
 
 
@@ -199,14 +199,14 @@ def _settle(answer: asyncio.Future[bool], stored: bool) -> None:  # noqa: FBT001
 
 
 def _body(event: EventData) -> bytes:
-    """The bytes of a message. Raises `NotOurs` if it holds no plain bytes."""
+    """The bytes of a message. Raises `ForeignError` if it holds no plain bytes."""
     body = event.body
     if isinstance(body, bytes):
         return body
     try:
         return b"".join(body)  # type: ignore[arg-type]
     except TypeError:
-        raise NotOurs("not_json", "the message's body is not bytes") from None
+        raise ForeignError("not_json", "the message's body is not bytes") from None
 
 
 def _managed_identity() -> Any:

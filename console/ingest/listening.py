@@ -1,4 +1,4 @@
-"""What this run of the console listens to, written down so that every console can judge contact."""
+"""The intervals in which this console listens, written so that every console can judge contact."""
 
 from __future__ import annotations
 

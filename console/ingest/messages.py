@@ -1,4 +1,4 @@
-"""What a message on one of the bridges' topics means; it never touches a network."""
+"""The meaning of a message on one of the bridges' topics; it never touches a network."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 
 from console.ingest.delivery import Refused
 from console.records.incoming import Incoming, IncomingRecord
-from console.records.parse import NotOurs, parse_record, parse_state, parse_status
+from console.records.parse import ForeignError, parse_record, parse_state, parse_status
 from sinks.mqtt.messages import EVENT_EXPIRY, RECEIPT_EXPIRY
 
 _SHARED: Final = ("event", "receipt")
@@ -41,7 +41,7 @@ def read_message(
         return None
     try:
         return _read(topic, payload, expiry, source, received_at)
-    except NotOurs as error:
+    except ForeignError as error:
         return Refused(
             reason=error.reason,
             message=f"{topic[:200]}: {error}",
@@ -62,7 +62,7 @@ def _read(
 ) -> Incoming:
     levels = topic.split("/")
     if len(levels) != _LEVELS:
-        raise NotOurs("foreign_topic", "not a topic of a bridge")
+        raise ForeignError("foreign_topic", "not a topic of a bridge")
     site, vm_id, leaf = levels[2], levels[4], levels[5]
     if leaf == "status":
         return parse_status(payload, source=source, received_at=received_at, vm_id=vm_id, site=site)

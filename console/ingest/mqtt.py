@@ -39,10 +39,10 @@ IN_FLIGHT: Final = 500
 """Messages that the broker may send before the first is acknowledged: enough for a large batch
 while the one before it is being committed, and less than the writer's queue holds.
 """
-_LARGEST_PACKET: Final = 1024 * 1024
+_MAX_PACKET: Final = 1024 * 1024
 _LOOP_SECONDS: Final = 5.0
 _CONNECT_SECONDS: Final = 10.0
-_LONGEST_WAIT: Final = 30.0
+_MAX_WAIT: Final = 30.0
 _QUIET_SECONDS: Final = 0.5
 _LEAVE_SECONDS: Final = 5.0
 _STOP_SECONDS: Final = 8.0
@@ -144,7 +144,7 @@ class MqttReader:
                 _LOG.warning("%s", self._lost, extra=fields)
             self._state.down(self._lost or "the connection has ended")
             self._stop.wait(random.uniform(wait / 2, wait))  # noqa: S311  # jitter
-            wait = min(_LONGEST_WAIT, wait * 2)
+            wait = min(_MAX_WAIT, wait * 2)
 
     def _serve(self) -> None:
         """One connection, from CONNECT to its end."""
@@ -168,7 +168,7 @@ class MqttReader:
                 properties = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]
                 properties.SessionExpiryInterval = _SESSION_EXPIRY
                 properties.ReceiveMaximum = IN_FLIGHT
-                properties.MaximumPacketSize = _LARGEST_PACKET
+                properties.MaximumPacketSize = _MAX_PACKET
                 client.connect(
                     plan.host, plan.port, KEEPALIVE, clean_start=False, properties=properties
                 )

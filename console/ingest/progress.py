@@ -1,4 +1,4 @@
-"""How taking in goes, for status, readiness and metrics; written by the writer alone."""
+"""The progress of intake, for status, readiness and metrics; written by the writer alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a broker or a hub can be reached, for `seb console check`; nothing is read from it."""
+"""A look at a broker or a hub for `seb console check`; nothing is read from it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each kind of source can be told; the fields that a sink has too are the sink's own."""
+"""The settings of each kind of source; the fields that a sink has too are the sink's own."""
 
 from __future__ import annotations
 

@@ -12,28 +12,30 @@ TOLERANCE: Final = 300
 """Seconds that the sender's clock may differ; Standard Webhooks asks for five minutes."""
 
 
-class NotSigned(ValueError):
+class UnsignedError(ValueError):
     """The request is not signed by the VM that it speaks for."""
 
 
 def verify(headers: Mapping[str, str], body: bytes, *, secret: bytes, now: float) -> None:
-    """Raise `NotSigned` unless one of the signatures is the secret's and the time is right."""
+    """Raise `UnsignedError` unless one of the signatures is the secret's and the time is right."""
     message_id = headers.get("webhook-id", "")
     timestamp = headers.get("webhook-timestamp", "")
     given = headers.get("webhook-signature", "")
     if not (message_id and timestamp and given):
-        raise NotSigned("webhook-id, webhook-timestamp or webhook-signature is missing")
+        raise UnsignedError("webhook-id, webhook-timestamp or webhook-signature is missing")
     if not (timestamp.isascii() and timestamp.isdecimal() and len(timestamp) <= 12):  # noqa: PLR2004
-        raise NotSigned("webhook-timestamp is not a number of seconds")
+        raise UnsignedError("webhook-timestamp is not a number of seconds")
     signed = f"{message_id}.{timestamp}.".encode() + body
     digest = hmac.digest(secret, signed, hashlib.sha256)
     expected = b"v1," + base64.b64encode(digest)
     found = [hmac.compare_digest(expected, each.encode()) for each in given.split(" ")[:10]]
     if not any(found):
-        raise NotSigned("the signature is not that of this VM's secret; see `seb console enroll`")
+        raise UnsignedError(
+            "the signature is not that of this VM's secret; see `seb console enroll`"
+        )
     late = now - int(timestamp)
     if abs(late) > TOLERANCE:
-        raise NotSigned(
+        raise UnsignedError(
             f"webhook-timestamp is {late:.0f} s behind this console's clock; the limit is "
             f"{TOLERANCE} s: set the clock of the VM"
         )

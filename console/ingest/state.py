@@ -1,4 +1,4 @@
-"""How a source stands, for status, readiness and metrics."""
+"""The state of a source, for status, readiness and metrics."""
 
 from __future__ import annotations
 

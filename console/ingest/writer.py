@@ -25,7 +25,7 @@ from console.db.clock import CommonClock
 from console.db.errors import words_of
 from console.db.opening import Database
 from console.db.retention import delete_before
-from console.fleet.fold import MOST_OPEN_EVENTS, fold
+from console.fleet.fold import MAX_OPEN_EVENTS, fold
 from console.ingest.delivery import Delivery, Refused
 from console.ingest.inbox import Inbox
 from console.ingest.listening import ListeningLog
@@ -293,7 +293,7 @@ class Writer:
                 connection,
                 source=source,
                 reason=_TOO_MANY,
-                message=f"{last.vm.vm_id}: it reports {MOST_OPEN_EVENTS} open events already",
+                message=f"{last.vm.vm_id}: it reports {MAX_OPEN_EVENTS} open events already",
                 sample=last.body,
                 at=last.received_at,
                 count=len(several),

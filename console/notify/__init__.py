@@ -1,1 +1,1 @@
-"""What the console tells people by itself, over sinks of the bridge's kinds."""
+"""Notices: the console tells people by itself, over sinks of the bridge's kinds."""

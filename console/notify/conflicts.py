@@ -15,7 +15,7 @@ from sinks.shared.text import visible
 
 _TAKEN_SECONDS: Final = 300.0
 """A VM that was made again under its name waits so long for the other one to fall silent."""
-_LEAST_SECONDS: Final = 600.0
+_MIN_SECONDS: Final = 600.0
 """Until a conflict that has ended is told to be over: a VM that says this and that in turn makes no
 more than two notices meanwhile.
 """
@@ -37,7 +37,7 @@ def conflict_notices(
     over: dict[str, Incident] = {}
     open_keys = set()
     for vm_id, incident in incidents.items():
-        if vm_id in there or now - incident.at < _LEAST_SECONDS:
+        if vm_id in there or now - incident.at < _MIN_SECONDS:
             open_keys.add(incident.key)
         else:
             result.ended.append(vm_id)

@@ -1,4 +1,4 @@
-"""What there is to tell about an event. Pure."""
+"""Notices about events. Pure."""
 
 from __future__ import annotations
 

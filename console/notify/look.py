@@ -1,4 +1,4 @@
-"""What there is to tell now, from one snapshot of the database; nothing else is remembered."""
+"""The notices that are due now, from one snapshot of the database; nothing else is remembered."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from console.notify.notice import Notice
 from console.notify.vms import SeenVm
 
 _WINDOW_SECONDS: Final = 3600.0
-"""What ended longer ago than this is not told any more."""
+"""Seconds: an end that is older is not told any more."""
 _SETTLE_SECONDS: Final = 60.0
 """An event's end waits so long for the VMs that it names to say what it cost."""
 

@@ -1,4 +1,4 @@
-"""What the console tells people by itself: one fact, with its words and its link."""
+"""A notice: one fact, with its words and its link."""
 
 from __future__ import annotations
 

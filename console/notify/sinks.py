@@ -21,7 +21,7 @@ from wire.vm import VmIdentity
 _PART: Final = "SINK__"
 AUDIT_HEAD: Final = TYPE.format(kind="audit-head")
 SITE: Final = "console"
-"""Where an MQTT topic has the site of a VM."""
+"""The place of a VM's site in an MQTT topic."""
 
 
 def read_sinks(

@@ -20,7 +20,7 @@ from sinks.shared.errors import SebError
 from wire.record import Record
 
 _LOG: Final = logging.getLogger("console")
-_LONGEST_WAIT: Final = 60.0
+_MAX_WAIT: Final = 60.0
 _DATABASE_WAIT: Final = 3.0
 """The longest wait while it is the database that does not answer."""
 _IDLE_SECONDS: Final = 5.0
@@ -88,7 +88,7 @@ class SinkWorker:
                 self._failed(error)
                 retry_after = getattr(error, "retry_after", None) or 0
                 self._stop.wait(max(retry_after, random.uniform(wait / 2, wait)))  # noqa: S311  # jitter
-                longest = _DATABASE_WAIT if isinstance(error, SQLAlchemyError) else _LONGEST_WAIT
+                longest = _DATABASE_WAIT if isinstance(error, SQLAlchemyError) else _MAX_WAIT
                 wait = min(longest, wait * 2)
                 continue
             wait = 0.5

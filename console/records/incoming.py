@@ -1,4 +1,4 @@
-"""What came in, as checked values: a record, a status or a state of one VM."""
+"""Incoming messages as checked values: a record, a status or a state of one VM."""
 
 from __future__ import annotations
 

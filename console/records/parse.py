@@ -1,5 +1,6 @@
-"""Bytes to values, as `wire` reads them. What is not a record of ours raises `NotOurs`, with one
-word and a sentence.
+"""Bytes to values, as `wire` reads them.
+
+What is not a record of ours raises `ForeignError`, with one word and a sentence.
 """
 
 from __future__ import annotations
@@ -29,19 +30,19 @@ from wire.record import Record, RecordError, check_record
 from wire.state import PendingEvent, ShortVm, StateError, read_state, read_status
 
 MAX_BYTES: Final = 256 * 1024
-MOST_TAGS: Final = 50
+MAX_TAGS: Final = 50
 """Of one VM; Azure allows no more."""
-MOST_NAMES: Final = 5000
+MAX_NAMES: Final = 5000
 """VMs that an event may name; Azure's largest scale set has 1,000."""
 _NUL: Final = b"\\u0000"
 _PARTITION_KEY: Final = re.compile(rb'"partitionkey"\s*:\s*"([^"\\]{1,512})"')
-_MOST_SEQUENCE: Final = 10**15
+_MAX_SEQUENCE: Final = 10**15
 """A VM that makes a record a millisecond needs thirty thousand years for so many."""
-_LONGEST_SECONDS: Final = 10 * 366 * 86_400.0
-_LEAST_INTERVAL: Final = 0.01
+_MAX_SECONDS: Final = 10 * 366 * 86_400.0
+_MIN_INTERVAL: Final = 0.01
 
 
-class NotOurs(ValueError):
+class ForeignError(ValueError):
     """These bytes are not a record of ours; `reason` is one word for the metric."""
 
     def __init__(self, reason: str, message: str) -> None:
@@ -58,15 +59,18 @@ def parse_record(
     vm_id: str | None = None,
     site: str | None = None,
 ) -> IncomingRecord:
-    """A record; `vm_id` is the one that the channel vouches for, if it does. Raises `NotOurs`."""
+    """A record; `vm_id` is the one that the channel vouches for, if it does.
+
+    Raises `ForeignError`.
+    """
     try:
         record, data = check_record(_readable(body))
     except RecordError as error:
-        raise NotOurs(error.reason, str(error)) from None
+        raise ForeignError(error.reason, str(error)) from None
     if vm_id is not None and vm_id != data.vm.vm_id:
-        raise NotOurs("foreign_vm", "the topic's vmId is not that of the record")
+        raise ForeignError("foreign_vm", "the topic's vmId is not that of the record")
     if site is not None and data.bridge.site not in (None, site):
-        raise NotOurs("foreign_site", "the topic's site is not that of the record")
+        raise ForeignError("foreign_site", "the topic's site is not that of the record")
     heartbeat = data.heartbeat if isinstance(data, HeartbeatData) else None
     _require_possible(record, data, received_at)
     return IncomingRecord(
@@ -99,12 +103,12 @@ def parse_status(
     """A status document. It proves contact at the time that it names, for it may be retained, or
     have lain at the broker.
 
-    Raises `NotOurs`.
+    Raises `ForeignError`.
     """
     try:
         status = read_status(_readable(body))
     except StateError as error:
-        raise NotOurs(error.reason, str(error)) from None
+        raise ForeignError(error.reason, str(error)) from None
     vm = _own(status.vm, vm_id)
     written = None if status.time is None else min(status.time.timestamp(), received_at)
     lost = status.status == "offline" and status.reason == "lost"
@@ -128,11 +132,11 @@ def parse_status(
 def parse_state(
     body: bytes, *, source: str, received_at: float, vm_id: str, site: str
 ) -> IncomingState:
-    """A state document. Raises `NotOurs`."""
+    """A state document. Raises `ForeignError`."""
     try:
         state = read_state(_readable(body))
     except StateError as error:
-        raise NotOurs(error.reason, str(error)) from None
+        raise ForeignError(error.reason, str(error)) from None
     vm = _own(state.vm, vm_id)
     return IncomingState(
         vm_id=vm_id,
@@ -164,38 +168,40 @@ def vm_of(body: bytes) -> str | None:
 
 
 def _require_possible(record: Record, data: Observer, received_at: float) -> None:
-    """Raise `NotOurs` for a sequence, a time or a duration that no working bridge can send.
+    """Raise `ForeignError` for a sequence, a time or a duration that no working bridge can send.
 
     Gaps and ages are computed from them. A clock may be wrong by years, but not by more than that.
     """
-    if len(data.vm.tags) > MOST_TAGS:
-        raise NotOurs("too_many_tags", f"data.vm.tags: at most {MOST_TAGS}")
+    if len(data.vm.tags) > MAX_TAGS:
+        raise ForeignError("too_many_tags", f"data.vm.tags: at most {MAX_TAGS}")
     sequences = [record.sequence]
     if isinstance(data, HeartbeatData):
         heartbeat = data.heartbeat
         sequences.append(heartbeat.last_record_sequence)
-        if 0 < heartbeat.interval_seconds < _LEAST_INTERVAL:
-            raise NotOurs("impossible", "data.heartbeat.intervalSeconds is too short")
-    if max(sequences) > _MOST_SEQUENCE:
-        raise NotOurs("impossible", f"a sequence is more than {_MOST_SEQUENCE:,}")
+        if 0 < heartbeat.interval_seconds < _MIN_INTERVAL:
+            raise ForeignError("impossible", "data.heartbeat.intervalSeconds is too short")
+    if max(sequences) > _MAX_SEQUENCE:
+        raise ForeignError("impossible", f"a sequence is more than {_MAX_SEQUENCE:,}")
     ahead = datetime.fromisoformat(record.time).timestamp() - received_at
-    if ahead > _LONGEST_SECONDS:
-        raise NotOurs("impossible", "time is more than ten years ahead")
+    if ahead > _MAX_SECONDS:
+        raise ForeignError("impossible", "time is more than ten years ahead")
     if isinstance(data, EventData):
         seen = data.observation
         durations = (seen.pause_seconds, seen.downtime_seconds)
-        if any(each is not None and not 0 <= each <= _LONGEST_SECONDS for each in durations):
-            raise NotOurs("impossible", "data.observation: a duration is negative, or ten years")
-        if len(data.event.resources) > MOST_NAMES:
-            raise NotOurs("too_many_names", f"data.event.resources: at most {MOST_NAMES:,} VMs")
+        if any(each is not None and not 0 <= each <= _MAX_SECONDS for each in durations):
+            raise ForeignError(
+                "impossible", "data.observation: a duration is negative, or ten years"
+            )
+        if len(data.event.resources) > MAX_NAMES:
+            raise ForeignError("too_many_names", f"data.event.resources: at most {MAX_NAMES:,} VMs")
         known = (seen.notice_seconds, data.event.duration_in_seconds)
-        if any(each is not None and abs(each) > _LONGEST_SECONDS for each in known):
-            raise NotOurs("impossible", "data: a duration is more than ten years")
+        if any(each is not None and abs(each) > _MAX_SECONDS for each in known):
+            raise ForeignError("impossible", "data: a duration is more than ten years")
 
 
 def _readable(body: bytes) -> bytes:
     if len(body) > MAX_BYTES:
-        raise NotOurs("too_large", f"{len(body)} bytes; the limit is {MAX_BYTES}")
+        raise ForeignError("too_large", f"{len(body)} bytes; the limit is {MAX_BYTES}")
     # PostgreSQL holds no NUL in a text; U+FFFD says that there was a sign.
     return body.replace(_NUL, b"\\ufffd")
 
@@ -268,5 +274,5 @@ def _prepares(data: Observer) -> bool | None:
 
 def _own(vm: ShortVm | None, vm_id: str) -> ShortVm | None:
     if vm is not None and vm.vm_id != vm_id:
-        raise NotOurs("foreign_vm", "the topic's vmId is not that of the document")
+        raise ForeignError("foreign_vm", "the topic's vmId is not that of the document")
     return vm

@@ -14,7 +14,7 @@ from console.db.writing import newest_number
 
 _LOG: Final = logging.getLogger("console")
 _OTHERS_SECONDS: Final = 0.25
-"""How often it looks for what other consoles, or commands, on the same database committed."""
+"""Seconds until it looks for commits of other consoles and commands on the same database."""
 _REST_SECONDS: Final = 0.01
 """After each look, so that many small commits are taken at once."""
 

@@ -1,4 +1,4 @@
-"""How many files, and so connections, the process may have open."""
+"""The limit of open files, and so of connections, of the process."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sys
 from contextlib import suppress
 from typing import Final
 
-_MOST_FILES: Final = 65_536
+_MAX_FILES: Final = 65_536
 
 
 def raise_open_files() -> int:
@@ -14,12 +14,12 @@ def raise_open_files() -> int:
 
     It never raises an error: a lower limit means fewer connections.
     """
-    files = _MOST_FILES
+    files = _MAX_FILES
     if sys.platform != "win32":
         import resource  # noqa: PLC0415  # Windows has none
 
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        wanted = _MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, _MOST_FILES)
+        wanted = _MAX_FILES if hard == resource.RLIM_INFINITY else min(hard, _MAX_FILES)
         if soft not in (resource.RLIM_INFINITY, wanted):
             with suppress(ValueError, OSError):
                 resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, wanted), hard))

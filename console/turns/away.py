@@ -1,4 +1,4 @@
-"""Who is away in which group, and why: a pure function of one reading."""
+"""The VMs that are away in each group, and why: a pure function of one reading."""
 
 from __future__ import annotations
 

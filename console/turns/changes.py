@@ -1,4 +1,4 @@
-"""What a plan makes of the turns: values in, values out. The driver writes down what changed."""
+"""Changes of turns by a plan: values in, values out. `console/approvals/turns.py` writes them."""
 
 from __future__ import annotations
 

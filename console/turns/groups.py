@@ -14,7 +14,7 @@ from console.config.groups import DAYS, TAG, GroupSettings, Window
 
 TAGS: Final = "tags"
 """The attribute of a member that holds its tags."""
-_MOST_KNOWN: Final = 100_000
+_MAX_KNOWN: Final = 100_000
 """VMs whose groups are remembered."""
 ATTRIBUTES: Final = {
     "site": "site",
@@ -117,7 +117,7 @@ class Grouping:
         """The keys of a VM's groups; `seen` is all that the rules look at, as one value."""
         found = self._known.get(seen)
         if found is None:
-            if len(self._known) >= _MOST_KNOWN:
+            if len(self._known) >= _MAX_KNOWN:
                 self._known.clear()
             found = self._known[seen] = keys_of(self.rules, member())
         return found

@@ -21,7 +21,7 @@ _LOOKS: Final = 1000
 """The next look is so much nearer than the start that comes first: an event may say that it starts
 in years.
 """
-_MOST_STEPS: Final = 12
+_MAX_STEPS: Final = 12
 """At one moment: a turn ends, the next is taken, prepared and approved."""
 
 
@@ -131,7 +131,7 @@ class _Run:
         for key in [each for each in self._open if each not in self._ends]:
             if self.fates[key].past.starts_at <= now:
                 self._start(key, now)
-        for _ in range(_MOST_STEPS):
+        for _ in range(_MAX_STEPS):
             if not self._step(now):
                 return
 

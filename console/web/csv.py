@@ -30,7 +30,7 @@ _NEWER: Final = tuple(name for name in SHOWN_FIELDS if name not in _FIELDS)
 """Fields without a place of their own: they are last, so that no other column moves."""
 _DECISION: Final = ("state", "by", "at", "reason")
 _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
-"""How a text begins that a spreadsheet would compute."""
+"""The beginnings of a text that a spreadsheet would compute."""
 
 
 def csv_lines(items: Iterable[Json]) -> Iterator[str]:

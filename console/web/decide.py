@@ -16,7 +16,7 @@ from starlette.responses import Response
 from console.access.people import Person
 from console.access.refusals import attempt_at
 from console.access.scope import sees_event, sees_vm
-from console.approvals.refused import REASONS, DecisionRefused
+from console.approvals.refused import REASONS, DecisionRefusedError
 from console.approvals.service import DecisionAnswer
 from console.db import decisions
 from console.db.events import main_of
@@ -28,7 +28,7 @@ from console.web.operations import problem_of
 from console.web.security import person_of
 from console.web.state import AppState
 
-_MOST_BYTES: Final = 8 * 1024
+_MAX_BYTES: Final = 8 * 1024
 _NO_COMMAND: Final = "there is no such command"
 M = TypeVar("M", bound=BaseModel)
 DecisionCall = Callable[..., Awaitable[DecisionAnswer]]
@@ -59,7 +59,7 @@ class DecisionRoutes:
             await self._state.decisions.end_turn(
                 person, event_id, body.reason, force=body.force, scope=query.scope
             )
-        except DecisionRefused as refused:
+        except DecisionRefusedError as refused:
             return await self._not_decided(request, refused, query.scope)
         seen = await asyncio.to_thread(self._detail, event_id, person, query.scope)
         return answer(models.EventDetail.model_validate(seen))
@@ -67,7 +67,7 @@ class DecisionRoutes:
     def command(self, request: Request) -> Response:
         """One command with its history."""
         jti, person = request.path_params["jti"], person_of(request)
-        if len(jti) > models.LONGEST or "\0" in jti:
+        if len(jti) > models.MAX_CHARACTERS or "\0" in jti:
             raise refuse(404, _NO_COMMAND)
         with self._state.snapshots.take() as snapshot:
             found = decisions.read_command(snapshot.connection, jti)
@@ -93,12 +93,12 @@ class DecisionRoutes:
             scope = await asyncio.to_thread(self._own_scope, event_id, person)
         try:
             made = await decide(person, event_id, body.fingerprint, body.reason, scope=scope)
-        except DecisionRefused as refused:
+        except DecisionRefusedError as refused:
             return await self._not_decided(request, refused, scope)
         return answer(models.DecisionTaken(jti=made.jti, state=made.state), status)
 
     async def _not_decided(
-        self, request: Request, refused: DecisionRefused, scope: str | None
+        self, request: Request, refused: DecisionRefusedError, scope: str | None
     ) -> Response:
         person, event_id = person_of(request), request.path_params["eventId"]
         seen = await asyncio.to_thread(self._detail, event_id, person, scope)
@@ -106,7 +106,7 @@ class DecisionRoutes:
             # It may not even learn that there is such an event; the audit does.
             attempt = attempt_at(request.scope, reason="other_site", actor=person.name)
             await self._state.access.refusals.note(attempt)
-            refused = DecisionRefused("unknown")
+            refused = DecisionRefusedError("unknown")
         return self._refused(seen, refused)
 
     def _own_scope(self, event_id: str, person: Person) -> str | None:
@@ -121,7 +121,7 @@ class DecisionRoutes:
         with self._state.snapshots.take() as snapshot:
             return event_detail(snapshot, event_id, person, scope)
 
-    def _refused(self, now: Json | None, refused: DecisionRefused) -> Response:
+    def _refused(self, now: Json | None, refused: DecisionRefusedError) -> Response:
         status = REASONS[refused.why].status
         body: Json = {"error": str(refused)}
         if status == HTTPStatus.CONFLICT:
@@ -135,8 +135,8 @@ async def body_of(request: Request, model: type[M]) -> M:
     body = bytearray()
     async for part in request.stream():
         body += part
-        if len(body) > _MOST_BYTES:
-            raise refuse(413, f"a decision has at most {_MOST_BYTES} bytes")
+        if len(body) > _MAX_BYTES:
+            raise refuse(413, f"a decision has at most {_MAX_BYTES} bytes")
     try:
         given: Any = json.loads(bytes(body), object_pairs_hook=_each_once)
     except (ValueError, RecursionError):

@@ -14,8 +14,8 @@ from console.access import enrolment
 from console.errors import RefusedError
 from console.ingest.enrolment import KEY_IS_MISSING, read_key
 from console.web.answers import answer, refuse
-from console.web.models import MOST_VMS, EnrolledList, EnrolmentBody
-from console.web.receiving import NotTaken, read_body
+from console.web.models import MAX_VMS, EnrolledList, EnrolmentBody
+from console.web.receiving import NotTakenError, read_body
 from console.web.security import person_of
 from console.web.state import AppState
 
@@ -61,11 +61,11 @@ async def _body(request: Request) -> EnrolmentBody:
     """The VMs of the body. Raises an HTTP refusal."""
     try:
         body: Any = json.loads(await read_body(request.headers, request.receive))
-    except NotTaken as why:
+    except NotTakenError as why:
         raise refuse(why.status, str(why)) from None
     except (ValueError, RecursionError):
         body = None
     try:
         return EnrolmentBody.model_validate(body)
     except ValidationError:
-        raise refuse(422, f'send {{"vmIds": ["…"]}} with 1 to {MOST_VMS} vmIds') from None
+        raise refuse(422, f'send {{"vmIds": ["…"]}} with 1 to {MAX_VMS} vmIds') from None

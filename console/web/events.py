@@ -19,7 +19,7 @@ from console.fleet.timeline import timeline
 from console.fleet.values import KnownEvent
 from console.web.answers import Json, answer, cursor, place_in, refuse
 from console.web.csv import csv_lines
-from console.web.models import MOST, EventDetail, EventPage, EventQuery, EventsQuery
+from console.web.models import MAX_ITEMS, EventDetail, EventPage, EventQuery, EventsQuery
 from console.web.security import person_of
 
 
@@ -54,7 +54,7 @@ class EventRoutes:
         left, following = query.limit, query.cursor
         while left is None or left > 0:
             after = place_in(following, str, (int, float), str, str)  # type: ignore[arg-type]
-            limit = MOST if left is None else min(MOST, left)
+            limit = MAX_ITEMS if left is None else min(MAX_ITEMS, left)
             with self._snapshots.take() as snapshot:
                 items, following = events_page(
                     snapshot,

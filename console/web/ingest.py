@@ -9,9 +9,9 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from console.ingest.enrolment import KEY_IS_MISSING
-from console.ingest.signature import NotSigned, verify
-from console.records.parse import NotOurs, parse_record, vm_of
-from console.web.receiving import Commits, NotTaken, read_body, refused, require_ready
+from console.ingest.signature import UnsignedError, verify
+from console.records.parse import ForeignError, parse_record, vm_of
+from console.web.receiving import Commits, NotTakenError, read_body, refused, require_ready
 from console.web.state import AppState
 
 
@@ -29,7 +29,7 @@ class Ingest:
         """
         try:
             await self._take(Headers(scope=scope), receive)
-        except NotTaken as why:
+        except NotTakenError as why:
             response = refused(why)
         else:
             response = Response(status_code=204)
@@ -41,23 +41,23 @@ class Ingest:
         now = self._state.now()
         vm_id = vm_of(body)
         if vm_id is None:
-            raise NotTaken(400, "not a record: partitionkey is missing")
+            raise NotTakenError(400, "not a record: partitionkey is missing")
         enrolments = self._state.enrolments
         if not enrolments.has_key:
-            raise NotTaken(503, KEY_IS_MISSING)
+            raise NotTakenError(503, KEY_IS_MISSING)
         try:
             verify(
                 headers, body, secret=enrolments.webhook_secret(vm_id), now=self._state.own_clock()
             )
-        except NotSigned as error:
-            raise NotTaken(401, str(error)) from None
+        except UnsignedError as error:
+            raise NotTakenError(401, str(error)) from None
         wait = self._state.bounds.wait(vm_id, len(body), now=time.monotonic())
         if wait:
-            raise NotTaken(429, "this VM sends too much: it may go on later", retry_after=wait)
+            raise NotTakenError(429, "this VM sends too much: it may go on later", retry_after=wait)
         # Nothing else is read of what no VM has signed.
         try:
             record = parse_record(body, source=self._source, received_at=now, vm_id=vm_id)
-        except NotOurs as error:
+        except ForeignError as error:
             self._commits.set_aside(self._source, error, body, vm_id=vm_id, at=now)
-            raise NotTaken(400, f"not a record: {error}") from None
+            raise NotTakenError(400, f"not a record: {error}") from None
         await self._commits.commit(record)

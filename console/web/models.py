@@ -24,13 +24,13 @@ from console.fleet.contact import Contact
 from console.fleet.decisions import DecisionState
 
 DEFAULT_LIMIT: Final = 100
-MOST: Final = 1000
+MAX_ITEMS: Final = 1000
 """Items of one page."""
-LONGEST: Final = 300
+MAX_CHARACTERS: Final = 300
 """Characters of a parameter, and of a reason."""
-MOST_VMS: Final = 1000
+MAX_VMS: Final = 1000
 """VMs of one enrolment."""
-_LARGEST_NUMBER: Final = 10**18 - 1
+_MAX_NUMBER: Final = 10**18 - 1
 
 Condition = Literal["clear", "scheduled", "started"]
 TurnState = Literal[
@@ -475,7 +475,7 @@ def _given(value: Any) -> Any:
 
 
 Words = Annotated[
-    Annotated[str, StringConstraints(max_length=LONGEST, pattern=r"^[^\x00]*$")] | None,
+    Annotated[str, StringConstraints(max_length=MAX_CHARACTERS, pattern=r"^[^\x00]*$")] | None,
     BeforeValidator(_given),
 ]
 Number = BeforeValidator(_given)
@@ -488,7 +488,7 @@ def _printable(text: str) -> str:
 
 
 Line = Annotated[
-    str, StringConstraints(min_length=1, max_length=LONGEST), AfterValidator(_printable)
+    str, StringConstraints(min_length=1, max_length=MAX_CHARACTERS), AfterValidator(_printable)
 ]
 
 
@@ -498,7 +498,7 @@ class NoQuery(Model):
 
 class _Paged(Model):
     limit: Annotated[
-        Annotated[int, Field(ge=1, le=MOST)] | None,
+        Annotated[int, Field(ge=1, le=MAX_ITEMS)] | None,
         Number,
         Field(description=f"How many items; {DEFAULT_LIMIT} unless given"),
     ] = None
@@ -589,12 +589,12 @@ class AuditQuery(Model):
     """Which rows of the audit."""
 
     after: Annotated[
-        Annotated[int, Field(ge=0, le=_LARGEST_NUMBER)] | None,
+        Annotated[int, Field(ge=0, le=_MAX_NUMBER)] | None,
         Number,
         Field(description="The number of the last row that you have"),
     ] = None
     limit: Annotated[
-        Annotated[int, Field(ge=1, le=MOST)] | None,
+        Annotated[int, Field(ge=1, le=MAX_ITEMS)] | None,
         Number,
         Field(description=f"How many rows; {DEFAULT_LIMIT} unless given"),
     ] = None
@@ -677,7 +677,7 @@ class GroupList(Model):
 class EnrolmentBody(Model):
     """VMs to enroll."""
 
-    vm_ids: Annotated[list[str], Field(min_length=1, max_length=MOST_VMS)]
+    vm_ids: Annotated[list[str], Field(min_length=1, max_length=MAX_VMS)]
     resource_ids: dict[str, str] = Field(
         default_factory=dict, description="By vmId, the ARM ids: name and scope of these VMs"
     )

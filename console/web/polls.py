@@ -1,4 +1,4 @@
-"""When VMs polled the HTTPS command channel, on its way into their rows."""
+"""The times at which VMs polled the HTTPS command channel, on their way into the VMs' rows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LOOK_SECONDS: Final = 1.0
 _AGAIN_SECONDS: Final = 20.0
 """From one write of a VM's poll to the next; it counts for a minute."""
 _UNKNOWN_SECONDS: Final = 60.0
-"""How long a poll waits for the first record of its VM."""
+"""Seconds that a poll waits for the first record of its VM."""
 
 
 class Polls:

@@ -19,12 +19,12 @@ from sinks.shared.errors import SebError
 
 _LOG: Final = logging.getLogger("console")
 _WAIT: Final = "25"
-_LONGEST_WAIT: Final = 60.0
+_MAX_WAIT: Final = 60.0
 """Seconds; a longer one is cut to this."""
 _RETRY_SECONDS: Final = (15, 45)
-_MOST_TOKENS: Final = 64
+_MAX_TOKENS: Final = 64
 """In one answer; a bridge takes no more."""
-_MOST_FIELDS: Final = 8
+_MAX_FIELDS: Final = 8
 
 
 class Pull:
@@ -98,7 +98,7 @@ class Pull:
             return _later("commands cannot be signed now")
         if not tokens:
             return None
-        given = answer([token.decode("ascii") for token in tokens[:_MOST_TOKENS]])
+        given = answer([token.decode("ascii") for token in tokens[:_MAX_TOKENS]])
         given.background = BackgroundTask(self._fetched, vm_id)  # once it has been sent
         return given
 
@@ -126,9 +126,7 @@ def not_its_token() -> Response:
 def _question(query: bytes) -> tuple[str, float] | None:
     """Which VM asks, and how many seconds it wants to wait."""
     try:
-        pairs = parse_qsl(
-            query.decode("ascii"), keep_blank_values=True, max_num_fields=_MOST_FIELDS
-        )
+        pairs = parse_qsl(query.decode("ascii"), keep_blank_values=True, max_num_fields=_MAX_FIELDS)
     except ValueError:
         return None
     if any(name not in ("vm", "wait") for name, _ in pairs):
@@ -137,7 +135,7 @@ def _question(query: bytes) -> tuple[str, float] | None:
     waits = [value for name, value in pairs if name == "wait"] or [_WAIT]
     wait = waits[0]
     good = len(vms) == len(waits) == 1 and wait.isascii() and wait.isdecimal()
-    return (vms[0], min(_LONGEST_WAIT, float(wait[:9]))) if good else None
+    return (vms[0], min(_MAX_WAIT, float(wait[:9]))) if good else None
 
 
 def _later(words: str) -> Response:

@@ -7,9 +7,9 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from console.fleet.candidates import PULL
-from console.records.parse import NotOurs, parse_record, vm_of
+from console.records.parse import ForeignError, parse_record, vm_of
 from console.web.pull import bearer, not_its_token
-from console.web.receiving import Commits, NotTaken, read_body, refused, require_ready
+from console.web.receiving import Commits, NotTakenError, read_body, refused, require_ready
 from console.web.state import AppState
 from wire.record import APPROVAL
 
@@ -25,7 +25,7 @@ class Receipts:
         """204 after the commit, 400 not a receipt, 401 not this VM's token, 413 too large."""
         try:
             response = await self._take(scope, receive)
-        except NotTaken as why:
+        except NotTakenError as why:
             response = refused(why)
         await response(scope, receive, send)
 
@@ -37,15 +37,15 @@ class Receipts:
         body = await read_body(Headers(scope=scope), receive)
         vm_id, now = vm_of(body), self._state.now()
         if vm_id is None:
-            raise NotTaken(400, "not a record: partitionkey is missing")
+            raise NotTakenError(400, "not a record: partitionkey is missing")
         if not self._state.enrolments.opens(vm_id, token):
             return not_its_token()
         try:
             record = parse_record(body, source=PULL, received_at=now, vm_id=vm_id)
-        except NotOurs as error:
+        except ForeignError as error:
             self._commits.set_aside(PULL, error, body, vm_id=vm_id, at=now)
-            raise NotTaken(400, f"not a record: {error}") from None
+            raise NotTakenError(400, f"not a record: {error}") from None
         if record.type != APPROVAL:
-            raise NotTaken(400, f"not a receipt: its type is not {APPROVAL}")
+            raise NotTakenError(400, f"not a receipt: its type is not {APPROVAL}")
         await self._commits.commit(record)
         return Response(status_code=204)

@@ -19,7 +19,7 @@ from starlette.types import Receive
 from console.ingest.delivery import Delivery, Refused
 from console.ingest.writer import Writer
 from console.records.incoming import IncomingRecord
-from console.records.parse import MAX_BYTES, NotOurs
+from console.records.parse import MAX_BYTES, ForeignError
 from console.web.state import AppState
 
 BODY_SECONDS: Final = 20.0
@@ -27,11 +27,11 @@ _COMMIT_SECONDS: Final = 15.0
 _RETRY_SECONDS: Final = 5
 _SAMPLE: Final = 2000
 """Bytes that are kept of what is no record."""
-_MOST_WAITING: Final = 100
+_MAX_WAITING: Final = 100
 """Deliveries before the writer: beyond that, records alone are added."""
 
 
-class NotTaken(Exception):
+class NotTakenError(Exception):
     """The request ends with this answer."""
 
     def __init__(self, status: int, words: str, *, retry_after: float | None = None) -> None:
@@ -42,13 +42,13 @@ class NotTaken(Exception):
 
 
 def require_ready(state: AppState) -> None:
-    """Raise `NotTaken` until the console knows whose secrets were revoked."""
+    """Raise `NotTakenError` until the console knows whose secrets were revoked."""
     if not state.is_ready():
-        raise NotTaken(503, "the console is reading its database")
+        raise NotTakenError(503, "the console is reading its database")
 
 
 async def read_body(headers: Headers, receive: Receive) -> bytes:
-    """The whole body. Raises `NotTaken` if it is too large, comes too slowly, or never ends."""
+    """The whole body. Raises `NotTakenError` if it is too large, too slow, or never ends."""
     length = headers.get("content-length", "")
     if length.isdecimal() and int(length[:20]) > MAX_BYTES:
         raise _too_large()
@@ -58,13 +58,13 @@ async def read_body(headers: Headers, receive: Receive) -> bytes:
             while more:
                 message = await receive()
                 if message["type"] == "http.disconnect":
-                    raise NotTaken(400, "the client has gone")
+                    raise NotTakenError(400, "the client has gone")
                 body += message.get("body", b"")
                 more = message.get("more_body", False)
                 if len(body) > MAX_BYTES:
                     raise _too_large()
     except TimeoutError:
-        raise NotTaken(408, f"the body did not come within {BODY_SECONDS:g} s") from None
+        raise NotTakenError(408, f"the body did not come within {BODY_SECONDS:g} s") from None
     return bytes(body)
 
 
@@ -78,7 +78,10 @@ class Commits:
         """What the writer has answered and the event loop has not seen yet."""
 
     async def commit(self, record: IncomingRecord) -> None:
-        """Return once the record is in the database. Raises `NotTaken` if that takes too long."""
+        """Return once the record is in the database.
+
+        Raises `NotTakenError` if that takes too long.
+        """
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[bool] = loop.create_future()
 
@@ -99,9 +102,11 @@ class Commits:
         except (queue.Full, TimeoutError):
             stored = False
         if not stored:
-            raise NotTaken(503, "the database does not take records now")
+            raise NotTakenError(503, "the database does not take records now")
 
-    def set_aside(self, source: str, error: NotOurs, body: bytes, *, vm_id: str, at: float) -> None:
+    def set_aside(
+        self, source: str, error: ForeignError, body: bytes, *, vm_id: str, at: float
+    ) -> None:
         """Count what a VM has signed and is no record of ours, with a row of the quarantine; under
         load it is counted alone.
         """
@@ -109,7 +114,7 @@ class Commits:
             reason=error.reason, message=f"{vm_id}: {error}", sample=body[:_SAMPLE], at=at
         )
         delivery = Delivery(source=source, items=[refused], done=_nothing)
-        if self._writer.waiting <= _MOST_WAITING:
+        if self._writer.waiting <= _MAX_WAITING:
             with suppress(queue.Full):
                 self._writer.put(delivery, timeout=0)
                 return
@@ -123,7 +128,7 @@ class Commits:
                 answer.set_result(stored)
 
 
-def refused(why: NotTaken) -> Response:
+def refused(why: NotTakenError) -> Response:
     """The answer that it names, in words for the log of a bridge."""
     wait = _RETRY_SECONDS if why.status == 503 else why.retry_after  # noqa: PLR2004
     headers = {} if wait is None else {"Retry-After": str(ceil(wait))}
@@ -136,5 +141,5 @@ def _nothing(_stored: bool) -> None:  # noqa: FBT001  # as Delivery.done
     pass
 
 
-def _too_large() -> NotTaken:
-    return NotTaken(413, f"a record has at most {MAX_BYTES} bytes")
+def _too_large() -> NotTakenError:
+    return NotTakenError(413, f"a record has at most {MAX_BYTES} bytes")

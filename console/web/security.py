@@ -1,4 +1,4 @@
-"""Who is let in: foreign hosts, cross-site requests and strangers end here, before any route."""
+"""The door: foreign hosts, cross-site requests and strangers end here, before any route."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _HEADERS: Final = (
     (b"cross-origin-resource-policy", b"same-origin"),
 )
 _FORWARDING: Final = ("forwarded", "via", "x-client-ip", "x-real-ip", "x-original-for")
-"""What proxies add, besides everything that begins with X-Forwarded-."""
+"""Headers that proxies add, besides everything that begins with X-Forwarded-."""
 _DECIDES: Final = "approver"
 _ADMIN: Final = "admin"
 _VMS: Final = "/vms/"

@@ -28,10 +28,10 @@ from console.web.vms import vm_items
 
 _QUEUE: Final = 1000
 """Messages that a slow page may be behind; then it is told to read everything again."""
-_MOST_PAGES: Final = 500
-_MOST_OF_ONE: Final = 30
+_MAX_PAGES: Final = 500
+_MAX_OF_ONE: Final = 30
 """Of one person or program, so that one cannot take the places of all others."""
-_MOST_CHANGES: Final = 500
+_MAX_CHANGES: Final = 500
 """Events and VMs that are told one by one; of more, pages read everything again."""
 _TIME_SECONDS: Final = 1.0
 """From one look at what time alone has changed to the next: it looks at every VM."""
@@ -98,7 +98,7 @@ class ChangeMessages:
         self, snapshot: Snapshot, since: int, vms: dict[str, HeardVm]
     ) -> list[StreamMessage] | None:
         event_ids = set(snapshot.events.changed_since(since))
-        if len(event_ids) + len(vms) > _MOST_CHANGES:
+        if len(event_ids) + len(vms) > _MAX_CHANGES:
             return None
         # A VM's condition follows from events, and whether a decision is due from VMs.
         named = snapshot.events.named_by(event_ids) - set(vms)
@@ -143,8 +143,8 @@ class StreamHub:
         """One page's stream."""
         identity = identity_of(request)
         if self._has_many(identity):
-            raise refuse(429, f"{_MOST_OF_ONE} pages or streams of yours are open; close some")
-        if self._closed or len(self._pages) >= _MOST_PAGES:
+            raise refuse(429, f"{_MAX_OF_ONE} pages or streams of yours are open; close some")
+        if self._closed or len(self._pages) >= _MAX_PAGES:
             raise refuse(503, "too many pages are open; close some")
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
         return StreamingResponse(
@@ -154,7 +154,7 @@ class StreamHub:
     def _has_many(self, identity: Identity) -> bool:
         """Whether a person or program has as many streams as it may have."""
         name = identity.person.name
-        return sum(each.person.name == name for each in self._pages.values()) >= _MOST_OF_ONE
+        return sum(each.person.name == name for each in self._pages.values()) >= _MAX_OF_ONE
 
     def close(self) -> None:
         """End every stream, so that the server can end."""

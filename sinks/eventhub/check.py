@@ -8,7 +8,7 @@ from typing import Final
 from sinks.base import Check
 from sinks.eventhub.errors import diagnose
 from sinks.eventhub.producer import HubProducer
-from sinks.shared.within import Stuck, within
+from sinks.shared.within import StuckError, within
 
 CHECK_SECONDS: Final = 15.0
 """For each of the two steps."""
@@ -26,7 +26,7 @@ def look_at(link: HubProducer) -> Iterator[Check]:
         yield Check.ok(f"{link.address}: {count} partitions")
     except Exception as error:  # noqa: BLE001 - the SDK raises almost anything
         yield _failed(link, error, attached=attached)
-        if isinstance(error, Stuck):
+        if isinstance(error, StuckError):
             link.cut()
     finally:
         link.close()

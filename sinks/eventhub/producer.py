@@ -19,7 +19,7 @@ from sinks.eventhub.errors import symbol
 from sinks.eventhub.tls import TlsSockets
 from sinks.shared.proxy import Proxy
 from sinks.shared.sockets import cut
-from sinks.shared.within import Stuck, within
+from sinks.shared.within import StuckError, within
 
 if TYPE_CHECKING:
     from azure.core.credentials import TokenCredential
@@ -137,7 +137,7 @@ class HubProducer:
             return
         try:
             within(CLOSE_SECONDS, self._client.close)
-        except Stuck:
+        except StuckError:
             self.cut()
         except Exception:  # noqa: BLE001 - whatever it is, the link is thrown away
             self._release()

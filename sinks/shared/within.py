@@ -9,12 +9,15 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-class Stuck(TimeoutError):
+class StuckError(TimeoutError):
     """The call did not end in time, and its thread still waits."""
 
 
 def within(seconds: float, work: Callable[[], T]) -> T:
-    """Run something on a thread. Raises what it raises, or `Stuck`: then cut what it waits for."""
+    """Run something on a thread.
+
+    Raises what it raises, or `StuckError`: then cut what it waits for.
+    """
     results: list[T] = []
     errors: list[BaseException] = []
 
@@ -30,5 +33,5 @@ def within(seconds: float, work: Callable[[], T]) -> T:
     if errors:
         raise errors[0]
     if not results:
-        raise Stuck
+        raise StuckError
     return results[0]

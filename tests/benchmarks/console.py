@@ -21,13 +21,13 @@ from tests.benchmarks.frame import Figure, Limit, bullets, ms, table
 
 TITLE: Final = "The console"
 OURS: Final = "the console"
-LEAST_RATES: Final[Mapping[str, int]] = {"sqlite": 2000, "postgresql": 1500}
+MIN_RATES: Final[Mapping[str, int]] = {"sqlite": 2000, "postgresql": 1500}
 """Records a second, from MQTT, by database."""
-LONGEST_ANSWER: Final = 100.0
+MAX_ANSWER: Final = 100.0
 """Milliseconds, for 95 of 100 answers, with 10,000 VMs."""
-LONGEST_STREAM: Final = 50.0
+MAX_STREAM: Final = 50.0
 """Milliseconds from publish to stream, median."""
-MOST_MEMORY: Final = 256.0
+MAX_MEMORY: Final = 256.0
 """MiB, with 10,000 VMs."""
 LIBRARIES: Final = {
     "mqtt": ("MQTT", "paho-mqtt"),
@@ -78,7 +78,7 @@ def _intake(found: Mapping[str, Any]) -> Iterator[Figure]:
 
 
 def _least_rate(measured: float, database: str) -> Limit:
-    return Limit(measured=measured, unit="records a second", at_least=LEAST_RATES[database])
+    return Limit(measured=measured, unit="records a second", at_least=MIN_RATES[database])
 
 
 def _look(found: Mapping[str, Any], vms: int) -> Iterator[Figure]:
@@ -87,20 +87,20 @@ def _look(found: Mapping[str, Any], vms: int) -> Iterator[Figure]:
         yield Figure(
             what=f"{name} of {vms:,} VMs, 95 of 100 answers",
             ours=ms(p95),
-            limit=Limit(measured=p95, unit="ms", at_most=LONGEST_ANSWER),
+            limit=Limit(measured=p95, unit="ms", at_most=MAX_ANSWER),
             why="the answer reads every VM, or every open event, from the database",
         )
     median = found["stream_ms"]["median"]
     yield Figure(
         what="an event is published \u2192 an open page's stream has it",
         ours=f"{ms(median)} median, {ms(found['stream_ms']['p95'])} p95",
-        limit=Limit(measured=median, unit="ms", at_most=LONGEST_STREAM),
+        limit=Limit(measured=median, unit="ms", at_most=MAX_STREAM),
         why="a record is told after its commit, which waits for the disk",
     )
     yield Figure(
         what=f"resident memory with {vms:,} VMs",
         ours=f"{found['memory_mib']} MiB",
-        limit=Limit(measured=found["memory_mib"], unit="MiB", at_most=MOST_MEMORY),
+        limit=Limit(measured=found["memory_mib"], unit="MiB", at_most=MAX_MEMORY),
         why="about 85 MiB are libraries, and the database keeps pages of its file",
     )
 

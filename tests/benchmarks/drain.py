@@ -21,7 +21,7 @@ from tests.benchmarks.measure import PYTHON, bridge, running
 from wire.record import Record, RecordDraft
 
 TITLE: Final = "Draining a backlog"
-LEAST_A_SECOND: Final[Mapping[Kind, int]] = {"mqtt": 3000}
+MIN_A_SECOND: Final[Mapping[Kind, int]] = {"mqtt": 3000}
 RECORDS: Final[Mapping[Kind, int]] = {"mqtt": 20_000, "webhook": 2500, "eventhub": 10_000}
 ROUNDS: Final = 5
 _MARK: Final = '"type":"seb.event.'
@@ -118,9 +118,9 @@ def figures(found: Any) -> list[Figure]:
 
 
 def _limit(kind: Kind, per_second: float) -> Limit | None:
-    if kind not in LEAST_A_SECOND:
+    if kind not in MIN_A_SECOND:
         return None
-    return Limit(measured=per_second, unit="records a second", at_least=LEAST_A_SECOND[kind])
+    return Limit(measured=per_second, unit="records a second", at_least=MIN_A_SECOND[kind])
 
 
 _WHY: Final = {

@@ -31,7 +31,7 @@ from tests.benchmarks.measure import child
 TITLE: Final = "A fleet at one broker"
 SIZES: Final = (1, 10, 100, 1000)
 AWAY_SECONDS: Final = (0.5, 10.0)
-MOST_IN_A_SECOND: Final = 0.33
+MAX_IN_A_SECOND: Final = 0.33
 """The largest part of a fleet that may be back within the same second."""
 _FLEET: Final = 100
 _VMS_A_PROCESS: Final = 125  # select(), in paho, takes no descriptor above 1023
@@ -170,7 +170,7 @@ def figures(found: Any) -> list[Figure]:
             f"{back['seconds']:.1f} s",
             peer=f"{size} at once, without jitter",
             ratio=back["connections_in_busiest_second"] / int(size),
-            at_most=MOST_IN_A_SECOND,
+            at_most=MAX_IN_A_SECOND,
             why="an idle sink looks after its connection every five seconds, and the first wait "
             "after a failure is up to one second: VMs whose sinks were last busy at the same "
             "moment, here by an event of the whole group, notice together what was away for less "

@@ -25,7 +25,7 @@ TITLE: Final = "Commands over HTTPS"
 OURS: Final = "the console"
 VMS: Final = 5000
 TOO_MANY: Final = 11_000
-MOST_HELD: Final = ConnectionLimits().polls
+MAX_HELD: Final = ConnectionLimits().polls
 LIMIT_MIB: Final = 300.0
 LOOK_SECONDS: Final = 20.0
 _PATIENCE: Final = 120.0
@@ -89,7 +89,7 @@ def measure(
             back = time.monotonic() - begun
         _until(lambda: console.held() == 0, "every place")
         with _vms(console, too_many):
-            _until(lambda: console.held() >= min(too_many, MOST_HELD), "as many as fit")
+            _until(lambda: console.held() >= min(too_many, MAX_HELD), "as many as fit")
             time.sleep(look)
             held, crowded = console.held(), resident_mib(process.pid)
             begun = time.monotonic()

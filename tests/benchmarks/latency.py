@@ -20,7 +20,7 @@ from tests.benchmarks.frame import Figure, Limit, ms
 from tests.benchmarks.measure import PYTHON, bridge, running
 
 TITLE: Final = "Added latency"
-MOST_MS: Final = 5.0
+MAX_MS: Final = 5.0
 """The poll before it takes half a second on average."""
 CHANGES: Final = 150
 WARM_UP: Final = 10
@@ -94,7 +94,7 @@ def figures(found: Any) -> list[Figure]:
             peer=f"{ms(each['bare_median_ms'])}, {ms(each['bare_p99_ms'])}: the small loop of "
             f"{_LOOPS[kind]}",
             ratio=each["median_ms"] / each["bare_median_ms"],
-            limit=Limit(measured=each["median_ms"], unit="ms", at_most=MOST_MS),
+            limit=Limit(measured=each["median_ms"], unit="ms", at_most=MAX_MS),
             why=f"{ms(each['sync_ms'])} of it are the disk's, which the loop does without: a write "
             "of a commit's size, synced, measured beside them. The rest is the record's envelope, "
             f"its way into the store and out again, and one change of threads more{_MORE[kind]}",

@@ -37,8 +37,8 @@ MEMBERS: Final = 20
 WAITING: Final = 200
 BEHIND: Final = 4
 """Events that wait behind one turn."""
-LONGEST_TURN: Final = 1000.0
-LONGEST_ANSWER: Final = 100.0
+MAX_TURN: Final = 1000.0
+MAX_ANSWER: Final = 100.0
 """Milliseconds, for 95 of 100."""
 PATHS: Final = {"groups page": "/groups", "groups": "/api/v1/groups"}
 _GROUP: Final = {"name": "set", "by": ["scaleSet"], "approve": {}}
@@ -172,14 +172,14 @@ def figures(found: Any) -> list[Figure]:
         Figure(
             what=f"a turn ends \u2192 the next event has its turn; {size}; 95 of 100",
             ours=f"{ms(turn['median'])} median, {ms(turn['p95'])} p95",
-            limit=Limit(measured=turn["p95"], unit="ms", at_most=LONGEST_TURN),
+            limit=Limit(measured=turn["p95"], unit="ms", at_most=MAX_TURN),
             why="each step reads the groups and the open events again, in a transaction of its own",
         ),
         *(
             Figure(
                 what=f"{name} of {size}, 95 of 100 answers",
                 ours=ms(each["p95"]),
-                limit=Limit(measured=each["p95"], unit="ms", at_most=LONGEST_ANSWER),
+                limit=Limit(measured=each["p95"], unit="ms", at_most=MAX_ANSWER),
                 why="the answer reads the groups and every open event from the database",
             )
             for name, each in found["answers"].items()

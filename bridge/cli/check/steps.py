@@ -19,7 +19,7 @@ from bridge.config.messages import stray
 from bridge.config.reference import effective
 from sinks.base import Check
 from sinks.shared.errors import SebError
-from sinks.shared.within import Stuck, within
+from sinks.shared.within import StuckError, within
 from wire.vm import VmIdentity
 
 SINK_SECONDS: Final = 30.0
@@ -120,7 +120,7 @@ def look_at_sinks(config: Configuration, vm: VmIdentity) -> list[Sequence[Check]
         try:
             sink = spec.sink_class(spec.name, spec.settings, context)
             return within(SINK_SECONDS, sink.check) or [Check.ok("nothing to check")]
-        except Stuck:
+        except StuckError:
             text = f"its check did not end within {SINK_SECONDS:g} s"
             return [Check.fail(text, "see that a firewall lets the connection through")]
         except Exception as error:  # noqa: BLE001  # a sink may be anybody's; say so and go on

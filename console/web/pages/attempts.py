@@ -1,4 +1,4 @@
-"""How far approvals of an event have come: a line of steps per command, from the timeline."""
+"""The approvals of an event so far: a line of steps per command, from the timeline."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ PAGE: Final = 50
 _FILTERS: Final[Mapping[str, str]] = {"actor": "actor", "event": "event_id", "action": "action"}
 """Names in the URL, and the columns."""
 PARAMETERS: Final = ("q", *_FILTERS, "sort", "page")
-"""What the address of this page may ask for."""
+"""The parameters of this page's address."""
 _SHOWN: Final = (
     "number",
     "at",
@@ -41,7 +41,7 @@ _SHOWN: Final = (
     "previous",
     "hash",
 )
-"""What has a place of its own on the page; the rest stands behind it, by its name."""
+"""Fields that have a place of their own on the page; the rest stands behind it, by its name."""
 _ACTIONS: Final[Mapping[str, str]] = {
     "approve": "approved",
     "approve_first": "approved as the first of two",
@@ -65,7 +65,7 @@ _REFUSALS: Final[Mapping[str, str]] = {
     "cross_site": "the request came from another site",
     "bad_token": "the token is not known, has ended, or was revoked",
 }
-_LONGEST: Final = 300
+_MAX_CHARACTERS: Final = 300
 _PATIENCE: Final = 2.0
 _AGAIN: Final = 60.0
 _REST: Final = 20
@@ -121,7 +121,9 @@ class Choice:
 
     def __init__(self, query: Mapping[str, str]) -> None:
         given = {name: query.get(name, "").replace("\0", "").strip() for name in PARAMETERS}
-        self.given: Final = {name: value[:_LONGEST] for name, value in given.items() if value}
+        self.given: Final = {
+            name: value[:_MAX_CHARACTERS] for name, value in given.items() if value
+        }
         asked = self.given.get("sort", "")
         self.sort: Final = asked if asked.removeprefix("-") in SORTS else "-at"
         self.page: Final = page_number(self.given.get("page", ""))

@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 LIMIT: Final = 20
 """Events that one form decides at most: as many as a person can read before signing."""
 PARAMETERS: Final = ("site", "type", "q")
-"""What the address of the list may ask for."""
+"""The parameters of the list's address."""
 TICKED: Final = "event"
-"""What the address of the confirmation has besides: the id of each event that was ticked."""
+"""A parameter of the confirmation's address besides: the id of each event that was ticked."""
 NOT_TICKED: Final = "Tick at least one event: none is ticked beforehand."
 _SHOWN: Final = 200
 """Rows of the list; the number counts all."""
-_LONGEST: Final = 300
+_MAX_CHARACTERS: Final = 300
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +41,7 @@ class Filter:
     @classmethod
     def of(cls, query: Mapping[str, str]) -> Filter:
         """The filter of a query string."""
-        return cls(**{name: query.get(name, "").strip()[:_LONGEST] for name in PARAMETERS})
+        return cls(**{name: query.get(name, "").strip()[:_MAX_CHARACTERS] for name in PARAMETERS})
 
     @property
     def query(self) -> str:

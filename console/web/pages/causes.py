@@ -1,4 +1,4 @@
-"""What silent VMs have in common: a zone, a site, a source, a scale set."""
+"""Common causes of silent VMs: a zone, a site, a source, a scale set."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from urllib.parse import urlencode
 from console.db.snapshot import Snapshot
 from console.fleet.values import Vm
 
-_LEAST: Final = 2
+_MIN_VMS: Final = 2
 """Silent VMs that have something in common."""
-_MOST: Final = 4
+_MAX_CAUSES: Final = 4
 """Causes that are shown."""
 _SHARED: Final = (("location", "zone"), ("site",), ("heard_by",), ("scale_set",))
 
@@ -38,14 +38,14 @@ def causes(snapshot: Snapshot, silent: int, total: int) -> list[Cause]:
     """The causes that explain most, of so many silent VMs and so many in all; nothing is one if
     half of the VMs that share it are heard, or if all VMs share it.
     """
-    if silent < _LEAST:
+    if silent < _MIN_VMS:
         return []
     found = []
     for names in _SHARED:
         for values, count, lost in snapshot.vms.silent_by(*names):
-            if values[-1] and lost >= _LEAST and lost * 2 > count and count < total:
+            if values[-1] and lost >= _MIN_VMS and lost * 2 > count and count < total:
                 found.append(_cause(names, values, lost, count))
-    return sorted(found, key=lambda each: (-each.silent, each.total))[:_MOST]
+    return sorted(found, key=lambda each: (-each.silent, each.total))[:_MAX_CAUSES]
 
 
 def _cause(

@@ -1,4 +1,4 @@
-"""Whether the console itself is connected and works: what the red bar says."""
+"""The red bar: whether the console itself is connected and works."""
 
 from __future__ import annotations
 

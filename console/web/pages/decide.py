@@ -1,4 +1,4 @@
-"""What a form of the pages does: each event is decided as the API does it.
+"""The forms of the pages: each event is decided as the API does it.
 
 It signs nothing itself, and never asks for an event that is not as the person saw it.
 """

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, Final
 
 from console.access.people import Person
-from console.approvals.refused import REASONS, DecisionRefused
+from console.approvals.refused import REASONS, DecisionRefusedError
 from console.db.errors import StoreError
 from console.web.pages.decide import CHANGED, Decide, Outcome
 from console.web.state import AppState
@@ -38,7 +38,7 @@ def deciding(state: AppState) -> Decide:
             made = await carry_out(
                 person, seen["eventId"], seen["fingerprint"], reason, scope=seen.get("scope")
             )
-        except DecisionRefused as refused:
+        except DecisionRefusedError as refused:
             return _refused(refused)
         except StoreError as error:
             words = f"Nothing is signed, because the audit cannot be written: {error}"
@@ -48,7 +48,7 @@ def deciding(state: AppState) -> Decide:
     return decide
 
 
-def _refused(refused: DecisionRefused) -> Outcome:
+def _refused(refused: DecisionRefusedError) -> Outcome:
     if refused.why == "changed":
         return Outcome(kind="changed", words=CHANGED)
     if refused.why == "under_way":

@@ -26,7 +26,7 @@ FIELDS: Final[Mapping[str, str]] = {
     "impact": "Impact",
     "description": "Description",
 }
-"""What the fields of an event are called where two states of it are compared."""
+"""The names of an event's fields where two states of it are compared."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""What was measured against what was promised: notice, and the time that a VM stood still."""
+"""Measured against promised: the notice, and the time that a VM stood still."""
 
 from __future__ import annotations
 

@@ -96,7 +96,7 @@ class Choice:
 
 
 PARAMETERS: Final = frozenset(_IN_URL.get(each, each) for each in Choice.__slots__)
-"""What the address of this page may ask for."""
+"""The parameters of this page's address."""
 
 
 @dataclass(slots=True, kw_only=True)  # not frozen: 10,000 are made at each look

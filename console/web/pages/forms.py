@@ -1,4 +1,4 @@
-"""What a form of the pages sends: checked fields, and what the person saw. It decides nothing."""
+"""The fields of the pages' forms, checked, and what the person saw. It decides nothing."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from console.web.answers import is_text
 
 MAX_REASON: Final = 300
 """Characters of a reason."""
-_MOST_BYTES: Final = 4 * 1024 * 1024
-_MOST_FIELDS: Final = 200
-_BIGGEST: Final = 1e12
+_MAX_BYTES: Final = 4 * 1024 * 1024
+_MAX_FIELDS: Final = 200
+_MAX_NUMBER: Final = 1e12
 ACTIONS: Final = ("approve", "leave", "end_turn", "retire")
 FORCE: Final = "force"
 """The box, and the action that an approval becomes with it."""
@@ -89,7 +89,7 @@ def parse_fields(body: bytes) -> list[tuple[str, str]]:
             keep_blank_values=True,
             strict_parsing=bool(body),
             errors="strict",
-            max_num_fields=_MOST_FIELDS,
+            max_num_fields=_MAX_FIELDS,
         )
     except ValueError:
         raise FormError(
@@ -104,7 +104,7 @@ async def _body(request: Request) -> bytes:
     body = bytearray()
     async for part in request.stream():
         body += part
-        if len(body) > _MOST_BYTES:
+        if len(body) > _MAX_BYTES:
             raise FormError("The form is too large. Decide fewer events at once.")
     return bytes(body)
 
@@ -131,5 +131,5 @@ def _seen(text: str) -> Mapping[str, Any]:
 
 
 def _plain(value: object) -> str | int | float | None:
-    is_number = isinstance(value, (int, float)) and abs(value) < _BIGGEST
+    is_number = isinstance(value, (int, float)) and abs(value) < _MAX_NUMBER
     return value if isinstance(value, str) or is_number else None  # type: ignore[return-value]

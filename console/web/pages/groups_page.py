@@ -13,7 +13,7 @@ from console.turns.situation import EventFacts, TurnSituation
 from console.web.groups import group_items
 from console.web.pages import words
 
-_MOST: Final = 200
+_MAX_GROUPS: Final = 200
 """Groups on the page; the API has all."""
 _NAMES: Final = 3
 
@@ -26,7 +26,7 @@ def values(snapshot: Snapshot, grouping: Grouping, person: Person) -> dict[str, 
     events = {each.event_id: each for each in situation.events.values()}
     states = {each.event_id: each.state for each in situation.turns.values()}
     items.sort(key=lambda each: (not each["waiting"], not each["away"]))
-    shown = items[:_MOST]
+    shown = items[:_MAX_GROUPS]
     for each in shown:
         for one in each["away"]:
             one.update(start=seconds_of(one["since"]))

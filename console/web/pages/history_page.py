@@ -20,7 +20,7 @@ PAGE: Final = 100
 """Events on one page."""
 _FILTERS: Final = ("q", "since", "until", "type", "status", "site", "group", "vm", "tag", "by")
 PARAMETERS: Final = (*_FILTERS, "sort", "page")
-"""What the address of this page may ask for."""
+"""The parameters of this page's address."""
 _NAMES: Final = 3
 COLUMNS: Final = (
     ("at", "First seen"),
@@ -32,7 +32,7 @@ COLUMNS: Final = (
     ("downtime", "Away"),
     ("by", "Approved"),
 )
-"""What each column is sorted by, and its heading."""
+"""By column: what it is sorted by, and its heading."""
 _PERIODS: Final = (("last hour", HOUR), ("last 12 hours", 12 * HOUR), ("last 7 days", 7 * DAY))
 
 

@@ -22,8 +22,8 @@ from console.web.pages.text import MINUTE, plural
 from console.web.state import AppState
 
 PARAMETERS: Final = ("q",)
-"""What the address of this page may ask for."""
-LONGEST: Final = 300
+"""The parameters of this page's address."""
+MAX_CHARACTERS: Final = 300
 _EVENTS: Final = 50
 _MANY: Final = 5
 """Open events from which on a search is offered."""

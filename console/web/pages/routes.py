@@ -92,7 +92,7 @@ class Pages:
     def overview(self, request: Request) -> Response:
         """What is coming, to whom, and who is silent."""
         with self._state.snapshots.take() as snapshot:
-            q = request.query_params.get("q", "").strip()[: overview.LONGEST]
+            q = request.query_params.get("q", "").strip()[: overview.MAX_CHARACTERS]
             values = overview.values(self._state, snapshot, q)
         return self._answer(request, "overview.html", values)
 

@@ -14,9 +14,9 @@ from console.fleet.values import Expectation, HeardVm
 from console.fleet.view import decision_on
 from console.turns.groups import Grouping
 
-_MOST: Final = 50
+_MAX_SIBLINGS: Final = 50
 """Siblings on the page: more of them would not change what somebody decides."""
-_MOST_MATES: Final = 1000
+_MAX_MATES: Final = 1000
 _RANKS: Final = ("away", "silent", "stopped", "due", "scheduled")
 
 
@@ -44,7 +44,7 @@ def siblings(
     """
     vm_ids = [each["vmId"] for each in item["resources"] if each["vmId"]]
     mates = _mates(snapshot, grouping, vm_ids)
-    found = snapshot.vms.siblings(vm_ids, limit=_MOST, also=sorted(mates)[:_MOST_MATES])
+    found = snapshot.vms.siblings(vm_ids, limit=_MAX_SIBLINGS, also=sorted(mates)[:_MAX_MATES])
     found = [each for each in found if sees_vm(person, each.vm)]
     if not found:
         return []

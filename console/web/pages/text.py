@@ -13,7 +13,7 @@ MINUTE: Final = 60
 HOUR: Final = 60 * MINUTE
 DAY: Final = 24 * HOUR
 _EXACT_BELOW: Final = 10.0
-_LONGEST_NUMBER: Final = 6
+_MAX_DIGITS: Final = 6
 """Digits."""
 """Seconds; a longer time is shown without decimals."""
 
@@ -134,5 +134,5 @@ def _iso(moment: datetime) -> str:
 
 def page_number(text: str) -> int:
     """The number of a page in an address; whatever is none is 1."""
-    is_number = text.isascii() and text.isdecimal() and len(text) <= _LONGEST_NUMBER
+    is_number = text.isascii() and text.isdecimal() and len(text) <= _MAX_DIGITS
     return max(1, int(text)) if is_number else 1

@@ -17,7 +17,7 @@ from console.web.vms import vm_detail
 _ENTRIES: Final = 60
 _HISTORY: Final = 30
 _STRIP_DAYS: Final = 30
-_LEAST_MARK: Final = 8.0
+_MIN_MARK: Final = 8.0
 """Of 1,000: what can still be seen and touched."""
 
 
@@ -86,7 +86,7 @@ def strip(history: Sequence[Mapping[str, Any]], now: float) -> list[dict[str, An
         start = max(0.0, 1000 * (each["first"] - begin) / (now - begin))
         last = now if each["state"] != "ended" else each["last"]
         end = min(1000.0, 1000 * (last - begin) / (now - begin))
-        width = max(_LEAST_MARK, end - start)
+        width = max(_MIN_MARK, end - start)
         marks.append(
             {
                 "event_id": each["eventId"],

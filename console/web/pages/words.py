@@ -1,4 +1,4 @@
-"""What the page calls things: Azure's types of events, and the states of VMs and decisions."""
+"""The words of the pages: for Azure's types of events, and the states of VMs and decisions."""
 
 from __future__ import annotations
 

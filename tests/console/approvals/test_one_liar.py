@@ -16,7 +16,7 @@ from support.console.stage import ConsoleStage
 from support.eventually import eventually
 
 from console.access.tokens import add_token
-from console.fleet.fold import MOST_OPEN_EVENTS
+from console.fleet.fold import MAX_OPEN_EVENTS
 
 
 @pytest.fixture
@@ -184,13 +184,13 @@ def test_invented_events_are_bounded_and_push_nothing_away(
     others = (liar.event(f"Y-{n}", resources=["web-1"], **soon) for n in range(1500))  # type: ignore[arg-type]
     stage.put(*others)
     items = stage.http.get(f"{stage.url}/api/v1/overview", timeout=20).json()
-    assert items["decisionsDue"] == MOST_OPEN_EVENTS + 1
+    assert items["decisionsDue"] == MAX_OPEN_EVENTS + 1
     assert event(stage)["decision"]["state"] == "due"
     for path in ("/", "/decide"):
         assert "/events/E" in stage.page(path)
     quarantine = stage.http.get(f"{stage.url}/api/v1/quarantine", timeout=20).json()["items"]
     counts = {each["reason"]: each["count"] for each in quarantine}
-    assert counts == {"too_many_events": 3000 - MOST_OPEN_EVENTS}
+    assert counts == {"too_many_events": 3000 - MAX_OPEN_EVENTS}
     stage.put(liar.event("X-0", transition="ended", now=stage.now))
     stage.put(liar.event("X-NEW", **soon))
     assert stage.http.get(f"{stage.url}/api/v1/events/X-NEW", timeout=20).status_code == 200

@@ -13,7 +13,7 @@ from support.console.records import FakeVm
 
 from console.access.people import Person
 from console.approvals import turns
-from console.approvals.refused import DecisionRefused
+from console.approvals.refused import DecisionRefusedError
 from console.approvals.service import Decisions
 from console.approvals.transaction import DecisionTransaction
 from console.approvals.turn_requests import TurnSettings
@@ -273,7 +273,7 @@ def test_a_person_ends_a_turn_that_is_stuck(cluster: Cluster) -> None:
     cluster.step()
     cluster.end(0)
     cluster.step()
-    with pytest.raises(DecisionRefused) as refused:
+    with pytest.raises(DecisionRefusedError) as refused:
         asyncio.run(cluster.decisions.end_turn(ALICE, "E-0", "it is back"))
     assert refused.value.why in ("not_stuck", "under_way")
     cluster.wait(3700)
@@ -284,7 +284,7 @@ def test_a_person_ends_a_turn_that_is_stuck(cluster: Cluster) -> None:
     assert cluster.state(0) == "over"
     assert "prepare db-1" in cluster.step()
     assert "end_turn" in cluster.actions()
-    with pytest.raises(DecisionRefused) as refused:
+    with pytest.raises(DecisionRefusedError) as refused:
         asyncio.run(cluster.decisions.end_turn(ALICE, "E-0", "again"))
     assert refused.value.why == "no_turn"
 
@@ -337,7 +337,7 @@ def test_without_a_role_no_turn_is_ended(cluster: Cluster) -> None:
     cluster.announce(0)
     cluster.step()
     viewer = Person(name="bob", roles=frozenset({"viewer"}))
-    with pytest.raises(DecisionRefused) as refused:
+    with pytest.raises(DecisionRefusedError) as refused:
         asyncio.run(cluster.decisions.end_turn(viewer, "E-0", "please", force=True))
     assert refused.value.why == "role"
 
@@ -380,7 +380,7 @@ def test_a_person_does_not_approve_what_failed_to_prepare(by_people: Cluster) ->
     by_people.says(0, "failed")
     by_people.step()
     assert not is_due(by_people, 0)
-    with pytest.raises(DecisionRefused) as refused:
+    with pytest.raises(DecisionRefusedError) as refused:
         approve(by_people, 0)
     assert refused.value.why == "not_prepared"
     assert "approve" not in by_people.actions()
@@ -395,7 +395,7 @@ def test_a_person_does_not_approve_what_no_vm_has_time_to_prepare(by_people: Clu
     by_people.wait(14 * 60 + 40)
     by_people.step()
     assert not is_due(by_people, 0)
-    with pytest.raises(DecisionRefused) as refused:
+    with pytest.raises(DecisionRefusedError) as refused:
         approve(by_people, 0)
     assert refused.value.why == "not_prepared"
     assert "approve" not in by_people.actions()
@@ -414,7 +414,7 @@ def test_nothing_is_due_while_a_named_vm_that_prepares_is_not_heard(by_people: C
     assert not is_due(by_people, 0)
     by_people.step()
     assert not is_due(by_people, 0)
-    with pytest.raises(DecisionRefused) as refused:
+    with pytest.raises(DecisionRefusedError) as refused:
         approve(by_people, 0)
     assert refused.value.why == "cannot_prepare"
 
@@ -590,7 +590,7 @@ def test_without_groups_a_preparation_that_has_begun_is_not_passed_over(cluster:
     cluster.announce(0)
     cluster.step()
     without_groups(cluster)
-    with pytest.raises(DecisionRefused) as refused:
+    with pytest.raises(DecisionRefusedError) as refused:
         approve(cluster, 0)
     assert refused.value.why == "turn_begun"
 
@@ -654,7 +654,7 @@ def test_a_person_ends_a_turn_whose_vm_accepted_the_approval_and_is_gone(cluster
     cluster.step()
     cluster.says(0, "prepared")
     assert cluster.step() == ["approve db-0"]
-    with pytest.raises(DecisionRefused) as refused:
+    with pytest.raises(DecisionRefusedError) as refused:
         asyncio.run(cluster.decisions.end_turn(ALICE, "E-0", "it is gone", force=True))
     assert refused.value.why == "under_way"
     cluster.wait(600)

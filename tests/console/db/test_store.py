@@ -26,7 +26,7 @@ from console.db.writing import newest_number, write_polls
 from console.ingest.delivery import Checkpoint, Delivery, Refused
 from console.ingest.writer import Writer
 from console.records.incoming import Incoming
-from console.records.parse import NotOurs, parse_record, parse_state, parse_status
+from console.records.parse import ForeignError, parse_record, parse_state, parse_status
 from sinks.shared.errors import ConfigurationError
 from wire.record import Record
 
@@ -280,7 +280,7 @@ def test_what_is_too_long_for_an_index_does_not_stop_the_others(
         body = json.dumps({**document, "session": name(290), "commands": True, "vm": vm}).encode()
         return parse_status(body, source="s", received_at=AT, vm_id="vm-long", site=name(100))
 
-    with pytest.raises(NotOurs):
+    with pytest.raises(ForeignError):
         status(12_000)
     long = FakeVm(name=name(300), subscription=name(290), group=name(290))
     event = long.event(name(300), resources=[name(300), long.name])

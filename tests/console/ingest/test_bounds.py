@@ -14,7 +14,7 @@ from support.eventually import eventually
 from support.mqtt.mosquitto import Mosquitto
 
 from console.ingest.bounds import BURST_MINUTES, Bounds
-from console.records.parse import MOST_TAGS, NotOurs, parse_record
+from console.records.parse import MAX_TAGS, ForeignError, parse_record
 
 
 def test_a_minute_gives_back_what_a_minute_allows() -> None:
@@ -87,8 +87,8 @@ def _broker(console: ConsoleProcess) -> Any:
 
 def test_a_vm_has_a_bounded_number_of_tags() -> None:
     """Groups look at each of them for each VM."""
-    vm = FakeVm(name="tagged", tags={f"tag-{number}": "x" for number in range(MOST_TAGS)})
+    vm = FakeVm(name="tagged", tags={f"tag-{number}": "x" for number in range(MAX_TAGS)})
     assert parse_record(vm.heartbeat().body, source="web", received_at=time.time())
     vm.tags["one more"] = "x"
-    with pytest.raises(NotOurs, match="at most 50"):
+    with pytest.raises(ForeignError, match="at most 50"):
         parse_record(vm.heartbeat().body, source="web", received_at=time.time())

@@ -17,7 +17,7 @@ from console.db.snapshot import Snapshots
 from console.fleet.fold import fold
 from console.fleet.timeline import timeline_item
 from console.records.incoming import Incoming, IncomingRecord
-from console.records.parse import NotOurs, parse_record, parse_state, parse_status
+from console.records.parse import ForeignError, parse_record, parse_state, parse_status
 from wire.record import PREPARATION, Record
 from wire.strictjson import canonical_json
 
@@ -171,5 +171,5 @@ def test_whether_a_vm_prepares(database: Database) -> None:
 
 def test_a_preparation_of_no_known_state_is_not_ours() -> None:
     """It goes to quarantine."""
-    with pytest.raises(NotOurs):
+    with pytest.raises(ForeignError):
         read(told(FakeVm(), "done"))

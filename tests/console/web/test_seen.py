@@ -13,7 +13,7 @@ from support.console.records import FakeVm
 from support.console.stage import ConsoleStage
 
 from console.records.incoming import IncomingState
-from console.records.parse import NotOurs, parse_state
+from console.records.parse import ForeignError, parse_state
 
 LIES: list[dict[str, Any]] = [
     {"resources": ["web-1"]},
@@ -74,5 +74,5 @@ def test_a_state_that_has_another_hash_is_not_taken(lie: dict[str, Any]) -> None
     state = json.loads(vm.state(vm.event("E", resources=["web-1", "web-2"]), now=now))
     assert told(state, vm, now.timestamp()).events[0][1].is_proven
     state["events"][0] |= lie
-    with pytest.raises(NotOurs, match="fingerprint: it is not that of the event"):
+    with pytest.raises(ForeignError, match="fingerprint: it is not that of the event"):
         told(state, vm, now.timestamp())
