@@ -460,7 +460,9 @@ def _filtered(query: Select[Any], wanted: WantedEvents | None) -> Select[Any]:
     if wanted.q is not None:
         query = query.where(_found(wanted.q))
     if wanted.site is not None:
-        query = query.where(c.sites.contains(json.dumps(wanted.site), autoescape=True))
+        query = query.where(
+            c.sites.contains(json.dumps(wanted.site, ensure_ascii=False), autoescape=True)
+        )
     if wanted.type is not None:
         query = query.where(func.lower(c.event_type) == wanted.type.lower())
     if wanted.status is not None:
@@ -513,14 +515,16 @@ def _found(q: str) -> ColumnElement[bool]:
                 resource.c.folded.like(pattern_of(folded(q)), escape=ESCAPE)
             )
         )
-    words = c.words.contains(q.lower(), autoescape=True)
+    words = c.words.contains(q.casefold(), autoescape=True)
     reason = func.lower(decision.c.reason).contains(q.lower(), autoescape=True)
     return or_(words, c.event_id.in_(select(decision.c.event_id).where(reason)))
 
 
 def _in_names(q: str) -> ColumnElement[bool]:
     """Whether what is searched for is in a name that an event lists; those stand behind its id."""
-    found: ColumnElement[bool] = event.c.words.like(f"%\n%{pattern_of(q.lower())}%", escape=ESCAPE)
+    found: ColumnElement[bool] = event.c.words.like(
+        f"%\n%{pattern_of(q.casefold())}%", escape=ESCAPE
+    )
     return found
 
 

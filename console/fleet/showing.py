@@ -144,7 +144,7 @@ def as_shown(
         not_before=None if starts is None else starts.timestamp(),
         is_news=report.is_news,
         sites=sites,
-        words="\n".join([report.event.event_id, *report.event.resources]).lower(),
+        words="\n".join([report.event.event_id, *report.event.resources]).casefold(),
         status=report.event.event_status,
         started_at=None if event is None else event.started_at,
         notice=None if event is None else event.notice,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
@@ -15,7 +15,9 @@ from console.config.groups import DAYS, TAG, GroupSettings, Window
 TAGS: Final = "tags"
 """The attribute of a member that holds its tags."""
 _MAX_KNOWN: Final = 100_000
-"""VMs whose groups are remembered."""
+"""Different VMs whose groups are remembered."""
+_MAX_SEEN: Final = 16 * 1024 * 1024
+"""Characters of what is remembered of them: tags can be long, and others each time."""
 ATTRIBUTES: Final = {
     "site": "site",
     "location": "location",
@@ -111,15 +113,19 @@ class Grouping:
         """Attributes of a member that the rules look at."""
         self._rule_of: Final = {rule.name: rule for rule in self.rules}
         self._order: Final = {rule.name: number for number, rule in enumerate(self.rules)}
-        self._known: dict[Hashable, frozenset[str]] = {}
+        self._known: dict[tuple[str | None, ...], frozenset[str]] = {}
+        self._seen = 0
+        """Characters in the keys of what is remembered."""
 
-    def keys(self, seen: Hashable, member: Callable[[], Member]) -> frozenset[str]:
+    def keys(self, seen: tuple[str | None, ...], member: Callable[[], Member]) -> frozenset[str]:
         """The keys of a VM's groups; `seen` is all that the rules look at, as one value."""
         found = self._known.get(seen)
         if found is None:
-            if len(self._known) >= _MAX_KNOWN:
+            if len(self._known) >= _MAX_KNOWN or self._seen > _MAX_SEEN:
                 self._known.clear()
+                self._seen = 0
             found = self._known[seen] = keys_of(self.rules, member())
+            self._seen += sum(len(each or "") for each in seen)
         return found
 
     def groups(self, sizes: Mapping[str, int]) -> dict[str, Group]:

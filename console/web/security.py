@@ -137,6 +137,8 @@ class Admission:
         if not self._is_own(headers.get("host", ""), scope.get("server")):
             words = "this host name is not the console's; see SEB_CONSOLE_PUBLIC_URL"
             return _Refusal(status=421, words=words)
+        if not _is_storable(scope):
+            return _Refusal(status=400, words="this address has a NUL, which no name has")
         if self._serves_this_machine_only and _came_through_a_proxy(scope, headers):
             return _Refusal(
                 status=_FORBIDDEN,
@@ -218,6 +220,14 @@ def _came_through_a_proxy(scope: Scope, headers: Headers) -> bool:
     if scope.get("http_version") == "1.0":
         return True
     return any(name.startswith("x-forwarded") or name in _FORWARDING for name in headers)
+
+
+def _is_storable(scope: Scope) -> bool:
+    """Whether a database can look for what an address names; the API answers about its parameters
+    itself.
+    """
+    query = b"" if scope["path"].startswith(_API) else scope.get("query_string", b"")
+    return "\0" not in scope["path"] and b"%00" not in query
 
 
 def _own_hosts(settings: Settings) -> frozenset[str]:

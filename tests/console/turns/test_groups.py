@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from datetime import UTC, datetime
 
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from console.config.groups import GroupSettings, check_names
-from console.turns.groups import Member, approves, budget, groups_of, is_open, key_of, keys_of
+from console.turns.groups import (
+    Grouping,
+    Member,
+    approves,
+    budget,
+    groups_of,
+    is_open,
+    key_of,
+    keys_of,
+)
 
 DB = Member(
     vm_id="v1",
@@ -20,6 +30,18 @@ DB = Member(
     resource_group="Prod",
     tags={"Role": "db", "team": "orders"},
 )
+
+
+def test_tags_that_change_all_the_time_take_a_bounded_memory() -> None:
+    """A VM can say other tags with each heartbeat, and long ones."""
+    grouping = Grouping([rule(by=["tag:role"])])
+    tracemalloc.start()
+    for number in range(40):
+        seen = (f"{number}".zfill(1024 * 1024),)
+        assert grouping.keys(seen, lambda: DB) == {"etcd/db"}
+    held, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert held < 24 * 1024 * 1024
 
 
 def rule(**keys: object) -> GroupSettings:

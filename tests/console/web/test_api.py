@@ -7,6 +7,7 @@ import json
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -99,6 +100,14 @@ def test_events_are_filtered(
 ) -> None:
     """Each filter shows what it says, open or over, and a sign of SQL is only a sign."""
     assert [item["eventId"] for item in console.get("events", **params)["items"]] == expected
+
+
+def test_events_are_found_by_letters_beyond_ascii(tmp_path: Path) -> None:
+    """A site and a name as people write them, in any case."""
+    with ConsoleProcess(tmp_path) as running:
+        assert running.post(FakeVm(name="Straße-1", site="zürich").event("E")).status_code == 204
+        for wanted in ({"site": "zürich"}, {"q": "STRASSE"}, {"q": "straße"}, {"q": "straß*"}):
+            assert running.events(**wanted).keys() == {"E"}
 
 
 @pytest.mark.parametrize(

@@ -63,6 +63,14 @@ def test_a_role_lets_in(console: ConsoleProcess, headers: dict[str, str]) -> Non
     assert status(console, Host="evil.example", **headers) == 421
 
 
+@pytest.mark.parametrize(
+    "path", ["/?q=%00", "/fleet?site=%00", "/vms/%00", "/api/v1/events/%00", "/api/v1/vms/%00"]
+)
+def test_an_address_with_a_nul_is_a_bad_request(console: ConsoleProcess, path: str) -> None:
+    """PostgreSQL cannot look for one; that is no trouble of the database's."""
+    assert status(console, path, X_Forwarded_User="root") == 400
+
+
 def test_health_needs_no_login(console: ConsoleProcess) -> None:
     """Probes and Prometheus are answered with what names nobody."""
     for path in ("/healthz", "/readyz", "/metrics"):
