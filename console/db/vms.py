@@ -412,9 +412,9 @@ def retire_deleted(
     number: int,
     keys: Collection[EventKey] | None = None,
 ) -> int:
-    """Retire the VMs that have reported their own deletion and whose peer reports it as Completed,
-    of some events or of all that ended within a day; how many. One that was heard since, or may be
-    heard still, is not retired.
+    """Retire the VMs whose own deletion is pending, as they say themselves, and whose peer reports it
+    as Completed, of some events or of all that ended within a day; how many. One that was heard
+    since, or may be heard still, is not retired.
     """
     e = event.c
     is_deleted = func.lower(e.event_type).in_(_DELETING)
@@ -424,7 +424,9 @@ def retire_deleted(
         told.c.event_id == e.event_id, told.c.scope == e.scope, told.c.vm_id == e.shown_by
     )
     shown = (e.shown_at, e.shown_by, facts.correlate(event).scalar_subquery().label("facts"))
-    ended = named(contact, *shown).where(e.state == "ended", e.shown_at > now - _DAY, is_deleted)
+    ended = named(contact, *shown, report.c.facts.label("own")).where(
+        e.state == "ended", e.shown_at > now - _DAY, is_deleted
+    )
     if keys is not None:
         ended = ended.where(tuple_(e.event_id, e.scope).in_(keys))
     names = ended.subquery()
@@ -434,11 +436,12 @@ def retire_deleted(
         names.c.heard_at <= names.c.shown_at,
         names.c.vm_id != names.c.shown_by,
         # Nobody else says that a VM is deleted which has heard nothing of that itself.
-        names.c.says.is_not(None),
+        names.c.over == 0,
     )
     retired = 0
     for row in connection.execute(gone).all():
-        if from_json(row.facts)["event"]["event_status"] == "Completed":
+        is_own_word = str(from_json(row.own)["event"]["event_type"]).lower() in _DELETING
+        if is_own_word and from_json(row.facts)["event"]["event_status"] == "Completed":
             by = f"event {row.event_id}"
             at = float(row.shown_at)
             retired += len(retire_rows(connection, [row.vm_id], by=by, at=at, number=number))

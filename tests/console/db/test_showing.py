@@ -209,6 +209,30 @@ def test_a_deletion_that_a_peer_reports_retires_a_vm_once_it_is_not_heard(
     assert not retired(intake, gone)
 
 
+@pytest.mark.parametrize(
+    ("own_type", "own_end"), [("Reboot", None), ("Terminate", "Canceled"), ("Terminate", "Unknown")]
+)
+def test_a_peer_makes_no_deletion_of_what_a_vm_has_said_otherwise(
+    intake: Intake, own_type: str, own_end: str | None
+) -> None:
+    """A VM that is down for its reboot, or whose deletion was canceled, stays what it is, whatever
+    a peer says of that event then.
+    """
+    peer, away = FakeVm(name="a"), FakeVm(name="b")
+    intake.take(peer.heartbeat(now=NOW), away.event("E", event_type=own_type, now=NOW))
+    if own_end is not None:
+        intake.take(
+            away.event("E", transition="ended", status=own_end, event_type=own_type, now=NOW)
+        )
+    intake.let_pass(600)
+    for transition in ("scheduled", "started", "ended"):
+        intake.now += timedelta(seconds=1)
+        deleted = {"event_type": "Terminate", "impact": "delete", "resources": ["b"]}
+        intake.take(peer.event("E", transition=transition, now=intake.now, **deleted))  # type: ignore[arg-type]
+    intake.let_pass(600)
+    assert not retired(intake, away)
+
+
 def test_its_own_report_of_its_deletion_retires_nobody(intake: Intake) -> None:
     """A VM that reports its own end is there to report it."""
     vm = FakeVm(name="b")
