@@ -412,9 +412,9 @@ def retire_deleted(
     number: int,
     keys: Collection[EventKey] | None = None,
 ) -> int:
-    """Retire the VMs that say themselves that their deletion is pending, and whose peer reports it as
-    Completed, of some events or of all that ended within a day; how many. One that was heard since,
-    or may be heard still, is not retired.
+    """Retire the VMs that say themselves that their deletion is pending, and whose peer reports it
+    as Completed, of some events or of all that ended within a day; how many. One that was heard
+    since, or may be heard still, is not retired.
     """
     e = event.c
     is_deleted = func.lower(e.event_type).in_(_DELETING)
