@@ -137,7 +137,7 @@ class Preparations(PreparationRows):
         for each in list(self._kept.values()):
             if self._has_passed(each) and outbox.acknowledged_before(sink, each.event):
                 self._recover(each)
-        for event in outbox.told_before(sink):
+        for event in outbox.events_known_before(sink):
             newest, tracked = self.newest(event), self._current.events.get(event)
             if event not in self._kept and newest is not None:
                 self._assume(
@@ -145,7 +145,7 @@ class Preparations(PreparationRows):
                     newest.data["fingerprint"],
                     first_seen="" if tracked is None else rfc3339(tracked.first_seen),
                 )
-        outbox.forget_told(sink)
+        outbox.forget_events_known_before(sink)
         with self._lock:
             self._assume_lost()
 

@@ -1,7 +1,8 @@
-"""What a sink gets of the time in which it was not named, or was of another kind: what is pending,
-and the ends of what it may know. It gets no event that came and went meanwhile.
+"""Which records a sink gets of the time in which it was not configured, or had another role.
 
-A sink is its name and its kind: one that changes its kind leaves, and another one comes.
+That time is an *absence*. Of its records the sink gets only the *catch-up* records: the newest one
+of each pending event, and the ends that it is *owed*, of events that it may have been told of. It
+does not get events that came and went in between. `Outbox._reconcile` has the cases as a table.
 """
 
 from __future__ import annotations
@@ -11,134 +12,142 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-LAST_RECORDS: Final = 1_000
-"""More than any sink takes at once."""
-MATTERS: Final = (
+MAX_UNCONFIRMED: Final = 1_000
+"""So many records behind the cursor may have arrived all the same: more than any sink takes at
+once.
+"""
+NEWEST_RECORDS: Final = (
     "SELECT max(sequence) AS sequence FROM records "
-    "WHERE event IN (SELECT key FROM events WHERE pending UNION SELECT event FROM awaited) "
+    "WHERE event IN (SELECT key FROM events WHERE pending UNION SELECT event FROM ends_owed) "
     "GROUP BY event UNION SELECT max(sequence) FROM records "
-    "WHERE affects AND event IN (SELECT event FROM awaited) GROUP BY event"
+    "WHERE affects AND event IN (SELECT event FROM ends_owed) GROUP BY event"
 )
 """The newest record of each event that is pending, or whose end a sink may need; of these also the
 newest one that concerns this VM, for a sink that follows its events alone."""
-IS_OWED: Final = (
+CATCH_UP_CONDITION: Final = (
     "event IN (SELECT key FROM events WHERE pending "
-    "UNION SELECT event FROM awaited WHERE sink = ?1 AND kind = ?2)"
+    "UNION SELECT event FROM ends_owed WHERE sink = ?1 AND role = ?2)"
 )
-"""A condition for `records`: they are of an event that a sink (parameter 1) of a kind (2) that
-comes hears of.
+"""A condition for `records`: their event is pending, or its end is owed to a sink (parameter 1) in
+its role (2).
 """
-IS_DUE: Final = (
+NOT_MISSED_CONDITION: Final = (
     "NOT EXISTS (SELECT 1 FROM absences WHERE absences.sink = ?2 AND first < records.sequence "
     "AND records.sequence <= ifnull(last, records.sequence) "
-    "AND records.sequence NOT IN (SELECT sequence FROM late WHERE late.sink = ?2))"
+    "AND records.sequence NOT IN (SELECT sequence FROM catch_up WHERE catch_up.sink = ?2))"
 )
-"""A condition for `records`: a sink (parameter 2) is to get them, as far as absences go."""
+"""A condition for `records`: no absence of a sink (parameter 2) keeps them from it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Absence:
-    """The records past `first` and up to `last`, of which the sink gets the `late` ones only."""
+    """The records after `first` and up to `last`: of these the sink gets only `catch_up`."""
 
     first: int
     last: int
-    late: frozenset[int]
+    catch_up: frozenset[int]
 
     def hides(self, sequence: int) -> bool:
         """Whether the sink does not get the record."""
-        return self.first < sequence <= self.last and sequence not in self.late
+        return self.first < sequence <= self.last and sequence not in self.catch_up
 
 
-def preparing(kind: str) -> str:
-    """What a sink of this kind is while it prepares: it acknowledges unseen what it was not asked
-    for, so it counts as another kind.
+def role_of(kind: str, *, prepares: bool) -> str:
+    """The role of a sink: its kind, and whether it prepares. A sink that prepares acknowledges
+    records that it never sees, so what it acknowledged does not count in its plain role.
     """
-    return f"{kind} that prepares"
+    return f"{kind} that prepares" if prepares else kind
 
 
-def leave(connection: sqlite3.Connection, sink: str, kind: str, cursor: int) -> None:
-    """The sink is not named any more, or is of another kind: note the events of which this kind may
-    have got something, but not the end. Raises `sqlite3.Error`.
+def note_ends_owed(connection: sqlite3.Connection, sink: str, role: str, cursor: int) -> None:
+    """The sink is removed, or gets another role: note the events of which it may have been told in
+    this role, but not that they ended. Raises `sqlite3.Error`.
     """
     connection.execute(
-        "INSERT OR IGNORE INTO acknowledged (event, sink, kind, sequence) "
+        "INSERT OR IGNORE INTO acknowledged (event, sink, role, sequence) "
         "SELECT event, ?1, ?2, 0 FROM records JOIN dead USING (sequence) "
         "WHERE sink = ?1 AND event IS NOT NULL "
-        # What came last may have arrived, although that was not written. Which records the sink
-        # took is not known any more, but it chose them by these two columns.
+        # The records after the cursor may have arrived, although that was not written. Which of
+        # them the sink accepts is not known any more, but it chose them by these two columns.
         "UNION SELECT event, ?1, ?2, 0 FROM records WHERE sequence IN (SELECT min(sequence) "
         "FROM records WHERE sequence > ?3 AND event IS NOT NULL GROUP BY type, affects)",
-        (sink, kind, cursor),
+        (sink, role, cursor),
     )
     connection.execute(
-        "INSERT OR IGNORE INTO awaited (sink, kind, event) "
+        "INSERT OR IGNORE INTO ends_owed (sink, role, event) "
         "SELECT ?1, ?2, key FROM events WHERE pending "
         "UNION SELECT ?1, ?2, event FROM acknowledged JOIN records USING (event) "
-        "WHERE sink = ?1 AND kind = ?2 AND records.sequence > ?3 "
+        "WHERE sink = ?1 AND role = ?2 AND records.sequence > ?3 "
         "UNION SELECT ?1, ?2, event FROM (SELECT event FROM records WHERE sequence > ?3 "
         "ORDER BY sequence LIMIT ?4) WHERE event IS NOT NULL",
-        (sink, kind, cursor, LAST_RECORDS),
+        (sink, role, cursor, MAX_UNCONFIRMED),
     )
 
 
-def be_absent(connection: sqlite3.Connection, sink: str, head: int) -> None:
-    """The sink is not named from now on. Raises `sqlite3.Error`."""
+def mark_removed(connection: sqlite3.Connection, sink: str, head: int) -> None:
+    """Begin the absence of a sink that is not configured any more. Raises `sqlite3.Error`."""
     connection.execute("INSERT INTO absences (sink, first) VALUES (?, ?)", (sink, head))
     connection.execute("UPDATE sinks SET active = 0 WHERE name = ?", (sink,))
 
 
-def inherit(connection: sqlite3.Connection, sink: str, kind: str, *, prepares: bool) -> None:
-    """The sink begins to prepare, or to do so no more: it also awaits the ends of the events that
-    it was told of before; `kind` is the plain one. Raises `sqlite3.Error`.
+def carry_over_ends(
+    connection: sqlite3.Connection, sink: str, kind: str, *, prepares: bool
+) -> None:
+    """The sink begins to prepare, or stops: in its new role it is also owed the ends of the events
+    that it was told of in its former one. Raises `sqlite3.Error`.
     """
-    kinds = (kind, preparing(kind))
-    former, now = kinds if prepares else reversed(kinds)
+    former, now = role_of(kind, prepares=not prepares), role_of(kind, prepares=prepares)
     told = "preparations USING (sink, event)"
     if prepares:
-        told = "acknowledged USING (sink, kind, event)"
-    events = f"FROM awaited JOIN {told} WHERE sink = ?1 AND kind = ?2"
+        told = "acknowledged USING (sink, role, event)"
+    events = f"FROM ends_owed JOIN {told} WHERE sink = ?1 AND role = ?2"
     for change in (
-        "INSERT OR IGNORE INTO acknowledged (event, sink, kind, sequence) SELECT event, ?1, ?3, 0",
-        "INSERT OR IGNORE INTO awaited (sink, kind, event) SELECT ?1, ?3, event",
+        "INSERT OR IGNORE INTO acknowledged (event, sink, role, sequence) SELECT event, ?1, ?3, 0",
+        "INSERT OR IGNORE INTO ends_owed (sink, role, event) SELECT ?1, ?3, event",
     ):
         connection.execute(f"{change} {events}", (sink, former, now))
 
 
-def come(connection: sqlite3.Connection, sink: str, kind: str, head: int, *, known: bool) -> None:
-    """The sink is named; `known` if it was so in an earlier run. Raises `sqlite3.Error`."""
-    if not known:
+def add_sink(
+    connection: sqlite3.Connection, sink: str, role: str, head: int, *, is_new: bool
+) -> None:
+    """End the absence of a sink that is configured again, or for the first time: choose its
+    catch-up records. Raises `sqlite3.Error`.
+    """
+    if is_new:
         connection.execute("INSERT INTO absences (sink, first) VALUES (?, 0)", (sink,))
-    # What waits since before the absence it gets as well, also where another kind left it behind.
+    # It also gets the records that waited for it before the absence, even if it had another role.
     connection.execute(
-        "INSERT OR IGNORE INTO awaited (sink, kind, event) "  # noqa: S608  # our own words
+        "INSERT OR IGNORE INTO ends_owed (sink, role, event) "  # noqa: S608  # our own words
         "SELECT ?2, ?1, event FROM records WHERE event IS NOT NULL "
-        f"AND sequence > (SELECT cursor FROM sinks WHERE name = ?2) AND {IS_DUE}",
-        (kind, sink),
+        f"AND sequence > (SELECT cursor FROM sinks WHERE name = ?2) AND {NOT_MISSED_CONDITION}",
+        (role, sink),
     )
     connection.execute(
-        "INSERT OR IGNORE INTO late (sink, sequence) "  # noqa: S608  # our own words
-        f"SELECT ?1, sequence FROM ({MATTERS}) JOIN records USING (sequence) "
+        "INSERT OR IGNORE INTO catch_up (sink, sequence) "  # noqa: S608  # our own words
+        f"SELECT ?1, sequence FROM ({NEWEST_RECORDS}) JOIN records USING (sequence) "
         "WHERE sequence > (SELECT first FROM absences WHERE sink = ?1 AND last IS NULL) "
-        f"AND {IS_OWED}",
-        (sink, kind),
+        f"AND {CATCH_UP_CONDITION}",
+        (sink, role),
     )
     connection.execute("UPDATE absences SET last = ? WHERE sink = ? AND last IS NULL", (head, sink))
 
 
-def begin_again(connection: sqlite3.Connection, sink: str, kind: str) -> None:
-    """The sink is of another kind than before under its name: what it has behind it the former one
-    got, so it also gets the newest record of each pending event, and of each whose end it awaits.
-    Raises `sqlite3.Error`.
+def restart_in_role(connection: sqlite3.Connection, sink: str, role: str) -> None:
+    """The sink has another role than before. The records up to its cursor went to the former role,
+    so the sink gets the catch-up records among them, and its cursor moves back to before the first
+    of these. Raises `sqlite3.Error`.
     """
     ((cursor,),) = connection.execute("SELECT cursor FROM sinks WHERE name = ?", (sink,))
-    connection.execute("DELETE FROM late WHERE sink = ? AND sequence <= ?", (sink, cursor))
+    connection.execute("DELETE FROM catch_up WHERE sink = ? AND sequence <= ?", (sink, cursor))
     connection.execute(
-        "INSERT OR IGNORE INTO late (sink, sequence) "  # noqa: S608  # our own words
-        f"SELECT ?1, sequence FROM ({MATTERS}) JOIN records USING (sequence) "
-        f"WHERE {IS_OWED}",  # also of what the former kind was not to get, and has not behind it
-        (sink, kind),
+        "INSERT OR IGNORE INTO catch_up (sink, sequence) "  # noqa: S608  # our own words
+        f"SELECT ?1, sequence FROM ({NEWEST_RECORDS}) JOIN records USING (sequence) "
+        # Also after the cursor, where an absence of the former role hides records.
+        f"WHERE {CATCH_UP_CONDITION}",
+        (sink, role),
     )
-    first = begin_of_late(connection, sink, cursor)
+    first = cursor_before_catch_up(connection, sink, cursor)
     if first < cursor:
         connection.execute(
             "INSERT INTO absences (sink, first, last) VALUES (?1, ?2, ?3) "
@@ -148,29 +157,33 @@ def begin_again(connection: sqlite3.Connection, sink: str, kind: str) -> None:
         connection.execute("UPDATE sinks SET cursor = ? WHERE name = ?", (first, sink))
 
 
-def begin_of_late(connection: sqlite3.Connection, sink: str, head: int) -> int:
-    """The cursor of a new sink, before the first record that it gets. Raises `sqlite3.Error`."""
+def cursor_before_catch_up(connection: sqlite3.Connection, sink: str, head: int) -> int:
+    """The cursor just before the sink's first catch-up record; `head` if it has none. Raises
+    `sqlite3.Error`.
+    """
     (first,) = connection.execute(
-        "SELECT min(sequence) FROM late WHERE sink = ?", (sink,)
+        "SELECT min(sequence) FROM catch_up WHERE sink = ?", (sink,)
     ).fetchone()
     return head if first is None else int(first) - 1
 
 
-def tidy(connection: sqlite3.Connection) -> None:
-    """Delete what every sink has behind it. Raises `sqlite3.Error`."""
-    behind = "(SELECT cursor FROM sinks WHERE name = sink)"
-    connection.execute(f"DELETE FROM absences WHERE last <= {behind}")  # noqa: S608  # ours
-    connection.execute(f"DELETE FROM late WHERE sequence <= {behind}")  # noqa: S608  # ours
+def delete_passed(connection: sqlite3.Connection) -> None:
+    """Delete the absences and catch-up records that each sink's cursor has passed. Raises
+    `sqlite3.Error`.
+    """
+    cursor = "(SELECT cursor FROM sinks WHERE name = sink)"
+    connection.execute(f"DELETE FROM absences WHERE last <= {cursor}")  # noqa: S608  # ours
+    connection.execute(f"DELETE FROM catch_up WHERE sequence <= {cursor}")  # noqa: S608  # ours
 
 
 def absences_of(connection: sqlite3.Connection, sinks: Iterable[str]) -> dict[str, list[Absence]]:
-    """The absences that each sink has not behind it. Raises `sqlite3.Error`."""
+    """The absences of each sink that its cursor has not passed. Raises `sqlite3.Error`."""
     found: dict[str, list[Absence]] = {}
     for sink in sinks:
-        rows = connection.execute("SELECT sequence FROM late WHERE sink = ?", (sink,))
-        late = frozenset(sequence for (sequence,) in rows)
+        rows = connection.execute("SELECT sequence FROM catch_up WHERE sink = ?", (sink,))
+        catch_up = frozenset(sequence for (sequence,) in rows)
         found[sink] = [
-            Absence(first=first, last=last, late=late)
+            Absence(first=first, last=last, catch_up=catch_up)
             for first, last in connection.execute(
                 "SELECT first, last FROM absences WHERE sink = ? AND last IS NOT NULL", (sink,)
             )

@@ -11,7 +11,7 @@ from wire.record import Record
 
 
 class Acknowledged:
-    """The newest acknowledged record of each event, sink and kind; 0 where the sink may have been
+    """The newest acknowledged record of each event, sink and role; 0 where the sink may have been
     told of the event, but has acknowledged nothing. May be called from any thread.
     """
 
@@ -19,12 +19,12 @@ class Acknowledged:
         self._store = store
         self._lock = threading.Lock()
         self._unwritten: set[tuple[str, str, str, int]] = set()
-        """Event, sink, kind of sink, and sequence."""
+        """Event, sink, role, and sequence."""
 
-    def note(self, sink: str, kind: str, records: Sequence[Record]) -> None:
+    def note(self, sink: str, role: str, records: Sequence[Record]) -> None:
         """Note that the sink has acknowledged these; it is on disk after the next `write`."""
         facts = {
-            (event.casefold(), sink, kind, record.sequence)
+            (event.casefold(), sink, role, record.sequence)
             for record in records
             if (event := record.event_id) is not None
         }
@@ -46,38 +46,38 @@ class Acknowledged:
             self._unwritten -= set(facts)
         return True
 
-    def has(self, sink: str, kind: str, event: str) -> bool:
-        """Whether the sink, as that kind, has acknowledged the event's newest record."""
+    def has(self, sink: str, role: str, event: str) -> bool:
+        """Whether the sink, in that role, has acknowledged the event's newest record."""
         with self._lock:
             unwritten = bool(self._unwritten)
         if unwritten and not self.write():
             return False
         rows = self._store.read(
-            "SELECT 1 FROM acknowledged WHERE event = ?1 AND sink = ?2 AND kind = ?3 "
+            "SELECT 1 FROM acknowledged WHERE event = ?1 AND sink = ?2 AND role = ?3 "
             "AND sequence = (SELECT max(sequence) FROM records WHERE event = ?1)",
-            (event, sink, kind),
+            (event, sink, role),
         )
         return bool(rows)
 
-    def knows_event(self, sink: str, kind: str, sequence: int) -> bool:
-        """Whether the sink, as that kind, may have been told of the event that the record of this
+    def knows_event(self, sink: str, role: str, sequence: int) -> bool:
+        """Whether the sink, in that role, may have been told of the event that the record of this
         sequence is about.
         """
         rows = self._store.read(
             "SELECT event, EXISTS (SELECT 1 FROM acknowledged WHERE event = records.event "
-            "AND sink = ?2 AND kind = ?3) FROM records WHERE sequence = ?1",
-            (sequence, sink, kind),
+            "AND sink = ?2 AND role = ?3) FROM records WHERE sequence = ?1",
+            (sequence, sink, role),
         )
         with self._lock:
             noted = {fact[:3] for fact in self._unwritten}
-        return any(written or (event, sink, kind) in noted for event, written in rows)
+        return any(written or (event, sink, role) in noted for event, written in rows)
 
 
 def _keep(connection: sqlite3.Connection, facts: Sequence[tuple[str, str, str, int]]) -> None:
-    """Keep the newest of each event, sink and kind."""
+    """Keep the newest of each event, sink and role."""
     connection.executemany(
-        "INSERT INTO acknowledged (event, sink, kind, sequence) VALUES (?1, ?2, ?3, ?4) "
-        "ON CONFLICT (event, sink, kind) DO UPDATE SET sequence = excluded.sequence "
+        "INSERT INTO acknowledged (event, sink, role, sequence) VALUES (?1, ?2, ?3, ?4) "
+        "ON CONFLICT (event, sink, role) DO UPDATE SET sequence = excluded.sequence "
         "WHERE excluded.sequence > sequence",
         facts,
     )

@@ -23,7 +23,7 @@ _NEWER_AGAIN: Final = (
     "FROM dead JOIN records AS older ON older.sequence = dead.sequence "
     "JOIN sinks ON sinks.name = ?1 "
     "JOIN acknowledged ON acknowledged.event = older.event AND acknowledged.sink = ?1 "
-    "AND acknowledged.kind = sinks.kind "
+    "AND acknowledged.role = sinks.role "
     "JOIN records AS newer ON newer.sequence = acknowledged.sequence "
     "WHERE dead.sink = ?1 AND dead.again AND newer.sequence > older.sequence"
 )
@@ -159,7 +159,7 @@ class DeadRecords:
 def _change(
     connection: sqlite3.Connection, change: str, sink: str, sequences: Sequence[int] | None
 ) -> int:
-    """Make a change to the dead records of a sink, or to these of them; returns to how many."""
+    """Change a sink's dead records, or only these of them. Returns how many changed."""
     if sequences is None:
         return connection.execute(f"{change} WHERE sink = ?", (sink,)).rowcount
     return sum(

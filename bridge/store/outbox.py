@@ -10,17 +10,17 @@ from datetime import datetime
 from typing import Any, Final
 
 from bridge.store.absences import (
-    IS_DUE,
+    NOT_MISSED_CONDITION,
     Absence,
     absences_of,
-    be_absent,
-    begin_again,
-    begin_of_late,
-    come,
-    inherit,
-    leave,
-    preparing,
-    tidy,
+    add_sink,
+    carry_over_ends,
+    cursor_before_catch_up,
+    delete_passed,
+    mark_removed,
+    note_ends_owed,
+    restart_in_role,
+    role_of,
 )
 from bridge.store.acknowledged import Acknowledged
 from bridge.store.batch import COLUMNS, Batch, read_batch
@@ -50,15 +50,13 @@ class Recipient:
     """A configured sink as the outbox knows it."""
 
     kind: str
-    """What another kind under this name has had does not count."""
     prepares: bool = False
-    """Whether it acknowledges unseen what it was not asked for."""
     accepts: Accepts = lambda *_: True
 
     @property
     def role(self) -> str:
-        """The kind that counts."""
-        return preparing(self.kind) if self.prepares else self.kind
+        """What a sink of this name got in another role does not count for it."""
+        return role_of(self.kind, prepares=self.prepares)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,11 +88,12 @@ class Outbox:
         self.dead = DeadRecords(store)
 
     def register(self, sinks: Mapping[str, Recipient]) -> dict[str, int]:
-        """Name the configured sinks: one that is new, or was not named in the run before, gets
-        what is pending, and the ends of what it knows. Returns the cursors.
+        """Take over the configured sinks. A sink that is new, or was not configured in the run
+        before, gets the pending events, and the ends of the events that it knows. Returns the
+        cursors.
         """
         with self._store.transaction() as connection:
-            self._name(connection, sinks)
+            self._reconcile(connection, sinks)
             kept = {
                 name: cursor
                 for name, cursor in connection.execute("SELECT name, cursor FROM sinks")
@@ -109,40 +108,59 @@ class Outbox:
         self.dead.look()
         return kept
 
-    def _name(self, connection: sqlite3.Connection, sinks: Mapping[str, Recipient]) -> None:
+    def _reconcile(self, connection: sqlite3.Connection, sinks: Mapping[str, Recipient]) -> None:
+        """Compare the configured sinks with those of the run before.
+
+        "Newest" is the newest record of each event that is pending, or whose end the sink is owed.
+
+        | the sink        | cursor                 | catch-up records   | ends owed               |
+        | --------------- | ---------------------- | ------------------ | ----------------------- |
+        | is new          | before the first of    | newest             | those that `hand_over`  |
+        |                 | its catch-up records   |                    | noted, for this once    |
+        | is removed      | stays                  | none               | noted for its role      |
+        | is back         | stays: what waited     | newest, of those   | those of its role, for  |
+        |                 | before the absence is  | of the absence     | this once               |
+        |                 | still delivered        |                    |                         |
+        | is of another   | back to before the     | newest             | noted for the former    |
+        | kind            | first of its catch-up  |                    | role; those of its own  |
+        |                 | records                |                    | for this once           |
+        | begins or stops | as for another kind    | as for another     | as for another kind; of |
+        | to prepare      |                        | kind               | its former role as well |
+        """
         head = self._store.head
-        rows = connection.execute("SELECT name, cursor, active, kind FROM sinks").fetchall()
+        rows = connection.execute("SELECT name, cursor, active, role FROM sinks").fetchall()
         before = {
-            # 0.2.0 did not keep the kind, and no sink of its prepared.
-            name: (cursor, bool(active), kind or sinks.get(name, _UNKNOWN).kind)
-            for name, cursor, active, kind in rows
+            # 0.2.0 did not keep the role; no sink of 0.2.0 prepared.
+            name: (cursor, bool(active), role or sinks.get(name, _UNKNOWN).kind)
+            for name, cursor, active, role in rows
         }
-        for name, (cursor, active, kind) in before.items():
-            if active and (name not in sinks or sinks[name].role != kind):
-                leave(connection, name, kind, cursor)
+        for name, (cursor, active, role) in before.items():
+            if active and (name not in sinks or sinks[name].role != role):
+                note_ends_owed(connection, name, role, cursor)
             if active and name not in sinks:
-                be_absent(connection, name, head)
+                mark_removed(connection, name, head)
         for name, recipient in sinks.items():
-            _, active, kind = before.get(name, (0, False, recipient.role))
+            _, active, role = before.get(name, (0, False, recipient.role))
             connection.execute(
-                "UPDATE OR IGNORE awaited SET kind = ? WHERE sink = ? AND kind = ''",
+                # A sink that was removed from a store of 0.2.0 has no role there.
+                "UPDATE OR IGNORE ends_owed SET role = ? WHERE sink = ? AND role = ''",
                 (recipient.kind, name),
             )
-            if kind != recipient.role:
-                inherit(connection, name, recipient.kind, prepares=recipient.prepares)
-                begin_again(connection, name, recipient.role)
+            if role != recipient.role:
+                carry_over_ends(connection, name, recipient.kind, prepares=recipient.prepares)
+                restart_in_role(connection, name, recipient.role)
             if not active:
-                come(connection, name, recipient.role, head, known=name in before)
+                add_sink(connection, name, recipient.role, head, is_new=name not in before)
                 connection.execute(
                     "INSERT INTO sinks (name, cursor, active) VALUES (?, ?, 1) "
                     "ON CONFLICT (name) DO UPDATE SET active = 1",
-                    (name, begin_of_late(connection, name, head)),
+                    (name, cursor_before_catch_up(connection, name, head)),
                 )
             connection.execute(
-                "DELETE FROM awaited WHERE sink = ? AND kind = ?", (name, recipient.role)
+                "DELETE FROM ends_owed WHERE sink = ? AND role = ?", (name, recipient.role)
             )
-            connection.execute("UPDATE sinks SET kind = ? WHERE name = ?", (recipient.role, name))
-        tidy(connection)
+            connection.execute("UPDATE sinks SET role = ? WHERE name = ?", (recipient.role, name))
+        delete_passed(connection)
 
     def next(self, sink: str, limit: int) -> Batch | None:
         """The next records for the sink, in order; None if it has everything."""
@@ -170,7 +188,7 @@ class Outbox:
             cursor = end
             query = _AHEAD
             ahead = _LOOK_AHEAD
-            self._pass_over(sink, cursor)
+            self._skip_unwanted(sink, cursor)
         return None
 
     def delivered(self, sink: str, batch: Batch, count: int | None = None) -> None:
@@ -215,7 +233,7 @@ class Outbox:
             cursor = rows[0][0] if rows else 0
         rows = self._store.read(
             "SELECT type, affects, count(*), min(time) FROM records INDEXED BY waiting "  # noqa: S608  # our own words
-            f"WHERE sequence > ?1 AND {IS_DUE} GROUP BY type, affects",
+            f"WHERE sequence > ?1 AND {NOT_MISSED_CONDITION} GROUP BY type, affects",
             (cursor, sink),
         )
         accepts = self._accepts(sink)
@@ -240,22 +258,22 @@ class Outbox:
         """Whether a sink that prepares has acknowledged an event's newest record as a plain one."""
         return self._acknowledged.has(sink, self.recipients[sink].kind, event)
 
-    def told_before(self, sink: str) -> list[str]:
+    def events_known_before(self, sink: str) -> list[str]:
         """The events, by their keys, that a sink which prepares may have been told of as a plain
-        one, without their ends, since `forget_told`. Raises `StoreError`.
+        one, but not that they ended. Raises `StoreError`.
         """
         rows = self._store.read(
-            "SELECT event FROM awaited JOIN acknowledged USING (sink, kind, event) "
-            "WHERE sink = ? AND kind = ?",
+            "SELECT event FROM ends_owed JOIN acknowledged USING (sink, role, event) "
+            "WHERE sink = ? AND role = ?",
             (sink, self.recipients[sink].kind),
         )
         return [event for (event,) in rows]
 
-    def forget_told(self, sink: str) -> None:
-        """What a sink that prepares was told of as a plain one is seen to. Raises `StoreError`."""
+    def forget_events_known_before(self, sink: str) -> None:
+        """Empty `events_known_before`: their ends are taken care of. Raises `StoreError`."""
         with self._store.transaction() as connection:
             connection.execute(
-                "DELETE FROM awaited WHERE sink = ? AND kind = ?",
+                "DELETE FROM ends_owed WHERE sink = ? AND role = ?",
                 (sink, self.recipients[sink].kind),
             )
 
@@ -287,8 +305,8 @@ class Outbox:
             [row[0] for row in rows],
         )
 
-    def _pass_over(self, sink: str, cursor: int) -> None:
-        """Move past records that are not wanted; a restart may pass over some again."""
+    def _skip_unwanted(self, sink: str, cursor: int) -> None:
+        """Move past records that the sink does not want; a restart may read some again."""
         with self._lock:
             self._cursors[sink] = max(self._cursors[sink], cursor)
             unwritten = cursor - self._written[sink]

@@ -6,7 +6,7 @@ import sqlite3
 from dataclasses import astuple, dataclass, replace
 from typing import Final
 
-from bridge.store.absences import preparing
+from bridge.store.absences import role_of
 from bridge.store.database import Store
 from wire.preparation import State
 from wire.record import Record, RecordDraft, RecordError, read_record
@@ -47,15 +47,15 @@ class PreparationRows:
         return [replace(Preparation(*row), is_over=bool(row[-1])) for row in rows]
 
     def hand_over(self, sink: str, kind: str) -> None:
-        """What other sinks prepared is from now on that of this one, of that kind: when it is
-        named, it gets the ends too that came before. Raises `StoreError`.
+        """The preparations of other sinks belong to this one, of that kind, from now on: once it
+        is configured, it also gets the ends that came before. Raises `StoreError`.
         """
 
         def write(connection: sqlite3.Connection) -> None:
             connection.execute(
-                "INSERT OR IGNORE INTO awaited (sink, kind, event) "
+                "INSERT OR IGNORE INTO ends_owed (sink, role, event) "
                 "SELECT ?1, ?2, event FROM preparations WHERE sink != ?1",
-                (sink, preparing(kind)),
+                (sink, role_of(kind, prepares=True)),
             )
             connection.execute("UPDATE preparations SET sink = ?", (sink,))
 

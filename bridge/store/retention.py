@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from typing import Final
 
-from bridge.store.absences import MATTERS
+from bridge.store.absences import NEWEST_RECORDS
 
 KEEP_DELIVERED: Final = 1_000
 """Delivered records that stay readable, for pages and for a sink that is added later."""
@@ -40,7 +40,7 @@ def prune(connection: sqlite3.Connection) -> bool:
         "DELETE FROM records WHERE sequence IN ("  # noqa: S608  # our own words
         "SELECT sequence FROM records WHERE sequence <= ? "
         "AND NOT EXISTS (SELECT 1 FROM dead WHERE dead.sequence = records.sequence) "
-        f"AND sequence NOT IN ({_BEHIND_DEAD}) AND sequence NOT IN ({MATTERS}) "
+        f"AND sequence NOT IN ({_BEHIND_DEAD}) AND sequence NOT IN ({NEWEST_RECORDS}) "
         "ORDER BY sequence LIMIT ?)",
         (floor, PRUNE_ROWS),
     )

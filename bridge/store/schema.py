@@ -23,7 +23,7 @@ CREATE TABLE records (sequence INTEGER PRIMARY KEY, id TEXT NOT NULL, type TEXT 
                       body BLOB NOT NULL)""",
     "sinks": """
 CREATE TABLE sinks (name TEXT PRIMARY KEY, cursor INTEGER NOT NULL,
-                    active INTEGER NOT NULL, kind TEXT NOT NULL DEFAULT '') WITHOUT ROWID""",
+                    active INTEGER NOT NULL, role TEXT NOT NULL DEFAULT '') WITHOUT ROWID""",
     "approvals": """
 CREATE TABLE approvals (cause TEXT PRIMARY KEY, time TEXT NOT NULL, jti TEXT NOT NULL, event TEXT,
                         fingerprint TEXT, actor TEXT NOT NULL, issuer TEXT,
@@ -35,9 +35,9 @@ CREATE TABLE dead (sink TEXT NOT NULL, sequence INTEGER NOT NULL, time TEXT NOT 
                    reason TEXT NOT NULL, attempts INTEGER NOT NULL, again INTEGER NOT NULL,
                    PRIMARY KEY (sink, sequence)) WITHOUT ROWID""",
     "acknowledged": """
-CREATE TABLE acknowledged (event TEXT NOT NULL, sink TEXT NOT NULL, kind TEXT NOT NULL,
+CREATE TABLE acknowledged (event TEXT NOT NULL, sink TEXT NOT NULL, role TEXT NOT NULL,
                            sequence INTEGER NOT NULL,
-                           PRIMARY KEY (event, sink, kind)) WITHOUT ROWID""",
+                           PRIMARY KEY (event, sink, role)) WITHOUT ROWID""",
     "preparations": """
 CREATE TABLE preparations (event TEXT PRIMARY KEY, event_id TEXT NOT NULL,
                            fingerprint TEXT NOT NULL, sink TEXT NOT NULL, cause TEXT NOT NULL,
@@ -49,14 +49,14 @@ CREATE TABLE forgotten (key TEXT PRIMARY KEY, revision INTEGER NOT NULL,
     "absences": """
 CREATE TABLE absences (sink TEXT NOT NULL, first INTEGER NOT NULL, last INTEGER,
                        PRIMARY KEY (sink, first)) WITHOUT ROWID""",
-    "awaited": """
-CREATE TABLE awaited (sink TEXT NOT NULL, kind TEXT NOT NULL, event TEXT NOT NULL,
-                      PRIMARY KEY (sink, kind, event)) WITHOUT ROWID""",
-    "late": """
-CREATE TABLE late (sink TEXT NOT NULL, sequence INTEGER NOT NULL,
-                   PRIMARY KEY (sink, sequence)) WITHOUT ROWID""",
+    "ends_owed": """
+CREATE TABLE ends_owed (sink TEXT NOT NULL, role TEXT NOT NULL, event TEXT NOT NULL,
+                        PRIMARY KEY (sink, role, event)) WITHOUT ROWID""",
+    "catch_up": """
+CREATE TABLE catch_up (sink TEXT NOT NULL, sequence INTEGER NOT NULL,
+                       PRIMARY KEY (sink, sequence)) WITHOUT ROWID""",
 }
-_OF_VERSION_4: Final = ("preparations", "forgotten", "absences", "awaited", "late")
+_OF_VERSION_4: Final = ("preparations", "forgotten", "absences", "ends_owed", "catch_up")
 _FORGOTTEN_INDEX: Final = "CREATE INDEX forgotten_first ON forgotten (place)"
 _INDEXES: Final = (
     "CREATE INDEX heartbeats ON records (sequence) WHERE type = 'seb.bridge.heartbeat.v1'",
@@ -77,8 +77,10 @@ _WITHOUT_WHY: Final = (
 _FIRST_WITH_WHY: Final = 3
 _WITHOUT_KEY: Final = f"{_WITHOUT_WHY}, why"
 """Those of version 3."""
-_WITHOUT_KIND: Final = "name, cursor, active"
+_WITHOUT_ROLE: Final = "name, cursor, active"
 """The columns of `sinks` before version 4 that stay; version 1 had one more."""
+_ACKNOWLEDGED_EARLIER: Final = "event, sink, kind, sequence"
+"""The columns of `acknowledged` in versions 2 and 3: no sink prepared, so its kind was its role."""
 
 
 def create_tables(connection: sqlite3.Connection) -> None:
@@ -94,9 +96,10 @@ def migrate(connection: sqlite3.Connection) -> None:
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if version == 1:
         _migrate_first(connection)
+    else:
+        _remake(connection, "acknowledged", "event, sink, role, sequence", _ACKNOWLEDGED_EARLIER)
     _remake(connection, "approvals", _WITHOUT_KEY if version == _FIRST_WITH_WHY else _WITHOUT_WHY)
-    _remake(connection, "sinks", _WITHOUT_KIND)
-    _remake(connection, "acknowledged", "event, sink, kind, sequence")
+    _remake(connection, "sinks", _WITHOUT_ROLE)
     for table in _OF_VERSION_4:
         connection.execute(_TABLES[table])
     connection.execute(_FORGOTTEN_INDEX)
@@ -118,14 +121,19 @@ def _migrate_first(connection: sqlite3.Connection) -> None:
     _merge_pull_channel(connection)
 
 
-def _remake(connection: sqlite3.Connection, table: str, columns: str) -> None:
-    """Make a table as it is made today, with the rows that it has and these columns of them."""
+def _remake(
+    connection: sqlite3.Connection, table: str, columns: str, earlier: str | None = None
+) -> None:
+    """Make a table as it is made today, with the rows that it has and these columns of them;
+    `earlier`: how the columns were called, if not as today.
+    """
     # SQLite before 3.35 cannot drop a column, and Python 3.11 runs with such; a column that is
     # added stands otherwise in the table's own text, by which `are_sound` knows it.
     connection.execute(f"ALTER TABLE {table} RENAME TO earlier")
     connection.execute(_TABLES[table])
     connection.execute(
-        f"INSERT INTO {table} ({columns}) SELECT {columns} FROM earlier"  # noqa: S608  # ours
+        f"INSERT INTO {table} ({columns}) "  # noqa: S608  # our own words
+        f"SELECT {earlier or columns} FROM earlier"
     )
     connection.execute("DROP TABLE earlier")
 

@@ -136,8 +136,9 @@ def test_a_store_without_reasons_gets_them(tmp_path: Path) -> None:
     with closing(sqlite3.connect(path)) as connection, connection:
         for column in ("why", "key", "expires", "act"):
             connection.execute(f"ALTER TABLE approvals DROP COLUMN {column}")
-        for table in ("preparations", "forgotten", "absences", "awaited", "late"):
+        for table in ("preparations", "forgotten", "absences", "ends_owed", "catch_up"):
             connection.execute(f"DROP TABLE {table}")
+        connection.execute("ALTER TABLE acknowledged RENAME COLUMN role TO kind")
         connection.execute("PRAGMA user_version=2")
     store, reset = open_store(path.parent, NOW)
     with closing(store):
@@ -158,8 +159,9 @@ def test_a_store_without_keys_gets_them(tmp_path: Path) -> None:
     with closing(sqlite3.connect(path)) as connection, connection:
         for column in ("key", "expires", "act"):
             connection.execute(f"ALTER TABLE approvals DROP COLUMN {column}")
-        for table in ("preparations", "forgotten", "absences", "awaited", "late"):
+        for table in ("preparations", "forgotten", "absences", "ends_owed", "catch_up"):
             connection.execute(f"DROP TABLE {table}")
+        connection.execute("ALTER TABLE acknowledged RENAME COLUMN role TO kind")
         connection.execute("PRAGMA user_version=3")
     store, reset = open_store(path.parent, NOW)
     with closing(store):
