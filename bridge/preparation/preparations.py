@@ -312,10 +312,10 @@ class Preparations(PreparationRows):
             return
         if tracked is None or not tracked.affects_this_vm or self._has_passed(preparation):
             preparation = self._step(preparation, Happening.OVER)
-        elif tracked.fingerprint != preparation.fingerprint:
+        elif tracked.fingerprint != preparation.fingerprint and preparation.state != "prepared":
             preparation = self._step(preparation, Happening.CHANGED)
         else:
-            return
+            return  # prepared for another state: this counts again if the event changes back
         preparation = replace(preparation, is_over=True)
         self.put(preparation)
         self._keep(preparation)

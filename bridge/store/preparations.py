@@ -29,7 +29,9 @@ class Preparation:
     first_seen: str
     """When the event appeared, RFC 3339: what returned later is another one."""
     is_over: bool = False
-    """Whether the event has changed or ended since: whatever comes has to be prepared again."""
+    """Whether the event has ended since, or changed before this was prepared: then what comes has
+    to be prepared again.
+    """
 
 
 _COLUMNS: Final = "event, event_id, fingerprint, sink, cause, state, asked, first_seen, is_over"

@@ -177,6 +177,34 @@ def test_what_was_not_done_for_another_state_is_not_taken_up_again(preparing: Pr
     assert preparing.poll(body(entry(not_before=LATER), incarnation=2)) == ["none"]
 
 
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_state_that_comes_back_is_still_prepared(preparing: Preparing, restarts: bool) -> None:
+    """The program has done it once, and nothing has brought the VM back since."""
+    (known,) = preparing.current.events.values()
+    preparing.preparations.ask(known, "command:1")
+    (asked,) = [each for each in preparing.records() if each.type == PREPARATION]
+    preparing.preparations.prepared(asked)
+    assert preparing.poll(body(entry(not_before=LATER), incarnation=2)) == ["none"]
+    if restarts:
+        preparing.store.close()
+        preparing.begin()
+    assert preparing.poll(body(entry(), incarnation=3)) == ["prepared"]
+    told = [each.data["state"] for each in preparing.records() if each.type == PREPARATION]
+    assert told == ["preparing", "prepared"]
+
+
+def test_a_state_that_comes_back_after_the_event_left_this_vm_alone_is_not_prepared(
+    preparing: Preparing,
+) -> None:
+    """The program is told to bring the VM back meanwhile."""
+    (known,) = preparing.current.events.values()
+    preparing.preparations.ask(known, "command:1")
+    (asked,) = [each for each in preparing.records() if each.type == PREPARATION]
+    preparing.preparations.prepared(asked)
+    assert preparing.poll(body(entry(resources=("web_9",)), incarnation=2)) == [None]
+    assert preparing.poll(body(entry(), incarnation=3)) == ["none"]
+
+
 def test_what_a_lost_store_may_have_prepared_gets_its_end(
     preparing: Preparing, tmp_path: Path
 ) -> None:
