@@ -17,6 +17,7 @@ from sqlalchemy import (
     inspect,
     or_,
     select,
+    text,
 )
 
 from console.db import decision_tables
@@ -26,6 +27,8 @@ from console.db.upsert import upsert
 
 _TABLE: Final = decision_tables.audit
 _HEAD: Final = decision_tables.audit_head
+_HEAD_REVISION: Final = "0010"
+"""The schema's first revision that keeps a head."""
 SORTS: Final[Mapping[str, ColumnElement[Any]]] = {
     "at": _TABLE.c.number,
     "actor": _TABLE.c.actor,
@@ -78,7 +81,8 @@ def kept_head(connection: Connection) -> tuple[int, str] | None:
     None if the database is of a version that kept none.
     """
     if not inspect(connection).has_table(_HEAD.name):
-        return None
+        version = connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
+        return None if str(version) < _HEAD_REVISION else (0, "")
     found = connection.execute(select(_HEAD.c.number, _HEAD.c.hash)).first()
     return (0, "") if found is None else (found.number, found.hash)
 

@@ -73,6 +73,7 @@ SORTS: Final[Mapping[str, ColumnElement[Any]]] = {
     ),
 }
 """The columns by which past events can be sorted."""
+_MAX_WORDS: Final = 50
 _ALWAYS_KNOWN: Final = ("at", "status", "site", "vms")
 _SHOWN: Final = vm.alias("shown_vm")
 _BEARER: Final = vm.alias("named_vm")
@@ -223,9 +224,11 @@ class Events:
         return found
 
     def words_of(self, name: str) -> list[str]:
-        """The values that all events have in a column, in order: `event_type` or `status`."""
+        """The values that events have in a column, in order: `event_type` or `status`. Azure has a
+        few; a VM may make up others.
+        """
         column = event.c[name]
-        query = select(column).distinct().order_by(column)
+        query = select(column).distinct().order_by(column).limit(_MAX_WORDS)
         return [value for value in self._connection.execute(query).scalars() if value]
 
     def askable(self) -> list[KnownEvent]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Connection, Table, case, delete, func, select, tuple_
+from sqlalchemy import Connection, Table, case, delete, exists, func, select, tuple_
 
 from console.db import tables
 from console.db.decision_tables import command, decision, notice, turn
@@ -12,12 +12,14 @@ def delete_before(connection: Connection, moment: float, limit: int) -> bool:
     """Delete up to `limit` old rows of each kind; whether there may be more.
 
     Records and receipts by the time at which they came in; events that are over by the time of
-    their end, with what was observed; gaps by the time at which they were found; decisions by the
+    their end, with what was observed, and not before their records, because the clock of a VM may
+    be far behind; gaps by the time at which they were found; decisions by the
     time of their end; notices by their own, but for the newest, whose number the next one follows.
     """
     e, r = tables.event.c, tables.record.c
-    over = select(e.event_id, e.scope).where(e.state == "ended", e.shown_at < moment).limit(limit)
-    gone = [(row.event_id, row.scope) for row in connection.execute(over)]
+    is_recent = exists().where(r.event_id == e.event_id, r.received_at >= moment)
+    over = select(e.event_id, e.scope).where(e.state == "ended", e.shown_at < moment, ~is_recent)
+    gone = [(row.event_id, row.scope) for row in connection.execute(over.limit(limit))]
     for table in (tables.report, tables.resource, tables.preparation, turn, tables.event):
         same = tuple_(table.c.event_id, table.c.scope).in_(gone)
         connection.execute(delete(table).where(same))

@@ -77,6 +77,7 @@ def test_a_whole_audit_is_fine_beside_a_running_console(stage: ConsoleStage) -> 
         ("DELETE FROM audit", "rows 1 to 3 are missing at the end"),
         ("UPDATE audit_head SET hash = 'another'", "row 3"),
         ("DELETE FROM audit_head", "kept beside"),
+        ("DROP TABLE audit_head", "kept beside"),
     ],
 )
 def test_the_first_wrong_row_is_named(stage: ConsoleStage, statement: str, words: str) -> None:

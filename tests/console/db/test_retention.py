@@ -1,0 +1,41 @@
+"""Retention: what is old goes, and what is open or came in lately stays."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from support.console.intake import Intake
+from support.console.records import FakeVm
+
+from console.db.events import WantedEvents
+from console.db.opening import Database
+from console.db.retention import delete_before
+
+
+def delete_older(intake: Intake, days: float) -> None:
+    """Delete what is older than that."""
+    moment = (intake.now - timedelta(days=days)).timestamp()
+    with intake.database.writing.begin() as connection:
+        delete_before(connection, moment, 500)
+
+
+def past_events(intake: Intake) -> list[str]:
+    """The ids of the events that are over."""
+    with intake.snapshots.take() as snapshot:
+        return [each.event.event_id for each in snapshot.events.over(WantedEvents())]
+
+
+@pytest.mark.parametrize("behind", [timedelta(0), timedelta(days=365 * 20)])
+def test_an_event_stays_as_long_as_its_records(database: Database, behind: timedelta) -> None:
+    """The clock of a VM may be years behind: what counts is when its records came in."""
+    intake = Intake(database)
+    vm = FakeVm(name="web-1")
+    for transition in ("scheduled", "started", "ended"):
+        intake.take(vm.event("E", transition=transition, now=intake.now - behind))
+    delete_older(intake, days=1)
+    assert past_events(intake) == ["E"]
+    intake.now += timedelta(days=2)
+    delete_older(intake, days=1)
+    delete_older(intake, days=1)
+    assert past_events(intake) == []
