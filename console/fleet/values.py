@@ -13,8 +13,11 @@ from console.records.incoming import EventReport, PreparationFacts, ReceiptFacts
 
 CLEAR: Final = "clear"
 DEFAULT_SITE: Final = "default"
-_MAX_KEY: Final = 300
-"""Characters of a text in an index: PostgreSQL takes 2,700 bytes."""
+_MAX_KEY: Final = 400
+"""Bytes of a text in an index with others, an event's id among them: PostgreSQL takes 2,700 in all.
+"""
+_MAX_SORTED: Final = 300
+"""Characters of a name by which lists are sorted."""
 _MAX_DIGITS: Final = 18
 EventKey = tuple[str, str]
 """An event's id and scope."""
@@ -114,7 +117,7 @@ class Vm:
         """Within what an event's id is unique: subscription and resource group, if known."""
         if not self.subscription_id or not self.resource_group:
             return ""
-        return f"{self.subscription_id}/{self.resource_group}".lower()[:_MAX_KEY]
+        return _as_key(f"{self.subscription_id}/{self.resource_group}".lower())
 
     @property
     def known_as(self) -> FleetName:
@@ -145,11 +148,20 @@ class Vm:
 
 
 def folded(name: str) -> str:
-    """A name as it is compared: in any case. One that is too long for an index is cut."""
-    text = name.casefold()
-    if len(text) <= _MAX_KEY:
+    """A name as it is compared: in any case."""
+    return _as_key(name.casefold())
+
+
+def _as_key(text: str) -> str:
+    """A text as it stands in an index: one that is too long is cut, and its hash tells it from
+    others.
+    """
+    if len(text) <= _MAX_KEY // 4:  # a sign has four bytes at most
         return text
-    return f"{text[:_MAX_KEY]}#{sha256(text.encode(errors='replace')).hexdigest()}"
+    whole = text.encode(errors="replace")
+    if len(whole) <= _MAX_KEY:
+        return text
+    return f"{whole[:_MAX_KEY].decode(errors='ignore')}#{sha256(whole).hexdigest()}"
 
 
 def _hash(text: str) -> str:
@@ -158,7 +170,7 @@ def _hash(text: str) -> str:
 
 def sort_name(name: str) -> str:
     """A name as lists are sorted by it: web-2 stands before web-10."""
-    return _DIGITS.sub(lambda found: found[0].zfill(_MAX_DIGITS), name.casefold())[:_MAX_KEY]
+    return _DIGITS.sub(lambda found: found[0].zfill(_MAX_DIGITS), name.casefold())[:_MAX_SORTED]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -153,9 +153,11 @@ class Writer:
             self._listening.write(connection, self._now())
         try:
             self._settle()
-        except _ABOUT_THE_DATABASE:
-            raise
-        except Exception:  # noqa: BLE001  # what comes in must not wait for its correction
+        except Exception as error:
+            is_of_data = _sqlstate(error).startswith(_ABOUT_DATA)
+            if isinstance(error, _ABOUT_THE_DATABASE) and not is_of_data:
+                raise
+            # What comes in must not wait for its correction.
             _LOG.exception("this is a bug in the console", extra={"action": "settle_bug"})
 
     def _settle(self) -> None:

@@ -271,6 +271,19 @@ def test_an_event_keeps_what_was_measured_of_it(intake: Intake) -> None:
     assert (event.notice, event.downtime) == (890, 30)
 
 
+def test_names_of_any_length_are_written_when_another_reporter_shows_them(intake: Intake) -> None:
+    """What one VM says comes into the index only once the other has fallen silent: it fits."""
+    signs = "".join(chr(0x20000 + 37 * number) for number in range(300))
+    first = FakeVm(name="a", vm_id="a", subscription=signs, interval=1)
+    second = FakeVm(name="b", vm_id="b", subscription=signs)
+    event_id = signs[::-1]
+    intake.take(first.heartbeat(now=NOW), first.event(event_id, now=NOW))
+    intake.take(second.event(event_id, resources=["b", signs], now=NOW))
+    assert intake.event(event_id).event.shown_by == "a"
+    intake.let_pass(30)
+    assert intake.event(event_id).event.shown_by == "b"
+
+
 def test_an_id_that_another_vm_has_used_removes_no_record(intake: Intake) -> None:
     """Each VM's record is in its history, in one transaction and in two, and copies are one."""
     web, liar = FakeVm(), FakeVm(name="liar")

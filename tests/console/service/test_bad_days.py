@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import sqlite3
+import threading
 from collections.abc import Iterator
 from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from itertools import count
 from pathlib import Path
 from random import Random
 
 import pytest
 from pydantic import SecretStr
+from support.console.intake import Intake
 from support.console.mqtt import Fleet
 from support.console.process import ConsoleProcess
 from support.console.records import FakeVm
@@ -21,7 +24,10 @@ from support.postgresql import PostgreSql
 
 from console.config.settings import Settings
 from console.db.opening import Database, database_url
+from console.ingest.delivery import Delivery
 from console.ingest.writer import Writer
+from console.records.parse import parse_record
+from wire.moment import rfc3339
 
 _NUMBERS = count(1)
 
@@ -92,6 +98,47 @@ def test_a_database_that_goes_while_nothing_comes_in_is_missed(
         finally:
             postgresql.start()
         eventually(lambda: writer.progress.trouble is None, what="its end", timeout=30)
+    finally:
+        writer.stop()
+        database.close()
+
+
+def test_what_cannot_be_written_as_time_passes_holds_up_no_record(
+    postgresql: PostgreSql, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A change that the database refuses for its data is logged, and what comes in is taken."""
+    url = postgresql.database(f"refused_{next(_NUMBERS)}")
+    database = Database(database_url(Settings(state_dir=tmp_path, database=SecretStr(url))))
+    database.open()
+    long_ago = datetime.now(UTC) - timedelta(hours=3)
+    intake = Intake(database)
+    intake.now = long_ago
+    vm = FakeVm()
+    intake.take(vm.event("E", not_before=rfc3339(long_ago), now=long_ago))
+    postgresql.execute(
+        url,
+        "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS "
+        "$$ BEGIN RAISE EXCEPTION 'too long' USING ERRCODE = '54000'; END $$",
+    )
+    postgresql.execute(
+        url,
+        "CREATE TRIGGER refuse BEFORE INSERT OR UPDATE ON event "
+        "FOR EACH ROW EXECUTE FUNCTION refuse()",
+    )
+    writer = Writer(database, opened=lambda: None, committed=lambda: None)
+    writer.start()
+    stored = threading.Event()
+    try:
+        eventually(
+            lambda: "settle_bug" in [getattr(each, "action", "") for each in caplog.records],
+            what="the refusal",
+            timeout=30,
+        )
+        received = datetime.now(UTC).timestamp()
+        beat = parse_record(vm.heartbeat().body, source="web", received_at=received)
+        writer.put(Delivery(source="web", items=[beat], done=lambda _: stored.set()))
+        assert stored.wait(30)
+        assert writer.progress.trouble is None
     finally:
         writer.stop()
         database.close()
