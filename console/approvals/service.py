@@ -65,11 +65,15 @@ class Decisions:
         self._flood = Flood()
         self._clock = snapshots.clock
         self._sender = CommandRouter(signer, publishers, offer=offer, clock=self._clock)
-        self._worker = DecisionWorker(
-            snapshots, self._sender, connected=connected, committed=committed
-        )
         self._turns = TurnSettings(
             grouping=grouping or Grouping(()), can_sign=signer is not None, four_eyes=four_eyes
+        )
+        self._worker = DecisionWorker(
+            snapshots,
+            self._sender,
+            connected=connected,
+            committed=committed,
+            turns=self._turns,
         )
         self._turn_worker = TurnWorker(
             snapshots,

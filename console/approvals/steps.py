@@ -11,7 +11,8 @@ from uuid import uuid4
 
 from console.approvals.machine import next_step
 from console.approvals.sending import Outgoing
-from console.approvals.situation import Ask, DecisionSituation, End, Seen, Send, Step
+from console.approvals.situation import Ask, DecisionSituation, End, Seen, Send, Step, Wait
+from console.approvals.turn_requests import TurnSettings, situation_of
 from console.approvals.writing import claimed, ended, outgoing
 from console.audit import log
 from console.db import decisions as rows
@@ -19,6 +20,8 @@ from console.db.snapshot import Snapshot
 from console.fleet.candidates import PULL, candidates
 from console.fleet.commands import stand
 from console.fleet.values import Command, Decision, KnownEvent
+from console.turns.schedule import goes_on
+from console.turns.situation import key_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +33,8 @@ class Surroundings:
     """Name of this run of this console."""
     connected: Mapping[str, float | None]
     """For each source of this console, since when it is connected."""
+    turns: TurnSettings | None = None
+    """By what events wait for their groups; None if there are no groups."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -62,7 +67,7 @@ def take_step(
         return StepResult()
     known = snapshot.events.one(*decision.key)
     situation = _situation(snapshot, decision, known, around)
-    step = next_step(situation)
+    step = _in_turn(snapshot, situation, next_step(situation), around)
     if isinstance(step, End):
         return _end(snapshot, situation, step, number)
     if isinstance(step, Ask):
@@ -70,6 +75,21 @@ def take_step(
     if isinstance(step, Send):
         return _send(snapshot, situation, step, around, number)
     return StepResult(wait_until=step.until)
+
+
+def _in_turn(
+    snapshot: Snapshot, situation: DecisionSituation, step: Step, around: Surroundings
+) -> Step:
+    """The step, or what takes its place if no further VM is to be asked: since the command before,
+    a VM may have gone away, or the event's turn may have to prepare again.
+    """
+    if around.turns is None or not isinstance(step, Ask | Send):
+        return step
+    reading = situation_of(snapshot, around.turns)
+    may = goes_on(key_of(*situation.decision.key), reading, snapshot.now)
+    if may == "no":
+        return End(outcome="overtaken", reason="changed")
+    return step if may == "yes" else Wait(until=situation.now + 1)
 
 
 def note_taken(

@@ -18,6 +18,7 @@ from uuid import uuid4
 from console.approvals.sending import CommandRouter, Outgoing
 from console.approvals.situation import Wait
 from console.approvals.steps import StepResult, Surroundings, look, note_taken, take_step
+from console.approvals.turn_requests import TurnSettings
 from console.db import decisions as rows
 from console.db.snapshot import Snapshots
 from console.db.transactions import write_to
@@ -40,12 +41,15 @@ class DecisionWorker:
         *,
         connected: Callable[[], Mapping[str, float | None]],
         committed: Callable[[], None],
+        turns: TurnSettings | None = None,
     ) -> None:
+        """`turns`: by what events wait for their groups; None if there are no groups."""
         self.console = uuid4().hex
         """Name of this run of this console, in claims."""
         self._snapshots = snapshots
         self._database = snapshots.database
         self._connected = connected
+        self._turns = turns
         self._committed = committed
         self._clock = snapshots.clock
         self._up_since = snapshots.clock()
@@ -213,6 +217,7 @@ class DecisionWorker:
             up_since=self._up_since,
             console=self.console,
             connected=self._connected(),
+            turns=self._turns,
         )
 
     def _remember(self, event_id: str, until: float | None) -> None:

@@ -47,6 +47,8 @@ _FACTS: Final = (
 _AHEAD_SECONDS: Final = 30.0
 """More than the clocks of consoles on one database differ."""
 _RECOVERED: Final = "recovered"
+_BY_CONSOLE: Final = ("changed", "decided")
+"""Why the console itself gave up an approval: no VM acts on it."""
 
 
 def read_situation(
@@ -82,6 +84,7 @@ def read_situation(
         vms=facts,
         events={each.key: each for each in events},
         turns=found,
+        followed_until=turns.followed_until(connection, snapshot.now),
         can_sign=can_sign,
     )
 
@@ -199,13 +202,13 @@ def _approval(known: KnownEvent) -> Literal["open", "confirmed", "failed"] | Non
         return None
     if decision.state != "over":
         return "open" if decision.state == "open" else None
-    if decision.outcome == "overtaken":
+    if decision.outcome == "overtaken" and decision.outcome_reason not in _BY_CONSOLE:
         others = [each for each in known.receipts if each.facts.actor == decision.outcome_reason]
         if working(others):
             return "open"
-        if others and all(each.facts.state != "confirmed" for each in others):
-            return "failed"
-    return "confirmed" if decision.outcome in ("confirmed", "overtaken") else "failed"
+        has_failed = others and all(each.facts.state != "confirmed" for each in others)
+        return "failed" if has_failed else "confirmed"
+    return "confirmed" if decision.outcome == "confirmed" else "failed"
 
 
 def _preparations(

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final, cast
 
 from pydantic_core import from_json
-from sqlalchemy import Connection, Row, delete, or_, select, update
+from sqlalchemy import ColumnElement, Connection, Row, delete, func, or_, select, update
 
 from console.db import rows
 from console.db.decision_tables import command, turn
@@ -22,6 +22,8 @@ from console.turns.situation import HeldBy, Holder, Turn, event_id_of, key_of
 
 OVER: Final = "over"
 _IS_OPEN: Final = event.c.state.in_(("scheduled", "started"))
+ON_ITS_WAY_SECONDS: Final = 10.0
+"""How long the first word of a VM that follows a command may be on its way."""
 Key = tuple[str, str]
 """An event's id and scope."""
 Asked = tuple[str, str, str, str]
@@ -113,16 +115,40 @@ def asked_to_prepare(connection: Connection, now: float) -> dict[str, HeldBy]:
     not answered: vmId to vmId and the key of the event.
     """
     c = command.c
-    answered = select(receipt.c.jti).where(receipt.c.jti == c.jti, receipt.c.vm_id == c.vm_id)
+    # A VM that has accepted it begins in a moment.
     wanted = select(c.vm_id, c.event_id, c.scope).where(
         c.act == PREPARE,
         c.expires_at > now,
         c.unanswered_at.is_not(None),
         or_(c.sent_at.is_not(None), c.channel != PULL),
-        ~answered.exists(),
+        ~_has_receipt(receipt.c.state.not_in(("accepted", "posted"))),
     )
     found = connection.execute(wanted)
     return {row.vm_id: (row.vm_id, key_of(row.event_id, row.scope)) for row in found}
+
+
+def followed_until(connection: Connection, now: float) -> dict[str, float]:
+    """Until when a VM may still follow a command that it has not answered, and its first word of
+    that be on its way, by the key of the event.
+    """
+    c, p = command.c, preparation.c
+    has_prepared = select(p.event_id).where(
+        p.event_id == c.event_id, p.vm_id == c.vm_id, p.time >= c.made_at, c.act == PREPARE
+    )
+    wanted = select(c.event_id, c.scope, func.max(c.expires_at)).where(
+        c.expires_at > now - ON_ITS_WAY_SECONDS,
+        or_(c.unanswered_at.is_(None), c.sent_at.is_not(None), c.channel != PULL),
+        ~_has_receipt(),
+        ~has_prepared.exists(),
+    )
+    found = connection.execute(wanted.group_by(c.event_id, c.scope))
+    return {key_of(row[0], row[1]): row[2] + ON_ITS_WAY_SECONDS for row in found}
+
+
+def _has_receipt(*those: ColumnElement[bool]) -> ColumnElement[bool]:
+    """Whether the VM of a command has answered it."""
+    r = receipt.c
+    return select(r.jti).where(r.jti == command.c.jti, r.vm_id == command.c.vm_id, *those).exists()
 
 
 def prepare_commands(

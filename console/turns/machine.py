@@ -23,6 +23,7 @@ Happening = Literal[
     "taken",
     "all_prepared",
     "not_prepared",
+    "unprepared",
     "changed",
     "outdated",
     "approve_sent",
@@ -65,6 +66,7 @@ TABLE: Final[dict[State, dict[Happening, State]]] = {
     },
     "prepared": {
         "approve_sent": "approving",
+        "unprepared": "preparing",
         "not_prepared": "failed",
         "changed": "preparing",
         "outdated": "failed",

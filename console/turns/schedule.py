@@ -213,6 +213,24 @@ def refusal(
     return None
 
 
+def goes_on(event_key: str, situation: TurnSituation, now: float) -> Literal["yes", "later", "no"]:
+    """Whether one more VM may be asked to approve an event whose approval is under way: `later` if
+    there is no room at this moment.
+    """
+    event, turn = situation.events.get(event_key), situation.turns.get(event_key)
+    if event is None:
+        return "yes"
+    is_forced = False
+    if turn is not None and turn.is_held:
+        if turn.state != "approving" or _goes_on_no_more(turn, event, situation, now):
+            return "no"
+        is_forced = turn.is_forced
+        if not is_forced and not _all_prepared(turn, event, situation):
+            return "no"
+    away = away_by_group(situation, with_unsure=True)
+    return "yes" if is_forced or not over_budget(event, situation, away) else "later"
+
+
 def _queue(
     situation: TurnSituation, away: dict[str, dict[str, Away]], now: float
 ) -> tuple[list[Take], dict[str, Waiting]]:
@@ -375,9 +393,11 @@ def _moves(turn: Turn, situation: TurnSituation, now: float, backs: list[Back]) 
         yield Move(event_key=turn.event_key, happening="not_prepared", reason=reason)
     elif turn.state == "preparing":
         yield from _while_preparing(turn, event, situation, now)
-    elif turn.state == "approving" and event.approval == "failed":
-        reason = "its approval failed"
+    elif turn.state == "approving" and event.approval in (None, "failed"):
+        reason = _kept_for_people(event) or "its approval failed"
         yield Move(event_key=turn.event_key, happening="not_approved", reason=reason)
+    elif turn.state == "prepared" and not _all_prepared(turn, event, situation):
+        yield Move(event_key=turn.event_key, happening="unprepared")
     elif turn.state == "prepared" and _is_too_late(event, now) and turn.is_by_group:
         yield Move(event_key=turn.event_key, happening="not_prepared", reason="no time was left")
 
@@ -386,16 +406,18 @@ def _changed(
     turn: Turn, event: EventFacts, situation: TurnSituation, now: float, happening: Happening
 ) -> Move:
     """What a new state of the event makes of its turn. What a person has approved is one state: the
-    turn goes on to another one only if its groups approve that by themselves.
+    turn goes on to another one only if its groups approve that by themselves. So does a turn that
+    a VM has by preparing at its own deadline: nobody has approved that event.
     """
     key = turn.event_key
-    if event.fingerprint == turn.fingerprint and not turn.is_by_group:
+    is_by_person = turn.by is not None and not turn.is_by_group
+    if event.fingerprint == turn.fingerprint and is_by_person:
         return Move(event_key=key, happening=happening)
     reason = _not_by_itself(event, situation, now)
     if reason is None:
         actor = _take(event, situation, groups_touched(event, situation)).actor
         return Move(event_key=key, happening=happening, actor=actor)
-    if not turn.is_by_group:
+    if is_by_person:
         reason = f"it changed since {turn.by} approved it"
     return Move(event_key=key, happening="outdated", reason=reason)
 
@@ -439,20 +461,31 @@ def _while_away(
 def _while_preparing(
     turn: Turn, event: EventFacts, situation: TurnSituation, now: float
 ) -> Iterator[Move]:
-    # A person who overrides the budget does not wait for a VM that the console does not hear.
-    preparing = [
-        vm for vm in _named(event, situation) if vm.prepares and (vm.is_heard or not turn.is_forced)
-    ]
+    preparing = _preparing(turn, event, situation)
     failed = sorted(vm.name for vm in preparing if _has_failed(vm, event))
     if failed:
         reason = f"{', '.join(failed)} could not prepare"
         yield Move(event_key=turn.event_key, happening="not_prepared", reason=reason)
-    elif event.named <= turn.vm_ids and all(_is_prepared(vm, event) for vm in preparing):
+    elif _all_prepared(turn, event, situation):
         yield Move(event_key=turn.event_key, happening="all_prepared")
     elif _is_too_late(event, now):
         late = sorted(vm.name for vm in _named(event, situation) if not _is_ready(vm, turn, event))
         reason = f"{', '.join(late)} did not prepare in time"
         yield Move(event_key=turn.event_key, happening="not_prepared", reason=reason)
+
+
+def _preparing(turn: Turn, event: EventFacts, situation: TurnSituation) -> list[VmFacts]:
+    """The VMs whose preparation the event waits for. A person who overrides the budget does not
+    wait for a VM that the console does not hear.
+    """
+    named = _named(event, situation)
+    return [vm for vm in named if vm.prepares and (vm.is_heard or not turn.is_forced)]
+
+
+def _all_prepared(turn: Turn, event: EventFacts, situation: TurnSituation) -> bool:
+    """Whether every VM that the event names holds the turn, and is prepared for it now."""
+    is_whole = event.named <= turn.vm_ids
+    return is_whole and all(_is_prepared(vm, event) for vm in _preparing(turn, event, situation))
 
 
 def _unrecovered(turn: Turn, situation: TurnSituation) -> list[Join]:
@@ -546,8 +579,6 @@ def _holds_back(
     reason = None
     if turn.is_by_group and event.is_disputed:
         reason = "the VMs that report it do not agree"
-    elif not event.named <= turn.vm_ids:
-        reason = "it names further VMs"
     elif not turn.is_forced and over_budget(event, situation, away):
         reason = _waits_for(event, situation, away, [])
     if reason is None:
@@ -586,9 +617,11 @@ def _unnamed(turn: Turn, situation: TurnSituation, now: float) -> Iterator[Back]
 
 def _back(turn: Turn, situation: TurnSituation, now: float) -> Iterator[tuple[Back, bool]]:
     """The VMs whose event is over, that were heard since and have recovered; and whether they are
-    back: they have rested.
+    back: they have rested. While a command is on its way, an event that comes back may be followed.
     """
     if turn.event_key in situation.events or turn.over_at is None:
+        return
+    if now < situation.followed_until.get(turn.event_key, 0.0):
         return
     for holder in turn.still_away:
         vm = situation.vms.get(holder.vm_id)

@@ -217,5 +217,7 @@ class TurnSituation:
     """The open ones, by key."""
     turns: Mapping[str, Turn] = field(default_factory=dict)
     """Those that are not over, by the key of their event."""
+    followed_until: Mapping[str, float] = field(default_factory=dict)
+    """Until when a VM may still follow a command that it has not answered, by the event's key."""
     can_sign: bool = True
     """Whether the console has a key."""

@@ -15,11 +15,13 @@ from console.access.people import Person
 from console.approvals import turns
 from console.approvals.refused import DecisionRefusedError
 from console.approvals.service import Decisions
+from console.approvals.steps import Surroundings, note_taken, take_step
 from console.approvals.transaction import DecisionTransaction
 from console.approvals.turn_requests import TurnSettings
 from console.audit.flood import Flood
 from console.audit.log import everything
 from console.config.groups import GroupSettings
+from console.db import decisions as rows
 from console.db import writing
 from console.db.opening import Database
 from console.db.snapshot import Snapshots
@@ -130,7 +132,14 @@ class Cluster:
         self.store([status])
 
     def end(self, number: int) -> None:
-        """Its event is over."""
+        """Its event is over; a VM that was asked to approve it says what became of that."""
+        with self.snapshots.take() as snapshot:
+            known = snapshot.events.one(f"E-{number}")
+        assert known is not None
+        vm = self.vms[number]
+        for each in known.decided.commands:
+            more = {"jti": each.jti, "actor": each.subject, "now": self.now}
+            self.tell(vm.receipt(f"E-{number}", "confirmed", **more))
         self.tell(self.vms[number].event(f"E-{number}", transition="ended", now=self.now))
 
     def says(self, number: int, state: str) -> None:
@@ -158,6 +167,33 @@ class Cluster:
             names = {vm.vm_id: vm.name for vm in self.vms}
             sent += [f"{one.command.act} {names[one.command.vm_id]}" for one in written.outgoing]
         return sent
+
+    def decide(self) -> list[str]:
+        """What a console sends to carry decisions on: act and VM."""
+        around = Surroundings(
+            up_since=0.0, console="one", connected={"broker": 1.0}, turns=self.settings
+        )
+        names = {vm.vm_id: vm.name for vm in self.vms}
+        sent = []
+        with self.snapshots.take() as snapshot:
+            found = rows.read_all_open(snapshot.connection)
+        for each in found:
+            with write_to(self.database) as (connection, number):
+                taken = take_step(self.snapshots.within(connection), each.id, around, number)
+            if taken.outgoing is not None:
+                sent.append(f"{taken.outgoing.command.act} {names[taken.outgoing.command.vm_id]}")
+        self.deliver()
+        return sent
+
+    def deliver(self) -> None:
+        """The broker takes every command of a decision."""
+        with write_to(self.database) as (connection, number):
+            found = [
+                (command, None, self.now.timestamp())
+                for decision in rows.read_all_open(connection)
+                for command in rows.read_commands(connection, decision.id)
+            ]
+            note_taken(self.snapshots.within(connection), found, number)
 
     def state(self, number: int) -> str:
         """Of the turn of a VM's event."""
@@ -689,3 +725,133 @@ def test_a_vm_that_has_not_said_whether_it_prepares_is_waited_for(cluster: Clust
     assert cluster.state(9) == "waiting"
     cluster.hear()
     assert cluster.step() == ["prepare db-9"]
+
+
+class Pair:
+    """Five VMs of which two may be away, and an event that names the first two."""
+
+    def __init__(self, database: Database) -> None:
+        self.cluster = Cluster(database, at_most=2)
+        self.cluster.vms += [FakeVm(name=f"db-{n}") for n in (3, 4)]
+        self.cluster.hear()
+        self.soon = _moment(self.cluster.now + timedelta(minutes=30))
+        self.tell("scheduled")
+        assert sorted(self.cluster.step()) == ["prepare db-0", "prepare db-1"]
+
+    def tell(self, transition: str, *, numbers: tuple[int, ...] = (0, 1), soon: str = "") -> None:
+        """VMs report the event, with another `notBefore` if one is given."""
+        at = soon or self.soon
+        named = ["db-0", "db-1"]
+        for number in numbers:
+            vm = self.cluster.vms[number]
+            told = vm.event("E-0", transition=transition, resources=named, not_before=at)
+            self.cluster.tell(told)
+
+    def say(self, number: int, state: str) -> None:
+        """A VM tells how far it has prepared for the event as it is now."""
+        seen_now = seen(self.cluster, 0).shown.report.fingerprint
+        data = {"evt": "E-0", "evh": seen_now, "sink": "drain", "cause": "deadline"}
+        more = {"reason": None, "state": state}
+        vm = self.cluster.vms[number]
+        self.cluster.tell(vm.record(PREPARATION, data | more, now=self.cluster.now))
+
+    def approve(self) -> str:
+        """The name of the VM that is asked to approve the event, once both are prepared."""
+        self.say(0, "prepared")
+        self.say(1, "prepared")
+        (sent,) = self.cluster.step()
+        self.cluster.deliver()
+        return sent
+
+
+@pytest.fixture
+def pair(database: Database) -> Iterator[Pair]:
+    """Its two VMs prepare."""
+    made = Pair(database)
+    yield made
+    made.cluster.decisions.stop()
+
+
+def test_the_next_vm_is_asked_to_approve_only_if_there_is_room_still(pair: Pair) -> None:
+    """The first one does not answer, and another member crashes meanwhile."""
+    cluster = pair.cluster
+    first = pair.approve()
+    cluster.wait(3)
+    cluster.lose(4)
+    for _ in range(10):
+        cluster.now += timedelta(seconds=2)
+        assert cluster.decide() == []
+        assert cluster.step() == []
+    cluster.wait(1)
+    (then,) = cluster.decide()
+    assert {first, then} == {"approve db-0", "approve db-1"}
+
+
+def test_while_a_turn_prepares_again_no_vm_is_asked_to_approve(pair: Pair) -> None:
+    """Azure has moved the event and moved it back, before the first VM has answered."""
+    cluster = pair.cluster
+    pair.approve()
+    pair.tell("updated", soon=_moment(cluster.now + timedelta(minutes=40)))
+    cluster.step()
+    pair.say(0, "preparing")
+    pair.say(1, "preparing")
+    pair.tell("updated")
+    assert cluster.state(0) == "preparing"
+    for _ in range(20):
+        cluster.wait(1)
+        assert cluster.decide() == []
+        cluster.step()
+    pair.say(0, "prepared")
+    assert cluster.step() == []
+    pair.say(1, "prepared")
+    assert "approve" in cluster.step()[0]
+
+
+def test_a_vm_that_loses_its_preparation_while_the_turn_waits_is_asked_again(pair: Pair) -> None:
+    """One document of its own did not name the event, so it has recovered."""
+    cluster = pair.cluster
+    before = seen(cluster, 0).shown.report.fingerprint
+    cluster.lose(4)
+    pair.say(0, "prepared")
+    pair.say(1, "prepared")
+    assert cluster.step() == []
+    assert cluster.state(0) == "prepared"
+    pair.tell("ended", numbers=(0,))
+    pair.say(0, "recovered")
+    pair.tell("scheduled", numbers=(0,))
+    assert seen(cluster, 0).shown.report.fingerprint == before
+    cluster.wait(11)
+    assert cluster.step() == ["prepare db-0"]
+    assert cluster.state(0) == "preparing"
+
+
+def test_a_turn_lasts_until_no_vm_can_follow_its_commands_any_more(cluster: Cluster) -> None:
+    """The event is missing from one document, and comes back as it was before they expired."""
+    cluster.announce(0)
+    cluster.announce(1)
+    assert cluster.step() == ["prepare db-0"]
+    cluster.end(0)
+    cluster.wait(5)
+    assert cluster.step() == []
+    assert cluster.state(0) == "away"
+    cluster.wait(66)
+    assert cluster.step() == ["prepare db-1"]
+
+
+def test_a_vm_that_has_accepted_a_command_counts_after_the_end_of_its_turn(
+    cluster: Cluster,
+) -> None:
+    """It begins to prepare in a moment, though it has not said so."""
+    cluster.announce(0)
+    cluster.announce(1)
+    cluster.step()
+    rows_now = everything(cluster.database.reading)
+    jti = next(row.jti for row in rows_now if row.action == "prepare")
+    with cluster.database.writing.begin() as connection:
+        connection.exec_driver_sql(f"UPDATE command SET sent_at = {cluster.now.timestamp()}")
+    answer = {"jti": jti, "act": "prepare", "actor": "group:db"}
+    cluster.tell(cluster.vms[0].receipt("E-0", "accepted", now=cluster.now, **answer))
+    asyncio.run(cluster.decisions.end_turn(ALICE, "E-0", "not now", force=True))
+    assert cluster.step() == []
+    cluster.wait(61)
+    assert cluster.step() == ["prepare db-1"]

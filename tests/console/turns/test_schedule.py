@@ -113,6 +113,38 @@ def test_what_is_prepared_waits_while_another_member_is_away() -> None:
     assert plan(replace(reading, vms={**reading.vms, "v2": vm("v2")}), NOW).approvals == ("a",)
 
 
+def test_what_waits_prepared_is_prepared_again_once_it_is_not() -> None:
+    """A VM has recovered meanwhile, or was made anew: it is asked before anything is approved."""
+    turn = replace(taken("a", "v1"), state="prepared")
+    recovered = vm("v1", preparations=[said("a", "recovered")])
+    reading = situation([event("a", "v1")], [recovered], [turn])
+    after, todo = done(reading)
+    assert (after.turns["a"].state, todo.approvals) == ("preparing", ())
+    assert plan(after, NOW).prepares == (("a", "v1"),)
+
+
+def test_an_approval_that_is_not_there_is_no_approval_under_way() -> None:
+    """A person left the event once the approval had ended, before turns were looked at."""
+    turn = replace(taken("a", "v1"), state="approving")
+    left = event("a", "v1", is_left=True)
+    after, _ = done(situation([left], (), [turn]))
+    assert after.turns["a"].state == "failed"
+    assert after.turns["a"].reason == "a person left it until Azure starts it"
+
+
+def test_what_returns_after_a_deadline_of_its_own_is_approved_by_no_other_than_its_group() -> None:
+    """The VM prepared unasked, so it is away; that the event came back is nobody's approval."""
+    ready = vm("v1", preparations=[said("a", "prepared")])
+    for approve, state in (({}, "preparing"), (None, "failed")):
+        rules = rule(approve=approve)
+        waiting, _ = done(situation([event("a", "v1", not_before=NOW + 20)], [ready], (), rules))
+        away, _ = done(replace(waiting, events={}))
+        assert away.turns["a"].state == "away"
+        after, _ = done(replace(away, events={"a": event("a", "v1")}))
+        assert after.turns["a"].state == state
+        assert after.turns["a"].by == ("group:etcd" if state == "preparing" else None)
+
+
 def test_a_failed_preparation_approves_nothing() -> None:
     """The turn stays held: the VM may be half prepared when Azure starts the event."""
     preparing, _ = done(situation([event("a", "v1")]))
