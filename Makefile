@@ -171,7 +171,7 @@ $(SURVIVE_CLIENTS)/made.stamp: $(VENV)/made.stamp requirements-survive.lock
 	@touch $@
 
 # The services that `make survive` runs, by a program of each. Debian would start them at once.
-SURVIVE_PACKAGES := etcd:etcd-server etcdctl:etcd-client patroni:patroni curl:curl jq:jq redis-server:redis-server redis-sentinel:redis-sentinel haproxy:haproxy rabbitmqctl:rabbitmq-server slurmctld:slurmctld slurmd:slurmd srun:slurm-client munged:munge
+SURVIVE_PACKAGES := etcd:etcd-server etcdctl:etcd-client patroni:patroni curl:curl jq:jq redis-server:redis-server redis-sentinel:redis-sentinel haproxy:haproxy rabbitmqctl:rabbitmq-server slurmctld:slurmctld slurmd:slurmd srun:slurm-client munged:munge pacemakerd:pacemaker crm_mon:pacemaker-cli-utils corosync:corosync ocf-tester:resource-agents
 .PHONY: survive-etcd survive-tools
 survive-etcd: $(SURVIVE_CLIENTS)/made.stamp
 	@PATH="$$PATH:/usr/sbin"; command -v etcdctl >/dev/null || $(MAKE) --no-print-directory system-package PACKAGE="etcd-server etcd-client"

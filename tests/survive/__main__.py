@@ -38,6 +38,9 @@ def main() -> None:
     found, busy = page.load(), os.getloadavg()[0] > BUSY
     for name in asked.service or SERVICES:
         print(f"{SERVICES[name].TITLE} \u2026", file=sys.stderr, flush=True)
+        if why := SERVICES[name].missing():
+            print(f"not played: {why}", file=sys.stderr, flush=True)
+            continue
         with SERVICES[name]() as cluster:
             figures = play(cluster, played, repeat)
             if not asked.scene:  # a part of them would be no page

@@ -1,6 +1,5 @@
 """Three VMs with one service on them, a bridge on each, a simulator of IMDS for each, a console."""
 
-import json
 import shutil
 import subprocess
 import sys
@@ -36,6 +35,11 @@ class Cluster(ABC):
     TOOLS: ClassVar[tuple[str, ...]]
     """The commands that its recipe runs."""
 
+    @classmethod
+    def missing(cls) -> str:
+        """Why it cannot run on this machine; empty if it can."""
+        return ""
+
     def __init__(self) -> None:
         self.directory = Path(tempfile.mkdtemp(prefix=f"seb-survive-{self.NAME}-"))
         self.directory.chmod(0o755)
@@ -57,6 +61,9 @@ class Cluster(ABC):
         self.console = ConsoleProcess(self.directory / "console", KEY=str(control), PULL="true")
         self.console.begin = _begin
         self._group = (RECIPES / self.NAME / "group.json").read_text().strip()
+        lines = (RECIPES / self.NAME / "seb.env").read_text().splitlines()
+        self.settings = dict(line.split("=", 1) for line in lines if line.startswith("SEB_"))
+        """The bridge's, as the recipe's page has them."""
         self._install()
 
     # What each service says of itself.
@@ -114,18 +121,8 @@ class Cluster(ABC):
         machine, vm = self.machines[number], self.simulators[number].vm
         key = read_key(self.console.key_file)
         secret = webhook_secret(key, vm.vm_id)
-        rule = {
-            "name": self.NAME,
-            "event_type": ["Freeze", "Reboot", "Redeploy"],
-        }
-        approval = {"SEB_APPROVAL__RULES": json.dumps([rule])}
-        if by_group:
-            approval = {
-                "SEB_APPROVAL__TRUST": str(self._trust),
-                "SEB_COMMANDS__PULL_URL": f"{self.console.url}/pull/v1/commands",
-                "SEB_COMMANDS__PULL_TOKEN": pull_token(key, vm.vm_id),
-            }
         settings = {
+            **self.settings,
             "SEB_IMDS__URL": self.simulators[number].url,
             "SEB_STATE_DIR": str(machine.directory / "seb"),
             "SEB_HTTP__LISTEN": "",
@@ -133,12 +130,15 @@ class Cluster(ABC):
             "SEB_SINK__CONSOLE__KIND": "webhook",
             "SEB_SINK__CONSOLE__URL": f"{self.console.url}/ingest/v1/records",
             "SEB_SINK__CONSOLE__SECRET": secret_text(secret),
-            "SEB_SINK__RECIPE__KIND": "program",
             "SEB_SINK__RECIPE__COMMAND": str(self.program),
-            "SEB_SINK__RECIPE__PREPARES": "true",
-            "SEB_SINK__RECIPE__LEAD": "120",
-            **approval,
         }
+        if by_group:
+            del settings["SEB_APPROVAL__RULES"]
+            settings |= {
+                "SEB_APPROVAL__TRUST": str(self._trust),
+                "SEB_COMMANDS__PULL_URL": f"{self.console.url}/pull/v1/commands",
+                "SEB_COMMANDS__PULL_TOKEN": pull_token(key, vm.vm_id),
+            }
         return Unit(
             command=[sys.executable, "-m", "bridge", "run"],
             env={"PYTHONPATH": str(ROOT), **settings, **self.recipe_variables(number)},

@@ -59,8 +59,9 @@ REPEAT=3 make survive    # what this page shows: each scene three times
 .venv/bin/python -m tests.survive --service etcd --scene freeze
 ```
 
-It needs Debian or Ubuntu, and root or `sudo` to install packages. It listens on 127.0.0.1 only, and \
-ends only the processes that it started. The tests of the recipes (killed at each step, repeated, \
+It needs Debian or Ubuntu, and root or `sudo` to install packages. It listens on loopback only, and \
+ends only the processes that it started. Pacemaker's nodes are kept apart by mount namespaces: where \
+these are not allowed, and for an account other than root, it is left out, and a line says so. The tests of the recipes (killed at each step, repeated, \
 in a cluster that is one short, with tools that do not answer) are \
 [tests/survive/test_recipes.py](../tests/survive/test_recipes.py); `make survive` runs them first.
 

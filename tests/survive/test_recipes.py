@@ -20,8 +20,6 @@ pytestmark = [pytest.mark.survive, pytest.mark.timeout(600)]
 
 SOON, LATER = 5.0, 600.0
 """Seconds until the event starts: too few to wait for anything, and enough."""
-TIMEOUT = 120.0
-"""Seconds that the sink gives a program, as each recipe's seb.env says."""
 KILLS = 3
 """How many moments of a run are tried, from its first command to its last."""
 
@@ -101,7 +99,7 @@ class Vm:
             input=record.body,
             check=False,
             capture_output=True,
-            timeout=TIMEOUT,
+            timeout=float(self.cluster.settings["SEB_SINK__RECIPE__TIMEOUT"]),
             start_new_session=True,
         )
         steps = len(self._count.read_text().splitlines())
@@ -124,7 +122,10 @@ class Vm:
 @pytest.fixture(scope="module", params=SERVICES)
 def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
     """The service, once for all tests."""
-    with SERVICES[request.param]() as running:
+    service = SERVICES[request.param]
+    if why := service.missing():
+        pytest.skip(why)
+    with service() as running:
         yield running
 
 
