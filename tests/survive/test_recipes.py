@@ -187,8 +187,8 @@ def test_a_cluster_that_is_one_short(leader: Vm) -> None:
     cluster = leader.cluster
     other = cluster.machines[(leader.number + 1) % len(cluster.machines)]
     other.kill()
-    wait_for(lambda: not holds(cluster.is_whole), what="a cluster that knows it", seconds=60)
     try:
+        wait_for(lambda: not holds(cluster.is_whole), what="a cluster that knows it", seconds=150)
         early, late = leader.prepare(), leader.prepare(notice=SOON)
         assert (early.code, late.code) == (75, 65), (early, late)
         assert "short" in late.reason

@@ -169,7 +169,8 @@ class Pacemaker(Cluster):
         return names.index("" if node is None else node.attrib["name"])
 
     def is_whole(self) -> bool:
-        return all(self._sees_all(number) for number in range(MEMBERS))
+        # The cluster learns of a node's death when `token` is over: what counts is what it knows.
+        return all(self._sees_all(number) for number, vm in enumerate(self.machines) if vm.is_up)
 
     def _sees_all(self, number: int) -> bool:
         seen = self._look(number)
