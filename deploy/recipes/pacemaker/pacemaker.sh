@@ -41,10 +41,9 @@ prepare() {
     [ -n "$own" ] || refuse "the cluster has no node $PACEMAKER_NODE"
     [ "$(echo "$nodes" | wc -l)" -gt 1 ] || refuse "a cluster of one can spare no node"
     ! amiss || has 'standby="true"' || later "$why"
-    if ! has 'standby="true"'; then
-        mark
-        standby -v "$OURS" >/dev/null || later "this node cannot be put into standby"
-    fi
+    mark # also where it is in standby already: that may be for another event
+    has 'standby="true"' || standby -v "$OURS" >/dev/null ||
+        later "this node cannot be put into standby"
     ask crm_resource --wait --timeout=10s >/dev/null 2>&1 || true # is_empty is what counts
     within 40 is_empty || later "still on this node: resources that do not move"
     # One node at a time: if another one went at the same moment, both step back and come again. So
