@@ -10,6 +10,7 @@ from typing import Any, Final
 from sqlalchemy import (
     Connection,
     Table,
+    and_,
     bindparam,
     delete,
     exists,
@@ -70,6 +71,7 @@ def load(
     loaded.records |= _stored(connection, records)
     _load_events(connection, loaded, batch)
     _load_open_events(connection, loaded, batch)
+    _load_receipts(connection, loaded, batch)
     _load_preparations(connection, loaded, batch)
     _load_names(connection, loaded, batch, silent_after)
     return loaded
@@ -328,20 +330,62 @@ def _load_events(connection: Connection, loaded: Loaded, batch: Sequence[Incomin
 
 
 def _load_open_events(connection: Connection, loaded: Loaded, batch: Iterable[Incoming]) -> None:
-    """How many open events those VMs report that report another one now."""
+    """How many open events those VMs report that report another one now, and how many names these
+    have.
+    """
     c = tables.report.c
     new = {
         each.vm.vm_id
         for each in batch
         if isinstance(each, IncomingRecord)
         and each.event is not None
-        and (each.event.event.event_id, each.vm.vm_id) not in loaded.reports
+        and not _is_open(loaded, each.event.event.event_id, each.vm.vm_id)
     }
     new |= {each.vm_id for each in batch if isinstance(each, IncomingState) and each.events}
     for few in portions(new & set(loaded.vms)):
         query = select(c.vm_id, func.count()).where(c.vm_id.in_(few), c.over == 0)
         for vm_id, number in connection.execute(query.group_by(c.vm_id)):
             loaded.open_events[vm_id] = number
+    e, r = tables.event.c, tables.resource.c
+    reporters = {_vm_id(each) for each in batch if _tells_of_event(each)}
+    for few in portions(reporters & set(loaded.vms)):
+        names = (
+            select(c.vm_id, func.count())
+            .join(tables.event, and_(e.event_id == c.event_id, e.scope == c.scope))
+            .join(tables.resource, and_(r.event_id == c.event_id, r.scope == c.scope))
+            .where(c.vm_id.in_(few), c.over == 0, e.shown_by == c.vm_id)
+        )
+        for vm_id, number in connection.execute(names.group_by(c.vm_id)):
+            loaded.open_names[vm_id] = number
+
+
+def _is_open(loaded: Loaded, event_id: str, vm_id: str) -> bool:
+    """Whether a VM reports an event as one that is not over."""
+    before = loaded.reports.get((event_id, vm_id))
+    return before is not None and before.report.state != "ended"
+
+
+def _tells_of_event(each: Incoming) -> bool:
+    if isinstance(each, IncomingRecord):
+        return each.event is not None
+    return isinstance(each, IncomingState) and bool(each.events)
+
+
+def _load_receipts(connection: Connection, loaded: Loaded, batch: Iterable[Incoming]) -> None:
+    """How many receipts are stored of the VMs about the events of which others come in."""
+    c = tables.receipt.c
+    pairs = {
+        (each.receipt.event_id, each.vm.vm_id)
+        for each in batch
+        if isinstance(each, IncomingRecord)
+        and each.receipt is not None
+        and each.receipt.event_id is not None
+    }
+    for some in portions(pairs, _PAIRS):
+        query = select(c.event_id, c.vm_id, func.count())
+        query = query.where(tuple_(c.event_id, c.vm_id).in_(some))
+        for event_id, vm_id, number in connection.execute(query.group_by(c.event_id, c.vm_id)):
+            loaded.receipts[(event_id, vm_id)] = number
 
 
 def _load_names(

@@ -34,6 +34,23 @@ Pair = tuple[str, str]
 RECOVERED: Final = "recovered"
 MAX_OPEN_EVENTS: Final = 1000
 """Events that are not over, of which one VM may be a reporter: a document of Azure's has few."""
+MAX_OPEN_NAMES: Final = 20_000
+"""Names of the open events that are shown as one VM reports them."""
+_FEW_NAMES: Final = 20
+"""An event with so few is not weighed by its names."""
+MAX_UNRECOVERED: Final = 100
+"""Events for which one VM may have prepared and from which it has not recovered."""
+MAX_PREPARATIONS: Final = 1000
+"""Events of which is kept how far one VM had prepared for them."""
+MAX_RECEIPTS: Final = 1000
+"""Receipts of one VM about one event."""
+EXCESSES: Final[Mapping[str, str]] = {
+    "too_many_events": f"it reports {MAX_OPEN_EVENTS:,} open events already",
+    "too_many_names": f"its open events name more than {MAX_OPEN_NAMES:,} VMs",
+    "too_many_preparations": f"it has prepared for {MAX_UNRECOVERED} events already",
+    "too_many_receipts": f"it has sent {MAX_RECEIPTS:,} receipts about this event already",
+}
+"""What of a VM is not stored any more, by the word for the quarantine."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -44,6 +61,10 @@ class Loaded:
     """The VM of each id."""
     open_events: Counter[str] = field(default_factory=Counter)
     """By vmId, of how many events that are not over it is a reporter."""
+    open_names: Counter[str] = field(default_factory=Counter)
+    """By vmId, how many names those events have that are shown as it reports them."""
+    receipts: Counter[Pair] = field(default_factory=Counter)
+    """By event id and vmId, how many are stored."""
     vms: dict[str, Vm] = field(default_factory=dict)
     streams: dict[Pair, Stream] = field(default_factory=dict)
     """By vmId and stream."""
@@ -80,8 +101,8 @@ class Changes:
     altered: set[str] = field(default_factory=set)
     """VMs of which more has changed than the time of their contact."""
     duplicates: int = 0
-    refused: list[IncomingRecord] = field(default_factory=list)
-    """Of VMs that report more open events than any VM sees: they are not stored."""
+    refused: list[tuple[str, IncomingRecord]] = field(default_factory=list)
+    """A word of `EXCESSES`, and what of a VM is more than any VM has to say: it is not stored."""
     listening: Listening = field(default_factory=Listening)
     """How patient the console is."""
 
@@ -127,8 +148,9 @@ def _record(loaded: Loaded, changes: Changes, record: IncomingRecord) -> None:
         heard = replace(heard, missing=max(0, heard.missing + growth))
     heard = _put(loaded, changes, heard, record.received_at)
     _begin_unprepared(loaded, changes, before=vm, vm=heard)
-    if _is_too_much(loaded, record):
-        changes.refused.append(record)
+    excess = _excess(loaded, record)
+    if excess is not None:
+        changes.refused.append((excess, record))
         return
     if record.event is not None:
         # Another record at a place that had come in: the store was put back to an earlier copy.
@@ -160,13 +182,48 @@ def _record(loaded: Loaded, changes: Changes, record: IncomingRecord) -> None:
             )
 
 
-def _is_too_much(loaded: Loaded, record: IncomingRecord) -> bool:
-    """Whether a record begins one more event of a VM that reports as many as it may."""
-    if record.event is None or record.event.state == "ended":
-        return False
+def _excess(loaded: Loaded, record: IncomingRecord) -> str | None:
+    """Why a record is more than its VM may have stored, a word of `EXCESSES`; None if it is not."""
     vm_id = record.vm.vm_id
-    before = loaded.reports.get((record.event.event.event_id, vm_id))
-    return before is None and loaded.open_events[vm_id] >= MAX_OPEN_EVENTS
+    if record.event is not None:
+        return _excess_of_event(loaded, vm_id, record.event)
+    if record.preparation is not None and _is_one_too_many(loaded, vm_id, record.preparation):
+        return "too_many_preparations"
+    if record.receipt is not None and record.receipt.event_id is not None:
+        key = (record.receipt.event_id, vm_id)
+        if record.id not in loaded.records and loaded.receipts[key] >= MAX_RECEIPTS:
+            return "too_many_receipts"
+        loaded.receipts[key] += 1
+    return None
+
+
+def _excess_of_event(loaded: Loaded, vm_id: str, event: EventReport) -> str | None:
+    """As `_excess`, of what a VM reports as open."""
+    if event.state == "ended":
+        return None
+    before = loaded.reports.get((event.event.event_id, vm_id))
+    was_open = before is not None and before.report.state != "ended"
+    if not was_open and loaded.open_events[vm_id] >= MAX_OPEN_EVENTS:
+        return "too_many_events"
+    names = len(event.event.resources)
+    if names <= _FEW_NAMES:
+        return None
+    if before is not None and was_open:
+        names -= len(before.report.event.resources)
+    if loaded.open_names[vm_id] + names > MAX_OPEN_NAMES:
+        return "too_many_names"
+    loaded.open_names[vm_id] += names
+    return None
+
+
+def _is_one_too_many(loaded: Loaded, vm_id: str, said: PreparationFacts) -> bool:
+    """Whether a VM tells of a preparation for one more event than it may."""
+    if (said.event_id, vm_id) in loaded.preparations:
+        return False
+    known = [each for key, each in loaded.preparations.items() if key[1] == vm_id]
+    if len(known) >= MAX_PREPARATIONS:
+        return True
+    return sum(each.facts.state != RECOVERED for each in known) >= MAX_UNRECOVERED
 
 
 def _with_own_id(loaded: Loaded, record: IncomingRecord) -> IncomingRecord:
@@ -309,9 +366,9 @@ def _state(loaded: Loaded, changes: Changes, state: IncomingState) -> None:
         event_id = event.event.event_id
         pending.add(event_id)
         before = loaded.reports.get((event_id, state.vm_id))
-        if before is None and loaded.open_events[state.vm_id] >= MAX_OPEN_EVENTS:
+        if before is not None and not _is_newer(before, state, event):
             continue
-        if before is None or _is_newer(before, state, event):
+        if _excess_of_event(loaded, state.vm_id, event) is None:
             _observe(loaded, changes, of_pending(state, vm, record_id, event))
     for prepared in state.preparations:
         said = ReportedPreparation(
@@ -336,6 +393,8 @@ def _prepare(loaded: Loaded, changes: Changes, said: ReportedPreparation) -> Non
     if said.facts.state == NONE:
         if before is not None and before.time < said.time and _is_lost(before.facts, said.facts):
             _keep_prepared(loaded, changes, _unprepared(before, said.time))
+        return
+    if before is None and _is_one_too_many(loaded, said.vm_id, said.facts):
         return
     if before is not None:
         if said.sequence and said.stream == before.stream and before.sequence:

@@ -25,7 +25,7 @@ from console.db.clock import CommonClock
 from console.db.errors import words_of
 from console.db.opening import Database
 from console.db.retention import delete_before
-from console.fleet.fold import MAX_OPEN_EVENTS, fold
+from console.fleet.fold import EXCESSES, fold
 from console.ingest.delivery import Delivery, Refused
 from console.ingest.inbox import Inbox
 from console.ingest.listening import ListeningLog
@@ -34,7 +34,6 @@ from console.records.incoming import Incoming, IncomingRecord
 from sinks.shared.errors import SebError
 
 _LOG: Final = logging.getLogger("console")
-_TOO_MANY: Final = "too_many_events"
 QUEUE: Final = 1000
 """Deliveries that wait; beyond that, sources wait."""
 _QUEUE_BYTES: Final = 32 * 1024 * 1024
@@ -287,20 +286,22 @@ class Writer:
             refused = Refused(reason="unstorable", message=words, sample=sample, at=self._now())
             self._commit_together([Delivery(source=source, items=[refused], done=_nothing)])
 
-    def _set_aside(self, connection: Connection, refused: Iterable[IncomingRecord]) -> None:
-        """Count the records of events that are more than a VM may report."""
-        for source, several in _by_source(refused).items():
+    def _set_aside(
+        self, connection: Connection, refused: Iterable[tuple[str, IncomingRecord]]
+    ) -> None:
+        """Count what is more than a VM may have stored."""
+        for (source, reason), several in _by_source(refused).items():
             last = several[-1]
             writing.quarantine(
                 connection,
                 source=source,
-                reason=_TOO_MANY,
-                message=f"{last.vm.vm_id}: it reports {MAX_OPEN_EVENTS} open events already",
+                reason=reason,
+                message=f"{last.vm.vm_id}: {EXCESSES[reason]}",
                 sample=last.body,
                 at=last.received_at,
                 count=len(several),
             )
-            self.progress.quarantined[(source, _TOO_MANY)] += len(several)
+            self.progress.quarantined[(source, reason)] += len(several)
 
     def _commit_together(self, batch: Sequence[Delivery]) -> None:
         """Everything that a batch changes, in one transaction."""
@@ -328,10 +329,13 @@ class Writer:
         self._committed()
 
 
-def _by_source(refused: Iterable[IncomingRecord]) -> dict[str, list[IncomingRecord]]:
-    found: dict[str, list[IncomingRecord]] = {}
-    for each in refused:
-        found.setdefault(each.source, []).append(each)
+def _by_source(
+    refused: Iterable[tuple[str, IncomingRecord]],
+) -> dict[tuple[str, str], list[IncomingRecord]]:
+    """What is refused, by its source and the word for why."""
+    found: dict[tuple[str, str], list[IncomingRecord]] = {}
+    for reason, each in refused:
+        found.setdefault((each.source, reason), []).append(each)
     return found
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
@@ -22,7 +24,9 @@ class Receipts:
         self._commits = Commits(state.writer)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """204 after the commit, 400 not a receipt, 401 not this VM's token, 413 too large."""
+        """204 after the commit; 400 not a receipt, 401 not this VM's token, 413 too large, 429 too
+        much from this VM.
+        """
         try:
             response = await self._take(scope, receive)
         except NotTakenError as why:
@@ -40,6 +44,9 @@ class Receipts:
             raise NotTakenError(400, "not a record: partitionkey is missing")
         if not self._state.enrolments.opens(vm_id, token):
             return not_its_token()
+        wait = self._state.bounds.wait(vm_id, len(body), now=time.monotonic())
+        if wait:
+            raise NotTakenError(429, "this VM sends too much: it may go on later", retry_after=wait)
         try:
             record = parse_record(body, source=PULL, received_at=now, vm_id=vm_id)
         except ForeignError as error:

@@ -16,7 +16,13 @@ from support.console.stage import ConsoleStage
 from support.eventually import eventually
 
 from console.access.tokens import add_token
-from console.fleet.fold import MAX_OPEN_EVENTS
+from console.fleet.fold import (
+    MAX_OPEN_EVENTS,
+    MAX_OPEN_NAMES,
+    MAX_RECEIPTS,
+    MAX_UNRECOVERED,
+)
+from wire.record import PREPARATION, Record
 
 
 @pytest.fixture
@@ -194,3 +200,58 @@ def test_invented_events_are_bounded_and_push_nothing_away(
     stage.put(liar.event("X-0", transition="ended", now=stage.now))
     stage.put(liar.event("X-NEW", **soon))
     assert stage.http.get(f"{stage.url}/api/v1/events/X-NEW", timeout=20).status_code == 200
+
+
+def quarantined(stage: ConsoleStage) -> dict[str, int]:
+    """How much went to quarantine, by the reason."""
+    items = stage.http.get(f"{stage.url}/api/v1/quarantine", timeout=20).json()["items"]
+    return {each["reason"]: each["count"] for each in items}
+
+
+def test_events_that_were_over_are_bounded_when_they_come_back(
+    stage: ConsoleStage, web: FakeVm
+) -> None:
+    """Whoever reports as many open events as it may, opens none of its past ones."""
+    liar = FakeVm(name="liar")
+    over = [f"OVER-{number}" for number in range(3)]
+    stage.put(*(liar.event(each, transition="ended", now=stage.now) for each in over))
+    stage.put(*(liar.event(f"X-{n}", now=stage.now) for n in range(MAX_OPEN_EVENTS)))
+    stage.put(*(liar.event(each, now=stage.now) for each in over))
+    assert quarantined(stage) == {"too_many_events": 3}
+    stage.put(web.event("E-2", now=stage.now))
+    assert quarantined(stage) == {"too_many_events": 3}
+
+
+def test_names_are_bounded_over_all_open_events_of_a_vm(stage: ConsoleStage, web: FakeVm) -> None:
+    """Also where an event that named few is changed; another VM's events are not its own."""
+    liar = FakeVm(name="liar")
+    names = [f"vm-{number}" for number in range(MAX_OPEN_NAMES // 4 - 1)]
+    stage.put(*(liar.event(f"X-{n}", resources=names, now=stage.now) for n in range(4)))
+    assert quarantined(stage) == {}
+    stage.put(liar.event("SMALL", now=stage.now))
+    stage.put(liar.event("SMALL", resources=names, now=stage.now))
+    stage.put(liar.event("LARGE", resources=names, now=stage.now))
+    assert quarantined(stage) == {"too_many_names": 2}
+    stage.put(web.event("E-2", resources=names, now=stage.now))
+    stage.put(liar.event("X-0", resources=names, transition="ended", now=stage.now))
+    stage.put(liar.event("LARGE", resources=names, now=stage.now))
+    assert quarantined(stage) == {"too_many_names": 2}
+
+
+def test_receipts_and_preparations_are_bounded(stage: ConsoleStage, web: FakeVm) -> None:
+    """Of one VM about one event, and for invented events; another VM's are taken."""
+    liar = FakeVm(name="liar")
+
+    def prepares(vm: FakeVm, event_id: str, state: str = "preparing") -> Record:
+        fingerprint = "sha256:" + "0" * 64
+        told = {"evt": event_id, "evh": fingerprint, "sink": "drain", "cause": "deadline"}
+        data = {**told, "reason": None, "state": state}
+        return vm.record(PREPARATION, data, now=stage.now)
+
+    stage.put(*(prepares(liar, f"X-{number}") for number in range(MAX_UNRECOVERED + 7)))
+    assert quarantined(stage) == {"too_many_preparations": 7}
+    stage.put(prepares(liar, "X-0", "recovered"), prepares(liar, "NEW"), prepares(web, "E"))
+    made_up = (f"made-up-{number}" for number in range(MAX_RECEIPTS + 5))
+    stage.put(*(liar.receipt("E", "failed", jti=jti, now=stage.now) for jti in made_up))
+    stage.put(liar.receipt("E-2", "failed", now=stage.now), web.receipt("E", "failed"))
+    assert quarantined(stage) == {"too_many_preparations": 7, "too_many_receipts": 5}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from support.console.pulling import PullClient, client_of
@@ -58,6 +59,19 @@ def test_a_vm_answers_for_itself_only(stage: ConsoleStage, client: PullClient) -
         (401, answers[0].content)
     }
     assert states(stage, "E-FORGED") == []
+
+
+def test_receipts_have_the_bound_of_their_vm(tmp_path: Path) -> None:
+    """429 with the seconds after which the same receipt is taken; another VM's is taken at once."""
+    with (
+        ConsoleStage(tmp_path, PULL="true", INTAKE__RECORDS="1") as console,
+        client_of(console) as client,
+    ):
+        vm, other = FakeVm(name="talks"), FakeVm(name="other")
+        answers = [client.receipt(vm.receipt("E", "failed", jti=f"{n}")) for n in range(11)]
+        assert [each.status_code for each in answers] == [204] * 10 + [429]
+        assert int(answers[-1].headers["Retry-After"]) >= 1
+        assert client.receipt(other.receipt("E", "failed")).status_code == 204
 
 
 def test_only_receipts_are_taken(client: PullClient) -> None:
