@@ -254,6 +254,7 @@ def test_postgresql_with_the_package(machine: Machine) -> None:
     assert machine.run("seb console token add pg --role viewer --days 1").strip()
 
 
+@pytest.mark.usefixtures("machine")
 def test_everything_was_executed(pages: dict[str, Pages]) -> None:
     """No block that a page says is run here was left out."""
     assert {name: page.left() for name, page in pages.items() if page.left()} == {}
