@@ -47,7 +47,7 @@ class SinkContext:
     pending: Callable[[], Sequence[PendingEvent]] = tuple
     """The pending events as last committed; may be called from any thread. It is never older than
     the records that a sink gets."""
-    looked: Callable[[], bool] = lambda: True
+    has_polled: Callable[[], bool] = lambda: True
     """Whether IMDS has given a document in this run; before that, an event may be pending that a
     new store does not know."""
     prepares: bool = False

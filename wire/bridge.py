@@ -68,7 +68,7 @@ class Started:
     ]
     gap_seconds: Annotated[
         float | None,
-        Field(or_null(number()), "Seconds since IMDS was last looked at; null: never"),
+        Field(or_null(number()), "Seconds since the last good poll of IMDS; null: never"),
     ]
     prepares: Annotated[
         bool, Field(BOOLEAN, "Whether a program prepares the VM", is_optional=True)
@@ -111,8 +111,8 @@ class DeadLetter:
 class Gap:
     """For a while IMDS was not polled."""
 
-    since: Annotated[datetime, Field(TIME, "The last good look before", name="from")]
-    until: Annotated[datetime, Field(TIME, "The first good look after")]
+    since: Annotated[datetime, Field(TIME, "The last good poll before", name="from")]
+    until: Annotated[datetime, Field(TIME, "The first good poll after")]
     seconds: Annotated[float, Field(number(least=0), "How long")]
     reason: Annotated[
         str,

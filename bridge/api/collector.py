@@ -63,10 +63,10 @@ class Gauges(Collector):
         status = self._status
         name = "seb_poll_last_attempt_timestamp_seconds"
         yield _moment(name, status.liveness.attempted_at)
-        yield _one("seb_looking", status.is_looking())
+        yield _one("seb_looking", status.is_polling())
         if running is not None:
-            looked_at = running.state.gaps.looked_at
-            yield _moment("seb_poll_last_success_timestamp_seconds", looked_at)
+            polled_at = running.state.gaps.polled_at
+            yield _moment("seb_poll_last_success_timestamp_seconds", polled_at)
             yield _one("seb_polls_skipped_total", status.skipped())
             yield _one("seb_store_writable", status.store_trouble() is None)
 

@@ -39,18 +39,18 @@ class Liveness:
 
     @property
     def allowance(self) -> float:
-        """Seconds that may pass from one finished round to the next before the loop hangs."""
+        """Seconds that may pass from one finished poll to the next before the loop hangs."""
         # Azure: the first request ever turns the service on, and may take two minutes.
         return self._rest + (self._timeout if self._answered else self._first_timeout)
 
-    def beat(self, *, asked: bool = True, answered: bool = False) -> None:
-        """A round has ended; `asked`: IMDS was asked in it; `answered`: it gave a document."""
+    def beat(self, *, was_sent: bool = True, answered: bool = False) -> None:
+        """A poll has ended; `was_sent`: it sent a request; `answered`: IMDS gave a document."""
         self._answered = self._answered or answered
         self._beat_at = self._clock.monotonic()
-        if asked:
+        if was_sent:
             self.attempted_at = self._clock.now()
         self._ended(self.allowance)
 
     def is_alive(self) -> bool:
-        """Whether a round has ended lately enough."""
+        """Whether a poll has ended lately enough."""
         return self._clock.monotonic() - self._beat_at <= self.allowance

@@ -81,13 +81,13 @@ class Status:
         """Whether the poll loop is alive: if not, a restart helps; otherwise it does not."""
         return self.liveness.is_alive()
 
-    def is_looking(self) -> bool:
+    def is_polling(self) -> bool:
         """Whether IMDS has given a document lately."""
-        return self.running is not None and self.running.state.gaps.is_looking()
+        return self.running is not None and self.running.state.gaps.is_polling()
 
     def not_ready(self) -> str | None:
         """Why changes would be missed or could not be committed; None if the bridge is ready."""
-        if not self.is_looking():
+        if not self.is_polling():
             trouble = self._trouble()
             return trouble["message"] if trouble else "IMDS has not given a document lately"
         if self.held():
@@ -156,7 +156,7 @@ class Status:
             "healthy": self.is_alive(),
             "ready": not_ready is None,
             "notReady": not_ready,
-            "looking": self.is_looking(),
+            "looking": self.is_polling(),
             "approvalTrouble": self.approval_trouble(),
             "vm": observer.get("vm"),
             "node": observer.get("node"),
@@ -188,10 +188,10 @@ class Status:
     def _imds(self) -> dict[str, Any]:
         state = self.running.state if self.running else None
         attempted = self.liveness.attempted_at
-        looked = state and state.gaps.looked_at
+        polled = state and state.gaps.polled_at
         return {
             "lastAttemptAt": attempted and rfc3339(attempted),
-            "lastSuccessAt": looked and rfc3339(looked),
+            "lastSuccessAt": polled and rfc3339(polled),
             "trouble": self._trouble(),
             "incarnation": state and state.incarnation,
             "apiVersion": state.api_version if state else self._settings.imds.api_version,

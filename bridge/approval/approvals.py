@@ -185,7 +185,7 @@ class Approvals:
         `StoreError`.
         """
         if self._preparations is not None:
-            self._preparations.look()
+            self._preparations.follow()
 
     def seconds_to_prepare(self) -> float | None:
         """Seconds until the VM is to be prepared for an event unasked; None if for none. Any thread

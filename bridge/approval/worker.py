@@ -24,12 +24,12 @@ log: Final = logging.getLogger(__name__)
 
 WAITING: Final = 64
 """How many commands may wait."""
-FIRST_LOOK_SECONDS: Final = 5.0
+FIRST_POLL_SECONDS: Final = 5.0
 """How long commands wait for this run's first poll, which may find the event that they name."""
 STORE_SECONDS: Final = 1.0
 """How long a command waits that could not be stored, or until the next poll."""
 DEADLINE_SECONDS: Final = 1.0
-"""The least time from one look at the deadlines to the next, where no poll comes in between."""
+"""The least time from one check of the deadlines to the next, where no poll comes in between."""
 CLOCK_SECONDS: Final = 5.0
 """How long at most it waits for a time of day: the clock may be set, or the machine suspended."""
 
@@ -54,10 +54,10 @@ class Approver:
         self._commands: deque[CommandMessage] = deque()
         self._confirmed = False
         self._polled = False
-        self._prepares = False
-        """Whether it is to be looked what the VM is to be prepared for, as after each poll."""
+        self._check_preparations = False
+        """Whether to check which events the VM must prepare for, as after each poll."""
         self._prepares_from = 0.0
-        """Monotonic time before which a deadline alone is no reason to look."""
+        """Monotonic time before which a deadline alone is no reason for that check."""
         self._more = False
         """Whether the last step found something to do: then there may be more."""
         self._stopping = False
@@ -68,7 +68,7 @@ class Approver:
         """Start the thread. It prepares the VM for what is due; approvals wait for `confirm`."""
         with self._changed:
             if not self._polled:
-                self._held_until = self._monotonic() + FIRST_LOOK_SECONDS
+                self._held_until = self._monotonic() + FIRST_POLL_SECONDS
                 self._prepares_from = self._held_until
         self._thread.start()
 
@@ -111,7 +111,7 @@ class Approver:
         """IMDS was just polled; `answered`: it gave a document, and its changes are committed."""
         with self._changed:
             self._polled = True
-            self._prepares = True
+            self._check_preparations = True
             if answered:
                 self._held_until = 0.0
             self._changed.notify()
@@ -203,7 +203,7 @@ class Approver:
                 jobs += self._people
                 self._people.clear()
             if self._has_to_prepare():
-                self._prepares = False
+                self._check_preparations = False
                 jobs.append(self._prepare)
             if self._confirmed:
                 if self._polled:
@@ -216,7 +216,7 @@ class Approver:
 
     def _has_to_prepare(self) -> bool:
         deadline = self._seconds_to_prepare()
-        return self._prepares or (deadline is not None and deadline <= 0)
+        return self._check_preparations or (deadline is not None and deadline <= 0)
 
     def _seconds_to_prepare(self) -> float | None:
         """Seconds to the next deadline at which the VM is prepared unasked; None without one."""

@@ -120,7 +120,7 @@ def _record(vm: VmIdentity, config: Configuration) -> Record:
         ),
         now,
         interval=config.settings.heartbeat_interval or _USUAL_INTERVAL,
-        looked_at=None,
+        polled_at=None,
         pending=0,
         last_sequence=0,
     )

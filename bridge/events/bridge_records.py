@@ -51,7 +51,7 @@ def heartbeat(
     now: datetime,
     *,
     interval: float,
-    looked_at: datetime | None,
+    polled_at: datetime | None,
     pending: int,
     last_sequence: int,
     prepares: bool = False,
@@ -59,7 +59,7 @@ def heartbeat(
     """The bridge is alive: the next heartbeat is due in `interval` seconds."""
     detail = bridge.Heartbeat(
         interval_seconds=interval,
-        last_poll_time=looked_at,
+        last_poll_time=polled_at,
         pending_events=pending,
         last_record_sequence=last_sequence,
         prepares=prepares,

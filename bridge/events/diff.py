@@ -19,14 +19,14 @@ _FIELDS: Final = {azure_name(name): name for name in EVENT_FIELDS if name != "ev
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
+class PollContext:
     """The circumstances of one poll of IMDS."""
 
     now: datetime
     vm_name: str
     gap_seconds: float | None = None
     """Seconds since the last good poll; None for the very first."""
-    looking: bool = False
+    is_continuous: bool = False
     """Whether the last good poll is recent enough to tell how an event ended."""
     boot_known: bool = False
     """Whether a restart of this VM would have been noticed."""
@@ -60,16 +60,18 @@ class Transition:
         return self.tracked.affects_this_vm or self.leaves_this_vm or ended
 
 
-def diff(tracked: Mapping[str, TrackedEvent], document: Document, look: Look) -> list[Transition]:
+def diff(
+    tracked: Mapping[str, TrackedEvent], document: Document, poll: PollContext
+) -> list[Transition]:
     """The transitions from what is known to the document: endings first, then its own order."""
-    transitions = list(_endings(tracked, document, look)) if document.whole else []
+    transitions = list(_endings(tracked, document, poll)) if document.whole else []
     for key, event in document.events.items():
         before = tracked.get(key)
         if before is None or not before.pending:
-            transitions.append(_appearance(before, event, look))
+            transitions.append(_appearance(before, event, poll))
         elif changed := _changed(before.event, event):
             starts = "eventStatus" in changed and event.event_status == "Started"
-            after = _seen_again(before, event, look)
+            after = _seen_again(before, event, poll)
             transitions.append(
                 Transition(
                     kind="started" if starts else "updated",
@@ -89,7 +91,7 @@ def within(document: Document, vm_name: str) -> Document:
 
 
 def _endings(
-    tracked: Mapping[str, TrackedEvent], document: Document, look: Look
+    tracked: Mapping[str, TrackedEvent], document: Document, poll: PollContext
 ) -> Iterable[Transition]:
     gone = tracked.keys() - document.events.keys()
     for key, before in tracked.items() if gone else ():
@@ -99,23 +101,23 @@ def _endings(
                 before,
                 pending=False,
                 revision=before.revision + 1,
-                status=UNKNOWN_STATUS if goes_on else _how_it_ended(before, look),
+                status=UNKNOWN_STATUS if goes_on else _how_it_ended(before, poll),
             )
             yield Transition(kind="ended", tracked=after, goes_on=goes_on)
 
 
-def _how_it_ended(before: TrackedEvent, look: Look) -> str:
+def _how_it_ended(before: TrackedEvent, poll: PollContext) -> str:
     """Azure: IMDS has no Completed; an event that is over is simply gone."""
     # Only where the event names this VM does what happened to it say how the event went.
     measured = before.measured if before.affects_this_vm else Measured()
-    early = before.not_before is not None and look.now < before.not_before
-    approved = before.event.key in look.approved
+    early = before.not_before is not None and poll.now < before.not_before
+    approved = before.event.key in poll.approved
     match before.event.event_status:
         case "Started":
             return "Completed"
         case "Completed" | "Canceled" as status:
             return status
-        case "Scheduled" if early and look.looking and not approved:
+        case "Scheduled" if early and poll.is_continuous and not approved:
             return "Canceled"
         case "Scheduled" if measured.restarted or measured.pause_seconds:
             return "Completed"
@@ -124,40 +126,42 @@ def _how_it_ended(before: TrackedEvent, look: Look) -> str:
             return UNKNOWN_STATUS
 
 
-def _appearance(before: TrackedEvent | None, event: ScheduledEvent, look: Look) -> Transition:
+def _appearance(
+    before: TrackedEvent | None, event: ScheduledEvent, poll: PollContext
+) -> Transition:
     # Azure: on a hardware failure an event may appear directly as Started.
     kind: TransitionName = "started" if event.event_status == "Started" else "scheduled"
     if before is not None:
         # What was measured before it ended says nothing about how it ends this time.
         again = replace(
             before,
-            first_seen=look.now,
+            first_seen=poll.now,
             not_before=None,
             affects_this_vm=False,
             named_before=False,
-            measured=Measured(restarted=False if look.boot_known else None),
+            measured=Measured(restarted=False if poll.boot_known else None),
         )
-        return Transition(kind=kind, tracked=_seen_again(again, event, look))
+        return Transition(kind=kind, tracked=_seen_again(again, event, poll))
     first = TrackedEvent(
         event=event,
         status=event.event_status,
-        revision=look.revisions.get(event.key, 0) + 1,
-        first_seen=look.now,
+        revision=poll.revisions.get(event.key, 0) + 1,
+        first_seen=poll.now,
         not_before=event.not_before,
-        affects_this_vm=event.affects(look.vm_name),
-        measured=Measured(restarted=False if look.boot_known else None),
+        affects_this_vm=event.affects(poll.vm_name),
+        measured=Measured(restarted=False if poll.boot_known else None),
     )
     return Transition(kind=kind, tracked=first)
 
 
-def _seen_again(before: TrackedEvent, event: ScheduledEvent, look: Look) -> TrackedEvent:
+def _seen_again(before: TrackedEvent, event: ScheduledEvent, poll: PollContext) -> TrackedEvent:
     return replace(
         before,
         event=event,
         status=event.event_status,
         revision=before.revision + 1,
         not_before=event.not_before or before.not_before,
-        affects_this_vm=event.affects(look.vm_name),
+        affects_this_vm=event.affects(poll.vm_name),
         named_before=before.affects_this_vm or before.named_before,
         pending=True,
     )

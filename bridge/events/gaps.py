@@ -15,7 +15,7 @@ LONG_SECONDS: Final = 10.0
 """A gap longer than this, and than three intervals, gets a record."""
 SUSPENDED_SECONDS: Final = 1.0
 """The least suspension that counts: what the kernel says is exact to some milliseconds."""
-LOOKING_SECONDS: Final = 5.0
+CONTINUOUS_SECONDS: Final = 5.0
 """How old the last good poll may be, or three intervals, to tell how an event ended."""
 
 OVERDUE_SECONDS: Final = 1.0
@@ -38,7 +38,7 @@ class PollGap:
     """None before the first poll."""
     since: datetime | None
     is_long: bool
-    looking: bool
+    is_continuous: bool
     """Whether polls went on all the time, so that it was seen how an event disappeared."""
     reason: GapReason
     restarted: bool
@@ -51,11 +51,11 @@ class GapTracker:
     """Keeps the time of the polls. `stood_still` may be called from any thread."""
 
     def __init__(
-        self, clock: Clock, *, interval: float, looked_at: datetime | None, rebooted: bool | None
+        self, clock: Clock, *, interval: float, polled_at: datetime | None, rebooted: bool | None
     ) -> None:
         self.rebooted = rebooted
         """Whether the VM booted since the last run; None if that is not known."""
-        self.looked_at = looked_at
+        self.polled_at = polled_at
         self._clock = clock
         self._interval = interval
         self._polled: _Reading | None = None
@@ -74,17 +74,19 @@ class GapTracker:
             since=None if seconds is None else self._since(now, seconds),
             is_long=seconds is not None and seconds > max(LONG_SECONDS, longest),
             # Between two runs there were no polls, and the wall clock may have been set.
-            looking=not first and seconds is not None and seconds <= max(LOOKING_SECONDS, longest),
+            is_continuous=not first
+            and seconds is not None
+            and seconds <= max(CONTINUOUS_SECONDS, longest),
             reason=self._reason(first=first, pause=pause + self._suspended(), seconds=seconds),
             restarted=first and bool(self.rebooted),
             pause_seconds=pause,
         )
 
-    def has_looked(self) -> bool:
+    def has_polled(self) -> bool:
         """Whether there was a good poll in this run."""
         return self._polled is not None
 
-    def is_looking(self) -> bool:
+    def is_polling(self) -> bool:
         """Whether this run's last good poll is recent: not longer ago than a long gap."""
         return self._polled_within(max(LONG_SECONDS, 3 * self._interval))
 
@@ -92,11 +94,11 @@ class GapTracker:
         """Whether this run's last good poll is so recent that the next one is not overdue."""
         return self._polled_within(self._interval + OVERDUE_SECONDS)
 
-    def looked(self, now: datetime, gap: PollGap) -> None:
+    def polled(self, now: datetime, gap: PollGap) -> None:
         """A good poll has ended the gap, and its changes are committed."""
         with self._lock:
             self._pause = max(0.0, self._pause - gap.pause_seconds)
-        self.looked_at = now
+        self.polled_at = now
         self._polled = _Reading(
             monotonic=self._clock.monotonic(), suspended=self._clock.suspended()
         )
@@ -112,8 +114,8 @@ class GapTracker:
         """By the monotonic clock; across runs only the wall clock can tell."""
         if self._polled is not None:
             return self._clock.monotonic() - self._polled.monotonic + self._suspended()
-        if self.looked_at is not None:
-            return max(0.0, (now - self.looked_at).total_seconds())
+        if self.polled_at is not None:
+            return max(0.0, (now - self.polled_at).total_seconds())
         return None
 
     def _polled_within(self, seconds: float) -> bool:
@@ -131,7 +133,7 @@ class GapTracker:
         try:
             return now - timedelta(seconds=seconds)
         except OverflowError:
-            return self.looked_at
+            return self.polled_at
 
     def _reason(self, *, first: bool, pause: float, seconds: float | None) -> GapReason:
         if first:

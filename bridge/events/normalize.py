@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bridge.events.diff import Look, Transition
+from bridge.events.diff import PollContext, Transition
 from bridge.events.tracked import TrackedEvent
 from wire.event import EventData, Incarnations, Observation
 from wire.observer import Observer
@@ -10,7 +10,7 @@ from wire.record import RecordDraft, draft, event_record_id
 from wire.state import PendingEvent
 
 
-def normalize(transition: Transition, observer: Observer, look: Look) -> RecordDraft:
+def normalize(transition: Transition, observer: Observer, poll: PollContext) -> RecordDraft:
     """The record of a transition, all but its place in the stream."""
     tracked = transition.tracked
     data = EventData(
@@ -26,23 +26,23 @@ def normalize(transition: Transition, observer: Observer, look: Look) -> RecordD
         changed=transition.changed if transition.kind == "updated" else None,
         fingerprint=tracked.fingerprint,
         document=Incarnations(
-            incarnation=look.incarnation, previous_incarnation=look.previous_incarnation
+            incarnation=poll.incarnation, previous_incarnation=poll.previous_incarnation
         ),
-        observation=_observation(transition, look),
+        observation=_observation(transition, poll),
         raw=tracked.event.raw,
     )
     return draft(
         f"seb.event.{transition.kind}.v1",
         data,
         subject=f"scheduledEvents/{tracked.event.event_id}",
-        now=look.now,
+        now=poll.now,
         record_id=event_record_id(
             vm_id=observer.vm.vm_id,
             event_id=tracked.event.event_id,
             transition=transition.kind,
             revision=tracked.revision,
             fingerprint=data.fingerprint,
-            incarnation=look.incarnation,
+            incarnation=poll.incarnation,
         ),
     )
 
@@ -60,13 +60,13 @@ def pending_event(tracked: TrackedEvent, *, preparation: str | None = None) -> P
     )
 
 
-def _observation(transition: Transition, look: Look) -> Observation:
+def _observation(transition: Transition, poll: PollContext) -> Observation:
     measured = transition.tracked.measured
     is_over = transition.kind == "ended"
     return Observation(
         notice_seconds=transition.tracked.notice_seconds,
-        gap_seconds=None if look.gap_seconds is None else round(look.gap_seconds, 3),
-        latency_ms=None if look.latency_ms is None else round(look.latency_ms, 3),
+        gap_seconds=None if poll.gap_seconds is None else round(poll.gap_seconds, 3),
+        latency_ms=None if poll.latency_ms is None else round(poll.latency_ms, 3),
         pause_seconds=measured.pause_seconds,
         restarted=measured.restarted,
         downtime_seconds=measured.downtime_seconds,

@@ -1,4 +1,4 @@
-"""Poll IMDS: ask, compare, commit, wake the sinks. `Poller.poll` is the table of contents."""
+"""Poll IMDS: request, compare, commit, wake the sinks. `Poller.poll` is the table of contents."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Final
 
 from bridge.clock import Clock
 from bridge.events import bridge_records
-from bridge.events.diff import Look, Transition, diff, within
+from bridge.events.diff import PollContext, Transition, diff, within
 from bridge.events.gaps import PollGap
 from bridge.events.normalize import normalize
 from bridge.events.state import CurrentState, PollTrouble
@@ -29,23 +29,23 @@ log: Final = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Round:
-    """One turn of the poll loop, as it ended."""
+class PollResult:
+    """How one poll ended."""
 
-    asked: bool = True
-    """Whether IMDS was asked: after a Retry-After it is left alone for a while."""
+    was_sent: bool = True
+    """Whether a request was sent: after a Retry-After there is none for a while."""
     seconds: float = 0.0
     trouble: str | None = None
-    """Why it brought no document, in one word; None if it brought one, or did not ask."""
+    """Why it brought no document, in one word; None if it brought one, or sent no request."""
 
     @property
     def answered(self) -> bool:
         """Whether IMDS gave a document, and what changed is committed."""
-        return self.asked and self.trouble is None
+        return self.was_sent and self.trouble is None
 
 
 class Poller:
-    """Looks at IMDS, commits what changed and keeps the state. For one thread at a time."""
+    """Polls IMDS, commits what changed and keeps the state. For one thread at a time."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class Poller:
         scope_self: bool,
         boot_id: str | None,
         approved: Callable[[], frozenset[str]],
-        polled: Callable[[Round], None] = lambda _: None,
+        polled: Callable[[PollResult], None] = lambda _: None,
     ) -> None:
         self._state = state
         self._imds = imds
@@ -78,17 +78,17 @@ class Poller:
         gap = self._state.gaps.gap(now)
         if answer.body != self._body or gap.is_long or gap.pause_seconds:
             document = self._in_scope(parse_document(answer.body))
-            look = self._look(now, gap, answer, document)
+            context = self._context_of(now, gap, answer, document)
             tracked = self._measured(gap)
-            transitions = diff(tracked, document, look)
-            drafts = [normalize(each, self._state.observer, look) for each in transitions]
+            transitions = diff(tracked, document, context)
+            drafts = [normalize(each, self._state.observer, context) for each in transitions]
             tracked, forgotten = remembered(tracked, _recorded(transitions, drafts))
             tracked = as_shown(tracked, document)
             drafts = [*bridge_records.gap(self._state.observer, now, gap), *drafts]
             self._commit(drafts, tracked, forgotten, document)
             self._body = answer.body
-        self._state.gaps.looked(now, gap)
-        self._store.mark_looked(now)
+        self._state.gaps.polled(now, gap)
+        self._store.mark_polled(now)
         self._store.prune()
 
     def run(self) -> bool:
@@ -104,7 +104,7 @@ class Poller:
     def _run(self) -> bool:
         begun = self._clock.monotonic()
         if begun < self._not_before:
-            self._polled(Round(asked=False))
+            self._polled(PollResult(was_sent=False))
             return False
         trouble = self._try_poll()
         if trouble is not None:
@@ -114,7 +114,7 @@ class Poller:
         if trouble is None:
             self._say_version()
         reason = None if trouble is None else trouble.reason
-        self._polled(Round(seconds=self._clock.monotonic() - begun, trouble=reason))
+        self._polled(PollResult(seconds=self._clock.monotonic() - begun, trouble=reason))
         return trouble is None
 
     def _try_poll(self) -> PollTrouble | None:
@@ -144,7 +144,7 @@ class Poller:
         return within(document, self._state.observer.vm.name) if self._scope_self else document
 
     def _measured(self, gap: PollGap) -> dict[str, TrackedEvent]:
-        """What is known, with what happened to this VM since the last look."""
+        """What is known, with what happened to this VM since the last poll."""
         after = measure(
             self._state.events.values(),
             pause_seconds=gap.pause_seconds,
@@ -153,14 +153,16 @@ class Poller:
         )
         return {**self._state.events, **{each.event.key: each for each in after}}
 
-    def _look(self, now: datetime, gap: PollGap, answer: ImdsAnswer, document: Document) -> Look:
+    def _context_of(
+        self, now: datetime, gap: PollGap, answer: ImdsAnswer, document: Document
+    ) -> PollContext:
         tracked = self._state.events
         ending = any(tracked[key].pending for key in tracked.keys() - document.events.keys())
-        return Look(
+        return PollContext(
             now=now,
             vm_name=self._state.observer.vm.name,
             gap_seconds=gap.seconds,
-            looking=gap.looking,
+            is_continuous=gap.is_continuous,
             boot_known=self._boot_id is not None,
             approved=self._approved() if ending else frozenset(),
             revisions=self._store.last_revisions(document.events.keys() - tracked.keys()),

@@ -64,12 +64,12 @@ class CurrentState:
         state = cls(
             observer=observer,
             clock=clock,
-            gaps=GapTracker(clock, interval=interval, looked_at=seen.looked_at, rebooted=rebooted),
+            gaps=GapTracker(clock, interval=interval, polled_at=seen.polled_at, rebooted=rebooted),
             events=events,
             incarnation=seen.incarnation,
             api_version=api_version,
         )
-        state.know(events, seen.incarnation, looked_at=seen.looked_at)
+        state.know(events, seen.incarnation, polled_at=seen.polled_at)
         return state
 
     @property
@@ -86,14 +86,14 @@ class CurrentState:
         events: Mapping[str, TrackedEvent],
         incarnation: int | None,
         *,
-        looked_at: datetime | None = None,
+        polled_at: datetime | None = None,
     ) -> None:
-        """These are the events as committed, with the incarnation of their document; `looked_at`:
-        when the run that has left them polled last.
+        """These are the events as committed, with the incarnation of their document; `polled_at`:
+        the last good poll of the run that left them.
         """
         self._times = {
             (key, each.first_seen): self._times.get((key, each.first_seen))
-            or SteadyTime(self.clock, least=max(each.first_seen, looked_at or each.first_seen))
+            or SteadyTime(self.clock, least=max(each.first_seen, polled_at or each.first_seen))
             for key, each in events.items()
             if each.pending
         }

@@ -1,4 +1,4 @@
-"""What is known of an event from look to look, and its form in the store; no input, no output."""
+"""What is known of an event from poll to poll, and its form in the store; no input, no output."""
 
 from __future__ import annotations
 

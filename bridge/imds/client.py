@@ -163,11 +163,11 @@ class Imds:
         self.url = ring[(place + 1) % len(ring)]
 
 
-def is_on(looked_at: datetime | None, now: datetime) -> bool:
+def is_on(polled_at: datetime | None, now: datetime) -> bool:
     """Whether the service is on, as the last good poll tells: the next request need not turn it on,
     which can take two minutes.
     """
-    return looked_at is not None and abs(now - looked_at) < ON_FOR
+    return polled_at is not None and abs(now - polled_at) < ON_FOR
 
 
 def client(settings: Settings, timeout: float | None = None, *, on: bool = False) -> Imds:

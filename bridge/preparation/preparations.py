@@ -108,9 +108,9 @@ class Preparations(PreparationRows):
         self._keep(asked)
         self._log(asked, None)
 
-    def look(self) -> None:
-        """After a poll, and at a deadline: follow what is under way, and ask for what is due.
-        Raises `StoreError`.
+    def follow(self) -> None:
+        """After a poll, and at a deadline: follow the preparations that are under way, and ask for
+        those that are due. Raises `StoreError`.
         """
         with self._lock:
             self._assume_lost()
@@ -121,7 +121,7 @@ class Preparations(PreparationRows):
                 self.ask(tracked, self._unfinished(tracked) or DEADLINE)
 
     def seconds_to_deadline(self) -> float | None:
-        """Seconds until the next `look` that no poll need bring about; None if there is none."""
+        """Seconds until the next `follow` that comes without a poll; None if there is none."""
         waits = (
             self._seconds_left(tracked)
             for tracked in self._current.events.values()
@@ -210,7 +210,7 @@ class Preparations(PreparationRows):
         the event has started, is over, or names this VM no more.
         """
         with self._lock:
-            # The first records after a loss may come before `look` has seen their events.
+            # The first records after a loss may come before `follow` has seen their events.
             is_known = (record.event_id or "").casefold() in self._kept or self._may_have_lost()
         return is_known and (record.type == EVENT_STARTED or _ends(record))
 

@@ -16,7 +16,7 @@ from wire.preparation import State
 
 
 class Happening(Enum):
-    """What happened to a preparation since it was last looked at."""
+    """What happened to a preparation since the last `Preparations.follow`."""
 
     OVER = "the event is over, or does not name this VM any more"
     CHANGED = "the event has changed"

@@ -19,7 +19,7 @@ from bridge.config.settings import Settings
 from bridge.delivery.dispatcher import DeadLetter, Dispatcher, MakeSink, make_sink
 from bridge.delivery.health import URGENT_NOTICE_SECONDS
 from bridge.events import bridge_records
-from bridge.events.poller import Poller, Round
+from bridge.events.poller import Poller, PollResult
 from bridge.events.state import CurrentState
 from bridge.imds.client import Imds
 from bridge.logs import Redactor
@@ -69,7 +69,7 @@ def assemble(
     clock: Clock,
     boot_id: str | None,
     redact: Redactor,
-    polled: Callable[[Round], None],
+    polled: Callable[[PollResult], None],
     delivered: Callable[[str, Sequence[float]], None],
 ) -> Parts:
     """Make the parts. Raises `StoreError` where what is remembered cannot be read."""
@@ -121,10 +121,10 @@ def assemble(
     )
 
 
-def _then(polled: Callable[[Round], None], approver: Approver) -> Callable[[Round], None]:
+def _then(polled: Callable[[PollResult], None], approver: Approver) -> Callable[[PollResult], None]:
     """After each poll the approver goes on, also after one that failed: a command may expire."""
 
-    def ended(poll: Round) -> None:
+    def ended(poll: PollResult) -> None:
         polled(poll)
         approver.polled(answered=poll.answered)
 
@@ -141,7 +141,7 @@ def _context(
         version=__version__,
         instance_id=state.observer.bridge.instance_id,
         pending=state.pending,
-        looked=state.gaps.has_looked,
+        has_polled=state.gaps.has_polled,
         command=approver.command,
         verifies=lambda: approver.verifies,
         prepares=prepares,

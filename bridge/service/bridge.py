@@ -13,7 +13,7 @@ from bridge.api.control import ControlServer
 from bridge.api.control_requests import ControlRequests, shown_settings, starting_requests
 from bridge.clock import Clock, SystemClock
 from bridge.config.load import Configuration
-from bridge.events.poller import Round
+from bridge.events.poller import PollResult
 from bridge.imds.client import client, is_on
 from bridge.logs import Redactor
 from bridge.service.assembly import assemble
@@ -107,13 +107,13 @@ class Bridge:
             store, reset = self._owner.take(store, reset, vm)
             self._assemble(store, vm)
             self._lifecycle.report_reset(reset)
-            looked = self._parts.poller.run()
+            polled = self._parts.poller.run()
             self._parts.approver.turn()  # prepares what is due, and approves nothing
             if not self._owner.may_deliver:
                 raise UnreachableError(f"{where} does not confirm who this VM is; see `seb check`")
             self._parts.dispatcher.start()
             self._parts.dispatcher.finish(ONCE_SECONDS)
-            if not looked:
+            if not polled:
                 raise UnreachableError(f"{where} gave no document; see `seb check`")
             return not self._undelivered()
         finally:
@@ -130,7 +130,7 @@ class Bridge:
             self._sinks,
             store,
             vm=vm,
-            imds=client(self._settings, on=is_on(store.looked_at(), self._clock.now())),
+            imds=client(self._settings, on=is_on(store.polled_at(), self._clock.now())),
             clock=self._clock,
             boot_id=self._boot_id,
             redact=self._redact,
@@ -143,7 +143,7 @@ class Bridge:
             self._parts.state, store, self._settings, self._clock, sinks=sinks
         )
 
-    def _polled(self, poll: Round) -> None:
+    def _polled(self, poll: PollResult) -> None:
         """After each poll. What is committed to a file that has lost its name is lost with this
         process, and another bridge may use the file that has it now.
         """

@@ -84,7 +84,7 @@ class Lifecycle:
                 self._observer,
                 self._clock.now(),
                 interval=self._settings.heartbeat_interval,
-                looked_at=self._state.gaps.looked_at,
+                polled_at=self._state.gaps.polled_at,
                 pending=len(self._state.pending()),
                 last_sequence=self._store.last_record_sequence,
                 prepares=self._state.prepares,

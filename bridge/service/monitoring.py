@@ -12,7 +12,7 @@ from bridge.clock import Clock
 from bridge.config.address import parsed
 from bridge.config.load import SinkSpec
 from bridge.config.settings import Settings
-from bridge.events.poller import Round
+from bridge.events.poller import PollResult
 from bridge.service.systemd import Watchdog
 from bridge.store.history import History
 
@@ -69,13 +69,13 @@ class Monitoring:
             running.store.subscribe(self._metrics.committed)
         running.store.subscribe(history.committed)
         self.status.begin(running, history)
-        self.liveness.beat(asked=False)
+        self.liveness.beat(was_sent=False)
         self._watchdog.status("polling IMDS")
 
-    def polled(self, poll: Round) -> None:
-        """A round of the poll loop has ended."""
-        self.liveness.beat(asked=poll.asked, answered=poll.answered)
-        if self._metrics is not None and poll.asked:
+    def polled(self, poll: PollResult) -> None:
+        """A poll has ended."""
+        self.liveness.beat(was_sent=poll.was_sent, answered=poll.answered)
+        if self._metrics is not None and poll.was_sent:
             self._metrics.polled(poll.seconds, poll.trouble)
 
     def delivered(self, sink: str, lags: Sequence[float]) -> None:

@@ -19,7 +19,7 @@ from bridge.config.settings import Settings
 from bridge.events.state import load_events
 from bridge.imds.client import ImdsError, client
 from bridge.imds.identity import IdentityError, await_identity, fetch_identity, with_tags
-from bridge.store.database import CONFIRMED_BOOT_KEY, LOOKED_NAME, Store, StoreError
+from bridge.store.database import CONFIRMED_BOOT_KEY, POLLED_NAME, Store, StoreError
 from bridge.store.opening import StoreReset, open_store, put_aside
 from wire.vm import VmIdentity
 
@@ -120,7 +120,7 @@ class Ownership:
             reason = f"the store belongs to another VM, {kept.vm_id}"
             store, reset = put_aside(store, self._clock.now(), reason=reason)
             with suppress(OSError):  # when IMDS was polled last, that was for the other VM
-                (store.directory / LOOKED_NAME).unlink(missing_ok=True)
+                (store.directory / POLLED_NAME).unlink(missing_ok=True)
         store.keep_identity(vm, self._boot_id)
         return store, reset
 

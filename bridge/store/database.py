@@ -21,7 +21,7 @@ from wire.record import BRIDGE_STORE_RESET, Record, RecordDraft, seal
 from wire.strictjson import canonical_json
 from wire.vm import VmIdentity
 
-LOOKED_NAME: Final = "looked"
+POLLED_NAME: Final = "looked"
 CONDEMNED_NAME: Final = "condemned"
 """A file that marks a store that was found damaged while in use; the next start sets it aside."""
 RESET_KEY: Final = "reset"
@@ -46,7 +46,7 @@ class LastSeen:
     incarnation: int | None
     events: Mapping[str, str]
     """What was kept of each event, by its key."""
-    looked_at: datetime | None
+    polled_at: datetime | None
     boot_id: str | None
 
 
@@ -128,7 +128,7 @@ class Store:
         return LastSeen(
             incarnation=json.loads(self._meta.get("incarnation", "null")),
             events=dict(events),
-            looked_at=self.looked_at(),
+            polled_at=self.polled_at(),
             boot_id=self._meta.get("boot_id"),
         )
 
@@ -207,14 +207,14 @@ class Store:
         if values != {key: self._meta.get(key) for key in values}:
             self.commit(meta=values)
 
-    def mark_looked(self, moment: datetime) -> None:
+    def mark_polled(self, moment: datetime) -> None:
         """Remember the last good poll, by a file's time stamp, which needs no sync. After a failed
         write it writes to the store, so that trouble is found at each poll. Raises `StoreError`.
         """
         if self.trouble is not None:
             with self.transaction() as connection:
                 connection.execute("UPDATE meta SET value = value WHERE key = 'sequence'")
-        path = self.directory / LOOKED_NAME
+        path = self.directory / POLLED_NAME
         stamp = int(moment.timestamp() * 1_000_000_000)
         try:
             if not path.exists():
@@ -223,10 +223,10 @@ class Store:
         except (OSError, OverflowError) as error:
             raise StoreError(f"the state directory {self.directory}: {error}") from error
 
-    def looked_at(self) -> datetime | None:
+    def polled_at(self) -> datetime | None:
         """When IMDS last gave a valid document; None for never."""
         try:
-            stamp = (self.directory / LOOKED_NAME).stat().st_mtime
+            stamp = (self.directory / POLLED_NAME).stat().st_mtime
             return datetime.fromtimestamp(stamp, UTC)
         except (OSError, OverflowError, ValueError):
             return None

@@ -56,8 +56,8 @@ class DeadRecords:
         self._settled: set[tuple[str, int]] = set()
         """Records that were delivered after all, which could not be written down."""
 
-    def look(self) -> None:
-        """Find what an earlier run was to try again. Raises `StoreError`."""
+    def reload(self) -> None:
+        """Read which sinks an earlier run left with records to try again. Raises `StoreError`."""
         rows = self._store.read("SELECT DISTINCT sink FROM dead WHERE again")
         with self._lock:
             self._again = {sink for (sink,) in rows}

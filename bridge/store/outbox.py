@@ -105,7 +105,7 @@ class Outbox:
             self._written = dict(kept)
             self.recipients = sinks
             self._absences = absences
-        self.dead.look()
+        self.dead.reload()
         return kept
 
     def _reconcile(self, connection: sqlite3.Connection, sinks: Mapping[str, Recipient]) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from bridge import system
-from bridge.store.database import CONDEMNED_NAME, LOOKED_NAME
+from bridge.store.database import CONDEMNED_NAME, POLLED_NAME
 from sinks.shared.errors import ConfigurationError, SebError, TryLaterError
 
 _PASSING: Final = frozenset(
@@ -55,7 +55,7 @@ def find_lost(path: Path, now: datetime) -> StoreReset | None:
         left.rename(path.with_name(kept))
     elif unreported := find_unreported(path):
         return unreported
-    elif not (path.parent / LOOKED_NAME).exists():
+    elif not (path.parent / POLLED_NAME).exists():
         return None
     reason = "the file is empty" if path.exists() else "the file is missing"
     return StoreReset(reason=reason, previous_stream=None, kept_as=kept)
@@ -68,9 +68,9 @@ def find_unreported(path: Path) -> StoreReset | None:
         return None
     with suppress(ValueError):
         aside = datetime.strptime(kept.name.split(".")[-2], _STAMP).replace(tzinfo=UTC)
-        looked = path.parent / LOOKED_NAME
+        polled = path.parent / POLLED_NAME
         # A bridge that has polled since has reported it.
-        if not looked.exists() or looked.stat().st_mtime <= aside.timestamp():
+        if not polled.exists() or polled.stat().st_mtime <= aside.timestamp():
             reason = "it was damaged, and set aside by a start that did not complete"
             return StoreReset(reason=reason, previous_stream=_stream_of(kept), kept_as=kept.name)
     return None

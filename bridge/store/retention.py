@@ -10,7 +10,7 @@ from bridge.store.absences import NEWEST_RECORDS
 KEEP_DELIVERED: Final = 1_000
 """Delivered records that stay readable, for pages and for a sink that is added later."""
 PRUNE_EVERY: Final = 100
-"""How many records are committed between two looks at what may go."""
+"""How many records are committed between two calls of `prune`."""
 PRUNE_ROWS: Final = 500
 """How many are deleted at once: a large backlog must not delay the next commit."""
 KEEP_FORGOTTEN: Final = 100_000

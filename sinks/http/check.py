@@ -19,7 +19,7 @@ _SOON: Final = timedelta(days=14)
 _PORTS: Final = {"http": 80, "https": 443}
 
 
-def look_at_address(url: str, limits: HttpLimits, *, proxy: str | None = None) -> Iterator[Check]:
+def check_address(url: str, limits: HttpLimits, *, proxy: str | None = None) -> Iterator[Check]:
     """Transport, name, connection, certificate; ends at the first step that fails."""
     parts = urlsplit(url)
     host = parts.hostname or ""

@@ -61,7 +61,7 @@ class KubernetesSink(Sink[KubernetesSettings]):
         super().__init__(name, settings, context)
         self._api: Api | None = None
         self._made_at = 0.0
-        self._looked_at = 0.0
+        self._reconciled_at = 0.0
         self._marks: Marks | None = None
         """What stood on the node when it was last looked at; None before that."""
         self._uid = ""
@@ -139,9 +139,9 @@ class KubernetesSink(Sink[KubernetesSettings]):
         is_quiet = self._marks is not None and not (
             self._marks.events or self._coming() or self._missing
         )
-        if is_quiet and now - self._looked_at < _RECONCILE_SECONDS:
+        if is_quiet and now - self._reconciled_at < _RECONCILE_SECONDS:
             return
-        self._looked_at = now
+        self._reconciled_at = now
         self._bring([], is_asked=False)
         problem = self._write_events(list(self._missing.values()))
         written = self._missing.keys() & self._written
@@ -192,7 +192,7 @@ class KubernetesSink(Sink[KubernetesSettings]):
     ) -> Marks:
         """The marks of what is pending now; `asked` and `over` are keys of events."""
         # Before IMDS has answered, an event may be pending that a new store does not know.
-        kept = {} if self.context.looked() else before.events
+        kept = {} if self.context.has_polled() else before.events
         kept = {key: mark for key, mark in kept.items() if key not in over}
         coming = {
             key: Mark(

@@ -169,7 +169,7 @@ class MqttSink(Sink[MqttSettings]):
     def _renew_state(self, publisher: Publisher, where: Topics) -> None:
         now = self.context.now()
         pending = tuple(self.context.pending())
-        if not pending and not self.context.looked():
+        if not pending and not self.context.has_polled():
             return  # a new store knows nothing: an event may be pending that the topic still shows
         # abs(): a clock that was set back must not keep the state from being renewed.
         fresh = self._shown_at is not None and abs(now - self._shown_at) < STATE_RENEWAL

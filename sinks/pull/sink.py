@@ -15,7 +15,7 @@ from sinks.base import (
     SinkRejected,
     SinkSettings,
 )
-from sinks.http.check import look_at_address
+from sinks.http.check import check_address
 from sinks.http.client import HttpClient, HttpLimits
 from sinks.http.outcome import judge
 from sinks.pull.poll import WAIT_SECONDS, HandedIn, Poll
@@ -119,7 +119,7 @@ class PullSink(Sink[PullSettings]):
                 )
         except SinkError as error:
             found.append(Check.problem(error.problem, "let seb read it"))
-        return (*found, *look_at_address(self.settings.address, self.LIMITS))
+        return (*found, *check_address(self.settings.address, self.LIMITS))
 
     def abort(self) -> None:
         """Cut both connections."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from sinks.base import Check, Sink, SinkContext, SinkError, SinkRejected, SinkSettings
-from sinks.http.check import look_at_address
+from sinks.http.check import check_address
 from sinks.http.client import HttpClient, HttpLimits
 from sinks.http.outcome import judge
 from sinks.webhook.settings import WebhookSettings
@@ -107,7 +107,7 @@ class WebhookSink(Sink[WebhookSettings]):
         """Secret, name, connection and certificate; no request is sent."""
         settings = self.settings
         url = settings.url.get_secret_value()
-        looked = look_at_address(url, self.LIMITS, proxy=settings.proxy_url)
+        looked = check_address(url, self.LIMITS, proxy=settings.proxy_url)
         return (_check_secret(settings), *looked)
 
     def abort(self) -> None:

@@ -76,7 +76,7 @@ class FusedBench(ApprovalBench):
             start = type(self.imds).start.__get__(self.imds)
             self.imds.start = self.fuse.around(start)  # type: ignore[method-assign]
 
-    def look(self, *, after: float = 1.0) -> None:
+    def poll(self, *, after: float = 1.0) -> None:
         self.clock.advance(after)
         self.poller.run()
         self.approvals.polled()
@@ -99,7 +99,7 @@ class FusedBench(ApprovalBench):
     def live(self, looks: int) -> None:
         """So many looks; what the broker still has comes in after the first of each run."""
         for _ in range(looks):
-            self.do(self.look)
+            self.do(self.poll)
             for token, again in list(self.queued):
                 before = self.settled
                 self.queued[0] = (token, True)

@@ -86,7 +86,7 @@ class Documents(RuleBasedStateMachine):
             self.edit(event_id, new)
         for name, argument in disturbances:
             getattr(self, name)(argument)
-        self.look(written, nameless=nameless, twins=twins, spelling=spelling)
+        self.poll(written, nameless=nameless, twins=twins, spelling=spelling)
 
     def edit(self, event_id: str, new: Any) -> None:
         entry = edited(self.served.get(event_id), new, self.former[event_id])
@@ -128,7 +128,7 @@ class Documents(RuleBasedStateMachine):
         self.seen, self.incarnation = {}, None
         self.looked, self.paused, self.rebooted = None, 0.0, False
 
-    def look(
+    def poll(
         self, written: Written, *, nameless: list[object], twins: list[Edit], spelling: int
     ) -> None:
         entries: list[object] = [

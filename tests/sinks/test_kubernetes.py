@@ -123,7 +123,7 @@ class Bench:
     def __init__(self, cluster: FakeApi, path: Path, **settings: object) -> None:
         self.cluster = cluster
         self.pending: dict[str, PendingEvent] = {}
-        self.looked = True
+        self.has_polled = True
         self.now = SAMPLE_TIME
         self._settings = KubernetesSettings(
             kind="kubernetes", node=NODE, kubeconfig=cluster.kubeconfig(path / "c"), **settings
@@ -140,7 +140,7 @@ class Bench:
             plain,
             pending=lambda: list(self.pending.values()),
             now=lambda: self.now,
-            looked=lambda: self.looked,
+            has_polled=lambda: self.has_polled,
         )
         self.sink = KubernetesSink("k8s", self._settings, context)
         self.sink.open()
@@ -679,11 +679,11 @@ def test_a_new_store_takes_nothing_back_before_imds_has_answered(make_bench: Mak
     bench = make_bench(cordon=True)
     bench.deliver(record("scheduled"))
     bench.pending.clear()
-    bench.looked = False
+    bench.has_polled = False
     sink = bench.restart()
     sink.maintain()
     assert bench.node["spec"]["unschedulable"] is True
-    bench.looked = True
+    bench.has_polled = True
     sink.maintain()
     assert bench.is_clean()
 
@@ -694,7 +694,7 @@ def test_an_event_that_was_seen_to_end_is_taken_back_although_imds_is_away(
     """Its end waited for the API server while the bridge was restarted."""
     bench = make_bench(cordon=True)
     bench.deliver(record("scheduled"))
-    bench.looked = False
+    bench.has_polled = False
     bench.deliver(record("ended"))
     assert bench.is_clean()
 

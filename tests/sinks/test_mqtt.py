@@ -202,13 +202,13 @@ def test_a_store_that_knows_nothing_yet_takes_no_state_back(broker: Mosquitto) -
     sink.maintain()
     sink.close()
     bridge.pending = ()
-    has_looked = False
-    context = replace(bridge.context, looked=lambda: has_looked)
+    has_polled = False
+    context = replace(bridge.context, has_polled=lambda: has_polled)
     sink = make(broker, context=context)
     sink.open()
     sink.maintain()
     assert json.loads(at(broker, "state").payload)["events"] == [PENDING.to_wire()]
-    has_looked = True
+    has_polled = True
     sink.maintain()
     assert json.loads(at(broker, "state").payload)["events"] == []
     sink.close()

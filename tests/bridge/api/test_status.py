@@ -80,7 +80,7 @@ def test_a_loop_that_hangs_is_neither(stage: Stage) -> None:
     stage.begin()
     stage.poll(body())
     stage.clock.advance(17.0)
-    assert (stage.status.is_alive(), stage.status.is_looking()) == (False, False)
+    assert (stage.status.is_alive(), stage.status.is_polling()) == (False, False)
 
 
 def test_a_store_that_takes_nothing_is_not_ready(stage: Stage) -> None:

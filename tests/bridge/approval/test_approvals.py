@@ -47,7 +47,7 @@ def test_a_command_is_carried_out(bench: ApprovalBench) -> None:
     record = bench.announce()
     bench.send(bench.approve(jti="one"))
     assert (bench.imds.posts, bench.settled) == ([EVENT_ID], 1)
-    bench.look()
+    bench.poll()
     assert bench.story() == GOOD
     vm = bench.receipts()[0]["vm"]["vmId"]
     expected = {
@@ -106,7 +106,7 @@ def test_without_rule_and_trust_nothing_causes_a_post(bench: ApprovalBench) -> N
     at = scene(bench)
     for token in (at.approve(), at.other.approve(at.soon), *(f.make(at) for f in FORGERIES)):
         bench.send(token)
-        bench.look()
+        bench.poll()
     assert (bench.imds.posts, bench.story()) == ([], [])
     assert not {"expired", "replayed", "not_allowed"} & bench.refused().keys()
 
@@ -129,9 +129,9 @@ def test_a_token_acts_once(
     token = bench.approve()
     bench.send(token)
     if later:
-        bench.look(after=later)
+        bench.poll(after=later)
     again(bench, token)
-    bench.look()
+    bench.poll()
     assert bench.imds.posts == [EVENT_ID]
     assert bench.story().count(("rejected", "replayed")) == 1
     assert [each for each in bench.story() if each[0] != "rejected"] == GOOD
@@ -166,11 +166,11 @@ def test_a_token_from_before_a_lost_store_is_replayed(bench: ApprovalBench) -> N
         file.unlink()
     bench.begin()
     assert bench.store.remembered(RESET_KEY) is not None
-    bench.look()
+    bench.poll()
     bench.send(token)
     assert bench.imds.posts == [EVENT_ID]
     assert bench.story() == [("rejected", "replayed")]
-    bench.look(after=SKEW_SECONDS)
+    bench.poll(after=SKEW_SECONDS)
     bench.send(bench.approve())
     assert bench.imds.posts == [EVENT_ID, EVENT_ID]
 
@@ -184,7 +184,7 @@ def test_a_message_that_the_channel_hands_over_again_is_not_answered_again(
     bench.send(token)
     bench.send(token, redelivered=True)
     assert bench.settled == 2
-    bench.look()
+    bench.poll()
     assert bench.story() == GOOD
     assert bench.refused() == {"replayed": 1}
 
@@ -205,7 +205,7 @@ def test_good_commands_have_a_rate(bench: ApprovalBench) -> None:
         bench.send(token)
     assert bench.story()[-1] == ("rejected", "rate_limited")
     assert len(bench.imds.posts) == MAX_COMMANDS == 30
-    bench.look(after=60)
+    bench.poll(after=60)
     bench.send(tokens[-1])
     assert bench.story()[-1] == ("posted", None)
 
@@ -289,7 +289,7 @@ def test_imds_is_asked_again(bench: ApprovalBench, reason: str) -> None:
     bench.send(bench.approve())
     assert bench.story() == [("accepted", None)]
     for _ in range(8):
-        bench.look()
+        bench.poll()
     assert bench.imds.posts == [EVENT_ID] * 4
     assert bench.story() == GOOD
 
@@ -302,7 +302,7 @@ def test_pauses_grow_to_a_limit_and_honour_what_imds_asks(bench: ApprovalBench) 
     bench.send(bench.approve())
     for _ in range(90):
         before = len(bench.imds.posts)
-        bench.look(after=0.5)
+        bench.poll(after=0.5)
         times += [bench.clock.monotonic()] * (len(bench.imds.posts) - before)
     pauses = [after - before for before, after in itertools.pairwise(times)]
     assert pauses == [2.0, 4.0, MAX_RETRY_SECONDS, MAX_RETRY_SECONDS, MAX_RETRY_SECONDS, 9.0]
@@ -345,14 +345,14 @@ def test_what_became_of_a_post(
     ]
     bench.send(bench.approve())
     for _ in answers.split()[1:]:
-        bench.look(after=5)
+        bench.poll(after=5)
     if restart:
         bench.restart()
     if then == "starts":
         bench.change(EventStatus="Started", NotBefore="")
     if then == "is gone":
         bench.vanish()
-    bench.look()
+    bench.poll()
     assert bench.story() == [("accepted", None), end]
 
 
@@ -367,12 +367,12 @@ def test_a_rule_decides_about_what_is_planned_again_after_its_post(
     bench.change(NotBefore=LATER)
     if restart:
         bench.restart()
-    bench.look()
-    bench.look()
+    bench.poll()
+    bench.poll()
     assert len(bench.imds.posts) == 2
     assert bench.story() == [("accepted", None), ("posted", None)] * 2
     bench.change(EventStatus="Started", NotBefore="")
-    bench.look()
+    bench.poll()
     assert bench.story()[4:] == [("confirmed", None)] * 2
 
 
@@ -383,8 +383,8 @@ def test_a_rule_decides_again_about_a_state_that_comes_back(bench: ApprovalBench
     before = bench.announce()["data"]["raw"]["NotBefore"]
     for moment in (LATER, before):
         bench.change(NotBefore=moment)
-        bench.look()
-    bench.look()
+        bench.poll()
+    bench.poll()
     assert len(bench.imds.posts) == 3
 
 
@@ -394,7 +394,7 @@ def test_a_change_meanwhile_ends_the_trying(bench: ApprovalBench) -> None:
     bench.imds.failures = [fails("http_500")] * 9
     bench.send(bench.approve())
     bench.change(Resources=["web_3", "web_4"])
-    bench.look()
+    bench.poll()
     assert bench.story() == [("accepted", None), ("failed", "event_changed")]
     assert len(bench.imds.posts) == 1
 
@@ -423,7 +423,7 @@ def test_a_rule_decides_on_what_is_recorded_when_it_posts(
     bench.decide_by(Rule(name="mine"))
     bench.imds.events_now = {EVENT_ID: entry(), OTHER_ID: entry(OTHER_ID)}
     bench.imds.failures = [during_a_post(bench, OTHER_ID, **fields)]
-    bench.look()
+    bench.poll()
     assert bench.imds.posts == [EVENT_ID]
     others = [each for each in bench.receipts() if each["evt"] == OTHER_ID]
     refused = [("rejected", fields["Resources"])] if "Resources" in fields else []
@@ -464,7 +464,7 @@ def test_what_changes_while_it_is_written_down_is_not_posted(
     bench.make_ledger = lambda store: SlowLedger(store, bench.clock.now())  # type: ignore[method-assign]
     bench.restart()
     if how == "rule":
-        bench.look()
+        bench.poll()
     else:
         bench.poller.run()
     if how == "command":
@@ -489,7 +489,7 @@ def test_a_change_that_is_recorded_counts_before_its_poll_has_ended(bench: Appro
 
     bench.store.commit = slow  # type: ignore[method-assign]
     bench.change(Resources=["web_3", "web_4"])
-    bench.look()
+    bench.poll()
     assert bench.imds.posts == []
     assert bench.story() == [("rejected", "event_changed")]
 
@@ -526,7 +526,7 @@ def test_a_poll_that_fails_before_the_post_holds_it(waiting: ApprovalBench) -> N
     WaitingLedger.meanwhile.append(fail)
     waiting.announce()
     assert (waiting.imds.posts, waiting.story()) == ([], [("accepted", None)])
-    waiting.look()
+    waiting.poll()
     assert waiting.imds.posts == [EVENT_ID]
 
 
@@ -539,7 +539,7 @@ def test_another_order_before_the_post_counts(waiting: ApprovalBench) -> None:
 
     WaitingLedger.meanwhile.append(reorder)
     waiting.announce(resources=("web_3", "web_4"))
-    waiting.look()
+    waiting.poll()
     assert waiting.imds.posts == []
     assert waiting.story() == [("accepted", None)]
 
@@ -549,7 +549,7 @@ def test_a_key_that_is_taken_out_before_the_post_counts(waiting: ApprovalBench) 
     waiting.announce(resources=("web_4", "web_3"))
     WaitingLedger.meanwhile.append(lambda: waiting.trust(waiting.other))
     waiting.send(waiting.approve())
-    waiting.look()
+    waiting.poll()
     assert waiting.imds.posts == []
     assert waiting.story() == [("accepted", None), ("failed", "not_allowed")]
 
@@ -560,7 +560,7 @@ def test_a_command_that_expires_before_the_post_counts(waiting: ApprovalBench) -
     WaitingLedger.meanwhile.append(lambda: waiting.clock.advance(1))
     waiting.send(waiting.approve(exp=waiting.seconds + 1))
     assert waiting.imds.posts == []
-    waiting.look()
+    waiting.poll()
     assert waiting.story() == [("accepted", None), ("failed", "expired")]
 
 
@@ -571,7 +571,7 @@ def test_a_retry_needs_its_rule_still(bench: ApprovalBench) -> None:
     bench.announce()
     bench.rules = []
     bench.restart()
-    bench.look(after=9)
+    bench.poll(after=9)
     assert bench.imds.posts == [EVENT_ID]
     assert bench.story() == [("accepted", None), ("failed", "not_allowed")]
 
@@ -581,13 +581,13 @@ def test_a_retry_needs_the_acknowledgement_of_the_newest_record(bench: ApprovalB
     bench.decide_by(Rule(name="after", after=("drain",)))
     bench.imds.failures = [fails("refused")]
     bench.acknowledged.add(bench.announce()["id"])
-    bench.look()
+    bench.poll()
     assert bench.imds.posts == [EVENT_ID]
     bench.change(Description="moved")
-    bench.look(after=9)
+    bench.poll(after=9)
     assert bench.imds.posts == [EVENT_ID]
     bench.acknowledged.add(bench.record()["id"])
-    bench.look()
+    bench.poll()
     assert bench.imds.posts == [EVENT_ID] * 2
 
 
@@ -607,7 +607,7 @@ def test_a_retry_needs_the_key_that_signed_it(bench: ApprovalBench, instead: str
             "another issuer": Signer(bench.signer.kid, issuer="https://other.example"),
         }[instead]
     )
-    bench.look()
+    bench.poll()
     assert bench.imds.posts == []
     assert bench.story() == [("accepted", None), ("failed", "not_allowed")]
 
@@ -626,12 +626,12 @@ def test_an_expired_command_is_not_posted(
         bench.fail()
     bench.send(bench.approve(exp=bench.seconds + 20))
     for _ in answers.split()[1:]:
-        bench.look(after=2)
+        bench.poll(after=2)
     posts = list(bench.imds.posts)
     bench.clock.advance(20)
     if restart:
         bench.restart()
-    bench.look()
+    bench.poll()
     assert bench.imds.posts == posts == [EVENT_ID] * len(answers.split())
     assert bench.story() == [("accepted", None), ("failed", "expired")]
 
@@ -650,7 +650,7 @@ def test_a_clock_that_is_set_back_gives_a_command_no_more_time(
     bench.fail()
     bench.clock.suspend(10)
     bench.clock.advance(10)
-    bench.look()
+    bench.poll()
     assert bench.imds.posts == []
     assert bench.story() == [("accepted", None), ("failed", "expired")]
 
@@ -662,7 +662,7 @@ def test_a_command_that_expires_while_its_post_connects_is_not_posted(
     bench.announce()
     bench.imds.connecting = lambda: bench.clock.advance(20)
     bench.send(bench.approve(exp=bench.seconds + 20))
-    bench.look()
+    bench.poll()
     assert bench.imds.posts == []
     assert bench.story() == [("accepted", None), ("failed", "expired")]
 
@@ -691,11 +691,11 @@ def test_a_try_that_may_have_worked_is_followed_past_its_time(
     bench.clock.advance(20)
     if restart:
         bench.restart()
-    bench.look()
-    bench.look()
+    bench.poll()
+    bench.poll()
     assert (bench.imds.posts, bench.story()) == ([EVENT_ID], [("accepted", None)])
     bench.vanish()
-    bench.look()
+    bench.poll()
     assert bench.story() == [("accepted", None), end]
 
 
@@ -709,7 +709,7 @@ def test_an_approval_of_an_earlier_version_is_not_posted(bench: ApprovalBench) -
     with bench.store.transaction() as connection:
         connection.execute("UPDATE approvals SET key = NULL, expires = NULL, asked = 'in vain'")
     bench.restart()
-    bench.look()
+    bench.poll()
     assert (bench.imds.posts, bench.story()[1:]) == ([], [("failed", "not_allowed")])
 
 
@@ -723,7 +723,7 @@ def test_a_post_waits_for_the_next_good_poll(bench: ApprovalBench) -> None:
     assert bench.imds.posts == []
     bench.change(Resources=["web_3", "web_4", "web_5", "web_6", "web_7"])
     bench.fail()
-    bench.look()
+    bench.poll()
     assert bench.imds.posts == []
     ends = [(each["state"], each["reason"]) for each in bench.receipts()]
     assert ends.count(("failed", "event_changed")) == 2
@@ -736,7 +736,7 @@ def test_a_poll_that_hangs_makes_the_document_old(bench: ApprovalBench) -> None:
     bench.clock.advance(2.5)
     bench.send(token)
     assert bench.imds.posts == []
-    bench.look()
+    bench.poll()
     assert bench.imds.posts == [EVENT_ID]
 
 
@@ -747,11 +747,11 @@ def test_what_the_document_may_hide_is_not_posted(bench: ApprovalBench) -> None:
     bench.announce()
     hidden = bench.imds.events_now.pop(EVENT_ID)
     bench.imds.events_now["odd"] = {"EventStatus": "Scheduled"}
-    bench.look()
+    bench.poll()
     bench.send(bench.approve())
     assert (bench.imds.posts, bench.story()) == ([], [("accepted", None)])
     bench.imds.events_now = {EVENT_ID: hidden}
-    bench.look()
+    bench.poll()
     assert bench.imds.posts == [EVENT_ID]
 
 
@@ -763,7 +763,7 @@ def test_nobody_approves_an_event_that_is_named_twice(bench: ApprovalBench) -> N
     bench.fail()
     bench.send(bench.approve(jti="before"))
     bench.imds.events_now["twin"] = entry(EVENT_ID.lower(), resources=["web_3", "web_4", "web_5"])
-    bench.look()
+    bench.poll()
     bench.send(bench.approve())
     with pytest.raises(LookupError, match="not_approvable"):
         bench.person()
@@ -790,10 +790,10 @@ def test_a_retry_needs_an_issuer_that_is_trusted_still(bench: ApprovalBench) -> 
     bench.imds.failures = [fails("refused")]
     bench.send(bench.approve())
     bench.trust_file.write_text("{")
-    bench.look(after=9)
+    bench.poll(after=9)
     assert bench.story() == [("accepted", None)]
     bench.trust(bench.other)
-    bench.look(after=9)
+    bench.poll(after=9)
     assert bench.imds.posts == [EVENT_ID]
     assert bench.story() == [("accepted", None), ("failed", "not_allowed")]
 
@@ -814,7 +814,7 @@ def test_an_event_that_ended_and_returned_during_a_post_is_a_new_one(bench: Appr
     bench.imds.failures = [slow]
     bench.announce(OTHER_ID)
     assert bench.imds.posts == [EVENT_ID, OTHER_ID]
-    bench.look()
+    bench.poll()
     assert bench.imds.posts == [EVENT_ID, OTHER_ID, EVENT_ID]
     about = [each["state"] for each in bench.receipts() if each["evt"] == EVENT_ID]
     assert about == ["accepted", "posted", "confirmed", "accepted", "posted"]
@@ -825,7 +825,7 @@ def test_nobody_approves_what_does_not_name_its_vms(bench: ApprovalBench, resour
     """Who is released must be known: neither a command nor a person can approve without that."""
     bench.announce()
     bench.change(Resources=resources)
-    bench.look()
+    bench.poll()
     bench.send(bench.approve())
     with pytest.raises(LookupError, match="not_allowed"):
         bench.person()
@@ -837,12 +837,12 @@ def test_posted_is_not_confirmed_before_it_is_seen(bench: ApprovalBench) -> None
     bench.announce()
     bench.imds.starts = False
     bench.send(bench.approve())
-    bench.look()
+    bench.poll()
     bench.change(NotBefore="Mon, 02 Mar 2026 11:00:00 GMT")
-    bench.look()
+    bench.poll()
     assert GOOD[:2] == bench.story()
     bench.vanish()
-    bench.look()
+    bench.poll()
     assert bench.story() == GOOD
 
 
@@ -857,7 +857,7 @@ def test_an_approved_event_that_vanishes_need_not_be_cancelled(
     if approve:
         bench.send(bench.approve())
     bench.vanish()
-    bench.look()
+    bench.poll()
     status = bench.record()["data"]["event"]["eventStatus"]
     assert status == ("Unknown" if approve else "Canceled")
 
@@ -869,8 +869,8 @@ def test_an_old_look_is_no_ground_for_a_post(bench: ApprovalBench) -> None:
     bench.clock.advance(60)
     bench.send(token)
     assert (bench.imds.posts, bench.story()) == ([], [("accepted", None)])
-    bench.look()
-    bench.look()
+    bench.poll()
+    bench.poll()
     assert (bench.imds.posts, bench.story()) == ([EVENT_ID], GOOD)
 
 
@@ -890,7 +890,7 @@ def test_what_changed_while_nobody_looked_is_not_approved(
     bench.clock.advance(60)
     bench.send(token)
     bench.change(**fields)
-    bench.look()
+    bench.poll()
     assert (bench.imds.posts, bench.story()) == ([], [("accepted", None), end])
 
 
@@ -950,7 +950,7 @@ def test_rule_and_command_at_once_have_one_effect(bench: ApprovalBench) -> None:
     bench.send(bench.approve())
     assert bench.imds.effective == [EVENT_ID]
     bench.change(EventStatus="Started", NotBefore="")
-    bench.look()
+    bench.poll()
     finals = Counter(each["jti"] for each in bench.receipts() if each["state"] == "confirmed")
     assert sorted(finals.values()) == [1, 1]
 
@@ -965,7 +965,7 @@ def test_every_receipt_says_why(bench: ApprovalBench, caplog: pytest.LogCaptureF
     bench.person(why="CHG0012345")
     bench.restart()
     bench.vanish()
-    bench.look()
+    bench.poll()
     bench.announce(OTHER_ID)
     bench.send(bench.approve(bench.record(OTHER_ID), jti="two", rsn="drained"))
     bench.send(bench.approve(bench.record(OTHER_ID), jti="two", rsn="drained"))
@@ -1042,7 +1042,7 @@ class TestFullDisk:
             with pytest.raises(StoreError):
                 bench.approvals.polled()
         self.full(bench, full=False)
-        bench.look()
+        bench.poll()
         assert ([EVENT_ID], GOOD[:2]) == (bench.imds.posts, bench.story())
 
     def test_while_imds_cannot_be_reached(self, bench: ApprovalBench) -> None:
@@ -1056,8 +1056,8 @@ class TestFullDisk:
         bench.imds.failures = [fill]
         bench.send(bench.approve())
         self.full(bench, full=False)
-        bench.look()
-        bench.look()
+        bench.poll()
+        bench.poll()
         assert bench.imds.posts == [EVENT_ID] * 2
         assert bench.story() == GOOD
 

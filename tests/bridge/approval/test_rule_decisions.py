@@ -40,7 +40,7 @@ def test_a_rule_approves_with_its_name_in_the_receipt(benches: Any) -> None:
     first = bench.receipts()[0]
     assert (first["actor"], first["issuer"], first["evt"]) == ("rule:mine", None, EVENT_ID)
     assert first["resources"] == ["web_3", "web_4"]
-    bench.look()
+    bench.poll()
     assert [*APPROVED, ("confirmed", None)] == bench.story()
     assert len({each["jti"] for each in bench.receipts()}) == 1
 
@@ -51,7 +51,7 @@ def test_a_rule_decides_once_about_one_state(benches: Any) -> None:
     bench.imds.starts = False
     bench.announce()
     for _ in range(3):
-        bench.look()
+        bench.poll()
         bench.restart()
     assert bench.imds.posts == [EVENT_ID]
     assert bench.story() == APPROVED
@@ -61,13 +61,13 @@ def test_too_many_vms_are_refused_with_one_receipt(benches: Any) -> None:
     """A refusal by max_resources is told once for each state of the event, over restarts too."""
     bench = benches(MINE)
     bench.announce(resources=["web_3", "web_4", "web_5"])
-    bench.look()
+    bench.poll()
     bench.restart()
-    bench.look()
+    bench.poll()
     assert bench.story() == [("rejected", "not_allowed")]
     assert bench.receipts()[0]["resources"] == ["web_3", "web_4", "web_5"]
     bench.change(Resources=["web_3", "web_4"])
-    bench.look()
+    bench.poll()
     assert [("rejected", "not_allowed"), *APPROVED] == bench.story()
 
 
@@ -77,7 +77,7 @@ def test_a_rule_that_allows_more_approves_what_it_refused(benches: Any) -> None:
     bench.announce(resources=["web_3", "web_4"])
     bench.rules = [MINE]
     bench.restart()
-    bench.look()
+    bench.poll()
     assert [("rejected", "not_allowed"), *APPROVED] == bench.story()
 
 
@@ -85,10 +85,10 @@ def test_an_acknowledgement_turns_waiting_into_approval(benches: Any) -> None:
     """The rule is asked at each look, so that an acknowledgement that comes later counts."""
     bench = benches(AFTER)
     record = bench.announce()
-    bench.look()
+    bench.poll()
     assert bench.story() == []
     bench.acknowledged.add(record["id"])
-    bench.look()
+    bench.poll()
     assert bench.story() == APPROVED
 
 
@@ -96,9 +96,9 @@ def test_time_alone_lets_the_next_vm_act(benches: Any) -> None:
     """While nothing changes at IMDS, the takeover comes with the clock."""
     bench = benches(Rule(name="lead", max_resources=2, leader="first", takeover=60))
     bench.announce(resources=["web_4", "WEB_3"])
-    bench.look(after=59)
+    bench.poll(after=59)
     assert bench.story() == []
-    bench.look(after=1)
+    bench.poll(after=1)
     assert bench.story() == APPROVED
 
 
@@ -110,13 +110,13 @@ def test_a_clock_that_was_wrong_at_boot_brings_no_turn_closer(benches: Any, wron
     bench = benches(Rule(name="lead", max_resources=2, leader="first", takeover=60))
     bench.clock.jump(wrong)
     bench.announce(resources=["web_4", "web_3"])
-    bench.look(after=50)
+    bench.poll(after=50)
     bench.clock.jump(-wrong)
     bench.restart()
-    bench.look()
-    bench.look(after=59)
+    bench.poll()
+    bench.poll(after=59)
     assert bench.story() == []
-    bench.look(after=1)
+    bench.poll(after=1)
     assert bench.story() == APPROVED
 
 
@@ -126,7 +126,7 @@ def test_the_leader_is_the_first_of_the_newest_document(benches: Any) -> None:
     record = bench.announce(resources=["web_4", "web_3"])
     assert bench.imds.posts == []
     bench.change(Resources=["web_3", "web_4"])
-    bench.look()
+    bench.poll()
     assert bench.imds.posts == [EVENT_ID]
     assert bench.record() == record
 
@@ -137,7 +137,7 @@ def test_a_leader_that_no_longer_leads_does_not_act(benches: Any) -> None:
     bench.imds.failures = [fails("refused")]
     bench.announce(resources=["web_3", "web_4"])
     bench.change(Resources=["web_4", "web_3"])
-    bench.look(after=9)
+    bench.poll(after=9)
     assert bench.imds.posts == [EVENT_ID]
 
 
@@ -146,12 +146,12 @@ def test_no_rule_approves_an_event_that_is_named_twice(benches: Any) -> None:
     bench = benches(MINE)
     twin = entry(EVENT_ID.lower(), resources=["web_3", "web_4", "web_5"])
     bench.imds.events_now = {EVENT_ID: entry(), "twin": twin}
-    bench.look()
-    bench.look()
+    bench.poll()
+    bench.poll()
     assert bench.imds.posts == []
     assert bench.story() == [("rejected", "not_approvable")]
     del bench.imds.events_now["twin"]
-    bench.look()
+    bench.poll()
     assert bench.imds.posts == [EVENT_ID]
 
 
@@ -159,7 +159,7 @@ def test_an_event_that_is_named_twice_alike_is_one(benches: Any) -> None:
     """The same entry again, its EventId in another case, leaves nothing unclear."""
     bench = benches(MINE)
     bench.imds.events_now = {EVENT_ID: entry(), "twin": entry(EVENT_ID.lower())}
-    bench.look()
+    bench.poll()
     assert bench.imds.posts == [EVENT_ID]
 
 
@@ -171,7 +171,7 @@ def test_rules_wait_for_a_good_poll(benches: Any) -> None:
     bench.acknowledged.add(record["id"])
     bench.fail()
     assert bench.story() == []
-    bench.look()
+    bench.poll()
     assert bench.story() == APPROVED
 
 
@@ -180,11 +180,11 @@ def test_a_clock_that_is_set_brings_no_turn_closer(benches: Any, hours: int) -> 
     """Somebody sets the wall clock, or the first time sync comes: the leader keeps its time."""
     bench = benches(Rule(name="lead", max_resources=2, leader="first", takeover=60))
     bench.announce(resources=["web_4", "web_3"])
-    bench.look(after=50)
+    bench.poll(after=50)
     bench.clock.jump(hours * 3600)
-    bench.look(after=9)
+    bench.poll(after=9)
     assert bench.story() == []
-    bench.look(after=1)
+    bench.poll(after=1)
     assert bench.story() == APPROVED
 
 
@@ -192,13 +192,13 @@ def test_a_return_gives_the_leader_its_time_again(benches: Any) -> None:
     """What was waited for an event in a former life does not count in its next one."""
     bench = benches(Rule(name="lead", max_resources=2, leader="first", takeover=60))
     bench.announce(resources=["web_4", "web_3"])
-    bench.look(after=50)
+    bench.poll(after=50)
     bench.vanish()
-    bench.look(after=100)
+    bench.poll(after=100)
     bench.announce(resources=["web_4", "web_3"])
-    bench.look(after=59)
+    bench.poll(after=59)
     assert bench.story() == []
-    bench.look(after=1)
+    bench.poll(after=1)
     assert bench.story() == APPROVED
 
 
@@ -207,10 +207,10 @@ def test_a_rule_that_failed_is_asked_again_about_the_next_state(benches: Any) ->
     bench = benches(MINE)
     bench.imds.failures = [fails("http_400")]
     bench.announce()
-    bench.look()
+    bench.poll()
     assert bench.story() == [("accepted", None), ("failed", "imds_refused")]
     bench.change(Description="moved")
-    bench.look()
+    bench.poll()
     assert bench.story()[2:] == APPROVED
 
 
@@ -220,7 +220,7 @@ def test_each_event_is_decided_about_by_itself(benches: Any) -> None:
     bench.announce()
     record = bench.announce(OTHER_ID)
     bench.acknowledged.add(record["id"])
-    bench.look()
+    bench.poll()
     assert bench.imds.posts == [OTHER_ID]
 
 
@@ -327,5 +327,5 @@ def test_nothing_is_remembered_of_events_that_are_over(benches: Any) -> None:
     bench.announce(resources=["web_3", "web_4"])
     assert list(bench.approvals._rules._pending) == [EVENT_ID.casefold()]
     bench.vanish()
-    bench.look()
+    bench.poll()
     assert bench.approvals._rules._pending == {}

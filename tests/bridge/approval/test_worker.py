@@ -147,7 +147,7 @@ def test_commands_do_not_wait_for_it_for_ever(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where IMDS does not answer, a command is judged all the same, and a ping answered."""
-    monkeypatch.setattr(module, "FIRST_LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(module, "FIRST_POLL_SECONDS", 0.05)
     scene.start()
     assert scene.send("a")
     assert scene.approvals.next() == ["a"]
@@ -377,7 +377,7 @@ def test_before_the_identity_is_confirmed_nothing_is_carried_out(scene: Scene) -
 
 def test_a_deadline_needs_no_poll(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     """A poll that hangs, or comes late, keeps no VM from being prepared."""
-    monkeypatch.setattr(module, "FIRST_LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(module, "FIRST_POLL_SECONDS", 0.05)
     scene.approvals.before["prepare"] = lambda: setattr(scene.approvals, "deadline", None)
     scene.approvals.deadline = 0.0
     scene.approver.start()
@@ -388,7 +388,7 @@ def test_a_deadline_that_cannot_be_stored_is_tried_again(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not in a loop, and without a poll too."""
-    monkeypatch.setattr(module, "FIRST_LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(module, "FIRST_POLL_SECONDS", 0.05)
     monkeypatch.setattr(module, "DEADLINE_SECONDS", 0.05)
 
     def fail() -> None:

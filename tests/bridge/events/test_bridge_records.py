@@ -24,7 +24,7 @@ GAP = PollGap(
     seconds=61.23456,
     since=NOW - timedelta(seconds=61),
     is_long=True,
-    looking=False,
+    is_continuous=False,
     reason="imds",
     restarted=False,
     pause_seconds=0.0,
@@ -33,9 +33,9 @@ VALIDATOR = Draft202012Validator(schema(), format_checker=FormatChecker())
 
 
 def heartbeat() -> RecordDraft:
-    """A heartbeat of a bridge that has not looked yet."""
+    """A heartbeat of a bridge that has not polled yet."""
     return bridge_records.heartbeat(
-        OBSERVER, NOW, interval=60.0, looked_at=None, pending=0, last_sequence=0
+        OBSERVER, NOW, interval=60.0, polled_at=None, pending=0, last_sequence=0
     )
 
 
@@ -45,7 +45,7 @@ DRAFTS = [
     bridge_records.stopped(OBSERVER, NOW, reason="stopped"),
     heartbeat(),
     bridge_records.heartbeat(
-        OBSERVER, NOW, interval=0.5, looked_at=NOW, pending=3, last_sequence=42
+        OBSERVER, NOW, interval=0.5, polled_at=NOW, pending=3, last_sequence=42
     ),
     *bridge_records.gap(OBSERVER, NOW, GAP),
     bridge_records.store_reset(
@@ -80,7 +80,7 @@ def test_every_notice_says_who_speaks(draft: RecordDraft) -> None:
 
 
 def test_a_gap_says_from_when_to_when() -> None:
-    """And why nobody looked."""
+    """A gap says why there were no polls."""
     (draft,) = bridge_records.gap(OBSERVER, NOW, GAP)
     assert draft.data["gap"] == {
         "from": "2026-03-02T09:58:59.000Z",
@@ -92,7 +92,7 @@ def test_a_gap_says_from_when_to_when() -> None:
 
 def test_a_short_gap_is_not_worth_a_record() -> None:
     """A slow answer is no news."""
-    short = replace(GAP, seconds=2.0, is_long=False, looking=True)
+    short = replace(GAP, seconds=2.0, is_long=False, is_continuous=True)
     assert bridge_records.gap(OBSERVER, NOW, short) == []
 
 

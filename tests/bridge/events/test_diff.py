@@ -16,18 +16,22 @@ from support.documents.documents import (
     without,
 )
 
-from bridge.events.diff import Look, Transition, diff, within
+from bridge.events.diff import PollContext, Transition, diff, within
 from bridge.events.tracked import Measured, TrackedEvent
 from bridge.imds.document import parse_document
 
-LOOKING = Look(now=NOW, vm_name="web_3", gap_seconds=1.0, looking=True, boot_known=True)
-AFTER = replace(LOOKING, now=NOW + timedelta(hours=1))
+CONTINUOUS = PollContext(
+    now=NOW, vm_name="web_3", gap_seconds=1.0, is_continuous=True, boot_known=True
+)
+AFTER = replace(CONTINUOUS, now=NOW + timedelta(hours=1))
 Known = Mapping[str, TrackedEvent]
 
 
-def step(known: Known, *entries: object, look: Look = LOOKING) -> tuple[list[Transition], Known]:
+def step(
+    known: Known, *entries: object, poll: PollContext = CONTINUOUS
+) -> tuple[list[Transition], Known]:
     """The transitions to a document of these entries, and what is known after them."""
-    transitions = diff(known, parse_document(body(*entries)), look)
+    transitions = diff(known, parse_document(body(*entries)), poll)
     return transitions, {**known, **{each.tracked.event.key: each.tracked for each in transitions}}
 
 
@@ -36,9 +40,9 @@ def told(transitions: list[Transition]) -> list[tuple[str, str, int]]:
     return [(each.kind, each.tracked.status, each.tracked.revision) for each in transitions]
 
 
-def seen(*entries: object, look: Look = LOOKING) -> Known:
+def seen(*entries: object, poll: PollContext = CONTINUOUS) -> Known:
     """What is known after one look."""
-    return step({}, *entries, look=look)[1]
+    return step({}, *entries, poll=poll)[1]
 
 
 def measured(known: Known, what: Measured) -> Known:
@@ -138,42 +142,47 @@ def test_a_started_event_can_be_updated() -> None:
 
 
 ENDINGS = [
-    (started(), LOOKING, Measured(), "Completed"),
-    (started(), replace(LOOKING, looking=False), Measured(), "Completed"),
-    (entry(), LOOKING, Measured(), "Canceled"),
-    (entry(), LOOKING, Measured(restarted=False), "Canceled"),
-    (entry(), replace(LOOKING, approved=frozenset({"somebody-elses"})), Measured(), "Canceled"),
-    (entry(), replace(LOOKING, approved=frozenset({EVENT_ID.casefold()})), Measured(), "Unknown"),
-    (entry(), replace(LOOKING, looking=False), Measured(restarted=True), "Completed"),
+    (started(), CONTINUOUS, Measured(), "Completed"),
+    (started(), replace(CONTINUOUS, is_continuous=False), Measured(), "Completed"),
+    (entry(), CONTINUOUS, Measured(), "Canceled"),
+    (entry(), CONTINUOUS, Measured(restarted=False), "Canceled"),
+    (entry(), replace(CONTINUOUS, approved=frozenset({"somebody-elses"})), Measured(), "Canceled"),
+    (
+        entry(),
+        replace(CONTINUOUS, approved=frozenset({EVENT_ID.casefold()})),
+        Measured(),
+        "Unknown",
+    ),
+    (entry(), replace(CONTINUOUS, is_continuous=False), Measured(restarted=True), "Completed"),
     (entry(), AFTER, Measured(restarted=True), "Completed"),
     (entry(), AFTER, Measured(pause_seconds=4.2), "Completed"),
     (entry(), AFTER, Measured(), "Unknown"),
     (entry(), AFTER, Measured(restarted=False), "Unknown"),
-    (entry(), replace(LOOKING, looking=False), Measured(), "Unknown"),
-    (entry(not_before=""), LOOKING, Measured(), "Unknown"),
-    (entry(not_before="soon"), LOOKING, Measured(), "Unknown"),
-    (entry(status="Completed"), LOOKING, Measured(), "Completed"),
+    (entry(), replace(CONTINUOUS, is_continuous=False), Measured(), "Unknown"),
+    (entry(not_before=""), CONTINUOUS, Measured(), "Unknown"),
+    (entry(not_before="soon"), CONTINUOUS, Measured(), "Unknown"),
+    (entry(status="Completed"), CONTINUOUS, Measured(), "Completed"),
     (entry(status="Canceled"), AFTER, Measured(), "Canceled"),
-    (entry(status="Levitating"), LOOKING, Measured(), "Unknown"),
+    (entry(status="Levitating"), CONTINUOUS, Measured(), "Unknown"),
     (entry(resources=["web_4"]), AFTER, Measured(restarted=True), "Unknown"),
     (entry(resources=["web_4"]), AFTER, Measured(pause_seconds=9.0), "Unknown"),
 ]
 
 
-@pytest.mark.parametrize(("last", "look", "what", "expected"), ENDINGS)
+@pytest.mark.parametrize(("last", "poll", "what", "expected"), ENDINGS)
 def test_absence_is_the_end(
-    last: dict[str, Any], look: Look, what: Measured, expected: str
+    last: dict[str, Any], poll: PollContext, what: Measured, expected: str
 ) -> None:
     """How it ended is what was last seen, how it vanished and what was measured; never a guess."""
     known = measured(seen(last), what)
-    assert [("ended", expected, 2)] == told(step(known, look=look)[0])
+    assert [("ended", expected, 2)] == told(step(known, poll=poll)[0])
 
 
 def test_an_end_before_the_old_date_is_not_early_after_a_move() -> None:
     """The last NotBefore counts."""
     _, known = step(seen(entry(not_before=LATER)), entry())
-    look = replace(LOOKING, now=NOW + timedelta(minutes=20))
-    assert told(step(known, look=look)[0]) == [("ended", "Unknown", 3)]
+    poll = replace(CONTINUOUS, now=NOW + timedelta(minutes=20))
+    assert told(step(known, poll=poll)[0]) == [("ended", "Unknown", 3)]
 
 
 def test_an_event_ends_once() -> None:
@@ -216,7 +225,7 @@ def test_a_return_counts_on(raw: dict[str, Any], kind: str) -> None:
         key: replace(each, measured=Measured(restarted=True)) for key, each in seen(entry()).items()
     }
     _, known = step(before)
-    ((transition,), after) = step(known, raw, look=AFTER)
+    ((transition,), after) = step(known, raw, poll=AFTER)
     (back,) = after.values()
     assert (transition.kind, back.revision, back.pending) == (kind, 3, True)
     assert (back.first_seen, back.measured.restarted) == (AFTER.now, False)
@@ -224,7 +233,7 @@ def test_a_return_counts_on(raw: dict[str, Any], kind: str) -> None:
 
 def test_a_restart_that_cannot_be_noticed_is_not_denied() -> None:
     """Without a boot id, restarted is null."""
-    known = seen(entry(), look=replace(LOOKING, boot_known=False))
+    known = seen(entry(), poll=replace(CONTINUOUS, boot_known=False))
     assert [each.measured.restarted for each in known.values()] == [None]
 
 

@@ -10,7 +10,7 @@ FIRST = PollGap(
     seconds=None,
     since=None,
     is_long=False,
-    looking=False,
+    is_continuous=False,
     reason="restart",
     restarted=False,
     pause_seconds=0.0,
@@ -25,35 +25,35 @@ def tracker(
     rebooted: bool | None = False,
 ) -> GapTracker:
     """The tracker of a run that begins so many seconds after the last look of the one before."""
-    looked_at = None if ago is None else clock.now() - timedelta(seconds=ago)
-    return GapTracker(clock, interval=interval, looked_at=looked_at, rebooted=rebooted)
+    polled_at = None if ago is None else clock.now() - timedelta(seconds=ago)
+    return GapTracker(clock, interval=interval, polled_at=polled_at, rebooted=rebooted)
 
 
-def look(gaps: GapTracker, clock: FakeClock) -> PollGap:
+def poll(gaps: GapTracker, clock: FakeClock) -> PollGap:
     """One good look."""
     gap = gaps.gap(clock.now())
-    gaps.looked(clock.now(), gap)
+    gaps.polled(clock.now(), gap)
     return gap
 
 
 def test_the_first_look_ever_ends_no_gap() -> None:
-    """Nobody had looked before; how something vanished nobody saw."""
+    """There was no poll before, so how something vanished was not seen."""
     clock = FakeClock()
-    assert look(tracker(clock, rebooted=None), clock) == FIRST
+    assert poll(tracker(clock, rebooted=None), clock) == FIRST
 
 
 def test_looks_follow_each_other() -> None:
     """A second between two looks is no gap to speak of."""
     clock = FakeClock()
     gaps = tracker(clock)
-    look(gaps, clock)
+    poll(gaps, clock)
     clock.advance(1.0)
-    expected = replace(FIRST, seconds=1.0, since=NOW, looking=True, reason="imds")
-    assert look(gaps, clock) == expected
+    expected = replace(FIRST, seconds=1.0, since=NOW, is_continuous=True, reason="imds")
+    assert poll(gaps, clock) == expected
 
 
 @pytest.mark.parametrize(
-    ("interval", "seconds", "is_long", "looking"),
+    ("interval", "seconds", "is_long", "is_continuous"),
     [
         (1.0, 5.0, False, True),
         (1.0, 5.1, False, False),
@@ -64,23 +64,23 @@ def test_looks_follow_each_other() -> None:
     ],
 )
 def test_a_gap_is_long_by_the_clock_and_by_the_interval(
-    interval: float, seconds: float, is_long: bool, looking: bool
+    interval: float, seconds: float, is_long: bool, is_continuous: bool
 ) -> None:
-    """Whoever looks once a minute has not looked away after ten seconds."""
+    """With one poll a minute, ten seconds without a poll are no gap."""
     clock = FakeClock()
     gaps = tracker(clock, interval=interval)
-    look(gaps, clock)
+    poll(gaps, clock)
     clock.advance(seconds)
     gap = gaps.gap(clock.now())
-    assert (is_long, looking, "imds") == (gap.is_long, gap.looking, gap.reason)
+    assert (is_long, is_continuous, "imds") == (gap.is_long, gap.is_continuous, gap.reason)
 
 
 @pytest.mark.parametrize("ago", [0.0, 1.0, 5.0, 3600.0, -3600.0])
 def test_between_two_runs_nobody_looked(ago: float) -> None:
     """However short that was: what vanished meanwhile was not seen to vanish."""
     clock = FakeClock()
-    gap = look(tracker(clock, ago=ago), clock)
-    assert (gap.looking, gap.reason) == (False, "restart")
+    gap = poll(tracker(clock, ago=ago), clock)
+    assert (gap.is_continuous, gap.reason) == (False, "restart")
     assert (gap.seconds, gap.is_long) == (max(0.0, ago), ago > 10)
 
 
@@ -88,12 +88,12 @@ def test_a_reboot_is_told_once() -> None:
     """By the first look after it."""
     clock = FakeClock()
     gaps = tracker(clock, ago=60.0, rebooted=True)
-    gaps = [look(gaps, clock), look(gaps, clock)]
+    gaps = [poll(gaps, clock), poll(gaps, clock)]
     assert [(gap.reason, gap.restarted) for gap in gaps] == [("reboot", True), ("imds", False)]
 
 
-def test_a_failed_look_ends_nothing() -> None:
-    """Only `looked` does: the next look still ends the whole gap, the reboot included."""
+def test_a_failed_poll_ends_nothing() -> None:
+    """Only `polled` does: the next poll still ends the whole gap, the reboot included."""
     clock = FakeClock()
     gaps = tracker(clock, ago=60.0, rebooted=True)
     gaps.gap(clock.now())
@@ -107,25 +107,25 @@ def test_a_wall_clock_that_jumps_makes_no_gap(seconds: float) -> None:
     """Within a run the monotonic clock counts."""
     clock = FakeClock()
     gaps = tracker(clock)
-    look(gaps, clock)
+    poll(gaps, clock)
     clock.advance(1.0)
     clock.jump(seconds)
     gap = gaps.gap(clock.now())
-    assert (gap.seconds, gap.is_long, gap.looking) == (1.0, False, True)
+    assert (gap.seconds, gap.is_long, gap.is_continuous) == (1.0, False, True)
 
 
-def test_a_pause_belongs_to_the_next_look() -> None:
-    """And to that one only; what is measured during the look is kept for the one after."""
+def test_a_pause_belongs_to_the_next_poll() -> None:
+    """And to that one only; what is measured during the poll is kept for the one after."""
     clock = FakeClock()
     gaps = tracker(clock)
-    look(gaps, clock)
+    poll(gaps, clock)
     gaps.stood_still(1.5)
     gaps.stood_still(2.0)
     clock.advance(4.0)
     gap = gaps.gap(clock.now())
     gaps.stood_still(0.25)
-    gaps.looked(clock.now(), gap)
-    after = [look(gaps, clock), look(gaps, clock)]
+    gaps.polled(clock.now(), gap)
+    after = [poll(gaps, clock), poll(gaps, clock)]
     assert (gap.pause_seconds, gap.reason) == (3.5, "pause")
     assert [each.pause_seconds for each in after] == [0.25, 0.0]
 
@@ -134,7 +134,7 @@ def test_an_outage_with_a_short_pause_in_it_is_an_outage() -> None:
     """A pause is the reason only where it is most of the gap."""
     clock = FakeClock()
     gaps = tracker(clock)
-    look(gaps, clock)
+    poll(gaps, clock)
     gaps.stood_still(2.0)
     clock.advance(60.0)
     assert gaps.gap(clock.now()).reason == "imds"
@@ -144,7 +144,7 @@ def test_a_gap_longer_than_the_calendar_is_survived() -> None:
     """Its beginning is then the last look that is known."""
     clock = FakeClock()
     gaps = tracker(clock)
-    look(gaps, clock)
+    poll(gaps, clock)
     clock.advance(1.0)
     clock.jump(-(NOW.replace(tzinfo=None) - NOW.min).total_seconds())
     clock.advance(-1.0)

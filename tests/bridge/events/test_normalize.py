@@ -8,7 +8,7 @@ from cloudevents.core.bindings.http import HTTPMessage, from_http_event
 from jsonschema import Draft202012Validator, FormatChecker
 from support.documents.documents import EVENT_ID, NOW, VM, body, entry, started
 
-from bridge.events.diff import Look, Transition, diff
+from bridge.events.diff import PollContext, Transition, diff
 from bridge.events.normalize import normalize, pending_event
 from bridge.events.tracked import Measured
 from bridge.imds.document import parse_document
@@ -22,11 +22,11 @@ VALIDATOR = Draft202012Validator(schema(), format_checker=FormatChecker())
 OBSERVER = Observer(
     vm=VM, node=None, bridge=BridgeRun(version="1.2.3", instance_id="run-1", site="plant")
 )
-LOOK = Look(
+POLL = PollContext(
     now=NOW,
     vm_name=VM.name,
     gap_seconds=1.00049,
-    looking=True,
+    is_continuous=True,
     boot_known=True,
     latency_ms=3.14159,
     incarnation=7,
@@ -35,22 +35,24 @@ LOOK = Look(
 STREAM = "9a7c2b1e-6f40-4f51-8a3d-2e1f0c9b8a70"
 
 
-def appeared(raw: dict[str, Any], look: Look = LOOK) -> Transition:
+def appeared(raw: dict[str, Any], poll: PollContext = POLL) -> Transition:
     """The transition by which an entry is first seen."""
-    (transition,) = diff({}, parse_document(body(raw)), look)
+    (transition,) = diff({}, parse_document(body(raw)), poll)
     return transition
 
 
-def then(before: Transition, *entries: object, look: Look = LOOK) -> Transition:
+def then(before: Transition, *entries: object, poll: PollContext = POLL) -> Transition:
     """The transition that follows one, by a document of these entries."""
     known = {before.tracked.event.key: before.tracked}
-    (transition,) = diff(known, parse_document(body(*entries)), look)
+    (transition,) = diff(known, parse_document(body(*entries)), poll)
     return transition
 
 
-def record(transition: Transition, look: Look = LOOK, observer: Observer = OBSERVER) -> RecordDraft:
+def record(
+    transition: Transition, poll: PollContext = POLL, observer: Observer = OBSERVER
+) -> RecordDraft:
     """The record of a transition."""
-    return normalize(transition, observer, look)
+    return normalize(transition, observer, poll)
 
 
 def every_transition() -> list[Transition]:
@@ -191,8 +193,8 @@ def test_only_a_start_and_an_end_tell_what_was_measured() -> None:
 
 def test_the_notice_of_a_started_event_is_that_of_its_last_date() -> None:
     """NotBefore is blank by then; the notice was what it was."""
-    later = replace(LOOK, now=NOW + timedelta(seconds=900))
-    data = record(then(appeared(entry()), started(), look=later), later).data
+    later = replace(POLL, now=NOW + timedelta(seconds=900))
+    data = record(then(appeared(entry()), started(), poll=later), later).data
     assert (data["event"]["notBefore"], data["observation"]["noticeSeconds"]) == (None, 900.0)
 
 
@@ -204,9 +206,9 @@ def test_without_a_date_there_is_no_notice() -> None:
 
 
 def test_the_very_first_look_ends_no_gap() -> None:
-    """Nobody had looked before."""
-    look = replace(LOOK, gap_seconds=None, latency_ms=None, previous_incarnation=None)
-    assert record(appeared(entry(), look), look).data["observation"] == {
+    """There was no poll before."""
+    poll = replace(POLL, gap_seconds=None, latency_ms=None, previous_incarnation=None)
+    assert record(appeared(entry(), poll), poll).data["observation"] == {
         "noticeSeconds": 900.0,
         "gapSeconds": None,
         "latencyMs": None,
@@ -236,6 +238,6 @@ def test_a_pending_event_is_the_short_form_of_its_record() -> None:
 def test_an_id_is_the_same_in_every_version() -> None:
     """This id was computed once; a change of it would tell every old fact again."""
     observer = replace(OBSERVER, vm=VmIdentity(vm_id="vm", name="web_3"))
-    look = replace(LOOK, now=datetime(2030, 1, 1, tzinfo=UTC))
+    poll = replace(POLL, now=datetime(2030, 1, 1, tzinfo=UTC))
     raw = entry("GOLDEN", not_before="Mon, 02 Mar 2026 10:15:00 GMT")
-    assert record(appeared(raw, look), look, observer).id == "5acd5a9f-b8ec-594e-b114-2362245b4d41"
+    assert record(appeared(raw, poll), poll, observer).id == "5acd5a9f-b8ec-594e-b114-2362245b4d41"

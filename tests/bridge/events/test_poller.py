@@ -29,7 +29,7 @@ DOWN = ImdsError("nobody listens", reason="refused")
 
 @pytest.fixture
 def bench(tmp_path: Path) -> Iterator[Bench]:
-    """A bridge that has not looked yet."""
+    """A bridge that has not polled yet."""
     made = Bench(tmp_path / "state")
     yield made
     made.close()
@@ -160,7 +160,7 @@ def test_what_could_not_be_committed_is_found_again(bench: Bench) -> None:
 
 
 def test_a_long_outage_is_told_before_what_it_hid(bench: Bench) -> None:
-    """Nobody looked: how the event vanished is not known."""
+    """There were no polls: how the event vanished is not known."""
     bench.serve(body(entry()))
     bench.fails(DOWN)
     gap, ended = bench.serve(body(), after=60.0)
@@ -177,7 +177,7 @@ def test_an_outage_is_told_once(bench: Bench) -> None:
 
 
 def test_a_reboot_completes_an_event(bench: Bench) -> None:
-    """The boot id has changed since it was announced; the downtime is that of nobody looking."""
+    """The boot id has changed since it was announced; the downtime is that without a poll."""
     bench.serve(body(entry(event_type="Reboot")))
     bench.restart(boot_id="boot-2")
     _, ended = bench.serve(body(), after=61.5)
@@ -205,7 +205,7 @@ def test_a_reboot_that_others_had_says_nothing_of_their_events(bench: Bench) -> 
 
 
 def test_a_reboot_with_the_clock_behind_is_a_reboot(bench: Bench) -> None:
-    """A VM may come up with yesterday's time: that is no proof that somebody looked."""
+    """A VM may come up with yesterday's time: that is no proof of a poll."""
     bench.serve(body(entry()))
     bench.clock.jump(-86400.0)
     bench.restart(boot_id="boot-2")
@@ -239,7 +239,7 @@ def test_a_night_of_sleep_is_a_long_gap(bench: Bench) -> None:
     """
     bench.serve(body(entry(not_before="Tue, 03 Mar 2026 10:00:00 GMT")))
     bench.clock.suspend(8 * 3600)
-    assert not bench.state.gaps.is_looking()
+    assert not bench.state.gaps.is_polling()
     gap, ended = bench.serve(body(), after=1.25)
     assert (gap.data["gap"]["seconds"], gap.data["gap"]["reason"]) == (28801.25, "pause")
     assert gap.data["gap"]["from"] == "2026-03-02T10:00:01.000Z"

@@ -11,7 +11,7 @@ from support.documents.documents import (
     body,
     entry,
 )
-from support.imds.polling import looking
+from support.imds.polling import state_and_poller
 from support.store_helpers import bridge_draft
 
 from bridge.imds.client import ImdsError
@@ -38,7 +38,7 @@ class Preparing:
     def begin(self) -> None:
         """A run."""
         self.store, _ = open_store(self._directory, self.clock.now())
-        self.current, self._poller = looking(self.store, self.imds, self.clock)
+        self.current, self._poller = state_and_poller(self.store, self.imds, self.clock)
         outbox = Outbox(self.store)
         outbox.register({"drain": Recipient(kind="program", prepares=True)})
         spec = PreparingSpec(sink="drain", kind="program", lead=LEAD)
@@ -61,7 +61,7 @@ class Preparing:
         self.imds.said = said
         self.clock.advance(after)
         self._poller.run()
-        self.preparations.look()
+        self.preparations.follow()
         return self.states()
 
     def states(self) -> list[str | None]:
@@ -109,7 +109,7 @@ def test_a_deadline_is_known_before_it_comes(preparing: Preparing) -> None:
     assert preparing.preparations.seconds_to_deadline() == NOTICE - LEAD
     preparing.clock.advance(NOTICE - LEAD)
     assert preparing.preparations.seconds_to_deadline() == 0
-    preparing.preparations.look()
+    preparing.preparations.follow()
     assert preparing.states() == ["preparing"]
     assert preparing.preparations.seconds_to_deadline() is None
 

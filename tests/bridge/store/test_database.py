@@ -98,14 +98,14 @@ def test_what_was_seen_is_remembered(tmp_path: Path) -> None:
     event = event_row("A")
     with opened(tmp_path) as store:
         store.commit(events=[event], meta={"incarnation": "279", "boot_id": "b"})
-        store.mark_looked(NOW)
+        store.mark_polled(NOW)
     with opened(tmp_path) as store:
         seen = store.seen()
     assert ({event.key: event.value}, 279, "b", NOW) == (
         seen.events,
         seen.incarnation,
         seen.boot_id,
-        seen.looked_at,
+        seen.polled_at,
     )
 
 

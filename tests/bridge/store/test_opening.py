@@ -45,7 +45,7 @@ def used(directory: Path, *, records: int = 30) -> str:
     with opened(directory) as store:
         Outbox(store).register(recipients("ops"))
         store.commit([draft(n) for n in range(1, records + 1)], events=[event_row("A")])
-        store.mark_looked(NOW)
+        store.mark_polled(NOW)
         return store.stream
 
 

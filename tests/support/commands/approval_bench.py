@@ -26,7 +26,7 @@ from support.commands.approving import (
 )
 from support.commands.control_plane import Signer, jwks
 from support.documents.documents import FakeClock, body
-from support.imds.polling import looking
+from support.imds.polling import state_and_poller
 
 from bridge.approval.ledger import Ledger
 from bridge.config.approval import Rule
@@ -220,7 +220,7 @@ class ModelBench:
         self.store.read("PRAGMA synchronous=OFF")
         self._write_trust()
         committing = Interrupted(self.store, self._committing, only="commit")
-        self.current, self.poller = looking(
+        self.current, self.poller = state_and_poller(
             self.store, self.imds, self.clock, committing=committing
         )
         self.outbox = Outbox(self.store)

@@ -10,7 +10,7 @@ from typing import Any
 from support.commands.control_plane import Signer, jwks
 from support.commands.forgery import Scene
 from support.documents.documents import EVENT_ID, VM, FakeClock, StandInImds, body, entry
-from support.imds.polling import looking
+from support.imds.polling import state_and_poller
 
 from bridge.approval.approvals import Approvals
 from bridge.approval.ledger import Ledger
@@ -156,7 +156,7 @@ class ApprovalBench:
         """A run on the store, or on that of another directory."""
         self.directory = directory or self.directory
         self.store, _ = open_store(self.directory, self.clock.now())
-        self.current, self.poller = looking(
+        self.current, self.poller = state_and_poller(
             self.store, self.imds, self.clock, interval=self.interval
         )
         self.ledger = self.make_ledger(self.store)
@@ -199,7 +199,7 @@ class ApprovalBench:
     def announce(self, event_id: str = EVENT_ID, **fields: Any) -> dict[str, Any]:
         """An event is announced and looked at; its record."""
         self.imds.events_now[event_id] = entry(event_id, **fields)
-        self.look()
+        self.poll()
         return self.record(event_id)
 
     def change(self, event_id: str = EVENT_ID, **fields: Any) -> None:
@@ -210,7 +210,7 @@ class ApprovalBench:
         """The event is over from the next look on."""
         del self.imds.events_now[event_id]
 
-    def look(self, *, after: float = 1.0) -> None:
+    def poll(self, *, after: float = 1.0) -> None:
         """A poll so many seconds later, and what approval makes of it."""
         self.clock.advance(after)
         assert self.poller.run()
@@ -310,10 +310,10 @@ def populate(bench: ApprovalBench) -> None:
         "E-GONE": entry("E-GONE"),
         "E-OTHERS": entry("E-OTHERS", resources=("web_4", "web_33")),
     }
-    bench.look()
+    bench.poll()
     bench.change("E-SOON", Resources=["web_3", "web_4"])
     bench.vanish("E-GONE")
-    bench.look()
+    bench.poll()
 
 
 def scene(bench: ApprovalBench) -> Scene:

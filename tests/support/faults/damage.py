@@ -49,7 +49,7 @@ class Original:
             events = [event_row(f"E-{number}", pending=number > RECORDS - 4)]
             (record,) = store.commit([draft(number)], events=events, meta={"incarnation": "1"})
             self.records[record.sequence] = record
-        store.mark_looked(NOW)
+        store.mark_polled(NOW)
         for sink, count in BEHIND.items():
             while (batch := outbox.next(sink, 1)) and batch.cursor <= count:
                 outbox.delivered(sink, batch)

@@ -19,7 +19,7 @@ def records_of(store: Store) -> list[Record]:
     return [read_record(body) for (body,) in rows]
 
 
-def looking(
+def state_and_poller(
     store: Store,
     imds: StandInImds,
     clock: FakeClock,
@@ -97,7 +97,7 @@ class Bench:
     def begin(self) -> None:
         """A run on the store of the directory."""
         self.store, _ = open_store(self.directory, self.clock.now())
-        self.state, self.poller = looking(
+        self.state, self.poller = state_and_poller(
             self.store, self.imds, self.clock, scope_self=self.scope_self, boot_id=self.boot_id
         )
 

@@ -324,7 +324,7 @@ class RecordBench:
                 self.state.observer,
                 self.clock.now(),
                 interval=60,
-                looked_at=None,
+                polled_at=None,
                 pending=0,
                 last_sequence=self.store.last_record_sequence,
             )
