@@ -61,11 +61,11 @@ class SinkPaused(SinkError):
 
 
 class SinkRejected(Exception):
-    """The destination will never take this record; it is parked as dead, with the reason.
+    """The destination will never take this record; it is marked as dead, with the reason.
 
     `delivered`: how many records from the front of the batch were acknowledged before it, so the
     refused record is `records[delivered]`.
-    `tries`: park it only after this many refusals in a row (1: at once).
+    `tries`: mark it as dead only after this many refusals in a row (1: at once).
     `stays_open`: as in `SinkError`, between those tries.
     """
 

@@ -98,7 +98,7 @@ class Gauges(Collector):
         totals: tuple[tuple[str, Callable[[Health], float]], ...] = (
             ("seb_sink_delivered_total", lambda each: each.delivered),
             ("seb_sink_failures_total", lambda each: each.failed),
-            ("seb_sink_dead_total", lambda each: each.parked),
+            ("seb_sink_dead_total", lambda each: each.dead),
             ("seb_sink_up", lambda each: each.state == "ok"),
             ("seb_sink_idle", lambda each: each.state == "idle"),
         )

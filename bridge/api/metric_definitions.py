@@ -90,8 +90,8 @@ DEFINITIONS: Final = (
     ),
     _counter("seb_sink_delivered_total", "Records that the sink has acknowledged", *SINK),
     _counter("seb_sink_failures_total", "Attempts of the sink that failed", *SINK),
-    _counter("seb_sink_dead_total", "Records that were parked as dead for the sink", *SINK),
-    _gauge("seb_sink_dead_records", "Records that are parked as dead for the sink now", *SINK),
+    _counter("seb_sink_dead_total", "Records that were marked as dead for the sink", *SINK),
+    _gauge("seb_sink_dead_records", "Records that are dead for the sink now", *SINK),
     _gauge("seb_sink_backlog_records", "Records that are not delivered to the sink yet", *SINK),
     _gauge(
         "seb_sink_oldest_pending_timestamp_seconds",

@@ -1,110 +1,47 @@
-"""Changes of a sink's condition: noted, logged once, and the wait until the next try."""
+"""How long a sink's worker waits before the next try."""
 
 from __future__ import annotations
 
-import logging
+import random
 from collections.abc import Callable
 from typing import Final
 
-from bridge.clock import Clock
-from bridge.delivery.health import Health, State, reason_of
-from bridge.logs import Redactor
-from bridge.store.database import StoreError
-from sinks.base import SinkError, SinkPaused
-from wire.record import Record
+from bridge.delivery.health import Health
 
-log: Final = logging.getLogger("bridge.delivery.worker")
-
-_ACTIONS: Final = {
-    "ok": "sink_up",
-    "idle": "sink_idle",
-    "failing": "sink_down",
-    "paused": "sink_paused",
-}
-_MESSAGES: Final = {
-    "ok": "the sink takes records",
-    "idle": "the sink does not fail any more; no record has been acknowledged yet",
-}
+FIRST_RETRY_SECONDS: Final = 1.0
+MAX_RETRY_SECONDS: Final = 60.0
+URGENT_RETRY_SECONDS: Final = 5.0
+"""The longest wait while an event that names this VM is near."""
+URGENT_NOTICE_SECONDS: Final = 120.0
+"""How near that is."""
+MAX_RETRY_AFTER_SECONDS: Final = 300.0
+"""A destination that asks for a longer wait than this is asked again after this."""
+MAX_STUCK_THREADS: Final = 8
+"""From this many on, hurry makes no more of them."""
 
 
-class Condition:
-    """How one sink's worker fares."""
+def seconds_to_next_try(
+    health: Health,
+    retry_after: float | None,
+    *,
+    urgent: bool,
+    draw: Callable[[], float] = random.random,
+) -> float:
+    """Seconds until the next try; `retry_after` is what the destination asked for."""
+    if retry_after is not None:
+        return min(max(retry_after, 0.0), MAX_RETRY_AFTER_SECONDS)
+    if may_hurry(health, urgent=urgent):
+        return retry_delay(health.failures, cap=URGENT_RETRY_SECONDS, draw=draw)
+    # Each call that is still stuck in an abandoned thread slows the making of more of them.
+    stuck = health.stuck_threads * MAX_RETRY_SECONDS
+    return retry_delay(health.failures, cap=MAX_RETRY_SECONDS, draw=draw) + stuck
 
-    def __init__(
-        self,
-        name: str,
-        health: Health,
-        clock: Clock,
-        *,
-        urgent: Callable[[], bool],
-        redact: Redactor,
-        draw: Callable[[], float],
-    ) -> None:
-        self._name = name
-        self._health = health
-        self._clock = clock
-        self._urgent = urgent
-        self._redact = redact
-        self._draw = draw
 
-    def recovered(self) -> None:
-        """Nothing fails, at the moment. Only an acknowledged record proves that the sink works."""
-        health = self._health
-        state: State = "ok" if health.acknowledged else "idle"
-        if health.state == state:
-            return
-        failures = health.failures
-        if state == "ok" or failures:
-            log.info(
-                _MESSAGES[state],
-                extra={
-                    "action": _ACTIONS[state],
-                    "sink": self._name,
-                    "failures": failures or None,
-                    "outage_seconds": self._clock.monotonic() - health.since if failures else None,
-                },
-            )
-        health.failures = 0
-        health.turn(state, None, self._clock.monotonic())
+def may_hurry(health: Health, *, urgent: bool) -> bool:
+    """Whether to wait less because an event is near."""
+    return urgent and health.stuck_threads < MAX_STUCK_THREADS
 
-    def failed(self, error: Exception) -> float | None:
-        """Note a failure; returns the seconds to wait, or None for until a person acts."""
-        health = self._health
-        reason = reason_of(error, self._redact)
-        is_bug = not isinstance(error, (SinkError, StoreError))
-        if is_bug:
-            reason = f"a bug in the sink: {type(error).__name__}: {reason}"
-        health.failures += 1
-        health.failed += 1
-        state: State = "paused" if isinstance(error, SinkPaused) else "failing"
-        if health.turn(state, reason, self._clock.monotonic()):
-            log.warning(
-                "the sink takes no records",
-                exc_info=error if is_bug else None,
-                extra={
-                    "action": "sink_bug" if is_bug else _ACTIONS[state],
-                    "sink": self._name,
-                    "reason": reason,
-                },
-            )
-        if state == "paused":
-            return None
-        return self.delay(error.retry_after if isinstance(error, SinkError) else None)
 
-    def parked(self, record: Record, reason: str) -> None:
-        """Note that a record is dead for this sink."""
-        self._health.parked += 1
-        log.error(
-            "a record is dead for this sink",
-            extra={
-                "action": "record_dead",
-                "sink": self._name,
-                "record": record.id,
-                "type": record.type,
-                "reason": reason,
-            },
-        )
-
-    def delay(self, retry_after: float | None) -> float:
-        """Seconds until the next try; `retry_after` is what the destination asked for."""
-        return self._health.delay(retry_after, urgent=self._urgent(), draw=self._draw)
+def retry_delay(failures: int, *, cap: float, draw: Callable[[], float] = random.random) -> float:
+    """Seconds to wait after so many failures in a row: full jitter, from 1 s up to `cap`."""
+    return draw() * min(cap, FIRST_RETRY_SECONDS * 2.0 ** min(max(failures, 1) - 1, 16))

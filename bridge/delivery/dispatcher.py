@@ -11,7 +11,7 @@ from typing import Any, Final
 from bridge.clock import Clock
 from bridge.config.load import SinkSpec
 from bridge.delivery.health import Health
-from bridge.delivery.worker import Delivered, Park, Worker
+from bridge.delivery.worker import Delivered, MarkDead, Worker
 from bridge.logs import Redactor
 from bridge.store.outbox import Outbox, Recipient
 from sinks.base import Sink, SinkContext, SinkSettings
@@ -156,7 +156,7 @@ class Dispatcher:
         health = self.health[name]
         health.failures += 1
         health.failed += 1
-        if health.turn("failing", reason, self._clock.monotonic()):
+        if health.set_state("failing", reason, self._clock.monotonic()):
             log.warning(
                 "the sink is stuck and gets a new worker",
                 extra={"action": "sink_stuck", "sink": name, "reason": reason},
@@ -173,21 +173,21 @@ class Dispatcher:
             self._clock,
             self.health[name],
             urgent=self._urgent,
-            park=self._park(name),
+            mark_dead=self._mark_dead(name),
             redact=self._redact,
             delivered=self._delivered,
             draw=self._draw,
         )
 
-    def _park(self, name: str) -> Park:
-        def park(record: Record, reason: str, attempts: int) -> None:
+    def _mark_dead(self, name: str) -> MarkDead:
+        def mark_dead(record: Record, reason: str, attempts: int) -> None:
             # No dead letter about a dead letter, or each would make another, nor about heartbeats.
             notice = (
                 None
                 if record.is_heartbeat or record.type == BRIDGE_DEAD_LETTER
                 else self._dead_letter(name, record, reason, attempts)
             )
-            self._outbox.park(
+            self._outbox.mark_dead(
                 name,
                 record.sequence,
                 reason=reason,
@@ -196,4 +196,4 @@ class Dispatcher:
                 notice=notice,
             )
 
-        return park
+        return mark_dead

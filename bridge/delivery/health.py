@@ -1,8 +1,7 @@
-"""How a sink is doing, and how long to wait before it is tried again."""
+"""How a sink is doing: the values that the worker keeps, and that the API and metrics show."""
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
@@ -10,18 +9,6 @@ from typing import Final, Literal
 
 from wire.record import Record
 
-IDLE_SECONDS: Final = 5.0
-"""How often an idle sink is looked after."""
-FIRST_RETRY_SECONDS: Final = 1.0
-MAX_RETRY_SECONDS: Final = 60.0
-URGENT_RETRY_SECONDS: Final = 5.0
-"""The longest wait while an event that names this VM is near."""
-URGENT_NOTICE_SECONDS: Final = 120.0
-"""How near that is."""
-MAX_RETRY_AFTER_SECONDS: Final = 300.0
-"""A destination that asks for a longer wait than this is asked again after this."""
-MAX_STUCK_THREADS: Final = 8
-"""From this many on, hurry makes no more of them."""
 MAX_REASON_LENGTH: Final = 500
 """Reasons are stored, logged and sent to every sink: a page of HTML must not be."""
 
@@ -53,15 +40,15 @@ class Health:
     """Seconds from the commit of that record to its acknowledgement."""
     failed: int = 0
     """Failed tries in this run."""
-    parked: int = 0
-    """Records that were parked as dead in this run."""
+    dead: int = 0
+    """Records that were marked as dead in this run."""
     stuck_threads: int = 0
     """Abandoned threads whose call has not come back."""
     next_try_at: float | None = None
     """Monotonic time of the next try while it waits, infinite where a person has to act."""
 
-    def turn(self, state: State, reason: str | None, now: float) -> bool:
-        """Take on a state; whether that is worth a line in the log."""
+    def set_state(self, state: State, reason: str | None, now: float) -> bool:
+        """Set the state; whether that is worth a line in the log."""
         changed = (state, reason) != (self.state, self.reason)
         if state != self.state:
             self.since = now
@@ -82,27 +69,11 @@ class Health:
         self.refused = record
         return self.refusals
 
-    def gave_up(self) -> None:
-        """The refused record was parked as dead."""
+    def marked_dead(self) -> None:
+        """The refused record was marked as dead."""
         self.acknowledged = False
         self.refusals = 0
         self.refused = None
-
-    def may_hurry(self, *, urgent: bool) -> bool:
-        """Whether to wait less because an event is near."""
-        return urgent and self.stuck_threads < MAX_STUCK_THREADS
-
-    def delay(
-        self, retry_after: float | None, *, urgent: bool, draw: Callable[[], float] = random.random
-    ) -> float:
-        """Seconds until the next try; `retry_after` is what the destination asked for."""
-        if retry_after is not None:
-            return min(max(retry_after, 0.0), MAX_RETRY_AFTER_SECONDS)
-        if self.may_hurry(urgent=urgent):
-            return retry_delay(self.failures, cap=URGENT_RETRY_SECONDS, draw=draw)
-        # Each call that is still stuck in an abandoned thread slows the making of more of them.
-        stuck = self.stuck_threads * MAX_RETRY_SECONDS
-        return retry_delay(self.failures, cap=MAX_RETRY_SECONDS, draw=draw) + stuck
 
 
 def reason_of(error: Exception, redact: Callable[[str], str]) -> str:
@@ -120,8 +91,3 @@ def reason_of(error: Exception, redact: Callable[[str], str]) -> str:
 def lag(record: Record, now: datetime) -> float:
     """Seconds since the record was observed, never less than none: the clock may have been set."""
     return max(0.0, (now - datetime.fromisoformat(record.time)).total_seconds())
-
-
-def retry_delay(failures: int, *, cap: float, draw: Callable[[], float] = random.random) -> float:
-    """Seconds to wait after so many failures in a row: full jitter, from 1 s up to `cap`."""
-    return draw() * min(cap, FIRST_RETRY_SECONDS * 2.0 ** min(max(failures, 1) - 1, 16))

@@ -10,19 +10,33 @@ from math import inf
 from typing import Any, Final
 
 from bridge.clock import Clock
-from bridge.delivery.backoff import Condition
-from bridge.delivery.health import IDLE_SECONDS, URGENT_RETRY_SECONDS, Health, lag, reason_of
+from bridge.delivery.backoff import URGENT_RETRY_SECONDS, may_hurry, seconds_to_next_try
+from bridge.delivery.health import Health, State, lag, reason_of
 from bridge.delivery.timeout import AbandonedError, CallTimeout, SinkBugError
 from bridge.logs import Redactor
 from bridge.store.batch import Batch
+from bridge.store.database import StoreError
 from bridge.store.outbox import Outbox
-from sinks.base import Sink, SinkError, SinkRejected
+from sinks.base import Sink, SinkError, SinkPaused, SinkRejected
 from wire.record import Record
 
 log: Final = logging.getLogger(__name__)
 
-Park = Callable[[Record, str, int], None]
-"""Parks a record as dead: the record, the reason, and how often it was tried."""
+IDLE_SECONDS: Final = 5.0
+"""How often an idle sink gets its `maintain`."""
+_ACTIONS: Final = {
+    "ok": "sink_up",
+    "idle": "sink_idle",
+    "failing": "sink_down",
+    "paused": "sink_paused",
+}
+_MESSAGES: Final = {
+    "ok": "the sink takes records",
+    "idle": "the sink does not fail any more; no record has been acknowledged yet",
+}
+
+MarkDead = Callable[[Record, str, int], None]
+"""Marks a record as dead in the store: the record, the reason, and how often it was tried."""
 
 Delivered = Callable[[str, Sequence[float]], None]
 """Is told of acknowledged records: the sink's name, and for each the seconds since its commit."""
@@ -39,7 +53,7 @@ class Worker:
         health: Health,
         *,
         urgent: Callable[[], bool],
-        park: Park,
+        mark_dead: MarkDead,
         redact: Redactor,
         delivered: Delivered,
         draw: Callable[[], float] = random.random,
@@ -51,13 +65,10 @@ class Worker:
         self._outbox = outbox
         self._clock = clock
         self._urgent = urgent
-        self._park = park
+        self._mark_dead_in_store = mark_dead
         self._redact = redact
         self._delivered = delivered
         self._draw = draw
-        self._condition = Condition(
-            self.name, health, clock, urgent=urgent, redact=redact, draw=draw
-        )
         self._opened = False
         self._ended = False
         self._wake = threading.Event()
@@ -112,7 +123,7 @@ class Worker:
 
     def _run(self) -> None:
         if self.health.failures:
-            self._wait(self._condition.delay(None))
+            self._wait(self._seconds_to_next_try(None))
         while not self.timeout.is_abandoned:
             last = self._finishing.is_set()
             try:
@@ -124,7 +135,7 @@ class Worker:
                 self._close_after(error)
                 if last or self.timeout.is_abandoned:
                     break
-                self._wait(self._condition.failed(error))
+                self._wait(self._note_failure(error))
                 if self.health.state == "paused" and self._finishing.is_set():
                     break
         self._close()
@@ -149,7 +160,7 @@ class Worker:
             if batch is not None:
                 self._deliver(batch)
             self._call(self.sink.maintain)
-            self._condition.recovered()
+            self._note_success()
             if batch is None:
                 if self._finishing.is_set():
                     return
@@ -159,7 +170,7 @@ class Worker:
 
     def _deliver(self, batch: Batch) -> None:
         if batch.damaged is not None:
-            self._give_up(batch.records[0], batch.damaged, tries=0)
+            self._mark_dead(batch.records[0], batch.damaged, tries=0)
             return
         try:
             self._call(lambda: self.sink.deliver(batch.records))
@@ -191,16 +202,81 @@ class Worker:
         self._delivered(self.name, lags)
 
     def _refuse(self, record: Record, error: SinkRejected) -> None:
-        """Park the record, or have it tried again where the sink says that it may yet be taken."""
+        """Mark the record as dead, or have it tried again where the sink says that it may yet be
+        taken.
+        """
         tries = self.health.refuse(record.id)
         if tries < error.tries:
             raise SinkError(str(error), stays_open=error.stays_open) from error
-        self._give_up(record, reason_of(error, self._redact), tries=tries)
-        self.health.gave_up()
+        self._mark_dead(record, reason_of(error, self._redact), tries=tries)
+        self.health.marked_dead()
 
-    def _give_up(self, record: Record, reason: str, *, tries: int) -> None:
-        self._park(record, reason, tries)
-        self._condition.parked(record, reason)
+    def _mark_dead(self, record: Record, reason: str, *, tries: int) -> None:
+        self._mark_dead_in_store(record, reason, tries)
+        self.health.dead += 1
+        log.error(
+            "a record is dead for this sink",
+            extra={
+                "action": "record_dead",
+                "sink": self.name,
+                "record": record.id,
+                "type": record.type,
+                "reason": reason,
+            },
+        )
+
+    def _note_success(self) -> None:
+        """The sink works, or at least does not fail: only an acknowledged record proves that it
+        works.
+        """
+        health = self.health
+        state: State = "ok" if health.acknowledged else "idle"
+        if health.state == state:
+            return
+        failures = health.failures
+        if state == "ok" or failures:
+            log.info(
+                _MESSAGES[state],
+                extra={
+                    "action": _ACTIONS[state],
+                    "sink": self.name,
+                    "failures": failures or None,
+                    "outage_seconds": self._clock.monotonic() - health.since if failures else None,
+                },
+            )
+        health.failures = 0
+        health.set_state(state, None, self._clock.monotonic())
+
+    def _note_failure(self, error: Exception) -> float | None:
+        """Log a failure that is new; returns the seconds to wait, or None for until a person
+        acts.
+        """
+        health = self.health
+        reason = reason_of(error, self._redact)
+        is_bug = not isinstance(error, (SinkError, StoreError))
+        if is_bug:
+            reason = f"a bug in the sink: {type(error).__name__}: {reason}"
+        health.failures += 1
+        health.failed += 1
+        state: State = "paused" if isinstance(error, SinkPaused) else "failing"
+        if health.set_state(state, reason, self._clock.monotonic()):
+            log.warning(
+                "the sink takes no records",
+                exc_info=error if is_bug else None,
+                extra={
+                    "action": "sink_bug" if is_bug else _ACTIONS[state],
+                    "sink": self.name,
+                    "reason": reason,
+                },
+            )
+        if state == "paused":
+            return None
+        return self._seconds_to_next_try(
+            error.retry_after if isinstance(error, SinkError) else None
+        )
+
+    def _seconds_to_next_try(self, retry_after: float | None) -> float:
+        return seconds_to_next_try(self.health, retry_after, urgent=self._urgent(), draw=self._draw)
 
     def _call(self, work: Callable[[], None]) -> None:
         self.timeout.call(work, limit=self.sink.deadline)
@@ -223,7 +299,7 @@ class Worker:
             self._close()
 
     def _maintain(self) -> None:
-        """Look after a sink that is open while it waits for its next try."""
+        """Call `maintain` of a sink that is open while it waits for its next try."""
         if not self._opened:
             return
         try:
@@ -246,7 +322,7 @@ class Worker:
             self._wake.clear()
             now = self._clock.monotonic()
             long = URGENT_RETRY_SECONDS < at - now < inf
-            if long and self.health.may_hurry(urgent=self._urgent()):
+            if long and may_hurry(self.health, urgent=self._urgent()):
                 at = now + self._draw() * URGENT_RETRY_SECONDS
         self._resumed.clear()
         self.health.next_try_at = None

@@ -16,8 +16,8 @@ from bridge.approval.worker import Approver
 from bridge.clock import Clock
 from bridge.config.load import SinkSpec, preparing_sink
 from bridge.config.settings import Settings
+from bridge.delivery.backoff import URGENT_NOTICE_SECONDS
 from bridge.delivery.dispatcher import DeadLetter, Dispatcher, MakeSink, make_sink
-from bridge.delivery.health import URGENT_NOTICE_SECONDS
 from bridge.events import bridge_records
 from bridge.events.poller import Poller, PollResult
 from bridge.events.state import CurrentState

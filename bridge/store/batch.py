@@ -22,7 +22,7 @@ class Batch:
     again: bool = False
     """Whether a person asked to try these dead records again."""
     damaged: str | None = None
-    """Why the one record of the batch is corrupt: it is to be parked, not delivered."""
+    """Why the one record of the batch is corrupt: it is to be marked as dead, not delivered."""
 
 
 def read_batch(

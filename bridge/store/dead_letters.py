@@ -138,7 +138,9 @@ class DeadRecords:
         attempts: int,
         now: datetime,
     ) -> None:
-        """Park a record in the connection's transaction; of heartbeats only the newest is kept."""
+        """Mark a record as dead in the connection's transaction; of heartbeats only the newest is
+        kept.
+        """
         connection.execute(
             "DELETE FROM dead WHERE sink = ?1 AND sequence < ?2 AND sequence IN ("
             "SELECT sequence FROM records WHERE type = ?3) AND EXISTS ("

@@ -204,7 +204,7 @@ class Outbox:
             whole = len(done) == len(batch.records)
             self._advance(sink, batch.cursor if whole else done[-1].sequence)
 
-    def park(
+    def mark_dead(
         self,
         sink: str,
         sequence: int,
@@ -214,7 +214,7 @@ class Outbox:
         now: datetime,
         notice: RecordDraft | None = None,
     ) -> None:
-        """Park a record as dead and move past it, with its dead letter. Raises `StoreError`."""
+        """Mark a record as dead and move past it, with its dead letter. Raises `StoreError`."""
 
         def move(connection: sqlite3.Connection) -> None:
             self.dead.add(connection, sink, sequence, reason=reason, attempts=attempts, now=now)

@@ -124,7 +124,7 @@ class MqttSink(Sink[MqttSettings]):
         if outcome.refusal is not None:
             raise _refusal(messages[alone:], outcome, done=alone)
         # One by one, because what lies behind the refused record in a window is taken before it,
-        # and no record may be parked for its neighbour.
+        # and no record may be marked as dead for its neighbour.
         self._one_by_one = False
 
     def _publish_apart(self, message: Message) -> PublishOutcome:

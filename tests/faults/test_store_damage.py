@@ -21,7 +21,7 @@ def verdict(original: Original, found: Found) -> str:
     for sink in BEHIND:
         got = [record.sequence for record in found.got[sink]]
         assert got == sorted(set(got)), "out of order"
-    return "reset" if found.resets else "parked" if found.dead else "whole"
+    return "reset" if found.resets else "dead" if found.dead else "whole"
 
 
 def try_damages(home: Path, kind: str, *, log: bool, rounds: int, seed: int) -> str:

@@ -132,7 +132,7 @@ def test_a_file_that_is_no_certificate_is_named(
 
 @pytest.mark.parametrize("limit", ["max_packet_size 3000", "message_size_limit 3000"])
 def test_a_record_that_is_too_large_is_rejected(tmp_path: Path, limit: str) -> None:
-    """Mosquitto's two ways to limit a message both park it, and only it."""
+    """Mosquitto's two ways to limit a message both make it dead, and only it."""
     with Mosquitto(tmp_path / "broker", extra=[limit]) as broker:
         sink = make(broker)
         sink.open()

@@ -117,7 +117,7 @@ def test_a_refusal_hints_at_the_token(server: HttpServer, waiting: Hasty) -> Non
 
 
 def test_a_receipt_that_is_refused_itself_is_named(server: HttpServer, waiting: Hasty) -> None:
-    """It is parked after five tries."""
+    """It is marked as dead after five tries."""
     server.answer(status=204)
     server.answer(status=422)
     with pytest.raises(SinkRejected) as caught:

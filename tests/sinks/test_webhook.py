@@ -235,7 +235,7 @@ def test_a_templated_webhook_hears_no_heartbeats(
 
 def test_a_template_replaces_the_body_and_is_what_is_signed(server: HttpServer) -> None:
     """The rendered body goes out as JSON, under a signature of just these bytes; a record that the
-    template cannot render is parked at once, with the template's line.
+    template cannot render is dead at once, with the template's line.
     """
     template = '{"text":\n{{ (vm.name ~ " " ~ event.eventType) | tojson }}}'
     sink = hasty(server, template=template)

@@ -114,10 +114,10 @@ def test_a_sink_is_told_by_its_backlog(stage: Stage) -> None:
 def test_an_idle_sink_is_neither_up_nor_down(stage: Stage) -> None:
     """Two series tell one that has proved nothing yet from one that fails."""
     stage.poll(body())
-    stage.parts.dispatcher.health["file"].turn("idle", None, 0.0)
+    stage.parts.dispatcher.health["file"].set_state("idle", None, 0.0)
     samples = stage.samples()
     assert [samples[by_sink(name)] for name in ("seb_sink_up", "seb_sink_idle")] == [0.0, 1.0]
-    stage.parts.dispatcher.health["file"].turn("ok", None, 0.0)
+    stage.parts.dispatcher.health["file"].set_state("ok", None, 0.0)
     samples = stage.samples()
     assert [samples[by_sink(name)] for name in ("seb_sink_up", "seb_sink_idle")] == [1.0, 0.0]
 

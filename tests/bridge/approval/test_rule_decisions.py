@@ -258,7 +258,7 @@ class TestOutbox:
         """What was acknowledged of an event before is nothing once there is more of it, also where
         an older record that was dead is delivered last.
         """
-        outbox.park("drain", self.record.sequence, reason="no", attempts=5, now=NOW)
+        outbox.mark_dead("drain", self.record.sequence, reason="no", attempts=5, now=NOW)
         store.commit([draft(2, event_id="E-1")])
         self.deliver(outbox)
         assert outbox.acknowledged("drain", "e-1")
@@ -270,7 +270,7 @@ class TestOutbox:
 
     def test_what_is_dead_is_not_acknowledged(self, outbox: Outbox) -> None:
         """A failed preparation never approves, until somebody has it tried again and it works."""
-        outbox.park("drain", self.record.sequence, reason="no", attempts=5, now=NOW)
+        outbox.mark_dead("drain", self.record.sequence, reason="no", attempts=5, now=NOW)
         assert not outbox.acknowledged("drain", "e-1")
         assert outbox.dead.retry("drain", None) == 1
         assert not outbox.acknowledged("drain", "e-1")
@@ -283,7 +283,7 @@ class TestOutbox:
         takes them later, when a person forgets them, or when it replaces one of another kind.
         """
         if how == "a drop":
-            outbox.park("drain", self.record.sequence, reason="exit 65", attempts=1, now=NOW)
+            outbox.mark_dead("drain", self.record.sequence, reason="exit 65", attempts=1, now=NOW)
             assert outbox.dead.drop("drain", None) == 1
         if how == "a filter":
             outbox.register({"drain": Recipient(kind="program", accepts=refuses)})

@@ -6,7 +6,8 @@ import pytest
 from support.sinks.scripted import PATIENCE, Bench, Script
 from support.store_helpers import bridge_draft, draft
 
-from bridge.delivery.health import MAX_STUCK_THREADS, Health, reason_of, retry_delay
+from bridge.delivery.backoff import MAX_STUCK_THREADS, retry_delay, seconds_to_next_try
+from bridge.delivery.health import Health, reason_of
 from bridge.store.database import StoreError
 from sinks.base import SinkError, SinkPaused, SinkRejected
 from wire.record import BRIDGE_DEAD_LETTER, BRIDGE_HEARTBEAT
@@ -65,7 +66,7 @@ def test_a_sink_that_refuses_every_record_is_never_ok(bench: Bench, ops: Script)
     bench.commit(*[draft(n) for n in range(1, 4)])
     bench.start()
     health = bench.dispatcher.health["ops"]
-    ops.wait_for(lambda: health.parked == 3 and health.state == "idle")
+    ops.wait_for(lambda: health.dead == 3 and health.state == "idle")
     ops.wait_for_calls("maintain", 3)
     assert "ok" not in seen
 
@@ -155,7 +156,7 @@ def test_a_refused_record_is_parked_and_the_others_go_on(bench: Bench, ops: Scri
 
 
 def test_a_record_that_may_yet_be_taken_is_tried_so_often(bench: Bench, ops: Script) -> None:
-    """It is parked after the last of its tries."""
+    """It is marked as dead after the last of its tries."""
     ops.on_deliver = [SinkRejected("no", tries=3) for _ in range(3)]
     bench.commit(draft(1), draft(2))
     bench.start()
@@ -246,10 +247,12 @@ def test_the_wait_grows_under_a_ceiling() -> None:
 def test_stuck_threads_slow_down_more_of_them() -> None:
     """Hurry wins over that only while they are few."""
     health = Health(failures=10, stuck_threads=2)
-    assert health.delay(None, urgent=False, draw=lambda: 1.0) == 180
-    assert health.delay(None, urgent=True, draw=lambda: 1.0) == 5
+    assert seconds_to_next_try(health, None, urgent=False, draw=lambda: 1.0) == 180
+    assert seconds_to_next_try(health, None, urgent=True, draw=lambda: 1.0) == 5
     health.stuck_threads = MAX_STUCK_THREADS
-    assert health.delay(None, urgent=True, draw=lambda: 1.0) == 60 * (MAX_STUCK_THREADS + 1)
+    assert seconds_to_next_try(health, None, urgent=True, draw=lambda: 1.0) == 60 * (
+        MAX_STUCK_THREADS + 1
+    )
 
 
 @pytest.mark.parametrize("error", [ZeroDivisionError("oops"), SystemExit(3), KeyError()])
@@ -275,14 +278,14 @@ def test_an_error_of_the_store_is_waited_out(
     """Where a refusal cannot be written down, the record is not passed over."""
     ops.on_deliver = [SinkRejected("no"), SinkRejected("no")]
     bench.commit(draft(1))
-    park, full = bench.outbox.park, [True]
+    mark_dead, full = bench.outbox.mark_dead, [True]
 
-    def park_or_not(*place: object, **how: object) -> None:
+    def mark_or_not(*place: object, **how: object) -> None:
         if full.pop() if full else False:
             raise StoreError("full")
-        park(*place, **how)  # type: ignore[arg-type]
+        mark_dead(*place, **how)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(bench.outbox, "park", park_or_not)
+    monkeypatch.setattr(bench.outbox, "mark_dead", mark_or_not)
     bench.start()
     bench.wait_for_failure("ops")
     assert bench.dispatcher.health["ops"].reason == "full"

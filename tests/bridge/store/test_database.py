@@ -151,7 +151,7 @@ def test_a_dead_heartbeat_survives_the_next(store: Store) -> None:
     outbox = Outbox(store)
     outbox.register(recipients("ops"))
     store.commit([bridge_draft(BRIDGE_HEARTBEAT)])
-    outbox.park("ops", 1, reason="no", attempts=1, now=NOW)
+    outbox.mark_dead("ops", 1, reason="no", attempts=1, now=NOW)
     store.commit([bridge_draft(BRIDGE_HEARTBEAT)])
     assert [dead.sequence for dead in outbox.dead.shown()] == [1]
 
@@ -165,7 +165,7 @@ def test_delivered_records_are_forgotten_in_time(
     outbox.register(recipients("ops"))
     event = "pending-event"
     store.commit([draft(1, event_id=event), draft(2)], events=[event_row(event)])
-    outbox.park("ops", 2, reason="no", attempts=1, now=NOW)
+    outbox.mark_dead("ops", 2, reason="no", attempts=1, now=NOW)
     for number in range(3, 301):
         store.commit([draft(number)])
     assert len(bodies(store)) == 300

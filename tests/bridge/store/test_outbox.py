@@ -216,7 +216,7 @@ def test_a_heartbeat_that_is_replaced_during_delivery(store: Store, outbox: Outb
     batch = outbox.next("ops", 1)
     assert batch is not None
     store.commit([bridge_draft(BRIDGE_HEARTBEAT)])
-    outbox.park("ops", 1, reason="no", attempts=1, now=NOW)
+    outbox.mark_dead("ops", 1, reason="no", attempts=1, now=NOW)
     outbox.delivered("ops", batch)
     assert outbox.dead.shown() == []
     assert sequences(drain(outbox)) == [2]
@@ -226,7 +226,7 @@ def test_a_parked_record_is_shown_with_its_reason(store: Store, outbox: Outbox) 
     """The sink goes on behind it; the record that says so is committed with it."""
     (record, _) = commit(store, 1, 2)
     notice = bridge_draft(BRIDGE_DEAD_LETTER)
-    outbox.park("ops", 1, reason="too large", attempts=5, now=NOW, notice=notice)
+    outbox.mark_dead("ops", 1, reason="too large", attempts=5, now=NOW, notice=notice)
     (dead,) = outbox.dead.shown("ops")
     assert ("ops", 1, record.id, record.type, "too large", 5) == (
         dead.sink,
@@ -243,12 +243,12 @@ def test_a_parked_record_is_shown_with_its_reason(store: Store, outbox: Outbox) 
 def test_refused_heartbeats_do_not_pile_up(store: Store, outbox: Outbox) -> None:
     """Of each sink's refused heartbeats the newest is kept, and every other dead record."""
     commit(store, 1)
-    outbox.park("ops", 1, reason="no", attempts=1, now=NOW)
+    outbox.mark_dead("ops", 1, reason="no", attempts=1, now=NOW)
     for sequence in range(2, 12):
         store.commit([bridge_draft(BRIDGE_HEARTBEAT)])
-        outbox.park("ops", sequence, reason="no", attempts=1, now=NOW)
+        outbox.mark_dead("ops", sequence, reason="no", attempts=1, now=NOW)
     commit(store, 12)
-    outbox.park("ops", 12, reason="no", attempts=1, now=NOW)
+    outbox.mark_dead("ops", 12, reason="no", attempts=1, now=NOW)
     assert [dead.sequence for dead in outbox.dead.shown()] == [1, 11, 12]
 
 
@@ -256,7 +256,7 @@ def test_dead_records_are_tried_again_first(store: Store, outbox: Outbox) -> Non
     """Those that a person named come before what is new; delivered, they are dead no more."""
     committed = commit(store, 1, 2, 3)
     for sequence in (1, 2):
-        outbox.park("ops", sequence, reason="no", attempts=1, now=NOW)
+        outbox.mark_dead("ops", sequence, reason="no", attempts=1, now=NOW)
     assert outbox.dead.retry("ops", [2, 99]) == 1
     batch = outbox.next("ops", 10)
     assert batch == Batch(records=(committed[1],), cursor=0, again=True)
@@ -274,7 +274,7 @@ def test_what_is_tried_again_is_not_the_last_that_a_sink_hears_of_an_event(
     monkeypatch.setattr(retention, "KEEP_DELIVERED", 3)
     store.commit([draft(1, event_id="E-1"), draft(2, event_id="E-2"), draft(3, event_id="E-1")])
     for sequence in (1, 2):
-        outbox.park("ops", sequence, reason="no", attempts=1, now=NOW)
+        outbox.mark_dead("ops", sequence, reason="no", attempts=1, now=NOW)
     ended = draft(4, event_id="E-1", record_type=EVENT_ENDED)
     store.commit([ended, *(draft(number, event_id="E-3") for number in range(5, 15))])
     drain(outbox)
@@ -290,9 +290,9 @@ def test_what_is_tried_again_is_not_the_last_that_a_sink_hears_of_an_event(
 def test_a_record_that_is_refused_again_is_dead_again(store: Store, outbox: Outbox) -> None:
     """It is not tried a third time by itself."""
     commit(store, 1)
-    outbox.park("ops", 1, reason="first", attempts=1, now=NOW)
+    outbox.mark_dead("ops", 1, reason="first", attempts=1, now=NOW)
     outbox.dead.retry("ops", None)
-    outbox.park("ops", 1, reason="second", attempts=1, now=NOW)
+    outbox.mark_dead("ops", 1, reason="second", attempts=1, now=NOW)
     assert [dead.reason for dead in outbox.dead.shown()] == ["second"]
     assert outbox.next("ops", 1) is None
 
@@ -302,7 +302,7 @@ def test_a_store_that_cannot_be_read_forgets_no_retry(
 ) -> None:
     """What a person asked for is tried once the store can be read again, without a restart."""
     commit(store, 1)
-    outbox.park("ops", 1, reason="no", attempts=1, now=NOW)
+    outbox.mark_dead("ops", 1, reason="no", attempts=1, now=NOW)
     outbox.dead.retry("ops", None)
 
     def fail(*_: object) -> None:
@@ -321,7 +321,7 @@ def test_what_a_person_asked_for_outlives_the_process(tmp_path: Path) -> None:
         outbox = Outbox(store)
         outbox.register(recipients("ops"))
         commit(store, 1)
-        outbox.park("ops", 1, reason="no", attempts=1, now=NOW)
+        outbox.mark_dead("ops", 1, reason="no", attempts=1, now=NOW)
         outbox.dead.retry("ops", None)
     with opened(tmp_path) as store:
         outbox = Outbox(store)
@@ -333,7 +333,7 @@ def test_dropped_records_are_gone(store: Store, outbox: Outbox) -> None:
     """Of one sink, all or those named."""
     commit(store, 1, 2, 3)
     for sequence in (1, 2, 3):
-        outbox.park("ops", sequence, reason="no", attempts=1, now=NOW)
+        outbox.mark_dead("ops", sequence, reason="no", attempts=1, now=NOW)
     assert outbox.dead.drop("ops", [2]) == 1
     assert outbox.dead.drop("other", None) == 0
     assert [dead.sequence for dead in outbox.dead.shown()] == [1, 3]
@@ -356,7 +356,7 @@ def test_a_damaged_record_comes_alone(store: Store, outbox: Outbox, change: str)
     assert second is not None
     assert (committed[1].id, 2) == (second.records[0].id, second.records[0].sequence)
     assert second.damaged
-    outbox.park("ops", 2, reason=second.damaged, attempts=0, now=NOW)
+    outbox.mark_dead("ops", 2, reason=second.damaged, attempts=0, now=NOW)
     assert sequences(drain(outbox)) == [3]
     assert [committed[1].id] == [dead.record_id for dead in outbox.dead.shown()]
 
@@ -365,7 +365,7 @@ def test_a_damaged_record_is_not_delivered_on_retry(store: Store, outbox: Outbox
     """Asked for again, it says again what is wrong."""
     commit(store, 1)
     damage(store, 1, "body = X'00'")
-    outbox.park("ops", 1, reason="damaged", attempts=0, now=NOW)
+    outbox.mark_dead("ops", 1, reason="damaged", attempts=0, now=NOW)
     outbox.dead.retry("ops", None)
     batch = outbox.next("ops", 1)
     assert batch is not None
@@ -382,7 +382,7 @@ def test_a_column_that_is_no_text_stops_nobody(store: Store, outbox: Outbox) -> 
 def test_a_disk_that_takes_nothing_repeats_nothing(store: Store, outbox: Outbox) -> None:
     """Where progress cannot be written it is remembered, and written with the next."""
     commit(store, 1, 2, 3)
-    outbox.park("ops", 1, reason="no", attempts=1, now=NOW)
+    outbox.mark_dead("ops", 1, reason="no", attempts=1, now=NOW)
     outbox.dead.retry("ops", None)
     store.read("PRAGMA query_only=ON")
     assert sequences(drain(outbox)) == [1, 2, 3]
@@ -483,13 +483,13 @@ def test_what_is_dropped_while_it_is_tried_again_stays_dropped(
 ) -> None:
     """However the try ends that is under way: a person has decided about the record."""
     commit(store, 1, 2)
-    outbox.park("ops", 1, reason="no", attempts=1, now=NOW)
+    outbox.mark_dead("ops", 1, reason="no", attempts=1, now=NOW)
     assert outbox.dead.retry("ops", None) == 1
     again = outbox.next("ops", 9)
     assert again is not None
     assert outbox.dead.drop("ops", None) == 1
     if refused:
-        outbox.park("ops", 1, reason="no", attempts=1, now=NOW)
+        outbox.mark_dead("ops", 1, reason="no", attempts=1, now=NOW)
     else:
         outbox.delivered("ops", again)
     assert outbox.dead.shown() == []

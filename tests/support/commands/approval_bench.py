@@ -394,7 +394,7 @@ class ModelBench:
         if count:
             self.outbox.delivered(sink, batch, count)
         elif answer == "refuse":
-            self.outbox.park(
+            self.outbox.mark_dead(
                 sink, batch.records[0].sequence, reason="no", attempts=1, now=self.clock.now()
             )
         elif answer == "hold":

@@ -146,4 +146,4 @@ def _deliver(store: Store, found: Found) -> None:
                 continue
             sequence = batch.records[0].sequence
             found.dead.add((sink, sequence))
-            outbox.park(sink, sequence, reason=batch.damaged, attempts=0, now=NOW)
+            outbox.mark_dead(sink, sequence, reason=batch.damaged, attempts=0, now=NOW)

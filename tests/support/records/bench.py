@@ -276,7 +276,9 @@ class RecordBench:
         receiver, count = self.receivers[far_end], 1 if how == "some" else len(batch.records)
         if how == "refuse":
             record = batch.records[0]
-            self.outbox.park(sink, record.sequence, reason="no", attempts=1, now=self.clock.now())
+            self.outbox.mark_dead(
+                sink, record.sequence, reason="no", attempts=1, now=self.clock.now()
+            )
             if record.event_id is not None:
                 receiver.unsure.add(record.event_id)
             return
