@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from bridge.api.control import ControlError
-from bridge.approval.worker import Approver
+from bridge.approval.worker import ApprovalWorker
 from bridge.config.load import SinkSpec
 from bridge.config.settings import Settings
 from bridge.delivery.dispatcher import Dispatcher, make_sink, recipients
@@ -38,7 +38,7 @@ class ControlRequests:
         outbox: Outbox,
         dispatcher: Dispatcher | None = None,
         state: CurrentState | None = None,
-        approver: Approver | None = None,
+        approval_worker: ApprovalWorker | None = None,
         *,
         starting: Callable[[], str | None] = lambda: None,
         settings: Mapping[str, Any] = MappingProxyType({}),
@@ -48,7 +48,7 @@ class ControlRequests:
         self._outbox = outbox
         self._dispatcher = dispatcher
         self._state = state
-        self._approver = approver
+        self._approval_worker = approval_worker
         self._starting = starting
         self._settings = settings
         self._monotonic = monotonic
@@ -83,16 +83,16 @@ class ControlRequests:
 
     def _approval(self, request: Mapping[str, Any]) -> dict[str, Any]:
         jti = _text(request, "jti") or ""
-        approval = self._approver.find(jti) if self._approver else None
+        approval = self._approval_worker.find(jti) if self._approval_worker else None
         if approval is None:
             raise ControlError(f"no approval {jti} is known here")
         return _step(approval)
 
     def _accept(self, request: Mapping[str, Any], *, act: Act) -> dict[str, Any]:
-        if self._approver is None:
+        if self._approval_worker is None:
             raise ControlError("no bridge is running here, and an approval needs one")
         try:
-            approval = self._approver.local(
+            approval = self._approval_worker.local(
                 _text(request, "event") or "",
                 user=_text(request, "user") or "unknown",
                 fingerprint=_text(request, "fingerprint"),

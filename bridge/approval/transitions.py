@@ -26,7 +26,7 @@ class Stage(Enum):
     """Where an open approval stands: its state, and what its requests to IMDS may have caused."""
 
     UNTRIED = ("accepted", "none", "accepted, no request sent")
-    IN_VAIN = ("accepted", "in vain", "accepted, no request reached IMDS")
+    UNREACHED = ("accepted", "in vain", "accepted, no request reached IMDS")
     ERROR = ("accepted", "error", "accepted, IMDS answered with an error")
     UNSURE = ("accepted", "maybe", "accepted, an answer was lost")
     POSTED = ("posted", "maybe", "posted")
@@ -98,7 +98,7 @@ _STAY: Final = Transition()
 _POST: Final = Transition(post=True)
 _CONFIRM: Final = Transition(end="confirmed")
 _POSTED: Final = Transition(stage=Stage.POSTED)
-_IN_VAIN: Final = Transition(stage=Stage.IN_VAIN)
+_UNREACHED: Final = Transition(stage=Stage.UNREACHED)
 _ERROR: Final = Transition(stage=Stage.ERROR)
 _UNSURE: Final = Transition(stage=Stage.UNSURE)
 _AS_FOUND: Final = _failed(None)
@@ -110,12 +110,12 @@ _BARRED: Final = _failed("not_allowed")
 _EXPIRED: Final = _failed("expired")
 _NO_PREP: Final = _failed("not_prepared")
 
-# A request whose answer was lost may have started the event: then the event's own course says
+# A request whose answer was lost may have started the event: then the event itself shows
 # whether it did, and no reason of ours can. An error of a server may have had its effect too, but
 # that an event is over does not show it.
 # fmt: off
 TABLE: Final[Mapping[Fact, Mapping[Stage, Transition]]] = {
-    #                        UNTRIED     IN_VAIN     ERROR       UNSURE      POSTED      PREPARING
+    #                        UNTRIED     UNREACHED   ERROR       UNSURE      POSTED      PREPARING
     Fact.BEGUN:         _row(_BEGUN,     _NO_IMDS,   _CONFIRM,   _CONFIRM,   _CONFIRM,   _BEGUN),
     Fact.OVER:          _row(_GONE,      _NO_IMDS,   _NO,        _CONFIRM,   _CONFIRM,   _GONE),
     Fact.CHANGED:       _row(_AS_FOUND,  _AS_FOUND,  _AS_FOUND,  _AS_FOUND,  _STAY,      _AS_FOUND),
@@ -132,7 +132,7 @@ TABLE: Final[Mapping[Fact, Mapping[Stage, Transition]]] = {
     Fact.REFUSED:       _row(_NO,        _NO,        _STAY,      _STAY,      _STAY,      _STAY),
     Fact.REFUSED_AGAIN: _row(_NO,        _NO,        _NO,        _NO,        _STAY,      _STAY),
     Fact.SERVER_ERROR:  _row(_ERROR,     _ERROR,     _STAY,      _STAY,      _STAY,      _STAY),
-    Fact.NOT_REACHED:   _row(_IN_VAIN,   _STAY,      _STAY,      _STAY,      _STAY,      _STAY),
+    Fact.NOT_REACHED:   _row(_UNREACHED, _STAY,      _STAY,      _STAY,      _STAY,      _STAY),
     Fact.LOST:          _row(_UNSURE,    _UNSURE,    _UNSURE,    _STAY,      _STAY,      _STAY),
 }
 # fmt: on
@@ -205,7 +205,7 @@ def stage_of(approval: Approval) -> Stage:
         return Stage.PREPARING
     if approval.state == Stage.POSTED.state:
         return Stage.POSTED
-    tried = (Stage.UNTRIED, Stage.IN_VAIN, Stage.ERROR, Stage.UNSURE)
+    tried = (Stage.UNTRIED, Stage.UNREACHED, Stage.ERROR, Stage.UNSURE)
     return next((each for each in tried if each.effect == approval.effect), Stage.UNSURE)
 
 

@@ -38,10 +38,11 @@ UNCONFIRMED: Final = "the VM identity is not confirmed by IMDS yet; try again"
 Job = Callable[[], object]
 
 
-class Approver:
-    """Does one thing at a time, in rounds: people, then the last poll, then the commands that wait,
-    then one request to IMDS at most. So a request that hangs delays each of them once, and no flood
-    of commands delays a request for long. All methods may be called from any thread.
+class ApprovalWorker:
+    """The worker that carries out approvals, one thing at a time, in rounds: people, then the last
+    poll, then the commands that wait, then one request to IMDS at most. So a request that hangs
+    delays each of them once, and no flood of commands delays a request for long. All methods may be
+    called from any thread.
     """
 
     def __init__(
@@ -62,7 +63,7 @@ class Approver:
         """Whether the last step found something to do: then there may be more."""
         self._stopping = False
         self._held_until = 0.0
-        self._thread = threading.Thread(target=self._run, name="approver", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="approvals", daemon=True)
 
     def start(self) -> None:
         """Start the thread. It prepares the VM for what is due; approvals wait for `confirm`."""
@@ -161,7 +162,7 @@ class Approver:
         """How far an approval has come. Raises `StoreError`."""
         return self._approvals.find(jti)
 
-    def turn(self) -> None:
+    def run_once(self) -> None:
         """One round: all that waits now, and then one step, which sends one request to IMDS at
         most. The thread of approvals calls it; tests call it instead of a thread.
         """
@@ -177,7 +178,7 @@ class Approver:
 
     def _run(self) -> None:
         while self._wait_for_work():
-            self.turn()
+            self.run_once()
 
     def _wait_for_work(self) -> bool:
         """Wait until there is work; False at the end."""

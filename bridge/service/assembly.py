@@ -12,7 +12,7 @@ from bridge.approval.approvals import Approvals
 from bridge.approval.ledger import Ledger
 from bridge.approval.rule_decisions import Acknowledged, RuleDecisions
 from bridge.approval.trusted_keys import Trust
-from bridge.approval.worker import Approver
+from bridge.approval.worker import ApprovalWorker
 from bridge.clock import Clock
 from bridge.config.load import SinkSpec, preparing_sink
 from bridge.config.settings import Settings
@@ -44,7 +44,7 @@ class Parts:
     state: CurrentState
     poller: Poller
     approvals: Approvals
-    approver: Approver
+    approval_worker: ApprovalWorker
     dispatcher: Dispatcher
 
     @property
@@ -85,7 +85,7 @@ def assemble(
         acknowledged=_acknowledged(outbox, state, preparations),
         preparations=preparations,
     )
-    approver = Approver(approvals)
+    approval_worker = ApprovalWorker(approvals)
     poller = Poller(
         imds,
         store,
@@ -94,12 +94,12 @@ def assemble(
         scope_self=settings.scope == "self",
         boot_id=boot_id,
         approved=lambda: approved_events(store),
-        polled=_then(polled, approver),
+        polled=_then(polled, approval_worker),
     )
     dispatcher = Dispatcher(
         sinks,
         outbox,
-        _context(settings, state, approver, clock, prepares=preparations is not None),
+        _context(settings, state, approval_worker, clock, prepares=preparations is not None),
         clock,
         urgent=lambda: state.urgent(URGENT_NOTICE_SECONDS),
         dead_letter=_dead_letters(state, clock),
@@ -116,23 +116,30 @@ def assemble(
         state=state,
         poller=poller,
         approvals=approvals,
-        approver=approver,
+        approval_worker=approval_worker,
         dispatcher=dispatcher,
     )
 
 
-def _then(polled: Callable[[PollResult], None], approver: Approver) -> Callable[[PollResult], None]:
-    """After each poll the approver goes on, also after one that failed: a command may expire."""
+def _then(
+    polled: Callable[[PollResult], None], approval_worker: ApprovalWorker
+) -> Callable[[PollResult], None]:
+    """After each poll the approvals go on, also after one that failed: a command may expire."""
 
     def ended(poll: PollResult) -> None:
         polled(poll)
-        approver.polled(answered=poll.answered)
+        approval_worker.polled(answered=poll.answered)
 
     return ended
 
 
 def _context(
-    settings: Settings, state: CurrentState, approver: Approver, clock: Clock, *, prepares: bool
+    settings: Settings,
+    state: CurrentState,
+    approval_worker: ApprovalWorker,
+    clock: Clock,
+    *,
+    prepares: bool,
 ) -> SinkContext:
     return SinkContext(
         identity=lambda: state.vm,
@@ -142,8 +149,8 @@ def _context(
         instance_id=state.observer.bridge.instance_id,
         pending=state.pending,
         has_polled=state.gaps.has_polled,
-        command=approver.command,
-        verifies=lambda: approver.verifies,
+        command=approval_worker.command,
+        verifies=lambda: approval_worker.verifies,
         prepares=prepares,
     )
 

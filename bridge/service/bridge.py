@@ -108,7 +108,7 @@ class Bridge:
             self._assemble(store, vm)
             self._lifecycle.report_reset(reset)
             polled = self._parts.poller.run()
-            self._parts.approver.turn()  # prepares what is due, and approves nothing
+            self._parts.approval_worker.run_once()  # prepares what is due, and approves nothing
             if not self._owner.may_deliver:
                 raise UnreachableError(f"{where} does not confirm who this VM is; see `seb check`")
             self._parts.dispatcher.start()
@@ -170,13 +170,13 @@ class Bridge:
             self._parts.outbox,
             self._parts.dispatcher,
             self._parts.state,
-            self._parts.approver,
+            self._parts.approval_worker,
             settings=shown_settings(settings, self._sinks),
         )
         self._monitoring.status.held = lambda: not self._owner.may_deliver
-        self._monitoring.status.approves = lambda: self._parts.approver.is_confirmed
+        self._monitoring.status.approves = lambda: self._parts.approval_worker.is_confirmed
         self._start_if_confirmed(confirming)
-        self._parts.approver.start()
+        self._parts.approval_worker.start()
         scheduler.start()
         while self._outcome is RunEnd.STOPPED and not self._stop.wait(TICK_SECONDS):
             self._start_if_confirmed(confirming)
@@ -187,7 +187,7 @@ class Bridge:
         scheduler.stop()
         self._control.close()
         self._parts.poller.settle(SETTLE_SECONDS)
-        self._parts.approver.stop(SETTLE_SECONDS)
+        self._parts.approval_worker.stop(SETTLE_SECONDS)
         self._finish()
 
     def _start_if_confirmed(self, confirming: Callable[[], None]) -> None:
@@ -196,9 +196,9 @@ class Bridge:
         """
         if not self._parts.dispatcher.is_started and self._owner.may_deliver:
             self._parts.dispatcher.start()
-        if not self._parts.approver.is_confirmed and self._owner.confirmed:
+        if not self._parts.approval_worker.is_confirmed and self._owner.confirmed:
             confirming()
-            self._parts.approver.confirm()
+            self._parts.approval_worker.confirm()
 
     def _supervise(self, scheduler: Scheduler, watch: Watch) -> None:
         tick = watch.tick()

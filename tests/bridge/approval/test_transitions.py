@@ -82,7 +82,7 @@ def test_what_has_expired_waits_only_if_a_request_may_have_worked() -> None:
     ends = {stage: transition.reason for stage, transition in TABLE[Fact.EXPIRED].items()}
     assert ends == dict.fromkeys(Stage) | {
         Stage.UNTRIED: "expired",
-        Stage.IN_VAIN: "expired",
+        Stage.UNREACHED: "expired",
     }
 
 

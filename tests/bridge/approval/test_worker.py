@@ -8,7 +8,7 @@ import pytest
 from support.store_helpers import AN_APPROVAL
 
 from bridge.approval import worker as module
-from bridge.approval.worker import WAITING, Approver
+from bridge.approval.worker import WAITING, ApprovalWorker
 from bridge.store.approvals import Act, Approval
 from bridge.store.database import StoreError
 from sinks.base import CommandMessage
@@ -78,23 +78,23 @@ class Scene:
 
     def __init__(self, stack: ExitStack) -> None:
         self.approvals = Approvals()
-        self.approver = Approver(self.approvals)  # type: ignore[arg-type]  # it answers as one
+        self.approval_worker = ApprovalWorker(self.approvals)  # type: ignore[arg-type]  # it answers as one
         self.gate = threading.Event()
         self.reached = threading.Event()
         self.settled: list[str] = []
-        stack.callback(self.approver.stop, PATIENCE)
+        stack.callback(self.approval_worker.stop, PATIENCE)
         stack.callback(self.gate.set)
 
     def begin(self) -> None:
         """It runs, and has looked once."""
         self.start()
-        self.approver.polled()
+        self.approval_worker.polled()
         assert self.approvals.next() == ["look"]
 
     def start(self) -> None:
         """It runs, and the identity is confirmed."""
-        self.approver.start()
-        self.approver.confirm()
+        self.approval_worker.start()
+        self.approval_worker.confirm()
 
     def hold(self, name: str = "held") -> None:
         """It is busy with a command until the gate opens."""
@@ -109,7 +109,7 @@ class Scene:
 
     def send(self, name: str, **how: Any) -> bool:
         """A command comes in."""
-        return self.approver.command(
+        return self.approval_worker.command(
             CommandMessage(
                 token=name.encode(),
                 channel="mqtt",
@@ -131,7 +131,7 @@ def test_one_thing_is_done_after_the_other(scene: Scene) -> None:
     scene.begin()
     assert all(scene.send(name) for name in ("a", "b", "c"))
     assert scene.approvals.next(3) == ["a", "b", "c"]
-    scene.approver.stop(PATIENCE)
+    scene.approval_worker.stop(PATIENCE)
     assert scene.settled == ["a", "b", "c"]
 
 
@@ -139,7 +139,7 @@ def test_commands_wait_for_the_first_look(scene: Scene) -> None:
     """A command that was queued while the bridge was away may be about what it has not seen."""
     scene.start()
     assert scene.send("a")
-    scene.approver.polled()
+    scene.approval_worker.polled()
     assert scene.approvals.next(2) == ["look", "a"]
 
 
@@ -173,13 +173,15 @@ def test_looks_and_people_go_before_a_flood(scene: Scene) -> None:
         scene.send(str(number))
     answers: queue.Queue[Approval] = queue.Queue()
     person = threading.Thread(
-        target=lambda: answers.put(scene.approver.local("E-1", user="anna", seconds=PATIENCE))
+        target=lambda: answers.put(
+            scene.approval_worker.local("E-1", user="anna", seconds=PATIENCE)
+        )
     )
     person.start()
-    while not scene.approver._people:
+    while not scene.approval_worker._people:
         pass
-    scene.approver.polled()
-    scene.approver.polled()
+    scene.approval_worker.polled()
+    scene.approval_worker.polled()
     scene.gate.set()
     assert scene.approvals.next(4) == ["held", "anna: E-1", "look", "0"]
     assert answers.get(timeout=PATIENCE) == AN_APPROVAL
@@ -199,7 +201,7 @@ def test_requests_that_hang_starve_neither_commands_nor_people(scene: Scene) -> 
     assert scene.reached.wait(PATIENCE)
     assert scene.send("a")
     assert scene.send("b")
-    scene.approver.polled()
+    scene.approval_worker.polled()
     scene.gate.set()
     assert scene.approvals.next(6) == ["first", "look", "a", "b", "second", "third"]
 
@@ -226,9 +228,9 @@ def test_a_step_that_fails_is_not_tried_at_once(scene: Scene, error: Exception) 
 
     scene.approvals.requests = ["bad", "good"]
     scene.approvals.before["bad"] = fail
-    scene.approver.polled()
+    scene.approval_worker.polled()
     assert scene.approvals.next(2) == ["look", "failed"]
-    scene.approver.polled()
+    scene.approval_worker.polled()
     assert scene.approvals.next(2) == ["look", "good"]
 
 
@@ -236,9 +238,9 @@ def test_a_poll_that_failed_lets_no_command_go_first(scene: Scene) -> None:
     """Commands that wait for this run's first document wait on; what is open is followed."""
     scene.start()
     assert scene.send("a")
-    scene.approver.polled(answered=False)
+    scene.approval_worker.polled(answered=False)
     assert scene.approvals.next() == ["look"]
-    scene.approver.polled()
+    scene.approval_worker.polled()
     assert scene.approvals.next(2) == ["look", "a"]
 
 
@@ -264,10 +266,10 @@ def test_a_command_that_cannot_be_stored_is_tried_again(scene: Scene) -> None:
     assert scene.send("b")
     done = []
     while done[-1:] != ["b"]:
-        scene.approver.polled()
+        scene.approval_worker.polled()
         done += scene.approvals.next()
     assert [name for name in done if name != "look"] == ["a", "b"]
-    scene.approver.stop(PATIENCE)
+    scene.approval_worker.stop(PATIENCE)
     assert scene.settled == ["a", "b"]
 
 
@@ -296,9 +298,9 @@ def test_a_look_that_fails_is_not_the_last(scene: Scene, error: Exception) -> No
             raise failures.pop()
 
     scene.approvals.before["look"] = fail
-    scene.approver.polled()
+    scene.approval_worker.polled()
     assert scene.reached.wait(PATIENCE)
-    scene.approver.polled()
+    scene.approval_worker.polled()
     assert scene.approvals.next() == ["look"]
 
 
@@ -312,7 +314,7 @@ def test_a_person_is_told_what_went_wrong(scene: Scene, error: Exception) -> Non
 
     scene.approvals.before["anna: E-1"] = fail
     with pytest.raises(type(error), match=str(error)):
-        scene.approver.local("E-1", user="anna", seconds=PATIENCE)
+        scene.approval_worker.local("E-1", user="anna", seconds=PATIENCE)
 
 
 def test_a_person_who_no_longer_waits_gets_nothing_done(scene: Scene) -> None:
@@ -320,7 +322,7 @@ def test_a_person_who_no_longer_waits_gets_nothing_done(scene: Scene) -> None:
     scene.begin()
     scene.hold()
     with pytest.raises(TimeoutError, match="nothing was done"):
-        scene.approver.local("E-1", user="anna", seconds=0.01)
+        scene.approval_worker.local("E-1", user="anna", seconds=0.01)
     assert scene.send("b")
     scene.gate.set()
     assert scene.approvals.next(2) == ["held", "b"]
@@ -331,7 +333,7 @@ def test_a_person_is_told_that_it_is_under_way(scene: Scene) -> None:
     scene.begin()
     scene.approvals.before["anna: E-1"] = lambda: scene.gate.wait(PATIENCE)
     with pytest.raises(TimeoutError, match="it is under way"):
-        scene.approver.local("E-1", user="anna", seconds=1.0)
+        scene.approval_worker.local("E-1", user="anna", seconds=1.0)
 
 
 def test_a_stop_settles_nothing_that_was_not_done(scene: Scene) -> None:
@@ -339,23 +341,23 @@ def test_a_stop_settles_nothing_that_was_not_done(scene: Scene) -> None:
     scene.begin()
     scene.hold()
     assert scene.send("b")
-    stopping = threading.Thread(target=scene.approver.stop, args=(PATIENCE,))
+    stopping = threading.Thread(target=scene.approval_worker.stop, args=(PATIENCE,))
     stopping.start()
-    while not scene.approver._stopping:
+    while not scene.approval_worker._stopping:
         pass
     assert not scene.send("c")
     scene.gate.set()
     stopping.join(PATIENCE)
     assert scene.settled == ["held"]
-    assert not scene.approver._thread.is_alive()
+    assert not scene.approval_worker._thread.is_alive()
 
 
 def test_a_stop_does_not_wait_for_ever(scene: Scene) -> None:
     """An IMDS that hangs holds up the end no longer than it may."""
     scene.begin()
     scene.hold()
-    scene.approver.stop(0.01)
-    assert scene.approver._thread.is_alive()
+    scene.approval_worker.stop(0.01)
+    assert scene.approval_worker._thread.is_alive()
 
 
 def test_before_the_identity_is_confirmed_nothing_is_carried_out(scene: Scene) -> None:
@@ -363,15 +365,15 @@ def test_before_the_identity_is_confirmed_nothing_is_carried_out(scene: Scene) -
     is prepared all the same.
     """
     assert scene.send("early")
-    scene.approver.start()
-    scene.approver.polled()
+    scene.approval_worker.start()
+    scene.approval_worker.polled()
     scene.approvals.prepared.get(timeout=PATIENCE)
     with pytest.raises(LookupError, match="not confirmed by IMDS yet"):
-        scene.approver.local("E-1", user="anna", seconds=PATIENCE)
+        scene.approval_worker.local("E-1", user="anna", seconds=PATIENCE)
     assert (scene.approvals.done.empty(), scene.settled) == (True, [])
-    scene.approver.confirm()
+    scene.approval_worker.confirm()
     assert scene.approvals.next(2) == ["look", "early"]
-    scene.approver.stop(PATIENCE)
+    scene.approval_worker.stop(PATIENCE)
     assert scene.settled == ["early"]
 
 
@@ -380,7 +382,7 @@ def test_a_deadline_needs_no_poll(scene: Scene, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(module, "FIRST_POLL_SECONDS", 0.05)
     scene.approvals.before["prepare"] = lambda: setattr(scene.approvals, "deadline", None)
     scene.approvals.deadline = 0.0
-    scene.approver.start()
+    scene.approval_worker.start()
     scene.approvals.prepared.get(timeout=PATIENCE)
 
 
@@ -396,7 +398,7 @@ def test_a_deadline_that_cannot_be_stored_is_tried_again(
 
     scene.approvals.before["prepare"] = fail
     scene.approvals.deadline = 0.0
-    scene.approver.start()
+    scene.approval_worker.start()
     for _ in range(3):
         scene.approvals.prepared.get(timeout=PATIENCE)
     assert scene.approvals.prepared.qsize() < 3

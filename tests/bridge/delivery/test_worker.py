@@ -143,7 +143,7 @@ def test_an_error_that_counts_wrongly(bench: Bench, ops: Script, delivered: int)
     assert ops.sequences() == list(range(ops.sequences()[0], 8))
 
 
-def test_a_refused_record_is_parked_and_the_others_go_on(bench: Bench, ops: Script) -> None:
+def test_a_refused_record_is_dead_and_the_others_go_on(bench: Bench, ops: Script) -> None:
     """With its reason, and a record that says so, which the sink gets too."""
     ops.on_deliver = [SinkRejected("too large, secret", delivered=1)]
     bench.commit(*[draft(n) for n in range(1, 4)])
@@ -169,7 +169,7 @@ def test_a_record_that_may_yet_be_taken_is_tried_so_often(bench: Bench, ops: Scr
 
 
 @pytest.mark.parametrize("kind", [BRIDGE_HEARTBEAT, BRIDGE_DEAD_LETTER])
-def test_some_are_parked_in_silence(bench: Bench, ops: Script, kind: str) -> None:
+def test_some_are_marked_dead_in_silence(bench: Bench, ops: Script, kind: str) -> None:
     """A refused dead letter, or heartbeat, makes no further record."""
     ops.on_deliver = [SinkRejected("no")]
     bench.commit(bridge_draft(kind))
@@ -180,7 +180,7 @@ def test_some_are_parked_in_silence(bench: Bench, ops: Script, kind: str) -> Non
     assert ops.sequences() == [2]
 
 
-def test_a_damaged_record_is_parked(bench: Bench, ops: Script) -> None:
+def test_a_damaged_record_is_dead(bench: Bench, ops: Script) -> None:
     """It stops nobody, and nothing of it is sent."""
     bench.commit(*[draft(n) for n in range(1, 4)])
     with bench.store.transaction() as connection:

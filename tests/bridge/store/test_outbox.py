@@ -222,7 +222,7 @@ def test_a_heartbeat_that_is_replaced_during_delivery(store: Store, outbox: Outb
     assert sequences(drain(outbox)) == [2]
 
 
-def test_a_parked_record_is_shown_with_its_reason(store: Store, outbox: Outbox) -> None:
+def test_a_dead_record_is_shown_with_its_reason(store: Store, outbox: Outbox) -> None:
     """The sink goes on behind it; the record that says so is committed with it."""
     (record, _) = commit(store, 1, 2)
     notice = bridge_draft(BRIDGE_DEAD_LETTER)

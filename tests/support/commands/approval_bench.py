@@ -17,11 +17,11 @@ from typing import Any, Self
 
 from support.commands.approving import (
     ObedientImds,
+    approval_worker_of,
     approvals_of,
-    approver_of,
     fails,
     has_work,
-    take_turn,
+    run_once,
     tell_poll,
 )
 from support.commands.control_plane import Signer, jwks
@@ -48,13 +48,13 @@ SIGNERS = {
 HANG_SECONDS = 5
 """How long a POST without an answer takes."""
 LONGEST_WAIT = 13.0
-"""Seconds that the approver may work before it has taken a command that waits: one POST that hangs
-and its round; twice, for the round in which it comes.
+"""Seconds that the approval worker may work before it has taken a command that waits: one POST that
+hangs and its round; twice, for the round in which it comes.
 """
 MANY = 205
 """More events than the bridge keeps once they have ended."""
 INTERRUPTED = 0.04
-"""How often the rest of the world goes on while the approver waits for the disk or for IMDS."""
+"""How often the rest of the world goes on while approvals wait for the disk or for IMDS."""
 _OF_THE_MOMENT = {"observation", "document", "bridge", "vm", "node"}
 """What differs between two observations of one fact."""
 
@@ -164,7 +164,8 @@ class Interrupted:
 
 class ModelBench:
     """One bridge and all that it deals with. `judge` is told of each POST when it goes out; `other`
-    and `act` do something of the rest of the world, and something that the approver is asked for.
+    and `act` do something of the rest of the world, and something that the approval worker is asked
+    for.
     """
 
     def __init__(self, root: Path, seed: str) -> None:
@@ -240,7 +241,7 @@ class ModelBench:
             acknowledged=self._asks_outbox,
             trust=self._root / "trust.json",
         )
-        self.approver = approver_of(self.approvals, self.clock)
+        self.approval_worker = approval_worker_of(self.approvals, self.clock)
         self._busy = False
 
     def restart(self, setup: Setup) -> None:
@@ -280,7 +281,7 @@ class ModelBench:
     # What others do, at any moment
 
     def interrupt(self) -> None:
-        """The approver waits for the disk or for IMDS: the rest of the world may go on."""
+        """The approval worker waits for the disk or for IMDS: the rest of the world may go on."""
         if not self._busy and self.random.random() < INTERRUPTED:
             self._busy = True
             try:
@@ -326,7 +327,7 @@ class ModelBench:
         self.imds.extra = []
 
     def poll(self) -> None:
-        """A poll a second later, with its commit; then the approver is told."""
+        """A poll a second later, with its commit; then the approval worker is told."""
         self.clock.advance(1)
         if self._polling:
             return
@@ -337,7 +338,7 @@ class ModelBench:
             self._polling = False
         self.counts["documents"] += 1
         self._shows(self.imds.served if good else None)
-        tell_poll(self.approver, answered=good)
+        tell_poll(self.approval_worker, answered=good)
 
     def poll_fails(self) -> None:
         """IMDS has an error in place of a document."""
@@ -418,7 +419,7 @@ class ModelBench:
         }
         self.imds.failures.append(ways.get(how) or fails(how))
 
-    # What the approver is asked for
+    # What the approval worker is asked for
 
     def command(self, event_id: str, back: int, signer: str, lifetime: int) -> None:
         """A command about the newest record of an event, or about one so many before it."""
@@ -441,7 +442,7 @@ class ModelBench:
             channel="mqtt",
             settled=lambda: self._settled(number),
         )
-        if self.approver.command(message):
+        if self.approval_worker.command(message):
             self.counts["commands"] += 1
             self._waiting[number] = self._seconds_of_work()
 
@@ -458,17 +459,17 @@ class ModelBench:
                 self.people[made.jti] = Word(event_id.casefold(), seen, "anna", 0)
 
     def work(self, turns: int = 12) -> None:
-        """The approver does what there is to do, for so many rounds at most."""
+        """The approval worker does what there is to do, for so many rounds at most."""
         if self._working:
             return
         self._begun = self.clock.monotonic()
         self._working = True
         try:
             for _ in range(turns):
-                if not has_work(self.approver):
+                if not has_work(self.approval_worker):
                     return
                 self._begun = self.clock.monotonic()
-                take_turn(self.approver)
+                run_once(self.approval_worker)
                 self._worked += self.clock.monotonic() - self._begun
                 self._begun = self.clock.monotonic()
                 self.counts["turns"] += 1
@@ -478,7 +479,7 @@ class ModelBench:
             self._working = False
 
     def _seconds_of_work(self) -> float:
-        """How long the approver has worked until now, in all."""
+        """How long the approval worker has worked until now, in all."""
         return self._worked + (self.clock.monotonic() - self._begun if self._working else 0.0)
 
     def finish(self) -> None:
@@ -546,7 +547,7 @@ class ModelBench:
         return lambda kind, *_: any(fnmatchcase(kind, each) for each in types)
 
     def _committing(self) -> None:
-        """The approver works just before the commit of a poll, or before the poll says so."""
+        """The approval worker works just before a poll commits, or just before the poll says so."""
         if not self._busy and self.random.random() < INTERRUPTED:
             self._busy = True
             try:

@@ -16,7 +16,7 @@ from bridge.approval.approvals import Approvals
 from bridge.approval.ledger import Ledger
 from bridge.approval.rule_decisions import RuleDecisions
 from bridge.approval.trusted_keys import Trust
-from bridge.approval.worker import Approver
+from bridge.approval.worker import ApprovalWorker
 from bridge.config.approval import Rule
 from bridge.events.state import CurrentState
 from bridge.imds.client import ImdsError
@@ -110,26 +110,26 @@ def approvals_of(
     )
 
 
-def approver_of(approvals: Approvals, clock: FakeClock) -> Approver:
+def approval_worker_of(approvals: Approvals, clock: FakeClock) -> ApprovalWorker:
     """What takes turns with these approvals, without its thread."""
-    approver = Approver(approvals, monotonic=clock.monotonic)
-    approver.confirm()
-    return approver
+    approval_worker = ApprovalWorker(approvals, monotonic=clock.monotonic)
+    approval_worker.confirm()
+    return approval_worker
 
 
-def tell_poll(approver: Approver, *, answered: bool) -> None:
+def tell_poll(approval_worker: ApprovalWorker, *, answered: bool) -> None:
     """A poll has ended."""
-    approver.polled(answered=answered)
+    approval_worker.polled(answered=answered)
 
 
-def has_work(approver: Approver) -> bool:
+def has_work(approval_worker: ApprovalWorker) -> bool:
     """Whether a turn would do anything."""
-    return approver.has_work
+    return approval_worker.has_work
 
 
-def take_turn(approver: Approver) -> None:
+def run_once(approval_worker: ApprovalWorker) -> None:
     """What the thread does before it looks again for work."""
-    approver.turn()
+    approval_worker.run_once()
 
 
 class ApprovalBench:
