@@ -27,7 +27,7 @@ _COLOURS: Final = {
     "bridge store-reset": "\x1b[31m",
     "bridge dead-letter": "\x1b[31m",
 }
-_DESCRIPTION_AT_LEAST: Final = 12
+_MIN_DESCRIPTION: Final = 12
 _NAMED: Final = 3
 """How many VMs an approval names at most; the others are counted."""
 
@@ -181,4 +181,4 @@ def _shortened(description: str, room: int | None) -> str:
         return ""
     if room is None or len(description) <= room:
         return f"  {description}"
-    return f"  {description[: room - 1]}\u2026" if room >= _DESCRIPTION_AT_LEAST else ""
+    return f"  {description[: room - 1]}\u2026" if room >= _MIN_DESCRIPTION else ""

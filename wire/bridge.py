@@ -23,12 +23,12 @@ from wire.fields import (
 )
 from wire.observer import Observer
 
-_LONGEST_INTERVAL: Final = 10 * 24 * 3600
+_MAX_INTERVAL_SECONDS: Final = 10 * 24 * 3600
 
 
 def _interval(value: Any) -> float:
     seconds: float = number().read(value)
-    if not 0 <= seconds <= _LONGEST_INTERVAL:  # 0: the test heartbeat of versions up to 0.2.0
+    if not 0 <= seconds <= _MAX_INTERVAL_SECONDS:  # 0: the test heartbeat of versions up to 0.2.0
         raise FieldError("this is no interval of heartbeats")
     return seconds
 

@@ -23,7 +23,7 @@ MAX_TEXT: Final = 20_000
 MAX_ITEMS: Final = 20_000
 """Items of a list that a reader takes."""
 POSITION_DIGITS: Final = 20
-BIGGEST: Final = 2**63 - 1
+MAX_NUMBER: Final = 2**63 - 1
 """The largest whole number that a reader takes: what 64 bits hold."""
 
 _STRING: Final = {"type": "string"}
@@ -202,12 +202,12 @@ def _moment(write: Callable[[datetime], str | None]) -> FieldType:
 
 def whole_number(*, least: int | None = None) -> FieldType:
     """A whole number of at least so much, and at most 64 bits."""
-    low = -BIGGEST if least is None else least
+    low = -MAX_NUMBER if least is None else least
 
     def read(value: Any) -> int:
         if type(value) is not int:
             raise FieldError("this is not a whole number")
-        if not low <= value <= BIGGEST:
+        if not low <= value <= MAX_NUMBER:
             raise FieldError("a number out of range")
         return value
 
@@ -220,7 +220,7 @@ def number(*, least: int | None = None) -> FieldType:
     def read(value: Any) -> float:
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             raise FieldError("this is not a number")
-        if not -BIGGEST <= value <= BIGGEST or (least is not None and value < least):
+        if not -MAX_NUMBER <= value <= MAX_NUMBER or (least is not None and value < least):
             raise FieldError("a number out of range")
         return value
 
@@ -316,7 +316,7 @@ def _position(value: Any) -> int:
         or not (value.isascii() and value.isdigit())
     ):
         raise FieldError("this is not a number of 20 digits")
-    if int(value) > BIGGEST:
+    if int(value) > MAX_NUMBER:
         raise FieldError("a number out of range")
     return int(value)
 

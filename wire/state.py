@@ -35,7 +35,7 @@ from wire.vm import VmIdentity
 NOT_IN_STATE: Final = frozenset({"description"})
 """Fields of an event that its record alone shows: retained messages are kept short."""
 _OF_THE_EVENT: Final = tuple(name for name in EVENT_FIELDS if name not in NOT_IN_STATE)
-_MOST_EVENTS: Final = 10_000
+_MAX_EVENTS: Final = 10_000
 
 T = TypeVar("T")
 
@@ -116,7 +116,7 @@ class VmState:
 
     vm: Annotated[ShortVm | None, Field(object_of(ShortVm, is_nullable=True), "The VM")]
     time: Annotated[datetime, Field(TIME, "When it was written")]
-    events: Annotated[tuple[PendingEvent, ...], Field(list_of(_PENDING, most=_MOST_EVENTS))]
+    events: Annotated[tuple[PendingEvent, ...], Field(list_of(_PENDING, most=_MAX_EVENTS))]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,7 @@ from sinks.shared.text import escaped
 
 SECONDS: Final = 10.0
 """How long an answer may take."""
-MOST_BYTES: Final = 16 << 20
+MAX_BYTES: Final = 16 << 20
 """Far more than a bridge ever answers; another program may listen there."""
 SILENCE_SECONDS: Final = 40.0
 """How long a stream may be silent: the bridge sends a sign of life every fifteen seconds."""
@@ -40,7 +40,7 @@ class Viewer:
         try:
             connection.request("GET", path)
             answer = connection.getresponse()
-            return answer.status, answer.read(MOST_BYTES)
+            return answer.status, answer.read(MAX_BYTES)
         except (OSError, http.client.HTTPException) as error:
             raise self._unreachable(error) from error
         finally:
@@ -74,7 +74,7 @@ class Viewer:
             answer = connection.getresponse()
             if answer.status != HTTPStatus.OK:
                 raise TryLaterError(
-                    f"the bridge at {self._named}: {_error(answer.read(MOST_BYTES))}"
+                    f"the bridge at {self._named}: {_error(answer.read(MAX_BYTES))}"
                 )
             yield from _events(answer)
         except (OSError, http.client.HTTPException) as error:

@@ -15,9 +15,9 @@ from waitress.channel import HTTPChannel
 from waitress.task import WSGITask
 
 from bridge.config.address import written
-from bridge.store.history import BYTES
+from bridge.store.history import MAX_BYTES
 
-log: Final = logging.getLogger(__name__)
+_LOG: Final = logging.getLogger(__name__)
 
 THREADS: Final = 8
 """Half of them for clients that follow the records, half for all others."""
@@ -78,7 +78,7 @@ class Server:
                 if str(error) != reported:
                     reported = str(error)
                     extra = {"action": "http_trouble", "address": written(*self._address)}
-                    log.warning("%s; set SEB_HTTP__LISTEN to a free address", error, extra=extra)
+                    _LOG.warning("%s; set SEB_HTTP__LISTEN to a free address", error, extra=extra)
                 self._stop.wait(self._retry)
             else:
                 return listener
@@ -96,13 +96,15 @@ class Server:
             channel_request_lookahead=1,  # so that a client that disconnects is noticed
             max_request_header_size=16 << 10,
             max_request_body_size=1 << 10,
-            outbuf_high_watermark=2 * BYTES,
-            outbuf_overflow=16 * BYTES,  # in memory: there may be no other place to write to
+            outbuf_high_watermark=2 * MAX_BYTES,
+            outbuf_overflow=16 * MAX_BYTES,  # in memory: there may be no other place to write to
             clear_untrusted_proxy_headers=True,
             ident=None,
         )
         self._server.channel_class = _Channel
-        log.info("health, metrics and page", extra={"action": "http_listening", "address": address})
+        _LOG.info(
+            "health, metrics and page", extra={"action": "http_listening", "address": address}
+        )
         try:
             while not self._stop.is_set():
                 wasyncore.loop(timeout=_TICK_SECONDS, map=channels, count=1)

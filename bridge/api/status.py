@@ -29,7 +29,7 @@ LOOK_SHARE: Final = 50
 """The same, as a multiple of the time that the count took."""
 LOCK_SECONDS: Final = 1.0
 """How long a request waits for another one: a disk that does not answer blocks one, not all."""
-LEAST_FREE_BYTES: Final = 256 << 10
+MIN_FREE_BYTES: Final = 256 << 10
 """With less free space on its disk, the store can commit one or two changes at most."""
 BUSY: Final = "the store does not answer; check its disk"
 
@@ -114,7 +114,7 @@ class Status:
         except OSError as error:
             return str(error)
         return (
-            f"the disk of {directory} is full: free some space" if free < LEAST_FREE_BYTES else None
+            f"the disk of {directory} is full: free some space" if free < MIN_FREE_BYTES else None
         )
 
     def backlogs(self) -> Mapping[str, Backlog]:

@@ -17,7 +17,7 @@ from urllib.parse import parse_qs
 from bridge.api.event_stream import Streams, TooManyError, resumed
 from bridge.api.status import Status
 from bridge.store.database import StoreError
-from bridge.store.history import MOST, History
+from bridge.store.history import MAX_RECORDS, History
 
 Environ = dict[str, Any]
 StartResponse = Callable[[str, list[tuple[str, str]]], object]
@@ -181,7 +181,7 @@ def _number(query: dict[str, list[str]], name: str, *, least: int) -> int | None
         return None
     text = query[name][-1]
     if text.isascii() and text.isdecimal() and len(text) <= 20 and int(text) >= least:  # noqa: PLR2004
-        return min(int(text), MOST) if name == "limit" else min(int(text), (1 << 63) - 1)
+        return min(int(text), MAX_RECORDS) if name == "limit" else min(int(text), (1 << 63) - 1)
     raise BadRequestError(f"{name} is a whole number from {least} on")
 
 

@@ -44,7 +44,7 @@ from bridge.store.approvals import OPEN_STATES, Act, Approval, Effect
 from bridge.store.database import StoreError
 from sinks.base import CommandMessage
 
-log: Final = logging.getLogger(__name__)
+_LOG: Final = logging.getLogger(__name__)
 
 NOTHING_PREPARES: Final = "no sink of this VM has PREPARES=true: there is nothing to prepare"
 RETRY_SECONDS: Final = 1.0
@@ -306,7 +306,7 @@ class Approvals:
         longest = max(opened.pause, (error and error.retry_after) or 0.0)
         opened.due = self._clock.monotonic() + longest
         if error is not None:
-            log.warning(
+            _LOG.warning(
                 "IMDS did not take the approval",
                 extra={
                     "action": "approval_retry",
@@ -388,7 +388,7 @@ class Approvals:
     def _write(self, approval: Approval) -> Approval:
         """Commit an approval in its new state with its receipt. Raises `StoreError`."""
         self._ledger.write(approval, self._current.observer, self._clock.now())
-        log.info(
+        _LOG.info(
             "an approval has a new state",
             extra={
                 "action": f"approval.{approval.state}",

@@ -10,7 +10,7 @@ from bridge.approval.verification import CommandRefusedError, Rate
 from bridge.clock import Clock
 from sinks.base import CommandMessage
 
-log: Final = logging.getLogger(__name__)
+_LOG: Final = logging.getLogger(__name__)
 
 REFUSALS_A_MINUTE: Final = 240
 """How many are logged and answered: each answer is a record at every sink. All are counted."""
@@ -38,7 +38,7 @@ class Refusals:
 
     def _log(self, refused: CommandRefusedError, channel: str) -> None:
         command = refused.command
-        log.warning(
+        _LOG.warning(
             "a command was refused",
             extra={
                 "action": "command_refused",

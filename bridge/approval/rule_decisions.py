@@ -16,7 +16,7 @@ from bridge.config.approval import Rule
 from bridge.events.tracked import TrackedEvent
 from bridge.store.approvals import Approval
 
-log: Final = logging.getLogger(__name__)
+_LOG: Final = logging.getLogger(__name__)
 
 Acknowledged = Callable[[str, str], bool]
 """Whether a sink, by name, has acknowledged the latest record of an event, by key."""
@@ -117,7 +117,7 @@ def _log_once(tracked: TrackedEvent, decision: RuleDecision, kept: _Pending) -> 
     if kept.logged != line:
         kept.logged = line
         extra = {"action": "rule_decision", "rule": decision.rule.name}
-        log.info(line, extra={**extra, "event": tracked.event.event_id})
+        _LOG.info(line, extra={**extra, "event": tracked.event.event_id})
 
 
 def _actor(rule: Rule) -> str:

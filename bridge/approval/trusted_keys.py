@@ -14,7 +14,7 @@ from sinks.shared.errors import ConfigurationError
 from wire.keys import ALGORITHMS, MAX_FILE_BYTES, public_key
 from wire.strictjson import JsonError, canonical_json, load_json
 
-log: Final = logging.getLogger(__name__)
+_LOG: Final = logging.getLogger(__name__)
 
 _MEMBERS: Final = ("kid", "alg", "iss", "kty", "crv", "x", "y")
 """What makes a key in the file one and the same."""
@@ -83,7 +83,7 @@ class Trust:
             self.trouble = str(error)
         if self.trouble != before:
             extra = {"action": "trust_trouble" if self.trouble else "trust_ok"}
-            log.warning(self.trouble or "the trusted keys can be read again", extra=extra)
+            _LOG.warning(self.trouble or "the trusted keys can be read again", extra=extra)
 
 
 def trust_of(approval: ApprovalSettings) -> Trust:

@@ -20,7 +20,7 @@ from bridge.store.database import StoreError
 from sinks.base import CommandMessage
 from wire.command import MAX_TOKEN_BYTES
 
-log: Final = logging.getLogger(__name__)
+_LOG: Final = logging.getLogger(__name__)
 
 WAITING: Final = 64
 """How many commands may wait."""
@@ -233,10 +233,10 @@ class ApprovalWorker:
         try:
             job()
         except StoreError as error:
-            log.warning(str(error), extra={"action": "store_trouble"})
-        except Exception as error:
+            _LOG.warning(str(error), extra={"action": "store_trouble"})
+        except Exception as error:  # noqa: BLE001  # it is logged
             # The last line of defence, as in the poller: one bad job must not end them all.
-            log.exception(
+            _LOG.exception(
                 "this is a bug in the bridge",
                 extra={"action": "approval_bug", "error": type(error).__name__},
             )

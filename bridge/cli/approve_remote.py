@@ -31,9 +31,9 @@ from wire.keys import KeyFileError, SigningKey
 STATE_SECONDS: Final = 5.0
 """How long the VM's retained state may take: the broker has it at once, or not at all."""
 NEWS_SECONDS: Final = 2.0
-SHORTEST_LIFE: Final = 60
+MIN_LIFE_SECONDS: Final = 60
 """Seconds that a command is good for at least: clocks differ."""
-LONGEST_LIFE: Final = 300
+MAX_LIFE_SECONDS: Final = 300
 UNDER_WAY: Final = {
     "accepted": "the bridge has accepted it, and keeps trying to reach Azure",
     "posted": "Azure has taken it, and the event has not started yet; the bridge follows it",
@@ -58,7 +58,7 @@ class Target:
     @property
     def lifetime(self) -> int:
         """Seconds that the command is good for: little more than `--wait`."""
-        return min(max(math.ceil(self.seconds), SHORTEST_LIFE), LONGEST_LIFE)
+        return min(max(math.ceil(self.seconds), MIN_LIFE_SECONDS), MAX_LIFE_SECONDS)
 
 
 def approve_from_afar(

@@ -18,7 +18,7 @@ from sinks.base import Sink, SinkContext, SinkSettings
 from sinks.settings import PreparingSettings
 from wire.record import BRIDGE_DEAD_LETTER, Record, RecordDraft
 
-log: Final = logging.getLogger(__name__)
+_LOG: Final = logging.getLogger(__name__)
 
 DeadLetter = Callable[[str, Record, str, int], RecordDraft]
 """Makes the record that says that a sink (by name) refused a record, why, after how many tries."""
@@ -157,7 +157,7 @@ class Dispatcher:
         health.failures += 1
         health.failed += 1
         if health.set_state("failing", reason, self._clock.monotonic()):
-            log.warning(
+            _LOG.warning(
                 "the sink is stuck and gets a new worker",
                 extra={"action": "sink_stuck", "sink": name, "reason": reason},
             )

@@ -20,7 +20,7 @@ from bridge.store.outbox import Outbox
 from sinks.base import Sink, SinkError, SinkPaused, SinkRejected
 from wire.record import Record
 
-log: Final = logging.getLogger(__name__)
+_LOG: Final = logging.getLogger(__name__)
 
 IDLE_SECONDS: Final = 5.0
 """How often an idle sink gets its `maintain`."""
@@ -144,8 +144,8 @@ class Worker:
     def _abort(self) -> None:
         try:
             self.sink.abort()
-        except Exception as error:
-            log.exception(
+        except Exception as error:  # noqa: BLE001  # it is logged
+            _LOG.exception(
                 "the sink's abort failed",
                 extra={"action": "sink_bug", "sink": self.name, "error": type(error).__name__},
             )
@@ -214,7 +214,7 @@ class Worker:
     def _mark_dead(self, record: Record, reason: str, *, tries: int) -> None:
         self._mark_dead_in_store(record, reason, tries)
         self.health.dead += 1
-        log.error(
+        _LOG.error(
             "a record is dead for this sink",
             extra={
                 "action": "record_dead",
@@ -235,7 +235,7 @@ class Worker:
             return
         failures = health.failures
         if state == "ok" or failures:
-            log.info(
+            _LOG.info(
                 _MESSAGES[state],
                 extra={
                     "action": _ACTIONS[state],
@@ -260,7 +260,7 @@ class Worker:
         health.failed += 1
         state: State = "paused" if isinstance(error, SinkPaused) else "failing"
         if health.set_state(state, reason, self._clock.monotonic()):
-            log.warning(
+            _LOG.warning(
                 "the sink takes no records",
                 exc_info=error if is_bug else None,
                 extra={
@@ -288,8 +288,8 @@ class Worker:
                 self._call(self.sink.close)
             except AbandonedError:
                 pass
-            except Exception as error:
-                log.exception(
+            except Exception as error:  # noqa: BLE001  # it is logged
+                _LOG.exception(
                     "the sink's close failed",
                     extra={"action": "sink_bug", "sink": self.name, "error": type(error).__name__},
                 )

@@ -25,7 +25,7 @@ from bridge.store.rows import EventRow
 from wire.moment import rfc3339
 from wire.record import Record, RecordDraft
 
-log: Final = logging.getLogger(__name__)
+_LOG: Final = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,15 +129,15 @@ class Poller:
         except StoreError as error:
             message = f"{error}; if the disk is full, free some space"
             return PollTrouble(reason="store", message=message)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001  # it is logged
             if self._state.trouble is None or self._state.trouble.reason != "bug":
-                log.exception("this is a bug in the bridge", extra={"action": "poll_bug"})
+                _LOG.exception("this is a bug in the bridge", extra={"action": "poll_bug"})
             return PollTrouble(reason="bug", message=f"the poll ended with {type(error).__name__}")
         return None
 
     def _in_scope(self, document: Document) -> Document:
         if document.ignored:
-            log.warning(
+            _LOG.warning(
                 "parts of the document could not be read",
                 extra={"action": "document_ignored", "reason": "; ".join(document.ignored[:5])},
             )
@@ -201,7 +201,7 @@ class Poller:
     def _say_version(self) -> None:
         if self._imds.api_version != self._state.api_version:
             self._state.api_version = self._imds.api_version
-            log.warning(
+            _LOG.warning(
                 "IMDS is asked with another api-version, which may leave out fields",
                 extra={"action": "api_version", "version": self._state.api_version},
             )
@@ -213,15 +213,15 @@ class Poller:
             return
         if trouble is None:
             extra = {"action": "imds_ok", "after": before and before.reason}
-            log.info("IMDS answers", extra=extra)
+            _LOG.info("IMDS answers", extra=extra)
         else:
             action = "store_trouble" if trouble.reason == "store" else "imds_trouble"
-            log.warning(trouble.message, extra={"action": action, "reason": trouble.reason})
+            _LOG.warning(trouble.message, extra={"action": action, "reason": trouble.reason})
 
 
 def _report(record: Record) -> None:
     event = record.data.get("event", {})
-    log.info(
+    _LOG.info(
         "committed",
         extra={
             "action": record.type.removeprefix("seb.").removesuffix(".v1"),

@@ -12,7 +12,7 @@ from typing import Any, Final
 from bridge.imds.client import Imds, ImdsError
 from wire.vm import VmIdentity
 
-log: Final = logging.getLogger(__name__)
+_LOG: Final = logging.getLogger(__name__)
 
 _STOP_SECONDS: Final = 0.2
 """How soon a stop is noticed while IMDS is asked."""
@@ -79,7 +79,7 @@ def await_identity(
                 return kept
             if str(error) != reported:
                 reported = str(error)
-                log.warning(reported, extra={"action": "identity_trouble"})
+                _LOG.warning(reported, extra={"action": "identity_trouble"})
         stop.wait(interval)
     return None
 

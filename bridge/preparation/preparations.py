@@ -23,7 +23,7 @@ from wire.moment import rfc3339
 from wire.preparation import NONE, PreparationData
 from wire.record import EVENT_ENDED, EVENT_STARTED, PREPARATION, Record, RecordDraft, draft
 
-log: Final = logging.getLogger(__name__)
+_LOG: Final = logging.getLogger(__name__)
 
 DEADLINE: Final = "deadline"
 """The cause of a preparation that was not asked for in time."""
@@ -352,7 +352,7 @@ class Preparations(PreparationRows):
         return draft(PREPARATION, data, subject=subject, now=self._clock.now())
 
     def _log(self, preparation: Preparation, reason: str | None) -> None:
-        log.info(
+        _LOG.info(
             "the preparation has a new state",
             extra={
                 "action": f"preparation.{preparation.state}",

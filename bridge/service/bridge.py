@@ -26,7 +26,7 @@ from bridge.store.opening import FILE_NAME
 from sinks.shared.errors import UnreachableError
 from wire.vm import VmIdentity
 
-log: Final = logging.getLogger(__name__)
+_LOG: Final = logging.getLogger(__name__)
 
 GRACE_SECONDS: Final = 5.0
 """How long a stop may take: each sink gets one immediate try within it."""
@@ -149,7 +149,7 @@ class Bridge:
         """
         self._monitoring.polled(poll)
         if self._outcome is RunEnd.STOPPED and self._file.is_replaced():
-            log.error(
+            _LOG.error(
                 "the file of the store was deleted or replaced while it was in use",
                 extra={"action": "store_replaced", "path": str(self._file.path)},
             )
@@ -206,12 +206,12 @@ class Bridge:
             self._parts.state.gaps.stood_still(tick.pause)
         if still := tick.pause + tick.suspended:
             self._monitoring.stood_still(still)
-            log.info("the VM stood still", extra={"action": "pause", "seconds": still})
+            _LOG.info("the VM stood still", extra={"action": "pause", "seconds": still})
         if tick.jump or tick.suspended:
             scheduler.run_now()
         if tick.jump:
             self._monitoring.jumped()
-            log.warning(
+            _LOG.warning(
                 "the wall clock jumped", extra={"action": "clock_jump", "seconds": tick.jump}
             )
         self._parts.dispatcher.supervise()
@@ -221,7 +221,7 @@ class Bridge:
     def _finish(self) -> None:
         self._lifecycle.report_stop(self._outcome.value)
         in_time = self._parts.dispatcher.finish(GRACE_SECONDS)
-        log.info(
+        _LOG.info(
             "the bridge has stopped",
             extra={
                 "action": "stopped",

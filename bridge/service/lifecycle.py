@@ -16,7 +16,7 @@ from bridge.version import __version__
 from wire.observer import Observer
 from wire.record import RecordDraft
 
-log: Final = logging.getLogger(__name__)
+_LOG: Final = logging.getLogger(__name__)
 
 
 class Lifecycle:
@@ -48,7 +48,7 @@ class Lifecycle:
             self._store.commit(
                 [bridge_records.store_reset(self._observer, self._clock.now(), reset)]
             )
-            log.warning(
+            _LOG.warning(
                 "the store was lost; a new one is in use",
                 extra={"action": "store_reset", "reason": reset.reason, "kept_as": reset.kept_as},
             )
@@ -66,7 +66,7 @@ class Lifecycle:
             prepares=self._state.prepares,
         )
         self._store.commit([draft])
-        log.info(
+        _LOG.info(
             "the bridge has started",
             extra={
                 "action": "started",
@@ -100,4 +100,4 @@ class Lifecycle:
         try:
             self._store.commit([draft])
         except StoreError as error:
-            log.warning(str(error), extra={"action": "store_trouble"})
+            _LOG.warning(str(error), extra={"action": "store_trouble"})

@@ -23,7 +23,7 @@ from bridge.store.database import CONFIRMED_BOOT_KEY, POLLED_NAME, Store, StoreE
 from bridge.store.opening import StoreReset, open_store, put_aside
 from wire.vm import VmIdentity
 
-log: Final = logging.getLogger(__name__)
+_LOG: Final = logging.getLogger(__name__)
 
 FRESH_SECONDS: Final = 2.0
 """How long a start waits for a fresh identity where an old one is kept."""
@@ -102,7 +102,7 @@ class Ownership:
         self.confirmed = vm is not None and fetched.is_set()
         if vm is not None and not self.confirmed:
             held = "nothing is approved" if self.may_deliver else "nothing is delivered or approved"
-            log.warning(
+            _LOG.warning(
                 "IMDS has not confirmed the VM identity: until it does, %s",
                 held,
                 extra={"action": "identity_trouble", "vm": vm.name},
@@ -135,11 +135,13 @@ class Ownership:
         try:
             store.keep_identity(vm, self._boot_id)
         except StoreError as error:
-            log.warning(str(error), extra={"action": "store_trouble"})
+            _LOG.warning(str(error), extra={"action": "store_trouble"})
         before = self.confirmed
         self.confirmed = True
         if not before:
-            log.info("the VM identity is confirmed", extra={"action": "identity_ok", "vm": vm.name})
+            _LOG.info(
+                "the VM identity is confirmed", extra={"action": "identity_ok", "vm": vm.name}
+            )
         return vm
 
     def _fetch(self, timeout: float | None) -> VmIdentity:

@@ -18,7 +18,7 @@ TICK_SECONDS: Final = 0.25
 """How often `Watch.tick` is to be called: a pause is measured short by up to one tick."""
 JUMP_SECONDS: Final = 1.0
 """The least difference between the clocks that counts as a jump, and the least pause."""
-LONGEST_PAUSE_SECONDS: Final = 120.0
+MAX_PAUSE_SECONDS: Final = 120.0
 """A wall clock that jumps further than this was set; a pause is shorter."""
 _THREADS: Final = 4
 """More than there are jobs: two that hang on IMDS must not keep the heartbeat from going out."""
@@ -133,7 +133,7 @@ class Watch:
         self._suspended = suspended
         late = elapsed - TICK_SECONDS
         pause = late if late >= JUMP_SECONDS else 0.0
-        if JUMP_SECONDS <= jump <= LONGEST_PAUSE_SECONDS:
+        if JUMP_SECONDS <= jump <= MAX_PAUSE_SECONDS:
             pause += jump
         jump = jump if abs(jump) >= JUMP_SECONDS else 0.0
         return Tick(jump=jump, pause=pause, suspended=asleep)

@@ -11,9 +11,9 @@ from typing import Final
 from bridge.store.database import Store
 from wire.record import BRIDGE_HEARTBEAT, Record
 
-MOST: Final = 1_000
+MAX_RECORDS: Final = 1_000
 """How many records are read at once; the store keeps about as many delivered ones."""
-BYTES: Final = 1 << 20
+MAX_BYTES: Final = 1 << 20
 """How many bytes of them: an answer is in memory until its reader has it."""
 PATIENCE_SECONDS: Final = 1.0
 """How long a reader waits for a busy store, such as one whose disk does not answer."""
@@ -85,7 +85,7 @@ class History:
     def _read(self, which: str, sequence: int, count: int) -> list[Kept]:
         rows = self._store.read(
             f"SELECT sequence, crc, body FROM records WHERE type != ? AND {which} LIMIT ?",  # noqa: S608  # ours
-            (BRIDGE_HEARTBEAT, sequence, min(count, MOST)),
+            (BRIDGE_HEARTBEAT, sequence, min(count, MAX_RECORDS)),
             patience=PATIENCE_SECONDS,
         )
         return _fitting(rows)
@@ -94,7 +94,7 @@ class History:
 def _fitting(rows: Iterable[tuple[int, int, bytes]]) -> list[Kept]:
     """The valid records up to the size of an answer, one at least."""
     found = list[Kept]()
-    room = BYTES
+    room = MAX_BYTES
     for sequence, crc, body in rows:
         if isinstance(body, bytes) and zlib.crc32(body) == crc:
             room -= len(body)

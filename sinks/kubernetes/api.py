@@ -28,7 +28,7 @@ T = TypeVar("T")
 COMPONENT: Final = "scheduled-events-bridge"
 _NAMESPACE: Final = "default"
 """Where Kubernetes keeps the events of nodes, which are in no namespace themselves."""
-_LARGEST: Final = 200 * 1024
+_MAX_BYTES: Final = 200 * 1024
 """Bytes of a record in an annotation; Kubernetes takes 256 KiB of annotations on an object."""
 _ABOUT_ALL: Final = (HTTPStatus.UNAUTHORIZED, HTTPStatus.TOO_MANY_REQUESTS)
 """Answers that are not about one pod: the API server is busy, or does not know the token."""
@@ -100,7 +100,7 @@ class Api:
 
         A record that is too large for an annotation is left out: the message tells the most of it.
         """
-        fits = len(record.encode()) <= _LARGEST
+        fits = len(record.encode()) <= _MAX_BYTES
         annotations = {f"{COMPONENT}/record": record} if fits else None
         event = Event(
             metadata=ObjectMeta(name=name, annotations=annotations),

@@ -36,7 +36,7 @@ _RECONCILE_SECONDS: Final = 300.0
 """How often a node without marks is looked at."""
 _RENEW_SECONDS: Final = 600.0
 """How long one token is used: Kubernetes replaces the file before it ends."""
-_MOST_MISSING: Final = 100
+_MAX_MISSING: Final = 100
 """How many Events wait until they can be written."""
 _ASKED: Final = ("preparing", "prepared", "failed")
 """How far a VM is that was asked to prepare."""
@@ -252,7 +252,7 @@ class KubernetesSink(Sink[KubernetesSettings]):
         if problem is None or not self.settings.prepares:
             return problem
         missing = {each.id: each for each in records if each.id not in self._written}
-        self._missing = dict([*self._missing.items(), *missing.items()][-_MOST_MISSING:])
+        self._missing = dict([*self._missing.items(), *missing.items()][-_MAX_MISSING:])
         return None
 
     def _write_events(self, records: Sequence[Record]) -> SinkError | None:

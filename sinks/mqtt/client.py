@@ -30,7 +30,7 @@ _COMMAND_SESSION: Final = 900
 # How many commands a broker may send before the first of them is settled, and how large (bytes) any
 # packet may be: a command that is too large is to be counted as that, and not to fill the memory.
 _COMMANDS_IN_FLIGHT: Final = 16
-_LARGEST_PACKET: Final = 1024 * 1024 + 64 * 1024
+_MAX_PACKET_BYTES: Final = 1024 * 1024 + 64 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,5 +186,5 @@ def connect_properties(plan: ConnectPlan) -> Properties:
     made.SessionExpiryInterval = plan.session_expiry
     if plan.takes_commands:
         made.ReceiveMaximum = _COMMANDS_IN_FLIGHT
-        made.MaximumPacketSize = _LARGEST_PACKET
+        made.MaximumPacketSize = _MAX_PACKET_BYTES
     return made

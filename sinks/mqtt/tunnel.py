@@ -12,7 +12,7 @@ from paho.mqtt.client import Client
 from sinks.shared.proxy import Proxy
 from sinks.shared.sockets import connect
 
-_LARGEST_HEAD: Final = 8192
+_MAX_HEAD_BYTES: Final = 8192
 _CONNECTED: Final = 200
 
 
@@ -84,7 +84,7 @@ def _ask(connection: socket.socket, proxy: Proxy, target: str, timeout: float) -
     # A byte at a time: what follows the head belongs to the broker.
     while not head.endswith(b"\r\n\r\n"):
         byte = connection.recv(1)
-        if not byte or len(head) > _LARGEST_HEAD or time.monotonic() > until:
+        if not byte or len(head) > _MAX_HEAD_BYTES or time.monotonic() > until:
             raise ProxyError(f"{proxy}: its answer broke off")
         head += byte
     status = head.split(b" ", 2)[1:2]

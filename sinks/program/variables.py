@@ -37,9 +37,9 @@ _OF_THE_SERVICE: Final = frozenset(
 # quoting does not help; and with `..` and a slash a file name leads elsewhere. What Azure really
 # sends is made of these signs.
 _UNSAFE: Final = re.compile(r"^-|[^A-Za-z0-9._:+-]")
-_LONGEST: Final = 1000
+_MAX_CHARACTERS: Final = 1000
 # Windows: 32,767 characters for a variable with its name. Linux: 131,072 bytes.
-_LONGEST_LIST: Final = 30_000
+_MAX_LIST_CHARACTERS: Final = 30_000
 
 Value = Callable[[Record], object]
 
@@ -140,13 +140,13 @@ def _text(value: object) -> str:
         return str(value).lower()
     if isinstance(value, list):
         return _lines(value)
-    return _UNSAFE.sub("_", str(value)[:_LONGEST])
+    return _UNSAFE.sub("_", str(value)[:_MAX_CHARACTERS])
 
 
 def _lines(values: Sequence[object]) -> str:
     """As many whole names as there is room for; the count tells of the rest."""
     lines: list[str] = []
-    room = _LONGEST_LIST
+    room = _MAX_LIST_CHARACTERS
     for line in map(_text, values):
         room -= len(line) + 1
         if room < 0:

@@ -30,7 +30,7 @@ reason that passes, such as a trust file that is not yet the new one."""
 REMEMBERED: Final = 1024
 """Of how many tokens it is known that they were handed in."""
 # Room for quotes, commas and line breaks around each token.
-_LARGEST: Final = MAX_TOKENS * (MAX_TOKEN_BYTES + 16)
+_MAX_BYTES: Final = MAX_TOKENS * (MAX_TOKEN_BYTES + 16)
 # The least time from one request to the next: a server that does not hold its answers back, or
 # gives the same commands again and again, is not asked a thousand times a second. It is asked
 # faster only if it had something new.
@@ -170,7 +170,7 @@ class Poll:
                 "Accept-Encoding": "identity",
                 "User-Agent": f"scheduled-events-bridge/{self._context.version}",
             },
-            largest=_LARGEST,
+            largest=_MAX_BYTES,
         )
 
     def _tokens(self, answer: Answer) -> list[bytes]:

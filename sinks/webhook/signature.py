@@ -13,7 +13,7 @@ from typing import Final
 # Standard Webhooks: a secret is `whsec_` and the base64 of 24 to 64 random bytes.
 PREFIX: Final = "whsec_"
 PROPER_LENGTH: Final = 24
-_MOST_KEYS: Final = 2
+_MAX_KEYS: Final = 2
 
 
 class KeyFormatError(ValueError):
@@ -35,7 +35,7 @@ class SharedSecret:
 def read_keys(text: str) -> tuple[SharedSecret, ...]:
     """One key, or two with a space between them while rotating. Raises `KeyFormatError`."""
     words = text.split()
-    if not 1 <= len(words) <= _MOST_KEYS:
+    if not 1 <= len(words) <= _MAX_KEYS:
         raise KeyFormatError(
             f"a secret is one key, or two separated by a space; this is {len(words)}"
         )

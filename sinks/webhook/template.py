@@ -17,9 +17,9 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from wire.record import Record
 
 FILE_PREFIX: Final = "file:"
-_LARGEST: Final = 1024 * 1024
-_SLOWEST: Final = 5.0
-_LONGEST_REASON: Final = 200
+_MAX_BYTES: Final = 1024 * 1024
+_MAX_SECONDS: Final = 5.0
+_MAX_REASON_LENGTH: Final = 200
 # Whatever expressions and filters of a template raise; the same record raises it again.
 _MISTAKES: Final = (
     TemplateError,
@@ -122,7 +122,7 @@ def _collect(template: Template, variables: Mapping[str, Any]) -> str:
     """
     parts = list[str]()
     size = 0
-    until = time.monotonic() + _SLOWEST
+    until = time.monotonic() + _MAX_SECONDS
 
     def look(_frame: FrameType, _event: str, _argument: object) -> Any:
         if time.monotonic() > until:
@@ -139,15 +139,15 @@ def _collect(template: Template, variables: Mapping[str, Any]) -> str:
     except _TooSlow as slow:
         lines = [template.get_corresponding_lineno(line) for line in _lines(slow)]
         where = f", in line {lines[-1]}" if lines else ""
-        raise RenderError(f"rendering took more than {_SLOWEST:g} s{where}") from None
+        raise RenderError(f"rendering took more than {_MAX_SECONDS:g} s{where}") from None
     finally:
         sys.settrace(before)
     return "".join(parts)
 
 
 def _limit(size: int) -> None:
-    if size > _LARGEST:
-        raise RenderError(f"more than {_LARGEST // 1024} KiB were rendered")
+    if size > _MAX_BYTES:
+        raise RenderError(f"more than {_MAX_BYTES // 1024} KiB were rendered")
 
 
 def _where(error: BaseException) -> str:
@@ -166,7 +166,7 @@ def _reason(error: BaseException) -> str:
         text = str(error)
     else:
         text = f"{type(error).__name__}: {error}"
-    return text[:_LONGEST_REASON]
+    return text[:_MAX_REASON_LENGTH]
 
 
 def _content_type(body: bytes) -> str:

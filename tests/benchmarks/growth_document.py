@@ -15,7 +15,7 @@ from support.imds.polling import Bench
 
 SIZES: Final = (1, 10, 100, 1000)
 _LOOKS: Final = 3
-_AT_LEAST: Final = 12
+_MIN_CHANGES: Final = 12
 """Changes that a cell of the grid is measured on, where one document has fewer."""
 
 
@@ -65,7 +65,7 @@ def _per_change(scratch: Path, events: int, names: int) -> float:
     taken = []
     with _bench(scratch) as bench:
         _look(bench, _body([], 0))
-        for number in range(max(_LOOKS, _AT_LEAST // (2 * events))):
+        for number in range(max(_LOOKS, _MIN_CHANGES // (2 * events))):
             comes = _look(bench, _body(_entries(events, names), 2 * number + 1))
             goes = _look(bench, _body([], 2 * number + 2))
             taken.append((comes + goes) / (2 * events))

@@ -129,7 +129,7 @@ def test_what_grows_without_measure_is_ended(template: str) -> None:
 
 def test_what_takes_too_long_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rendering has a time limit."""
-    monkeypatch.setattr("sinks.webhook.template._SLOWEST", -1.0)
+    monkeypatch.setattr("sinks.webhook.template._MAX_SECONDS", -1.0)
     with pytest.raises(RenderError, match="more than"):
         rendered("{% for n in range(10) %}x{% endfor %}")
 
@@ -234,7 +234,7 @@ def test_pagerduty_opens_and_resolves_one_incident(kind: str, impact: str, actio
 )
 def test_what_never_ends_is_given_up(monkeypatch: pytest.MonkeyPatch, template: str) -> None:
     """Without any output, with the line, and nothing goes on behind it."""
-    monkeypatch.setattr("sinks.webhook.template._SLOWEST", 0.2)
+    monkeypatch.setattr("sinks.webhook.template._MAX_SECONDS", 0.2)
     threads, tracing = set(threading.enumerate()), sys.gettrace()
     with pytest.raises(RenderError, match=r"^template: .* more than 0.2 s, in line 1$"):
         rendered(template)

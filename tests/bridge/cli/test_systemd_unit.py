@@ -15,7 +15,7 @@ from bridge.cli.systemd_unit import obstacles, unit
 from sinks.shared.errors import ConfigurationError
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="systemd is Linux' own")
-SCORE_AT_MOST = 2.0
+MAX_SCORE = 2.0
 ANALYZE = shutil.which("systemd-analyze") or ""
 analyzed = pytest.mark.skipif(not ANALYZE, reason="systemd-analyze is not installed")
 
@@ -68,7 +68,7 @@ def test_its_exposure_is_small(home: Path) -> None:
     """By systemd's own score: 10 is a service without any protection."""
     said = analyze("security", "--offline=true", "--threshold=20", home=home)
     (score,) = re.findall(r"Overall exposure level for seb\.service: ([0-9.]+)", said.stdout)
-    assert (said.returncode, float(score) <= SCORE_AT_MOST) == (0, True)
+    assert (said.returncode, float(score) <= MAX_SCORE) == (0, True)
 
 
 def test_it_runs_this_very_seb(here: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

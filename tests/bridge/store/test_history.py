@@ -6,7 +6,7 @@ import pytest
 from support.store_helpers import bridge_draft, draft
 
 from bridge.store.database import Store, StoreError
-from bridge.store.history import BYTES, History, Kept
+from bridge.store.history import MAX_BYTES, History, Kept
 from wire.record import BRIDGE_HEARTBEAT, Record
 
 
@@ -72,7 +72,7 @@ def test_nothing_new_is_waited_for_no_longer_than_asked(store: Store) -> None:
 
 def test_an_answer_has_a_size(store: Store) -> None:
     """However many large records there are; one that is larger than that comes alone."""
-    large = [replace(draft(number), data={"x": "y" * (BYTES // 2)}) for number in range(4)]
+    large = [replace(draft(number), data={"x": "y" * (MAX_BYTES // 2)}) for number in range(4)]
     records = store.commit(large)
     history = History(store)
     assert kept(history.last(9)) == of(records[3:])

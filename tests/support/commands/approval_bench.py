@@ -47,7 +47,7 @@ SIGNERS = {
 """Made once: a key costs time."""
 HANG_SECONDS = 5
 """How long a POST without an answer takes."""
-LONGEST_WAIT = 13.0
+MAX_WAIT_SECONDS = 13.0
 """Seconds that the approval worker may work before it has taken a command that waits: one POST that
 hangs and its round; twice, for the round in which it comes.
 """
@@ -474,7 +474,7 @@ class ModelBench:
                 self._begun = self.clock.monotonic()
                 self.counts["turns"] += 1
                 longest = self._worked - min(self._waiting.values(), default=self._worked)
-                assert longest <= LONGEST_WAIT, f"a command waits for {longest} s of work"
+                assert longest <= MAX_WAIT_SECONDS, f"a command waits for {longest} s of work"
         finally:
             self._working = False
 
