@@ -104,18 +104,16 @@ def _failed(snapshot: Snapshot, since: float) -> list[Notice]:
 def _seen(snapshot: Snapshot, since: float, incidents: Mapping[str, Incident]) -> list[SeenVm]:
     """The VMs that are silent, that an event has taken away, or that people were told about."""
     cases = snapshot.vms.taken_away(since)
-    known = {key: vms.case_of(each) for key, each in snapshot.events.of(cases.values()).items()}
+    known = snapshot.events.of(cases.values())
     silent = {each.vm.vm_id: each for each in snapshot.vms.with_contact(["silent"])}
     others = [vm_id for vm_id in {*incidents, *cases} if vm_id not in silent]
-    return [
-        SeenVm(
-            vm=each.vm,
-            contact=each.contact,
-            since=_silent_since(each, snapshot),
-            case=known.get(cases.get(each.vm.vm_id, ("", ""))),
-        )
-        for each in [*silent.values(), *snapshot.vms.some(others)]
-    ]
+    found = []
+    for each in [*silent.values(), *snapshot.vms.some(others)]:
+        silent_since = _silent_since(each, snapshot)
+        event = known.get(cases.get(each.vm.vm_id, ("", "")))
+        case = None if event is None else vms.case_of(event, each.vm.vm_id, silent_since)
+        found.append(SeenVm(vm=each.vm, contact=each.contact, since=silent_since, case=case))
+    return found
 
 
 def _silent_since(heard: HeardVm, snapshot: Snapshot) -> float:

@@ -25,6 +25,10 @@ GATHER: Final = 60.0
 """Seconds for which VMs that fall silent are gathered, if it is more than one."""
 RETURN_SECONDS: Final = 600.0
 """Seconds that a VM may take to come back after the start of its event, beyond its duration."""
+AWAY_SECONDS: Final = 3600.0
+"""Seconds that a VM is awaited at most, beyond that, however long its event is said to take: once
+it is silent, peers may say of its event what they like.
+"""
 MANY: Final = 10
 """VMs that are told one by one; more than that are one notice."""
 _LISTED: Final = 20
@@ -216,19 +220,23 @@ def _end(incident: Incident, seen: SeenVm | None, now: float) -> Notice:
     )
 
 
-def case_of(known: KnownEvent) -> AwaitedReturn | None:
+def case_of(known: KnownEvent, vm_id: str, silent_since: float) -> AwaitedReturn | None:
     """From when on a VM that an event has taken away should be back; None if it is not awaited:
-    the event deletes it, costs it nothing, or did not take place.
+    the event deletes it, costs it nothing, or did not take place. Of an event that only others have
+    reported it is awaited for a short time alone.
     """
     report, event = known.shown.report, known.event
     if report.impact in (_DELETES, "none") or report.event.event_status == "Canceled":
         return None
     is_coming = event.state == "scheduled" and event.not_before is not None
     begun = event.not_before if is_coming and event.not_before else event.shown_at
+    says_so = any(each.vm_id == vm_id and each.says is not None for each in known.named.values())
+    latest = silent_since + RETURN_SECONDS + (AWAY_SECONDS if says_so else RETURN_SECONDS)
+    due = begun + max(0, report.event.duration_in_seconds or 0) + RETURN_SECONDS
     return AwaitedReturn(
         event_id=event.event_id,
         kind=visible(report.event.event_type or "event"),
-        due=begun + max(0, report.event.duration_in_seconds or 0) + RETURN_SECONDS,
+        due=min(due, latest),
     )
 
 

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from hashlib import sha256
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -43,6 +44,7 @@ from console.notify.notice import Notice
 from console.notify.notices import Notices
 from console.notify.sinks import read_sinks
 from console.notify.vms import (
+    AWAY_SECONDS,
     GATHER,
     MANY,
     PATIENCE,
@@ -57,7 +59,8 @@ from sinks.base import Sink, SinkContext, SinkSettings
 from sinks.samples import sample_event
 from sinks.webhook.template import compile_template, render
 from wire.moment import rfc3339
-from wire.record import Record
+from wire.record import Record, read_record
+from wire.strictjson import canonical_json
 from wire.vm import VmIdentity
 
 NOW = 1_800_000_000.0
@@ -396,6 +399,37 @@ def test_a_vm_that_stopped_in_order_and_does_not_come_back(fleet: Fleet) -> None
     for seconds in (10, 100, RETURN_SECONDS):
         assert ("vm-not-back", vm.vm_id) not in kinds(fleet.tell(NOW + seconds))
     assert ("vm-not-back", vm.vm_id) in kinds(fleet.tell(NOW + RETURN_SECONDS + 90))
+
+
+@pytest.mark.parametrize("knows", [True, False])
+def test_a_peer_does_not_hide_that_a_vm_is_silent(fleet: Fleet, *, knows: bool) -> None:
+    """By an event of it that began and takes years; of one that the VM has not reported itself
+    people are told sooner.
+    """
+    vm, peer = FakeVm(name="web-1"), FakeVm(name="liar")
+    fleet.say(vm.heartbeat(now=fleet.moment()), peer.heartbeat(now=fleet.moment()))
+    if knows:
+        fleet.say(vm.event("E", now=fleet.moment()))
+    fleet.lose(vm)
+    fleet.now = NOW + 1
+    years = 5 * 366 * 86_400
+    fleet.say(lasting(peer.event("E", transition="started", resources=["web-1"]), years, fleet))
+    told = ("vm-not-back", vm.vm_id)
+    assert told not in kinds(fleet.tell(NOW + RETURN_SECONDS))
+    assert (told in kinds(fleet.tell(NOW + 2 * RETURN_SECONDS))) == (not knows)
+    if knows:
+        assert told in kinds(fleet.tell(NOW + AWAY_SECONDS + RETURN_SECONDS))
+
+
+def lasting(record: Record, seconds: int, fleet: Fleet) -> Record:
+    """The record of an event with another duration, made now."""
+    whole = json.loads(record.body)
+    whole["time"] = rfc3339(fleet.moment())
+    event = whole["data"]["event"]
+    event["durationInSeconds"] = seconds
+    told = {name: value for name, value in event.items() if name != "description"}
+    whole["data"]["fingerprint"] = "sha256:" + sha256(canonical_json(told)).hexdigest()
+    return read_record(canonical_json(whole))
 
 
 def test_a_group_is_ended_though_one_of_it_got_an_incident_of_its_own() -> None:
