@@ -95,6 +95,11 @@ def is_reason(text: str) -> bool:
     return 0 < len(text) <= MAX_REASON and text.isprintable() and not text.isspace()
 
 
+def names_change(reason: str, pattern: str | None) -> bool:
+    """Whether a reason holds the number of a change, where a pattern says how that looks."""
+    return pattern is None or re.search(pattern, reason) is not None
+
+
 # Conditions. The first line of each says what a row of the table says.
 
 
@@ -124,8 +129,7 @@ def has_no_reason(case: RequestSituation) -> bool:
 
 def names_no_change(case: RequestSituation) -> bool:
     """The reason must name a change, and does not."""
-    pattern = case.request.change_pattern
-    return pattern is not None and re.search(pattern, case.request.reason) is None
+    return not names_change(case.request.reason, case.request.change_pattern)
 
 
 def is_unknown(case: RequestSituation) -> bool:

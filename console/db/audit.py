@@ -12,6 +12,7 @@ from sqlalchemy import (
     Connection,
     Row,
     Select,
+    case,
     func,
     insert,
     inspect,
@@ -19,6 +20,9 @@ from sqlalchemy import (
     select,
     text,
 )
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.compiler import SQLCompiler
+from sqlalchemy.sql.functions import GenericFunction
 
 from console.db import decision_tables
 from console.db.events import ids_found
@@ -29,10 +33,47 @@ _TABLE: Final = decision_tables.audit
 _HEAD: Final = decision_tables.audit_head
 _HEAD_REVISION: Final = "0010"
 """The schema's first revision that keeps a head."""
+_DECISION: Final = decision_tables.decision
+_LONGEST: Final = 300
+_ID: Final = 36
+"""Characters of a decision's id."""
+
+
+class _PlaceOf(GenericFunction[int]):
+    """Where a text holds another one, from 1; 0 if it does not."""
+
+    name = "instr"
+    identifier = "place_of"
+    inherit_cache = True
+
+
+@compiles(_PlaceOf, "postgresql")
+def _in_postgresql(element: _PlaceOf, compiler: SQLCompiler, **how: Any) -> str:
+    return f"strpos{compiler.function_argspec(element, **how)}"
+
+
+def _said(name: str, length: int) -> ColumnElement[str]:
+    """The beginning of what a row says under a name. Within a value of JSON a quotation mark has a
+    backslash, so the name with its own ones is found nowhere else.
+    """
+    mark = f'"{name}":"'
+    place = _PlaceOf(_TABLE.c.body, mark)
+    return case((place > 0, func.substr(_TABLE.c.body, place + len(mark), length)), else_="")
+
+
+def _outcome() -> ColumnElement[str]:
+    """How the decision of a row has ended, or stands."""
+    stands = func.coalesce(_DECISION.c.outcome, _DECISION.c.state)
+    found = select(stands).where(_DECISION.c.id == _said("decision", _ID)).scalar_subquery()
+    return func.coalesce(found, "")
+
+
 SORTS: Final[Mapping[str, ColumnElement[Any]]] = {
     "at": _TABLE.c.number,
     "actor": _TABLE.c.actor,
     "action": _TABLE.c.action,
+    "reason": _said("reason", _LONGEST),
+    "outcome": _outcome(),
 }
 """The columns by which rows can be sorted."""
 

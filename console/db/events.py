@@ -520,7 +520,12 @@ def _found(q: str) -> ColumnElement[bool]:
         )
     words = c.words.contains(q.casefold(), autoescape=True)
     reason = func.lower(decision.c.reason).contains(q.lower(), autoescape=True)
-    return or_(words, c.event_id.in_(select(decision.c.event_id).where(reason)))
+    why = func.lower(receipt.c.why).contains(q.lower(), autoescape=True)
+    return or_(
+        words,
+        c.event_id.in_(select(decision.c.event_id).where(reason)),
+        c.event_id.in_(select(receipt.c.event_id).where(why)),
+    )
 
 
 def _in_names(q: str) -> ColumnElement[bool]:

@@ -30,6 +30,8 @@ from console.fleet.contact import Contact, Listening
 from console.fleet.values import CLEAR, EventKey, Expectation, HeardVm, Vm, folded
 from wire.event import IMPACTS
 
+_MAX_STEMS: Final = 100
+"""Kinds of names of one event whose siblings are looked for: one condition of SQL each."""
 OPEN: Final = ("scheduled", "started")
 """States of an event that is not over."""
 FILTERS: Final = (
@@ -216,24 +218,31 @@ class Vms:
     def siblings(
         self, vm_ids: Iterable[str], *, limit: int, also: Collection[str] = ()
     ) -> list[HeardVm]:
-        """The VMs beside some others, in the same scale set, with the same tags, or those of
-        `also`, that are silent or have stopped, or that an open event names.
+        """The VMs like some others, and those of `also`, that are silent or have stopped, or that
+        an open event names; those others are among them, and count for no limit. VMs are alike in
+        the same scale set, with the same tags, or in the same resource group if their names differ
+        in the number at the end alone.
         """
         mine = self.some(vm_ids)
         places = {each.vm.place for each in mine if each.vm.scale_set}
         tags = {rows.vm_row(each.vm)["tags"] for each in mine if each.vm.tags}
-        if not places and not tags and not also:
+        alike = {found for each in mine if (found := each.vm.alike) is not None}
+        if not places and not tags and not alike and not also:
             return []
         query = select(vm, self._contact).where(
             or_(
                 and_(vm.c.place.in_(places), vm.c.scale_set.is_not(None)),
                 vm.c.tags.in_(tags),
                 vm.c.vm_id.in_(also),
+                *(
+                    and_(vm.c.place == place, vm.c.folded.startswith(stem, autoescape=True))
+                    for place, stem in sorted(alike)[:_MAX_STEMS]
+                ),
             ),
-            vm.c.vm_id.not_in([each.vm.vm_id for each in mine]),
             *self._away_or_expecting(),
         )
-        return self._heard(query.order_by(vm.c.sort_name, vm.c.vm_id).limit(limit))
+        most = limit + len(mine)
+        return self._heard(query.order_by(vm.c.sort_name, vm.c.vm_id).limit(most))
 
     def away_or_expecting(self) -> set[str]:
         """The VMs that are silent or have stopped, or that an open event names."""

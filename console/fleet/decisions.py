@@ -13,6 +13,13 @@ DecisionState = Literal["due", "second", "left", "approving", "approved", "none"
 _IN_VAIN: Final = ("failed", "rejected", "unanswered")
 
 
+def takes_away(event_type: str | None) -> bool:
+    """Whether approving only takes the VM away sooner: to leave the event is the usual, and nobody
+    has to hurry to decide.
+    """
+    return (event_type or "").lower() in ("preempt", "terminate")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecisionStatus:
     """How a decision stands; `at`, when it was decided, in seconds since 1970.

@@ -24,6 +24,10 @@ EventKey = tuple[str, str]
 _DIGITS: Final = re.compile(rf"[0-9]{{1,{_MAX_DIGITS}}}")
 
 
+Alike = tuple[str, str]
+"""A place, and a name without the number at its end."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetName:
     """By what the fleet knows a VM: what it says first is kept, and a change needs an admin."""
@@ -111,6 +115,17 @@ class Vm:
         else:
             parts = [self.subscription_id, self.resource_group, self.scale_set or ""]
         return sha256("\n".join(parts).lower().encode(errors="replace")).hexdigest()
+
+    @property
+    def alike(self) -> Alike | None:
+        """Equal for the VMs of a resource group whose names differ in the number at the end alone;
+        None if its name ends in no number, or if it is of a scale set, which says more.
+        """
+        text = folded(self.name)
+        stem = text.rstrip("0123456789")
+        if self.scale_set or not stem or stem == text:
+            return None
+        return self.place, stem
 
     @property
     def scope(self) -> str:

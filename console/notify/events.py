@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 from urllib.parse import quote
 
+from console.fleet.decisions import takes_away
 from console.fleet.moments import moment
 from console.fleet.outcomes import outcome_words
 from console.fleet.values import Decision, KnownEvent, LatestReport, Named, folded
@@ -29,7 +30,10 @@ def of_open(known: KnownEvent, state: str, now: float) -> list[Notice]:
         return []
     event, start = known.shown.report.event, known.event.not_before
     found = []
+    is_note = takes_away(event.event_type)
     who = "a decision is due" if state == "due" else "a second person is needed"
+    if is_note:
+        who = "for your information, nothing needs to be decided"
     by = "" if start is None else f" It starts at {moment(start)} whatever is decided."
     fingerprint = known.shown.report.fingerprint
     found.append(
@@ -42,7 +46,7 @@ def of_open(known: KnownEvent, state: str, now: float) -> list[Notice]:
             text=f"{_whom(event)}{by}",
         )
     )
-    if start is not None and now >= start - ESCALATE_SECONDS:
+    if start is not None and now >= start - ESCALATE_SECONDS and not is_note:
         found.append(
             _about(
                 "undecided",

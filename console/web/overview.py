@@ -9,6 +9,7 @@ from console.db.history import read_quarantine
 from console.db.snapshot import Snapshot
 from console.db.vms import WantedVms
 from console.fleet import view
+from console.fleet.decisions import takes_away
 from console.fleet.moments import moment
 from console.fleet.view import Json
 from console.web import models
@@ -81,10 +82,11 @@ def overview(snapshot: Snapshot, sources: list[Json], *, site: str | None = None
 
 
 def count_due(snapshot: Snapshot, *, site: str | None = None) -> int:
-    """How many events wait for a decision."""
+    """How many events wait for a decision, without those that need none: evictions, deletions."""
     now, listening = snapshot.now, snapshot.listening
     return sum(
-        view.decision_on(each, now, listening).state == "due"
+        not takes_away(each.event.event_type)
+        and view.decision_on(each, now, listening).state == "due"
         for each in snapshot.events.askable()
         if site is None or site in each.event.sites
     )

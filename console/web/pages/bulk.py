@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 
 from console.access.people import Person
 from console.fleet.differences import names_of
-from console.web.pages import decision_block, event_rows, forms
+from console.web.pages import decision_block, event_rows, forms, siblings, words
 from console.web.pages.event_rows import EventRow
 from console.web.pages.text import plural
 from console.web.state import AppState
@@ -62,6 +62,11 @@ class Listing:
     def __init__(self, state: AppState) -> None:
         self._state = state
 
+    @property
+    def change_pattern(self) -> str | None:
+        """How the number of a change looks that an approval needs; None if it needs none."""
+        return self._state.settings.approval.change_pattern
+
     def values(
         self, query: Mapping[str, str], person: Person, ticked: Sequence[str] = ()
     ) -> dict[str, Any]:
@@ -69,13 +74,14 @@ class Listing:
         `StoreError`.
         """
         wanted = Filter.of(query)
+        wanted_ids = set(ticked)
         with self._state.snapshots.take() as snapshot:
             rows = event_rows.open_rows(snapshot)
             waiting = [row for row in rows if row["decision"]["state"] == "due"]
             searched = event_rows.found_among(snapshot, waiting, wanted.q)
+            chosen = [row for row in waiting if row["eventId"] in wanted_ids]
+            beside = siblings.siblings(snapshot, chosen, self._state.grouping, person)
         found = [row for row in searched if wanted.takes(row)]
-        wanted_ids = set(ticked)
-        chosen = [row for row in waiting if row["eventId"] in wanted_ids]
         return {
             "filter": wanted,
             "sites": sorted({site for row in waiting for site in row["all_sites"]}),
@@ -86,10 +92,13 @@ class Listing:
             "limit": LIMIT,
             "ticked": ticked,
             "gone": len(wanted_ids) - len(chosen),
-            "chosen": [self._asked(row) for row in chosen],
+            "chosen": [
+                {**self._asked(row), "siblings": those}
+                for row, those in zip(chosen, beside, strict=True)
+            ],
             "vms": sum(len(names_of(row)) for row in chosen),
             "may": "approver" in person.roles,
-            "change_pattern": self._state.settings.approval.change_pattern,
+            "change_pattern": self.change_pattern,
             "has_key": self._state.decisions.signer is not None,
         }
 
@@ -121,6 +130,14 @@ def results(action: str, outcomes: Sequence[tuple[Mapping[str, Any], Outcome]]) 
         verb = "left until their times"
     return {
         "title": f"{done} of {plural(len(outcomes), 'event')} {verb}",
-        "action": action,
-        "lines": [{"seen": seen, "outcome": outcome} for seen, outcome in outcomes],
+        "is_left": action == "leave",
+        "lines": [
+            {"seen": seen, "heading": _heading(seen), "outcome": outcome}
+            for seen, outcome in outcomes
+        ],
     }
+
+
+def _heading(seen: Mapping[str, Any]) -> str:
+    named = [{"name": name} for name in seen["resources"]]
+    return words.heading({"eventType": seen["eventType"], "resources": named})

@@ -61,7 +61,7 @@ class Forms:
         if len(form.seen) != 1 or form.seen[0]["eventId"] != event_id:
             words = "The form is not of this event. Open the page again, and use its buttons."
             return await asyncio.to_thread(self._show_event, request, Sent(problem=words), 422)
-        problem = forms.reason_problem(form.reason)
+        problem = self._reason_problem(form, person_of(request))
         if problem is not None:
             return await asyncio.to_thread(
                 self._show_event, request, Sent(problem=problem, reason=form.reason), 422
@@ -85,13 +85,21 @@ class Forms:
             form = await forms.read(request)
         except forms.FormError as error:
             return await asyncio.to_thread(self._confirm, request, str(error))
-        problem = bulk.problem(form.seen) or forms.reason_problem(form.reason)
+        problem = bulk.problem(form.seen) or self._reason_problem(form, person)
         if problem is not None:
             return await asyncio.to_thread(self._confirm, request, problem, form.reason)
         results = [
             (seen, await self._decide(person, form.action, seen, form.reason)) for seen in form.seen
         ]
         return self._show(request, "decided.html", bulk.results(form.action, results))
+
+    def _reason_problem(self, form: forms.Form, person: Person) -> str | None:
+        problem = forms.reason_problem(form.reason)
+        # Somebody who may not decide is refused as one who may not, and the audit has a row of it.
+        if problem is None and "approver" in person.roles:
+            pattern = self._listing.change_pattern
+            problem = forms.change_problem(form.action, form.reason, pattern)
+        return problem
 
     def list(self, request: Request) -> Mapping[str, Any]:
         """The events that a filter finds, and how many, before anything can be decided."""

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from console.access.people import Person, is_same_person
 from console.config.settings import Settings
+from console.fleet.decisions import takes_away
 from console.fleet.differences import differences, names_of
 from console.fleet.moments import seconds_of
 from console.web.pages import attempts, forms, text, words
@@ -71,7 +72,7 @@ def values(
     return {
         "state": decision["state"],
         "is_news": words.is_news(item),
-        "takes_away": words.takes_away(item["eventType"]),
+        "takes_away": takes_away(item["eventType"]),
         "by": None if by is None else words.actor_words(by, here=is_here),
         "at": seconds_of(decision["at"]),
         "reason": decision["reason"],

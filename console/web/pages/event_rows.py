@@ -9,6 +9,7 @@ from typing import Any, Final
 from console.db.events import WantedEvents
 from console.db.snapshot import Snapshot
 from console.fleet import view
+from console.fleet.decisions import takes_away
 from console.fleet.moments import seconds_of
 from console.fleet.outcomes import reason_words
 from console.fleet.values import FleetEvent, KnownEvent
@@ -72,7 +73,7 @@ def group_of(item: Mapping[str, Any]) -> str:
     """What is to be done about an event: one of `_RANKS`."""
     decision = item["decision"]["state"]
     if decision in ("due", "second"):
-        return "note" if words.takes_away(item["eventType"]) else str(decision)
+        return "note" if takes_away(item["eventType"]) else str(decision)
     return "news" if words.is_news(item) else str(item["state"])
 
 
@@ -97,6 +98,7 @@ def trying(item: Mapping[str, Any], now: float) -> EventRow | None:
         "reason": reason_words(last["reason"]),
         "waits": last["state"] == "sent",
         "sent": sent,
+        "until": until,
         "patience": None if sent is None or until is None else max(0.0, until - sent),
         "late": late,
     }

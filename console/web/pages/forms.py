@@ -10,6 +10,7 @@ from urllib.parse import parse_qsl
 
 from starlette.requests import Request
 
+from console.approvals.requests import names_change
 from console.fleet.differences import SEEN, seen_of
 from console.web.answers import is_text
 
@@ -79,6 +80,15 @@ def reason_problem(reason: str) -> str | None:
     if not reason.isprintable():
         return "The reason holds signs that cannot be seen. Write it with letters and signs only."
     return None
+
+
+def change_problem(action: str, reason: str, pattern: str | None) -> str | None:
+    """Why a reason is not enough to approve; None if it is. The number of a change looks like the
+    pattern, if there is one.
+    """
+    if action not in ("approve", FORCE) or names_change(reason, pattern):
+        return None
+    return f"The reason must hold the number of a change: `{pattern}`."
 
 
 def parse_fields(body: bytes) -> list[tuple[str, str]]:

@@ -14,6 +14,7 @@ from console.fleet.moments import seconds_of
 from console.web.events import event_item, wanted_of
 from console.web.models import EventsQuery
 from console.web.pages import words
+from console.web.pages.event_rows import group_of
 from console.web.pages.text import DAY, HOUR, page_number
 
 PAGE: Final = 100
@@ -112,6 +113,7 @@ def _row(item: Mapping[str, Any], sites: tuple[str, ...]) -> dict[str, Any]:
     announced = item["durationInSeconds"]
     return {
         **item,
+        "group": group_of(item),
         "names": names[:_NAMES],
         "more_names": max(0, len(names) - _NAMES),
         "sites": sites,

@@ -11,6 +11,7 @@ from console.db.events import WantedEvents
 from console.db.snapshot import Snapshot
 from console.db.taken import VM as TAKEN_VM
 from console.db.taken import taken_among
+from console.db.vms import WantedVms
 from console.fleet import view
 from console.fleet.contact import CONTACTS
 from console.fleet.moments import seconds_of
@@ -55,14 +56,20 @@ _SOON: Final = 15 * MINUTE
 
 
 def values(state: AppState, snapshot: Snapshot, q: str) -> dict[str, Any]:
-    """What the template shows; `q` narrows the list of events, and nothing else."""
+    """What the template shows; `q` narrows the lists of events and of silent VMs, and nothing
+    else.
+    """
     over, _ = events_page(snapshot, WantedEvents(), state="over", limit=_OVER)
     rows = event_rows.open_rows(snapshot)
     found = event_rows.found_among(snapshot, rows, q)
     contacts = snapshot.vms.counted()
     vms: dict[str, int] = {name: contacts.get(name, 0) for name in CONTACTS}
     vms["total"] = sum(vms.values())
-    silent = [each.vm for each in snapshot.vms.with_contact(["silent"], limit=_SILENT)]
+    quiet, silent_found = snapshot.vms.with_contact(["silent"], limit=_SILENT), vms["silent"]
+    if q:
+        quiet = snapshot.vms.page(WantedVms(q=q, contact="silent"), limit=_SILENT)
+        silent_found = snapshot.vms.counted(WantedVms(q=q)).get("silent", 0)
+    silent = [each.vm for each in quiet]
     vm_ids = [each.vm_id for each in silent]
     on_it = taken_among(snapshot.connection, TAKEN_VM, vm_ids, snapshot.now)
     return {
@@ -80,7 +87,8 @@ def values(state: AppState, snapshot: Snapshot, q: str) -> dict[str, Any]:
         "silent": silent,
         "causes": causes(snapshot, vms["silent"], vms["total"] - vms["retired"]),
         "silent_taken": {vm_id: by.actor for (vm_id, _), by in on_it.items()},
-        "more_silent": max(0, vms["silent"] - len(silent)),
+        "silent_found": silent_found,
+        "more_silent": max(0, silent_found - len(silent)),
         "sources": list(state.sources.values()),
         "last_record_at": state.writer.progress.last_record_at,
         "refused": {name: state.writer.progress.refused(name) for name in state.sources},

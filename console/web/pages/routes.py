@@ -132,7 +132,7 @@ class Pages:
             names = {} if found is None else event_page.names_of(snapshot, found)
             beside = []
             if found is not None:
-                beside = siblings.siblings(snapshot, found, state.grouping, person)
+                (beside,) = siblings.siblings(snapshot, [found], state.grouping, person)
         if found is None:
             words = "Nothing is known of an event of this id, or it is older than what is kept."
             return self._missing(request, "There is no such event", words)

@@ -10,7 +10,7 @@ from console.access.people import Person
 from console.access.scope import sees_vm
 from console.db.grouping import keys_among
 from console.db.snapshot import Snapshot
-from console.fleet.values import Expectation, HeardVm
+from console.fleet.values import Alike, Expectation, HeardVm, Vm
 from console.fleet.view import decision_on
 from console.turns.groups import Grouping
 
@@ -22,7 +22,7 @@ _RANKS: Final = ("away", "silent", "stopped", "due", "scheduled")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sibling:
-    """A VM of the same group or scale set, or with the same tags."""
+    """A VM of the same group or scale set, with the same tags, or with a similar name."""
 
     vm_id: str
     name: str
@@ -37,18 +37,21 @@ class Sibling:
 
 
 def siblings(
-    snapshot: Snapshot, item: Mapping[str, Any], grouping: Grouping, person: Person
-) -> list[Sibling]:
-    """The siblings of the VMs that an event names, as the API describes it, those that the person
-    sees: the worst first.
+    snapshot: Snapshot, items: Sequence[Mapping[str, Any]], grouping: Grouping, person: Person
+) -> list[list[Sibling]]:
+    """For each of some events, as the API describes them, the siblings of the VMs that it names,
+    those that the person sees: the worst first.
     """
-    vm_ids = [each["vmId"] for each in item["resources"] if each["vmId"]]
+    named = [{each["vmId"] for each in item["resources"] if each["vmId"]} for item in items]
+    vm_ids = set().union(*named)
     mates = _mates(snapshot, grouping, vm_ids)
-    found = snapshot.vms.siblings(vm_ids, limit=_MAX_SIBLINGS, also=sorted(mates)[:_MAX_MATES])
+    found = snapshot.vms.siblings(
+        vm_ids, limit=_MAX_SIBLINGS * len(items), also=sorted(mates)[:_MAX_MATES]
+    )
     found = [each for each in found if sees_vm(person, each.vm)]
     if not found:
-        return []
-    places = {each.vm.place for each in snapshot.vms.some(vm_ids) if each.vm.scale_set}
+        return [[] for _ in items]
+    mine = {each.vm.vm_id: each.vm for each in snapshot.vms.some(vm_ids)}
     expected = snapshot.vms.expectations([each.vm.vm_id for each in found])
     event_ids = {event_id for each in expected.values() for event_id in each.events}
     events = {each.event.event_id: each for each in snapshot.events.some(event_ids)}
@@ -58,41 +61,80 @@ def siblings(
         if decision_on(known, snapshot.now, snapshot.listening).state in ("due", "second")
     }
     several = []
-    for each in found:
-        mine = expected.get(each.vm.vm_id, Expectation())
-        event_id = next((one for one in mine.events if one in due), next(iter(mine.events), None))
-        known = None if event_id is None else events.get(event_id)
-        several.append(
-            Sibling(
-                vm_id=each.vm.vm_id,
-                name=each.vm.name,
-                state=_state(each, mine, is_due=event_id in due),
-                shares=_shared(each, places, mates),
-                since=each.vm.heard_at,
-                event_id=event_id,
-                start=None if known is None else known.event.not_before,
+    for those in named:
+        beside = []
+        kin = _Kin.of([mine[vm_id] for vm_id in those if vm_id in mine], mates)
+        for each in found:
+            shares = None if each.vm.vm_id in those else kin.shared(each.vm)
+            if shares is None:
+                continue
+            own = expected.get(each.vm.vm_id, Expectation())
+            event_id = next((one for one in own.events if one in due), next(iter(own.events), None))
+            known = None if event_id is None else events.get(event_id)
+            beside.append(
+                Sibling(
+                    vm_id=each.vm.vm_id,
+                    name=each.vm.name,
+                    state=_state(each, own, is_due=event_id in due),
+                    shares=shares,
+                    since=each.vm.heard_at,
+                    event_id=event_id,
+                    start=None if known is None else known.event.not_before,
+                )
             )
+        several.append(sorted(beside, key=lambda each: _RANKS.index(each.state))[:_MAX_SIBLINGS])
+    return several
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Kin:
+    """What VMs of the same kind as those of one event have in common with them."""
+
+    groups: frozenset[str]
+    mates: Mapping[str, frozenset[str]]
+    """The keys of the groups of VMs, by vmId."""
+    places: Collection[str]
+    tags: Sequence[Mapping[str, str]]
+    alike: Collection[Alike]
+
+    @classmethod
+    def of(cls, vms: Sequence[Vm], mates: Mapping[str, frozenset[str]]) -> _Kin:
+        """What those VMs have in common with others; `mates` has their own groups too."""
+        return cls(
+            groups=frozenset().union(*(mates.get(each.vm_id, frozenset()) for each in vms)),
+            mates=mates,
+            places={each.place for each in vms if each.scale_set},
+            tags=[each.tags for each in vms if each.tags],
+            alike={found for each in vms if (found := each.alike) is not None},
         )
-    return sorted(several, key=lambda each: _RANKS.index(each.state))
+
+    def shared(self, vm: Vm) -> str | None:
+        """What a VM shares with them; None if it is nothing."""
+        if keys := self.mates.get(vm.vm_id, frozenset()) & self.groups:
+            return f"group {min(keys)}"
+        if vm.scale_set and vm.place in self.places:
+            return f"scale set {vm.scale_set}"
+        if vm.tags and vm.tags in self.tags:
+            return "tags"
+        if vm.alike in self.alike:
+            return f"resource group {vm.resource_group}, and a similar name"
+        return None
 
 
-def _mates(snapshot: Snapshot, grouping: Grouping, vm_ids: Sequence[str]) -> dict[str, str]:
-    """The VMs that share a group with some others, and the key of that group."""
+def _mates(
+    snapshot: Snapshot, grouping: Grouping, vm_ids: Collection[str]
+) -> dict[str, frozenset[str]]:
+    """The keys of the groups of some VMs, and of those that share a group with one of them."""
     if not grouping.rules:
         return {}
     connection = snapshot.connection
-    mine = frozenset().union(*keys_among(connection, grouping, vm_ids).values())
+    own = keys_among(connection, grouping, vm_ids)
+    mine = frozenset().union(*own.values())
     if not mine:
         return {}
     others = snapshot.vms.away_or_expecting() - set(vm_ids)
     found = keys_among(connection, grouping, others)
-    return {vm_id: min(keys & mine) for vm_id, keys in found.items() if keys & mine}
-
-
-def _shared(heard: HeardVm, places: Collection[str], mates: Mapping[str, str]) -> str:
-    if (key := mates.get(heard.vm.vm_id)) is not None:
-        return f"group {key}"
-    return f"scale set {heard.vm.scale_set}" if heard.vm.place in places else "tags"
+    return own | {vm_id: keys for vm_id, keys in found.items() if keys & mine}
 
 
 def _state(heard: HeardVm, expectation: Expectation, *, is_due: bool) -> str:

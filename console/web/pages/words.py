@@ -138,11 +138,6 @@ def is_news(item: Mapping[str, Any]) -> bool:
     return bool(item["state"] == "scheduled" and item["eventStatus"] != "Scheduled")
 
 
-def takes_away(event_type: str | None) -> bool:
-    """Whether approving only takes the VM away sooner: to leave the event is the usual."""
-    return (event_type or "").lower() in ("preempt", "terminate")
-
-
 def event_type(name: str | None) -> EventType:
     """What is known of a type; Azure may invent new ones."""
     return TYPES.get((name or "").lower(), UNKNOWN_TYPE)

@@ -15,8 +15,9 @@ from support.console.stage import ConsoleStage
 
 from console.audit import log
 from console.audit.chain import START, Head, as_json, head_of, sealed, verify
-from console.db.audit import AuditRow
+from console.db.audit import AuditRow, WantedRows
 from console.db.opening import Database
+from console.db.transactions import read_from
 from console.db.writing import next_number
 from wire.strictjson import canonical_json
 
@@ -58,6 +59,24 @@ def chain(length: int) -> list[AuditRow]:
 def told(rows: list[AuditRow], *known: Head) -> list[str]:
     """The sentences about some rows."""
     return [fault.words for fault in verify(rows, known=known)]
+
+
+def test_rows_are_sorted_by_what_they_say(database: Database) -> None:
+    """A reason stands in the row's JSON, on both databases; a row without one comes first, and a
+    value cannot pass for another field.
+    """
+    for reason in ("b", None, 'a","reason":"c', "c"):
+        with database.writing.begin() as connection:
+            next_number(connection)
+            log.append(connection, at=AT, actor="ada", action="approve", reason=reason)
+    for sort, numbers in (
+        ("reason", [2, 3, 1, 4]),
+        ("-reason", [4, 1, 3, 2]),
+        ("outcome", [1, 2, 3, 4]),
+    ):
+        with read_from(database.reading) as connection:
+            rows, _ = log.found(connection, WantedRows(sort=sort), limit=9, page=1)
+        assert [row.number for row in rows] == numbers
 
 
 def test_a_row_is_json_whose_hash_anyone_can_make(database: Database) -> None:

@@ -206,6 +206,15 @@ def test_a_decision_that_is_due_is_told_and_told_again_before_its_time() -> None
     assert of_open(open_event, "left", NOW + 601) == []
 
 
+@pytest.mark.parametrize("kind", ["Preempt", "Terminate"])
+def test_an_eviction_is_told_once_and_asks_for_no_decision(kind: str) -> None:
+    """Azure takes the VM away in any case, on 30 seconds' notice: nobody is told to hurry."""
+    soon = datetime.fromtimestamp(NOW + 30, UTC)
+    (only,) = of_open(known(event_type=kind, not_before=soon), "due", NOW)
+    assert only.kind == "decision-due"
+    assert only.title == f"{kind} of web-1: for your information, nothing needs to be decided"
+
+
 def test_an_end_says_what_it_cost() -> None:
     """The longest interruption that a named VM measured."""
     ended = known(transition="ended", event_status="Completed", pause=4.25)

@@ -59,21 +59,30 @@
 
   /* Contact with the console, and since when there is none. */
   const LOST = "No contact · ";
-  let heardAt = Date.now(), isLive = false, failed = null;
+  let heardAt = Date.now(), isLive = false, failed = null, failedAt = 0;
+  // A stream that beats does not excuse a page that cannot be drawn: what failed first counts.
+  function fail(words) {
+    if (!failed) failedAt = Date.now();
+    failed = words;
+  }
   function contact() {
     // The stream beats every 5 seconds: a console that hangs is known by its silence.
-    if (isLive && !failed && Date.now() - heardAt > STALE_AFTER) {
-      failed = "it has said nothing for 12 seconds";
+    if (isLive && Date.now() - heardAt > STALE_AFTER) {
+      fail("it has said nothing for 12 seconds");
       stop();
       setTimeout(listen, STREAM_AGAIN);
       later(0);
     }
-    const lost = failed && Date.now() - heardAt > STALE_AFTER, since = heardAt + offset;
+    const until = failed ? Math.min(heardAt, failedAt) : heardAt, since = until + offset;
+    const lost = failed && Date.now() - until > STALE_AFTER, isFresh = isLive && !failed;
     document.body.classList.toggle("stale", Boolean(lost));
-    $("live").dataset.state = lost ? "lost" : isLive ? "live" : "off";
-    put($("live-word"), lost ? "no contact" : isLive ? "live" : failed ? "connecting" : `updated ${ago(since)}`);
+    $("live").dataset.state = lost ? "lost" : isFresh ? "live" : "off";
+    put($("live-word"), lost ? "no contact" : isFresh ? "live" : failed ? "connecting" : `updated ${ago(since)}`);
     if ($("stale").hidden !== !lost) $("stale").hidden = !lost;
-    if (!lost) return;
+    if (!lost) {
+      if (document.title.startsWith(LOST)) document.title = document.title.slice(LOST.length);
+      return;
+    }
     if (!document.title.startsWith(LOST)) document.title = LOST + document.title;
     const at = new Date(since).toISOString();
     put($("stale"), `No contact with the console since ${at.slice(11, 19)} UTC (${ago(since)}): ${failed}. What is below is what was known then.`);
@@ -175,12 +184,12 @@
       [heardAt, failed] = [Date.now(), null];
     } catch (error) {
       if (asking !== abort) return;
-      failed = abort.signal.aborted ? (failed ?? "no answer within 10 seconds") : error instanceof TypeError ? "it cannot be reached" : error.message;
+      fail(abort.signal.aborted ? (failed ?? "no answer within 10 seconds") : error instanceof TypeError ? "it cannot be reached" : error.message);
     } finally {
       clearTimeout(patience);
       if (asking === abort) {
         asking = null;
-        later(isOutdated ? SOON : isLive ? SLOW : WITHOUT_STREAM);
+        later(isOutdated ? SOON : isLive && !failed ? SLOW : WITHOUT_STREAM);
       }
     }
     contact();

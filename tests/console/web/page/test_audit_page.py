@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from playwright.sync_api import Browser, Page, expect
-from sqlalchemy import text
+from sqlalchemy import insert, text
 from support.console.records import FakeVm
 from support.console.stage import ConsoleStage
 from support.page.browser import check_views
 
 from console.audit import log
+from console.db.decision_tables import decision as decisions
 from console.db.writing import next_number
 
 BAD = "<script>window.hit=1</script>\u202e\x07"
@@ -86,6 +87,35 @@ def test_the_audit_is_searched_by_vm_tag_and_change(stage: ConsoleStage, page: P
         expect(count).to_have_text("1 row")
         expect(page.locator("tbody tr")).to_contain_text(found)
     check_views(page, "console-audit-search", every=True)
+
+
+def test_every_column_of_the_audit_sorts_both_ways(stage: ConsoleStage, page: Page) -> None:
+    """By the reason and by the outcome too, which stand in the row and in its decision."""
+    for number, (reason, outcome) in enumerate(
+        (("m", "rejected"), ("z", None), ("a", "confirmed"))
+    ):
+        decision = f"{number:08}-0000-4000-8000-000000000000"
+        audited(stage, event_id=f"E-{number}", reason=reason, decision=decision)
+        row = {"id": decision, "event_id": f"E-{number}", "fingerprint": "f", "kind": "approve"}
+        row |= {"state": "over" if outcome else "open", "actor": "mia", "reason": reason, "at": 1.0}
+        with stage.console.database.writing.begin() as connection:
+            connection.execute(insert(decisions), {**row, "outcome": outcome, "changed": 1})
+    page.goto(f"{stage.url}/audit")
+    why = page.locator("tbody td:nth-child(4)")
+    for column, up in (("Why", ["a", "m", "z"]), ("Outcome", ["a", "z", "m"])):
+        for order in (up, up[::-1]):
+            page.get_by_role("link", name=column, exact=True).click()
+            expect(why).to_have_text(order, use_inner_text=False)
+    check_views(page, "console-audit-sorted", every=True)
+
+
+def test_an_audit_without_a_row_leads_to_the_history(stage: ConsoleStage, page: Page) -> None:
+    """What was approved on a VM was not decided in this console, and is found there."""
+    page.goto(f"{stage.url}/audit?q=db-2")
+    expect(page.locator("main")).to_contain_text("No row matches.")
+    page.locator("#elsewhere a").click()
+    expect(page.locator("h1")).to_have_text("History")
+    expect(page.get_by_label("VM (db-*)")).to_have_value("db-2")
 
 
 def test_a_changed_row_is_a_red_line(stage: ConsoleStage, page: Page) -> None:

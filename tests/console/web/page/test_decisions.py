@@ -409,6 +409,42 @@ def _check_siblings(stage: ConsoleStage, page: Page) -> None:
     expect(page.locator("#siblings")).to_have_count(0)
 
 
+def test_vms_of_one_resource_group_with_similar_names_are_siblings(
+    browser: Browser, tmp_path: Path
+) -> None:
+    """A cluster of which nothing is configured is known by its names: only the number differs."""
+    with opened(tmp_path) as stage, watched_page(browser, stage.url) as page:
+        stage.http.headers["X-Forwarded-User"] = "ann"
+        for name, group in (
+            ("db-7", "data"),
+            ("db-x8", "data"),
+            ("dbx-9", "data"),
+            ("db-9", "web"),
+        ):
+            vm = FakeVm(name=name, group=group)
+            stage.put(vm.heartbeat(now=stage.now - timedelta(minutes=11)))
+        stage.put(FakeVm(name="db-8", group="data").heartbeat(now=stage.now))
+        for name in ("DB-3", "db-05"):
+            vm = FakeVm(name=name, group="data")
+            stage.put(vm.event(f"E-{name}", not_before=stage.moment(600), now=stage.now))
+            stage.takes_commands(vm)
+        log_in(page, "ann")
+        page.goto(f"{stage.url}/events/E-DB-3")
+        rows = page.locator("form #siblings li")
+        expect(rows).to_have_count(2)
+        expect(rows.nth(0)).to_contain_text("db-7 silent, last heard 11 min ago")
+        expect(rows.nth(0)).to_contain_text("same resource group data, and a similar name")
+        expect(rows.nth(1)).to_contain_text("db-05 decision due")
+        page.goto(f"{stage.url}/decide/confirm?event=E-DB-3&event=E-db-05")
+        beside = page.locator(".chosen > li .siblings")
+        expect(beside.nth(0)).to_have_text(
+            "Beside it: 2 VMs of the same kind are due, away or silent: "
+            "db-7 silent, db-05 decision due and decided here too."
+        )
+        expect(beside.nth(1)).to_contain_text("db-7 silent, DB-3 decision due and decided here")
+        check_views(page, "console-siblings-confirm", every=True)
+
+
 def test_an_approval_names_a_change_where_that_is_asked_for(
     browser: Browser, tmp_path: Path
 ) -> None:
@@ -423,8 +459,20 @@ def test_an_approval_names_a_change_where_that_is_asked_for(
         page.goto(f"{stage.url}/events/E")
         expect(page.locator("label[for=reason]")).to_contain_text("CHG[0-9]{4}")
         approve(page, "change of tonight")
-        expect(page.get_by_role("alert").first).to_contain_text("the number of a change")
+        expect(page.get_by_role("alert").first).to_have_text(
+            "The reason must hold the number of a change: CHG[0-9]{4}."
+        )
         expect(page.get_by_label("Reason")).to_have_value("change of tonight")
+        expect(page.get_by_label("Reason")).to_be_focused()
+        page.goto(f"{stage.url}/decide/confirm?event=E")
+        page.get_by_label("Reason").fill("tonight")
+        page.get_by_role("button", name="Approve 1 event").click()
+        expect(page.get_by_role("alert").first).to_contain_text("change: CHG[0-9]{4}.")
+        expect(page.get_by_label("Reason")).to_have_value("tonight")
+        expect(page.get_by_label("Reason")).to_be_focused()
+        assert audit(stage) == []
+        page.goto(f"{stage.url}/events/E")
+        page.get_by_label("Reason").fill("low traffic")
         page.get_by_role("button", name="Leave it").click()
         expect(page.locator("#decision h2")).to_contain_text("Left until its time")
         approve(page, "CHG0042 of tonight")
@@ -469,6 +517,10 @@ def test_a_row_says_how_far_its_approval_is(stage: ConsoleStage, page: Page) -> 
     page.goto(stage.url)
     row = page.locator(".events .event")
     expect(row).to_contain_text("1st try: sent, asked just now, waits ")
+    page.goto(f"{stage.url}/events/E")
+    expect(page.locator("#waits")).to_contain_text("waits for an answer until 02:14:36 UTC")
+    expect(page.locator("#late")).to_have_count(0)
+    page.goto(stage.url)
     (first,) = audit(stage)
     stage.put(
         vms[first["vmId"]].receipt(
@@ -491,6 +543,7 @@ def test_a_row_says_how_far_its_approval_is(stage: ConsoleStage, page: Page) -> 
     expect(row.locator(".late")).to_contain_text("Not confirmed for 1 min 30 s")
     page.goto(f"{stage.url}/events/E")
     expect(page.locator("#late")).to_contain_text("not confirmed for 1 min 30 s")
+    expect(page.locator("#waits")).to_have_count(0)
     found = stage.http.get(f"{stage.url}/api/v1/events/E", timeout=20).json()["tries"]
     assert [(each["vmId"], each["state"]) for each in found] == [
         (first["vmId"], "rejected"),

@@ -41,6 +41,8 @@ def past(stage: ConsoleStage) -> ConsoleStage:
     web = FakeVm(name="web-17", site="zurich", tags={"role": "web"})
     happened(stage, "E-OLD", db, hours_ago=30, by="rule:patching")
     happened(stage, "E-NIGHT", db, hours_ago=1, down=42.0, by="mia@example.com")
+    said = {"actor": "mia@example.com", "rsn": "CHG-0815 \u00e9", "now": stage.now}
+    stage.put(db.receipt("E-NIGHT", "accepted", **said))
     happened(stage, "E-SPOT", web, hours_ago=2, event_type="Preempt")
     stage.put(web.event("E-OPEN", now=stage.now, not_before=stage.moment(600)))
     return stage
@@ -66,6 +68,7 @@ def ids(stage: ConsoleStage, query: str) -> list[str]:
         ("q=db-*", ["E-NIGHT", "E-OLD"]),
         ("q=*-1?&state=open", ["E-OPEN"]),
         ("by=mia", ["E-NIGHT"]),
+        ("q=chg-0815", ["E-NIGHT"]),
         ("by=rule:patching", ["E-OLD"]),
         ("status=completed&type=preempt", ["E-SPOT"]),
         ("site=zurich", ["E-OPEN", "E-SPOT"]),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 
 from playwright.sync_api import Page, expect
@@ -86,6 +87,35 @@ def test_a_console_that_hangs_is_known_by_its_silence(stage: ConsoleStage, page:
     expect(page.locator("#stale")).to_contain_text("it has said nothing for 12 seconds")
     assert page.title().startswith("No contact · ")
     page.unroute_all(behavior="ignoreErrors")
+
+
+def test_a_page_that_cannot_be_drawn_is_not_green(stage: ConsoleStage, page: Page) -> None:
+    """Its stream stands and beats, and the page itself answers with an error: that is no contact
+    either, until it was drawn again; and the page says when that was, on paper too.
+    """
+    vm = FakeVm()
+    stage.put(vm.heartbeat(now=stage.now))
+    page.clock.install()
+    page.goto(stage.url)
+    _live(page)
+    page.route(f"{stage.url}/", lambda route: route.fulfill(status=503))
+    stage.put(vm.event("E", now=stage.now))
+    page.clock.run_for(2000)
+    expect(page.locator("#live")).to_have_text("connecting")
+    for _ in range(4):
+        page.evaluate("dispatchEvent(new Event('beat'))")
+        page.clock.run_for(5000)
+    expect(page.locator("#live")).to_have_attribute("data-state", "lost")
+    expect(page.locator("#stale")).to_contain_text("it answered with status 503")
+    expect(page.locator("#drawn")).to_contain_text("Drawn at 02:14:28 UTC")
+    stage.now += timedelta(minutes=7)
+    page.unroute_all()
+    page.clock.run_for(6000)
+    _live(page)
+    expect(page.locator("h1")).to_contain_text("1 event is scheduled")
+    expect(page).not_to_have_title(re.compile("No contact"))
+    page.emulate_media(media="print")
+    expect(page.locator("#drawn")).to_contain_text("Drawn at 02:21:28 UTC")
 
 
 def test_a_form_keeps_its_text_where_the_console_is_away(stage: ConsoleStage, page: Page) -> None:

@@ -151,6 +151,8 @@ def test_what_starts_soon_comes_first(stage: ConsoleStage, page: Page) -> None:
         stage.takes_commands(vm)
     page.goto(stage.url)
     expect(page.locator("h1")).to_have_text("2 decisions are due")
+    overview = stage.http.get(f"{stage.url}/api/v1/overview", timeout=20).json()
+    assert overview["decisionsDue"] == 2
     expect(page.locator(".answer-what")).to_have_text("Reboot of soon: restart")
     expect(page.locator(".answer")).to_contain_text("Besides, 1 eviction or deletion is announced.")
     expect(page.locator(".card h3")).to_have_text(
@@ -169,6 +171,8 @@ def test_what_starts_soon_comes_first(stage: ConsoleStage, page: Page) -> None:
     expect(page.locator("#decision h2")).to_contain_text("For your information")
     buttons = page.locator("#decide button")
     expect(buttons.first).to_contain_text("Leave it until")
+    page.goto(f"{stage.url}/history?type=Preempt")
+    expect(page.locator("#past tr td").last).to_have_text("For your information")
 
 
 def test_rows_do_not_move_under_the_pointer(stage: ConsoleStage, page: Page) -> None:
@@ -219,12 +223,18 @@ def test_open_events_are_searched_on_the_first_page(stage: ConsoleStage, page: P
     for number in range(6):
         vm = FakeVm(name=f"db-{number}", tags={"role": "odd" if number % 2 else "even"})
         stage.put(vm.event(f"E-{number}", not_before=stage.moment(600 + number), now=stage.now))
+    for name, role in (("db-9", "odd"), ("db-x", "even")):
+        quiet = FakeVm(name=name, tags={"role": role})
+        stage.put(quiet.heartbeat(now=stage.now - timedelta(minutes=20)))
     page.goto(stage.url)
+    expect(page.locator("#silent a")).to_have_text(["db-9", "db-x"], use_inner_text=True)
     names = page.locator("#events h4 a")
     page.keyboard.press("/")
     page.keyboard.type("tag=role:odd")
     expect(names).to_have_text(["Reboot of db-1", "Reboot of db-3", "Reboot of db-5"])
     expect(page.locator("#events-title")).to_contain_text("3 of 6")
+    expect(page.locator("#silent-title")).to_contain_text("1 of 2")
+    expect(page.locator("#silent a")).to_have_text(["db-9"])
     expect(page.locator("h1")).to_have_text("6 events are scheduled")
     assert "q=tag%3Drole%3Aodd" in page.url
     page.locator("input[name=q]").fill("*-5")
@@ -234,6 +244,7 @@ def test_open_events_are_searched_on_the_first_page(stage: ConsoleStage, page: P
     page.locator("input[name=q]").fill("none")
     page.keyboard.press("Enter")
     expect(page.locator("#events")).to_have_text("No open event matches.")
+    expect(page.locator("#silent-title").locator("..")).to_contain_text("No silent VM matches.")
     expect(page.get_by_role("link", name="the fleet")).to_be_focused()
     page.keyboard.press("Enter")
     expect(page.locator("input[name=q]")).to_have_value("none")

@@ -81,6 +81,8 @@ def test_events_are_counted_filtered_and_decided_at_once(stage: ConsoleStage, pa
     page.get_by_label("Reason").fill("window of tonight")
     page.get_by_role("button", name="Approve 2 events now").click()
     expect(page.locator("h1")).to_have_text("1 of 2 events approved")
+    expect(page.locator("h1")).to_be_focused()
+    expect(page.locator(".results a").first).to_have_text("Freeze of dublin-0")
     results = page.locator(".results li")
     expect(results.nth(0)).to_contain_text("Approved: a VM is being asked.")
     expect(results.nth(1)).to_contain_text("Nothing is signed and nothing is sent.")
