@@ -88,7 +88,7 @@ class RabbitMq(Cluster):
         command = [f"{TOOLS}/rabbitmqctl", "-q", "-n", self.nodes[number], *words]
         env = {**self.machines[number].environment, **self._env(number)}
         done = subprocess.run(
-            command, capture_output=True, text=True, check=True, timeout=20, env=env
+            command, capture_output=True, text=True, check=True, timeout=60, env=env
         )
         return done.stdout
 
