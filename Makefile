@@ -26,11 +26,15 @@ coverage: $(VENV)/dev.stamp mosquitto ## Run the tests of bridge, sinks and wire
 ground: $(VENV)/dev.stamp helm ground-tools survive-etcd deploy-tools ## Run it on Windows (Wine), systemd, a container engine, a Kubernetes API
 	$(BIN)/pytest -q -m ground tests/ground
 
+# Services wait most of their time: two at a time take half an hour in place of one.
+OWN_PORTS := PYTEST_XDIST_WORKER=gw9
 survive: $(VENV)/dev.stamp postgresql survive-tools ## Show on real services what users notice of an event; REPEAT=3 for docs/survival.md
 	@$(BIN)/pytest -q -m survive tests/survive -k 'patroni or rabbitmq' & slow=$$!; \
-	  $(BIN)/pytest -q -m survive tests/survive -k 'not patroni and not rabbitmq'; code=$$?; \
+	  $(OWN_PORTS) $(BIN)/pytest -q -m survive tests/survive -k 'not patroni and not rabbitmq'; code=$$?; \
 	  wait $$slow && exit $$code
-	$(BIN)/python -m tests.survive
+	@$(BIN)/python -m tests.survive --service etcd --service patroni --service rabbitmq --service haproxy & other=$$!; \
+	  $(OWN_PORTS) $(BIN)/python -m tests.survive --service redis --service slurm --service pacemaker; code=$$?; \
+	  wait $$other && exit $$code
 
 faults: $(VENV)/dev.stamp mosquitto strace postgresql ## Break everything that can break, for ten minutes
 	$(BIN)/pytest -n 3 -m 'not slow' tests/faults

@@ -9,6 +9,7 @@ import os
 import shutil
 import signal
 import sys
+import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -35,15 +36,18 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that everything is ended
     repeat = int(os.environ.get("REPEAT", "1"))
     played = [each for each in scenes.SCENES if each.name in (asked.scene or page.SCENES)]
-    found, busy = page.load(), os.getloadavg()[0] > BUSY
+    busy = os.getloadavg()[0] > BUSY
+    missed: list[str] = []
     for name in asked.service or SERVICES:
         print(f"{SERVICES[name].TITLE} \u2026", file=sys.stderr, flush=True)
         if why := SERVICES[name].missing():
             print(f"not played: {why}", file=sys.stderr, flush=True)
             continue
+        begun = time.monotonic()
         with SERVICES[name]() as cluster:
             figures = play(cluster, played, repeat)
             if not asked.scene:  # a part of them would be no page
+                found = page.load()  # another lane may have written meanwhile
                 found[name] = {
                     "title": cluster.TITLE,
                     "versions": cluster.versions(),
@@ -54,9 +58,11 @@ def main() -> None:
                     "scenes": figures,
                 }
                 page.write({key: found[key] for key in SERVICES if key in found})
+                missed += page.missed({name: found[name]})
         print(page.table(figures), flush=True)
+        print(f"It took {time.monotonic() - begun:.0f} s.", file=sys.stderr, flush=True)
         shutil.rmtree(cluster.directory, ignore_errors=True)
-    print("".join(f"NOT MET: {each}\n" for each in page.missed(found)), end="")
+    print("".join(f"NOT MET: {each}\n" for each in missed), end="")
 
 
 def play(

@@ -67,7 +67,8 @@ in a cluster that is one short, with tools that do not answer) are \
 
 ## What this does not show
 
-All members share one machine and its cores, so a service that works hard disturbs its neighbours. \
+All members share one machine and its cores, and two services are played at a time, so a service that \
+works hard disturbs its neighbours. \
 There is no network between members: a partition is not played. A VM is a tree of processes: a freeze \
 stops all of them with SIGSTOP, a redeployment ends them with SIGKILL, and the files stay, as they do \
 on a disk that Azure keeps. Azure itself is simulated: it starts an approved event after half a second, \
