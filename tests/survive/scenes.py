@@ -15,8 +15,8 @@ AWAY_SECONDS = 15.0
 SETTLE_SECONDS = 90.0
 UNTOUCHED_NOTICE = 4.0
 """Nobody uses it: short, so that the whole takes half an hour."""
-NOTICE = 150.0
-"""Enough for two members to go one after the other."""
+NOTICE = 600.0
+"""As Azure gives it for a redeployment: enough for two members to go one after the other."""
 
 
 @dataclass(frozen=True, slots=True)
