@@ -73,15 +73,26 @@ class RuleDecisions:
         cause = f"rule\n{decision.rule.name}\n{state}"
         if decision.answer == "refuse":
             cause += "\nrefused"  # the owner may have the rule allow it in the next run
-        if cause in kept.decided or self._ledger.has(cause):
+        unused = None if cause in kept.decided else self._unused(cause)
+        if unused is None:
             kept.decided.add(cause)
             return None
         actor = _actor(decision.rule)
         jti = str(uuid.uuid4())
-        approval = approval_of(tracked, cause=cause, jti=jti, actor=actor)
+        approval = approval_of(tracked, cause=unused, jti=jti, actor=actor)
         if decision.answer == "refuse":
             return replace(approval, state="rejected", reason=decision.reason)
         return approval
+
+    def _unused(self, cause: str) -> str | None:
+        """The cause, or the next one of its kind where its approval ended because the rule was
+        taken out, and the rule is back; None if it was acted upon.
+        """
+        while (known := self._ledger.of_cause(cause)) is not None:
+            if (known.state, known.reason) != ("failed", "not_allowed"):
+                return None
+            cause += "\nagain"
+        return cause
 
     def answer(self, approval: Approval, tracked: TrackedEvent) -> Answer:
         """What the rule of an approval says of the event now. Raises `StoreError`."""

@@ -119,7 +119,7 @@ TABLE: Final[Mapping[Fact, Mapping[Stage, Transition]]] = {
     Fact.BEGUN:         _row(_BEGUN,     _NO_IMDS,   _CONFIRM,   _CONFIRM,   _CONFIRM,   _BEGUN),
     Fact.OVER:          _row(_GONE,      _NO_IMDS,   _NO,        _CONFIRM,   _CONFIRM,   _GONE),
     Fact.CHANGED:       _row(_AS_FOUND,  _AS_FOUND,  _AS_FOUND,  _AS_FOUND,  _STAY,      _AS_FOUND),
-    Fact.WITHDRAWN:     _row(_BARRED,    _BARRED,    _BARRED,    _BARRED,    _STAY,      _STAY),
+    Fact.WITHDRAWN:     _row(_BARRED,    _BARRED,    _BARRED,    _STAY,      _STAY,      _STAY),
     Fact.EXPIRED:       _row(_EXPIRED,   _EXPIRED,   _STAY,      _STAY,      _STAY,      _STAY),
     Fact.NOT_PREPARED:  _row(_NO_PREP,   _NO_PREP,   _STAY,      _STAY,      _STAY,      _NO_PREP),
     Fact.WAITING:       _row(_STAY,      _STAY,      _STAY,      _STAY,      _STAY,      _STAY),

@@ -32,6 +32,10 @@ class PollContext:
     """Whether a restart of this VM would have been noticed."""
     approved: frozenset[str] = frozenset()
     """Keys of events that IMDS may have been asked to start here; looked up for an ending only."""
+    due: frozenset[str] = frozenset()
+    """Keys of events whose time has come, also by a clock that was set back since; looked up for an
+    ending only.
+    """
     revisions: Mapping[str, int] = field(default_factory=dict)
     """The last revision of events that come back after they were forgotten, by key."""
     latency_ms: float | None = None
@@ -110,7 +114,8 @@ def _how_it_ended(before: TrackedEvent, poll: PollContext) -> str:
     """Azure: IMDS has no Completed; an event that is over is simply gone."""
     # Only where the event names this VM does what happened to it say how the event went.
     measured = before.measured if before.affects_this_vm else Measured()
-    early = before.not_before is not None and poll.now < before.not_before
+    is_due = before.event.key in poll.due
+    early = before.not_before is not None and poll.now < before.not_before and not is_due
     approved = before.event.key in poll.approved
     match before.event.event_status:
         case "Started":

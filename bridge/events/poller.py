@@ -165,10 +165,18 @@ class Poller:
             is_continuous=gap.is_continuous,
             boot_known=self._boot_id is not None,
             approved=self._approved() if ending else frozenset(),
+            due=self._due() if ending else frozenset(),
             revisions=self._store.last_revisions(document.events.keys() - tracked.keys()),
             latency_ms=answer.latency_ms,
             incarnation=document.incarnation,
             previous_incarnation=self._state.incarnation,
+        )
+
+    def _due(self) -> frozenset[str]:
+        return frozenset(
+            key
+            for key, each in self._state.events.items()
+            if each.not_before is not None and each.not_before <= self._state.time_of(each)
         )
 
     def _commit(

@@ -79,6 +79,10 @@ class ApprovalRows:
         """Whether the cause has been acted upon. Raises `StoreError`."""
         return bool(self._store.read("SELECT 1 FROM approvals WHERE cause = ?", (cause,)))
 
+    def of_cause(self, cause: str) -> Approval | None:
+        """The approval of a cause, or None. Raises `StoreError`."""
+        return next(iter(self._read("cause = ?", cause)), None)
+
     def find(self, jti: str) -> Approval | None:
         """The newest approval of that id, or None. Raises `StoreError`."""
         rows = self._read("jti = ? ORDER BY time DESC LIMIT 1", jti)
@@ -123,8 +127,8 @@ def approved_events(store: Store) -> frozenset[str]:
     """The keys of events that IMDS may have been asked to start here. Raises `StoreError`."""
     rows = store.read(
         "SELECT DISTINCT event FROM approvals WHERE event IS NOT NULL AND act = 'approve' "
-        "AND (state IN ('posted', 'confirmed') "
-        "OR (state = 'accepted' AND asked NOT IN ('none', 'in vain')))"
+        "AND (state IN ('posted', 'confirmed') OR asked NOT IN ('none', 'in vain')) "
+        "AND (reason IS NULL OR reason != 'imds_refused')"
     )
     return frozenset(event_id.casefold() for (event_id,) in rows)
 

@@ -612,6 +612,21 @@ def test_a_retry_needs_the_key_that_signed_it(bench: ApprovalBench, instead: str
     assert bench.story() == [("accepted", None), ("failed", "not_allowed")]
 
 
+def test_a_key_that_is_taken_out_after_a_lost_answer_hides_no_start(bench: ApprovalBench) -> None:
+    """Nothing more is posted; whether the event was started from here, the event itself shows."""
+    bench.announce()
+    bench.imds.failures = [fails("timeout")] * 3
+    bench.send(bench.approve())
+    posts = list(bench.imds.posts)
+    bench.trust(bench.curve)
+    bench.poll()
+    assert bench.imds.posts == posts
+    bench.vanish()
+    bench.poll()
+    assert bench.record()["data"]["event"]["eventStatus"] == "Unknown"
+    assert bench.story()[-1] == ("confirmed", None)
+
+
 @pytest.mark.parametrize("restart", [False, True])
 @pytest.mark.parametrize("answers", ["", "refused", "refused http_404"])
 def test_an_expired_command_is_not_posted(

@@ -129,18 +129,19 @@ def test_a_clock_that_was_wrong_when_the_ledger_was_lost_blocks_nobody(store: St
 
 def test_which_events_may_have_been_started_from_here(store: Store, ledger: Ledger) -> None:
     """Not what IMDS refused, what never reached it, nor what was rejected."""
-    tried: list[tuple[str, State, Effect]] = [
-        ("E-A", "accepted", "maybe"),
-        ("E-E", "accepted", "error"),
-        ("E-P", "posted", "maybe"),
-        ("E-C", "confirmed", "maybe"),
-        ("E-F", "failed", "maybe"),
-        ("E-R", "rejected", "none"),
-        ("E-V", "accepted", "in vain"),
-        ("E-N", "accepted", "none"),
+    tried: list[tuple[str, State, Effect, str | None]] = [
+        ("E-A", "accepted", "maybe", None),
+        ("E-E", "accepted", "error", None),
+        ("E-P", "posted", "maybe", None),
+        ("E-C", "confirmed", "maybe", None),
+        ("E-F", "failed", "maybe", "imds_refused"),
+        ("E-W", "failed", "error", "not_allowed"),
+        ("E-R", "rejected", "none", "not_allowed"),
+        ("E-V", "accepted", "in vain", None),
+        ("E-N", "accepted", "none", None),
     ]
-    for event_id, state, effect in tried:
-        changes: dict[str, Any] = {"cause": event_id, "event_id": event_id}
+    for event_id, state, effect, reason in tried:
+        changes: dict[str, Any] = {"cause": event_id, "event_id": event_id, "reason": reason}
         approval = replace(AN_APPROVAL, **changes, state=state, effect=effect)
         ledger.write(approval, observer(), NOW)
-    assert approved_events(store) == {"e-a", "e-e", "e-p", "e-c"}
+    assert approved_events(store) == {"e-a", "e-e", "e-p", "e-c", "e-w"}

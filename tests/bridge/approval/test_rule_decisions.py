@@ -81,6 +81,25 @@ def test_a_rule_that_allows_more_approves_what_it_refused(benches: Any) -> None:
     assert [("rejected", "not_allowed"), *APPROVED] == bench.story()
 
 
+def test_a_rule_that_is_back_decides_again(benches: Any) -> None:
+    """It was out of the settings for a run in which the event waited: what it had accepted failed,
+    and the first rule that matches decides.
+    """
+    bench = benches(MINE)
+    bench.imds.failures = [fails("refused")] * 2
+    bench.announce()
+    bench.poll()
+    bench.rules = []
+    bench.restart()
+    bench.poll()
+    assert bench.story() == [("accepted", None), ("failed", "not_allowed")]
+    bench.rules = [MINE]
+    for _ in range(2):
+        bench.restart()
+        bench.poll()
+    assert bench.story()[2:] == [*APPROVED, ("confirmed", None)]
+
+
 def test_an_acknowledgement_turns_waiting_into_approval(benches: Any) -> None:
     """The rule is asked at each look, so that an acknowledgement that comes later counts."""
     bench = benches(AFTER)

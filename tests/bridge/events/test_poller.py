@@ -233,6 +233,19 @@ def test_parts_that_cannot_be_read_are_logged_and_end_nothing(
     assert told(bench.serve(body(entry(OTHER_ID)))) == [("event.ended", "Canceled")]
 
 
+@pytest.mark.parametrize("jump", [0.0, -3600.0])
+def test_what_vanishes_after_its_time_is_not_called_canceled(bench: Bench, jump: float) -> None:
+    """A poll may miss Started; a clock that was set back meanwhile makes nothing earlier."""
+    bench.serve(body(entry()))
+    bench.clock.jump(jump)
+    bench.clock.advance(900.0)
+    bench.serve(body(entry()))
+    bench.clock.advance(1.0)
+    bench.serve(body(entry()))
+    bench.clock.advance(1.0)
+    assert told(bench.serve(body())) == [("event.ended", "Unknown")]
+
+
 def test_a_night_of_sleep_is_a_long_gap(bench: Bench) -> None:
     """The monotonic clock stands still while the machine is suspended, and nobody looks: a gap
     record says so, and an event that vanished in that time was not seen to be canceled.
