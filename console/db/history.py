@@ -7,15 +7,18 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from pydantic_core import from_json
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, func, select
 
 from console.db import rows, tables
+from console.db.upsert import portions
 from console.fleet.timeline import PastRecord
 from console.fleet.values import EventKey, LatestReport, Receipt, SequenceGap
 from console.records.incoming import PreparationFacts
 from wire.record import PREPARATION
 
 _MAX_RECORDS: Final = 2000
+_MAX_OF_ONE: Final = 200
+"""Records of one VM about one event that are shown."""
 _RECORD: Final = [column for column in tables.record.columns if column.name != "body"]
 
 
@@ -44,20 +47,26 @@ class Quarantined:
 def records_of_event(
     connection: Connection, key: EventKey, site: str | None = None
 ) -> list[PastRecord]:
-    """The records about an event, in order: of its reporters, or of those of one site alone."""
+    """The records about an event, in order: of its reporters, or of those of one site alone; of one
+    VM the newest alone, so that it does not take the place of the others'.
+    """
     r, o, v = tables.record.c, tables.report.c, tables.vm.c
     of_scope = select(o.vm_id).where(o.event_id == key[0], o.scope == key[1])
     if site is not None:
         of_scope = of_scope.join(tables.vm, v.vm_id == o.vm_id).where(v.site == site)
-    query = select(*_RECORD).where(r.event_id == key[0], r.vm_id.in_(of_scope))
-    query = query.order_by(r.time, r.received_at)
-    wanted = select(tables.receipt).where(tables.receipt.c.event_id == key[0])
-    receipts = [rows.receipt_of(row) for row in connection.execute(wanted)]
-    prepared = select(r.id, r.body).where(
-        r.event_id == key[0], r.vm_id.in_(of_scope), r.type == PREPARATION
-    )
-    bodies = {row.id: row.body for row in connection.execute(prepared.limit(_MAX_RECORDS))}
-    return _records(connection.execute(query.limit(_MAX_RECORDS)), receipts, bodies)
+    place = func.row_number().over(partition_by=r.vm_id, order_by=r.time.desc()).label("place")
+    some = select(r.id, place).where(r.event_id == key[0], r.vm_id.in_(of_scope)).subquery()
+    query = select(*_RECORD).join(some, some.c.id == r.id).where(some.c.place <= _MAX_OF_ONE)
+    query = query.order_by(r.time, r.received_at).limit(_MAX_RECORDS)
+    found = connection.execute(query).all()
+    receipts: list[Receipt] = []
+    bodies: dict[str, bytes] = {}
+    for few in portions(row.id for row in found):
+        wanted = select(tables.receipt).where(tables.receipt.c.record_id.in_(few))
+        receipts += [rows.receipt_of(row) for row in connection.execute(wanted)]
+        prepared = select(r.id, r.body).where(r.id.in_(few), r.type == PREPARATION)
+        bodies |= {row.id: row.body for row in connection.execute(prepared)}
+    return _records(found, receipts, bodies)
 
 
 def past_of_vm(connection: Connection, vm_id: str, limit: int) -> PastVm:

@@ -12,7 +12,15 @@ from console.db.contact import contact_of
 from console.db.upsert import insert_new, portions, upsert
 from console.fleet.contact import Listening
 from console.fleet.reports import forgotten
-from console.fleet.showing import NamedReport, Support, as_shown, chosen, is_contested, reporter_of
+from console.fleet.showing import (
+    NamedReport,
+    Support,
+    as_shown,
+    chosen,
+    dated,
+    is_contested,
+    reporter_of,
+)
 from console.fleet.values import EventKey, FleetEvent, LatestReport, folded
 
 _FORGOTTEN_SECONDS: Final = 3600.0
@@ -54,7 +62,12 @@ def show(
     shown = _shown_reports(connection, reporters, fresh)
     sites = _sites(connection, shown, named)
     after = [
-        as_shown(events.get(key), report, fresh_of.get(key, ()), sites=sites[key])
+        as_shown(
+            dated(events.get(key), report, named.get(key, ())),
+            report,
+            fresh_of.get(key, ()),
+            sites=sites[key],
+        )
         for key, report in shown.items()
     ]
     new = [each for each in after if each != events.get(each.key)]

@@ -129,10 +129,13 @@ def as_shown(
     *,
     sites: tuple[str, ...],
 ) -> FleetEvent:
-    """The event's row as one of its reporters shows it; `fresh` is what came in now."""
+    """The event's row as one of its reporters shows it; `fresh` is what came in now. Of others than
+    that reporter those say when it was seen, and what it cost, that it names as it is shown.
+    """
     report = shown.report
     starts = report.event.not_before
-    first_at = min(each.first_at for each in (shown, *fresh))
+    told = [shown, *(each for each in fresh if each.is_own and each.named == shown.named)]
+    first_at = min(each.first_at for each in told)
     after = FleetEvent(
         event_id=shown.event_id,
         scope=shown.scope,
@@ -150,10 +153,22 @@ def as_shown(
         notice=None if event is None else event.notice,
         downtime=None if event is None else event.downtime,
     )
-    for each in (shown, *fresh):
-        if each.is_own or each.vm_id == shown.vm_id:
-            after = _measured(after, each)
+    for each in told:
+        after = _measured(after, each)
     return after
+
+
+def dated(
+    event: FleetEvent | None, shown: LatestReport, named: Iterable[NamedReport]
+) -> FleetEvent | None:
+    """An event's row until now; where a VM shows it now that it names, and a reporter did until now
+    that it does not name, without the time at which that one says to have seen it first.
+    """
+    if event is None or not shown.is_own:
+        return event
+    if any(each.vm_id == event.shown_by and each.named == shown.named for each in named):
+        return event
+    return replace(event, first_at=shown.first_at)
 
 
 def _measured(event: FleetEvent, latest: LatestReport) -> FleetEvent:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -13,7 +13,7 @@ from console.db import notices as store
 from console.db.decision_tables import conflict_notice
 from console.db.notices import Incident
 from console.db.snapshot import Snapshot
-from console.fleet.values import HeardVm, Vm
+from console.fleet.values import HeardVm, KnownEvent, LatestReport, Vm
 from console.fleet.view import decision_on
 from console.notify import events, vms
 from console.notify.notice import Notice
@@ -79,9 +79,14 @@ def _over(snapshot: Snapshot, since: float) -> list[Notice]:
     settled = snapshot.now - _SETTLE_SECONDS
     ended = store.ended_without_notice(snapshot.connection, since, settled)
     return [
-        events.over(known, snapshot.events.reports(known.event.key, own=True))
+        events.over(known, _of_its_vms(known, snapshot.events.reports(known.event.key, own=True)))
         for known in snapshot.events.of(ended).values()
     ]
+
+
+def _of_its_vms(known: KnownEvent, said: Iterable[LatestReport]) -> list[LatestReport]:
+    """What those say that the event names as it is shown: one that adds itself says nothing."""
+    return [each for each in said if each.named == known.shown.named]
 
 
 def _turns(snapshot: Snapshot) -> list[Notice]:

@@ -8,7 +8,7 @@ import pytest
 from support.console.intake import NOW, Intake
 from support.console.records import FakeVm
 
-from console.db.history import past_of_vm
+from console.db.history import past_of_vm, records_of_event
 from console.db.opening import Database
 from console.db.transactions import read_from
 from console.fleet.values import Expectation
@@ -282,6 +282,53 @@ def test_names_of_any_length_are_written_when_another_reporter_shows_them(intake
     assert intake.event(event_id).event.shown_by == "a"
     intake.let_pass(30)
     assert intake.event(event_id).event.shown_by == "b"
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_vm_that_adds_itself_or_is_not_named_dates_no_event(
+    intake: Intake, *, is_first: bool
+) -> None:
+    """Old times and a long absence, which another VM reports, are no part of the event."""
+    named, peer, liar = FakeVm(name="a"), FakeVm(name="b"), FakeVm(name="liar")
+    intake.take(*(vm.heartbeat(now=NOW) for vm in (named, peer, liar)))
+    old = NOW - timedelta(days=4000)
+    lies = [
+        liar.event(
+            "E",
+            resources=names,
+            transition=transition,
+            now=old,
+            observation={"noticeSeconds": 9e6, "downtimeSeconds": 9e6},
+        )
+        for transition in ("scheduled", "started")
+        for names in (["a"], ["a", "liar"])
+    ]
+    if is_first:
+        intake.take(*lies)
+    intake.take(*(vm.event("E", resources=["a"], now=NOW) for vm in (peer, named)))
+    if not is_first:
+        intake.take(*lies)
+    event = intake.event().event
+    assert (event.shown_by, event.state) == (named.vm_id, "scheduled")
+    assert event.first_at == NOW.timestamp()
+    if not is_first:  # before that nobody else knows of the event
+        assert (event.started_at, event.notice, event.downtime) == (None, 900, None)
+
+
+def test_one_vm_does_not_fill_the_timeline_of_an_event(intake: Intake) -> None:
+    """However many records it sends of it, at whatever time, those of the others are there."""
+    named, liar = FakeVm(name="a"), FakeVm(name="liar")
+    intake.take(named.event("E", resources=["a"], now=NOW))
+    old = NOW - timedelta(days=4000)
+    many = [
+        liar.event("E", resources=["a"], transition="updated", description=str(number), now=old)
+        for number in range(2100)
+    ]
+    intake.take(*many)
+    with read_from(intake.database.reading) as connection:
+        found = records_of_event(connection, ("E", "sub-1/group-1"))
+    assert named.vm_id in {each.vm_id for each in found}
+    assert len(found) < len(many)
 
 
 def test_an_id_that_another_vm_has_used_removes_no_record(intake: Intake) -> None:
