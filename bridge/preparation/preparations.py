@@ -16,7 +16,7 @@ from bridge.clock import Clock
 from bridge.events.state import CurrentState
 from bridge.events.tracked import TrackedEvent
 from bridge.preparation.transitions import Happening, after
-from bridge.store.database import RESET_KEY, Store
+from bridge.store.database import PREPARATIONS_LOST_KEY, Store
 from bridge.store.outbox import Outbox
 from bridge.store.preparations import Preparation, PreparationRows
 from wire.moment import rfc3339
@@ -27,10 +27,6 @@ _LOG: Final = logging.getLogger(__name__)
 
 DEADLINE: Final = "deadline"
 """The cause of a preparation that was not asked for in time."""
-LOST_KEY: Final = "preparations_lost"
-"""In `meta`: whether earlier preparations were lost together with their store, until the first
-document of the new one shows for which events there may have been some.
-"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +49,7 @@ class Preparations(PreparationRows):
         current: CurrentState,
         clock: Clock,
     ) -> None:
-        """Raises `StoreError` where what is remembered cannot be read, or a loss not noted."""
+        """Raises `StoreError` where what is remembered cannot be read."""
         super().__init__(store)
         self.spec = spec
         self._current = current
@@ -67,8 +63,6 @@ class Preparations(PreparationRows):
             each.event: replace(each, is_over=each.is_over or each.state == "preparing")
             for each in self.all()
         }
-        if store.remembered(RESET_KEY) not in (None, "null"):
-            store.commit(meta={LOST_KEY: "true"})
 
     def state_of(self, tracked: TrackedEvent) -> str | None:
         """How far the preparation for this state of the event is; None if the event does not name
@@ -153,7 +147,8 @@ class Preparations(PreparationRows):
         """After a loss of the store, whatever the first document shows of this VM may have been
         prepared for: a recovery too many is less harm than a VM that stays away.
         """
-        if not self._may_have_lost() or self._current.incarnation is None:
+        has_document = self._current.gaps.has_polled() or self._current.incarnation is not None
+        if not self._may_have_lost() or not has_document:
             return
         for tracked in list(self._current.events.values()):
             may_be = tracked.pending and tracked.affects_this_vm and not tracked.event.is_news
@@ -163,10 +158,10 @@ class Preparations(PreparationRows):
                     tracked.fingerprint,
                     first_seen=rfc3339(tracked.first_seen),
                 )
-        self._store.commit(meta={LOST_KEY: "false"})
+        self._store.commit(meta={PREPARATIONS_LOST_KEY: "false"})
 
     def _may_have_lost(self) -> bool:
-        return self._store.remembered(LOST_KEY) == "true"
+        return self._store.remembered(PREPARATIONS_LOST_KEY) == "true"
 
     def _assume(self, event_id: str, fingerprint: str, *, first_seen: str) -> None:
         """From now on the sink gets the start and the end of an event. Its present state is not

@@ -26,6 +26,10 @@ CONDEMNED_NAME: Final = "condemned"
 """A file that marks a store that was found damaged while in use; the next start sets it aside."""
 RESET_KEY: Final = "reset"
 """In `meta`: a reset of the store until its record is committed."""
+PREPARATIONS_LOST_KEY: Final = "preparations_lost"
+"""In `meta`: whether earlier preparations were lost together with their store, until a sink that
+prepares knows for which events there may have been some.
+"""
 CONFIRMED_BOOT_KEY: Final = "confirmed_boot"
 """In `meta`: the boot in which IMDS last confirmed the VM identity."""
 _FULL: Final = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR})

@@ -13,7 +13,7 @@ from typing import Final, NoReturn
 
 from bridge import system
 from bridge.store.ballast import Ballast
-from bridge.store.database import RESET_KEY, Store, StoreError
+from bridge.store.database import PREPARATIONS_LOST_KEY, RESET_KEY, Store, StoreError
 from bridge.store.recovery import (
     DamagedError,
     StoreReset,
@@ -77,7 +77,7 @@ def _unreported(store: Store, reset: StoreReset | None) -> StoreReset | None:
         reset = find_unreported(store.directory / FILE_NAME)
     if reset is not None:
         try:
-            store.commit(meta={RESET_KEY: json.dumps(asdict(reset))})
+            store.commit(meta={RESET_KEY: json.dumps(asdict(reset)), PREPARATIONS_LOST_KEY: "true"})
         except StoreError as error:
             store.close()
             raise TryLaterError(f"SEB_STATE_DIR: {error}", remedy="is the disk full?") from error

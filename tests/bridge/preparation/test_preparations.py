@@ -227,6 +227,28 @@ def test_what_a_lost_store_may_have_prepared_gets_its_end(
     assert preparing.preparations.all() == []
 
 
+def test_a_loss_is_not_forgotten_by_a_run_without_a_sink_that_prepares(
+    preparing: Preparing, tmp_path: Path
+) -> None:
+    """The sink was out of the settings in the first run of the new store."""
+    preparing.store.close()
+    (tmp_path / FILE_NAME).unlink()
+    preparing.store, _ = open_store(tmp_path, preparing.clock.now())
+    preparing.current, poller = state_and_poller(preparing.store, preparing.imds, preparing.clock)
+    assert poller.run()
+    preparing.store.close()
+    preparing.begin()
+    assert [each.event_id for each in preparing.preparations.all()] == [EVENT_ID]
+
+
+def test_a_loss_ends_with_the_first_document(preparing: Preparing, tmp_path: Path) -> None:
+    """Also where IMDS numbers no documents: what comes later was not prepared."""
+    preparing.lose(tmp_path)
+    preparing.poll(b'{"Events": []}')
+    preparing.poll(body(entry()))
+    assert preparing.preparations.all() == []
+
+
 def test_a_loss_is_not_forgotten_by_a_run_that_ends_at_once(
     preparing: Preparing, tmp_path: Path
 ) -> None:
