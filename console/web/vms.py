@@ -130,6 +130,8 @@ def acceptance_problem(
     """
     if "admin" not in person.roles:
         return 403, "this needs the role admin"
+    if person.site is not None:  # its name may be that of a VM of any site
+        return 403, f"a token for the site {person.site} alone cannot accept VMs"
     done = accept(
         snapshots.database,
         [vm_id],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +12,8 @@ from typing import Any
 import pytest
 from support.console.records import FakeVm
 from support.console.stage import ConsoleStage
+
+from console.access.tokens import add_token
 
 LOGIN = {
     "LOGIN__MODE": "proxy",
@@ -66,6 +69,23 @@ def test_a_conflict_is_shown_until_an_admin_accepts_it(stage: ConsoleStage) -> N
     assert (answer.json()["resourceGroup"], answer.json()["conflict"]) == ("group-9", None)
     (event,) = get(stage, "/api/v1/events").json()["items"]
     assert (event["scope"], event["conflicts"]) == ("sub-1/group-9", [])
+
+
+def test_a_token_of_one_site_accepts_no_vm(stage: ConsoleStage) -> None:
+    """The name that it would give may be that of a VM of another site."""
+    vm = FakeVm(site="north")
+    stage.put(vm.heartbeat(now=stage.now))
+    stage.put(replace(vm, name="web-9").heartbeat(now=stage.now))
+    made = {"role": "admin", "days": 1, "actor": "test", "now": time.time()}
+    token = add_token(stage.state.database, "of-a-site", site="north", **made)  # type: ignore[arg-type]
+    answer = stage.http.post(
+        f"{stage.url}/api/v1/vms/{vm.vm_id}/accept",
+        json={},
+        headers={"Authorization": f"Bearer {token}"},
+        timeout=20,
+    )
+    assert answer.status_code == 403
+    assert get(stage, f"/api/v1/vms/{vm.vm_id}").json()["name"] == "web-1"
 
 
 def test_the_button_of_the_page_accepts(stage: ConsoleStage) -> None:
